@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+/*
+ * The generator. User space runs this program with BPF_PROG_TEST_RUN on live frames
+ * (Linux 5.18); each run turns one page of the kernel's pool into the next packet of the
+ * schedule and redirects it to the sending interface.
+ *
+ * Pages are recycled without being written again, and whatever the packet passed may have
+ * changed them (TTL, MACs, NAT): every header byte is written anew each time. Bytes behind
+ * the probe stay zero.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "map.h"
+#include "weir.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+SHARED_ARRAY(gen_config, struct weir_gen_config, 1);
+SHARED_ARRAY(gen_state, struct weir_gen_state, 1);
+SHARED_ARRAY(gen_phases, struct weir_phase, WEIR_MAX_PHASES);
+SHARED_ARRAY(gen_entries, struct weir_entry, 1);
+SHARED_ARRAY(gen_flows, struct weir_gen_flow, 1);
+SHARED_ARRAY(gen_bins, __u64, 1);
+
+#define ETH_LEN 14
+#define IPV4_LEN 20
+#define IPV6_LEN 40
+#define IPPROTO_UDP 17
+
+struct wait {
+	__u64 due_ns;
+	__u64 now_ns;
+};
+
+static long until_due(__u32 index, void *data)
+{
+	struct wait *wait = data;
+
+	wait->now_ns = bpf_ktime_get_ns();
+	return wait->now_ns >= wait->due_ns;
+}
+
+/* The frame's bytes are reached through these, each with its own bounds check for the verifier. */
+static __always_inline int put16(void *data, void *end, __u32 at, __u16 value)
+{
+	__u8 *p = data + (at & 0xff);
+
+	if ((void *)(p + 2) > end)
+		return -1;
+	*(__u16 *)p = value;
+	return 0;
+}
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)sum;
+}
+
+struct probe {
+	__u16 magic;
+	__u32 flow;
+	__u32 seq;
+	__u64 time_ns;
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct probe) == WEIR_PROBE_LEN, "probe");
+
+SEC("xdp")
+int weir_generate(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct weir_gen_config *cfg = bpf_map_lookup_elem(&gen_config, &zero);
+	struct weir_gen_state *st = bpf_map_lookup_elem(&gen_state, &zero);
+
+	if (!cfg || !st || st->done)
+		return XDP_DROP;
+
+	__u32 phase_index = st->phase;
+	struct weir_phase *phase = bpf_map_lookup_elem(&gen_phases, &phase_index);
+
+	if (!phase || phase_index >= cfg->n_phases) {
+		st->done = 1;
+		return XDP_DROP;
+	}
+
+	__u64 now = bpf_ktime_get_ns();
+	__u64 due = cfg->paced ? st->next_ns : now;
+
+	if (due >= phase->end_ns) {
+		/* The next run starts the next phase, exactly where this one ends. */
+		st->next_ns = phase->end_ns;
+		st->next_frac = 0;
+		st->entry = 0;
+		st->phase = phase_index + 1;
+		if (st->phase >= cfg->n_phases)
+			st->done = 1;
+		return XDP_DROP;
+	}
+
+	__u64 late = 0;
+
+	if (now < due) {
+		struct wait wait = { .due_ns = due, .now_ns = now };
+
+		bpf_loop(1 << 17, until_due, &wait, 0);
+		now = wait.now_ns;
+		if (now < due)
+			return XDP_DROP; /* a long gap: give the CPU back, go on in the next run */
+	}
+	late = now - due;
+	if (late > cfg->catch_up_ns) {
+		/* A burst that makes up for a stall would be a load that nobody asked for. */
+		if (due >= cfg->record_start_ns)
+			st->slipped_ns += late;
+		due = now;
+		if (due >= phase->end_ns) {
+			st->next_ns = due;
+			return XDP_DROP;
+		}
+	}
+
+	__u32 entry_index = phase->first_entry + st->entry;
+	struct weir_entry *entry = bpf_map_lookup_elem(&gen_entries, &entry_index);
+
+	if (!entry) {
+		st->errors++;
+		st->done = 1;
+		return XDP_DROP;
+	}
+
+	__u32 flow_index = entry->flow;
+
+	if (flow_index == WEIR_NEXT_FLOW) {
+		flow_index = st->flow;
+		st->flow = flow_index + 1 < cfg->n_flows ? flow_index + 1 : 0;
+	}
+
+	struct weir_gen_flow *flow = bpf_map_lookup_elem(&gen_flows, &flow_index);
+
+	if (!flow) {
+		st->errors++;
+		st->done = 1;
+		return XDP_DROP;
+	}
+
+	__u32 length = entry->length;
+
+	if (length != cfg->input_len) {
+		if (bpf_xdp_adjust_tail(ctx, (int)length - (int)cfg->input_len)) {
+			st->errors++;
+			st->done = 1;
+			return XDP_DROP;
+		}
+	}
+
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+
+	/* Headers, eight bytes at a time; what is behind them belongs to the probe, written below. */
+#pragma unroll
+	for (int i = 0; i < WEIR_HEADER_MAX / 8; i++) {
+		if (data + 8 * i + 8 > end)
+			break;
+		((__u64 *)data)[i] = ((__u64 *)flow->header)[i];
+	}
+
+	__u32 header_len = cfg->header_len & 0x7f;
+	__u32 l4_at;
+	__u16 l4_len;
+
+	if (cfg->ip == 4) {
+		__u16 total = bpf_htons(length - ETH_LEN);
+
+		l4_at = ETH_LEN + IPV4_LEN;
+		if (put16(data, end, ETH_LEN + 2, total) ||
+		    put16(data, end, ETH_LEN + 10, ~fold((__u64)flow->ip_sum + total)))
+			return XDP_DROP;
+	} else {
+		l4_at = ETH_LEN + IPV6_LEN;
+		if (put16(data, end, ETH_LEN + 4, bpf_htons(length - ETH_LEN - IPV6_LEN)))
+			return XDP_DROP;
+	}
+	l4_len = bpf_htons(length - l4_at);
+
+	struct probe probe = {
+		.magic = bpf_htons(cfg->magic),
+		.flow = bpf_htonl(flow_index),
+		.seq = bpf_htonl(flow->seq),
+	};
+
+	now = bpf_ktime_get_ns();
+	probe.time_ns = bpf_cpu_to_be64(now);
+
+	__u64 sum = (__u64)flow->l4_sum + l4_len + probe.magic + probe.flow + probe.seq +
+		    (probe.time_ns & 0xffffffff) + (probe.time_ns >> 32);
+
+	if (cfg->l4 == IPPROTO_UDP) {
+		__u16 check;
+
+		if (put16(data, end, l4_at + 4, l4_len))
+			return XDP_DROP;
+		check = ~fold(sum + l4_len);
+		if (put16(data, end, l4_at + 6, check ? check : 0xffff))
+			return XDP_DROP;
+	} else if (put16(data, end, l4_at + 16, ~fold(sum))) {
+		return XDP_DROP;
+	}
+
+	struct probe *at = data + header_len + (cfg->skip & 0x3f);
+
+	if ((void *)(at + 1) > end) {
+		st->errors++;
+		st->done = 1;
+		return XDP_DROP;
+	}
+	*at = probe;
+
+	st->sent++;
+	flow->seq++;
+	if (now >= cfg->record_start_ns && now < cfg->record_end_ns) {
+		__u32 bin = (now - cfg->record_start_ns) / cfg->bin_ns;
+		__u64 *sent = bpf_map_lookup_elem(&gen_bins, &bin);
+
+		if (sent && bin < cfg->n_bins)
+			(*sent)++;
+		if (!st->sent_recorded)
+			st->first_ns = now;
+		st->last_ns = now;
+		st->sent_recorded++;
+		st->late_sum_ns += late;
+		if (late > st->late_max_ns)
+			st->late_max_ns = late;
+		flow->sent++;
+	}
+
+	__u32 frac = st->next_frac + entry->gap_frac;
+
+	st->next_ns = due + entry->gap_ns + (frac >> 16);
+	st->next_frac = frac & 0xffff;
+	st->entry = st->entry + 1 < phase->n_entries ? st->entry + 1 : 0;
+
+	return bpf_redirect(cfg->tx_ifindex, 0);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * What the XDP programs and user space share, byte for byte. User space maps these
+ * arrays into its memory; crates/engine/src/layout.rs mirrors every struct and checks
+ * the sizes asserted below.
+ *
+ * All times are CLOCK_MONOTONIC nanoseconds (bpf_ktime_get_ns).
+ */
+#ifndef WEIR_H
+#define WEIR_H
+
+#include <linux/types.h>
+
+/* The probe: 18 bytes, so that it fits behind IPv4/UDP in the shortest frame (64 with FCS). */
+#define WEIR_PROBE_LEN 18
+
+#define WEIR_HEADER_MAX 80
+#define WEIR_MAX_PHASES 256
+#define WEIR_NEXT_FLOW 0xffffffffU
+
+/* Delay histogram: exact below 128 ns, then 128 buckets an octave (at most 0.79 % wide) up to 17 s. */
+#define WEIR_HIST_SUB 128
+#define WEIR_HIST_OCTAVES 27
+#define WEIR_HIST_BUCKETS (WEIR_HIST_SUB * (WEIR_HIST_OCTAVES + 1))
+
+/* How many sequence numbers behind the newest a flow remembers, to tell late from duplicated. */
+#define WEIR_WINDOW_BITS 256
+#define WEIR_WINDOW_WORDS (WEIR_WINDOW_BITS / 64)
+
+struct weir_gen_config {
+	__u64 start_ns;
+	__u64 record_start_ns;
+	__u64 record_end_ns;
+	__u64 catch_up_ns;   /* lateness up to here is made up for; beyond it the schedule shifts */
+	__u32 n_phases;
+	__u32 n_flows;
+	__u32 tx_ifindex;
+	__u32 header_len;    /* Ethernet to the end of UDP or TCP */
+	__u32 input_len;     /* frame length without FCS that user space passes in */
+	__u32 bin_ns;
+	__u32 n_bins;
+	__u16 magic;
+	__u8 paced;
+	__u8 ip;             /* 4 or 6 */
+	__u8 l4;             /* 17 or 6 */
+	__u8 skip;           /* bytes between the L4 header and the probe */
+	__u8 pad[6];
+};
+
+struct weir_phase {
+	__u64 end_ns;
+	__u32 first_entry;
+	__u32 n_entries;
+};
+
+/* One packet of the cyclic departure schedule. */
+struct weir_entry {
+	__u32 gap_ns;        /* from this packet to the next ... */
+	__u16 gap_frac;      /* ... plus this many 2^-16 ns */
+	__u16 length;        /* frame length without FCS */
+	__u32 flow;          /* WEIR_NEXT_FLOW: the next one in turn */
+	__u32 pad;
+};
+
+struct weir_gen_flow {
+	__u8 header[WEIR_HEADER_MAX]; /* lengths and checksums zero */
+	__u32 l4_sum;        /* one's complement sum of pseudo header and L4 header */
+	__u32 ip_sum;        /* the same of the IPv4 header */
+	__u32 seq;
+	__u32 pad;
+	__u64 sent;          /* recorded packets only */
+};
+
+struct weir_gen_state {
+	__u64 next_ns;
+	__u64 sent;
+	__u64 sent_recorded;
+	__u64 late_sum_ns;
+	__u64 late_max_ns;
+	__u64 slipped_ns;    /* inside the recorded window */
+	__u64 first_ns;
+	__u64 last_ns;
+	__u32 next_frac;
+	__u32 phase;
+	__u32 entry;
+	__u32 flow;
+	__u32 done;
+	__u32 errors;
+};
+
+struct weir_rx_config {
+	__u64 record_start_ns;
+	__u64 record_end_ns;
+	__u32 n_flows;
+	__u32 bin_ns;
+	__u32 n_bins;
+	__u16 magic;
+	__u8 skip;
+	__u8 armed;
+};
+
+struct weir_rx_flow {
+	__u64 received;
+	__u64 duplicated;
+	__u64 reordered;
+	__u64 delay_sum_ns;
+	__u64 delay_min_ns;
+	__u64 delay_max_ns;
+	__u64 ipdv_sum_ns;   /* sum of |D| of RFC 3550 6.4.1 */
+	__u64 ipdv_count;
+	__u64 jitter_q4;     /* RFC 3550 jitter in 1/16 ns */
+	__s64 last_transit_ns;
+	__u64 last_arrival_ns;
+	__u64 longest_gap_ns;
+	__u64 window[WEIR_WINDOW_WORDS]; /* bit (seq mod 256): received */
+	__u32 next_seq;      /* NextExp of RFC 4737 */
+	__u32 pad;
+};
+
+struct weir_rx_totals {
+	__u64 probes;        /* every probe of this trial, warm-up and duplicates included */
+	__u64 stray;         /* everything else */
+	__u64 first_arrival_ns;
+	__u64 last_arrival_ns;
+	__u64 longest_gap_ns;
+	__u64 last_probe_ns; /* arrival of the last probe of any kind: tells when the line is quiet */
+	__u64 pad[2];
+};
+
+struct weir_rx_bin {
+	__u64 received;
+	__u64 delay_sum_ns;
+	__u64 delay_max_ns;
+};
+
+_Static_assert(sizeof(struct weir_gen_config) == 72, "gen_config");
+_Static_assert(sizeof(struct weir_phase) == 16, "phase");
+_Static_assert(sizeof(struct weir_entry) == 16, "entry");
+_Static_assert(sizeof(struct weir_gen_flow) == 104, "gen_flow");
+_Static_assert(sizeof(struct weir_gen_state) == 88, "gen_state");
+_Static_assert(sizeof(struct weir_rx_config) == 32, "rx_config");
+_Static_assert(sizeof(struct weir_rx_flow) == 136, "rx_flow");
+_Static_assert(sizeof(struct weir_rx_totals) == 64, "rx_totals");
+_Static_assert(sizeof(struct weir_rx_bin) == 24, "rx_bin");
+
+#endif
