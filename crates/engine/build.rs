@@ -1,0 +1,29 @@
+//! Compiles the XDP programs with clang, once per build.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
+    println!("cargo:rerun-if-changed={}", bpf.display());
+    println!("cargo:rerun-if-env-changed=CLANG");
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
+    for name in ["generator", "receiver"] {
+        let source = bpf.join(format!("{name}.bpf.c"));
+        // The headers of the build machine's architecture: asm/types.h lives there on Debian.
+        let arch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+        let status = Command::new(&clang)
+            .args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"])
+            .args(["-isystem", &arch, "-c"])
+            .arg(&source)
+            .arg("-o")
+            .arg(out.join(format!("{name}.o")))
+            .status();
+        match status {
+            Ok(status) if status.success() => {}
+            Ok(status) => panic!("{clang} failed on {} ({status})", source.display()),
+            Err(e) => panic!("cannot run {clang} ({e}): install clang and libbpf-dev, or set CLANG"),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The structs of `bpf/weir.h`, field for field.
+
+use std::mem::size_of;
+
+pub const HEADER_MAX: usize = 80;
+pub const MAX_PHASES: usize = 256;
+pub const HIST_SUB: usize = 128;
+pub const HIST_BUCKETS: usize = HIST_SUB * 28;
+pub const WINDOW_BITS: u32 = 256;
+pub const WINDOW_WORDS: usize = WINDOW_BITS as usize / 64;
+
+/// Plain data: any bytes are a value, and no field is private to Rust.
+///
+/// # Safety
+/// Implementors are `repr(C)`, made of integers and arrays of them, without padding.
+pub unsafe trait Plain: Copy + Default {}
+
+macro_rules! plain {
+    ($($type:ty: $size:literal),+ $(,)?) => {$(
+        // SAFETY: repr(C), integers only; explicit pad fields fill every gap (the size is
+        // asserted in C as well).
+        unsafe impl Plain for $type {}
+        const _: () = assert!(size_of::<$type>() == $size);
+    )+};
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct GenConfig {
+    pub start_ns: u64,
+    pub record_start_ns: u64,
+    pub record_end_ns: u64,
+    pub catch_up_ns: u64,
+    pub n_phases: u32,
+    pub n_flows: u32,
+    pub tx_ifindex: u32,
+    pub header_len: u32,
+    pub input_len: u32,
+    pub bin_ns: u32,
+    pub n_bins: u32,
+    pub magic: u16,
+    pub paced: u8,
+    pub ip: u8,
+    pub l4: u8,
+    pub skip: u8,
+    pub pad: [u8; 6],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct GenPhase {
+    pub end_ns: u64,
+    pub first_entry: u32,
+    pub n_entries: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct GenEntry {
+    pub gap_ns: u32,
+    pub gap_frac: u16,
+    pub length: u16,
+    pub flow: u32,
+    pub pad: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct GenFlow {
+    pub header: [u8; HEADER_MAX],
+    pub l4_sum: u32,
+    pub ip_sum: u32,
+    pub seq: u32,
+    pub pad: u32,
+    pub sent: u64,
+}
+
+impl Default for GenFlow {
+    fn default() -> Self {
+        Self { header: [0; HEADER_MAX], l4_sum: 0, ip_sum: 0, seq: 0, pad: 0, sent: 0 }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct GenState {
+    pub next_ns: u64,
+    pub sent: u64,
+    pub sent_recorded: u64,
+    pub late_sum_ns: u64,
+    pub late_max_ns: u64,
+    pub slipped_ns: u64,
+    pub first_ns: u64,
+    pub last_ns: u64,
+    pub next_frac: u32,
+    pub phase: u32,
+    pub entry: u32,
+    pub flow: u32,
+    pub done: u32,
+    pub errors: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct RxConfig {
+    pub record_start_ns: u64,
+    pub record_end_ns: u64,
+    pub n_flows: u32,
+    pub bin_ns: u32,
+    pub n_bins: u32,
+    pub magic: u16,
+    pub skip: u8,
+    pub armed: u8,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxFlow {
+    pub received: u64,
+    pub duplicated: u64,
+    pub reordered: u64,
+    pub delay_sum_ns: u64,
+    pub delay_min_ns: u64,
+    pub delay_max_ns: u64,
+    pub ipdv_sum_ns: u64,
+    pub ipdv_count: u64,
+    pub jitter_q4: u64,
+    pub last_transit_ns: i64,
+    pub last_arrival_ns: u64,
+    pub longest_gap_ns: u64,
+    pub window: [u64; WINDOW_WORDS],
+    pub next_seq: u32,
+    pub pad: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxTotals {
+    pub probes: u64,
+    pub stray: u64,
+    pub first_arrival_ns: u64,
+    pub last_arrival_ns: u64,
+    pub longest_gap_ns: u64,
+    pub last_probe_ns: u64,
+    pub pad: [u64; 2],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxBin {
+    pub received: u64,
+    pub delay_sum_ns: u64,
+    pub delay_max_ns: u64,
+}
+
+plain! {
+    GenConfig: 72, GenPhase: 16, GenEntry: 16, GenFlow: 104, GenState: 88,
+    RxConfig: 32, RxFlow: 136, RxTotals: 64, RxBin: 24, u64: 8,
+}

@@ -1,0 +1,25 @@
+//! Sends test traffic through a device and counts what comes out.
+//!
+//! One [`Plan`] can be played by three back ends, which all answer with an [`Outcome`] of
+//! the same shape: XDP live frames ([`Engine`]), AF_PACKET sockets where XDP cannot run
+//! (the same [`Engine`], chosen automatically), and a simulated device ([`simulate`]).
+
+mod account;
+mod clock;
+mod engine;
+mod histogram;
+mod layout;
+mod mapped;
+mod outcome;
+mod packet;
+mod plan;
+mod schedule;
+mod sim;
+mod thread;
+mod xdp;
+
+pub use engine::{BackendChoice, Endpoint, Engine, EngineError, Options};
+pub use histogram::{BUCKETS, bounds_ns, bucket};
+pub use outcome::{Backend, Bin, FlowOutcome, Outcome};
+pub use plan::{Entry, Macs, NEXT_FLOW, Phase, Plan, PlanError};
+pub use sim::{Device, DeviceError, Noise, simulate};

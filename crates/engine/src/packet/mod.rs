@@ -1,0 +1,9 @@
+//! The fallback over packet sockets (AF_PACKET), for interfaces and kernels without XDP.
+//! Needs CAP_NET_RAW only; slower, and its time stamps are the kernel's and the sender's.
+
+mod receiver;
+mod sender;
+mod socket;
+
+pub use receiver::{Progress, Receiver};
+pub use sender::Sender;

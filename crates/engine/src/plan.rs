@@ -1,0 +1,197 @@
+//! What to send: a cyclic schedule of departures, the phases that use it, and the flows.
+
+use thiserror::Error;
+use weir_wire::{Addresses, Header, HeaderError, L4, MacAddr, PROBE_LEN};
+
+use crate::layout::MAX_PHASES;
+
+/// As [`Entry::flow`]: the next flow in turn.
+pub const NEXT_FLOW: u32 = u32::MAX;
+
+const MAX_LENGTH: u16 = 2044;
+const MAX_ENTRIES: usize = 1 << 24;
+const MAX_FLOWS: usize = 1 << 22;
+const MAX_BINS: u64 = 1 << 20;
+
+/// One packet of the cyclic schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Time from this packet to the next.
+    pub gap_ns: u32,
+    /// And this many 2⁻¹⁶ ns more.
+    pub gap_frac: u16,
+    /// Frame length without FCS.
+    pub length: u16,
+    /// Index of the flow, or [`NEXT_FLOW`].
+    pub flow: u32,
+}
+
+/// A stretch of time that repeats one slice of the entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// End, from the start of the trial, warm-up included.
+    pub end_ns: u64,
+    /// First entry.
+    pub first_entry: u32,
+    /// Number of entries, at least one.
+    pub n_entries: u32,
+}
+
+/// Addresses of the first hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Macs {
+    /// The sending interface.
+    pub src: MacAddr,
+    /// Who receives its frames.
+    pub dst: MacAddr,
+}
+
+/// One trial's traffic.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The schedule.
+    pub entries: Vec<Entry>,
+    /// In order of time; the last one ends with the trial.
+    pub phases: Vec<Phase>,
+    /// `false`: as fast as possible, gaps ignored.
+    pub paced: bool,
+    /// Sent but not recorded.
+    pub warmup_ns: u64,
+    /// Recorded.
+    pub duration_ns: u64,
+    /// Width of a bin of the time series.
+    pub bin_ns: u32,
+    /// The flows.
+    pub flows: Vec<Addresses>,
+    /// Their transport.
+    pub l4: L4,
+    /// Bytes between the transport header and the probe.
+    pub skip: u8,
+    /// Lateness up to here is made up for by sending at once; beyond it the schedule shifts.
+    pub catch_up_ns: u64,
+    /// No probe for this long after the last departure: there are no stragglers left.
+    pub quiet_ns: u64,
+    /// Never wait longer than this for stragglers.
+    pub straggler_ns: u64,
+}
+
+/// Why a plan cannot be played.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum PlanError {
+    /// A limit is exceeded or something is missing.
+    #[error("{what}: {found}; allowed: {allowed}")]
+    Range {
+        /// Which quantity.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// The range in words.
+        allowed: String,
+    },
+    /// A frame cannot hold headers and probe.
+    #[error("a frame of {length} bytes (without FCS) cannot hold {needed} bytes of headers and probe")]
+    TooShort {
+        /// Length found.
+        length: u16,
+        /// Length needed.
+        needed: usize,
+    },
+    /// The flows' headers cannot be built.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+}
+
+impl Plan {
+    /// The flows' header templates.
+    ///
+    /// # Errors
+    /// [`PlanError`] for whatever the engine could not play.
+    pub fn headers(&self, macs: Macs) -> Result<Vec<Header>, PlanError> {
+        self.check()?;
+        let headers: Vec<Header> = self
+            .flows
+            .iter()
+            .map(|flow| Header::new(macs.src, macs.dst, flow, self.l4))
+            .collect::<Result<_, _>>()?;
+        let longest = headers.iter().map(Header::len).max().unwrap_or(0);
+        if headers.iter().any(|h| h.len() != longest) {
+            return Err(range("flows of different IP versions in one trial", 2, "1"));
+        }
+        let needed = longest + usize::from(self.skip) + PROBE_LEN;
+        match self.entries.iter().map(|e| e.length).min() {
+            Some(length) if usize::from(length) < needed => Err(PlanError::TooShort { length, needed }),
+            _ => Ok(headers),
+        }
+    }
+
+    /// Length of the whole trial.
+    #[must_use]
+    pub const fn total_ns(&self) -> u64 {
+        self.warmup_ns + self.duration_ns
+    }
+
+    /// Bins of the time series.
+    #[must_use]
+    pub fn n_bins(&self) -> usize {
+        self.duration_ns.div_ceil(u64::from(self.bin_ns.max(1))) as usize
+    }
+
+    /// Mean gap of a phase in ns.
+    #[must_use]
+    pub fn mean_gap_ns(&self, phase: &Phase) -> f64 {
+        let entries = &self.entries[phase.first_entry as usize..][..phase.n_entries as usize];
+        let sum: f64 = entries.iter().map(|e| f64::from(e.gap_ns) + f64::from(e.gap_frac) / 65536.0).sum();
+        sum / entries.len() as f64
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        let n_entries = self.entries.len();
+        if n_entries == 0 || n_entries > MAX_ENTRIES {
+            return Err(range("entries of the schedule", n_entries as u64, &format!("1 to {MAX_ENTRIES}")));
+        }
+        if self.flows.is_empty() || self.flows.len() > MAX_FLOWS {
+            return Err(range("flows", self.flows.len() as u64, &format!("1 to {MAX_FLOWS}")));
+        }
+        if self.phases.is_empty() || self.phases.len() > MAX_PHASES {
+            return Err(range("phases", self.phases.len() as u64, &format!("1 to {MAX_PHASES}")));
+        }
+        if self.duration_ns == 0 || self.duration_ns / u64::from(self.bin_ns.max(1)) > MAX_BINS {
+            return Err(range("recorded time in ns", self.duration_ns, &format!("up to {MAX_BINS} bins")));
+        }
+        if self.bin_ns == 0 {
+            return Err(range("width of a bin in ns", 0, "1 and more"));
+        }
+        let mut before = 0;
+        for phase in &self.phases {
+            let end = u64::from(phase.first_entry) + u64::from(phase.n_entries);
+            if phase.n_entries == 0 || end > n_entries as u64 {
+                return Err(range("end of a phase's entries", end, &format!("1 to {n_entries}")));
+            }
+            if phase.end_ns <= before {
+                return Err(range("end of a phase in ns", phase.end_ns, &format!("more than {before}")));
+            }
+            if self.paced && self.mean_gap_ns(phase) <= 0.0 {
+                return Err(range("mean gap of a paced phase in ns", 0, "more than 0"));
+            }
+            before = phase.end_ns;
+        }
+        if before != self.total_ns() {
+            let total = self.total_ns();
+            return Err(range("end of the last phase in ns", before, &format!("exactly {total}")));
+        }
+        for entry in &self.entries {
+            if entry.length > MAX_LENGTH {
+                return Err(range("frame length", entry.length.into(), &format!("up to {MAX_LENGTH}")));
+            }
+            if entry.flow != NEXT_FLOW && entry.flow as usize >= self.flows.len() {
+                let flows = self.flows.len();
+                return Err(range("flow of an entry", entry.flow.into(), &format!("below {flows}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn range(what: &'static str, found: u64, allowed: &str) -> PlanError {
+    PlanError::Range { what, found, allowed: allowed.to_owned() }
+}
