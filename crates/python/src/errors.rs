@@ -1,0 +1,33 @@
+//! Rust's errors as Weir's Python exceptions; the only place that knows both.
+
+use pyo3::prelude::*;
+use weir_engine::EngineError;
+
+/// The exception of `weirlab.errors` that fits.
+pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
+    let class = match error {
+        EngineError::Plan(_) => "InputError",
+        EngineError::Netns { .. } | EngineError::Interface { .. } => "LabError",
+        EngineError::Xdp(_) | EngineError::Socket { .. } => "MissingCapability",
+        EngineError::Interrupted => return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(()),
+    };
+    let found = py.import("weirlab.errors").and_then(|module| module.getattr(class));
+    match found.and_then(|class| class.call1((describe(error),))) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(e) => e,
+    }
+}
+
+/// The message with its causes: "what: why: why".
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}

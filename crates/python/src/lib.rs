@@ -1,0 +1,169 @@
+//! `weirlab._engine`: plans in, outcomes out. Nothing is decided here.
+
+mod errors;
+mod outcome;
+mod plan;
+
+use std::path::{Path, PathBuf};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use weir_engine::{Backend, BackendChoice, Device, Endpoint, Engine as Inner, EngineError, Noise, Options};
+
+/// Where `ip netns` keeps named namespaces.
+const NETNS_DIR: &str = "/run/netns";
+
+/// Sender and receiver on two interfaces, each in a named network namespace or here.
+#[pyclass(name = "Engine", module = "weirlab._engine")]
+struct Engine {
+    inner: Option<Inner>,
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    #[pyo3(signature = (*, tx_netns, tx_if, rx_netns, rx_if, tx_cpu=None, spin_cpu=None, backend="auto"))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
+    fn new(
+        py: Python<'_>,
+        tx_netns: Option<&str>,
+        tx_if: String,
+        rx_netns: Option<&str>,
+        rx_if: String,
+        tx_cpu: Option<usize>,
+        spin_cpu: Option<usize>,
+        backend: &str,
+    ) -> PyResult<Self> {
+        let netns = |name: Option<&str>| name.map(|name| -> PathBuf { Path::new(NETNS_DIR).join(name) });
+        let backend = match backend {
+            "auto" => BackendChoice::Auto,
+            "xdp" => BackendChoice::Xdp,
+            "af_packet" => BackendChoice::AfPacket,
+            other => {
+                let message = format!("backend {other:?}: expected auto, xdp or af_packet");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let options = Options {
+            tx: Endpoint { netns: netns(tx_netns), interface: tx_if },
+            rx: Endpoint { netns: netns(rx_netns), interface: rx_if },
+            tx_cpu,
+            spin_cpu,
+            backend,
+        };
+        let inner = py.detach(|| Inner::open(options)).map_err(|e| errors::translate(py, &e))?;
+        Ok(Self { inner: Some(inner) })
+    }
+
+    /// `xdp` or `af_packet`.
+    #[getter]
+    fn backend(&self) -> PyResult<&'static str> {
+        Ok(outcome::backend_name(&self.open()?.backend()))
+    }
+
+    /// `native`, `generic` or empty.
+    #[getter]
+    fn xdp_mode(&self) -> PyResult<&'static str> {
+        Ok(match self.open()?.backend() {
+            Backend::Xdp(mode) => mode,
+            _ => "",
+        })
+    }
+
+    /// Why packet sockets are used although XDP was wanted, or None.
+    #[getter]
+    fn fallback_reason(&self) -> PyResult<Option<String>> {
+        Ok(self.open()?.fallback_reason().map(str::to_owned))
+    }
+
+    /// Plays a plan; see `weirlab.lab.engine`.
+    fn run<'py>(
+        &mut self,
+        py: Python<'py>,
+        plan: &Bound<'py, PyAny>,
+        src_mac: [u8; 6],
+        dst_mac: [u8; 6],
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let plan = plan::extract(plan)?;
+        let macs = weir_engine::Macs { src: src_mac, dst: dst_mac };
+        let inner = self.inner.as_mut().ok_or_else(closed)?;
+        let mut signal = None;
+        let result = py.detach(|| {
+            inner.run(&plan, macs, &mut || {
+                signal = Python::attach(|py| py.check_signals()).err();
+                signal.is_some()
+            })
+        });
+        match (result, signal) {
+            (Err(EngineError::Interrupted), Some(signal)) => Err(signal),
+            (Err(e), _) => Err(errors::translate(py, &e)),
+            (Ok(result), _) => outcome::to_dict(py, &result),
+        }
+    }
+
+    /// Detaches the programs and closes the sockets; may be called twice.
+    fn close(&mut self) {
+        self.inner = None;
+    }
+}
+
+impl Engine {
+    fn open(&self) -> PyResult<&Inner> {
+        self.inner.as_ref().ok_or_else(closed)
+    }
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("this engine is closed")
+}
+
+/// Sends a plan through a simulated device; see `weirlab.lab.sim`.
+#[pyfunction]
+fn simulate<'py>(
+    py: Python<'py>,
+    plan: &Bound<'py, PyAny>,
+    device: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let plan = plan::extract(plan)?;
+    let device = device_from(device)?;
+    let result = py.detach(|| weir_engine::simulate(&plan, &device));
+    outcome::to_dict(py, &result.map_err(|e| PyValueError::new_err(e.to_string()))?)
+}
+
+fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
+    fn get<'py, T: FromPyObjectOwned<'py>>(device: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
+        let value = device
+            .get_item(name)?
+            .ok_or_else(|| PyValueError::new_err(format!("the device lacks {name}")))?;
+        value.extract().map_err(Into::into)
+    }
+    let noise = match get::<String>(device, "noise")?.as_str() {
+        "none" => Noise::None,
+        "exponential" => Noise::Gamma(1.0),
+        "gamma" => Noise::Gamma(get(device, "noise_cv")?),
+        other => {
+            let message = format!("noise {other:?}: expected none, exponential or gamma");
+            return Err(PyValueError::new_err(message));
+        }
+    };
+    Ok(Device {
+        service_fixed_ns: get(device, "service_fixed_ns")?,
+        service_per_rule_ns: get(device, "service_per_rule_ns")?,
+        service_per_byte_ns: get(device, "service_per_byte_ns")?,
+        io_service_ns: get(device, "io_service_ns")?,
+        queue_packets: get(device, "queue_packets")?,
+        base_delay_ns: get(device, "base_delay_ns")?,
+        base_per_byte_ns: get(device, "base_per_byte_ns")?,
+        noise,
+        position: get(device, "position")?,
+        unpaced_gap_ns: get(device, "unpaced_gap_ns")?,
+        seed: get(device, "seed")?,
+    })
+}
+
+#[pymodule]
+fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Engine>()?;
+    m.add_function(wrap_pyfunction!(simulate, m)?)
+}

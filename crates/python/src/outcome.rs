@@ -1,0 +1,90 @@
+//! An outcome as a dict of numbers and NumPy arrays.
+
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use weir_engine::{Backend, Bin, FlowOutcome, Outcome, bounds_ns};
+
+/// The name that records use.
+pub const fn backend_name(backend: &Backend) -> &'static str {
+    match backend {
+        Backend::Xdp(_) => "xdp",
+        Backend::AfPacket => "af_packet",
+        Backend::Sim => "sim",
+    }
+}
+
+/// One key per field; see `weirlab.lab.engine.to_result`.
+pub fn to_dict<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("backend", backend_name(&outcome.backend))?;
+    let mode = match outcome.backend {
+        Backend::Xdp(mode) => mode,
+        _ => "",
+    };
+    dict.set_item("xdp_mode", mode)?;
+    for (name, value) in [
+        ("record_start_ns", outcome.record_start_ns),
+        ("record_end_ns", outcome.record_end_ns),
+        ("sent", outcome.sent),
+        ("sent_warmup", outcome.sent_warmup),
+        ("first_departure_ns", outcome.first_departure_ns),
+        ("last_departure_ns", outcome.last_departure_ns),
+        ("late_sum_ns", outcome.late_sum_ns),
+        ("late_max_ns", outcome.late_max_ns),
+        ("slipped_ns", outcome.slipped_ns),
+        ("stray", outcome.stray),
+        ("receiver_dropped", outcome.receiver_dropped),
+        ("first_arrival_ns", outcome.first_arrival_ns),
+        ("last_arrival_ns", outcome.last_arrival_ns),
+        ("longest_gap_ns", outcome.longest_gap_ns),
+    ] {
+        dict.set_item(name, value)?;
+    }
+    dict.set_item("histogram", histogram(py, &outcome.histogram)?)?;
+    dict.set_item("series", series(py, &outcome.bins)?)?;
+    dict.set_item("flows", flows(py, &outcome.flows)?)?;
+    Ok(dict)
+}
+
+fn histogram<'py>(py: Python<'py>, buckets: &[(u32, u64)]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let bounds = buckets.iter().map(|(bucket, _)| bounds_ns(*bucket as usize));
+    dict.set_item("lower_ns", PyArray1::from_iter(py, bounds.clone().map(|b| b.0)))?;
+    dict.set_item("upper_ns", PyArray1::from_iter(py, bounds.map(|b| b.1)))?;
+    dict.set_item("count", PyArray1::from_iter(py, buckets.iter().map(|b| b.1)))?;
+    Ok(dict)
+}
+
+fn series<'py>(py: Python<'py>, bins: &[Bin]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, field) in [
+        ("sent", (|b| b.sent) as fn(&Bin) -> u64),
+        ("received", |b| b.received),
+        ("delay_sum_ns", |b| b.delay_sum_ns),
+        ("delay_max_ns", |b| b.delay_max_ns),
+    ] {
+        dict.set_item(name, PyArray1::from_iter(py, bins.iter().map(field)))?;
+    }
+    Ok(dict)
+}
+
+fn flows<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, field) in [
+        ("sent", (|f| f.sent) as fn(&FlowOutcome) -> u64),
+        ("received", |f| f.received),
+        ("duplicated", |f| f.duplicated),
+        ("reordered", |f| f.reordered),
+        ("delay_min_ns", |f| f.delay_min_ns),
+        ("delay_sum_ns", |f| f.delay_sum_ns),
+        ("delay_max_ns", |f| f.delay_max_ns),
+        ("ipdv_sum_ns", |f| f.ipdv_sum_ns),
+        ("ipdv_count", |f| f.ipdv_count),
+        ("longest_gap_ns", |f| f.longest_gap_ns),
+    ] {
+        dict.set_item(name, PyArray1::from_iter(py, flows.iter().map(field)))?;
+    }
+    dict.set_item("jitter_ns", PyArray1::from_iter(py, flows.iter().map(|f| f.jitter_ns)))?;
+    Ok(dict)
+}
