@@ -1,0 +1,1 @@
+"""Places where trials happen: namespaces with a real device under test, or a simulated one."""

@@ -1,0 +1,72 @@
+"""What every test bed and every driver of a device under test (DUT) can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from weirlab.records import EngineResult, HostSample, RuleSetup
+from weirlab.traffic.spec import Traffic
+
+
+class TestBed(Protocol):
+    """Sender, device under test and receiver, wired up and ready.
+
+    Use as a context manager; ``close`` leaves nothing behind and may be called twice.
+    """
+
+    __test__ = False
+
+    @property
+    def lab(self) -> str:
+        """``netns`` or ``sim``."""
+
+    @property
+    def dut(self) -> str:
+        """Name of the driver, e.g. ``iptables-legacy``."""
+
+    @property
+    def backend(self) -> str:
+        """``xdp``, ``af_packet`` or ``sim``: how packets are really sent and received."""
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What belongs in the manifest: cores, tool versions, threaded NAPI, link MTU, ..."""
+
+    def set_rules(self, rules: RuleSetup) -> None:
+        """Configure the device. Raises ``LabError`` with the tool's own words when it refuses."""
+
+    def run(self, traffic: Traffic) -> EngineResult:
+        """Send ``traffic`` and count. Blocks; Ctrl-C raises ``KeyboardInterrupt`` promptly."""
+
+    def counters(self) -> dict[str, int]:
+        """Cumulative counters of the device's interfaces (``in_rx_packets``, ``out_tx_packets``,
+        ``in_rx_dropped``, ``out_tx_dropped``, ...): a trial takes the difference."""
+
+    def host(self) -> HostSample:
+        """Cumulative host readings by role; a trial takes the difference."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> TestBed: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class DutDriver(Protocol):
+    """Sets up the filter inside a device's network namespace. Forwarding itself is the lab's."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check(self) -> list[str]:
+        """What is missing to use this driver, one sentence each with the way out; empty if usable."""
+
+    def apply(self, netns: str, rules: RuleSetup) -> None:
+        """Install the ruleset in the namespace named ``netns``, replacing what was there.
+
+        Raises ``LabError`` with the command, its message and the file line if there is one.
+        """
+
+    def facts(self) -> Mapping[str, object]:
+        """Tool versions and how the rules are laid out."""

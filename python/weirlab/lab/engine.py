@@ -1,0 +1,84 @@
+"""What the Rust engine answers, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from weirlab.records import F64, U64, EngineResult, FlowTable, Histogram, Series
+
+
+def to_result(raw: Mapping[str, Any], bin_ns: int) -> EngineResult:
+    """Translate a dict of ``weirlab._engine``; trial totals are sums over the flows."""
+    flows, received = raw["flows"], raw["flows"]["received"]
+    n = int(received.sum())
+    delay_sum = float(flows["delay_sum_ns"].sum())
+    ipdv_count = int(flows["ipdv_count"].sum())
+    arrived = received > 0
+    nan = float("nan")
+    return EngineResult(
+        backend=raw["backend"],
+        xdp_mode=raw["xdp_mode"],
+        record_start_ns=raw["record_start_ns"],
+        record_end_ns=raw["record_end_ns"],
+        sent=raw["sent"],
+        sent_warmup=raw["sent_warmup"],
+        first_departure_ns=raw["first_departure_ns"],
+        last_departure_ns=raw["last_departure_ns"],
+        late_mean_ns=raw["late_sum_ns"] / raw["sent"] if raw["sent"] else nan,
+        late_max_ns=raw["late_max_ns"],
+        slipped_ns=raw["slipped_ns"],
+        received=n,
+        lost=raw["sent"] - n,
+        duplicated=int(flows["duplicated"].sum()),
+        reordered=int(flows["reordered"].sum()),
+        stray=raw["stray"],
+        receiver_dropped=raw["receiver_dropped"],
+        delay_min_ns=float(flows["delay_min_ns"][arrived].min()) if n else nan,
+        delay_mean_ns=delay_sum / n if n else nan,
+        delay_max_ns=float(flows["delay_max_ns"].max()) if n else nan,
+        jitter_ns=float(flows["ipdv_sum_ns"].sum()) / ipdv_count if ipdv_count else nan,
+        longest_gap_ns=float(raw["longest_gap_ns"]) if n > 1 else nan,
+        first_arrival_ns=raw["first_arrival_ns"],
+        last_arrival_ns=raw["last_arrival_ns"],
+        histogram=Histogram(**raw["histogram"]),
+        series=_series(raw["series"], bin_ns),
+        flows=_flows(flows),
+    )
+
+
+def _series(raw: Mapping[str, U64], bin_ns: int) -> Series:
+    return Series(
+        bin_ns=bin_ns,
+        sent=raw["sent"],
+        received=raw["received"],
+        delay_mean_ns=_ratio(raw["delay_sum_ns"], raw["received"]),
+        delay_max_ns=_where(raw["received"] > 0, raw["delay_max_ns"]),
+    )
+
+
+def _flows(raw: Mapping[str, Any]) -> FlowTable:
+    arrived, pairs = raw["received"] > 0, raw["ipdv_count"] > 0
+    return FlowTable(
+        sent=raw["sent"],
+        received=raw["received"],
+        lost=raw["sent"] - raw["received"],
+        duplicated=raw["duplicated"],
+        reordered=raw["reordered"],
+        delay_min_ns=_where(arrived, raw["delay_min_ns"]),
+        delay_mean_ns=_ratio(raw["delay_sum_ns"], raw["received"]),
+        delay_max_ns=_where(arrived, raw["delay_max_ns"]),
+        jitter_ns=_where(pairs, raw["jitter_ns"]),
+        longest_gap_ns=_where(pairs, raw["longest_gap_ns"]),
+    )
+
+
+def _where(known: np.ndarray[Any, np.dtype[np.bool_]], values: U64 | F64) -> F64:
+    return np.where(known, values.astype(np.float64), np.nan)
+
+
+def _ratio(total: U64, count: U64) -> F64:
+    nan = np.full(len(count), np.nan)
+    return np.divide(total.astype(np.float64), count, out=nan, where=count > 0)

@@ -1,0 +1,220 @@
+"""The plain values that travel from the test bed to the report.
+
+Data moves in one direction: a :class:`TrialSpec` says what to do, a test bed answers
+with an :class:`EngineResult`, a trial wraps it with what the host did as a
+:class:`TrialRecord`; the store keeps records, models read them as
+:class:`Observation`. Nothing here does I/O. Units are in the names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.traffic.spec import Traffic
+
+U64 = npt.NDArray[np.uint64]
+F64 = npt.NDArray[np.float64]
+
+Backend = Literal["xdp", "af_packet", "sim"]
+
+
+@dataclass(frozen=True)
+class RuleSetup:
+    """What the device under test is to do with the test traffic.
+
+    ``position`` is the matching position: the 1-based place of the rule that accepts
+    the test traffic; 0 means no filter rules at all. ``stateful`` puts connection
+    tracking in front.
+    """
+
+    position: int = 0
+    stateful: bool = False
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One trial: this traffic through a device that is set up like this."""
+
+    traffic: Traffic
+    rules: RuleSetup = RuleSetup()
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class FlowTable:
+    """Per-flow results; every array has one element per flow, in flow order.
+
+    ``delay_min_ns``, ``delay_mean_ns``, ``delay_max_ns``, ``jitter_ns`` (RFC 3550) and
+    ``longest_gap_ns`` are NaN where nothing, or too little, was received.
+    ``reordered`` counts in the sense of RFC 4737.
+    """
+
+    sent: U64
+    received: U64
+    lost: U64
+    duplicated: U64
+    reordered: U64
+    delay_min_ns: F64
+    delay_mean_ns: F64
+    delay_max_ns: F64
+    jitter_ns: F64
+    longest_gap_ns: F64
+
+
+@dataclass(frozen=True)
+class Series:
+    """Time series in bins of equal width, binned by departure time from the start of recording."""
+
+    bin_ns: int
+    sent: U64
+    received: U64
+    delay_mean_ns: F64
+    delay_max_ns: F64
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Delay histogram: bucket ``i`` counts ``lower_ns[i] <= delay < upper_ns[i]``; empty buckets left out.
+
+    Buckets are at most 1 % wide (exact below 128 ns) up to beyond 10 s.
+    """
+
+    lower_ns: U64
+    upper_ns: U64
+    count: U64
+
+    def quantile_ns(self, q: float) -> float:
+        """Delay in ns at quantile ``q`` (0-1), interpolated inside its bucket; NaN when empty."""
+        total = float(self.count.sum())
+        if total == 0:
+            return float("nan")
+        cumulative = np.cumsum(self.count, dtype=np.float64)
+        target = q * total
+        i = min(int(np.searchsorted(cumulative, target, side="left")), len(cumulative) - 1)
+        before = cumulative[i] - float(self.count[i])
+        share = (target - before) / float(self.count[i])
+        low, high = float(self.lower_ns[i]), float(self.upper_ns[i])
+        return low + min(max(share, 0.0), 1.0) * (high - low)
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """What sender and receiver counted in the recorded part of one trial.
+
+    Times are CLOCK_MONOTONIC ns; ``sent`` and everything below it refer to packets that
+    departed between ``record_start_ns`` and ``record_end_ns``. ``slipped_ns`` is how far
+    the sender fell behind its schedule in all (it shifts its schedule instead of sending
+    a burst that nobody asked for). ``stray`` counts frames at the receiver that are not
+    probes of this trial, ``receiver_dropped`` those that its socket had no room for.
+    """
+
+    backend: Backend
+    xdp_mode: str
+    record_start_ns: int
+    record_end_ns: int
+    sent: int
+    sent_warmup: int
+    first_departure_ns: int
+    last_departure_ns: int
+    late_mean_ns: float
+    late_max_ns: int
+    slipped_ns: int
+    received: int
+    lost: int
+    duplicated: int
+    reordered: int
+    stray: int
+    delay_min_ns: float
+    delay_mean_ns: float
+    delay_max_ns: float
+    jitter_ns: float
+    """Mean over all packets of |D| of RFC 3550: what the RFC's smoothed J converges to."""
+    longest_gap_ns: float
+    last_arrival_ns: int
+    first_arrival_ns: int
+    histogram: Histogram
+    series: Series
+    flows: FlowTable
+    receiver_dropped: int = 0
+
+    @property
+    def record_s(self) -> float:
+        return (self.record_end_ns - self.record_start_ns) / 1e9
+
+    @property
+    def achieved_pps(self) -> float:
+        """Packets that departed in the recorded window over its length."""
+        return self.sent / self.record_s
+
+    @property
+    def forwarding_pps(self) -> float:
+        """Forwarding rate: packets sent in the recorded window that arrived, over its length."""
+        return self.received / self.record_s
+
+    @property
+    def loss_ratio(self) -> float:
+        return self.lost / self.sent if self.sent else float("nan")
+
+
+@dataclass(frozen=True)
+class HostSample:
+    """What the host did during a trial.
+
+    ``cpu_s`` maps a role (``sender``, ``dut``) to seconds per state (``user, nice, system,
+    irq, softirq, steal, idle, iowait``) on that role's core. ``None`` where the machine
+    does not expose a value.
+    """
+
+    wall_s: float
+    cpu_s: dict[str, dict[str, float]]
+    frequency_mhz: float | None = None
+    temperature_c: float | None = None
+    memory_used_bytes: int | None = None
+    softnet_dropped: int = 0
+    softnet_squeezed: int = 0
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One trial as kept in the store. ``invalid`` holds the reasons; empty means valid."""
+
+    trial_id: str
+    run_id: str
+    index: int
+    attempt: int
+    started_at: str
+    spec: TrialSpec
+    lab: str
+    dut: str
+    offered_pps: float
+    """Nominal offered load, averaged over the recorded window."""
+    result: EngineResult
+    host: HostSample
+    dut_counters: dict[str, int] = field(default_factory=dict)
+    invalid: tuple[str, ...] = ()
+    role: Literal["profile", "verify", "single", "calibrate"] = "single"
+
+    @property
+    def valid(self) -> bool:
+        return not self.invalid
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a model sees of one valid trial."""
+
+    rate_pps: float
+    frame_bytes: float
+    position: float
+    forwarding_pps: float
+    loss_ratio: float
+    delay_mean_ns: float
+    delay_p50_ns: float
+    delay_p90_ns: float
+    delay_p99_ns: float
+    jitter_ns: float
+    extra: dict[str, Any] = field(default_factory=dict)
