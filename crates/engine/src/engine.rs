@@ -15,7 +15,7 @@ use crate::layout::RxConfig;
 use crate::outcome::{Backend, Outcome, Received, Sent};
 use crate::packet;
 use crate::plan::{Macs, Plan, PlanError};
-use crate::thread::{self, Spinner};
+use crate::thread::{self, Awake};
 use crate::xdp::{self, Window, XdpError};
 
 /// Time between the decision to start and the first departure.
@@ -168,7 +168,7 @@ impl Engine {
         }
         self.next_magic = self.next_magic.wrapping_add(1);
         let magic = self.next_magic;
-        let _awake = self.options.spin_cpu.map(Spinner::start);
+        let _awake = self.options.spin_cpu.map(Awake::start);
         let (sent, received, window) = match &mut self.machinery {
             Machinery::Xdp(Some(loaded)) => {
                 let (generator, receiver) = &mut **loaded;

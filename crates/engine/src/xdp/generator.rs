@@ -22,8 +22,11 @@ use crate::thread;
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.o"));
 const PROGRAM: &str = "weir_generate";
 
-/// Gaps up to here are waited for inside the kernel (it spins with bottom halves off).
-const KERNEL_GAP_NS: f64 = 50_000.0;
+/// Mean gaps up to here are waited for inside the kernel. It spins with bottom halves off,
+/// which other work on this CPU bears for a millisecond. One call per packet instead would
+/// make a page pool per packet, and each one whose page is still under way when the call ends
+/// is looked after by the kernel for a second.
+const KERNEL_GAP_NS: f64 = 1_000_000.0;
 /// A call with one packet takes 11-15 µs to set up; begin this long before the departure.
 const LEAD_NS: u64 = 40_000;
 /// One call covers about this much time, so that an interruption is seen soon.
@@ -153,7 +156,7 @@ impl Generator {
             };
             let (repeat, batch) = if !plan.paced {
                 (UNPACED_CALL_PACKETS, UNPACED_BATCH)
-            } else if gap_ns < KERNEL_GAP_NS {
+            } else if gap_ns <= KERNEL_GAP_NS {
                 (((CALL_NS / gap_ns) as u32).max(1), batch_for(gap_ns))
             } else {
                 let phase_end_ns = start_ns + plan.phases[phase].end_ns;
