@@ -1,0 +1,25 @@
+"""Models of a device under test: fitted to a profile, asked about settings not measured.
+
+Pure but for the model file in :mod:`weirlab.model.io`.
+"""
+
+from __future__ import annotations
+
+from weirlab.model.base import Model, Parameter, Prediction
+from weirlab.model.io import fit_all, load, save
+from weirlab.model.piecewise import Piecewise
+from weirlab.model.queueing import Queueing
+from weirlab.model.score import ErrorRow, compare
+
+__all__ = [
+    "ErrorRow",
+    "Model",
+    "Parameter",
+    "Piecewise",
+    "Prediction",
+    "Queueing",
+    "compare",
+    "fit_all",
+    "load",
+    "save",
+]

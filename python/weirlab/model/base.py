@@ -1,0 +1,210 @@
+"""What every model can do, and the plain values that models take and give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.errors import InputError
+from weirlab.records import Observation
+
+F64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
+
+DELAYS: Final = ("delay_mean_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns")
+"""The delays that are predicted, as named in ``Observation`` and ``Prediction``."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One fitted number; ``stderr`` is its standard error in the same ``unit`` (NaN if unknown)."""
+
+    name: str
+    value: float
+    stderr: float
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model expects. All arrays have the broadcast shape of the arguments of ``predict``.
+
+    ``extrapolated`` marks settings outside the profiled range; ``why`` holds the distinct
+    reasons over all of them, and is empty where nothing was extrapolated.
+    """
+
+    threshold_pps: F64
+    loss_ratio: F64
+    delay_mean_ns: F64
+    delay_p50_ns: F64
+    delay_p90_ns: F64
+    delay_p99_ns: F64
+    jitter_ns: F64
+    extrapolated: Bool
+    why: list[str]
+
+
+class Model(Protocol):
+    """A fitted model of a device under test. Instances never change after the fit."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def fit(cls, observations: Iterable[Observation]) -> Self:
+        """Fit to valid trials; raises ``ModelError`` saying which trials are missing."""
+        ...
+
+    def predict(
+        self, rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike
+    ) -> Prediction:
+        """Predict at the given settings; arguments broadcast against each other.
+
+        For a mix of sizes give its mean frame size; for traffic that matches at several
+        positions the mean position. Raises ``InputError`` for values without meaning.
+        """
+        ...
+
+    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+        """Offered load above which packets are lost."""
+        ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self: ...
+
+
+@dataclass(frozen=True)
+class Table:
+    """Observations as columns; rows without a finite load and delay are left out."""
+
+    rate_pps: F64
+    frame_bytes: F64
+    position: F64
+    forwarding_pps: F64
+    loss_ratio: F64
+    delay_mean_ns: F64
+    delay_p50_ns: F64
+    delay_p90_ns: F64
+    delay_p99_ns: F64
+    jitter_ns: F64
+
+    @classmethod
+    def of(cls, observations: Iterable[Observation]) -> Table:
+        names = tuple(cls.__dataclass_fields__)
+        rows = np.array([[getattr(o, name) for name in names] for o in observations], dtype=np.float64)
+        rows = rows.reshape(-1, len(names))
+        needed = [i for i, name in enumerate(names) if name != "jitter_ns"]
+        usable = np.isfinite(rows[:, needed]).all(axis=1)
+        usable &= (rows[:, names.index("rate_pps")] > 0) & (rows[:, names.index("forwarding_pps")] > 0)
+        for name in DELAYS:
+            usable &= rows[:, names.index(name)] > 0
+        return cls(*rows[usable].T.copy())
+
+    def where(self, mask: Bool) -> Table:
+        return Table(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
+
+    def __len__(self) -> int:
+        return len(self.rate_pps)
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The range of settings that a model was fitted to."""
+
+    rate_min_pps: float
+    rate_max_pps: float
+    frame_min_bytes: float
+    frame_max_bytes: float
+    position_min: float
+    position_max: float
+    share_max: float
+    """Highest profiled load relative to the threshold at the same setting."""
+
+    # An achieved load differs a little from the nominal one; that is no extrapolation.
+    RATE_SLACK: ClassVar[float] = 0.02
+
+    @classmethod
+    def of(cls, table: Table, threshold_pps: F64) -> Profiled:
+        ends = (
+            (float(column.min()), float(column.max()))
+            for column in (table.rate_pps, table.frame_bytes, table.position)
+        )
+        (rate_min, rate_max), (frame_min, frame_max), (position_min, position_max) = ends
+        share = float((table.rate_pps / threshold_pps).max())
+        return cls(rate_min, rate_max, frame_min, frame_max, position_min, position_max, share)
+
+    def outside(self, rate: F64, frame: F64, position: F64, threshold: F64) -> tuple[Bool, list[str]]:
+        """Which settings lie outside, and the distinct reasons."""
+        low, high = 1 - self.RATE_SLACK, 1 + self.RATE_SLACK
+        checks = (
+            (
+                rate < self.rate_min_pps * low,
+                f"load below the lowest profiled, {self.rate_min_pps:,.0f} pps",
+            ),
+            (
+                rate > self.rate_max_pps * high,
+                f"load above the highest profiled, {self.rate_max_pps:,.0f} pps",
+            ),
+            (
+                rate > self.share_max * threshold * high,
+                f"load beyond {self.share_max:.3g} times the threshold, the highest profiled",
+            ),
+            (
+                (frame < self.frame_min_bytes - 0.5) | (frame > self.frame_max_bytes + 0.5),
+                "frame size outside the profiled " + _span(self.frame_min_bytes, self.frame_max_bytes, " B"),
+            ),
+            (
+                (position < self.position_min) | (position > self.position_max),
+                "matching position outside the profiled " + _span(self.position_min, self.position_max, ""),
+            ),
+        )
+        flags = np.zeros(rate.shape, dtype=np.bool_)
+        why: list[str] = []
+        for mask, reason in checks:
+            if mask.any():
+                flags |= mask
+                why.append(reason)
+        return flags, why
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def _span(low: float, high: float, unit: str) -> str:
+    return f"{low:g}{unit}" if low == high else f"{low:g} to {high:g}{unit}"
+
+
+def settings(
+    rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike
+) -> tuple[F64, F64, F64]:
+    """The arguments of ``predict`` as arrays of one shape; raises ``InputError`` for impossible values."""
+    rate, frame, place = np.broadcast_arrays(
+        np.asarray(rate_pps, dtype=np.float64),
+        np.asarray(frame_bytes, dtype=np.float64),
+        np.asarray(position, dtype=np.float64),
+    )
+    _require(rate, rate > 0, "rate_pps", "above 0 and finite")
+    _require(frame, frame > 0, "frame_bytes", "above 0 and finite")
+    _require(place, place >= 0, "position", "0 (no rules) or more, and finite")
+    return rate, frame, place
+
+
+def places(position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> tuple[F64, F64]:
+    """The arguments of ``threshold_pps`` as arrays of one shape."""
+    _, frame, place = settings(1.0, frame_bytes, position)
+    return place, frame
+
+
+def _require(values: F64, good: Bool, name: str, expected: str) -> None:
+    bad = ~(good & np.isfinite(values))
+    if bad.any():
+        found = float(values[bad].ravel()[0])
+        shown = "not a number" if math.isnan(found) else f"{found:g}"
+        raise InputError(f"cannot predict at {name} = {shown}: it must be {expected}")

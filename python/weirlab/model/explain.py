@@ -1,0 +1,120 @@
+"""The queueing model's numbers as a table and as sentences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from weirlab.model import words
+from weirlab.model.base import Parameter, Profiled
+from weirlab.model.delay import MIN_VARIABILITY, DelayCurve
+from weirlab.model.service import ServiceTime
+
+
+def parameters(
+    service: ServiceTime, delays: dict[str, DelayCurve], queue_packets: float, queue_stderr: float
+) -> list[Parameter]:
+    """The fitted numbers; those that the data did not support are left out."""
+    rules = " in the rule stage" if service.stages == 2 else ""
+    of_service = (
+        ("service_fixed_ns", "fixed_ns", "ns", "time per packet without rules" + rules),
+        ("service_per_rule_ns", "per_rule_ns", "ns/rule", "further time per rule before the match"),
+        ("service_per_byte_ns", "per_byte_ns", "ns/B", "further time per byte of the frame" + rules),
+        ("io_service_ns", "io_ns", "ns", "time per packet in the input/output stage"),
+        ("io_per_byte_ns", "io_per_byte_ns", "ns/B", "further input/output time per byte of the frame"),
+        ("service_spread_ns", "spread_ns", "ns", "standard deviation of the stages' difference"),
+    )
+    of_delay = (
+        ("base_delay_ns", "base_ns", "ns", "mean delay outside the queue and its server"),
+        ("base_per_byte_ns", "per_byte_ns", "ns/B", "further mean delay per byte of the frame"),
+        ("cold_per_rule_ns", "cold_per_rule_ns", "ns/rule", "further mean delay per rule while not busy"),
+        ("wake_ns", "wake_ns", "ns", "mean delay until an idle device has woken up"),
+        ("wake_half_pps", "wake_pps", "pps", "load at which half of the wake-up delay is left"),
+        ("variability", "variability", "1", "(ca² + cs²) / 2 of gaps and service times"),
+    )
+    mean = delays["delay_mean_ns"]
+    queue = Parameter(
+        "queue_packets", queue_packets, queue_stderr, "packets", "places in the queue and in service"
+    )
+    return [
+        *(
+            Parameter(name, getattr(service, key), service.stderr[key], unit, meaning)
+            for name, key, unit, meaning in of_service
+            if key in service.stderr
+        ),
+        queue,
+        *(
+            Parameter(name, getattr(mean, key), mean.stderr[key], unit, meaning)
+            for name, key, unit, meaning in of_delay
+            if key in mean.stderr
+        ),
+    ]
+
+
+def in_words(
+    service: ServiceTime,
+    delays: dict[str, DelayCurve],
+    queue_packets: float,
+    queue_stderr: float,
+    profiled: Profiled,
+) -> list[str]:
+    """What the numbers mean, one sentence each."""
+    frame, near, far = profiled.frame_min_bytes, profiled.position_min, profiled.position_max
+    first, last = _service_ns(service, near, frame), _service_ns(service, far, frame)
+    said = [
+        f"At position {near:g} a frame of {frame:.0f} B takes {words.ns(first)}: "
+        f"up to {words.pps(1e9 / first)} pass without loss."
+    ]
+    if far > near and service.per_rule_ns > 0:
+        each = words.with_error(service.per_rule_ns, service.stderr.get("per_rule_ns"), "ns")
+        said.append(
+            f"Each rule before the match adds {each}; at position {far:g} {words.pps(1e9 / last)} pass."
+        )
+    elif far > near:
+        said.append(f"The matching position makes no difference between {near:g} and {far:g}.")
+    large = profiled.frame_max_bytes
+    if service.per_byte_ns > 0 or service.io_per_byte_ns > 0:
+        share = first / _service_ns(service, near, large)
+        said.append(f"Frames of {large:.0f} B pass at {share:.0%} of the rate of {frame:.0f} B frames.")
+    if service.stages == 2:
+        said.append(_two_stages(service, frame))
+    queue = words.with_error(queue_packets, queue_stderr, "packets")
+    said.append(
+        f"The queue holds {queue}: in overload half of all packets wait longer than "
+        f"{words.ns(queue_packets * first)} at position {near:g}"
+        + (f" and {words.ns(queue_packets * last)} at position {far:g}." if far > near else ".")
+    )
+    return [*said, *_below(delays["delay_mean_ns"])]
+
+
+def _below(mean: DelayCurve) -> list[str]:
+    said = []
+    if mean.wake_ns > 0:
+        said.append(
+            f"An idle device takes another {words.ns(mean.wake_ns)} to wake up; at "
+            f"{words.pps(mean.wake_pps)} half of that is left."
+        )
+    if mean.variability <= 2 * MIN_VARIABILITY:
+        said.append("Below the threshold packets hardly wait for each other: gaps and service are even.")
+    else:
+        said.append(
+            f"Below the threshold packets wait as if gaps and service varied by {mean.variability:.2g} "
+            "(0: not at all, 0.5: random arrivals, 1: random service as well)."
+        )
+    return said
+
+
+def _two_stages(service: ServiceTime, frame: float) -> str:
+    fluctuating = ", both fluctuating," if service.spread_ns > 0 else ""
+    transfer = service.io_ns + service.io_per_byte_ns * frame
+    return (
+        f"Two stages in series{fluctuating} explain the thresholds better than one (BIC lower by "
+        f"{service.bic_gain:.0f}): input and output take {words.ns(transfer)} and hide the rules up to "
+        f"about position {service.even_position(frame):.0f}."
+    )
+
+
+def _service_ns(service: ServiceTime, position: float, frame: float) -> float:
+    value = service.ns(np.array(position), np.array(frame))
+    return float(value) if math.isfinite(float(value)) else math.nan

@@ -1,0 +1,324 @@
+"""The model of Lohmiller's thesis: five curves with a jump at the threshold.
+
+N. Lohmiller, "Modeling and Simulation of the Performance Impact of Network Security
+Mechanisms on Network Traffic", master thesis, Tübingen 2022. With offered load x and
+matching position n:
+
+- threshold ``g(n) = a exp(-b n) + c``;
+- offset ``h(n)`` linear in n, one line per regime;
+- delay below the threshold ``c x^2 + d x + h(n)``, one variant for small and one for
+  large frames; above it ``a x + h(n)``;
+- loss: none up to g(n), above it a quadratic through the threshold and the largest loss
+  ``m(n) = b n^a + c``.
+
+The thesis predicts the mean delay; quantiles and jitter get curves of the same form here.
+Loads are in Mpps, delays in µs and positions relative to the last profiled one while
+fitting, so that all coefficients are of similar size.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import OptimizeWarning, curve_fit
+
+from weirlab.errors import ModelError
+from weirlab.model import regimes as regime
+from weirlab.model.base import DELAYS, F64, Prediction, Profiled, Table, places, settings
+from weirlab.records import Observation
+
+QUANTITIES: Final = (*DELAYS, "jitter_ns")
+
+SMALL_FRAMES_BELOW_BYTES: Final = 400
+"""Between the thesis' small (64-200 B) and medium (476-612 B) frames."""
+
+LEAST_LOADS_BELOW: Final = 3
+LEAST_POSITIONS: Final = 2
+
+_MPPS: Final = 1e6
+_US: Final = 1e3
+
+
+@dataclass(frozen=True)
+class Below:
+    """``c x^2 + d x + h0 + h1 n`` in µs, x in Mpps, n relative."""
+
+    c: float
+    d: float
+    h0: float
+    h1: float
+
+
+@dataclass(frozen=True)
+class Above:
+    """``a x + h0 + h1 n`` in µs, x in Mpps, n relative."""
+
+    a: float
+    h0: float
+    h1: float
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """``a exp(-b n) + c`` in Mpps, n relative."""
+
+    a: float
+    b: float
+    c: float
+
+
+@dataclass(frozen=True)
+class Loss:
+    """``m(n) u (1 + q (1 - u))`` with ``m(n) = b n^a + c``, u = 0 at the threshold and 1 at the highest load.
+
+    A quadratic through two points has one more degree of freedom, the curvature ``q``.
+    """
+
+    b: float
+    a: float
+    c: float
+    q: float
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """The thesis' five curves, fitted."""
+
+    name: ClassVar[str] = "piecewise"
+
+    unit_position: float
+    """Positions are divided by this."""
+    g: Exponential
+    loss: Loss
+    highest: tuple[tuple[float, float], ...]
+    """Profiled positions and the highest load in pps offered at each."""
+    small: dict[str, Below]
+    large: dict[str, Below]
+    above: dict[str, Above]
+    profiled: Profiled
+
+    @classmethod
+    def fit(cls, observations: Iterable[Observation]) -> Self:
+        """Fit to valid trials; with fewer than three positions the curves over n lose terms."""
+        table = Table.of(observations)
+        regimes = regime.sort(table)
+        regime.require(table, regimes, cls.name, LEAST_LOADS_BELOW, LEAST_POSITIONS)
+        over, below = table.where(regimes.overload), table.where(regimes.below)
+        unit = max(float(table.position.max()), 1.0)
+        highest = tuple((float(n), float(table.rate_pps[table.position == n].max())) for n in _unique(table))
+        g = _fit_threshold(over, unit)
+        small = below.where(below.frame_bytes < SMALL_FRAMES_BELOW_BYTES)
+        large = below.where(below.frame_bytes >= SMALL_FRAMES_BELOW_BYTES)
+        model = cls(
+            unit_position=unit,
+            g=g,
+            loss=Loss(0.0, 1.0, 0.0, 0.0),
+            highest=highest,
+            small={q: _fit_below(small if len(small) else below, q, unit) for q in QUANTITIES},
+            large={q: _fit_below(large if len(large) else below, q, unit) for q in QUANTITIES},
+            above={q: _fit_above(over, q, unit) for q in QUANTITIES},
+            profiled=Profiled.of(table, _threshold(g, table.position / unit)),
+        )
+        shares = model._share(over.rate_pps, over.position)
+        fields = asdict(model) | {"loss": asdict(_fit_loss(over, shares, unit))}
+        return cls.from_json(fields)
+
+    def predict(
+        self, rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike
+    ) -> Prediction:
+        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
+        rate, frame, place = settings(rate_pps, frame_bytes, position)
+        x, n = rate / _MPPS, place / self.unit_position
+        threshold = _threshold(self.g, n)
+        overload = rate > threshold
+        is_small = frame < SMALL_FRAMES_BELOW_BYTES
+
+        def at(quantity: str) -> F64:
+            small = _below((x, n), **asdict(self.small[quantity]))
+            large = _below((x, n), **asdict(self.large[quantity]))
+            above = _above((x, n), **asdict(self.above[quantity]))
+            value = np.where(overload, above, np.where(is_small, small, large))
+            return np.maximum(value * _US, 0.0)
+
+        share = self._share(rate, place)
+        loss = np.clip(_loss((share, n), **asdict(self.loss)), 0.0, 1.0)
+        outside, why = self.profiled.outside(rate, frame, place, threshold)
+        return Prediction(
+            threshold_pps=threshold,
+            loss_ratio=np.where(overload, loss, 0.0),
+            **{quantity: at(quantity) for quantity in QUANTITIES},
+            extrapolated=outside,
+            why=why,
+        )
+
+    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+        """Offered load above which packets are lost; the frame size does not matter here."""
+        place, _ = places(position, frame_bytes)
+        return _threshold(self.g, place / self.unit_position)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything needed to predict again, as plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`; ``KeyError`` or ``TypeError`` for anything else."""
+        return cls(
+            unit_position=float(data["unit_position"]),
+            g=Exponential(**data["g"]),
+            loss=Loss(**data["loss"]),
+            highest=tuple((float(n), float(pps)) for n, pps in data["highest"]),
+            small={q: Below(**data["small"][q]) for q in QUANTITIES},
+            large={q: Below(**data["large"][q]) for q in QUANTITIES},
+            above={q: Above(**data["above"][q]) for q in QUANTITIES},
+            profiled=Profiled(**data["profiled"]),
+        )
+
+    def _share(self, rate_pps: F64, position: F64) -> F64:
+        """Where a load lies between the threshold (0) and the highest profiled load (1)."""
+        n, pps = np.array(self.highest).T
+        threshold = _threshold(self.g, position / self.unit_position)
+        top = np.maximum(np.interp(position, n, pps), 1.05 * threshold)
+        return np.asarray(np.clip((rate_pps - threshold) / (top - threshold), 0.0, 1.0))
+
+
+def _below(xn: tuple[F64, F64], c: float, d: float, h0: float, h1: float) -> F64:
+    x, n = xn
+    return np.asarray(c * x**2 + d * x + h0 + h1 * n)
+
+
+def _above(xn: tuple[F64, F64], a: float, h0: float, h1: float) -> F64:
+    x, n = xn
+    return np.asarray(a * x + h0 + h1 * n)
+
+
+def _threshold(g: Exponential, n: F64) -> F64:
+    return np.maximum((g.a * np.exp(-g.b * n) + g.c) * _MPPS, 1.0)
+
+
+def _largest(n: F64, b: float, a: float, c: float) -> F64:
+    return np.asarray(b * n**a + c)
+
+
+def _loss(un: tuple[F64, F64], b: float, a: float, c: float, q: float) -> F64:
+    u, n = un
+    return np.asarray(_largest(n, b, a, c) * u * (1.0 + q * (1.0 - u)))
+
+
+def _fit_threshold(over: Table, unit: float) -> Exponential:
+    n = _unique(over)
+    measured = np.array([float(np.median(over.forwarding_pps[over.position == p])) for p in n]) / _MPPS
+    top, low = float(measured.max()), float(measured.min())
+    if len(n) == 1:
+        return Exponential(0.0, 1.0, top)
+    if len(n) == 2:
+        start, low_ends, ends = [top, 1.0], [0.0, 0.0], [9 * top, 60.0]
+        a, b = _curve(
+            lambda p, a, b: np.asarray(a * np.exp(-b * p)), n / unit, measured, start, low_ends, ends
+        )
+        return Exponential(float(a), float(b), 0.0)
+    a, b, c = _curve(
+        lambda p, a, b, c: np.asarray(a * np.exp(-b * p) + c),
+        n / unit,
+        measured,
+        [top - low, 3.0, low],
+        [0, 0, 0],
+        [9 * top, 60, 9 * top],
+    )
+    return Exponential(float(a), float(b), float(c))
+
+
+def _fit_below(below: Table, quantity: str, unit: float) -> Below:
+    known = np.isfinite(getattr(below, quantity))
+    if not known.any():
+        return Below(0.0, 0.0, float("nan"), 0.0)
+    table = below.where(known)
+    y = getattr(table, quantity) / _US
+    flat = float(np.ptp(table.position)) == 0
+    x = (table.rate_pps / _MPPS, table.position / unit)
+    start = [0.0, 0.0, float(np.median(y)), 0.0]
+    wide = [np.inf] * 3 + ([1e-12] if flat else [np.inf])
+    return Below(*map(float, _curve(_below, x, y, start, [-w for w in wide], wide)))
+
+
+def _fit_above(over: Table, quantity: str, unit: float) -> Above:
+    known = np.isfinite(getattr(over, quantity))
+    if not known.any():
+        return Above(0.0, float("nan"), 0.0)
+    table = over.where(known)
+    y = getattr(table, quantity) / _US
+    # A line needs two points: with one load or one position its slope stays 0.
+    still = [float(np.ptp(table.rate_pps)) == 0, False, float(np.ptp(table.position)) == 0]
+    wide = [1e-12 if fixed else np.inf for fixed in still]
+    x = (table.rate_pps / _MPPS, table.position / unit)
+    start = [0.0, float(np.median(y)), 0.0]
+    return Above(*map(float, _curve(_above, x, y, start, [-w for w in wide], wide)))
+
+
+def _fit_loss(over: Table, share: F64, unit: float) -> Loss:
+    """m(n) through the losses at each position's highest load, then the curvature."""
+    n = _unique(over)
+    largest = np.array([_loss_at_top(over, position) for position in n])
+    relative = n / unit
+    spread = float(largest[-1] - largest[0])
+    if len(n) == 1:
+        b, a, c = 0.0, 1.0, float(largest[0])
+    elif len(n) == 2:
+        slope = spread / float(relative[1] - relative[0])
+        b, a, c = slope, 1.0, float(largest[0] - slope * relative[0])
+    else:
+        b, a, c = map(
+            float,
+            _curve(_largest, relative, largest, [spread, 0.5, float(largest[0])], [-1, 0.02, 0], [1, 4, 1]),
+        )
+    rows = (share, over.position / unit)
+    (q,) = _curve(lambda un, q: _loss(un, b, a, c, q), rows, over.loss_ratio, [0.5], [-1], [1])
+    return Loss(b, a, c, float(q))
+
+
+def _loss_at_top(over: Table, position: float) -> float:
+    rows = over.where(over.position == position)
+    return float(np.median(rows.loss_ratio[rows.rate_pps >= 0.98 * rows.rate_pps.max()]))
+
+
+def _curve(
+    f: Callable[..., F64],
+    x: F64 | tuple[F64, F64],
+    y: F64,
+    start: list[float],
+    low: list[float],
+    high: list[float],
+) -> F64:
+    """``curve_fit`` with a loss that outliers cannot dominate."""
+    begin = np.clip(start, low, high)
+    outlier = max(0.1 * float(np.median(np.abs(y))), 1e-6)
+    try:
+        with warnings.catch_warnings():
+            # Coefficients held fixed have no covariance; nobody asks for it.
+            warnings.simplefilter("ignore", OptimizeWarning)
+            found, _ = curve_fit(
+                f,
+                x,
+                y,
+                begin,
+                bounds=(low, high),
+                method="trf",
+                loss="soft_l1",
+                f_scale=outlier,
+                max_nfev=2000,
+            )
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(
+            f"the piecewise model's curves do not fit these trials ({error}); measure a profile with more "
+            "loads per position"
+        ) from error
+    return np.asarray(found, dtype=np.float64)
+
+
+def _unique(table: Table) -> F64:
+    return np.unique(table.position)

@@ -1,0 +1,109 @@
+"""Which trials were in overload, which were not, and whether there are enough of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.errors import ModelError
+from weirlab.model.base import F64, Bool, Table
+
+OVERLOAD_LOSS: Final = 0.005
+"""Loss ratio above which a trial counts as overloaded: stolen CPU time alone costs less."""
+
+CLEAR_LOSS: Final = 0.05
+NEAR: Final = 0.9
+"""Below this share of the threshold a trial is clearly not in overload."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One matching position and mean frame size of a profile; ``rows`` are its trials."""
+
+    position: float
+    frame_bytes: float
+    rows: npt.NDArray[np.intp]
+
+    def __str__(self) -> str:
+        return f"position {self.position:g} with {self.frame_bytes:.4g} B frames"
+
+
+@dataclass(frozen=True)
+class Regimes:
+    """Trials sorted by regime; a trial that fits neither (loss without overload) is in neither mask."""
+
+    overload: Bool
+    below: Bool
+    settings: list[Setting]
+
+    def threshold_pps(self, table: Table) -> F64:
+        """Measured threshold per setting: the median forwarding rate in overload; NaN without overload."""
+        return np.array([_threshold(table, s.rows[self.overload[s.rows]]) for s in self.settings])
+
+
+def sort(table: Table) -> Regimes:
+    """Tell overload from its absence.
+
+    In overload the forwarding rate is the same at every offered load. A trial with some
+    loss whose forwarding rate is far below that of the clearly overloaded trials at the
+    same setting lost its packets to something else.
+    """
+    overload = table.loss_ratio > OVERLOAD_LOSS
+    below = ~overload
+    keys = np.stack([table.position, np.round(table.frame_bytes, 1)], axis=1)
+    unique, inverse = np.unique(keys, axis=0, return_inverse=True)
+    settings = [
+        Setting(float(position), float(frame), np.flatnonzero(inverse.ravel() == i))
+        for i, (position, frame) in enumerate(unique)
+    ]
+    for setting in settings:
+        clear = setting.rows[table.loss_ratio[setting.rows] > CLEAR_LOSS]
+        mild = setting.rows[overload[setting.rows] & (table.loss_ratio[setting.rows] <= CLEAR_LOSS)]
+        reference = float(np.median(table.forwarding_pps[clear])) if len(clear) else 0.0
+        lossless = setting.rows[below[setting.rows]]
+        if not len(clear) and len(lossless):
+            # Something that went through without loss cannot have exceeded the threshold.
+            reference = float(table.forwarding_pps[lossless].max())
+        overload[mild[table.forwarding_pps[mild] < NEAR * reference]] = False
+    return Regimes(overload, below, settings)
+
+
+def require(table: Table, regimes: Regimes, model: str, least_below: int, least_positions: int) -> None:
+    """Raise ``ModelError`` that names the missing trials.
+
+    A profile of a single position needs overload there only; otherwise overload must have
+    been seen at ``least_positions`` positions.
+    """
+    if not len(table):
+        raise ModelError(
+            f"no usable trials to fit the {model} model to: measure a profile with loads from low to beyond "
+            "overload (weir profile)"
+        )
+    positions = np.unique(table.position)
+    overloaded = np.unique(table.position[regimes.overload])
+    missing: list[str] = []
+    wanted = min(least_positions, len(positions))
+    if len(overloaded) < wanted:
+        without = [p for p in positions if p not in overloaded]
+        highest = {p: table.forwarding_pps[table.position == p].max() for p in without}
+        missing.append(
+            f"overload (loss above {OVERLOAD_LOSS:.1%}) at {wanted} matching position(s), found at "
+            f"{len(overloaded)}: add loads above "
+            + ", ".join(f"{highest[p]:,.0f} pps at position {p:g}" for p in without)
+        )
+    # Achieved loads of repetitions differ a little; 5 % apart is another load.
+    loads = len(np.unique(np.round(np.log(table.rate_pps[regimes.below]) / 0.05)))
+    if loads < least_below:
+        lowest = float(table.rate_pps.min())
+        missing.append(
+            f"{least_below} different loads without loss, found {loads}: add loads below {lowest:,.0f} pps"
+        )
+    if missing:
+        raise ModelError(f"the {model} model needs " + "; and ".join(missing))
+
+
+def _threshold(table: Table, rows: npt.NDArray[np.intp]) -> float:
+    return float(np.median(table.forwarding_pps[rows])) if len(rows) else float("nan")

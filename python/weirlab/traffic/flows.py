@@ -1,0 +1,109 @@
+"""Addresses and ports of the flows that share a load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.errors import InputError
+from weirlab.traffic.spec import Flows
+
+PROBE_BYTES: Final = 18
+"""Magic, flow, sequence number and send time behind the transport header."""
+
+MAX_FLOWS: Final = 1 << 22
+
+DESTINATION_PORT: Final = 7
+FIRST_SOURCE_PORT: Final = 0xC020
+"""Both as in the test frames of RFC 2544, appendix C.2.6.4."""
+
+# The first and last /24 of each /16 stay free: routers and hosts of the lab have their own addresses there.
+_HOSTS: Final = 254 * 254
+_PORTS: Final = 65536 - 1024
+
+_IP_BYTES: Final = {4: 20, 6: 40}
+_L4_BYTES: Final = {"udp": 8, "tcp": 20}
+_V4_NET: Final = {"src": bytes([198, 18]), "dst": bytes([198, 19])}
+_V6_NET: Final = {
+    "src": bytes.fromhex("20010002000000010000000000000000"),
+    "dst": bytes.fromhex("20010002000000020000000000000000"),
+}
+
+
+@dataclass(frozen=True)
+class FlowAddresses:
+    """One row per flow, in flow order; no two flows share all of addresses and ports.
+
+    ``src_ip`` and ``dst_ip`` have shape (n, 16) in network order, IPv4 in the first 4 bytes;
+    ``src_port`` and ``dst_port`` have shape (n,).
+    """
+
+    src_ip: npt.NDArray[np.uint8]
+    dst_ip: npt.NDArray[np.uint8]
+    src_port: npt.NDArray[np.uint16]
+    dst_port: npt.NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.src_port)
+
+
+def min_frame_bytes(flows: Flows) -> int:
+    """Smallest frame, FCS included, that holds all headers and the probe."""
+    ethernet, fcs = 14, 4
+    return ethernet + _IP_BYTES[flows.ip] + _L4_BYTES[flows.l4] + PROBE_BYTES + fcs
+
+
+def describe_headers(flows: Flows) -> str:
+    """For messages, e.g. ``a UDP/IPv4 probe``."""
+    return f"a {flows.l4.upper()}/IPv{flows.ip} probe"
+
+
+def table(flows: Flows) -> FlowAddresses:
+    """Addresses and ports of every flow.
+
+    ``advance`` counts the source address up and, once all 64,516 are used, the source
+    port; ``random`` draws source address, destination address and source port.
+    """
+    if not 1 <= flows.count <= MAX_FLOWS:
+        raise InputError(f"{flows.count} flows asked for; between 1 and {MAX_FLOWS} can be sent")
+    if flows.order == "advance":
+        index = np.arange(flows.count, dtype=np.int64)
+        src, dst = index % _HOSTS, np.zeros_like(index)
+        port = (FIRST_SOURCE_PORT - 1024 + index // _HOSTS) % _PORTS
+    else:
+        key = _distinct(flows.count, _HOSTS * _HOSTS * _PORTS, np.random.default_rng(flows.seed))
+        key, port = np.divmod(key, _PORTS)
+        src, dst = np.divmod(key, _HOSTS)
+    return FlowAddresses(
+        src_ip=_addresses("src", src, flows.ip),
+        dst_ip=_addresses("dst", dst, flows.ip),
+        src_port=(1024 + port).astype(np.uint16),
+        dst_port=np.full(flows.count, DESTINATION_PORT, dtype=np.uint16),
+    )
+
+
+def _distinct(n: int, below: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """``n`` different integers in random order."""
+    values = np.empty(0, dtype=np.int64)
+    while len(values) < n:
+        values = np.concatenate([values, rng.integers(below, size=n - len(values), dtype=np.int64)])
+        _, first = np.unique(values, return_index=True)
+        values = values[np.sort(first)]
+    return values
+
+
+def _addresses(side: str, host: npt.NDArray[np.int64], ip: int) -> npt.NDArray[np.uint8]:
+    """Host ``h`` is ``<net>.x.y`` with x and y counting from 1 to 254."""
+    rows = np.zeros((len(host), 16), dtype=np.uint8)
+    if ip == 4:
+        rows[:, :2] = np.frombuffer(_V4_NET[side], dtype=np.uint8)
+        place = 2
+    else:
+        rows[:] = np.frombuffer(_V6_NET[side], dtype=np.uint8)
+        place = 14
+    rows[:, place] = 1 + host // 254
+    rows[:, place + 1] = 1 + host % 254
+    return rows

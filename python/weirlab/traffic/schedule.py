@@ -1,0 +1,158 @@
+"""From the user's terms to the departure schedule that the engine plays."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.errors import InputError
+from weirlab.traffic import sizes
+from weirlab.traffic.flows import FlowAddresses, describe_headers, min_frame_bytes, table
+from weirlab.traffic.load import describe_rate, rate_pps
+from weirlab.traffic.sizes import Constant
+from weirlab.traffic.spec import Arrivals, Rate, Traffic
+from weirlab.units import NS_PER_S
+
+NEXT_FLOW: Final = 0xFFFFFFFF
+"""In ``Plan.flow``: take the next flow in turn."""
+
+PATTERN_ENTRIES: Final = 16384
+BIN_NS: Final = 10_000_000
+
+_FRAC: Final = 1 << 16
+_MAX_UNITS: Final = (1 << 32) * _FRAC
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A departure schedule: per phase a cyclic pattern of packets.
+
+    Entry ``i`` is a packet of ``frame_bytes[i]`` (FCS included) after which the sender
+    waits ``gap_ns[i] + gap_frac[i] / 65536`` ns until the next. ``phases`` holds
+    ``(end_ns, first_entry, n_entries)``; times count from the start, warm-up included.
+    ``paced`` is False for "as fast as possible", when the gaps mean nothing.
+    ``nominal_pps`` is the offered load averaged over the recorded window.
+    """
+
+    gap_ns: npt.NDArray[np.uint32]
+    gap_frac: npt.NDArray[np.uint16]
+    frame_bytes: npt.NDArray[np.uint16]
+    flow: npt.NDArray[np.uint32]
+    phases: list[tuple[int, int, int]]
+    paced: bool
+    warmup_ns: int
+    duration_ns: int
+    bin_ns: int
+    flows: FlowAddresses
+    l4: Literal["udp", "tcp"]
+    ip: Literal[4, 6]
+    nominal_pps: float
+
+
+def compile_plan(traffic: Traffic) -> Plan:
+    """Turn ``traffic`` into a :class:`Plan`; raises ``InputError`` for what cannot be sent.
+
+    The pattern is a function of ``traffic`` (its seed included) alone.
+    """
+    warmup_ns, duration_ns = _window(traffic)
+    sizes.validate(traffic.sizes, min_frame_bytes(traffic.flows), describe_headers(traffic.flows))
+    loads = _loads(traffic, warmup_ns, duration_ns)
+    paced = not any(rate.unit == "max" for rate, _, _ in loads)
+    if not paced and len(loads) > 1:
+        raise InputError(
+            "a load step from or to 'max' cannot be paced; give both loads as pps, bit/s or percent"
+        )
+
+    rng = np.random.default_rng(traffic.seed)
+    gaps: list[npt.NDArray[np.int64]] = []
+    frames: list[npt.NDArray[np.uint16]] = []
+    phases: list[tuple[int, int, int]] = []
+    recorded_packets, first = 0.0, 0
+    for rate, start_ns, end_ns in loads:
+        pps = rate_pps(rate, traffic.sizes)
+        one = isinstance(traffic.sizes, Constant) and (traffic.arrivals == "constant" or not paced)
+        n = 1 if one else PATTERN_ENTRIES
+        frames.append(sizes.draw(traffic.sizes, n, rng))
+        gaps.append(_gap_units(rate, pps, n, traffic.arrivals, rng))
+        phases.append((end_ns, first, n))
+        recorded_packets += pps * max(end_ns - max(start_ns, warmup_ns), 0) / NS_PER_S
+        first += n
+    if recorded_packets < 1:
+        raise InputError(
+            f"at {describe_rate(traffic.rate)} no packet would be sent in {traffic.duration_s:g} s; "
+            "raise the rate or the duration"
+        )
+    units = np.concatenate(gaps)
+    return Plan(
+        gap_ns=(units // _FRAC).astype(np.uint32),
+        gap_frac=(units % _FRAC).astype(np.uint16),
+        frame_bytes=np.concatenate(frames),
+        flow=np.full(len(units), NEXT_FLOW, dtype=np.uint32),
+        phases=phases,
+        paced=paced,
+        warmup_ns=warmup_ns,
+        duration_ns=duration_ns,
+        bin_ns=BIN_NS,
+        flows=table(traffic.flows),
+        l4=traffic.flows.l4,
+        ip=traffic.flows.ip,
+        nominal_pps=recorded_packets * NS_PER_S / duration_ns,
+    )
+
+
+def _window(traffic: Traffic) -> tuple[int, int]:
+    if not (math.isfinite(traffic.duration_s) and traffic.duration_s > 0):
+        raise InputError(f"duration of {traffic.duration_s:g} s: the recorded time must be above 0 s")
+    if not (math.isfinite(traffic.warmup_s) and traffic.warmup_s >= 0):
+        raise InputError(f"warm-up of {traffic.warmup_s:g} s: it must be 0 s or longer")
+    return round(traffic.warmup_s * NS_PER_S), round(traffic.duration_s * NS_PER_S)
+
+
+def _loads(traffic: Traffic, warmup_ns: int, duration_ns: int) -> list[tuple[Rate, int, int]]:
+    """Rate, start and end in ns of every phase; the warm-up is sent at the first rate."""
+    times_s = [step.at_s for step in traffic.steps]
+    for at_s in times_s:
+        if not 0 <= at_s < traffic.duration_s:
+            raise InputError(
+                f"load step at {at_s:g} s lies outside the recorded time (0 to {traffic.duration_s:g} s)"
+            )
+    if any(b <= a for a, b in itertools.pairwise(times_s)):
+        raise InputError(
+            f"load steps must follow each other in time, found {', '.join(f'{t:g} s' for t in times_s)}"
+        )
+    starts = [0, *(warmup_ns + round(at_s * NS_PER_S) for at_s in times_s)]
+    ends = [*starts[1:], warmup_ns + duration_ns]
+    rates = [traffic.rate, *(step.rate for step in traffic.steps)]
+    return [(r, start, end) for r, start, end in zip(rates, starts, ends, strict=True) if end > start]
+
+
+def _gap_units(
+    rate: Rate, pps: float, n: int, arrivals: Arrivals, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """``n`` gaps in units of 2^-16 ns whose mean is that of ``pps`` to within half a unit in the sum."""
+    if math.isinf(pps):
+        return np.zeros(n, dtype=np.int64)
+    mean = NS_PER_S / pps * _FRAC
+    if mean < 1:
+        raise InputError(
+            f"rate '{describe_rate(rate)}' is beyond any clock; use 'max' for as fast as possible"
+        )
+    if arrivals == "poisson":
+        share = rng.exponential(size=n)
+        share /= share.mean()
+    else:
+        share = np.ones(n)
+    if mean * float(share.max()) >= _MAX_UNITS:
+        longest_s = mean * float(share.max()) / _FRAC / NS_PER_S
+        raise InputError(
+            f"rate '{describe_rate(rate)}' is too slow: it needs a gap of {longest_s:.3g} s between packets; "
+            f"up to {(1 << 32) / NS_PER_S:.2f} s is possible"
+        )
+    departures: npt.NDArray[np.int64] = np.zeros(n + 1, dtype=np.int64)
+    departures[1:] = np.rint(np.cumsum(share * mean))
+    return departures[1:] - departures[:-1]

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weirlab.errors import InputError, ModelError
+from weirlab.model import Queueing
+from weirlab.model.base import DELAYS
+from weirlab.records import Observation
+from weirlab.testing.queue import Device, profile, simulate
+
+TRUE = Device()
+MODEL = Queueing.fit(profile(TRUE, positions=(0, 400, 1000), poisson=True, packets=1000))
+
+
+def by_name(model: Queueing) -> dict[str, float]:
+    return {p.name: p.value for p in model.parameters()}
+
+
+@pytest.mark.parametrize("arrivals", ["regular", "random"])
+def test_physical_parameters_are_recovered_within_two_percent(
+    arrivals: str, request: pytest.FixtureRequest
+) -> None:
+    found = by_name(Queueing.fit(request.getfixturevalue(arrivals)))
+    assert found["service_fixed_ns"] == pytest.approx(TRUE.fixed_ns, rel=0.02)
+    assert found["service_per_rule_ns"] == pytest.approx(TRUE.per_rule_ns, rel=0.02)
+    assert found["queue_packets"] == pytest.approx(TRUE.queue_packets, rel=0.02)
+    assert found["base_delay_ns"] == pytest.approx(TRUE.base_ns, rel=0.02)
+    assert "io_service_ns" not in found
+
+
+def test_parameters_per_byte_are_recovered() -> None:
+    true = Device(per_byte_ns=0.4, base_per_byte_ns=1.5)
+    found = by_name(Queueing.fit(profile(true, frames=(64, 594, 1518), packets=1500)))
+    assert found["service_per_byte_ns"] == pytest.approx(0.4, rel=0.02)
+    assert found["base_per_byte_ns"] == pytest.approx(1.5, rel=0.02)
+    assert found["queue_packets"] == pytest.approx(256, rel=0.02)
+
+
+def test_a_second_stage_is_recovered_and_told() -> None:
+    model = Queueing.fit(profile(Device(fixed_ns=823, per_rule_ns=2.75, io_ns=1156)))
+    found = by_name(model)
+    assert found["io_service_ns"] == pytest.approx(1156, rel=0.02)
+    assert found["service_per_rule_ns"] == pytest.approx(2.75, rel=0.02)
+    assert any("Two stages in series" in sentence for sentence in model.in_words())
+
+
+def test_random_arrivals_show_as_variability_one_half(fitted: Queueing) -> None:
+    assert by_name(fitted)["variability"] == pytest.approx(0.5, rel=0.15)
+
+
+def test_regular_arrivals_hardly_wait(regular: list[Observation]) -> None:
+    model = Queueing.fit(regular)
+    assert "variability" not in by_name(model) or by_name(model)["variability"] < 0.01
+    predicted = model.predict(0.9e9 / TRUE.service_ns(200), 64, 200)
+    idle = TRUE.base_ns + TRUE.service_ns(200)
+    assert float(predicted.delay_p99_ns) == pytest.approx(idle, rel=0.02)
+
+
+@pytest.mark.parametrize("position", [200, 700])
+@pytest.mark.parametrize("share", [0.05, 0.4, 0.6, 0.8])
+def test_held_out_positions_are_predicted_below_the_threshold(
+    fitted: Queueing, position: int, share: float
+) -> None:
+    seen = simulate(TRUE, share * 1e9 / TRUE.service_ns(position), 64, position, True, 20_000, seed=99)
+    found = fitted.predict(seen.rate_pps, 64, position)
+    assert float(found.delay_mean_ns) == pytest.approx(seen.delay_mean_ns, rel=0.05)
+    assert float(found.delay_p50_ns) == pytest.approx(seen.delay_p50_ns, rel=0.05)
+    assert float(found.delay_p90_ns) == pytest.approx(seen.delay_p90_ns, rel=0.08)
+    assert float(found.delay_p99_ns) == pytest.approx(seen.delay_p99_ns, rel=0.12)
+    assert float(found.jitter_ns) == pytest.approx(seen.jitter_ns, rel=0.25)
+    assert float(found.loss_ratio) == 0.0
+
+
+@pytest.mark.parametrize("position", [200, 700])
+@pytest.mark.parametrize("share", [1.2, 1.5])
+def test_held_out_positions_are_predicted_in_overload(fitted: Queueing, position: int, share: float) -> None:
+    seen = simulate(TRUE, share * 1e9 / TRUE.service_ns(position), 64, position, True, 5000, seed=99)
+    found = fitted.predict(seen.rate_pps, 64, position)
+    assert float(found.threshold_pps) == pytest.approx(seen.forwarding_pps, rel=0.02)
+    assert float(found.loss_ratio) == pytest.approx(seen.loss_ratio, abs=0.015)
+    for name in DELAYS:
+        assert float(getattr(found, name)) == pytest.approx(getattr(seen, name), rel=0.03)
+    assert float(found.jitter_ns) == pytest.approx(seen.jitter_ns, rel=0.25)
+
+
+def test_an_idle_device_that_must_wake_up_is_slower_than_a_busy_one() -> None:
+    true = Device(wake_ns=40_000, wake_pps=20_000)
+    model = Queueing.fit(profile(true, loads=(0.002, 0.01, 0.03, 0.1, 0.3, 0.6, 0.85, 1.2, 1.5)))
+    assert by_name(model)["wake_ns"] == pytest.approx(40_000, rel=0.05)
+    for share in (0.005, 0.05, 0.5):
+        seen = simulate(true, share * 1e9 / true.service_ns(200), 64, 200)
+        found = model.predict(seen.rate_pps, 64, 200)
+        assert float(found.delay_mean_ns) == pytest.approx(seen.delay_mean_ns, rel=0.05)
+    assert any("wake up" in sentence for sentence in model.in_words())
+
+
+def disturbed(observations: list[Observation], seed: int = 1) -> list[Observation]:
+    """As on a busy machine: 4 % scatter of delays, and one trial in eight with stolen CPU time."""
+    rng = np.random.default_rng(seed)
+    result = []
+    for o in observations:
+        factor = float(np.exp(rng.normal(0, 0.04)))
+        stolen = rng.random() < 0.125
+        loss = max(o.loss_ratio, 0.012) if stolen else o.loss_ratio
+        changed = {name: getattr(o, name) * factor for name in DELAYS}
+        if stolen:
+            changed["delay_mean_ns"] *= 3
+            changed["delay_p99_ns"] *= 5
+        result.append(replace(o, loss_ratio=loss, forwarding_pps=o.rate_pps * (1 - loss), **changed))
+    return result
+
+
+def test_trials_disturbed_by_the_host_do_not_spoil_the_model() -> None:
+    clean = [o for seed in range(3) for o in profile(TRUE, poisson=True, packets=1500)[seed % 2 :]]
+    model = Queueing.fit(disturbed(clean))
+    found = by_name(model)
+    assert found["service_fixed_ns"] == pytest.approx(TRUE.fixed_ns, rel=0.05)
+    assert found["service_per_rule_ns"] == pytest.approx(TRUE.per_rule_ns, rel=0.05)
+    assert found["queue_packets"] == pytest.approx(TRUE.queue_packets, rel=0.05)
+    seen = simulate(TRUE, 0.5e9 / TRUE.service_ns(200), 64, 200, True, 20_000)
+    predicted = model.predict(seen.rate_pps, 64, 200)
+    assert float(predicted.delay_mean_ns) == pytest.approx(seen.delay_mean_ns, rel=0.15)
+
+
+@pytest.mark.parametrize("places", [4, 16, 4096])
+def test_queues_of_any_length_are_recovered(places: int) -> None:
+    true = Device(queue_packets=places)
+    model = Queueing.fit(profile(true, positions=(0, 400, 1000), loads=(0.1, 0.3, 0.5, 0.8, 1.3, 1.6)))
+    assert by_name(model)["queue_packets"] == pytest.approx(places, rel=0.02, abs=0.5)
+    seen = simulate(true, 1.4e9 / true.service_ns(100), 64, 100)
+    found = model.predict(seen.rate_pps, 64, 100)
+    assert float(found.delay_p50_ns) == pytest.approx(seen.delay_p50_ns, rel=0.03)
+
+
+def test_one_position_is_enough_for_predictions_there(random: list[Observation]) -> None:
+    model = Queueing.fit([o for o in random if o.position == 400])
+    inside, outside = model.predict(1e5, 64, 400), model.predict(1e5, 64, 500)
+    assert float(inside.threshold_pps) == pytest.approx(1e9 / TRUE.service_ns(400), rel=0.02)
+    assert not inside.extrapolated
+    assert outside.extrapolated
+
+
+def test_without_overload_the_message_names_the_missing_loads(random: list[Observation]) -> None:
+    with pytest.raises(ModelError) as caught:
+        Queueing.fit([o for o in random if o.loss_ratio == 0 or o.position == 1000])
+    message = str(caught.value)
+    assert "overload" in message
+    assert "pps at position 400" in message
+    assert "pps at position 1000" not in message
+
+
+def test_without_low_loads_the_message_says_so(random: list[Observation]) -> None:
+    with pytest.raises(ModelError, match="3 different loads without loss, found 0: add loads below"):
+        Queueing.fit([o for o in random if o.loss_ratio > 0.05])
+
+
+def test_without_trials_the_message_says_what_to_measure() -> None:
+    with pytest.raises(ModelError, match=r"no usable trials.*weir profile"):
+        Queueing.fit([])
+
+
+def test_trials_in_which_nothing_arrived_are_ignored(random: list[Observation]) -> None:
+    nan = float("nan")
+    dead = Observation(1e6, 64.0, 0.0, 0.0, 1.0, nan, nan, nan, nan, nan)
+    assert Queueing.fit([*random, dead]) == Queueing.fit(random)
+
+
+def test_jitter_that_was_not_measured_is_not_predicted(random: list[Observation]) -> None:
+    model = Queueing.fit([replace(o, jitter_ns=float("nan")) for o in random])
+    assert np.isnan(model.predict(1e5, 64, 0).jitter_ns)
+
+
+@pytest.mark.parametrize(
+    ("rate", "frame", "position", "reason"),
+    [
+        (100.0, 64, 100, "below the lowest profiled"),
+        (5e6, 64, 100, "above the highest profiled"),
+        (1.2e6, 64, 1000, "times the threshold"),
+        (1e5, 1518, 100, "frame size outside the profiled 64 B"),
+        (1e5, 64, 2000, "position outside the profiled 0 to 1000"),
+    ],
+)
+def test_settings_outside_the_profile_are_flagged_with_the_reason(
+    fitted: Queueing, rate: float, frame: int, position: int, reason: str
+) -> None:
+    found = fitted.predict(rate, frame, position)
+    assert found.extrapolated
+    assert any(reason in why for why in found.why)
+
+
+def test_settings_inside_the_profile_are_not_flagged(fitted: Queueing) -> None:
+    found = fitted.predict([2e4, 2e5, 4e5], 64, [0, 200, 1000])
+    assert not found.extrapolated.any()
+    assert found.why == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "frame", "position", "named"),
+    [
+        (0.0, 64, 0, "rate_pps = 0"),
+        (-5.0, 64, 0, "rate_pps = -5"),
+        (float("nan"), 64, 0, "not a number"),
+        (float("inf"), 64, 0, "rate_pps = inf"),
+        (1e5, 0, 0, "frame_bytes = 0"),
+        (1e5, 64, -1, "position = -1"),
+    ],
+)
+def test_settings_without_meaning_are_refused(
+    fitted: Queueing, rate: float, frame: float, position: float, named: str
+) -> None:
+    with pytest.raises(InputError, match=named):
+        fitted.predict(rate, frame, position)
+
+
+def test_arguments_broadcast(fitted: Queueing) -> None:
+    found = fitted.predict(np.linspace(1e4, 1e6, 5)[:, None], 64, np.array([0, 100, 400]))
+    assert found.delay_mean_ns.shape == found.extrapolated.shape == (5, 3)
+    assert fitted.threshold_pps([0, 100], 64).shape == (2,)
+    assert fitted.predict(1e5, 64, 0).loss_ratio.shape == ()
+
+
+@given(st.floats(1e3, 5e6), st.floats(64, 1518), st.floats(0, 3000))
+def test_predictions_keep_their_order_and_bounds(rate: float, frame: float, position: float) -> None:
+    found = MODEL.predict(rate, frame, position)
+    full = MODEL.queue_packets * 1e9 / float(found.threshold_pps)
+    assert 0 <= found.loss_ratio <= max(0.02, 1 - float(found.threshold_pps) / rate + 0.02)
+    assert 0 < found.delay_p50_ns <= found.delay_p90_ns <= found.delay_p99_ns
+    assert found.delay_p99_ns < 1.1 * full + 20_000
+    assert found.jitter_ns >= 0
+    assert MODEL.threshold_pps(position + 1, frame) <= found.threshold_pps
+
+
+def test_delay_rises_with_load_up_to_the_full_queue(fitted: Queueing) -> None:
+    rate = np.linspace(1e4, 1.3e6, 400)
+    found = fitted.predict(rate, 64, 100)
+    assert (np.diff(found.delay_p50_ns) > -1).all()
+    assert (np.diff(found.loss_ratio) >= 0).all()
+
+
+def test_standard_errors_are_told_with_units(fitted: Queueing) -> None:
+    for parameter in fitted.parameters():
+        assert parameter.stderr >= 0
+        assert parameter.unit
+        assert parameter.meaning
+    names = [p.name for p in fitted.parameters()]
+    assert names[:3] == ["service_fixed_ns", "service_per_rule_ns", "queue_packets"]
+
+
+def test_the_model_speaks(fitted: Queueing) -> None:
+    said = " ".join(fitted.in_words())
+    assert "Each rule before the match adds 2.6" in said
+    assert "The queue holds 25" in said
+    assert "kpps" in said
+
+
+def test_three_low_loads_at_one_position_are_just_enough(regular: list[Observation]) -> None:
+    rows = [o for o in regular if o.position == 0]
+    model = Queueing.fit([o for o in rows if o.loss_ratio > 0.05][:1] + rows[1:4])
+    idle = TRUE.base_ns + TRUE.service_ns(0)
+    assert float(model.predict(2e5, 64, 0).delay_mean_ns) == pytest.approx(idle, rel=0.02)
+
+
+def test_repetitions_of_one_low_load_are_not_different_loads(regular: list[Observation]) -> None:
+    rows = [o for o in regular if o.position == 0]
+    repeated = [replace(rows[2], rate_pps=rows[2].rate_pps * factor) for factor in (0.999, 1.0, 1.001)]
+    with pytest.raises(ModelError, match="3 different loads without loss, found 1"):
+        Queueing.fit([*(o for o in rows if o.loss_ratio > 0.05), *repeated])
