@@ -95,7 +95,7 @@ class Histogram:
         cumulative = np.cumsum(self.count, dtype=np.float64)
         target = q * total
         i = min(int(np.searchsorted(cumulative, target, side="left")), len(cumulative) - 1)
-        before = cumulative[i] - float(self.count[i])
+        before = float(cumulative[i]) - float(self.count[i])
         share = (target - before) / float(self.count[i])
         low, high = float(self.lower_ns[i]), float(self.upper_ns[i])
         return low + min(max(share, 0.0), 1.0) * (high - low)
