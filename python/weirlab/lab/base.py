@@ -15,8 +15,6 @@ class TestBed(Protocol):
     Use as a context manager; ``close`` leaves nothing behind and may be called twice.
     """
 
-    __test__ = False
-
     @property
     def lab(self) -> str:
         """``netns`` or ``sim``."""

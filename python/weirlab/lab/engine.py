@@ -80,5 +80,6 @@ def _where(known: np.ndarray[Any, np.dtype[np.bool_]], values: U64 | F64) -> F64
 
 
 def _ratio(total: U64, count: U64) -> F64:
-    nan = np.full(len(count), np.nan)
-    return np.divide(total.astype(np.float64), count, out=nan, where=count > 0)
+    ratio = np.full(len(count), np.nan)
+    np.divide(total.astype(np.float64), count, out=ratio, where=count > 0)
+    return ratio

@@ -1,0 +1,150 @@
+"""Who owns a lab, and removing those whose owner is gone.
+
+Every lab has an identifier, namespaces named after it, and a lock file that its process
+holds with flock(2). The kernel lets go of the lock however the process ends, so a lock
+that can be taken has no living owner.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from weirlab.errors import MissingCapability
+from weirlab.lab.linux import namespace
+
+LOCKS: Final = Path("/run/weir")
+
+_NAME: Final = re.compile(r"weir-(?P<lab>[0-9a-f]{8})-[a-z]+")
+_IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}")
+
+
+class Claim:
+    """The ownership of one lab, from construction to :meth:`release`."""
+
+    def __init__(self, directory: Path = LOCKS) -> None:
+        """Choose a free identifier and take its lock.
+
+        Raises ``MissingCapability`` where ``directory`` cannot be written.
+        """
+        try:
+            directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            while True:
+                identifier = secrets.token_hex(4)
+                path = directory / f"{identifier}.lock"
+                fd = _open_locked(path, os.O_CREAT | os.O_EXCL)
+                if fd is not None:
+                    break
+        except OSError as error:
+            raise MissingCapability(
+                f"cannot take ownership of a lab in {directory}: {error.strerror}; run as root"
+            ) from error
+        self.identifier = identifier
+        self._path = path
+        self._fd: int | None = fd
+        os.write(fd, f"{os.getpid()}\n".encode())
+
+    def namespace_name(self, part: str) -> str:
+        """Name of the namespace that plays ``part`` (``tx``, ``dut``, ``rx``)."""
+        return f"weir-{self.identifier}-{part}"
+
+    def release(self) -> None:
+        """Remove what carries the identifier, then give up the lock. May be called twice."""
+        if self._fd is None:
+            return
+        for name in _namespaces(self.identifier):
+            namespace.Namespace(name).remove()
+        self._path.unlink(missing_ok=True)
+        fd, self._fd = self._fd, None
+        os.close(fd)
+
+
+def clean(directory: Path = LOCKS) -> list[str]:
+    """Remove every lab whose owner is dead; returns the names of the namespaces that went.
+
+    Labs of living owners and whatever carries no lab's identifier are not touched;
+    processes are never ended.
+    """
+    removed: list[str] = []
+    for path in sorted(directory.glob("*.lock")):
+        if not _IDENTIFIER.fullmatch(path.stem):
+            continue
+        try:
+            fd = _open_locked(path, 0)
+        except OSError as error:
+            raise MissingCapability(
+                f"cannot tell whether a lab was left behind: {path}: {error.strerror}; run as root"
+            ) from error
+        if fd is None:
+            continue
+        try:
+            for name in _namespaces(path.stem):
+                namespace.Namespace(name).remove()
+                removed.append(name)
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(fd)
+    return removed
+
+
+def leftovers(directory: Path = LOCKS) -> list[str]:
+    """Namespaces named like a lab's for which no lock exists: nobody can tell whether they are in use."""
+    return [
+        name
+        for name in _namespaces()
+        if (match := _NAME.fullmatch(name)) and not (directory / f"{match['lab']}.lock").exists()
+    ]
+
+
+@contextmanager
+def alone(directory: Path = LOCKS) -> Iterator[None]:
+    """While inside, no other lab of this machine is inside."""
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _open_locked(path: Path, flags: int) -> int | None:
+    """Descriptor of ``path`` with its lock held; None if another holds it, or made or removed it meanwhile.
+
+    Close-on-exec: a child that inherited the lock would keep a dead lab alive.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    except (FileNotFoundError, FileExistsError):
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Between open and lock somebody may have cleaned the file away; then the lock protects nothing.
+        if os.stat(path).st_ino == os.fstat(fd).st_ino:
+            return fd
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+def _namespaces(identifier: str | None = None) -> list[str]:
+    """Names of existing namespaces that belong to the lab ``identifier``, or to any lab."""
+    try:
+        names = os.listdir(namespace.DIRECTORY)
+    except FileNotFoundError:
+        return []
+    return sorted(
+        name
+        for name in names
+        if (match := _NAME.fullmatch(name)) and (identifier is None or match["lab"] == identifier)
+    )

@@ -1,0 +1,97 @@
+"""Which CPU sends and which one carries the device under test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weirlab.errors import InputError, MissingCapability
+
+_SYSTEM_CPUS: Final = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Numbers of the CPUs for the sender and for the device under test; never the same one."""
+
+    sender: int
+    dut: int
+
+
+def choose(
+    sender: int | None = None,
+    dut: int | None = None,
+    *,
+    allowed: Iterable[int] | None = None,
+    cpus: Path = _SYSTEM_CPUS,
+) -> Cores:
+    """Pick two CPUs, on physical cores of their own where there are two.
+
+    ``sender`` and ``dut`` fix a choice. With three or more cores the one of CPU 0 stays
+    free, because the kernel's own work gathers there; both come from one package, so that
+    packets do not cross between sockets. ``allowed`` is the process's affinity by default.
+
+    Raises ``MissingCapability`` with fewer than two CPUs, ``InputError`` for a CPU that may not be used.
+    """
+    usable = sorted(os.sched_getaffinity(0) if allowed is None else set(allowed))
+    if len(usable) < 2:
+        raise MissingCapability(
+            f"sender and device under test need a CPU each, and this process may use {len(usable)}; "
+            "give the machine (or the container, or taskset) two, or use the simulated lab"
+        )
+    for cpu in (sender, dut):
+        if cpu is not None and cpu not in usable:
+            raise InputError(f"CPU {cpu} cannot be used; these can: {', '.join(map(str, usable))}")
+    if sender is not None and sender == dut:
+        raise InputError(f"sender and device under test cannot share CPU {sender}")
+
+    cores = {cpu: _siblings(cpus, cpu) for cpu in usable}
+    taken = {cpu for cpu in (sender, dut) if cpu is not None}
+    candidates = [cpu for cpu in usable if cpu not in taken]
+    distinct = {min(siblings) for siblings in cores.values()}
+    spare_zero = len(distinct) >= 3
+
+    def price(cpu: int, other: int | None) -> tuple[int, int, int, int]:
+        """Lower is better, compared in this order."""
+        same_core = other is not None and other in cores[cpu]
+        far = other is not None and _package(cpus, cpu) != _package(cpus, other)
+        return int(same_core), int(spare_zero and 0 in cores[cpu]), int(far), cpu
+
+    if sender is None:
+        sender = min(candidates, key=lambda cpu: price(cpu, dut))
+        candidates.remove(sender)
+    if dut is None:
+        dut = min(candidates, key=lambda cpu: price(cpu, sender))
+    return Cores(sender=sender, dut=dut)
+
+
+def share_a_core(cores: Cores, cpus: Path = _SYSTEM_CPUS) -> bool:
+    """Whether the two CPUs are threads of one physical core, and so slow each other down."""
+    return cores.dut in _siblings(cpus, cores.sender)
+
+
+def parse_list(text: str) -> frozenset[int]:
+    """CPU numbers in the kernel's list format: ``0-2,5`` is 0, 1, 2, 5."""
+    numbers: set[int] = set()
+    for part in text.strip().split(","):
+        if part:
+            first, _, last = part.partition("-")
+            numbers.update(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)
+
+
+def _siblings(cpus: Path, cpu: int) -> frozenset[int]:
+    try:
+        return parse_list((cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text())
+    except OSError:
+        return frozenset({cpu})
+
+
+def _package(cpus: Path, cpu: int) -> str:
+    try:
+        return (cpus / f"cpu{cpu}/topology/physical_package_id").read_text().strip()
+    except OSError:
+        return "0"

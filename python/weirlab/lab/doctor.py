@@ -1,0 +1,301 @@
+"""What this machine can do, what it lacks, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weirlab.errors import MissingCapability
+from weirlab.lab import clean, cores, dut
+from weirlab.lab.host import HostReader
+from weirlab.lab.linux import bpf, interface, syscalls
+from weirlab.lab.linux.namespace import in_thread
+
+_MINIMUM_KERNEL: Final = (5, 18)
+_MINIMUM_FREE_BYTES: Final = 500_000_000
+_CAPABILITIES: Final = {
+    "CAP_NET_ADMIN": 12,
+    "CAP_NET_RAW": 13,
+    "CAP_IPC_LOCK": 14,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_NICE": 23,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+}
+_SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "pit")
+_AS_ROOT: Final = (
+    "run as root; in a container: --privileged --pid=host. Without, use the simulated lab: --lab sim"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. ``remedy`` says what to do when it is not ``ok``."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+    essential: bool = True
+    """Whether the namespaces lab cannot do without it; else it works, less well or not for all devices."""
+
+
+def diagnose(store: Path | None = None) -> list[Finding]:
+    """Try everything that the labs need; nothing stays behind.
+
+    Parameters
+    ----------
+    store:
+        Folder of the run store, to see whether it has room.
+    """
+    return [
+        _capabilities(),
+        _kernel(),
+        *_namespaces_and_xdp(),
+        _btf(),
+        _kernel_threads(),
+        _engine(),
+        *_devices(),
+        _cores(),
+        _clock(),
+        _frequency(),
+        _temperature(),
+        _room(store or _default_store()),
+        _leftovers(),
+    ]
+
+
+def missing_for_namespaces() -> str | None:
+    """Why the namespaces lab cannot work here, in one sentence; None where it can."""
+    findings = [_capabilities(), *_namespaces_and_xdp(), _kernel_threads(), _cores()]
+    for finding in findings:
+        if finding.essential and not finding.ok:
+            return f"{finding.name}: {finding.detail}"
+    return None
+
+
+def _capabilities() -> Finding:
+    name = "privileges"
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)
+    effective = int(match[1], 16) if match else 0
+    lacking = [capability for capability, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+    if lacking:
+        return Finding(name, False, f"missing {', '.join(lacking)}", _AS_ROOT)
+    return Finding(name, True, f"all that is needed ({', '.join(_CAPABILITIES)})")
+
+
+def _kernel() -> Finding:
+    release = platform.release()
+    found = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
+    wanted = ".".join(map(str, _MINIMUM_KERNEL))
+    if found < _MINIMUM_KERNEL:
+        return Finding(
+            "kernel",
+            False,
+            f"Linux {release}; XDP live frames came with {wanted}",
+            f"use Linux {wanted} or newer; until then packets go through packet sockets, at lower rates",
+            essential=False,
+        )
+    return Finding("kernel", True, f"Linux {release}")
+
+
+def _namespaces_and_xdp() -> list[Finding]:
+    """Tried inside a namespace without a name, which the kernel takes away with the thread."""
+    findings: list[Finding] = []
+
+    def try_all() -> None:
+        for name, attempt, essential, remedy in _attempts():
+            try:
+                findings.append(Finding(name, True, attempt(), essential=essential))
+            # pyroute2's errors are no OSErrors, and which ones come is the kernel's choice.
+            except Exception as error:
+                findings.append(Finding(name, False, _reason(error), remedy, essential))
+                if essential:
+                    return
+
+    in_thread(try_all)
+    return findings
+
+
+def _attempts() -> Iterator[tuple[str, Callable[[], str], bool, str]]:
+    """Name, what to try (returns the detail), essential, remedy; each builds on those before."""
+    index: list[int] = []
+    program: list[int] = []
+
+    def namespace() -> str:
+        syscalls.unshare_net()
+        os.close(syscalls.mount_sysfs())
+        return "can be made"
+
+    def veth() -> str:
+        index.append(interface.create_probe_pair())
+        return "can be made, with GRO"
+
+    def load() -> str:
+        program.append(bpf.load())
+        return "programs can be loaded"
+
+    def native() -> str:
+        os.close(bpf.attach_native(program[0], index[0]))
+        return "can be attached to a veth interface"
+
+    def live() -> str:
+        try:
+            bpf.run_live(program[0])
+        finally:
+            os.close(program.pop())
+        return "the kernel sends what a program makes"
+
+    packet_sockets = "packets will go through packet sockets (--backend af_packet), at lower rates"
+    yield "network namespaces", namespace, True, f"CONFIG_NET_NS and Linux 5.2 are needed; {_AS_ROOT}"
+    yield "veth interfaces", veth, True, "CONFIG_VETH is needed: modprobe veth, or a kernel that has it"
+    yield "BPF", load, False, f"CONFIG_BPF_SYSCALL and CAP_BPF are needed; without, {packet_sockets}"
+    yield "native XDP", native, False, f"Linux 5.9 is needed; without, {packet_sockets}"
+    yield "XDP live frames", live, False, f"Linux 5.18 is needed; without, {packet_sockets}"
+
+
+def _btf() -> Finding:
+    path = Path("/sys/kernel/btf/vmlinux")
+    if path.exists():
+        return Finding("BTF", True, "the kernel describes its types")
+    return Finding(
+        "BTF", False, f"{path} is missing", "use a kernel with CONFIG_DEBUG_INFO_BTF", essential=False
+    )
+
+
+def _kernel_threads() -> Finding:
+    """The device's receive work is done by kernel threads, which a process number namespace hides."""
+    try:
+        visible = Path("/proc/2/comm").read_text().strip() == "kthreadd"
+    except OSError:
+        visible = False
+    if visible:
+        return Finding("kernel threads", True, "visible, so that they can be bound to a CPU")
+    return Finding(
+        "kernel threads", False, "hidden from this process", "in a container: --pid=host --privileged"
+    )
+
+
+def _engine() -> Finding:
+    try:
+        import weirlab._engine  # noqa: F401
+    except ImportError as error:
+        return Finding("engine", False, str(error), "build it: make build")
+    return Finding("engine", True, "built")
+
+
+def _devices() -> Iterator[Finding]:
+    for name, factory in dut.drivers().items():
+        if name in ("forward", "iptables", "ruleset"):
+            continue  # always there; an alias; needs a file
+        driver = factory(None)
+        missing = driver.check()
+        words = "; ".join(missing)
+        detail = words or str(driver.facts().get("tool", "usable"))
+        remedy = "follow the advice, or choose another device with --dut"
+        yield Finding(f"device {name}", not missing, detail, "" if not missing else remedy, essential=False)
+
+
+def _cores() -> Finding:
+    try:
+        chosen = cores.choose()
+    except MissingCapability as error:
+        return Finding("CPUs", False, str(error), "give the machine two CPUs, or use --lab sim")
+    text = f"sender on {chosen.sender}, device on {chosen.dut}"
+    if cores.share_a_core(chosen):
+        return Finding(
+            "CPUs",
+            False,
+            f"{text}, which are threads of one core and slow each other down",
+            "give the machine a second physical core",
+            essential=False,
+        )
+    return Finding("CPUs", True, text)
+
+
+def _clock() -> Finding:
+    try:
+        source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+    except OSError:
+        return Finding("clock", True, "source not exposed")
+    if source in _SLOW_CLOCKS:
+        return Finding(
+            "clock",
+            False,
+            f"{source}: reading it takes a microsecond or more",
+            "choose a faster one in /sys/devices/system/clocksource/clocksource0 (tsc, kvm-clock)",
+            essential=False,
+        )
+    return Finding("clock", True, source)
+
+
+def _frequency() -> Finding:
+    folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+    try:
+        governor = (folder / "scaling_governor").read_text().strip()
+    except OSError:
+        return Finding("CPU frequency", True, "not exposed here; records leave it empty")
+    if governor == "performance":
+        return Finding("CPU frequency", True, "governor performance")
+    return Finding(
+        "CPU frequency",
+        False,
+        f"governor {governor}: the device's speed may vary from trial to trial",
+        "cpupower frequency-set --governor performance",
+        essential=False,
+    )
+
+
+def _temperature() -> Finding:
+    celsius = HostReader({}).sample().temperature_c
+    if celsius is None:
+        return Finding("temperature", True, "not exposed here; records leave it empty")
+    return Finding("temperature", True, f"{celsius:.0f} °C")
+
+
+def _room(store: Path) -> Finding:
+    name = "run store"
+    folder = store
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        return Finding(name, False, f"{folder} cannot be written", "choose another folder with --store DIR")
+    free = shutil.disk_usage(folder).free
+    text = f"{free / 1e9:.1f} GB free for {store}"
+    if free < _MINIMUM_FREE_BYTES:
+        return Finding(
+            name,
+            False,
+            text,
+            f"make room for {_MINIMUM_FREE_BYTES / 1e9:.1f} GB, or choose another folder with --store DIR",
+        )
+    return Finding(name, True, text)
+
+
+def _default_store() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "weir"
+
+
+def _leftovers() -> Finding:
+    names = clean.leftovers()
+    if names:
+        return Finding(
+            "left-overs",
+            False,
+            f"namespaces without an owner's lock: {', '.join(names)}",
+            "if no trial is running: ip netns delete NAME",
+            essential=False,
+        )
+    return Finding("left-overs", True, "none")
+
+
+def _reason(error: Exception) -> str:
+    words = error.strerror if isinstance(error, OSError) else str(error)
+    return words or type(error).__name__

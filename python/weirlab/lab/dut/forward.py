@@ -1,0 +1,27 @@
+"""No filter at all: the kernel just forwards. The baseline, and the example for a new driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weirlab.errors import InputError
+from weirlab.records import RuleSetup
+
+
+class Forward:
+    """Plain forwarding. There are no rules, so the only position is 0, and nothing keeps state."""
+
+    name = "forward"
+
+    def check(self) -> list[str]:
+        return []
+
+    def apply(self, netns: str, rules: RuleSetup) -> None:
+        if rules != RuleSetup():
+            raise InputError(
+                "the device 'forward' has no rules: only matching position 0, stateless, is possible; "
+                "choose another device, for example iptables"
+            )
+
+    def facts(self) -> Mapping[str, object]:
+        return {"layout": "no filter"}

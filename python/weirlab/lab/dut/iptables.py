@@ -1,0 +1,72 @@
+"""The packet filter of iptables, with either back end (legacy: x_tables, nft: nf_tables)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+from weirlab.lab.dut import tool
+from weirlab.lab.dut.rules import FAMILIES, Family, Match, check, fillers, test_traffic
+from weirlab.records import RuleSetup
+
+Variant = Literal["legacy", "nft"]
+
+_COMMANDS: Final[dict[Family, str]] = {4: "iptables", 6: "ip6tables"}
+_WAIT_S: Final = 20
+"""For the lock that all iptables commands of a machine share, namespaces or not."""
+
+
+class Iptables:
+    """A linear chain FORWARD in the table filter, loaded in one transaction per IP version."""
+
+    def __init__(self, variant: Variant) -> None:
+        self.variant = variant
+        self.name = f"iptables-{variant}"
+
+    def check(self) -> list[str]:
+        return tool.probe("iptables", restore_command(4, self.variant), ruleset(4, RuleSetup(position=2)))
+
+    def apply(self, netns: str, rules: RuleSetup) -> None:
+        check(rules)
+        for family in FAMILIES:
+            command = restore_command(family, self.variant)
+            tool.load(netns, command, ruleset(family, rules), source="generated rules")
+
+    def facts(self) -> Mapping[str, object]:
+        return {
+            "tool": tool.version(restore_command(4, self.variant)[0]),
+            "layout": "linear rules in filter/FORWARD; position 0: chain without rules, policy ACCEPT; "
+            "otherwise policy DROP and the accepting rule last",
+        }
+
+
+def restore_command(family: Family, variant: Variant) -> list[str]:
+    """The command that loads a ruleset in iptables-save format from its standard input."""
+    return [f"{_COMMANDS[family]}-{variant}-restore", "--wait", str(_WAIT_S)]
+
+
+def ruleset(family: Family, rules: RuleSetup) -> str:
+    """The table filter in iptables-save format."""
+    return "\n".join(_lines(family, rules)) + "\n"
+
+
+def _lines(family: Family, rules: RuleSetup) -> Iterator[str]:
+    yield "*filter"
+    yield ":INPUT ACCEPT [0:0]"
+    yield f":FORWARD {'DROP' if rules.position else 'ACCEPT'} [0:0]"
+    yield ":OUTPUT ACCEPT [0:0]"
+    if rules.stateful:
+        # A match on the state is what makes the kernel track connections in this namespace.
+        yield "-A FORWARD -m conntrack --ctstate INVALID -j DROP"
+    if rules.position:
+        for match in fillers(family, rules.position - 1):
+            yield f"-A FORWARD {_words(match)} -j ACCEPT"
+        yield f"-A FORWARD {_words(test_traffic(family))} -j ACCEPT"
+    yield "COMMIT"
+
+
+def _words(match: Match) -> str:
+    words = f"-s {match.source} -d {match.destination}"
+    if match.protocol is not None:
+        words += f" -p {match.protocol} --dport {match.port}"
+    return words

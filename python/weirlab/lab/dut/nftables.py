@@ -1,0 +1,98 @@
+"""The packet filter of nftables: linear rules, one rule with a set, or one with a verdict map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+from weirlab.lab.dut import tool
+from weirlab.lab.dut.rules import FAMILIES, Family, Match, check, fillers, test_traffic
+from weirlab.records import RuleSetup
+
+Layout = Literal["linear", "set", "vmap"]
+
+COMMAND: Final = ("nft", "-f", "-")
+FLUSH: Final = "flush ruleset; "
+"""In front of a ruleset, in one transaction with it."""
+
+_FAMILY_WORDS: Final[dict[Family, str]] = {4: "ip", 6: "ip6"}
+_ADDRESS_TYPES: Final[dict[Family, str]] = {4: "ipv4_addr", 6: "ipv6_addr"}
+_LAYOUTS: Final[dict[Layout, tuple[str, str]]] = {
+    "linear": ("nftables", "linear rules in chain forward, the accepting rule last"),
+    "set": (
+        "nftables-set",
+        "one rule, accepting sources from a set with as many networks as the position says",
+    ),
+    "vmap": ("nftables-vmap", "one rule with a verdict map of as many source networks as the position says"),
+}
+
+
+class Nftables:
+    """One base chain per IP version, loaded in one transaction.
+
+    With ``set`` and ``vmap`` the matching position is the number of elements, the test traffic's included.
+    """
+
+    def __init__(self, layout: Layout = "linear") -> None:
+        self.layout: Layout = layout
+        self.name = _LAYOUTS[layout][0]
+
+    def check(self) -> list[str]:
+        return tool.probe("nftables", COMMAND, ruleset(RuleSetup(position=2), self.layout))
+
+    def apply(self, netns: str, rules: RuleSetup) -> None:
+        check(rules)
+        tool.load(netns, COMMAND, ruleset(rules, self.layout), source="generated rules", prefix=FLUSH)
+
+    def facts(self) -> Mapping[str, object]:
+        return {
+            "tool": tool.version("nft"),
+            "layout": f"{_LAYOUTS[self.layout][1]}; position 0: chain without rules, policy accept; "
+            "otherwise policy drop",
+        }
+
+
+def ruleset(rules: RuleSetup, layout: Layout) -> str:
+    """The tables in the language of nft."""
+    return "\n".join(line for family in FAMILIES for line in _table(family, rules, layout)) + "\n"
+
+
+def _table(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
+    word = _FAMILY_WORDS[family]
+    yield f"table {word} weir {{"
+    if rules.position and layout != "linear":
+        yield from _collection(family, rules.position, layout)
+    yield "  chain forward {"
+    yield f"    type filter hook forward priority filter; policy {'drop' if rules.position else 'accept'};"
+    if rules.stateful:
+        yield "    ct state invalid drop"
+    if rules.position:
+        if layout == "linear":
+            for match in fillers(family, rules.position - 1):
+                yield f"    {_words(word, match)} accept"
+            yield f"    {_words(word, test_traffic(family))} accept"
+        elif layout == "set":
+            yield f"    {word} saddr @networks accept"
+        else:
+            yield f"    {word} saddr vmap @networks"
+    yield "  }"
+    yield "}"
+
+
+def _collection(family: Family, position: int, layout: Layout) -> Iterator[str]:
+    networks = [match.source for match in fillers(family, position - 1)]
+    # A filler's verdict never applies to test traffic; drop shows at once if it ever did.
+    fill, accept = (" : drop", " : accept") if layout == "vmap" else ("", "")
+    elements = [f"{network}{fill}" for network in networks] + [f"{test_traffic(family).source}{accept}"]
+    kind = _ADDRESS_TYPES[family]
+    yield f"  {'map' if layout == 'vmap' else 'set'} networks {{"
+    yield f"    type {kind}{' : verdict' if layout == 'vmap' else ''}; flags interval;"
+    yield "    elements = { " + ", ".join(elements) + " }"
+    yield "  }"
+
+
+def _words(family_word: str, match: Match) -> str:
+    words = f"{family_word} saddr {match.source} {family_word} daddr {match.destination}"
+    if match.protocol is not None:
+        words += f" {match.protocol} dport {match.port}"
+    return words

@@ -1,0 +1,76 @@
+"""What the rules say: one that matches the test traffic, and others that never can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from weirlab.errors import InputError
+from weirlab.records import RuleSetup
+
+Family = Literal[4, 6]
+
+FAMILIES: Final[tuple[Family, ...]] = (4, 6)
+"""Both get the same rules; a packet only walks those of its own family."""
+
+MAX_POSITION: Final = 1 << 20
+
+_PORTS: Final = (22, 25, 53, 80, 123, 143, 161, 389, 443, 445, 993, 3306, 3389, 5060, 5432, 8080)
+
+
+@dataclass(frozen=True)
+class Match:
+    """Source and destination of a rule; ``protocol`` and ``port`` (destination) None where any will do."""
+
+    source: str
+    destination: str
+    protocol: str | None = None
+    port: int | None = None
+
+
+_TEST_TRAFFIC: Final[dict[Family, Match]] = {
+    4: Match("198.18.0.0/16", "198.19.0.0/16"),
+    6: Match("2001:2:0:1::/64", "2001:2:0:2::/64"),
+}
+
+
+def test_traffic(family: Family) -> Match:
+    """What all test traffic matches: the benchmarking ranges of RFC 2544 and RFC 5180, any protocol."""
+    return _TEST_TRAFFIC[family]
+
+
+def fillers(family: Family, count: int) -> Iterator[Match]:
+    """``count`` matches, all different, that no test traffic can meet.
+
+    They look like a company's rules: a private subnet may reach a server at a well-known port.
+    """
+    for i in range(count):
+        yield Match(
+            source=_subnet(family, i),
+            destination=_server(family, i),
+            protocol="udp" if i % 4 == 3 else "tcp",
+            port=_PORTS[i % len(_PORTS)],
+        )
+
+
+def check(rules: RuleSetup) -> None:
+    """Raises ``InputError`` for a matching position that cannot be set up."""
+    if not 0 <= rules.position <= MAX_POSITION:
+        raise InputError(
+            f"matching position {rules.position}: must be 0 (no rules) or the place of the matching rule, "
+            f"up to {MAX_POSITION}"
+        )
+
+
+def _subnet(family: Family, i: int) -> str:
+    if family == 4:
+        high, low = divmod(i * 16, 256)
+        return f"10.{high >> 8}.{high & 255}.{low}/28"
+    return f"fd00:{i >> 16:x}:{i & 0xFFFF:x}::/64"
+
+
+def _server(family: Family, i: int) -> str:
+    if family == 4:
+        return f"172.{16 + (i >> 16)}.{i >> 8 & 255}.{i & 255}"
+    return f"2001:db8:{i >> 16:x}:{i & 0xFFFF:x}::1"

@@ -1,0 +1,149 @@
+"""What the host did: CPU time by state, softnet drops, frequency, temperature, memory.
+
+Readings are cumulative since the machine started; a trial takes the difference of two
+(frequency, temperature and memory are of the moment).
+
+On the device's CPU the engine keeps a thread of class SCHED_IDLE spinning while a trial
+runs, because a virtual CPU that goes idle takes long to wake. The kernel accounts for it
+as ``nice``, although to the device that CPU was free. So what accrues as ``nice`` there
+during a trial is reported as ``idle_poll``, counted into ``idle`` too, and left out of
+``nice``. Another process with a positive nice value on that very CPU could not be told
+apart; ``nice`` time from outside of trials stays ``nice``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from weirlab.records import HostSample
+
+STATES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+"""In the order of /proc/stat."""
+
+_PROCESSOR_ZONES: Final = ("x86_pkg_temp", "cpu", "soc", "acpitz")
+"""Beginnings of the thermal zone types that tell about the processor, best first."""
+
+
+class HostReader:
+    """Reads the host's state for the CPUs of the given roles (``sender``, ``dut``).
+
+    Parameters
+    ----------
+    cpus:
+        CPU number per role.
+    polled:
+        Role whose CPU is kept awake during trials; see the module's text.
+    proc, sys:
+        Where the kernel's file systems are mounted.
+    """
+
+    def __init__(
+        self,
+        cpus: Mapping[str, int],
+        polled: str = "dut",
+        *,
+        proc: Path = Path("/proc"),
+        sys: Path = Path("/sys"),
+    ) -> None:
+        self._cpus = dict(cpus)
+        self._polled = polled
+        self._proc = proc
+        self._sys = sys
+        self._poll_s = 0.0
+
+    def sample(self) -> HostSample:
+        """The readings of now."""
+        stat = self._cpu_times()
+        cpu_s = {role: dict(stat.get(cpu, {})) for role, cpu in self._cpus.items()}
+        if states := cpu_s.get(self._polled):
+            states["nice"] = max(states["nice"] - self._poll_s, 0.0)
+            states["idle"] += self._poll_s
+            states["idle_poll"] = self._poll_s
+        dropped, squeezed = self._softnet(self._cpus.get(self._polled, -1))
+        return HostSample(
+            wall_s=time.monotonic(),
+            cpu_s=cpu_s,
+            frequency_mhz=self._frequency_mhz(),
+            temperature_c=self._temperature_c(),
+            memory_used_bytes=self._memory_used_bytes(),
+            softnet_dropped=dropped,
+            softnet_squeezed=squeezed,
+        )
+
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """Counts the ``nice`` time that accrues inside on the polled CPU as ``idle_poll``."""
+        before = self._nice_s()
+        try:
+            yield
+        finally:
+            self._poll_s += self._nice_s() - before
+
+    def _nice_s(self) -> float:
+        return self._cpu_times().get(self._cpus.get(self._polled, -1), {}).get("nice", 0.0)
+
+    def _cpu_times(self) -> dict[int, dict[str, float]]:
+        """Seconds per state and CPU number."""
+        ticks_per_s = os.sysconf("SC_CLK_TCK")
+        times: dict[int, dict[str, float]] = {}
+        for line in (self._proc / "stat").read_text().splitlines():
+            name, *values = line.split()
+            if name.startswith("cpu") and name != "cpu":
+                ticks = map(int, values[: len(STATES)])
+                times[int(name[3:])] = {
+                    state: tick / ticks_per_s for state, tick in zip(STATES, ticks, strict=False)
+                }
+        return times
+
+    def _softnet(self, cpu: int) -> tuple[int, int]:
+        """Frames dropped from the backlog of ``cpu``, and polls that ran out of budget."""
+        with suppress(OSError):
+            for number, line in enumerate((self._proc / "net/softnet_stat").read_text().splitlines()):
+                values = [int(value, 16) for value in line.split()]
+                # Lines are those of the CPUs online; since Linux 5.10 the 13th column tells which.
+                if (values[12] if len(values) > 12 else number) == cpu:
+                    return values[1], values[2]
+        return 0, 0
+
+    def _frequency_mhz(self) -> float | None:
+        """Of the device's CPU, where the kernel knows it; on virtual machines it often does not."""
+        cpu = self._cpus.get(self._polled)
+        khz = _number(self._sys / f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq")
+        return None if khz is None else khz / 1e3
+
+    def _temperature_c(self) -> float | None:
+        """Of the processor's hottest thermal zone, or of any where none is known to be the processor's."""
+        zones: list[tuple[str, float]] = []
+        for path in sorted((self._sys / "class/thermal").glob("thermal_zone*")):
+            with suppress(OSError):
+                millidegrees = _number(path / "temp")
+                if millidegrees is not None:
+                    zones.append(((path / "type").read_text().strip().lower(), millidegrees / 1e3))
+        for beginning in _PROCESSOR_ZONES:
+            if found := [celsius for kind, celsius in zones if kind.startswith(beginning)]:
+                return max(found)
+        return max((celsius for _, celsius in zones), default=None)
+
+    def _memory_used_bytes(self) -> int | None:
+        kib: dict[str, int] = {}
+        with suppress(OSError, ValueError):
+            for line in (self._proc / "meminfo").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name in ("MemTotal", "MemAvailable"):
+                    kib[name] = int(value.split()[0])
+        if len(kib) < 2:
+            return None
+        return (kib["MemTotal"] - kib["MemAvailable"]) * 1024
+
+
+def _number(path: Path) -> float | None:
+    """The number in a file of /sys; None where it does not exist or cannot be read just now."""
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        return None

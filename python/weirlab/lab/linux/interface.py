@@ -1,0 +1,147 @@
+"""Interfaces of the calling thread's network namespace: veth pairs, addresses, routes, offloads.
+
+Call these inside :meth:`weirlab.lab.linux.namespace.Namespace.call`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyroute2 import IPRoute
+from pyroute2.ethtool.ioctl import IoctlEthtool
+
+_REACHABLE_FOR_EVER: Final = 0x80
+"""NUD_PERMANENT of linux/neighbour.h."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """One end of a veth pair, with the addresses that the lab gives it."""
+
+    name: str
+    mac: str
+    ipv4: str
+    """Address and prefix length, e.g. ``198.18.0.1/24``."""
+    ipv6: str
+
+
+@dataclass(frozen=True)
+class Route:
+    """``network`` lies behind ``gateway`` (MAC address ``gateway_mac``), out of the interface ``name``."""
+
+    network: str
+    gateway: str
+    gateway_mac: str
+    name: str
+
+
+def create_pair(here: Port, there: Port, there_netns_fd: int, mtu_bytes: int) -> None:
+    """Make a veth pair with the other end in the namespace behind ``there_netns_fd``."""
+    with IPRoute() as netlink:
+        netlink.link(
+            "add",
+            ifname=here.name,
+            kind="veth",
+            address=here.mac,
+            mtu=mtu_bytes,
+            peer={
+                "ifname": there.name,
+                "address": there.mac,
+                "mtu": mtu_bytes,
+                "net_ns_fd": there_netns_fd,
+            },
+        )
+
+
+def create_probe_pair() -> int:
+    """Make a veth pair without addresses, up and with GRO, to try things on; index of one end."""
+    with IPRoute() as netlink:
+        netlink.link("add", ifname="probe0", kind="veth", peer="probe1")
+        for name in ("probe0", "probe1"):
+            set_offloads(name, gro=True)
+            netlink.link("set", index=_index(netlink, name), state="up")
+        return _index(netlink, "probe0")
+
+
+def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
+    """Give the ports their addresses, set them up, and enter routes with their permanent neighbours."""
+    with IPRoute() as netlink:
+        netlink.link("set", index=1, state="up")
+        index: dict[str, int] = {}
+        for port in ports:
+            index[port.name] = _index(netlink, port.name)
+            for address in (port.ipv4, port.ipv6):
+                ip, _, length = address.partition("/")
+                netlink.addr("add", index=index[port.name], address=ip, prefixlen=int(length))
+            netlink.link("set", index=index[port.name], state="up")
+        for route in routes:
+            out = index[route.name]
+            netlink.neigh(
+                "replace",
+                dst=route.gateway,
+                lladdr=route.gateway_mac,
+                ifindex=out,
+                state=_REACHABLE_FOR_EVER,
+            )
+            # onlink: the gateway need not lie in a network of the port's own address.
+            netlink.route("add", dst=route.network, gateway=route.gateway, oif=out, flags=["onlink"])
+
+
+def delete_veths() -> None:
+    """Delete every veth interface; the other ends go with them."""
+    with IPRoute() as netlink:
+        for link in netlink.get_links():
+            info = link.get_attr("IFLA_LINKINFO")
+            if info is not None and info.get_attr("IFLA_INFO_KIND") == "veth":
+                netlink.link("del", index=link["index"])
+
+
+def set_offloads(name: str, *, gro: bool) -> None:
+    """Switch every segmentation and checksum offload of ``name`` off, and GRO on or off.
+
+    Counted packets must be the packets sent. For a veth there is a second reason: while
+    its sender offers TCP segmentation, the kernel bypasses the receiving end's NAPI
+    (``veth_skb_is_eligible_for_gro``), and the sender's core would do the DUT's work.
+    GRO makes a NAPI exist at all, which XDP redirect into a veth needs.
+    """
+    ethtool = IoctlEthtool(name)
+    try:
+        features = ethtool.get_features()
+        for feature in features.keys():  # noqa: SIM118 - iterating itself yields tuples
+            if not features.is_available(feature):
+                continue
+            if feature == "rx-gro":
+                features.set_value(feature, gro)
+            elif "segmentation" in feature or feature.startswith(("tx-checksum", "tx-gso", "rx-gro")):
+                features.set_value(feature, False)
+        ethtool.set_features(features)
+    finally:
+        ethtool.close()
+
+
+def thread_napi(name: str, sysfs: int) -> None:
+    """Let a kernel thread ``napi/<name>-<number>`` do the receive work of ``name``. Linux 5.12.
+
+    ``sysfs`` is a descriptor of the namespace's own /sys. The interface must be up and have GRO on.
+    """
+    _write(sysfs, f"class/net/{name}/threaded", "1")
+
+
+def spread_off(name: str, sysfs: int) -> None:
+    """Keep receive packet steering off, whatever the host's default is."""
+    _write(sysfs, f"class/net/{name}/queues/rx-0/rps_cpus", "0")
+
+
+def _write(sysfs: int, path: str, value: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=sysfs)
+    try:
+        os.write(fd, value.encode())
+    finally:
+        os.close(fd)
+
+
+def _index(netlink: Any, name: str) -> int:
+    return int(netlink.link_lookup(ifname=name)[0])

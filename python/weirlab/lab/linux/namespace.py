@@ -1,0 +1,138 @@
+"""Network namespaces with names, the same that ``ip netns`` lists."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from weirlab.lab.linux import interface, syscalls
+
+DIRECTORY: Final = Path("/run/netns")
+
+T = TypeVar("T")
+
+
+class Namespace:
+    """The network namespace called ``name``. Making an object neither creates nor looks for it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.path = DIRECTORY / name
+
+    def create(self) -> None:
+        """Make the namespace.
+
+        Raises ``FileExistsError`` if the name is taken, ``PermissionError`` without CAP_SYS_ADMIN.
+        """
+        _prepare_directory()
+        os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444))
+
+        def build() -> None:
+            syscalls.unshare_net()
+            syscalls.bind_mount("/proc/thread-self/ns/net", str(self.path))
+
+        try:
+            in_thread(build)
+        except BaseException:
+            self.path.unlink(missing_ok=True)
+            raise
+
+    def call(self, action: Callable[[], T]) -> T:
+        """What ``action`` returns (or raises) when it runs inside this namespace.
+
+        It runs in a thread of its own, so that the caller never changes its namespace;
+        sockets and files that it opens, and processes that it starts, stay inside.
+        """
+
+        def enter_and_act() -> T:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                syscalls.set_net(fd)
+            finally:
+                os.close(fd)
+            return action()
+
+        return in_thread(enter_and_act)
+
+    def remove(self) -> None:
+        """Take away the veth pairs inside, then the name. Does nothing where there is no such namespace.
+
+        The interfaces go first because the kernel empties a namespace that nobody uses
+        some time later, and a process that still sits in it would keep them alive.
+        """
+        if not self.path.exists():
+            return
+        # A half-made name (its maker was killed) or one being removed elsewhere cannot be entered.
+        with suppress(OSError):
+            self.call(interface.delete_veths)
+        with suppress(OSError):
+            syscalls.unmount(str(self.path))
+        self.path.unlink(missing_ok=True)
+
+
+def in_thread(action: Callable[[], T]) -> T:
+    """What ``action`` returns (or raises) in a new thread.
+
+    Waits for the end in any case: on Ctrl-C nothing must go on building while the caller tears down.
+    """
+    outcome: _Outcome[T] = _Outcome(action)
+    thread = threading.Thread(target=outcome.record, name="weir-netns")
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        thread.join()
+        raise
+    return outcome.get()
+
+
+def write_sysctls(values: Mapping[str, int]) -> None:
+    """Set sysctls (``net/ipv4/ip_forward``) in the calling thread's namespace.
+
+    Those that this kernel lacks are left out.
+    """
+    for key, value in values.items():
+        with suppress(FileNotFoundError):
+            Path("/proc/sys", key).write_text(f"{value}\n")
+
+
+class _Outcome(Generic[T]):
+    def __init__(self, action: Callable[[], T]) -> None:
+        self._action = action
+        self._error: BaseException | None = None
+        self._value: list[T] = []
+
+    def record(self) -> None:
+        try:
+            self._value.append(self._action())
+        except BaseException as error:
+            self._error = error
+
+    def get(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+
+def _prepare_directory() -> None:
+    """Make /run/netns a shared mount, as iproute2 does: every mount namespace sees the same names."""
+    DIRECTORY.mkdir(mode=0o755, parents=True, exist_ok=True)
+    fd = os.open(DIRECTORY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Two processes that bind at once would stack mounts; iproute2 takes the same lock.
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        try:
+            syscalls.share_mount(str(DIRECTORY))
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            syscalls.bind_recursively(str(DIRECTORY))
+            syscalls.share_mount(str(DIRECTORY))
+    finally:
+        os.close(fd)

@@ -1,0 +1,48 @@
+"""Kernel threads that do an interface's receive work, and the CPU they run on."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from weirlab.errors import MissingCapability
+
+_PROC = Path("/proc")
+
+
+def threads(interface_name: str, proc: Path = _PROC) -> set[int]:
+    """Process numbers of the kernel threads ``napi/<interface>-<number>`` of the whole machine."""
+    beginning = f"napi/{interface_name}-"
+    found: set[int] = set()
+    for entry in os.listdir(proc):
+        # A process may end while we look.
+        with suppress(OSError):
+            if entry.isdecimal() and (proc / entry / "comm").read_text().startswith(beginning):
+                found.add(int(entry))
+    return found
+
+
+def pin(interface_name: str, before: set[int], cpu: int) -> int:
+    """Bind the one thread of ``interface_name`` that was not there ``before`` to ``cpu``.
+
+    Returns its process number.
+    The name alone is not enough, because every lab's interfaces are called the same.
+    Raises ``MissingCapability`` if the thread cannot be seen or bound.
+    """
+    new = threads(interface_name) - before
+    if len(new) != 1:
+        raise MissingCapability(
+            f"the kernel thread that receives for {interface_name} cannot be told: {len(new)} new ones named "
+            f"napi/{interface_name}-*; in a container, share the host's process numbers (--pid=host)"
+        )
+    (thread,) = new
+    try:
+        os.sched_setaffinity(thread, {cpu})
+        os.setpriority(os.PRIO_PROCESS, thread, -20)
+    except OSError as error:
+        raise MissingCapability(
+            f"the kernel thread that receives for {interface_name} cannot be bound to CPU {cpu}: "
+            f"{error.strerror}; run as root with CAP_SYS_NICE"
+        ) from error
+    return thread

@@ -1,0 +1,260 @@
+"""Test beds in network namespaces of this machine."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from pyroute2.netlink.exceptions import NetlinkError
+
+from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.lab import clean, wiring
+from weirlab.lab.base import DutDriver
+from weirlab.lab.cores import Cores, choose, share_a_core
+from weirlab.lab.host import HostReader
+from weirlab.lab.linux.counters import Counters
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.records import EngineResult, HostSample, RuleSetup
+from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.spec import Traffic
+
+if TYPE_CHECKING:
+    from weirlab._engine import Engine
+
+BackendChoice = Literal["auto", "xdp", "af_packet"]
+
+_CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
+
+
+class _Bed:
+    """What the test beds in namespaces share: ownership, engine, counters, and leaving nothing behind."""
+
+    __test__ = False
+
+    lab = "netns"
+    _parts: tuple[str, ...] = ("tx", "rx")
+    _destination = wiring.RX0
+    """Where the sender's frames are addressed to."""
+
+    def __init__(self, backend: BackendChoice, cores: Cores | None) -> None:
+        self._backend = backend
+        self._engine: Engine | None = None
+        self._opened = ExitStack()
+        self._meters: list[Counters] = []
+        clean.clean()
+        self._cores = cores or choose()
+        self._host = HostReader({"sender": self._cores.sender, "dut": self._cores.dut})
+        self._claim = clean.Claim()
+        self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in self._parts}
+        try:
+            with _explained():
+                self._build()
+                self._add_meter("tx", {"tx": wiring.TX0.name})
+                self._add_meter("rx", {"rx": wiring.RX0.name})
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def backend(self) -> str:
+        """How packets are sent and received; finding out loads the engine's programs."""
+        return str(self._loaded_engine().backend)
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        fallback = self._engine.fallback_reason if self._engine is not None else None
+        return {
+            "kernel": platform.release(),
+            "sender_cpu": self._cores.sender,
+            "dut_cpu": self._cores.dut,
+            "cpus_share_a_core": share_a_core(self._cores),
+            "mtu_bytes": wiring.MTU_BYTES,
+            **({"fallback_reason": fallback} if fallback else {}),
+        }
+
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """Name of the namespace of each part (``tx``, ``dut``, ``rx``)."""
+        return {part: netns.name for part, netns in self._netns.items()}
+
+    def run(self, traffic: Traffic) -> EngineResult:
+        from weirlab.lab.engine import to_result
+
+        plan = compile_plan(traffic)
+        engine = self._loaded_engine()
+        with self._host.polling():
+            raw = engine.run(plan, _mac(wiring.TX0.mac), _mac(self._destination.mac))
+        return to_result(raw, plan.bin_ns)
+
+    def counters(self) -> dict[str, int]:
+        values: dict[str, int] = {}
+        for meter in self._meters:
+            values |= meter.read()
+        return values
+
+    def host(self) -> HostSample:
+        return self._host.sample()
+
+    def close(self) -> None:
+        """Remove everything that this lab made. May be called twice."""
+        engine, self._engine = self._engine, None
+        self._meters = []
+        try:
+            if engine is not None:
+                engine.close()
+        finally:
+            self._opened.close()
+            self._claim.release()
+
+    def __enter__(self) -> _Bed:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _build(self) -> None:
+        raise NotImplementedError
+
+    def _add_meter(self, part: str, interfaces: Mapping[str, str], *, ip: bool = False) -> None:
+        meter = Counters(self._netns[part], interfaces, ip=ip)
+        self._opened.callback(meter.close)
+        self._meters.append(meter)
+
+    def _loaded_engine(self) -> Engine:
+        if self._engine is None:
+            try:
+                from weirlab._engine import Engine
+            except ImportError as error:
+                raise LabError(f"the engine is not built ({error}); make build builds it") from error
+            self._engine = Engine(
+                tx_netns=self._netns["tx"].name,
+                tx_if=wiring.TX0.name,
+                rx_netns=self._netns["rx"].name,
+                rx_if=wiring.RX0.name,
+                tx_cpu=self._cores.sender,
+                spin_cpu=self._cores.dut,
+                backend=self._backend,
+            )
+        return self._engine
+
+
+class NetnsLab(_Bed):
+    """Sender, device under test and receiver in namespaces of their own, on one machine.
+
+    The device is this machine's kernel, forwarding between its interfaces ``in0`` and
+    ``out0`` behind the filter that ``driver`` sets up; its receive work is done by kernel
+    threads on a CPU of its own.
+
+    Parameters
+    ----------
+    driver:
+        Sets up the filter, see :func:`weirlab.lab.dut.make`.
+    backend:
+        ``xdp``, ``af_packet``, or ``auto`` for the first that works.
+    cores:
+        CPUs to use; :func:`weirlab.lab.cores.choose` decides by default.
+
+    Raises
+    ------
+    MissingCapability
+        If privileges, a tool or a kernel feature are missing.
+    LabError
+        If the lab cannot be built, or the filter refuses its first ruleset.
+    """
+
+    _parts = ("tx", "dut", "rx")
+    _destination = wiring.IN0
+
+    def __init__(
+        self, driver: DutDriver, backend: BackendChoice = "auto", cores: Cores | None = None
+    ) -> None:
+        if missing := driver.check():
+            raise MissingCapability(f"device {driver.name}: {'; '.join(missing)}")
+        self._driver = driver
+        self._rules: RuleSetup | None = None
+        super().__init__(backend, cores)
+
+    @property
+    def dut(self) -> str:
+        return self._driver.name
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        return {
+            **super().facts,
+            "napi": f"threaded, bound to CPU {self._cores.dut}",
+            **{f"dut_{name}": value for name, value in self._driver.facts().items()},
+        }
+
+    def set_rules(self, rules: RuleSetup) -> None:
+        if rules == self._rules:
+            return
+        self._rules = None
+        self._driver.apply(self._netns["dut"].name, rules)
+        self._rules = rules
+
+    def run(self, traffic: Traffic) -> EngineResult:
+        self._check_room_for_states(traffic)
+        return super().run(traffic)
+
+    def __enter__(self) -> NetnsLab:
+        return self
+
+    def _build(self) -> None:
+        netns = self._netns
+        wiring.build_through_device(netns["tx"], netns["dut"], netns["rx"], self._cores.dut)
+        self._add_meter("dut", {"in": wiring.IN0.name, "out": wiring.OUT0.name}, ip=True)
+        self.set_rules(RuleSetup())
+
+    def _check_room_for_states(self, traffic: Traffic) -> None:
+        """Packets of connections that the kernel's table has no room for are dropped: no filter's cost."""
+        if self._rules is None or not self._rules.stateful or not _CONNTRACK_MAX.exists():
+            return
+        room = int(_CONNTRACK_MAX.read_text())
+        if traffic.flows.count > room:
+            raise LabError(
+                f"{traffic.flows.count} flows do not fit into the connection table of this kernel ({room}); "
+                f"use fewer, or: sysctl -w net.netfilter.nf_conntrack_max={2 * traffic.flows.count}"
+            )
+
+
+class PlainPair(_Bed):
+    """Sender and receiver with nothing but a veth pair between them, to measure Weir's own error.
+
+    The receive work is done by a kernel thread on the CPU that otherwise carries the device.
+    """
+
+    dut = "none"
+
+    def __init__(self, backend: BackendChoice = "auto", cores: Cores | None = None) -> None:
+        super().__init__(backend, cores)
+
+    def set_rules(self, rules: RuleSetup) -> None:
+        if rules != RuleSetup():
+            raise InputError(
+                "a plain pair has no device under test: only matching position 0, stateless, is possible"
+            )
+
+    def __enter__(self) -> PlainPair:
+        return self
+
+    def _build(self) -> None:
+        wiring.build_plain(self._netns["tx"], self._netns["rx"], self._cores.dut)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turns what the kernel answers into errors that say what to do."""
+    try:
+        yield
+    except PermissionError as error:
+        raise MissingCapability(f"{error.strerror}; run as root, or see weir doctor") from error
+    except (OSError, NetlinkError) as error:
+        raise LabError(f"the lab cannot be built: {error}; see weir doctor") from error
+
+
+def _mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))

@@ -1,0 +1,142 @@
+"""How namespaces are wired up: addresses, routes, and who does the receive work.
+
+::
+
+    sender        device under test        receiver
+    tx0  ───────  in0          out0  ───────  rx0
+    198.18.0.2    198.18.0.1   198.19.0.1     198.19.0.2
+
+Test traffic goes from 198.18.0.0/16 to 198.19.0.0/16 (RFC 2544) or from 2001:2:0:1::/64
+to 2001:2:0:2::/64 (RFC 5180); the addresses of the interfaces lie in the parts that the
+flows leave free. All neighbours are permanent: no address resolution disturbs a trial.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from weirlab.lab import clean
+from weirlab.lab.linux import interface, napi, syscalls
+from weirlab.lab.linux.interface import Port, Route
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+
+MTU_BYTES: Final = 2048
+
+TX0: Final = Port("tx0", "02:77:65:69:72:01", "198.18.0.2/24", "2001:2:0:1::2/120")
+IN0: Final = Port("in0", "02:77:65:69:72:02", "198.18.0.1/24", "2001:2:0:1::1/120")
+OUT0: Final = Port("out0", "02:77:65:69:72:03", "198.19.0.1/24", "2001:2:0:2::1/120")
+RX0: Final = Port("rx0", "02:77:65:69:72:04", "198.19.0.2/24", "2001:2:0:2::2/120")
+
+_SENDERS: Final = ("198.18.0.0/16", "2001:2:0:1::/64")
+_RECEIVERS: Final = ("198.19.0.0/16", "2001:2:0:2::/64")
+
+_QUIET: Final = {
+    # Hosts often filter by reverse path or forward; a new namespace may inherit that.
+    "net/ipv4/ip_forward": 0,
+    "net/ipv4/conf/all/rp_filter": 0,
+    "net/ipv4/conf/default/rp_filter": 0,
+    "net/ipv4/conf/all/send_redirects": 0,
+    "net/ipv4/conf/default/send_redirects": 0,
+    # No duplicate address detection, no link-local addresses, no solicitations: they would be stray frames.
+    "net/ipv6/conf/all/disable_ipv6": 0,
+    "net/ipv6/conf/default/disable_ipv6": 0,
+    "net/ipv6/conf/all/accept_dad": 0,
+    "net/ipv6/conf/default/accept_dad": 0,
+    "net/ipv6/conf/default/dad_transmits": 0,
+    "net/ipv6/conf/default/accept_ra": 0,
+    "net/ipv6/conf/default/router_solicitations": 0,
+    "net/ipv6/conf/default/addr_gen_mode": 1,
+    # Multicast listener reports cannot be forbidden: have them over before the first trial.
+    "net/ipv6/mld_qrv": 1,
+    "net/ipv6/conf/default/mldv1_unsolicited_report_interval": 1,
+    "net/ipv6/conf/default/mldv2_unsolicited_report_interval": 1,
+    "net/ipv6/conf/all/forwarding": 0,
+}
+_ROUTER: Final = {**_QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}
+
+
+def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: int) -> None:
+    """Make the three namespaces and wire sender, device and receiver up in a row.
+
+    The device's receive work is bound to ``dut_cpu``. What the receiver's interface takes
+    in is done where the device hands it over, so on the same CPU.
+    """
+    for part in (tx, dut, rx):
+        part.create()
+    dut.call(lambda: write_sysctls(_ROUTER))
+    for end in (tx, rx):
+        end.call(lambda: write_sysctls(_QUIET))
+
+    with _descriptor(dut) as dut_fd:
+        tx.call(lambda: _make_end(TX0, IN0, dut_fd))
+        rx.call(lambda: _make_end(RX0, OUT0, dut_fd))
+    dut_ports = (IN0, OUT0)
+    with clean.alone():
+        before = {port.name: napi.threads(port.name) for port in dut_ports}
+        dut.call(lambda: _bring_up_device(dut_ports))
+        for port in dut_ports:
+            napi.pin(port.name, before[port.name], dut_cpu)
+    tx.call(lambda: interface.bring_up([TX0], _behind(IN0, TX0, _RECEIVERS)))
+    rx.call(lambda: interface.bring_up([RX0], _behind(OUT0, RX0, _SENDERS)))
+
+
+def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int) -> None:
+    """Make two namespaces with nothing but a cable between them; ``rx_cpu`` does the receive work."""
+    for part in (tx, rx):
+        part.create()
+        part.call(lambda: write_sysctls(_QUIET))
+    with _descriptor(rx) as rx_fd:
+        tx.call(lambda: _make_end(TX0, RX0, rx_fd))
+    with clean.alone():
+        before = napi.threads(RX0.name)
+        rx.call(_bring_up_receiver)
+        napi.pin(RX0.name, before, rx_cpu)
+    tx.call(lambda: interface.bring_up([TX0], _behind(RX0, TX0, _RECEIVERS)))
+
+
+def _make_end(here: Port, there: Port, there_fd: int) -> None:
+    interface.create_pair(here, there, there_fd, MTU_BYTES)
+    interface.set_offloads(here.name, gro=False)
+
+
+def _bring_up_device(ports: tuple[Port, ...]) -> None:
+    for port in ports:
+        interface.set_offloads(port.name, gro=True)
+    interface.bring_up(ports, [*_behind(TX0, IN0, _SENDERS), *_behind(RX0, OUT0, _RECEIVERS)])
+    _thread(ports)
+
+
+def _bring_up_receiver() -> None:
+    interface.set_offloads(RX0.name, gro=True)
+    interface.bring_up([RX0], _behind(TX0, RX0, _SENDERS))
+    _thread((RX0,))
+
+
+def _thread(ports: tuple[Port, ...]) -> None:
+    sysfs = syscalls.mount_sysfs()
+    try:
+        for port in ports:
+            interface.thread_napi(port.name, sysfs)
+            interface.spread_off(port.name, sysfs)
+    finally:
+        os.close(sysfs)
+
+
+def _behind(neighbour: Port, port: Port, networks: tuple[str, ...]) -> list[Route]:
+    """Routes to ``networks`` out of ``port`` by way of ``neighbour``, one per IP version."""
+    return [
+        Route(network, address.partition("/")[0], neighbour.mac, port.name)
+        for network, address in zip(networks, (neighbour.ipv4, neighbour.ipv6), strict=True)
+    ]
+
+
+@contextmanager
+def _descriptor(namespace: Namespace) -> Iterator[int]:
+    fd = os.open(namespace.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

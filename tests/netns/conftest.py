@@ -1,0 +1,157 @@
+"""Plain sockets in a lab's namespaces, to see what its device lets through without the engine."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyroute2 import IPRoute
+
+from weirlab.lab import clean
+from weirlab.lab.linux import napi
+from weirlab.lab.linux.namespace import DIRECTORY, Namespace
+from weirlab.lab.netns import NetnsLab
+
+DEADLINE_S = 20.0
+"""How long something that is sure to happen may take on a busy machine."""
+
+SENDER = {4: "198.18.1.1", 6: "2001:2:0:1::101"}
+RECEIVER = {4: "198.19.1.1", 6: "2001:2:0:2::101"}
+STRANGER = "192.0.2.1"
+"""Sends what is no test traffic."""
+FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
+PORT = 7
+
+
+class PlainTraffic:
+    """Sends test traffic through ``lab`` with ordinary sockets."""
+
+    def __init__(self, lab: NetnsLab) -> None:
+        self.lab = lab
+        self._tx = Namespace(lab.namespaces["tx"])
+        self._rx = Namespace(lab.namespaces["rx"])
+        self._dut = Namespace(lab.namespaces["dut"])
+        self._tx.call(lambda: _add_addresses(*SENDER.values(), STRANGER))
+        self._rx.call(lambda: _add_addresses(*RECEIVER.values()))
+
+    def arrives(self, ip: int = 4, l4: str = "udp") -> bool:
+        """Whether test traffic reaches the receiver; waits for it, so use it where it should."""
+        kind = socket.SOCK_RAW if l4 == "tcp" else socket.SOCK_DGRAM
+        protocol = socket.IPPROTO_TCP if l4 == "tcp" else 0
+        with self._rx.call(lambda: socket.socket(FAMILY[ip], kind, protocol)) as receiver:
+            receiver.bind((RECEIVER[ip], 0 if l4 == "tcp" else PORT))
+            receiver.settimeout(DEADLINE_S)
+            with self._socket(ip, l4, SENDER[ip]) as sender:
+                self._send(sender, ip, l4)
+                try:
+                    return bool(receiver.recv(2048))
+                except TimeoutError:
+                    return False
+
+    def is_dropped(self, source: str = SENDER[4]) -> bool:
+        """Whether the device takes UDP from ``source`` in and lets none of it out."""
+        before, count, noise = self.lab.counters(), 20, 8
+        with self._socket(4, "udp", source) as sender:
+            for _ in range(count):
+                self._send(sender, 4, "udp")
+        # The device works in order: when the last have come in, the fate of the first is settled.
+        wait_until(lambda: self.lab.counters()["ip_received"] >= before["ip_received"] + count)
+        return self.lab.counters()["out_tx_packets"] - before["out_tx_packets"] < noise
+
+    def tracked_connections(self) -> int:
+        path = Path("/proc/sys/net/netfilter/nf_conntrack_count")
+        return self._dut.call(lambda: int(path.read_text())) if path.exists() else 0
+
+    def rules(self) -> dict[str, str]:
+        """What every tool says of the device's rules, without counters and dates."""
+        commands = ["iptables-legacy-save", "ip6tables-legacy-save", "nft list ruleset"]
+        return {command: self._dut.call(lambda c=command: _dump(c.split())) for command in commands}
+
+    def _socket(self, ip: int, l4: str, source: str) -> socket.socket:
+        kind = socket.SOCK_STREAM if l4 == "tcp" else socket.SOCK_DGRAM
+        sender = self._tx.call(lambda: socket.socket(FAMILY[ip], kind))
+        sender.setblocking(False)
+        sender.bind((source, 0))
+        return sender
+
+    def _send(self, sender: socket.socket, ip: int, l4: str) -> None:
+        if l4 == "tcp":
+            sender.connect_ex((RECEIVER[ip], PORT))
+        else:
+            sender.sendto(b"probe", (RECEIVER[ip], PORT))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for what is sure to come."""
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {DEADLINE_S} s")
+        time.sleep(0.005)
+
+
+def _add_addresses(*addresses: str) -> None:
+    with IPRoute() as netlink:
+        loopback = netlink.link_lookup(ifname="lo")[0]
+        for address in addresses:
+            netlink.addr("add", index=loopback, address=address, prefixlen=128 if ":" in address else 32)
+
+
+def _dump(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    kept = [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    return "\n".join(line.split(" [")[0] if line.startswith(":") else line for line in kept)
+
+
+@pytest.fixture
+def plain_traffic() -> Callable[[NetnsLab], PlainTraffic]:
+    return PlainTraffic
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    return wait_until
+
+
+@dataclass
+class Made:
+    """What the labs of one test were made of."""
+
+    identifiers: list[str] = field(default_factory=list)
+    napi_threads: list[int] = field(default_factory=list)
+
+    def left(self) -> list[str]:
+        """What of it still exists."""
+        found = [
+            str(path)
+            for identifier in self.identifiers
+            for path in (*DIRECTORY.glob(f"weir-{identifier}-*"), *clean.LOCKS.glob(f"{identifier}.lock"))
+        ]
+        threads = napi.threads("in0") | napi.threads("out0") | napi.threads("rx0")
+        return found + [f"kernel thread {thread}" for thread in self.napi_threads if thread in threads]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Notes what labs are made of; labs of other processes on this machine do not count."""
+    record = Made()
+    claim, pin = clean.Claim, napi.pin
+
+    class NotedClaim(claim):
+        def __init__(self, directory: Path = clean.LOCKS) -> None:
+            super().__init__(directory)
+            record.identifiers.append(self.identifier)
+
+    def noted_pin(interface_name: str, before: set[int], cpu: int) -> int:
+        thread = pin(interface_name, before, cpu)
+        record.napi_threads.append(thread)
+        return thread
+
+    monkeypatch.setattr(clean, "Claim", NotedClaim)
+    monkeypatch.setattr(napi, "pin", noted_pin)
+    return record

@@ -1,0 +1,297 @@
+"""Labs in namespaces: built as promised, several at once, and gone afterwards whatever happens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.lab import clean, dut, wiring
+from weirlab.lab.cores import Cores, choose
+from weirlab.lab.linux.namespace import DIRECTORY, Namespace
+from weirlab.lab.netns import BackendChoice, NetnsLab, PlainPair
+from weirlab.records import RuleSetup
+from weirlab.traffic.spec import Flows, Rate, Traffic
+
+pytestmark = pytest.mark.netns
+
+
+def test_namespaces_carry_the_labs_identifier(made: Any) -> None:
+    with NetnsLab(dut.make("forward")) as lab:
+        (identifier,) = made.identifiers
+        assert dict(lab.namespaces) == {part: f"weir-{identifier}-{part}" for part in ("tx", "dut", "rx")}
+        assert all((DIRECTORY / name).exists() for name in lab.namespaces.values())
+
+
+def test_receive_work_of_the_device_is_bound_to_its_cpu(made: Any) -> None:
+    sender, device = choose().dut, choose().sender
+    with NetnsLab(dut.make("forward"), cores=Cores(sender=sender, dut=device)):
+        assert len(made.napi_threads) == 2
+        assert all(os.sched_getaffinity(thread) == {device} for thread in made.napi_threads)
+
+
+def test_labs_side_by_side_do_not_meddle(made: Any, plain_traffic: Callable[..., Any]) -> None:
+    here, there = choose(), Cores(sender=choose().dut, dut=choose().sender)
+    with (
+        NetnsLab(dut.make("nftables"), cores=here) as first,
+        NetnsLab(dut.make("nftables"), cores=there) as second,
+    ):
+        assert len(set(made.napi_threads)) == 4
+        assert [os.sched_getaffinity(thread) for thread in made.napi_threads] == [{here.dut}] * 2 + [
+            {there.dut}
+        ] * 2
+        first.set_rules(RuleSetup(5))
+        assert "10.0.0.0/28" not in str(plain_traffic(second).rules())
+        second.close()
+        assert plain_traffic(first).arrives()
+
+
+def test_links_have_the_promised_shape() -> None:
+    from pyroute2 import IPRoute
+
+    def describe() -> dict[str, tuple[int, str]]:
+        with IPRoute() as netlink:
+            links = {link.get_attr("IFLA_IFNAME"): link for link in netlink.get_links()}
+            return {
+                name: (link.get_attr("IFLA_MTU"), link.get_attr("IFLA_ADDRESS"))
+                for name, link in links.items()
+                if name != "lo"
+            }
+
+    with NetnsLab(dut.make("forward")) as lab:
+        seen = {part: Namespace(name).call(describe) for part, name in lab.namespaces.items()}
+    assert seen == {
+        "tx": {"tx0": (2048, wiring.TX0.mac)},
+        "dut": {"in0": (2048, wiring.IN0.mac), "out0": (2048, wiring.OUT0.mac)},
+        "rx": {"rx0": (2048, wiring.RX0.mac)},
+    }
+
+
+def test_counters_tell_what_went_through(plain_traffic: Callable[..., Any]) -> None:
+    with NetnsLab(dut.make("forward")) as lab:
+        traffic = plain_traffic(lab)
+        before = lab.counters()
+        assert traffic.arrives()
+        after = lab.counters()
+    for counter in ("tx_tx_packets", "in_rx_packets", "ip_received", "out_tx_packets", "rx_rx_packets"):
+        assert after[counter] > before[counter], counter
+    assert after["in_rx_dropped"] == 0
+
+
+@pytest.mark.parametrize(
+    "make_bed", [lambda: NetnsLab(dut.make("forward")), PlainPair], ids=["netns", "pair"]
+)
+def test_nothing_is_left_after_close_and_closing_twice_is_fine(
+    make_bed: Callable[[], Any], made: Any
+) -> None:
+    bed = make_bed()
+    assert made.left()
+    bed.close()
+    assert made.left() == []
+    bed.close()
+
+
+def test_nothing_is_left_after_an_exception(made: Any) -> None:
+    def measure() -> None:
+        with NetnsLab(dut.make("nftables")) as lab:
+            lab.set_rules(RuleSetup(3))
+            raise RuntimeError("in the middle of it")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        measure()
+    assert made.left() == []
+
+
+@pytest.mark.parametrize("step", ["bring_up", "thread_napi", "create_pair", "set_offloads"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_nothing_is_left_when_building_is_cut_short(
+    step: str, error: type[BaseException], made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: object, **__: object) -> None:
+        raise error(5, "cut short")
+
+    monkeypatch.setattr(wiring.interface, step, cut)
+    with pytest.raises(LabError if error is OSError else error, match="cut short"):
+        NetnsLab(dut.make("forward"))
+    assert made.identifiers
+    assert made.left() == []
+
+
+def test_a_process_inside_does_not_keep_the_interfaces_alive(made: Any) -> None:
+    with NetnsLab(dut.make("forward")) as lab:
+        inside = Namespace(lab.namespaces["dut"])
+        sitting = inside.call(lambda: subprocess.Popen(["sleep", "600"]))
+    try:
+        assert made.left() == []
+        assert sitting.poll() is None, "processes of others are not the lab's to end"
+    finally:
+        sitting.kill()
+        sitting.wait()
+
+
+OWNER = textwrap.dedent("""
+    import sys, time
+    from weirlab.lab import dut
+    from weirlab.lab.netns import NetnsLab
+    from weirlab.records import RuleSetup
+
+    lab = NetnsLab(dut.make("iptables"))
+    lab.set_rules(RuleSetup(20))
+    print(*lab.namespaces.values(), flush=True)
+    sys.stdin.read()
+""")
+
+
+@pytest.mark.parametrize("remover", ["clean", "the next lab"])
+def test_what_a_killed_process_left_is_removed_and_no_other_lab(remover: str) -> None:
+    with NetnsLab(dut.make("forward")) as alive:
+        owner = subprocess.Popen(
+            [sys.executable, "-c", OWNER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        with owner:
+            assert owner.stdout is not None
+            names = owner.stdout.readline().split()
+            try:
+                assert len(names) == 3
+                clean.clean()
+                assert all((DIRECTORY / name).exists() for name in names), "its owner lives"
+            finally:
+                owner.send_signal(signal.SIGKILL)
+        if remover == "clean":
+            clean.clean()
+        else:
+            NetnsLab(dut.make("forward")).close()
+        assert not any((DIRECTORY / name).exists() for name in names)
+        assert not list(clean.LOCKS.glob(f"{names[0].split('-')[1]}.lock"))
+        assert all((DIRECTORY / name).exists() for name in alive.namespaces.values())
+
+
+def test_clean_tells_what_it_removed(tmp_path: Path) -> None:
+    orphan, alive = clean.Claim(tmp_path), clean.Claim(tmp_path)
+    removed = Namespace(orphan.namespace_name("dut"))
+    removed.create()
+    _die_with(orphan)
+    assert clean.clean(tmp_path) == [removed.name]
+    assert not removed.path.exists()
+    assert clean.clean(tmp_path) == []
+    assert [path.stem for path in tmp_path.iterdir()] == [alive.identifier]
+    alive.release()
+
+
+def test_a_namespace_without_a_lock_is_reported_and_left_alone(tmp_path: Path) -> None:
+    namespace = Namespace("weir-0123abcd-tx")
+    namespace.create()
+    try:
+        assert clean.clean(tmp_path) == []
+        assert namespace.name in clean.leftovers(tmp_path)
+    finally:
+        namespace.remove()
+
+
+def test_a_half_made_namespace_is_removed_too(tmp_path: Path) -> None:
+    orphan = clean.Claim(tmp_path)
+    namespace = Namespace(orphan.namespace_name("tx"))
+    DIRECTORY.mkdir(exist_ok=True)
+    namespace.path.touch()
+    _die_with(orphan)
+    assert clean.clean(tmp_path) == [namespace.name]
+    assert not namespace.path.exists()
+
+
+def test_plain_pair_is_a_cable_without_a_device(made: Any) -> None:
+    with PlainPair() as pair:
+        assert (pair.lab, pair.dut) == ("netns", "none")
+        assert set(pair.namespaces) == {"tx", "rx"}
+        assert [os.sched_getaffinity(thread) for thread in made.napi_threads] == [{choose().dut}]
+        pair.set_rules(RuleSetup())
+        with pytest.raises(InputError, match="no device"):
+            pair.set_rules(RuleSetup(1))
+
+
+def test_driver_that_cannot_work_here_is_refused_before_anything_is_built(made: Any) -> None:
+    driver = dut.make("nftables")
+    driver.check = lambda: ["nft is not installed: apt install nftables"]  # type: ignore[method-assign]
+    with pytest.raises(MissingCapability, match="device nftables: nft is not installed"):
+        NetnsLab(driver)
+    assert made.identifiers == []
+
+
+def test_more_flows_than_the_connection_table_holds_are_refused() -> None:
+    room = int(Path("/proc/sys/net/netfilter/nf_conntrack_max").read_text())
+    with NetnsLab(dut.make("nftables")) as lab:
+        lab.set_rules(RuleSetup(1, stateful=True))
+        with pytest.raises(LabError, match="nf_conntrack_max"):
+            lab.run(Traffic(Rate(1000), flows=Flows(count=room + 1)))
+
+
+@pytest.mark.parametrize("kind", ["netns", "pair"])
+@pytest.mark.parametrize("backend", ["xdp", "af_packet"])
+def test_engine_sends_through_the_lab(backend: BackendChoice, kind: str, eventually: Any) -> None:
+    pytest.importorskip("weirlab._engine", reason="the engine is not built")
+    with PlainPair(backend) if kind == "pair" else NetnsLab(dut.make("nftables"), backend) as bed:
+        before, results = bed.counters(), []
+
+        def some_arrived() -> bool:
+            results.append(bed.run(Traffic(Rate(1000), warmup_s=0.1, duration_s=0.2)))
+            return bool(results[-1].received)
+
+        # A machine busy enough can keep a sender waiting for longer than a trial lasts.
+        eventually(some_arrived)
+        after = bed.counters()
+        assert bed.backend == results[-1].backend == backend
+    arrived = sum(result.received for result in results)
+    assert after["rx_rx_packets"] - before["rx_rx_packets"] >= arrived
+
+
+def test_without_privileges_the_missing_ones_are_named_and_nothing_is_made() -> None:
+    if shutil.which("setpriv") is None:
+        pytest.skip("needs the command setpriv (Debian package util-linux)")
+    program = textwrap.dedent("""
+        from weirlab.errors import MissingCapability
+        from weirlab.lab import clean, doctor, dut
+        from weirlab.lab.netns import NetnsLab, PlainPair
+
+        made, claim = [], clean.Claim
+        clean.Claim = lambda: made.append(claim()) or made[-1]
+        labs = [lambda name=name: NetnsLab(dut.make(name)) for name in ("forward", "nftables")]
+        for build in (*labs, PlainPair):
+            try:
+                build()
+            except MissingCapability as error:
+                print(error)
+        print(doctor.missing_for_namespaces())
+        left = [claim.identifier for claim in made if (clean.LOCKS / f"{claim.identifier}.lock").exists()]
+        print("left", left)
+    """)
+    done = subprocess.run(
+        ["setpriv", "--bounding-set=-all", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    plain, driver, pair, missing, left = done.stdout.splitlines()
+    for message in (plain, driver, pair):
+        assert "run as root" in message
+    assert missing.startswith("privileges: missing CAP_NET_ADMIN")
+    assert left == "left []"
+
+
+def _die_with(claim: clean.Claim) -> None:
+    """Leave the lab as a killed owner would: everything there, the lock no longer held."""
+    fd, claim._fd = claim._fd, None
+    assert fd is not None
+    os.close(fd)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from weirlab.lab.linux.counters import ip_counters
+
+SNMP = """\
+Ip: InReceives InHdrErrors InAddrErrors ForwDatagrams InDiscards InDelivers OutRequests OutNoRoutes
+Ip: 100 1 2 80 3 4 5 7
+Icmp: InMsgs InErrors
+Icmp: 9 9
+"""
+SNMP6 = "Ip6InReceives                   \t10\nIp6InNoRoutes\t2\nIp6OutForwDatagrams\t7\nIcmp6InMsgs\t5\n"
+
+
+def test_both_ip_versions_are_added_up() -> None:
+    assert ip_counters([SNMP, SNMP6]) == {
+        "ip_received": 110,
+        "ip_delivered": 4,
+        "ip_header_errors": 1,
+        "ip_address_errors": 2,
+        "ip_discarded": 3,
+        "ip_no_route": 9,
+    }
+
+
+def test_a_kernel_without_ipv6_counts_ipv4_alone() -> None:
+    assert ip_counters([SNMP])["ip_received"] == 100

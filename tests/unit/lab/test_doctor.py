@@ -1,0 +1,74 @@
+"""The doctor must work where nothing else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weirlab.lab import clean, doctor
+from weirlab.lab.linux import syscalls
+
+
+@pytest.fixture(autouse=True)
+def no_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise PermissionError(1, "cannot unshare a network namespace: Operation not permitted")
+
+    monkeypatch.setattr(syscalls, "unshare_net", refuse)
+
+
+def find(name: str, store: Path | None = None) -> doctor.Finding:
+    return next(finding for finding in doctor.diagnose(store) if finding.name == name)
+
+
+def test_without_privileges_it_names_the_way_out_and_goes_on() -> None:
+    findings = {finding.name: finding for finding in doctor.diagnose()}
+    assert not findings["network namespaces"].ok
+    assert "run as root" in findings["network namespaces"].remedy
+    assert not findings["device nftables"].ok
+    assert "clock" in findings
+
+
+def test_every_failure_has_a_remedy() -> None:
+    assert all(finding.remedy for finding in doctor.diagnose() if not finding.ok)
+
+
+def test_names_are_unique() -> None:
+    names = [finding.name for finding in doctor.diagnose()]
+    assert len(names) == len(set(names))
+
+
+def test_old_kernels_are_told_what_they_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.platform, "release", lambda: "5.10.0-33-amd64")
+    kernel = find("kernel")
+    assert not kernel.ok
+    assert not kernel.essential
+    assert "5.18" in kernel.detail
+
+
+@pytest.mark.parametrize(("release", "ok"), [("5.18.0", True), ("5.4.300", False), ("6.1.0-38-amd64", True)])
+def test_kernel_versions_compare_as_numbers(release: str, ok: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.platform, "release", lambda: release)
+    assert find("kernel").ok is ok
+
+
+def test_one_cpu_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+    assert not find("CPUs").ok
+
+
+def test_store_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find("run store", tmp_path / "not" / "yet" / "made").ok
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10_000_000})())
+    finding = find("run store", tmp_path)
+    assert not finding.ok
+    assert "--store DIR" in finding.remedy
+
+
+def test_left_over_namespaces_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clean, "leftovers", lambda: ["weir-0123abcd-tx"])
+    finding = find("left-overs")
+    assert not finding.ok
+    assert not finding.essential
+    assert "weir-0123abcd-tx" in finding.detail
