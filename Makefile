@@ -1,0 +1,50 @@
+# `make` alone lists the targets. The real work is done by scripts/bootstrap, cargo, pytest and weir.
+MAKEFLAGS += --no-print-directory
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := $(CURDIR)/.venv
+export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+# PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
+export PYO3_PYTHON := $(VENV)/bin/python
+
+.PHONY: help demo test lint bench build format lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: build ## Measure a firewall, model it, predict, verify, report (a simulated one without root)
+	@weir run scenarios/firewall-rules.yaml
+
+test: build ## Run every test that this machine can run
+	@cargo test --workspace --locked --quiet
+	@pytest
+
+lint: build ## Check style, types and layers, in Python and in Rust
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports --no-logo
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+
+bench: ## Compare the generator with trafgen, mgen and iperf3 (root)
+	@scripts/bootstrap --bench
+	@python bench/peers.py
+
+build: ## Install what is missing and build the engine
+	@scripts/bootstrap
+
+format: build ## Format Python and Rust
+	ruff check --fix --select I .
+	ruff format .
+	cargo fmt --all
+
+lock: build ## Renew the locked versions
+	scripts/lock
+	cargo update
+
+clean: ## Remove all that was built here
+	rm -rf build target .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -f python/weirlab/_engine*.so

@@ -1,0 +1,169 @@
+"""Weir's generator beside trafgen, mgen and iperf3, on one cable, in one run.
+
+Every sender gets the same core and the same veth pair, whose receiving end has a core of
+its own. All are counted by the interfaces, not by themselves. The other tools' frames are
+dropped as early as the receiving end can; Weir's are received in full: recognised,
+accounted for per flow, and their delay entered in a histogram.
+
+    make bench
+    .venv/bin/python bench/peers.py --repeats 1 --out build/bench
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from cable import WINDOW_S
+from senders import Case, Sample, cases, drop_early, sample
+from weirlab.errors import MissingCapability, WeirError
+from weirlab.lab.netns import PlainPair
+
+HERE = Path(__file__).resolve().parent
+FULL_SPEED = ("sender", "frame B", "carries", "Mpps", "range", "arrived", "weir is")
+PACED = ("sender", "nominal pps", "pps", "deviation", "arrived")
+LEGEND = (
+    f"pps: frames put on the cable in a window of {WINDOW_S:g} s, as its interfaces count. Arrived: the "
+    "share that found room in the receiver's ring. Carries: what is new in each frame."
+)
+
+
+def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], dict[str, object]]:
+    """Every repeat has a new cable: first the tools, without an XDP program on it, then Weir."""
+    todo: list[Case] = []
+    samples: list[Sample] = []
+    facts: dict[str, object] = {}
+    with TemporaryDirectory(prefix="weir-bench-") as scratch:
+        for repeat in range(repeats):
+            with PlainPair() as bed:
+                drop_early(bed)
+                todo = cases(bed, Path(scratch))
+                with Progress(console=console) as progress:
+                    shown = progress.track(todo, description=f"Repeat {repeat + 1} of {repeats}")
+                    samples += [sample(bed, case, repeat) for case in shown]
+                facts = {**bed.facts, "backend": bed.backend}
+    return todo, samples, facts
+
+
+def versions() -> dict[str, str]:
+    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")]
+    return {
+        "weir": _first_line("git", "-C", str(HERE), "describe", "--always", "--dirty"),
+        "trafgen": _first_line("trafgen", "--version"),
+        "mgen": _first_line("mgen", "help"),
+        "iperf3": _first_line("iperf3", "--version"),
+        "kernel": platform.release(),
+        "load average before": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+        "cpu": f"{os.cpu_count()} x {models[0] if models else platform.machine()}",
+    }
+
+
+def _first_line(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise MissingCapability(f"{command[0]} is not here; scripts/bootstrap --bench installs it") from error
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def tables(todo: list[Case], samples: list[Sample]) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """What ``FULL_SPEED`` and ``PACED`` are the headings of; medians over the repeats."""
+    windows = {case.key: [sample.window for sample in samples if sample.key == case.key] for case in todo}
+    median = {key: statistics.median(window.sent_pps for window in own) for key, own in windows.items()}
+    arrived = {key: statistics.median(window.arrived_ratio for window in own) for key, own in windows.items()}
+    fastest = median["weir", None]
+    full_speed: list[tuple[str, ...]] = []
+    paced: list[tuple[str, ...]] = []
+    for case in sorted(todo, key=lambda case: (case.nominal_pps or 0, case.sender != "weir")):
+        pps, share = median[case.key], f"{arrived[case.key]:.2%}"
+        if case.nominal_pps is None:
+            mpps = [window.sent_pps / 1e6 for window in windows[case.key]]
+            spread = f"{min(mpps):.2f}-{max(mpps):.2f}"
+            times = f"{fastest / pps:.1f} x"
+            row = (case.sender, str(case.frame_bytes), case.carries, f"{pps / 1e6:.2f}", spread, share, times)
+            full_speed.append(row)
+        else:
+            deviation = f"{pps / case.nominal_pps - 1:+.2%}"
+            paced.append((case.sender, f"{case.nominal_pps:,}", f"{pps:,.0f}", deviation, share))
+    return full_speed, paced
+
+
+def page(shown: dict[tuple[str, ...], list[tuple[str, ...]]], about: dict[str, Any]) -> str:
+    """The summary in Markdown."""
+    lines = [
+        f"# Generators side by side, {about['date']}",
+        "",
+        f"`{about['command']}`: medians of {about['repeats']}; raw data in `raw.json`.",
+        "",
+        *(f"- {name}: {value}" for name, value in (about["versions"] | about["facts"]).items()),
+    ]
+    for headings, rows in shown.items():
+        lines += ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", LEGEND, ""])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="times that every case is measured (default 3)"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-peers)"
+    )
+    options = parser.parse_args()
+    if options.repeats < 1:
+        parser.error("--repeats has to be 1 or more")
+    now = datetime.now(UTC)
+    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-peers"
+    console = Console()
+    try:
+        found = versions()
+        todo, samples, facts = run_all(options.repeats, console)
+    except WeirError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return error.exit_code
+
+    about = {
+        "date": f"{now:%Y-%m-%d %H:%M} UTC",
+        "command": " ".join(["bench/peers.py", *sys.argv[1:]]),
+        "repeats": options.repeats,
+        "versions": found,
+        "facts": facts,
+    }
+    shown = dict(zip((FULL_SPEED, PACED), tables(todo, samples), strict=True))
+    out.mkdir(parents=True, exist_ok=True)
+    raw = {**about, "cases": [asdict(case) for case in todo], "samples": [asdict(each) for each in samples]}
+    (out / "raw.json").write_text(json.dumps(raw, indent=1) + "\n")
+    (out / "README.md").write_text(page(shown, about))
+
+    for headings, rows in shown.items():
+        table = Table(*headings)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(LEGEND)
+    console.print(f"Raw data and summary: {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

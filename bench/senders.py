@@ -1,0 +1,196 @@
+"""The senders that are compared: how each is started, and what its packets carry."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cable import SENDING_S, WARMUP_S, Window, measure
+from weirlab.errors import WeirError
+from weirlab.lab import wiring
+from weirlab.lab.netns import PlainPair
+from weirlab.traffic.spec import Rate, Traffic
+
+PACED_PPS = 100_000
+WEIR_PPS = (None, 1_000, 10_000, PACED_PPS, 300_000, 1_000_000, 1_800_000)
+
+_SOURCE = wiring.TX0.ipv4.partition("/")[0]
+_DESTINATION = wiring.RX0.ipv4.partition("/")[0]
+_PAYLOAD_BYTES = 18
+"""What is left of a frame of 64 bytes after Ethernet, IPv4, UDP and FCS."""
+_MGEN_PAYLOAD_BYTES = 28
+"""The shortest that mgen sends."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sender in one setting.
+
+    ``nominal_pps`` None means as fast as it can. ``carries`` is what differs from packet to
+    packet. ``command`` is empty for Weir, which sends from this process.
+    """
+
+    sender: str
+    nominal_pps: int | None
+    frame_bytes: int
+    carries: str
+    command: tuple[str, ...] = ()
+    server: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        return self.sender, self.nominal_pps
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One case measured once; ``engine`` is what Weir says of itself, empty for the others."""
+
+    sender: str
+    nominal_pps: int | None
+    repeat: int
+    window: Window
+    engine: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        return self.sender, self.nominal_pps
+
+
+def cases(bed: PlainPair, scratch: Path) -> list[Case]:
+    """Every sender in every setting, the tools' commands as one would type them."""
+    tx, rx = (("ip", "netns", "exec", bed.namespaces[part]) for part in ("tx", "rx"))
+    pin = (*tx, "taskset", "--cpu-list", str(bed.facts["sender_cpu"]))
+    return [
+        *_trafgen(pin, scratch),
+        *(_mgen(pin, nominal) for nominal in (None, PACED_PPS)),
+        *(_iperf3(pin, rx, nominal) for nominal in (None, PACED_PPS)),
+        *(Case("weir", nominal, 64, "flow, number, time") for nominal in WEIR_PPS),
+    ]
+
+
+def drop_early(bed: PlainPair) -> None:
+    """Have the receiving end drop the tools' data before its IP layer; iperf3's handshakes pass."""
+    lengths = f"{{ {8 + _PAYLOAD_BYTES}, {8 + _MGEN_PAYLOAD_BYTES} }}"
+    hook = f'type filter hook ingress device "{wiring.RX0.name}" priority -500;'
+    script = "\n".join(
+        [
+            "add table netdev bench",
+            f"add chain netdev bench early {{ {hook} }}",
+            f"add rule netdev bench early udp length {lengths} drop\n",
+        ]
+    )
+    nft = ["ip", "netns", "exec", bed.namespaces["rx"], "nft", "--file", "-"]
+    subprocess.run(nft, input=script, text=True, check=True)
+
+
+def sample(bed: PlainPair, case: Case, repeat: int) -> Sample:
+    """Measure ``case`` once on the cable ``bed``."""
+    if not case.command:
+        return _sample_weir(bed, case, repeat)
+    with _running(case.server):
+        window = measure(bed, lambda: _send(case))
+    return Sample(*case.key, repeat, window, {})
+
+
+def _trafgen(pin: tuple[str, ...], scratch: Path) -> Iterator[Case]:
+    payloads = {
+        "trafgen": (f"fill(0, {_PAYLOAD_BYTES})", "nothing"),
+        "trafgen, counting": (f"fill(0, {_PAYLOAD_BYTES - 1}), dinc(0, 255)", "one byte"),
+    }
+    for sender, (payload, carries) in payloads.items():
+        file = scratch / f"{sender.replace(', ', '-')}.cfg"
+        file.write_text(
+            f"{{ eth(da={wiring.RX0.mac}, sa={wiring.TX0.mac}, type=0x800)\n"
+            f"  ipv4(ttl=64, sa={_SOURCE}, da={_DESTINATION})\n"
+            f"  udp(sp=5000, dp=5000)\n"
+            f"  {payload} }}\n"
+        )
+        command = (
+            *pin,
+            "trafgen",
+            "--dev",
+            wiring.TX0.name,
+            "--conf",
+            str(file),
+            "--cpus",
+            "1",
+            "--notouch-irq",
+        )
+        yield Case(sender, None, 64, carries, command)
+        if sender == "trafgen":
+            yield Case(sender, PACED_PPS, 64, carries, (*command, "--rate", f"{PACED_PPS}pps"))
+
+
+def _mgen(pin: tuple[str, ...], nominal_pps: int | None) -> Case:
+    pattern = f"PERIODIC [{-1 if nominal_pps is None else nominal_pps} {_MGEN_PAYLOAD_BYTES}]"
+    event = f"ON 1 UDP SRC 5000 DST {_DESTINATION}/5000 {pattern}"
+    frame_bytes = 64 - _PAYLOAD_BYTES + _MGEN_PAYLOAD_BYTES
+    return Case("mgen", nominal_pps, frame_bytes, "number, time", (*pin, "mgen", "event", event, "nolog"))
+
+
+def _iperf3(pin: tuple[str, ...], rx: tuple[str, ...], nominal_pps: int | None) -> Case:
+    """Its bitrate is that of the payload."""
+    bits = str((nominal_pps or 0) * _PAYLOAD_BYTES * 8)
+    settings = ("--length", str(_PAYLOAD_BYTES), "--bitrate", bits, "--time", str(round(SENDING_S + 2)))
+    client = (*pin, "iperf3", "--client", _DESTINATION, "--udp", *settings)
+    server = (*rx, "iperf3", "--server", "--one-off", "--forceflush")
+    return Case("iperf3 -u", nominal_pps, 64, "number, time", client, server)
+
+
+def _sample_weir(bed: PlainPair, case: Case, repeat: int) -> Sample:
+    rate = Rate(0, "max") if case.nominal_pps is None else Rate(case.nominal_pps)
+    traffic = Traffic(rate=rate, warmup_s=WARMUP_S, duration_s=SENDING_S - WARMUP_S)
+    engine: dict[str, Any] = {"backend": bed.backend}  # asking loads the programs before the window begins
+
+    def send() -> None:
+        result = bed.run(traffic)
+        told = {name: value for name, value in asdict(result).items() if isinstance(value, int | float)}
+        engine.update(told, achieved_pps=result.achieved_pps, forwarding_pps=result.forwarding_pps)
+
+    return Sample(*case.key, repeat, measure(bed, send), engine)
+
+
+def _send(case: Case) -> None:
+    """Run the case's command for long enough, then end it.
+
+    By SIGKILL, as mgen at full speed hears nothing else, and with its children, as trafgen sends from one.
+    """
+    tool = subprocess.Popen(
+        case.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        words, _ = tool.communicate(timeout=SENDING_S)
+    except subprocess.TimeoutExpired:
+        return
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(tool.pid, signal.SIGKILL)
+        tool.wait()
+    raise WeirError(f"{case.sender} stopped too early: {words.strip()[-400:]}\n{' '.join(case.command)}")
+
+
+@contextmanager
+def _running(server: tuple[str, ...]) -> Iterator[None]:
+    """With ``server`` in the background, if there is one."""
+    if not server:
+        yield
+        return
+    process = subprocess.Popen(server, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout is not None
+        while "listening" not in (line := process.stdout.readline()):
+            if not line:
+                raise WeirError(f"{' '.join(server)} does not start")
+        time.sleep(0.2)
+        yield
+    finally:
+        process.kill()
+        process.wait()

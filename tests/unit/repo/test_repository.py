@@ -1,0 +1,119 @@
+"""What must hold for the tracked files as such."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from weirlab.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[3]
+LOCK_FILES = {"Cargo.lock", "package-lock.json", "requirements/dev.txt"}
+
+# Put together from parts, so that this file does not find itself.
+REGISTRY_HOSTS = re.compile(
+    "|".join(
+        re.escape(name)
+        for name in (
+            "pypi" + ".org",
+            "pythonhosted" + ".org",
+            "static.crates" + ".io",
+            "index.crates" + ".io",
+            "registry.npmjs" + ".org",
+            "proxy.golang" + ".org",
+            "deb.debian" + ".org",
+        )
+    )
+)
+MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + "|".join(("work", "root")) + r")/[\w.]")
+
+
+def text_files() -> Iterator[tuple[str, str]]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("needs a git checkout")
+    for name in sorted(set(listed.stdout.split("\0")) - {""} - LOCK_FILES):
+        path = ROOT / name
+        if not path.is_file():
+            continue
+        try:
+            yield name, path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+def places(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{name}:{number}: {line.strip()[:100]}"
+        for name, text in text_files()
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def test_no_file_names_a_package_registry_host() -> None:
+    assert places(REGISTRY_HOSTS) == []
+
+
+def test_no_file_holds_a_path_of_one_machine() -> None:
+    assert places(MACHINE_PATHS) == []
+
+
+def test_every_make_command_in_the_documents_is_a_target() -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in ("README.md", "CONTRIBUTING.md"):
+        named = set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", (ROOT / document).read_text(), re.MULTILINE))
+        assert named <= targets, document
+
+
+def test_every_weir_command_in_the_readme_exists_with_its_options() -> None:
+    examples = re.findall(r"^    weir ([^#\n]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert examples
+    for example in examples:
+        command, *rest = shlex.split(example)
+        shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
+        assert shown.exit_code == 0, example
+        assert [word for word in rest if word.startswith("--") and word not in shown.output] == [], example
+
+
+def test_every_target_is_described_in_the_list() -> None:
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    assert [line.split()[1] for line in listed.splitlines()] == phony[1].split()
+
+
+def test_the_readme_shows_a_picture() -> None:
+    assert re.search(r"!\[[^\]]+\]\([^)]+\.(png|svg)\)", (ROOT / "README.md").read_text())
+
+
+def test_every_relative_link_in_the_documents_leads_to_a_file() -> None:
+    broken = [
+        f"{name}: {target}"
+        for name, text in text_files()
+        if name.endswith(".md")
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
+        if not (ROOT / name).parent.joinpath(target).exists()
+    ]
+    assert broken == []
+
+
+def test_every_dependency_of_the_project_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    names = {re.split(r"[<>=]", entry)[0] for entry in wanted}
+    locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements/dev.txt").read_text(), re.MULTILINE))
+    assert names <= locked
