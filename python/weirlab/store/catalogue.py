@@ -1,0 +1,185 @@
+"""The store: a folder with one folder per run."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab.errors import StoreError
+from weirlab.store.files import plain, telling
+from weirlab.store.manifest import Manifest, host, kernel, versions
+from weirlab.store.run import Run
+from weirlab.store.writer import RunWriter
+
+_RUN_ID: Final = re.compile(r"\d{8}-\d{6}-([a-z][a-z0-9_]*)-[0-9a-f]{4}")
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One line about a run. ``problem`` tells why it cannot be used; empty for a sound one."""
+
+    run_id: str
+    kind: str
+    status: str
+    """As in the manifest, or ``corrupt``."""
+    created: str
+    host: str
+    name: str
+    """The scenario's ``name``, empty without one."""
+    trials: int | None
+    invalid: int | None
+    path: Path
+    problem: str = ""
+
+
+def default_root() -> Path:
+    """``$XDG_DATA_HOME/weir``, by default ``~/.local/share/weir``."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG base directory specification: a relative path is to be ignored.
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share") / "weir"
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Store:
+    """Runs under one folder, which is made when the first run is."""
+
+    def __init__(self, root: Path | None = None, *, now: Callable[[], datetime] = utc_now) -> None:
+        """``root`` defaults to :func:`default_root`; ``now`` gives the time in UTC."""
+        self.root = default_root() if root is None else root
+        self._now = now
+
+    def create(
+        self,
+        kind: str,
+        scenario: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        *,
+        calibration: str | None = None,
+    ) -> RunWriter:
+        """Begin a run; raises ``StoreError`` when the store cannot be written.
+
+        ``scenario`` says what is to be tested, ``facts`` what the test bed is made of;
+        ``calibration`` is the ID of the calibration in force.
+        """
+        if not _KIND.fullmatch(kind):
+            raise ValueError(f"not a kind of run: {kind!r}")
+        created = self._now()
+        path = self._make_folder(created, kind)
+        manifest = Manifest(
+            run_id=path.name,
+            kind=kind,
+            status="running",
+            created=created.isoformat(timespec="milliseconds"),
+            scenario=plain(scenario),
+            versions=versions(),
+            host=host(),
+            kernel=kernel(),
+            calibration=calibration,
+            facts=plain(facts),
+        )
+        try:
+            return RunWriter(path, self._now, manifest)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+
+    def resume(self, run_id: str) -> RunWriter:
+        """Go on with a run; takes what :meth:`open` takes. Refused while another process writes it."""
+        return RunWriter(self.open(run_id).path, self._now)
+
+    def open(self, run_id: str, *, kind: str | None = None) -> Run:
+        """The run with this ID, or with an ID that begins so, or the newest for ``last``.
+
+        With ``kind`` only runs of that kind count. Raises ``StoreError`` when none or
+        several fit, and when the one that fits is damaged.
+        """
+        names = [name for name in self._names() if kind in (None, _kind_of(name))]
+        if run_id == "last":
+            fitting = names[:1]
+        else:
+            fitting = [name for name in names if name == run_id] or [
+                name for name in names if run_id and name.startswith(run_id)
+            ]
+        if not fitting:
+            what = f"{kind} run" if kind else "run"
+            wanted = f"no {what} yet" if run_id == "last" else f"no {what} '{run_id}'"
+            raise StoreError(
+                f"{wanted} in {self.root}; 'weir runs' lists what is there (--store DIR looks elsewhere)"
+            )
+        if len(fitting) > 1:
+            shown = ", ".join(fitting[:5]) + (", ..." if len(fitting) > 5 else "")
+            raise StoreError(
+                f"'{run_id}' fits {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
+            )
+        run = Run(self.root / fitting[0])
+        Manifest.load(run.path)
+        return run
+
+    def runs(self) -> list[RunSummary]:
+        """All runs, newest first; a damaged one is listed with its problem."""
+        return [self._summary(name) for name in self._names()]
+
+    def _names(self) -> list[str]:
+        """IDs, newest first."""
+        with telling(self.root, "read the store"):
+            if not self.root.exists():
+                return []
+            found = [
+                entry.name
+                for entry in self.root.iterdir()
+                if _RUN_ID.fullmatch(entry.name) and entry.is_dir()
+            ]
+        same_second = Counter(name[:15] for name in found)
+
+        def order(name: str) -> tuple[str, str, str]:
+            return name[:15], self._summary(name).created if same_second[name[:15]] > 1 else "", name
+
+        return sorted(found, key=order, reverse=True)
+
+    def _make_folder(self, created: datetime, kind: str) -> Path:
+        with telling(self.root, "make the store"):
+            self.root.mkdir(parents=True, exist_ok=True)
+        while True:
+            path = self.root / f"{created:%Y%m%d-%H%M%S}-{kind}-{secrets.token_hex(2)}"
+            with telling(path, "make the folder"):
+                try:
+                    path.mkdir()
+                    return path
+                except FileExistsError:
+                    continue
+
+    def _summary(self, name: str) -> RunSummary:
+        path = self.root / name
+        try:
+            manifest = Manifest.load(path)
+        except StoreError as error:
+            return RunSummary(name, _kind_of(name), "corrupt", "", "", "", None, None, path, str(error))
+        title = manifest.scenario.get("name") or ""
+        return RunSummary(
+            run_id=name,
+            kind=manifest.kind,
+            status=manifest.status,
+            created=manifest.created,
+            host=manifest.host,
+            name=str(title),
+            trials=manifest.trials,
+            invalid=manifest.invalid,
+            path=path,
+        )
+
+
+def _kind_of(name: str) -> str:
+    match = _RUN_ID.fullmatch(name)
+    return match[1] if match else ""

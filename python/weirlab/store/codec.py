@@ -1,0 +1,115 @@
+"""Trial specifications as JSON values and back.
+
+The same form stands in a run's plan, in the ``spec`` column of its trials and in exports,
+so that whoever reads a record knows exactly what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weirlab.errors import StoreError
+from weirlab.records import RuleSetup, TrialSpec
+from weirlab.traffic.sizes import Constant, Poisson, SizeMix, Weighted
+from weirlab.traffic.spec import Flows, Rate, Step, Traffic
+
+
+def spec_to_json(spec: TrialSpec) -> dict[str, Any]:
+    """``spec`` as JSON values; :func:`spec_from_json` is the inverse."""
+    return {
+        "label": spec.label,
+        "rules": {"position": spec.rules.position, "stateful": spec.rules.stateful},
+        "traffic": traffic_to_json(spec.traffic),
+    }
+
+
+def spec_from_json(value: Mapping[str, Any]) -> TrialSpec:
+    """Read what :func:`spec_to_json` made; raises ``StoreError`` for anything else."""
+    try:
+        rules = RuleSetup(int(value["rules"]["position"]), bool(value["rules"]["stateful"]))
+        return TrialSpec(traffic_from_json(value["traffic"]), rules, str(value["label"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(
+            f"not the specification of a trial ({type(error).__name__}: {error}); "
+            "it may be damaged or come from another version of Weir"
+        ) from error
+
+
+def traffic_to_json(traffic: Traffic) -> dict[str, Any]:
+    """``traffic`` as JSON values."""
+    return {
+        "rate": rate_to_json(traffic.rate),
+        "sizes": sizes_to_json(traffic.sizes),
+        "flows": flows_to_json(traffic.flows),
+        "arrivals": traffic.arrivals,
+        "steps": [{"at_s": step.at_s, "rate": rate_to_json(step.rate)} for step in traffic.steps],
+        "warmup_s": traffic.warmup_s,
+        "duration_s": traffic.duration_s,
+        "seed": traffic.seed,
+    }
+
+
+def traffic_from_json(value: Mapping[str, Any]) -> Traffic:
+    """Inverse of :func:`traffic_to_json`."""
+    return Traffic(
+        rate=rate_from_json(value["rate"]),
+        sizes=sizes_from_json(value["sizes"]),
+        flows=flows_from_json(value["flows"]),
+        arrivals=value["arrivals"],
+        steps=tuple(Step(float(step["at_s"]), rate_from_json(step["rate"])) for step in value["steps"]),
+        warmup_s=float(value["warmup_s"]),
+        duration_s=float(value["duration_s"]),
+        seed=int(value["seed"]),
+    )
+
+
+def rate_to_json(rate: Rate) -> dict[str, Any]:
+    """``rate`` as JSON values; the value of ``max`` means nothing and is left out."""
+    if rate.unit == "max":
+        return {"unit": "max"}
+    line = {"line_bps": rate.line_bps} if rate.unit == "percent" else {}
+    return {"value": rate.value, "unit": rate.unit, **line}
+
+
+def rate_from_json(value: Mapping[str, Any]) -> Rate:
+    """Inverse of :func:`rate_to_json`."""
+    unit = value["unit"]
+    if unit not in ("pps", "bps", "percent", "max"):
+        raise ValueError(f"unknown unit of a rate: {unit!r}")
+    return Rate(float(value.get("value", 0.0)), unit, float(value.get("line_bps", Rate(0.0).line_bps)))
+
+
+def flows_to_json(flows: Flows) -> dict[str, Any]:
+    """``flows`` as JSON values."""
+    return dict(vars(flows))
+
+
+def flows_from_json(value: Mapping[str, Any]) -> Flows:
+    """Inverse of :func:`flows_to_json`."""
+    return Flows(**value)
+
+
+def sizes_to_json(mix: SizeMix) -> dict[str, Any]:
+    """``mix`` as JSON values, told apart by ``kind``."""
+    match mix:
+        case Constant(frame_bytes):
+            return {"kind": "constant", "frame_bytes": frame_bytes}
+        case Weighted(parts, name):
+            return {"kind": "weighted", "parts": [list(part) for part in parts], "name": name}
+        case Poisson(low, high, mean):
+            return {"kind": "poisson", "low_bytes": low, "high_bytes": high, "mean_bytes": mean}
+
+
+def sizes_from_json(value: Mapping[str, Any]) -> SizeMix:
+    """Inverse of :func:`sizes_to_json`."""
+    match value["kind"]:
+        case "constant":
+            return Constant(int(value["frame_bytes"]))
+        case "weighted":
+            parts = tuple((int(size), float(weight)) for size, weight in value["parts"])
+            return Weighted(parts, str(value["name"]))
+        case "poisson":
+            return Poisson(int(value["low_bytes"]), int(value["high_bytes"]), float(value["mean_bytes"]))
+        case kind:
+            raise ValueError(f"unknown kind of frame sizes: {kind!r}")

@@ -1,0 +1,79 @@
+"""One writer per run: a lock that the kernel drops when its holder dies, however it dies."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+from weirlab.errors import StoreError
+from weirlab.store.files import telling
+
+LOCK_FILE: Final = ".writer"
+
+# struct flock of 64-bit Linux: type, whence, start, len, pid.
+_FLOCK: Final = "hhqqi4x"
+
+
+class WriterLock:
+    """Held as long as a run is being written.
+
+    An open-file-description lock (Linux 3.15): it also tells two writers in one process
+    apart, and asking whether it is held (``F_OFD_GETLK``) does not take it for a moment.
+    """
+
+    def __init__(self, run_path: Path) -> None:
+        """Take the lock of the run in ``run_path``; raises ``StoreError`` when another writer lives."""
+        path = run_path / LOCK_FILE
+        with telling(path, "lock"):
+            self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            with telling(path, "lock"):
+                if not _take(self._fd):
+                    writer = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+                    raise StoreError(
+                        f"run {run_path.name} is being written by process {writer}; "
+                        "wait until that has ended or stop it, then try again"
+                    )
+                os.pwrite(self._fd, f"{os.getpid():<31}\n".encode(), 0)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the lock back; may be called twice."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def is_held(run_path: Path) -> bool:
+    """Whether a living process writes the run in ``run_path``."""
+    try:
+        fd = os.open(run_path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _request())
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _take(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _request())
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _request() -> bytes:
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -1,0 +1,105 @@
+"""What a run is, in one small JSON file beside its tables."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from weirlab.errors import StoreError
+from weirlab.store import lock
+from weirlab.store.files import read_json, write_json
+
+MANIFEST_FILE: Final = "manifest.json"
+FORMAT: Final = "weir-run"
+FORMAT_VERSION: Final = 1
+
+Status = Literal["running", "complete", "interrupted", "failed"]
+STATUSES: Final[tuple[Status, ...]] = ("running", "complete", "interrupted", "failed")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The identity of a run and the conditions it was measured under."""
+
+    run_id: str
+    kind: str
+    """What it is for: ``trial``, ``profile``, ``verify``, ``calibrate``, ..."""
+    status: Status
+    created: str
+    """ISO 8601, UTC."""
+    scenario: dict[str, Any]
+    versions: dict[str, str]
+    host: str
+    kernel: str
+    calibration: str | None = None
+    """ID of the calibration in force, None without one."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the test bed tells about itself: cores, tools, link, ..."""
+    finished: str | None = None
+    trials: int | None = None
+    """Attempts kept, invalid ones included; None as long as the run is being written."""
+    invalid: int | None = None
+
+    def save(self, run_path: Path) -> None:
+        """Write into ``run_path``, in one step."""
+        content = {"format": FORMAT, "version": FORMAT_VERSION, **vars(self)}
+        write_json(run_path / MANIFEST_FILE, content, durable=True)
+
+    @classmethod
+    def load(cls, run_path: Path) -> Manifest:
+        """Read from ``run_path``; raises ``StoreError`` naming the file when it cannot be used.
+
+        A run whose writer died without a word counts as interrupted.
+        """
+        path = run_path / MANIFEST_FILE
+        content = read_json(path, f"restore it from a copy or delete {run_path}")
+        manifest = cls._from_json(content, path)
+        if manifest.status == "running" and not lock.is_held(run_path):
+            return replace(manifest, status="interrupted")
+        return manifest
+
+    @classmethod
+    def _from_json(cls, content: Any, path: Path) -> Manifest:
+        if not isinstance(content, Mapping) or content.get("format") != FORMAT:
+            raise StoreError(f"{path} is not the manifest of a run; delete {path.parent} or restore it")
+        if content.get("version") != FORMAT_VERSION:
+            raise StoreError(
+                f"{path} has version {content.get('version')} of the format, this Weir reads version "
+                f"{FORMAT_VERSION}; read it with the Weir that wrote it ({content.get('versions')})"
+            )
+        known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
+        missing = [
+            name
+            for name in ("run_id", "kind", "status", "created", "scenario", "versions", "host", "kernel")
+            if name not in known
+        ]
+        if missing or known["status"] not in STATUSES:
+            wrong = f"without {', '.join(missing)}" if missing else f"unknown status {known['status']!r}"
+            raise StoreError(f"{path} is damaged ({wrong}); restore it from a copy or delete {path.parent}")
+        return cls(**known)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result may depend on, as far as Python knows them."""
+    found = {"python": platform.python_version()}
+    for name in ("weirlab", "numpy", "polars", "scipy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def host() -> str:
+    """Name of this machine."""
+    return os.uname().nodename
+
+
+def kernel() -> str:
+    """Release of the running kernel."""
+    return os.uname().release

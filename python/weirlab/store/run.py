@@ -1,0 +1,146 @@
+"""A run as read from the store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import polars as pl
+
+from weirlab.errors import InputError, StoreError
+from weirlab.records import Observation
+from weirlab.store import tables
+from weirlab.store.files import read_json, telling, write_bytes, write_json, write_with
+from weirlab.store.manifest import MANIFEST_FILE, Manifest
+from weirlab.store.rows import TABLES
+
+ExportFormat = Literal["csv", "parquet"]
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_COPIED: Final = (
+    "index",
+    "attempt",
+    "trial_id",
+    "role",
+    "label",
+    "stateful",
+    "sizes_text",
+    "rate_text",
+    "flows",
+)
+
+
+class Run:
+    """One run on disk, while it is being written or afterwards.
+
+    Every method reads the disk anew, so that a run in progress shows what it has by now.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def run_id(self) -> str:
+        return self.path.name
+
+    @property
+    def manifest(self) -> Manifest:
+        """Raises ``StoreError`` when the manifest is missing or damaged."""
+        return Manifest.load(self.path)
+
+    def trials(self) -> pl.DataFrame:
+        """One row per attempt in order of ``index`` and ``attempt``; columns: ``rows.TRIALS``."""
+        return tables.read(self.path, "trials").sort("index", "attempt")
+
+    def histograms(self) -> pl.DataFrame:
+        """Delay histograms: ``trial_id, lower_ns, upper_ns, count``, one row per filled bucket."""
+        return tables.read(self.path, "histograms")
+
+    def series(self) -> pl.DataFrame:
+        """Time series, one row per bin; ``start_ns`` counts from the start of recording."""
+        return tables.read(self.path, "series")
+
+    def flows(self) -> pl.DataFrame:
+        """Per-flow results, one row per flow and attempt."""
+        return tables.read(self.path, "flows")
+
+    def observations(self, role: str | None = None) -> list[Observation]:
+        """What models may learn from or be checked against: the valid attempts, of ``role`` if given.
+
+        ``rate_pps`` is what the sender achieved, which is also defined when it was told to
+        send as fast as possible. Left out are trials whose load changed on the way (they
+        mix regimes) and those in which nothing arrived (they carry no delay); both stay in
+        :meth:`trials`.
+        """
+        rows = self.trials().filter(
+            pl.col("valid")
+            & (pl.col("received") > 0)
+            & (pl.col("spec").str.json_path_match("$.traffic.steps[0]").is_null())
+        )
+        if role is not None:
+            rows = rows.filter(pl.col("role") == role)
+        return [
+            Observation(
+                rate_pps=row["achieved_pps"],
+                frame_bytes=row["frame_bytes"],
+                position=float(row["position"]),
+                forwarding_pps=row["forwarding_pps"],
+                loss_ratio=row["loss_ratio"],
+                delay_mean_ns=row["delay_mean_ns"],
+                delay_p50_ns=row["delay_p50_ns"],
+                delay_p90_ns=row["delay_p90_ns"],
+                delay_p99_ns=row["delay_p99_ns"],
+                jitter_ns=row["jitter_ns"] if row["jitter_ns"] is not None else float("nan"),
+                extra={name: row[name] for name in _COPIED},
+            )
+            for row in rows.iter_rows(named=True)
+        ]
+
+    def has(self, name: str) -> bool:
+        """Whether :meth:`put_json` kept something under ``name``."""
+        return self._json_path(name).exists()
+
+    def get_json(self, name: str) -> Any:
+        """What was kept under ``name``; raises ``StoreError`` when it is missing or damaged."""
+        path = self._json_path(name)
+        if not path.exists():
+            raise StoreError(f"run {self.run_id} has no {name} ({path} does not exist)")
+        return read_json(path, f"delete it and make the {name} of run {self.run_id} again")
+
+    def put_json(self, name: str, value: object) -> None:
+        """Keep ``value`` under ``name`` in place of what was there; NaN and infinity become null."""
+        write_json(self._json_path(name), value)
+
+    def export(self, dest: Path, format: ExportFormat = "csv") -> list[Path]:
+        """Write the four tables and all JSON into the folder ``dest``; returns the files written.
+
+        ``dest`` is made if missing. In CSV a null is an empty field.
+        """
+        if format not in get_args(ExportFormat):
+            known = ", ".join(get_args(ExportFormat))
+            raise InputError(f"export format '{format}' is not known; choose one of {known}")
+        # All is read before anything is written: a damaged run exports nothing.
+        Manifest.load(self.path)
+        frames = {table: tables.read(self.path, table) for table in TABLES}
+        frames["trials"] = frames["trials"].sort("index", "attempt")
+        with telling(dest, "make the folder"):
+            dest.mkdir(parents=True, exist_ok=True)
+        written = []
+        for table, frame in frames.items():
+            write = frame.write_csv if format == "csv" else frame.write_parquet
+            target = dest / f"{table}.{format}"
+            write_with(target, write)
+            written.append(target)
+        for source in sorted(self.path.glob("*.json")):
+            with telling(source, "read"):
+                content = source.read_bytes()
+            target = dest / source.name
+            write_bytes(target, content)
+            written.append(target)
+        return written
+
+    def _json_path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name) or f"{name}.json" == MANIFEST_FILE:
+            raise ValueError(f"not a name for JSON in a run: {name!r}")
+        return self.path / f"{name}.json"

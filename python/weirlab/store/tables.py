@@ -1,0 +1,114 @@
+"""The Parquet files of one run: parts while it is written, one file per table afterwards.
+
+``compact`` may be killed at any point: tables are put in place one by one before the parts
+go, and a reader takes from the parts only what the table does not have yet.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from weirlab.errors import StoreError
+from weirlab.records import TrialRecord
+from weirlab.store.files import telling, write_bytes, write_with
+from weirlab.store.rows import TABLES, part_bytes, table_of_parts, table_schema
+
+PARTS_DIR: Final = "parts"
+
+
+def add_part(run_path: Path, record: TrialRecord) -> None:
+    """Keep ``record`` as one part; it is there in full or not at all."""
+    name = f"{record.index:06d}-{record.attempt:03d}.parquet"
+    write_bytes(run_path / PARTS_DIR / name, part_bytes(record))
+
+
+def read(run_path: Path, table: str) -> pl.DataFrame:
+    """All rows of ``table``; raises ``StoreError`` naming the file that cannot be read."""
+    while True:
+        parts = _parts(run_path)
+        try:
+            return _scan(run_path, table, parts).collect()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            # Its writer may have compacted the run meanwhile; parts only ever go once.
+            if set(_parts(run_path)) >= set(parts):
+                fallback = StoreError(f"the tables in {run_path} cannot be read: {error}")
+                raise _culprit(run_path) or fallback from error
+
+
+def compact(run_path: Path) -> None:
+    """Turn all parts into one file per table; rows already in a table stay."""
+    parts = _parts(run_path)
+    if not parts:
+        return
+    try:
+        for table in TABLES:
+            frame = _scan(run_path, table, parts)
+            write_with(_file(run_path, table), partial(_sink, frame), durable=True)
+    except StoreError as error:
+        raise _culprit(run_path) or error from error
+    for part in parts:
+        with telling(part, "delete"):
+            part.unlink(missing_ok=True)
+    with suppress(OSError):
+        (run_path / PARTS_DIR).rmdir()
+
+
+def sweep(run_path: Path) -> None:
+    """Delete what a writer that was killed left half-written."""
+    for folder in (run_path, run_path / PARTS_DIR):
+        for scratch in folder.glob(".*.tmp"):
+            with telling(scratch, "delete"):
+                scratch.unlink(missing_ok=True)
+
+
+def _file(run_path: Path, table: str) -> Path:
+    return run_path / f"{table}.parquet"
+
+
+def _parts(run_path: Path) -> list[Path]:
+    with telling(run_path / PARTS_DIR, "read"):
+        return sorted((run_path / PARTS_DIR).glob("[0-9]*.parquet"))
+
+
+def _sink(frame: pl.LazyFrame, path: Path) -> None:
+    frame.sink_parquet(path, compression="zstd")
+
+
+def _scan(run_path: Path, table: str, parts: list[Path]) -> pl.LazyFrame:
+    file = _file(run_path, table)
+    frames = []
+    if file.exists():
+        frames.append(pl.scan_parquet(file).select(*table_schema(table)))
+    if parts:
+        fresh = table_of_parts(pl.scan_parquet(parts), table)
+        if frames:
+            kept = frames[0].select("trial_id").unique()
+            fresh = fresh.join(kept, on="trial_id", how="anti")
+        frames.append(fresh)
+    if not frames:
+        return pl.LazyFrame(schema=table_schema(table))
+    return pl.concat(frames)
+
+
+def _culprit(run_path: Path) -> StoreError | None:
+    """The error about the first damaged file of the run, None when all are whole."""
+    for file in [*(_file(run_path, table) for table in TABLES), *_parts(run_path)]:
+        if not file.exists():
+            continue
+        part = file.parent.name == PARTS_DIR
+        try:
+            columns = table_schema("trials" if part else file.stem)
+            pl.read_parquet(file).select(*columns)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            remedy = (
+                "delete it; the other trials stay readable, and resuming the run measures this one again"
+                if part
+                else f"restore it from a copy or delete {run_path}"
+            )
+            return StoreError(f"{file} is damaged ({error}); {remedy}")
+    return None

@@ -1,0 +1,139 @@
+"""A run while it is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from weirlab.errors import StoreError
+from weirlab.records import TrialRecord
+from weirlab.store import tables
+from weirlab.store.files import telling
+from weirlab.store.lock import WriterLock
+from weirlab.store.manifest import Manifest, Status
+from weirlab.store.run import Run
+
+
+class RunWriter:
+    """Adds to one run; made by ``Store.create`` and ``Store.resume``.
+
+    Every attempt is on disk, complete, when :meth:`add` returns. As a context manager it
+    finishes the run as complete, as interrupted after Ctrl-C, and as failed after an error.
+    """
+
+    def __init__(self, path: Path, now: Callable[[], datetime], manifest: Manifest | None = None) -> None:
+        """Begin the run in the folder ``path``, or go on with it when ``manifest`` is None.
+
+        Raises ``StoreError`` when another writer lives or the run is damaged.
+        """
+        self._now = now
+        self._lock = WriterLock(path)
+        self._run = Run(path)
+        try:
+            tables.sweep(path)
+            with telling(path / tables.PARTS_DIR, "make the folder"):
+                (path / tables.PARTS_DIR).mkdir(exist_ok=True)
+            rows = self._run.trials().select("index", "attempt", "valid")
+            begun = manifest or replace(Manifest.load(path), finished=None, trials=None, invalid=None)
+            replace(begun, status="running").save(path)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._open = True
+        self._valid: set[int] = set()
+        self._attempts: dict[int, int] = {}
+        self._trials = self._invalid = 0
+        for index, attempt, valid in rows.iter_rows():
+            self._count(index, attempt, valid)
+
+    @property
+    def run_id(self) -> str:
+        return self._run.run_id
+
+    @property
+    def path(self) -> Path:
+        return self._run.path
+
+    @property
+    def run(self) -> Run:
+        """The same run for reading."""
+        return self._run
+
+    @property
+    def done(self) -> set[int]:
+        """Indices of trials that have a valid attempt."""
+        return set(self._valid)
+
+    @property
+    def attempts(self) -> dict[int, int]:
+        """By index of the trial, the highest number of an attempt kept so far."""
+        return dict(self._attempts)
+
+    def add(self, record: TrialRecord) -> None:
+        """Keep one attempt; raises ``StoreError`` when the disk refuses, and then nothing of it stays."""
+        if not self._open:
+            raise StoreError(f"run {self.run_id} is finished; resume it to add trials")
+        if record.run_id != self.run_id:
+            raise ValueError(f"record of run {record.run_id!r} does not belong to {self.run_id!r}")
+        if record.attempt <= self._attempts.get(record.index, 0):
+            raise ValueError(f"attempt {record.attempt} of trial {record.index} is in the run already")
+        tables.add_part(self.path, record)
+        self._count(record.index, record.attempt, record.valid)
+
+    def has(self, name: str) -> bool:
+        """Whether something is kept under ``name``."""
+        return self._run.has(name)
+
+    def get_json(self, name: str) -> Any:
+        """What is kept under ``name``."""
+        return self._run.get_json(name)
+
+    def put_json(self, name: str, value: object) -> None:
+        """Keep ``value`` under ``name``, replacing what was there."""
+        self._run.put_json(name, value)
+
+    def finish(self, status: Status = "complete") -> None:
+        """Write the final manifest, turn parts into tables, let go of the run; may be called twice.
+
+        When this fails (a full disk), all attempts stay readable as parts.
+        """
+        if not self._open:
+            return
+        self._open = False
+        try:
+            manifest = Manifest.load(self.path)
+            finished = self._now().isoformat(timespec="milliseconds")
+            replace(
+                manifest, status=status, finished=finished, trials=self._trials, invalid=self._invalid
+            ).save(self.path)
+            tables.compact(self.path)
+        finally:
+            self._lock.release()
+
+    def _count(self, index: int, attempt: int, valid: bool) -> None:
+        self._attempts[index] = max(attempt, self._attempts.get(index, 0))
+        self._trials += 1
+        if valid:
+            self._valid.add(index)
+        else:
+            self._invalid += 1
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish("complete")
+            return
+        try:
+            self.finish("interrupted" if issubclass(kind, KeyboardInterrupt) else "failed")
+        except StoreError as second:
+            # The first error is what the user has to know; on a full disk this one only repeats it.
+            if error is not None:
+                error.add_note(str(second))
