@@ -1,0 +1,280 @@
+"""A profile: the set of trials that characterises a device.
+
+First a scout per frame size and matching position finds how much the device forwards when
+it gets more than it can carry; then loads from low to beyond that point are measured,
+several times each, in shuffled order, so that a drift of the machine (temperature,
+neighbours on the host) does not pass for an effect of load or rules.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from weirlab.errors import InputError, StoreError
+from weirlab.lab.base import TestBed
+from weirlab.measure import sequence
+from weirlab.measure.progress import OVERHEAD_S, Meter, OnProgress, trial_s
+from weirlab.measure.scouting import MAX_RATE, NOTHING_YET, Scouted, Scouting, scout, scout_specs
+from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome
+from weirlab.measure.trial import utc_now
+from weirlab.measure.validity import DEFAULT_LIMITS, Limits
+from weirlab.records import RuleSetup, TrialSpec
+from weirlab.store import RunWriter
+from weirlab.store.codec import flows_from_json, flows_to_json, sizes_from_json, sizes_to_json
+from weirlab.traffic.load import describe_rate
+from weirlab.traffic.sizes import Constant, SizeMix, describe, validate
+from weirlab.traffic.spec import Arrivals, Flows, Rate, Traffic
+
+__all__ = ["Profile", "Scouted", "Scouting", "measure", "plan", "quick", "run", "scout", "scout_specs"]
+
+PLAN: Final = "plan"
+PROFILE: Final = "profile"
+SCOUTING: Final = "scouting"
+
+ONE_FLOW: Final = Flows()
+
+FAST_RULES_S: Final = 0.05
+"""Rules that are set faster than this may change from trial to trial; slower ones are grouped."""
+
+SENDER_RESERVE: Final = 0.95
+"""Share of its best that the sender can be asked to pace."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What to measure. The defaults take some eight minutes, :func:`quick` less than four."""
+
+    positions: tuple[int, ...] = (0, 50, 100, 400, 1000)
+    """Matching positions; 0 is no rules at all."""
+    sizes: tuple[SizeMix, ...] = (Constant(64), Constant(512), Constant(1518))
+    load_shares: tuple[float, ...] = (0.02, 0.1, 0.25, 0.45, 0.65, 0.8, 0.9, 0.96, 1.04, 1.15, 1.4)
+    """Offered loads relative to the forwarding rate that scouting found for position and size."""
+    repetitions: int = 3
+    trial_s: float = 0.5
+    warmup_s: float = 0.2
+    scout_s: float = 0.3
+    scout_warmup_s: float = 0.1
+    stateful: bool = False
+    flows: Flows = ONE_FLOW
+    arrivals: Arrivals = "constant"
+    paced_limit_pps: float = 1.8e6
+    """Loads beyond what the sender can pace are sent as fast as possible instead."""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("positions", "sizes", "load_shares"):
+            if not getattr(self, name):
+                raise InputError(
+                    f"a profile without {name.replace('_', ' ')} measures nothing; give at least one"
+                )
+        if min(self.positions) < 0:
+            raise InputError(f"matching position {min(self.positions)}: it must be 0 (no rules) or higher")
+        if min(self.load_shares) <= 0:
+            raise InputError(f"load share {min(self.load_shares):g}: it must be above 0")
+        if self.repetitions < 1:
+            raise InputError(f"{self.repetitions} repetitions: at least one is needed")
+        for mix in self.sizes:
+            validate(mix)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; :meth:`from_json` is the inverse."""
+        return {
+            **vars(self),
+            "positions": list(self.positions),
+            "sizes": [sizes_to_json(mix) for mix in self.sizes],
+            "load_shares": list(self.load_shares),
+            "flows": flows_to_json(self.flows),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Profile:
+        """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
+        try:
+            return cls(
+                **{
+                    **value,
+                    "positions": tuple(value["positions"]),
+                    "sizes": tuple(sizes_from_json(mix) for mix in value["sizes"]),
+                    "load_shares": tuple(value["load_shares"]),
+                    "flows": flows_from_json(value["flows"]),
+                }
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"not a profile ({error}); it may come from another version of Weir") from error
+
+
+def quick(**changes: Any) -> Profile:
+    """A profile of less than four minutes, with ``changes`` to its fields."""
+    settings: dict[str, Any] = {
+        "sizes": (Constant(64), Constant(1518)),
+        "load_shares": (0.02, 0.15, 0.4, 0.65, 0.85, 0.95, 1.1, 1.4),
+        "trial_s": 0.35,
+        "warmup_s": 0.1,
+        "scout_s": 0.25,
+    }
+    return Profile(**{**settings, **changes})
+
+
+def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialSpec]:
+    """The trials of ``profile``, shuffled; the same arguments give the same list.
+
+    All trials are shuffled as one where rules are set fast (``FAST_RULES_S``). Otherwise
+    every repetition goes through the positions in an order of its own, with loads and
+    sizes shuffled inside, so that setting rules does not dominate.
+    """
+    scouting = scouted if isinstance(scouted, Scouting) else Scouting(tuple(scouted))
+    rounds = [
+        [spec for point in scouting.points for spec in _point_specs(profile, point, repetition)]
+        for repetition in range(profile.repetitions)
+    ]
+    order = random.Random(profile.seed)
+    specs = [spec for round_ in rounds for spec in round_]
+    if scouting.set_rules_s < FAST_RULES_S:
+        order.shuffle(specs)
+        return specs
+    grouped = []
+    for round_ in rounds:
+        positions = sorted({spec.rules.position for spec in round_})
+        order.shuffle(positions)
+        for position in positions:
+            block = [spec for spec in round_ if spec.rules.position == position]
+            order.shuffle(block)
+            grouped += block
+    return grouped
+
+
+def _point_specs(profile: Profile, point: Scouted, repetition: int) -> list[TrialSpec]:
+    limit_pps = min(profile.paced_limit_pps, SENDER_RESERVE * point.sender_pps)
+    rates = load_or_max(profile.load_shares, point.forwarding_pps, limit_pps)
+    return [
+        TrialSpec(
+            Traffic(
+                rate,
+                point.sizes,
+                profile.flows,
+                profile.arrivals,
+                warmup_s=profile.warmup_s,
+                duration_s=profile.trial_s,
+                seed=profile.seed + repetition,
+            ),
+            RuleSetup(point.position, profile.stateful),
+            label,
+        )
+        for rate, label in rates.items()
+    ]
+
+
+def load_or_max(shares: Iterable[float], threshold_pps: float, limit_pps: float) -> dict[Rate, str]:
+    """Loads at ``shares`` of ``threshold_pps``, with their labels.
+
+    What exceeds ``limit_pps`` becomes "as fast as possible", at most once.
+    """
+    rates: dict[Rate, str] = {}
+    for share in shares:
+        pps = _rounded(share * threshold_pps)
+        paced = pps <= limit_pps
+        rates.setdefault(Rate(pps) if paced else MAX_RATE, f"load {share:g}" if paced else "load max")
+    return rates
+
+
+def _rounded(pps: float) -> float:
+    """Four digits are enough for a load and still readable."""
+    return float(f"{pps:.4g}")
+
+
+def run(
+    bed: TestBed,
+    specs: Sequence[TrialSpec] | None,
+    writer: RunWriter,
+    on_progress: OnProgress | None = None,
+    **settings: Any,
+) -> Outcome:
+    """Measure ``specs`` (None: those kept in the run); see :func:`weirlab.measure.sequence.run`."""
+    return sequence.run(bed, specs, writer, on_progress, role="profile", plan_name=PLAN, **settings)
+
+
+def measure(
+    bed: TestBed,
+    profile: Profile | None,
+    writer: RunWriter,
+    on_progress: OnProgress | None = None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    max_attempts: int = MAX_ATTEMPTS,
+    clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], datetime] = utc_now,
+) -> Outcome:
+    """Scout, plan and run ``profile``, or go on where an interrupted run stopped.
+
+    Profile, scouting and plan are kept in the run. When resuming, ``profile`` may be None;
+    one that differs from the kept one is refused with ``InputError``.
+    """
+    begun_s = clock()
+    profile = _settle(profile, writer)
+    scouts = scout_specs(profile)
+    expected = len(scouts) * len(profile.load_shares) * profile.repetitions
+    each_s = profile.warmup_s + profile.trial_s + OVERHEAD_S
+    meter = Meter([*map(trial_s, scouts), *([each_s] * expected)], clock, on_progress)
+    kept = Scouting.from_json(writer.get_json(SCOUTING)) if writer.has(SCOUTING) else NOTHING_YET
+    before = sum(writer.attempts.values())
+    scouting = scout(
+        bed,
+        profile,
+        run_id=writer.run_id,
+        known=kept,
+        first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
+        on_record=writer.add,
+        on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
+        meter=meter,
+        limits=limits,
+        max_attempts=max_attempts,
+        clock=clock,
+        now=now,
+    )
+    planned = list(sequence.kept_plan(writer, PLAN).specs) if writer.has(PLAN) else plan(profile, scouting)
+    meter.replace_rest(map(trial_s, planned))
+    meter.tell(_summary(scouting))
+    outcome = run(
+        bed,
+        planned,
+        writer,
+        first_index=len(scouts),
+        limits=limits,
+        max_attempts=max_attempts,
+        meter=meter,
+        clock=clock,
+        now=now,
+    )
+    made = sum(writer.attempts.values()) - before
+    invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + outcome.invalid
+    return Outcome(len(scouts) + outcome.trials, made, invalid, clock() - begun_s)
+
+
+def _settle(profile: Profile | None, writer: RunWriter) -> Profile:
+    if writer.has(PROFILE):
+        kept = Profile.from_json(writer.get_json(PROFILE))
+        if profile is not None and profile != kept:
+            changed = [name for name, value in vars(kept).items() if value != getattr(profile, name)]
+            raise InputError(
+                f"run {writer.run_id} was begun with other settings ({', '.join(changed)}); "
+                "resume it without changing them, or start a new run"
+            )
+        return kept
+    if profile is None:
+        raise InputError(f"run {writer.run_id} holds no profile to go on with; start a new run")
+    writer.put_json(PROFILE, profile.to_json())
+    return profile
+
+
+def _summary(scouting: Scouting) -> str:
+    told = (
+        f"position {point.position}, {describe(point.sizes)}: "
+        f"{'' if point.overloaded else 'more than '}{describe_rate(Rate(_rounded(point.forwarding_pps)))}"
+        for point in scouting.points
+    )
+    return "forwarding rates found: " + "; ".join(told)

@@ -1,0 +1,162 @@
+"""Scouting: what a device forwards when it gets more than it can carry."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.errors import InputError, StoreError
+from weirlab.lab.base import TestBed
+from weirlab.measure.progress import Meter
+from weirlab.measure.sequence import MAX_ATTEMPTS, describe_spec
+from weirlab.measure.trial import run_trial, utc_now
+from weirlab.measure.validity import DEFAULT_LIMITS, Limits
+from weirlab.records import RuleSetup, TrialRecord, TrialSpec
+from weirlab.store.codec import sizes_from_json, sizes_to_json
+from weirlab.traffic.sizes import SizeMix, mean_bytes
+from weirlab.traffic.spec import Rate, Traffic
+
+if TYPE_CHECKING:
+    from weirlab.measure.profile import Profile
+
+MAX_RATE: Final = Rate(0.0, "max")
+
+OVERLOAD_LOSS: Final = 0.05
+"""Loss from which on a trial counts as overload: the forwarding rate is then the device's own."""
+
+
+@dataclass(frozen=True)
+class Scouted:
+    """What a device forwards in overload, and what the sender got out at most."""
+
+    position: int
+    sizes: SizeMix
+    forwarding_pps: float
+    sender_pps: float
+
+    @property
+    def overloaded(self) -> bool:
+        """False when even the sender's best was not too much: ``forwarding_pps`` is a lower bound."""
+        return self.forwarding_pps < (1 - OVERLOAD_LOSS) * self.sender_pps
+
+
+@dataclass(frozen=True)
+class Scouting:
+    """All points scouted, and how long setting the rules took (median, s)."""
+
+    points: tuple[Scouted, ...]
+    set_rules_s: float = 0.0
+
+    def forwarding_pps(self, position: float, frame_bytes: float) -> float:
+        """As scouted at exactly this point; raises ``InputError`` for another one."""
+        for point in self.points:
+            if point.position == position and mean_bytes(point.sizes) == frame_bytes:
+                return point.forwarding_pps
+        raise InputError(f"position {position:g} with frames of {frame_bytes:g} B was not scouted")
+
+    def to_json(self) -> dict[str, Any]:
+        points = [{**vars(point), "sizes": sizes_to_json(point.sizes)} for point in self.points]
+        return {"set_rules_s": self.set_rules_s, "points": points}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Scouting:
+        """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
+        try:
+            points = (
+                Scouted(**{**point, "sizes": sizes_from_json(point["sizes"])}) for point in value["points"]
+            )
+            return cls(tuple(points), float(value["set_rules_s"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"not a scouting ({error}); it may come from another version of Weir") from error
+
+
+NOTHING_YET: Final = Scouting(())
+
+
+def scout_specs(profile: Profile) -> list[TrialSpec]:
+    """One short trial at full speed per position and size, positions together."""
+    return [
+        TrialSpec(
+            Traffic(
+                MAX_RATE,
+                mix,
+                profile.flows,
+                warmup_s=profile.scout_warmup_s,
+                duration_s=profile.scout_s,
+                seed=profile.seed,
+            ),
+            RuleSetup(position, profile.stateful),
+            "scout",
+        )
+        for position in profile.positions
+        for mix in profile.sizes
+    ]
+
+
+def scout(
+    bed: TestBed,
+    profile: Profile,
+    *,
+    run_id: str = "",
+    known: Scouting = NOTHING_YET,
+    first_attempt: Callable[[int], int] = lambda index: 1,
+    on_record: Callable[[TrialRecord], object] | None = None,
+    on_point: Callable[[Scouting], object] | None = None,
+    meter: Meter | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    max_attempts: int = MAX_ATTEMPTS,
+    clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], datetime] = utc_now,
+) -> Scouting:
+    """Find the forwarding rate in overload for every size and position of ``profile``.
+
+    Every trial is the index of its point and has the role ``profile``: it shows the device
+    in deep overload. ``known`` is what an earlier session found, in the same order; ``on_point``
+    gets all points so far after each new one. When all attempts at a point were disturbed,
+    the best of them counts, since a disturbance only lowers the forwarding rate.
+
+    Raises ``FailedTrial`` when the device forwards nothing.
+    """
+    points = list(known.points)
+    scouting = known
+    took_s: list[float] = []
+    rules: RuleSetup | None = None
+    for index, spec in enumerate(scout_specs(profile)):
+        if index < len(points):
+            if meter is not None:
+                meter.skip()
+            continue
+        if meter is not None:
+            meter.tell(f"scouting: {describe_spec(spec)}")
+        if spec.rules != rules:
+            begun_s = clock()
+            bed.set_rules(spec.rules)
+            took_s.append(clock() - begun_s)
+            rules = spec.rules
+        records = run_trial(
+            bed,
+            spec,
+            run_id=run_id,
+            index=index,
+            role="profile",
+            limits=limits,
+            max_attempts=max_attempts,
+            first_attempt=first_attempt(index),
+            set_rules=False,
+            on_record=on_record,
+            now=now,
+        )
+        best = max((record.result for record in records), key=lambda result: result.forwarding_pps)
+        points.append(
+            Scouted(spec.rules.position, spec.traffic.sizes, best.forwarding_pps, best.achieved_pps)
+        )
+        scouting = Scouting(tuple(points), statistics.median(took_s) if took_s else known.set_rules_s)
+        if on_point is not None:
+            on_point(scouting)
+        if meter is not None:
+            meter.count(f"scouted: {describe_spec(spec)}", records[-1])
+    return scouting

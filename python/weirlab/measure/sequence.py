@@ -1,0 +1,154 @@
+"""Trials one after the other, each kept as soon as it is over, so that an interruption costs one trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from weirlab.errors import InputError, StoreError
+from weirlab.lab.base import TestBed
+from weirlab.measure.progress import Meter, OnProgress, trial_s
+from weirlab.measure.trial import Role, run_trial, utc_now
+from weirlab.measure.validity import DEFAULT_LIMITS, Limits
+from weirlab.records import RuleSetup, TrialRecord, TrialSpec
+from weirlab.store import RunWriter
+from weirlab.store.codec import spec_from_json, spec_to_json
+from weirlab.store.rows import rate_text
+from weirlab.traffic.sizes import describe
+
+MAX_ATTEMPTS: Final = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a sequence."""
+
+    trials: int
+    """Trials planned."""
+    attempts: int
+    """Attempts made in this session."""
+    invalid: tuple[int, ...]
+    """Indices of trials without a valid attempt; resuming the run tries them again."""
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Trials to do; the first has the index ``first_index`` in its run."""
+
+    specs: tuple[TrialSpec, ...]
+    first_index: int = 0
+
+
+def keep_plan(writer: RunWriter, name: str, plan: Plan) -> None:
+    """Keep ``plan`` in the run as JSON, so that it can be resumed."""
+    content = {"first_index": plan.first_index, "specs": [spec_to_json(spec) for spec in plan.specs]}
+    writer.put_json(name, content)
+
+
+def kept_plan(writer: RunWriter, name: str) -> Plan:
+    """The plan that :func:`keep_plan` kept; raises ``StoreError`` naming the run when it is damaged."""
+    content: Any = writer.get_json(name)
+    try:
+        specs = tuple(spec_from_json(value) for value in content["specs"])
+        return Plan(specs, int(content["first_index"]))
+    except (KeyError, TypeError, ValueError, StoreError) as error:
+        raise StoreError(
+            f"{writer.path / name}.json is damaged ({error}); start a new run, the trials stay readable"
+        ) from error
+
+
+def run(
+    bed: TestBed,
+    specs: Sequence[TrialSpec] | None,
+    writer: RunWriter,
+    on_progress: OnProgress | None = None,
+    *,
+    role: Role,
+    plan_name: str,
+    first_index: int = 0,
+    limits: Limits = DEFAULT_LIMITS,
+    max_attempts: int = MAX_ATTEMPTS,
+    on_record: Callable[[TrialRecord], object] | None = None,
+    meter: Meter | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], datetime] = utc_now,
+) -> Outcome:
+    """Do ``specs`` in order, leaving out those with a valid attempt in the run.
+
+    The plan is kept in the run under ``plan_name``. When it is there already, ``specs``
+    may be None; others than the kept ones are refused with ``InputError``. A trial that
+    stays invalid does not stop the sequence. ``on_record`` gets every attempt once it is kept.
+    """
+    if writer.has(plan_name):
+        plan = kept_plan(writer, plan_name)
+        if specs is not None and tuple(specs) != plan.specs:
+            raise InputError(
+                f"run {writer.run_id} was begun with other trials; "
+                "resume it with the settings it was begun with, or start a new run"
+            )
+    elif specs is None:
+        raise InputError(f"run {writer.run_id} was stopped before its trials were planned; start a new run")
+    else:
+        plan = Plan(tuple(specs), first_index)
+        keep_plan(writer, plan_name, plan)
+    meter = meter or Meter((trial_s(spec) for spec in plan.specs), clock, on_progress)
+    start_s = clock()
+    attempts = 0
+
+    def keep(record: TrialRecord) -> None:
+        writer.add(record)
+        if on_record is not None:
+            on_record(record)
+
+    rules: RuleSetup | None = None
+    for index, spec in enumerate(plan.specs, plan.first_index):
+        if index in writer.done:
+            meter.skip()
+            continue
+        meter.tell(describe_spec(spec))
+        records = run_trial(
+            bed,
+            spec,
+            run_id=writer.run_id,
+            index=index,
+            role=role,
+            limits=limits,
+            max_attempts=max_attempts,
+            first_attempt=writer.attempts.get(index, 0) + 1,
+            set_rules=spec.rules != rules,
+            on_record=keep,
+            now=now,
+        )
+        rules = spec.rules
+        attempts += len(records)
+        meter.count(describe_spec(spec), records[-1])
+    indices = range(plan.first_index, plan.first_index + len(plan.specs))
+    invalid = tuple(index for index in indices if index not in writer.done)
+    return Outcome(len(plan.specs), attempts, invalid, clock() - start_s)
+
+
+def next_index(writer: RunWriter, *plan_names: str) -> int:
+    """The first index that neither a trial in the run nor one of the kept plans takes."""
+    ends = [index + 1 for index in writer.attempts]
+    for name in plan_names:
+        if writer.has(name):
+            plan = kept_plan(writer, name)
+            ends.append(plan.first_index + len(plan.specs))
+    return max(ends, default=0)
+
+
+def describe_spec(spec: TrialSpec) -> str:
+    """One line for people: ``position 400, 64 B, 250kpps``."""
+    sizes = describe(spec.traffic.sizes)
+    unit = " B" if sizes.isdigit() else ""
+    return f"position {spec.rules.position}, {sizes}{unit}, {rate_text(spec.traffic)}"
+
+
+def describe_record(record: TrialRecord) -> str:
+    """What came of one attempt, in one line."""
+    state = "valid" if record.valid else f"invalid: {'; '.join(record.invalid)}"
+    return f"{describe_spec(record.spec)}: {record.result.forwarding_pps:,.0f} pps forwarded, {state}"

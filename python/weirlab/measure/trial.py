@@ -1,0 +1,212 @@
+"""One trial: set the rules, send, count, and judge whether the host left it alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from weirlab.errors import TrialError
+from weirlab.lab.base import TestBed
+from weirlab.measure.validity import DEFAULT_LIMITS, Limits, judge
+from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec
+from weirlab.traffic.load import rate_pps
+from weirlab.traffic.spec import Traffic
+
+NO_DEVICE: Final = "none"
+"""What a test bed without a device calls it."""
+
+_RANGES: Final = "198.18.0.0/16 to 198.19.0.0/16, or 2001:2:0:1::/64 to 2001:2:0:2::/64"
+
+Role = Literal["profile", "verify", "single", "calibrate"]
+
+
+class FailedTrial(TrialError):
+    """A trial without a usable attempt; ``records`` holds all that were made."""
+
+    def __init__(self, message: str, records: list[TrialRecord]) -> None:
+        super().__init__(message)
+        self.records = records
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def run_trial(
+    bed: TestBed,
+    spec: TrialSpec,
+    *,
+    run_id: str,
+    index: int = 0,
+    role: Role = "single",
+    limits: Limits = DEFAULT_LIMITS,
+    max_attempts: int = 3,
+    first_attempt: int = 1,
+    set_rules: bool = True,
+    require_valid: bool = False,
+    on_record: Callable[[TrialRecord], object] | None = None,
+    now: Callable[[], datetime] = utc_now,
+) -> list[TrialRecord]:
+    """Carry out ``spec``, again when the host disturbed it, at most ``max_attempts`` times.
+
+    Parameters
+    ----------
+    first_attempt:
+        Number of the first attempt; above 1 when earlier ones are in the run already.
+    set_rules:
+        False when the device is known to be set up as ``spec`` says.
+    require_valid:
+        Whether to raise when no attempt was valid.
+    on_record:
+        Called with each attempt as soon as it is over, so that none is lost to an error or Ctrl-C.
+
+    Returns
+    -------
+    list of TrialRecord
+        Every attempt in order. All but the last are invalid, and the last one too when
+        none succeeded.
+
+    Raises
+    ------
+    FailedTrial
+        Nothing arrived in any attempt; or none was valid and ``require_valid`` is set.
+    """
+    if max_attempts < 1:
+        raise ValueError(f"max_attempts is {max_attempts}, at least one attempt is needed")
+    if set_rules:
+        bed.set_rules(spec.rules)
+    records: list[TrialRecord] = []
+    for attempt in range(first_attempt, first_attempt + max_attempts):
+        record = _attempt(bed, spec, run_id, index, attempt, role, limits, now)
+        records.append(record)
+        if on_record is not None:
+            on_record(record)
+        if record.valid:
+            return records
+    if all(record.result.sent > 0 and record.result.received == 0 for record in records):
+        raise FailedTrial(_nothing_forwarded(records), records)
+    if require_valid:
+        raise FailedTrial(_never_valid(records), records)
+    return records
+
+
+def offered_pps(traffic: Traffic) -> float:
+    """Nominal load averaged over the recorded window, steps included; infinite for ``max``."""
+    starts = [0.0, *(step.at_s for step in traffic.steps), traffic.duration_s]
+    rates = [traffic.rate, *(step.rate for step in traffic.steps)]
+    packets = (
+        rate_pps(rate, traffic.sizes) * (end - start)
+        for rate, (start, end) in zip(rates, itertools.pairwise(starts), strict=True)
+        if end > start
+    )
+    return sum(packets) / traffic.duration_s
+
+
+def _attempt(
+    bed: TestBed,
+    spec: TrialSpec,
+    run_id: str,
+    index: int,
+    attempt: int,
+    role: Role,
+    limits: Limits,
+    now: Callable[[], datetime],
+) -> TrialRecord:
+    started_at = now().isoformat(timespec="milliseconds")
+    offered = offered_pps(spec.traffic)
+    # Innermost what is judged most finely: stolen time outside of the trial must not count.
+    counters_before = bed.counters()
+    host_before = bed.host()
+    result = bed.run(spec.traffic)
+    host = _spent(host_before, bed.host())
+    counters = _difference(counters_before, bed.counters())
+    return TrialRecord(
+        trial_id=f"{run_id}-{index:04d}-{attempt}",
+        run_id=run_id,
+        index=index,
+        attempt=attempt,
+        started_at=started_at,
+        spec=spec,
+        lab=bed.lab,
+        dut=bed.dut,
+        offered_pps=offered,
+        result=result,
+        host=host,
+        dut_counters=counters,
+        invalid=judge(
+            result, host, offered, limits, counters=counters, regular=spec.traffic.arrivals == "constant"
+        ),
+        role=role,
+    )
+
+
+def _spent(before: HostSample, after: HostSample) -> HostSample:
+    """What accrued between two cumulative readings; momentary values are those of ``after``."""
+    return HostSample(
+        wall_s=after.wall_s - before.wall_s,
+        cpu_s={
+            role: {
+                state: round(seconds - before.cpu_s.get(role, {}).get(state, 0.0), 6)
+                for state, seconds in states.items()
+            }
+            for role, states in after.cpu_s.items()
+        },
+        frequency_mhz=after.frequency_mhz,
+        temperature_c=after.temperature_c,
+        memory_used_bytes=after.memory_used_bytes,
+        softnet_dropped=after.softnet_dropped - before.softnet_dropped,
+        softnet_squeezed=after.softnet_squeezed - before.softnet_squeezed,
+    )
+
+
+def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    return {name: value - before.get(name, 0) for name, value in after.items()}
+
+
+def _nothing_forwarded(records: list[TrialRecord]) -> str:
+    last = records[-1]
+    rules = last.spec.rules
+    sent = sum(record.result.sent for record in records)
+    counters = last.dut_counters
+    telling = {name: n for name, n in counters.items() if n or name in ("in_rx_packets", "out_tx_packets")}
+    shown = ", ".join(f"{name} {value}" for name, value in telling.items()) or "none available"
+    device = "the cable (no device in between)" if last.dut == NO_DEVICE else last.dut
+    return (
+        f"{device} forwards nothing: 0 of {sent:,} frames arrived in {_attempts(records)} "
+        f"(matching position {rules.position}{', stateful' if rules.stateful else ''}); "
+        f"counters of the last one: {shown}; {_what_to_check(counters, last.result)}"
+    )
+
+
+def _what_to_check(counters: Mapping[str, int], result: EngineResult) -> str:
+    """Where most of the frames were seen last decides."""
+    most = (result.sent + result.sent_warmup) / 2
+    if counters.get("in_rx_packets", most) + counters.get("in_rx_dropped", 0) < most:
+        return "frames do not reach the device: check the link from the sender and that nothing filters there"
+    if counters.get("ip_no_route", 0) > most:
+        return "the device has no route to the receiver: check its routing table"
+    if counters.get("filter_dropped", 0) > most:
+        return f"the filter drops them: check that a rule accepts the test traffic ({_RANGES})"
+    if counters.get("out_tx_packets", most) < most:
+        return (
+            f"the device lets nothing out: check that a rule accepts the test traffic ({_RANGES}), and that "
+            "forwarding is on and a route leads to the receiver"
+        )
+    return (
+        "frames get lost behind the device: check the link to the receiver; 'weir doctor' tests this machine"
+    )
+
+
+def _never_valid(records: list[TrialRecord]) -> str:
+    reasons = "; ".join(records[-1].invalid)
+    return (
+        f"trial {records[-1].index} stayed invalid in {_attempts(records)}, "
+        f"the last one because of: {reasons}; "
+        "lower the load, make the trial longer, or give the machine some quiet; the attempts are kept"
+    )
+
+
+def _attempts(records: list[TrialRecord]) -> str:
+    return f"{len(records)} attempts" if len(records) > 1 else "1 attempt"

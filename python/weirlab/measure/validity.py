@@ -1,0 +1,173 @@
+"""Was a trial the device's doing, or the host's?
+
+Loss and delay of a disturbed trial say nothing about the device. What is checked, and why
+the limits are where they are, stands with each limit in :class:`Limits`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from weirlab.records import EngineResult, HostSample, Series
+
+ROLES: Final = ("sender", "dut")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on the host has spoiled a trial."""
+
+    steal_ratio: float = 0.01
+    """Share of the trial's wall time that may be stolen from the sender's or the device's CPU."""
+
+    steal_ticks: int = 2
+    """Ticks of stolen time that pass whatever the trial's length, unless they show in the result.
+
+    /proc/stat counts in ticks: a difference of n ticks stands for more than n - 1 and less
+    than n + 1 ticks of real time. A single one may be next to nothing, and by the ratio
+    alone a trial of half a second would be thrown away for it.
+    Stolen time below the limit still spoils a trial when a stall shows in its time
+    series: see ``stall_ns`` and ``stall_loss_ratio``.
+    """
+
+    tick_s: float = 0.01
+    """The unit of /proc/stat (USER_HZ is 100 on every architecture that Linux runs on today)."""
+
+    stall_ns: int = 1_000_000
+    """A bin of the time series shows a stall when its largest delay exceeds three times the typical
+    delay by this much. Shorter ones cannot be told from an idle CPU that wakes up."""
+
+    stall_loss_ratio: float = 0.05
+    """A bin shows a stall when it lost this much more (as a share of its packets) than the typical bin."""
+
+    stall_bins_ratio: float = 0.2
+    """Stalls in more than this share of the bins (and in more than four) are the device's own manner,
+    not a host that was away for a moment."""
+
+    late_ratio: float = 0.01
+    """Share of the recorded window by which the sender may have fallen behind its schedule in all."""
+
+    pacing_ratio: float = 0.01
+    """How far the achieved load may be off nominal. Only for paced loads."""
+
+    receiver_drops: int = 0
+    """Frames that may be dropped behind the device, where the receiver should have counted them, in a
+    trial that reports loss. In a trial without loss they cannot have been probes."""
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+def judge(
+    result: EngineResult,
+    host: HostSample,
+    offered_pps: float,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    counters: Mapping[str, int] | None = None,
+    regular: bool = True,
+) -> tuple[str, ...]:
+    """The reasons why a trial is invalid; empty for a valid one.
+
+    Parameters
+    ----------
+    host, counters:
+        What the host and the device's interfaces counted during this trial (differences).
+    offered_pps:
+        Nominal load over the recorded window; infinite for "as fast as possible".
+    regular:
+        Whether the gaps between packets are all alike. Random gaps make the number of
+        packets in a window vary without the sender being late.
+    """
+    reasons = [
+        *_nothing(result),
+        *_stolen(result, host, limits),
+        *_late(result, offered_pps, limits, regular),
+        *_dropped(result, host, counters or {}, limits),
+    ]
+    return tuple(reasons)
+
+
+def stalls(series: Series, limits: Limits = DEFAULT_LIMITS) -> int:
+    """Number of bins that stick out as if a CPU had been away; 0 when most bins do."""
+    used = series.sent > 0
+    bins = int(used.sum())
+    if bins == 0:
+        return 0
+    sent = series.sent[used].astype(np.float64)
+    received = series.received[used].astype(np.float64)
+    loss = np.clip(1 - received / sent, 0, None)
+    hit = loss > np.median(loss) + limits.stall_loss_ratio
+    mean, longest = series.delay_mean_ns[used], series.delay_max_ns[used]
+    known = np.isfinite(mean) & np.isfinite(longest)
+    if known.any():
+        hit[known] |= longest[known] > 3 * float(np.median(mean[known])) + limits.stall_ns
+    found = int(hit.sum())
+    return found if found <= max(4, limits.stall_bins_ratio * bins) else 0
+
+
+def _nothing(result: EngineResult) -> Iterator[str]:
+    if result.sent == 0:
+        yield "the sender sent nothing in the recorded window"
+    elif result.received == 0:
+        yield "nothing arrived at the receiver"
+
+
+def _stolen(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[str]:
+    limit_s = max(limits.steal_ratio * host.wall_s, limits.steal_ticks * limits.tick_s)
+    for role in ROLES:
+        stolen_s = host.cpu_s.get(role, {}).get("steal", 0.0)
+        # Differences of ticks in floating point: half a tick decides.
+        if stolen_s < limits.tick_s / 2:
+            continue
+        told = f"{stolen_s * 1e3:.0f} ms stolen from the {role}'s CPU"
+        if stolen_s > limit_s + limits.tick_s / 2:
+            yield f"{told} (at most {limit_s * 1e3:.0f} ms)"
+        elif found := stalls(result.series, limits):
+            yield f"{told}, and {found} of {len(result.series.sent)} bins show a stall"
+
+
+def _late(result: EngineResult, offered_pps: float, limits: Limits, regular: bool) -> Iterator[str]:
+    if not math.isfinite(offered_pps) or result.sent == 0:
+        return
+    window_ns = result.record_end_ns - result.record_start_ns
+    if result.slipped_ns > limits.late_ratio * window_ns:
+        yield (
+            f"sender late: {result.slipped_ns / 1e6:.3g} ms behind its schedule in "
+            f"{window_ns / 1e6:.0f} ms (at most {limits.late_ratio:.1%})"
+        )
+        return
+    expected = offered_pps * result.record_s
+    # The window may cut off a packet at either end; n random arrivals scatter with sqrt(n).
+    tolerated = max(limits.pacing_ratio * expected, 2.0, 0.0 if regular else 4 * math.sqrt(expected))
+    if abs(result.sent - expected) > tolerated:
+        yield (
+            f"load off nominal: {result.achieved_pps:,.0f} pps achieved of {offered_pps:,.0f} pps "
+            f"({result.achieved_pps / offered_pps - 1:+.1%}, at most ±{limits.pacing_ratio:.1%})"
+        )
+
+
+def _dropped(
+    result: EngineResult, host: HostSample, counters: Mapping[str, int], limits: Limits
+) -> Iterator[str]:
+    if result.lost <= 0:
+        return
+    behind = {
+        # A veth counts a full ring of its peer, the receiver, as its own dropped transmission.
+        "out_tx_dropped": counters.get("out_tx_dropped", 0),
+        **{
+            name: value
+            for name, value in counters.items()
+            if name.startswith("rx_rx_") and name.endswith(("dropped", "errors"))
+        },
+        "receiver_dropped": result.receiver_dropped,
+        "softnet_dropped": host.softnet_dropped,
+    }
+    told = [f"{name} {value}" for name, value in behind.items() if value > 0]
+    if sum(max(value, 0) for value in behind.values()) > limits.receiver_drops:
+        yield f"frames dropped at the receiver: {', '.join(told)}"

@@ -1,0 +1,157 @@
+"""Verification: measure settings that a model has not seen, to compare its predictions with.
+
+The loads are drawn between the given bounds (one from each of as many equal parts, so that
+they cover the range), below the threshold and beyond it; trials beyond it also measure the
+threshold of a held-out position: the forwarding rate in overload.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from weirlab.errors import InputError
+from weirlab.lab.base import TestBed
+from weirlab.measure import sequence
+from weirlab.measure.profile import ONE_FLOW, PLAN, load_or_max
+from weirlab.measure.progress import OnProgress
+from weirlab.measure.scouting import OVERLOAD_LOSS
+from weirlab.measure.sequence import Outcome
+from weirlab.records import RuleSetup, TrialSpec
+from weirlab.store import RunWriter
+from weirlab.traffic.sizes import Constant, SizeMix, mean_bytes, validate
+from weirlab.traffic.spec import Arrivals, Flows, Traffic
+
+VERIFY_PLAN: Final = "verify-plan"
+
+Threshold = Callable[[float, float], float]
+"""From matching position and (mean) frame size in bytes to the threshold in pps."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What to measure. By default some five minutes."""
+
+    positions: tuple[int, ...] = (200,)
+    """Matching positions; those that were not profiled tell most."""
+    sizes: tuple[SizeMix, ...] = (Constant(64),)
+    load_shares: tuple[float, ...] = ()
+    """Loads below the threshold, relative to it; drawn at random when empty."""
+    draws: int = 6
+    draw_low: float = 0.05
+    draw_high: float = 0.92
+    overload_shares: tuple[float, ...] = (1.15, 1.5)
+    """Loads beyond the threshold; they also measure it."""
+    repetitions: int = 3
+    trial_s: float = 0.5
+    warmup_s: float = 0.2
+    stateful: bool = False
+    flows: Flows = ONE_FLOW
+    arrivals: Arrivals = "constant"
+    paced_limit_pps: float = 1.8e6
+    """Loads beyond what the sender can pace are sent as fast as possible instead."""
+    seed: int = 7
+
+    def __post_init__(self) -> None:
+        if not self.positions or not self.sizes:
+            raise InputError("a verification needs at least one matching position and one frame size")
+        if min(self.positions) < 0:
+            raise InputError(f"matching position {min(self.positions)}: it must be 0 (no rules) or higher")
+        if self.repetitions < 1 or self.draws < 0:
+            raise InputError("a verification needs at least one repetition and no negative number of draws")
+        if min(*self.load_shares, *self.overload_shares, self.draw_low, math.inf) <= 0:
+            raise InputError("load shares of a verification must be above 0")
+        if not self.draw_low < self.draw_high:
+            raise InputError(f"loads cannot be drawn between {self.draw_low:g} and {self.draw_high:g}")
+        for mix in self.sizes:
+            validate(mix)
+
+
+def plan(
+    verification: Verification, threshold_pps: Threshold, *, sender_pps: float = math.inf
+) -> list[TrialSpec]:
+    """The trials of ``verification``, shuffled; the same arguments give the same list.
+
+    ``threshold_pps`` may be a model's prediction or what scouting measured
+    (``Scouting.forwarding_pps``); it only places the loads. ``sender_pps`` is the most
+    that the sender gets out.
+    """
+    draw = random.Random(verification.seed)
+    specs = []
+    for position in verification.positions:
+        for mix in verification.sizes:
+            threshold = float(threshold_pps(float(position), mean_bytes(mix)))
+            if not (math.isfinite(threshold) and threshold > 0):
+                raise InputError(f"threshold at position {position}: {threshold:g} pps cannot place any load")
+            shares = [
+                *(verification.load_shares or _drawn(verification, draw)),
+                *verification.overload_shares,
+            ]
+            rates = load_or_max(shares, threshold, min(verification.paced_limit_pps, sender_pps))
+            specs += [
+                TrialSpec(
+                    Traffic(
+                        rate,
+                        mix,
+                        verification.flows,
+                        verification.arrivals,
+                        warmup_s=verification.warmup_s,
+                        duration_s=verification.trial_s,
+                        seed=verification.seed + repetition,
+                    ),
+                    RuleSetup(position, verification.stateful),
+                    label,
+                )
+                for repetition in range(verification.repetitions)
+                for rate, label in rates.items()
+            ]
+    draw.shuffle(specs)
+    return specs
+
+
+def run(
+    bed: TestBed,
+    specs: Sequence[TrialSpec] | None,
+    writer: RunWriter,
+    on_progress: OnProgress | None = None,
+    **settings: Any,
+) -> Outcome:
+    """Measure ``specs`` (None: those kept in the run); see :func:`weirlab.measure.sequence.run`.
+
+    The run may be one of its own or that of the profile; indices go on behind its trials.
+    """
+    settings.setdefault("first_index", sequence.next_index(writer, PLAN))
+    return sequence.run(bed, specs, writer, on_progress, role="verify", plan_name=VERIFY_PLAN, **settings)
+
+
+def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
+    """Measured thresholds: the median forwarding rate of the valid trials in overload.
+
+    ``trials`` is ``Run.trials()`` or a part of it. Columns: ``position, stateful, sizes_text,
+    frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and largest) and ``n``; one row
+    per setting that was overloaded at all.
+    """
+    return (
+        trials.filter(pl.col("valid") & (pl.col("loss_ratio") > OVERLOAD_LOSS) & (pl.col("received") > 0))
+        .group_by("position", "stateful", "sizes_text", "frame_bytes")
+        .agg(
+            threshold_pps=pl.col("forwarding_pps").median(),
+            low_pps=pl.col("forwarding_pps").min(),
+            high_pps=pl.col("forwarding_pps").max(),
+            n=pl.len(),
+        )
+        .sort("position", "stateful", "frame_bytes", "sizes_text")
+    )
+
+
+def _drawn(verification: Verification, draw: random.Random) -> list[float]:
+    """One share from each of ``draws`` equal parts of the range."""
+    width = (verification.draw_high - verification.draw_low) / max(verification.draws, 1)
+    return [
+        round(verification.draw_low + width * (part + draw.random()), 4) for part in range(verification.draws)
+    ]

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.measure import profile, verify
+from weirlab.measure.verify import Verification, plan, thresholds
+from weirlab.store import Store
+from weirlab.testing import FakeBed, FakeDevice, make_record, make_result, make_spec
+from weirlab.traffic.sizes import Constant
+
+DEVICE = FakeDevice()
+HELD_OUT = Verification(positions=(0, 200), sizes=(Constant(64), Constant(1518)))
+
+
+def shares(specs: list, position: int) -> list[float]:
+    threshold = DEVICE.threshold_pps(position, 64)
+    return sorted({spec.traffic.rate.value / threshold for spec in specs if spec.rules.position == position})
+
+
+def test_loads_cover_the_range_below_the_threshold_and_some_lie_beyond() -> None:
+    specs = plan(replace(HELD_OUT, sizes=(Constant(64),)), DEVICE.threshold_pps)
+    assert len(specs) == 2 * (6 + 2) * 3
+    for position in (0, 200):
+        found = shares(specs, position)
+        below = [share for share in found if share < 1]
+        width = (0.92 - 0.05) / 6
+        assert [int((share - 0.05) / width) for share in below] == [0, 1, 2, 3, 4, 5]
+        assert found[-2:] == pytest.approx([1.15, 1.5], rel=1e-3)
+    assert shares(specs, 0)[:6] != pytest.approx(shares(specs, 200)[:6])
+
+
+def test_the_same_arguments_give_the_same_plan() -> None:
+    assert plan(HELD_OUT, DEVICE.threshold_pps) == plan(HELD_OUT, DEVICE.threshold_pps)
+    assert plan(HELD_OUT, DEVICE.threshold_pps) != plan(replace(HELD_OUT, seed=8), DEVICE.threshold_pps)
+
+
+def test_loads_can_be_given() -> None:
+    given = replace(HELD_OUT, load_shares=(0.5,), overload_shares=(), sizes=(Constant(64),), positions=(200,))
+    specs = plan(given, DEVICE.threshold_pps)
+    assert len(specs) == 3
+    assert shares(specs, 200) == pytest.approx([0.5], rel=1e-3)
+
+
+def test_loads_beyond_the_sender_are_sent_as_fast_as_possible() -> None:
+    specs = plan(HELD_OUT, DEVICE.threshold_pps, sender_pps=600_000)
+    assert {s.traffic.rate.unit for s in specs if s.label == "load max"} == {"max"}
+    assert all(s.traffic.rate.value <= 600_000 for s in specs)
+
+
+@pytest.mark.parametrize("threshold", [math.nan, 0.0, -1.0, math.inf])
+def test_a_threshold_that_places_no_load_is_refused(threshold: float) -> None:
+    with pytest.raises(InputError, match="position 0"):
+        plan(HELD_OUT, lambda position, frame_bytes: threshold)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"positions": ()},
+        {"positions": (-2,)},
+        {"sizes": (Constant(9),)},
+        {"repetitions": 0},
+        {"load_shares": (0.0,)},
+        {"draw_low": 0.9, "draw_high": 0.5},
+    ],
+)
+def test_a_verification_that_makes_no_sense_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        replace(HELD_OUT, **change)  # type: ignore[arg-type]
+
+
+def test_verification_may_go_into_the_run_of_the_profile(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    small = profile.Profile(positions=(0,), sizes=(Constant(64),), load_shares=(0.5, 1.2))
+    with store.create("profile", {}, {}) as writer:
+        profile.measure(FakeBed(DEVICE), small, writer)
+        outcome = verify.run(FakeBed(DEVICE), plan(HELD_OUT, DEVICE.threshold_pps), writer)
+    assert outcome.invalid == ()
+    trials = store.open("last").trials()
+    assert trials["role"].value_counts().sort("role").rows() == [("profile", 7), ("verify", 96)]
+    assert trials["index"].to_list() == list(range(7 + 96))
+    assert len(store.open("last").observations("verify")) == 96
+
+
+def test_an_interrupted_verification_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    specs = plan(HELD_OUT, DEVICE.threshold_pps)
+    stopped = FakeBed(DEVICE, [*[None] * 10, KeyboardInterrupt()])
+    with pytest.raises(KeyboardInterrupt), store.create("verify", {}, {}) as writer:
+        verify.run(stopped, specs, writer)
+    bed = FakeBed(DEVICE)
+    with store.resume("last") as writer:
+        verify.run(bed, specs, writer)
+    assert len(bed.traffic_seen) == 86
+    assert store.open("last").trials()["index"].to_list() == list(range(96))
+
+
+def test_the_measured_threshold_is_the_median_forwarding_rate_in_overload(tmp_path: Path) -> None:
+    def trial(
+        forwarded: float, rate: float = 1e6, position: int = 200, invalid: tuple[str, ...] = ()
+    ) -> tuple:
+        result = make_result(rate, duration_s=0.1, loss_ratio=1 - forwarded / rate)
+        return result, make_spec(rate, position=position, duration_s=0.1), invalid
+
+    rows = [
+        trial(500_000),
+        trial(510_000),
+        trial(590_000),
+        trial(100_000, invalid=("steal",)),
+        trial(400_000, rate=400_000),
+        trial(980_000),
+        trial(700_000, position=0),
+    ]
+    with Store(tmp_path).create("verify", {}, {}) as writer:
+        for index, (result, spec, invalid) in enumerate(rows):
+            writer.add(make_record(result, spec, run_id=writer.run_id, index=index, invalid=invalid))
+    found = thresholds(writer.run.trials())
+    assert found.select("position", "threshold_pps", "low_pps", "high_pps", "n").rows() == [
+        (0, pytest.approx(700_000), pytest.approx(700_000), pytest.approx(700_000), 1),
+        (200, pytest.approx(510_000), pytest.approx(500_000), pytest.approx(590_000), 3),
+    ]
+
+
+def test_without_overload_there_is_no_threshold(tmp_path: Path) -> None:
+    with Store(tmp_path).create("verify", {}, {}) as writer:
+        writer.add(make_record(run_id=writer.run_id))
+    found = thresholds(writer.run.trials())
+    assert found.height == 0
+    assert found.schema["threshold_pps"] == pl.Float64
