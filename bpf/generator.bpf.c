@@ -115,9 +115,8 @@ int weir_generate(struct xdp_md *ctx)
 	}
 	late = now - due;
 	if (late > cfg->catch_up_ns) {
-		/* A burst that makes up for a stall would be a load that nobody asked for. */
-		if (due >= cfg->record_start_ns)
-			st->slipped_ns += late;
+		/* A burst that makes up for a stall at once would be a load that nobody asked for. */
+		st->slipped_ns += late;
 		due = now;
 		if (due >= phase->end_ns) {
 			st->next_ns = due;
@@ -229,8 +228,10 @@ int weir_generate(struct xdp_md *ctx)
 
 		if (sent && bin < cfg->n_bins)
 			(*sent)++;
-		if (!st->sent_recorded)
+		if (!st->sent_recorded) {
 			st->first_ns = now;
+			st->slipped_ns = 0;
+		}
 		st->last_ns = now;
 		st->sent_recorded++;
 		st->late_sum_ns += late;
@@ -240,8 +241,12 @@ int weir_generate(struct xdp_md *ctx)
 	}
 
 	__u32 frac = st->next_frac + entry->gap_frac;
+	__u64 recovered = entry->gap_ns >> WEIR_RECOVERY_SHIFT;
 
-	st->next_ns = due + entry->gap_ns + (frac >> 16);
+	if (recovered > st->slipped_ns)
+		recovered = st->slipped_ns;
+	st->slipped_ns -= recovered;
+	st->next_ns = due + entry->gap_ns + (frac >> 16) - recovered;
 	st->next_frac = frac & 0xffff;
 	st->entry = st->entry + 1 < phase->n_entries ? st->entry + 1 : 0;
 

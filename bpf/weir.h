@@ -15,6 +15,9 @@
 #define WEIR_PROBE_LEN 18
 
 #define WEIR_HEADER_MAX 80
+/* A sender that fell behind shortens its gaps by 1/32 until it has made up for it. */
+#define WEIR_RECOVERY_SHIFT 5
+
 #define WEIR_MAX_PHASES 256
 #define WEIR_NEXT_FLOW 0xffffffffU
 
@@ -31,7 +34,7 @@ struct weir_gen_config {
 	__u64 start_ns;
 	__u64 record_start_ns;
 	__u64 record_end_ns;
-	__u64 catch_up_ns;   /* lateness up to here is made up for; beyond it the schedule shifts */
+	__u64 catch_up_ns;   /* lateness up to here is made up for at once; beyond it, bit by bit */
 	__u32 n_phases;
 	__u32 n_flows;
 	__u32 tx_ifindex;
@@ -77,7 +80,7 @@ struct weir_gen_state {
 	__u64 sent_recorded;
 	__u64 late_sum_ns;
 	__u64 late_max_ns;
-	__u64 slipped_ns;    /* inside the recorded window */
+	__u64 slipped_ns;    /* behind the schedule, not made up for yet */
 	__u64 first_ns;
 	__u64 last_ns;
 	__u32 next_frac;

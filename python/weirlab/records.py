@@ -107,8 +107,8 @@ class EngineResult:
 
     Times are CLOCK_MONOTONIC ns; ``sent`` and everything below it refer to packets that
     departed between ``record_start_ns`` and ``record_end_ns``. ``slipped_ns`` is how far
-    the sender fell behind its schedule in all (it shifts its schedule instead of sending
-    a burst that nobody asked for). ``stray`` counts frames at the receiver that are not
+    the sender was behind its schedule at the end (after a stall it sends slightly faster
+    for a while instead of a burst that nobody asked for). ``stray`` counts frames at the receiver that are not
     probes of this trial, ``receiver_dropped`` those that its socket had no room for.
     """
 

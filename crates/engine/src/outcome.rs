@@ -74,7 +74,7 @@ pub struct Outcome {
     pub late_sum_ns: u64,
     /// Greatest lateness.
     pub late_max_ns: u64,
-    /// How far the schedule was shifted in all because the sender could not keep up.
+    /// How far the sender was behind its schedule at the end.
     pub slipped_ns: u64,
     /// Frames at the receiver that were no probes of this trial.
     pub stray: u64,

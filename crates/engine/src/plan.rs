@@ -67,7 +67,7 @@ pub struct Plan {
     pub l4: L4,
     /// Bytes between the transport header and the probe.
     pub skip: u8,
-    /// Lateness up to here is made up for by sending at once; beyond it the schedule shifts.
+    /// Lateness up to here is made up for at once; beyond it, by slightly shorter gaps.
     pub catch_up_ns: u64,
     /// No probe for this long after the last departure: there are no stragglers left.
     pub quiet_ns: u64,

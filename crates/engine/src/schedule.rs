@@ -4,6 +4,9 @@
 
 use crate::plan::{NEXT_FLOW, Plan};
 
+/// A sender that fell behind shortens its gaps by 1/32 until it has made up for it.
+const RECOVERY_SHIFT: u32 = 5;
+
 /// A packet that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
@@ -24,12 +27,13 @@ pub struct Cursor<'a> {
     flow: u32,
     next_ns: u64,
     frac: u32,
+    slipped_ns: u64,
 }
 
 impl<'a> Cursor<'a> {
     /// Starts at the beginning of the trial.
     pub const fn new(plan: &'a Plan) -> Self {
-        Self { plan, phase: 0, entry: 0, flow: 0, next_ns: 0, frac: 0 }
+        Self { plan, phase: 0, entry: 0, flow: 0, next_ns: 0, frac: 0, slipped_ns: 0 }
     }
 
     /// The next packet; `None` when the trial is over.
@@ -57,15 +61,29 @@ impl<'a> Cursor<'a> {
             entry.flow
         };
         let frac = self.frac + u32::from(entry.gap_frac);
-        self.next_ns = due_ns + u64::from(entry.gap_ns) + u64::from(frac >> 16);
+        let recovered = u64::from(entry.gap_ns >> RECOVERY_SHIFT).min(self.slipped_ns);
+        self.slipped_ns -= recovered;
+        self.next_ns = due_ns + u64::from(entry.gap_ns) + u64::from(frac >> 16) - recovered;
         self.frac = frac & 0xffff;
         self.entry = (self.entry + 1) % phase.n_entries;
         Some(Departure { due_ns, flow, length: entry.length })
     }
 
-    /// Everything from here on is later by this much; the phases still end when they end.
+    /// The packet just taken departs later than it was due by this much, and so does what
+    /// follows, until shorter gaps have made up for it. The phases still end when they end.
     pub const fn slip(&mut self, late_ns: u64) {
         self.next_ns += late_ns;
+        self.slipped_ns += late_ns;
+    }
+
+    /// How far behind its schedule the sender is.
+    pub const fn slipped_ns(&self) -> u64 {
+        self.slipped_ns
+    }
+
+    /// From here on only what happens from here on counts.
+    pub const fn forget_slip(&mut self) {
+        self.slipped_ns = 0;
     }
 }
 
@@ -143,8 +161,21 @@ pub(crate) mod tests {
         assert_eq!(cursor.next(0).map(|d| d.due_ns), Some(0));
         cursor.slip(250);
         assert_eq!(cursor.next(0).map(|d| d.due_ns), Some(350));
-        assert_eq!(cursor.next(0).map(|d| d.due_ns), Some(450));
+        assert_eq!(cursor.next(0).map(|d| d.due_ns), Some(447));
         assert_eq!(cursor.next(0), None);
+    }
+
+    #[test]
+    fn a_slip_is_made_up_for_by_slightly_shorter_gaps() {
+        let plan = plan(vec![gap(3_200, 0)], whole(320_000), 1, true);
+        let mut cursor = Cursor::new(&plan);
+        assert!(cursor.next(0).is_some());
+        cursor.slip(1_000);
+        let due: Vec<u64> = std::iter::from_fn(|| cursor.next(0)).map(|d| d.due_ns).collect();
+        assert_eq!(due[..3], [4_200, 7_300, 10_400]);
+        assert_eq!(due.len(), 99);
+        assert_eq!(due.last(), Some(&(99 * 3_200)));
+        assert_eq!(cursor.slipped_ns(), 0);
     }
 
     #[test]

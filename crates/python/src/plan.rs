@@ -9,7 +9,7 @@ use weir_engine::{Entry, Phase, Plan};
 use weir_wire::{Addresses, L4};
 
 const FCS_BYTES: u16 = 4;
-/// A sender at most this late makes up for it; at 1 Mpps that is a burst of 50 packets.
+/// A sender at most this late makes up for it at once; at 1 Mpps that is a burst of 50 packets.
 const CATCH_UP_NS: u64 = 50_000;
 /// A device that still holds packets sends one at least this often.
 const QUIET_NS: u64 = 100_000_000;

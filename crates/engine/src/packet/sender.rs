@@ -52,9 +52,6 @@ impl Sender {
             let late_ns = now - due_ns;
             if plan.paced && late_ns > plan.catch_up_ns {
                 cursor.slip(late_ns);
-                if due_ns >= window.record_start_ns {
-                    sent.slipped_ns += late_ns;
-                }
                 if now >= window.record_end_ns {
                     break;
                 }
@@ -67,12 +64,16 @@ impl Sender {
             if self.send(frame)? {
                 *seq = seq.wrapping_add(1);
                 if (bounds.0..bounds.1).contains(&probe.time_ns) {
+                    if sent.recorded == 0 {
+                        cursor.forget_slip();
+                    }
                     sent.late_sum_ns += late_ns;
                     sent.late_max_ns = sent.late_max_ns.max(late_ns);
                 }
                 sent.depart(departure.flow, probe.time_ns, bounds, plan.bin_ns.into());
             }
         }
+        sent.slipped_ns = cursor.slipped_ns();
         Ok(sent)
     }
 
