@@ -1,0 +1,36 @@
+"""Scenario files: YAML that says what to test, checked with places in its messages.
+
+``model`` has the keys and their meaning, ``document`` reads YAML, ``load`` joins the two.
+"""
+
+from __future__ import annotations
+
+from weirlab.scenario.load import from_plain, json_schema, load, loads, section
+from weirlab.scenario.model import (
+    NO_DEVICE,
+    QUICK,
+    Calibrate,
+    Device,
+    Dut,
+    HeldOut,
+    Lab,
+    Profile,
+    Scenario,
+)
+
+__all__ = [
+    "NO_DEVICE",
+    "QUICK",
+    "Calibrate",
+    "Device",
+    "Dut",
+    "HeldOut",
+    "Lab",
+    "Profile",
+    "Scenario",
+    "from_plain",
+    "json_schema",
+    "load",
+    "loads",
+    "section",
+]

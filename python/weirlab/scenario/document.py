@@ -1,0 +1,182 @@
+"""YAML text to plain values, remembering where each of them stood.
+
+Knows nothing about scenarios. Scalars follow YAML 1.2: ``on`` and ``yes`` are words, and
+``64:7`` is text, not a number in base 60 as in YAML 1.1 (frame-size mixes look like that).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import yaml
+
+from weirlab.errors import InputError
+
+MAX_BYTES: Final = 1_000_000
+
+Location = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in the text; line and column count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML document: ``value`` as plain dicts, lists and scalars, and the place of each."""
+
+    name: str
+    value: Any
+    values: dict[Location, Mark] = field(default_factory=dict)
+    keys: dict[Location, Mark] = field(default_factory=dict)
+
+    def where(self, location: Sequence[int | str], *, key: bool = False) -> Mark:
+        """Place of the value (or of its ``key``) at ``location``, else of the nearest thing around it."""
+        path = tuple(location)
+        if key and path in self.keys:
+            return self.keys[path]
+        while path and path not in self.values:
+            path = path[:-1]
+        return self.values.get(path, Mark(1, 1))
+
+    def at(self, mark: Mark) -> str:
+        """``file:line:column``, as editors understand it; only the name if it was never text."""
+        if not self.values:
+            return self.name
+        return f"{self.name}:{mark.line}:{mark.column}"
+
+
+class _Yaml12(yaml.SafeLoader):
+    """Composes nodes with the implicit types of YAML 1.2's core schema."""
+
+
+_Yaml12.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9][0-9_]*", "-+0123456789"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+):
+    _Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first))
+
+
+def read(path: Path) -> Document:
+    """Read the YAML file at ``path``.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is not YAML; with ``file:line:column`` where there is one.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(f"{path}: {size} bytes is more than a scenario ever needs ({MAX_BYTES})")
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give the path of a scenario file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a directory; give the path of a scenario file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return parse(text.decode("utf-8-sig"), str(path))
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        column = error.start - (text.rfind(b"\n", 0, error.start) + 1) + 1
+        raise InputError(f"{path}:{line}:{column}: not UTF-8 text") from None
+
+
+def parse(text: str, name: str = "<text>") -> Document:
+    """Parse one YAML document from ``text``; ``name`` stands before line numbers in messages."""
+    try:
+        # The reader already looks at the text, so even creating the loader can fail.
+        loader = _Yaml12(text)
+        root = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        raise InputError(f"{place}: not valid YAML: {error.problem or error.context}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(f"{name}:{line}: not valid YAML: {error.reason}") from None
+    except RecursionError:
+        raise InputError(f"{name}: nested too deeply") from None
+    document = Document(name, None if root is None else {})
+    if root is None:
+        return document
+    value = _Plain(document).convert(root, ())
+    return Document(name, value, document.values, document.keys)
+
+
+class _Plain:
+    """Turns YAML nodes into plain values and notes their places."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._open: list[yaml.Node] = []
+        self._count = 0
+
+    def convert(self, node: yaml.Node, path: Location) -> Any:
+        self._document.values[path] = _mark(node)
+        self._count += 1
+        if node in self._open:
+            self._fail(node, "an alias (*) that contains itself")
+        if self._count > 100_000:
+            self._fail(node, "aliases (*) blow the document up beyond 100,000 values")
+        self._open.append(node)
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, path)
+            if isinstance(node, yaml.SequenceNode):
+                return [self.convert(item, (*path, i)) for i, item in enumerate(node.value)]
+            return self._scalar(node)
+        finally:
+            self._open.pop()
+
+    def _mapping(self, node: yaml.MappingNode, path: Location) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._fail(key_node, "a key must be a word")
+            key = str(key_node.value)
+            if key in result:
+                first = self._document.keys[(*path, key)]
+                self._fail(key_node, f"key {key!r} appears twice (first in line {first.line})")
+            self._document.keys[(*path, key)] = _mark(key_node)
+            result[key] = self.convert(value_node, (*path, key))
+        return result
+
+    def _scalar(self, node: yaml.Node) -> str | int | float | bool | None:
+        text = str(node.value)
+        kind = node.tag.removeprefix("tag:yaml.org,2002:")
+        try:
+            if kind == "str":
+                return text
+            if kind == "null":
+                return None
+            if kind == "bool":
+                return text.lower() == "true"
+            if kind == "int":
+                return int(text)
+            if kind == "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        except ValueError:
+            self._fail(node, f"{text[:40]!r} is not a number")
+        self._fail(node, f"the tag {node.tag!r} has no meaning here")
+
+    def _fail(self, node: yaml.Node, what: str) -> NoReturn:
+        raise InputError(f"{self._document.at(_mark(node))}: {what}")
+
+
+def _mark(node: yaml.Node) -> Mark:
+    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)

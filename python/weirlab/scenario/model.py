@@ -1,0 +1,270 @@
+"""What a scenario file may say: one pydantic model per section, defaults included.
+
+Units are in the names. Rates and frame sizes are text in the forms that ``weirlab.traffic``
+reads (``2Mpps``, ``40%@10Gbit/s``, ``imix``, ``64:7,594:4,1518:1``); a plain number is
+packets/s or bytes. A relative path starts from the scenario file's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from weirlab.errors import InputError
+from weirlab.lab.sim import SimDevice
+
+NO_DEVICE: Final = "none"
+"""In place of a device's name: sender and receiver on one cable."""
+
+
+def _number_as_text(value: object) -> object:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return value
+
+
+def _rate(text: str) -> str:
+    from weirlab.traffic.load import parse_rate
+
+    try:
+        parse_rate(text)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _sizes(text: str) -> str:
+    from weirlab.traffic.sizes import parse_sizes
+
+    try:
+        parse_sizes(text)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _dut_name(name: str) -> str:
+    from weirlab.lab.dut import drivers
+
+    known = [*drivers(), NO_DEVICE]
+    if name not in known:
+        raise ValueError(f"no such device driver; known are {', '.join(known)}")
+    return name
+
+
+def _no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise ValueError(f"{value!r} is listed twice")
+    return values
+
+
+def _text_or_number(number: str, *examples: object) -> Callable[[dict[str, Any]], None]:
+    """JSON Schema of text that may also be written as a plain number."""
+
+    def replace(schema: dict[str, Any]) -> None:
+        schema.pop("type", None)
+        plain = {"type": number, "exclusiveMinimum": 0}
+        schema.update(anyOf=[{"type": "string"}, plain], examples=list(examples))
+
+    return replace
+
+
+RateText = Annotated[
+    str,
+    BeforeValidator(_number_as_text),
+    AfterValidator(_rate),
+    Field(json_schema_extra=_text_or_number("number", "2Mpps", "40%@10Gbit/s", "max")),
+]
+SizesText = Annotated[
+    str,
+    BeforeValidator(_number_as_text),
+    AfterValidator(_sizes),
+    Field(json_schema_extra=_text_or_number("integer", 64, "imix", "poisson:64-200")),
+]
+Position = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+Share = Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Repetitions = Annotated[int, Field(strict=True, ge=1, le=10_000)]
+Seed = Annotated[int, Field(strict=True, ge=0)]
+WarmUp = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
+Positions = Annotated[tuple[Position, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+SizeList = Annotated[tuple[SizesText, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+Shares = Annotated[tuple[Share, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+
+
+_DEVICE: Final = SimDevice()
+
+
+class Section(BaseModel):
+    """A mapping in which every key is known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Device(Section):
+    """A simulated device: what the ``sim`` lab puts between sender and receiver."""
+
+    service_fixed_ns: NotNegative = _DEVICE.service_fixed_ns
+    """Service time per packet before any rule, in ns."""
+    service_per_rule_ns: NotNegative = _DEVICE.service_per_rule_ns
+    """Service time per rule up to the matching one, in ns."""
+    service_per_byte_ns: NotNegative = _DEVICE.service_per_byte_ns
+    """Service time per byte of frame, in ns."""
+    io_service_ns: NotNegative = _DEVICE.io_service_ns
+    """Service time of a second stage in series, in ns; the slower stage sets the pace. 0: none."""
+    queue_packets: Count = _DEVICE.queue_packets
+    """Packets that the device holds before it drops."""
+    base_delay_ns: NotNegative = _DEVICE.base_delay_ns
+    """Delay of a packet that never waits, service apart, in ns."""
+    base_per_byte_ns: NotNegative = _DEVICE.base_per_byte_ns
+    """Delay per byte of frame, in ns."""
+    noise: Literal["none", "exponential", "gamma"] = _DEVICE.noise
+    """Distribution of the service time around its mean."""
+    noise_cv: NotNegative = _DEVICE.noise_cv
+    """Coefficient of variation of the service time (``gamma`` only)."""
+    seed: Seed = _DEVICE.seed
+    """Seed of the device's random numbers."""
+
+
+class Lab(Section):
+    """Where the trials take place."""
+
+    kind: Literal["auto", "netns", "sim"] = "auto"
+    """``netns``: Linux network namespaces (needs root); ``sim``: a simulated device;
+    ``auto``: ``netns`` with root, else ``sim``."""
+    backend: Literal["auto", "xdp", "af_packet"] = "auto"
+    """How the netns lab sends and receives."""
+    device: Device = Device()
+    """The device of the ``sim`` lab."""
+
+
+class Dut(Section):
+    """The device under test."""
+
+    name: Annotated[str, AfterValidator(_dut_name)] = "iptables"
+    """Name of the driver; ``weir doctor`` says which of them work here."""
+    ruleset: Path | None = None
+    """The user's own rules (``iptables-save`` or ``nft list ruleset`` format) for the driver ``ruleset``."""
+    stateful: bool = False
+    """Put connection tracking in front of the rules."""
+
+
+class TrafficShape(Section):
+    """What all trials' traffic has in common; rates and frame sizes vary."""
+
+    flows: Count = 1
+    """Number of flows that share the load in turn."""
+    l4: Literal["udp", "tcp"] = "udp"
+    ip: Literal[4, 6] = 4
+    order: Literal["advance", "random"] = "advance"
+    """Do addresses and ports count up from flow to flow, or are they drawn."""
+    arrivals: Literal["constant", "poisson"] = "constant"
+    """Equal gaps between packets, or exponential ones."""
+    seed: Seed = 1
+
+
+class Calibrate(Section):
+    """Trials over a plain cable, to know the bed's own error."""
+
+    rates: Annotated[tuple[RateText, ...], Field(min_length=1), AfterValidator(_no_repeats)] = (
+        "1kpps", "10kpps", "100kpps", "1Mpps", "max",
+    )  # fmt: skip
+    """Loads at which pacing, time stamps and false loss are looked at."""
+    repetitions: Repetitions = 3
+    """Trials per load."""
+    trial_s: Seconds = 0.5
+    """Recorded part of a trial, in s."""
+
+
+class Profile(Section):
+    """The plan of trials that characterises the device."""
+
+    positions: Positions = (0, 50, 100, 400, 1000)
+    """Matching positions: number of rules up to and with the one that accepts; 0: no rules."""
+    sizes: SizeList = ("64", "512", "1518")
+    """Frame sizes with FCS, or mixes."""
+    load_shares: Shares = (0.02, 0.1, 0.25, 0.45, 0.65, 0.8, 0.9, 0.96, 1.04, 1.15, 1.4)
+    """Offered loads as shares of the forwarding rate found in overload, per position and size."""
+    repetitions: Repetitions = 3
+    """Trials per setting."""
+    trial_s: Seconds = 0.5
+    """Recorded part of a trial, in s."""
+    warmup_s: WarmUp = 0.2
+    """Sent before recording, in s."""
+    scout_s: Seconds = 0.3
+    """Length of the trials that find the forwarding rate in overload, in s."""
+    max_attempts: Annotated[int, Field(strict=True, ge=1, le=20)] = 3
+    """How often a trial is tried that the host spoils."""
+    seed: Seed = 1
+    """Seed of the trials' order."""
+
+
+QUICK: Final[dict[str, Any]] = {
+    "sizes": (64, 1518),
+    "load_shares": (0.02, 0.15, 0.4, 0.65, 0.85, 0.95, 1.1, 1.4),
+    "trial_s": 0.35,
+    "warmup_s": 0.1,
+    "scout_s": 0.25,
+}
+"""Settings of a :class:`Profile` that takes less than four minutes."""
+
+
+class HeldOut(Section):
+    """Settings that are measured only to check predictions."""
+
+    positions: Positions
+    """Matching positions; those that the profile leaves out tell most."""
+    sizes: SizeList = ("64",)
+    """Frame sizes with FCS, or mixes."""
+    load_shares: Annotated[tuple[Share, ...], AfterValidator(_no_repeats)] = ()
+    """Loads below the threshold, as shares of it; drawn at random if left out."""
+    draws: Annotated[int, Field(strict=True, ge=0, le=1000)] = 6
+    """How many loads are drawn."""
+    overload_shares: Annotated[tuple[Share, ...], AfterValidator(_no_repeats)] = (1.15, 1.5)
+    """Loads beyond the threshold, as shares of it; they also measure it."""
+    repetitions: Repetitions = 3
+    """Trials per setting."""
+    trial_s: Seconds = 0.5
+    """Recorded part of a trial, in s."""
+    warmup_s: WarmUp = 0.2
+    """Sent before recording, in s."""
+    seed: Seed = 7
+    """Seed of the loads drawn and of the trials' order."""
+
+
+class ReportSection(Section):
+    """What to write at the end."""
+
+    out: Path | None = None
+    """HTML file; default: ``report.html`` in the run's folder. A relative path starts where ``weir`` runs."""
+    plots: Path | None = None
+    """Folder for every plot as PNG, SVG and CSV; none if left out."""
+
+
+class Scenario(Section):
+    """A scenario: what to test, where, and what to do with the results."""
+
+    model_config = ConfigDict(title="Weir scenario")
+
+    version: Literal[1] = 1
+    """Version of this file format."""
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    """What runs of this scenario are called in lists and reports."""
+    question: str = ""
+    """What the run is to answer."""
+    lab: Lab = Lab()
+    dut: Dut = Dut()
+    traffic: TrafficShape = TrafficShape()
+    calibrate: Calibrate | None = None
+    """Left out: the calibration in force is used."""
+    profile: Profile
+    verify: tuple[HeldOut, ...] = ()
+    """Left out: the models are fitted but not checked."""
+    report: ReportSection | None = ReportSection()
+    """``null``: no report."""
