@@ -1,0 +1,68 @@
+"""What can be done with Weir, independent of who asks for it.
+
+Each job puts lab, measure, store, model and report together, tells a
+:class:`~weirlab.jobs.progress.Progress` how far it is and returns an outcome with a
+``document()`` in plain values. Nothing here prints.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
+    from weirlab.jobs.inventory import RunOutcome, show
+    from weirlab.jobs.modelling import FitOutcome, PredictionOutcome, fit, predict
+    from weirlab.jobs.profiles import ProfileOutcome, profile, resume_profile
+    from weirlab.jobs.progress import Interrupted, Progress, Quiet
+    from weirlab.jobs.reports import ReportOutcome, report
+    from weirlab.jobs.scenarios import ScenarioOutcome, resume_scenario, run_scenario
+    from weirlab.jobs.trials import TrialOutcome, trial
+    from weirlab.jobs.verification import VerificationOutcome, verify
+
+__all__ = [
+    "CalibrationOutcome",
+    "FitOutcome",
+    "Interrupted",
+    "PredictionOutcome",
+    "ProfileOutcome",
+    "Progress",
+    "Quiet",
+    "ReportOutcome",
+    "RunOutcome",
+    "ScenarioOutcome",
+    "TrialOutcome",
+    "VerificationOutcome",
+    "calibrate",
+    "fit",
+    "predict",
+    "profile",
+    "report",
+    "resume_profile",
+    "resume_scenario",
+    "run_scenario",
+    "show",
+    "trial",
+    "verify",
+]
+
+_HOMES: Final = {
+    "calibrations": ("CalibrationOutcome", "calibrate"),
+    "inventory": ("RunOutcome", "show"),
+    "modelling": ("FitOutcome", "PredictionOutcome", "fit", "predict"),
+    "profiles": ("ProfileOutcome", "profile", "resume_profile"),
+    "progress": ("Interrupted", "Progress", "Quiet"),
+    "reports": ("ReportOutcome", "report"),
+    "scenarios": ("ScenarioOutcome", "resume_scenario", "run_scenario"),
+    "trials": ("TrialOutcome", "trial"),
+    "verification": ("VerificationOutcome", "verify"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a job when it is first asked for: a trial needs neither models nor charts."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,63 @@
+"""What a run holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from weirlab.measure.verify import thresholds
+from weirlab.store import Manifest, Run, Store
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """A run at a glance."""
+
+    run: Run
+    manifest: Manifest
+    trials: pl.DataFrame
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """By role: attempts, and how many of them were valid."""
+        by_role = self.trials.group_by("role", maintain_order=True)
+        counted = by_role.agg(attempts=pl.len(), valid=pl.col("valid").sum())
+        return {row.pop("role"): row for row in counted.to_dicts()}
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why attempts are invalid, most frequent first; numbers in the reasons are left out."""
+        invalid = self.trials.filter(~pl.col("valid"))["invalid"].str.replace_all(r"[-+±]?\d[\d.,]*", "…")
+        return {row["invalid"]: row["count"] for row in invalid.value_counts(sort=True).to_dicts()}
+
+    @property
+    def thresholds(self) -> list[dict[str, Any]]:
+        """Measured thresholds, see :func:`weirlab.measure.verify.thresholds`."""
+        return thresholds(self.trials).to_dicts()
+
+    @property
+    def files(self) -> list[Path]:
+        """What the run's folder holds."""
+        found = (path for path in self.run.path.iterdir() if path.is_file())
+        return sorted(path for path in found if not path.name.startswith("."))
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "kind": "run",
+            "path": self.run.path,
+            "manifest": self.manifest,
+            "counts": self.counts,
+            "invalid_reasons": self.reasons,
+            "thresholds": self.thresholds,
+            "files": [path.name for path in self.files],
+        }
+
+
+def show(store: Store, run_id: str) -> RunOutcome:
+    """Look into a run; raises ``StoreError`` if it is damaged."""
+    run = store.open(run_id)
+    return RunOutcome(run, run.manifest, run.trials())

@@ -1,0 +1,54 @@
+"""The report of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from weirlab.jobs.modelling import models_of
+from weirlab.jobs.profiles import named
+from weirlab.jobs.verification import errors_of
+from weirlab.store import Run, Store
+from weirlab.store.files import telling
+
+REPORT: Final = "report.html"
+
+
+@dataclass(frozen=True)
+class ReportOutcome:
+    """What was written."""
+
+    run_id: str
+    path: Path
+    plots: tuple[Path, ...]
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"kind": "report", "run_id": self.run_id, "path": self.path, "plots": self.plots}
+
+
+def report(store: Store, run_id: str, *, out: Path | None = None, plots: Path | None = None) -> ReportOutcome:
+    """Write the report of ``run_id`` to ``out`` (default: beside the run), and each plot into ``plots``.
+
+    ``last`` is the newest profile.
+    """
+    return write(named(store, run_id), out=out, plots=plots)
+
+
+def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
+    """As :func:`report`, for a run at hand."""
+    from weirlab.report import Verification, build, export_plots
+
+    models = models_of(run)
+    errors = tuple(errors_of(run))
+    heldout = run.trials().filter(pl.col("role") == "verify")
+    verification = Verification(heldout, errors) if heldout.height else None
+    target = out or run.path / REPORT
+    with telling(target.parent, "make the folder"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    path = build(run, models, verification, target)
+    written = export_plots(run, models, verification, plots) if plots is not None else []
+    return ReportOutcome(run.run_id, path, tuple(written))

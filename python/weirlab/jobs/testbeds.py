@@ -1,0 +1,78 @@
+"""From a scenario's sections to a test bed that is ready."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from weirlab.errors import InputError, MissingCapability
+from weirlab.jobs.progress import Progress
+from weirlab.lab.base import TestBed
+from weirlab.scenario import NO_DEVICE, Dut, Lab
+
+
+def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:
+    """Which lab is meant. ``auto`` is ``netns`` with root and else ``sim``, which is said.
+
+    Raises
+    ------
+    MissingCapability, InputError
+        The simulated lab would have to stand in for the user's own rules, or for a cable.
+    """
+    if lab.kind == "netns" or (lab.kind == "auto" and os.geteuid() == 0):
+        return "netns"
+    if dut.name in ("ruleset", NO_DEVICE):
+        if lab.kind == "auto":
+            raise MissingCapability(f"the device {dut.name!r} needs network namespaces: run as root (sudo)")
+        raise InputError(f"the simulated lab cannot stand in for the device {dut.name!r}; use --lab netns")
+    if lab.kind == "auto":
+        progress.note(
+            f"without root there are no network namespaces: a simulated device stands in for {dut.name}; "
+            "run as root to measure the real one"
+        )
+    return "sim"
+
+
+def open_bed(lab: Lab, dut: Dut, progress: Progress) -> TestBed:
+    """Build the test bed; use it as a context manager.
+
+    Raises
+    ------
+    MissingCapability, LabError, InputError
+        As the lab and the driver say.
+    """
+    if choose(lab, dut, progress) == "sim":
+        from weirlab.lab.sim import SimDevice, SimLab
+
+        return SimLab(SimDevice(**lab.device.model_dump()))
+    if dut.name == NO_DEVICE:
+        return open_cable(lab)
+    from weirlab.lab.dut import make
+    from weirlab.lab.netns import NetnsLab
+
+    return NetnsLab(make(dut.name, dut.ruleset), backend=lab.backend)
+
+
+def open_cable(lab: Lab) -> TestBed:
+    """A plain veth pair without a device."""
+    from weirlab.lab.netns import PlainPair
+
+    return PlainPair(backend=lab.backend)
+
+
+def facts(bed: TestBed, command: str = "") -> dict[str, Any]:
+    """What the manifest says about ``bed``, and the ``command`` that the user gave."""
+    known: dict[str, Any] = {"lab": bed.lab, "dut": bed.dut, "backend": bed.backend, **bed.facts}
+    return {**known, "command": command} if command else known
+
+
+def require_same(bed: TestBed, recorded: Mapping[str, Any], run_id: str) -> None:
+    """Refuse to go on with a run in another lab or with another device than it was begun with."""
+    for what, now in (("lab", bed.lab), ("dut", bed.dut), ("backend", bed.backend)):
+        before = recorded.get(what, now)
+        if before != now:
+            raise InputError(
+                f"run {run_id} was begun with the {what} {before!r} and here it would be {now!r}; "
+                "go on where it was begun (same machine, same privileges), or start a new run"
+            )

@@ -1,0 +1,102 @@
+"""One trial by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from weirlab.errors import TrialError
+from weirlab.jobs import testbeds
+from weirlab.jobs.calibrations import in_force
+from weirlab.jobs.progress import Progress, kept
+from weirlab.measure import run_trial
+from weirlab.records import TrialRecord, TrialSpec
+from weirlab.scenario import Dut, Lab
+from weirlab.store import Store
+from weirlab.store.codec import spec_to_json
+from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
+from weirlab.traffic.schedule import compile_plan
+
+
+@dataclass(frozen=True)
+class TrialOutcome:
+    """Every attempt of a trial; the last one counts."""
+
+    run_id: str
+    calibration: str | None
+    """ID of the calibration in force."""
+    records: tuple[TrialRecord, ...]
+
+    @property
+    def record(self) -> TrialRecord:
+        return self.records[-1]
+
+    @property
+    def queue_packets(self) -> float:
+        """Packets inside the device by Little's law: median delay times forwarding rate.
+
+        In overload this is the length of the device's queue.
+        """
+        result = self.record.result
+        return result.histogram.quantile_ns(0.5) * 1e-9 * result.forwarding_pps
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``: the columns of the store's table ``trials``, CPU states by role, and estimates."""
+        record = self.record
+        cpu = {f"{role}_{state}_s" for role in CPU_ROLES for state in CPU_STATES}
+        return {
+            "kind": "trial",
+            **{name: value for name, value in trial_row(record).items() if name not in cpu},
+            "invalid": record.invalid,
+            "attempts": len(self.records),
+            "queue_packets": self.queue_packets,
+            "cpu_s": record.host.cpu_s,
+            "dut_counters": record.dut_counters,
+            "spec": spec_to_json(record.spec),
+            "calibration": self.calibration,
+        }
+
+    def problem(self) -> TrialError | None:
+        """The error that it is if every attempt was spoiled."""
+        if self.record.valid:
+            return None
+        reasons = "; ".join(self.record.invalid)
+        return TrialError(
+            f"the trial stayed invalid in {len(self.records)} attempts: {reasons}. "
+            f"It is kept in run {self.run_id}; repeat it on a quieter machine or at a lower load"
+        )
+
+
+def trial(
+    store: Store, lab: Lab, dut: Dut, spec: TrialSpec, *, attempts: int, progress: Progress, command: str = ""
+) -> TrialOutcome:
+    """Carry out ``spec`` until an attempt is valid, at most ``attempts`` times, and keep all of them.
+
+    Raises
+    ------
+    FailedTrial
+        The device forwards nothing.
+    """
+    compile_plan(spec.traffic)  # Impossible traffic is refused before anything is built.
+    with testbeds.open_bed(lab, dut, progress) as bed:
+        bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
+        in_use = in_force(store, bed)
+        calibration = in_use.id if in_use else None
+        scenario = {
+            "name": f"trial with {bed.dut}",
+            "lab": lab.model_dump(mode="json"),
+            "dut": dut.model_dump(mode="json"),
+            "trial": spec_to_json(spec),
+        }
+        facts = testbeds.facts(bed, command)
+        writer = store.create("trial", scenario, facts, calibration=calibration)
+        with kept(writer):
+            records = run_trial(
+                bed,
+                spec,
+                run_id=writer.run_id,
+                max_attempts=attempts,
+                set_rules=False,
+                on_record=writer.add,
+            )
+    return TrialOutcome(writer.run_id, calibration, tuple(records))

@@ -1,0 +1,192 @@
+"""Predictions against measurements that the models have not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from weirlab.errors import InputError, ModelError
+from weirlab.jobs import modelling, testbeds
+from weirlab.jobs.modelling import Models
+from weirlab.jobs.profiles import begin, flows, go_on
+from weirlab.jobs.progress import Progress, kept, passed_on
+from weirlab.lab.base import TestBed
+from weirlab.measure import verify as measuring
+from weirlab.measure.profile import SCOUTING
+from weirlab.measure.scouting import Scouting
+from weirlab.model import ErrorRow, Queueing, compare
+from weirlab.records import TrialSpec
+from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, from_plain
+from weirlab.store import Run, RunWriter, Store
+from weirlab.traffic.sizes import parse_sizes
+
+VERIFICATION: Final = "verification"
+"""Name under which a run keeps the models' errors."""
+
+DEFAULT: Final = HeldOut(positions=(200,))
+
+
+@dataclass(frozen=True)
+class VerificationOutcome:
+    """How far the models are off on held-out trials."""
+
+    run: Run
+    """The run that holds the held-out trials."""
+    errors: tuple[ErrorRow, ...]
+    trials: int
+    """Valid held-out trials."""
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "kind": "verification",
+            "run_id": self.run.run_id,
+            "path": self.run.path,
+            "trials": self.trials,
+            "errors": self.errors,
+        }
+
+
+def verify(
+    store: Store,
+    source: str,
+    *,
+    held_out: dict[str, Any],
+    again: bool,
+    lab: Lab,
+    dut: Dut | None,
+    progress: Progress,
+    command: str = "",
+) -> VerificationOutcome:
+    """Measure held-out settings where needed, and score the models of ``source`` on them.
+
+    Parameters
+    ----------
+    source:
+        A run, or a model file.
+    held_out:
+        Settings of :class:`weirlab.scenario.HeldOut` that differ from the default.
+    again:
+        Measure into a new run although ``source`` has held-out trials.
+    lab, dut:
+        Where and what to measure for a model file; a run says that itself.
+    """
+    if modelling.is_file(source):
+        if dut is None:
+            raise InputError("a model file does not say which device it describes; give --dut or --ruleset")
+        models, _ = modelling.find(store, source)
+        scenario = Scenario(name=f"verification of {source}"[:200], lab=lab, dut=dut, profile=Profile())
+        return _measure_anew(store, models, _with(scenario, held_out), progress, command)
+    models, run = modelling.find(store, source)
+    assert run is not None
+    scenario = from_plain(run.manifest.scenario, f"scenario of run {run.run_id}")
+    if again:
+        return _measure_anew(store, models, _with(scenario, held_out), progress, command)
+    if not _measured(run):
+        with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+            writer = go_on(store, run, bed)
+            with kept(writer, f"weir verify {run.run_id}"):
+                measure(bed, models, scenario, writer, progress)
+    return score(run, models)
+
+
+def measure(bed: TestBed, models: Models, scenario: Scenario, writer: RunWriter, progress: Progress) -> None:
+    """Measure the held-out settings of ``scenario`` into the run of ``writer``, or the rest of them."""
+    specs = None
+    if not writer.has(measuring.VERIFY_PLAN):
+        specs = plan(models, scenario, _sender_pps(writer))
+    progress.stage(f"measuring held-out settings of {bed.dut}")
+    measuring.run(bed, specs, writer, passed_on(progress), max_attempts=scenario.profile.max_attempts)
+
+
+def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpec]:
+    """The held-out trials of ``scenario``; the models' thresholds place the loads."""
+    model = models.get(Queueing.name) or next(iter(models.values()))
+
+    def threshold_pps(position: float, frame_bytes: float) -> float:
+        return float(model.threshold_pps(position, frame_bytes))
+
+    specs: list[TrialSpec] = []
+    for held_out in scenario.verify or (DEFAULT,):
+        settings = measuring.Verification(
+            positions=held_out.positions,
+            sizes=tuple(parse_sizes(text) for text in held_out.sizes),
+            load_shares=held_out.load_shares,
+            draws=held_out.draws,
+            overload_shares=held_out.overload_shares,
+            repetitions=held_out.repetitions,
+            trial_s=held_out.trial_s,
+            warmup_s=held_out.warmup_s,
+            stateful=scenario.dut.stateful,
+            flows=flows(scenario),
+            arrivals=scenario.traffic.arrivals,
+            seed=held_out.seed,
+        )
+        specs += measuring.plan(settings, threshold_pps, sender_pps=sender_pps)
+    return specs
+
+
+def score(run: Run, models: Models) -> VerificationOutcome:
+    """Score ``models`` on the held-out trials in ``run`` and keep the errors with it."""
+    observations = run.observations("verify")
+    if not observations:
+        raise ModelError(
+            f"run {run.run_id} has no valid held-out trial; 'weir show {run.run_id}' says why trials are "
+            f"invalid, 'weir verify {run.run_id} --again' measures anew"
+        )
+    errors = tuple(row for model in models.values() for row in compare(model, observations))
+    run.put_json(VERIFICATION, {"errors": errors, "trials": len(observations)})
+    return VerificationOutcome(run, errors, len(observations))
+
+
+def errors_of(run: Run) -> Sequence[ErrorRow]:
+    """The errors kept with ``run``; none if it was not verified."""
+    if not run.has(VERIFICATION):
+        return ()
+    rows: list[dict[str, Any]] = run.get_json(VERIFICATION)["errors"]
+    return tuple(ErrorRow(**{name: _number(value) for name, value in row.items()}) for row in rows)
+
+
+def _number(value: Any) -> Any:
+    """NaN again for what JSON has as null."""
+    return float("nan") if value is None else value
+
+
+def _measure_anew(
+    store: Store, models: Models, scenario: Scenario, progress: Progress, command: str
+) -> VerificationOutcome:
+    """Measure the held-out settings as a run of their own, which keeps the models too."""
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+        writer = begin(store, scenario, bed, command, kind="verify")
+        with kept(writer, f"weir verify {writer.run_id}"):
+            modelling.keep(writer.run, models)
+            measure(bed, models, scenario, writer, progress)
+    return score(writer.run, models)
+
+
+def _with(scenario: Scenario, held_out: dict[str, Any]) -> Scenario:
+    """``scenario`` with other held-out settings."""
+    if not held_out:
+        return scenario
+    wanted = {**DEFAULT.model_dump(mode="json"), **held_out}
+    return from_plain({**scenario.model_dump(mode="json"), "verify": [wanted]}, "the options")
+
+
+def _measured(run: Run) -> bool:
+    """Has every held-out trial that was planned a valid attempt?"""
+    if not run.has(measuring.VERIFY_PLAN):
+        return False
+    planned = len(run.get_json(measuring.VERIFY_PLAN)["specs"])
+    trials = run.trials().filter((pl.col("role") == "verify") & pl.col("valid"))
+    return trials["index"].n_unique() >= planned
+
+
+def _sender_pps(writer: RunWriter) -> float:
+    """The most that the sender got out while scouting; infinite if that is not known."""
+    if not writer.has(SCOUTING):
+        return float("inf")
+    points = Scouting.from_json(writer.get_json(SCOUTING)).points
+    return max((point.sender_pps for point in points), default=float("inf"))

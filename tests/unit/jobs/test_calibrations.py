@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from weirlab.errors import InputError, MissingCapability
+from weirlab.jobs import calibrate, profile, run_scenario, testbeds, trial
+from weirlab.jobs.progress import Quiet
+from weirlab.scenario import Calibrate, Dut, Lab, Scenario
+from weirlab.store import Store
+from weirlab.testing import FakeBed, FakeDevice, make_spec
+
+PLAN = Calibrate(rates=("1kpps", "100kpps", "max"), repetitions=1, trial_s=0.05)
+CABLE = FakeDevice(service_fixed_ns=10.0, service_per_rule_ns=0.0, base_delay_ns=700.0)
+
+
+FIREWALL = FakeDevice()
+
+
+def real(device: FakeDevice) -> FakeBed:
+    return FakeBed(device, lab="netns", backend="xdp")
+
+
+@pytest.fixture(autouse=True)
+def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(testbeds, "open_cable", lambda _: real(CABLE))
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_: real(FIREWALL))
+
+
+def test_a_calibration_reports_the_beds_own_error(store: Store) -> None:
+    document = calibrate(store, Lab(), PLAN, Quiet()).document()
+    assert document["kind"] == "calibration"
+    assert document["lost"] == 0
+    assert document["pacing_error_ratio"] == pytest.approx(0, abs=0.01)
+    assert 0 < document["delay_p50_ns"] <= document["delay_p99_ns"]
+    assert [point["rate_text"] for point in document["points"]] == ["1kpps", "100kpps", "max"]
+    assert store.open("last").manifest.kind == "calibrate"
+
+
+def test_results_name_the_calibration_in_force(store: Store, scenario: Scenario) -> None:
+    before = trial(store, Lab(), Dut(), make_spec(), attempts=1, progress=Quiet())
+    assert before.calibration is None
+    first = calibrate(store, Lab(), PLAN, Quiet()).calibration
+    second = calibrate(store, Lab(), PLAN, Quiet()).calibration
+    assert first.id != second.id
+    after = trial(store, Lab(), Dut(), make_spec(), attempts=1, progress=Quiet())
+    assert after.document()["calibration"] == second.id
+    run = profile(store, scenario, Quiet()).run
+    assert run.manifest.calibration == second.id
+    assert run.get_json("calibration")["id"] == second.id
+
+
+def test_a_scenario_calibrates_first_where_it_asks_for_it(store: Store, scenario: Scenario) -> None:
+    asking = scenario.model_copy(update={"calibrate": PLAN, "lab": Lab(), "report": None})
+    outcome = run_scenario(store, asking, Quiet())
+    assert outcome.calibration is not None
+    assert outcome.profile.run.manifest.calibration == outcome.calibration.calibration.id
+
+
+def test_the_simulated_lab_is_not_calibrated(store: Store, scenario: Scenario) -> None:
+    with pytest.raises(InputError, match="no cable"):
+        calibrate(store, Lab(kind="sim"), PLAN, Quiet())
+    asking = scenario.model_copy(update={"calibrate": PLAN, "report": None})
+    assert run_scenario(store, asking, Quiet()).calibration is None
+
+
+def test_without_root_calibration_names_the_way_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(MissingCapability, match="run as root"):
+        calibrate(store, Lab(), PLAN, Quiet())
+    assert store.runs() == []

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from weirlab.errors import InputError, TrialError
+from weirlab.jobs import Interrupted, trial
+from weirlab.jobs.progress import Quiet
+from weirlab.scenario import Dut, Lab
+from weirlab.store import Store
+from weirlab.testing import FakeBed, Trouble, make_spec
+
+Scripted = Callable[..., FakeBed]
+
+
+def test_a_trial_is_kept_with_its_run(store: Store, beds: list[FakeBed]) -> None:
+    spec = make_spec(2e6, position=1000)
+    outcome = trial(store, Lab(), Dut(), spec, attempts=3, progress=Quiet(), command="weir trial")
+    assert beds[0].rules_seen == [spec.rules]
+    run = store.open("last")
+    assert (run.run_id, run.manifest.kind, run.manifest.status) == (outcome.run_id, "trial", "complete")
+    assert run.manifest.facts["command"] == "weir trial"
+    assert run.trials().height == 1
+
+
+def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed]) -> None:
+    outcome = trial(store, Lab(), Dut(), make_spec(2e6, position=1000), attempts=3, progress=Quiet())
+    document = outcome.document()
+    delays = {f"delay_{name}_ns" for name in ("min", "mean", "max", "p50", "p90", "p99", "p999")}
+    rates = {"offered_pps", "achieved_pps", "forwarding_pps", "loss_ratio", "jitter_ns"}
+    kept = {"valid", "invalid", "backend", "cpu_s", "dut_counters", "calibration", "run_id", "queue_packets"}
+    assert delays | rates | kept <= document.keys()
+    assert document["valid"] is True
+    assert document["invalid"] == ()
+    assert document["calibration"] is None
+
+
+def test_in_overload_the_packets_in_the_device_are_its_queue(store: Store, beds: list[FakeBed]) -> None:
+    outcome = trial(store, Lab(), Dut(), make_spec(4e6, position=1000), attempts=1, progress=Quiet())
+    assert outcome.queue_packets == pytest.approx(256, rel=0.15)
+
+
+def test_spoiled_attempts_are_kept_and_a_good_one_ends_the_trial(store: Store, scripted: Scripted) -> None:
+    scripted(Trouble(steal_s={"dut": 0.5}), None)
+    outcome = trial(store, Lab(), Dut(), make_spec(), attempts=3, progress=Quiet())
+    assert [record.valid for record in outcome.records] == [False, True]
+    assert outcome.problem() is None
+    assert store.open("last").trials()["valid"].to_list() == [False, True]
+
+
+def test_a_trial_that_stays_spoiled_is_a_problem_with_its_reason(store: Store, scripted: Scripted) -> None:
+    scripted(*[Trouble(steal_s={"dut": 0.5})] * 2)
+    outcome = trial(store, Lab(), Dut(), make_spec(), attempts=2, progress=Quiet())
+    problem = outcome.problem()
+    assert isinstance(problem, TrialError)
+    assert "stolen" in str(problem)
+    assert outcome.run_id in str(problem)
+
+
+def test_a_device_that_forwards_nothing_is_an_error_and_the_run_failed(
+    store: Store, scripted: Scripted
+) -> None:
+    bed = scripted(*[Trouble(nothing_arrives=True)] * 3)
+    with pytest.raises(TrialError, match="forwards nothing"):
+        trial(store, Lab(), Dut(), make_spec(), attempts=3, progress=Quiet())
+    assert store.open("last").manifest.status == "failed"
+    assert bed.closed
+
+
+def test_impossible_traffic_is_refused_before_anything_is_built(store: Store, beds: list[FakeBed]) -> None:
+    with pytest.raises(InputError):
+        trial(store, Lab(), Dut(), make_spec(0.1), attempts=1, progress=Quiet())
+    assert beds == []
+    assert store.runs() == []
+
+
+def test_an_interrupted_trial_names_its_run_and_closes_the_bed(store: Store, scripted: Scripted) -> None:
+    bed = scripted(KeyboardInterrupt())
+    with pytest.raises(Interrupted) as caught:
+        trial(store, Lab(), Dut(), make_spec(), attempts=1, progress=Quiet())
+    assert caught.value.run_id in str(caught.value)
+    assert caught.value.kept == 0
+    assert store.open("last").manifest.status == "interrupted"
+    assert bed.closed
