@@ -1,0 +1,17 @@
+"""The command ``weir``.
+
+``app`` assembles the commands; each command reads its options, calls ``weirlab.jobs`` or a
+part below it and hands the outcome to ``output``. Importing this package is cheap: what a
+command needs beyond its options is imported when it runs.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Entry point: run the command in ``sys.argv`` and leave with its exit code."""
+    from weirlab.cli.app import app
+    from weirlab.cli.failures import catch_signals
+
+    catch_signals()
+    app()

@@ -1,0 +1,60 @@
+"""``weir doctor`` and ``weir lab clean``: this machine."""
+
+from __future__ import annotations
+
+import typer
+
+from weirlab.cli.options import JsonOption, StoreOption
+from weirlab.cli.output import Session
+from weirlab.errors import MissingCapability
+
+DOCTOR = """Say what works on this machine, what does not, and what to do about it.
+
+The exit code is 3 if something is missing that trials in namespaces need.
+
+Examples:
+  weir doctor
+  weir doctor --json
+"""
+
+CLEAN = """Remove test beds whose owner died (kill -9, power cut); running ones stay.
+
+The next start does the same by itself.
+
+Examples:
+  weir lab clean
+  weir lab clean --json
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    panel = "Machine"
+    app.command("doctor", help=DOCTOR, rich_help_panel=panel)(doctor)
+    lab = typer.Typer(help="Look after test beds.", no_args_is_help=True)
+    lab.command("clean", help=CLEAN)(clean)
+    app.add_typer(lab, name="lab", rich_help_panel=panel)
+
+
+def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = False) -> None:
+    """Diagnose this machine."""
+    from weirlab.cli import tables, wording
+    from weirlab.lab.doctor import diagnose
+
+    with Session(ctx, as_json=json, store=store) as session:
+        findings = diagnose(session.store.root)
+        sound = all(finding.ok for finding in findings if finding.essential)
+        document = {"kind": "doctor", "ok": sound, "findings": findings}
+        session.finish(document, wording.doctor(findings), tables.doctor(findings))
+    if not sound:
+        raise typer.Exit(MissingCapability.exit_code)
+
+
+def clean(ctx: typer.Context, json: JsonOption = False) -> None:
+    """Clean up."""
+    from weirlab.cli import wording
+    from weirlab.lab.clean import clean as remove
+
+    with Session(ctx, as_json=json) as session:
+        removed = remove()
+        session.finish({"kind": "lab clean", "removed": removed}, wording.clean(removed))

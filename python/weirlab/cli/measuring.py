@@ -1,0 +1,236 @@
+"""``weir calibrate``, ``weir trial`` and ``weir profile``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from weirlab.cli import options
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+
+CALIBRATE = """Measure the test bed's own error over a plain cable (a veth pair, no device).
+
+Reports pacing error, time-stamp error (p50, p99) and false loss. Later
+results name the calibration that was in force.
+
+Examples:
+  weir calibrate
+  weir calibrate --rates 100kpps --repetitions 200 --duration 1
+  weir calibrate --backend af_packet --json
+"""
+
+TRIAL = """Send one load through a device once, and show what came out.
+
+Trials that the host spoils (CPU stolen, sender late, receiver drops) are
+repeated and kept as invalid; if every attempt is, the exit code is 5.
+
+Examples:
+  weir trial --dut iptables --rules 1000 --rate 2Mpps --duration 2 --json
+  weir trial --ruleset firewall.rules --rate 300Mbit/s --sizes imix
+  weir trial --rate 50kpps --step 1:200kpps --flows 1000
+  weir trial --lab sim --rate 40%@10Gbit/s
+"""
+
+PROFILE = """Characterise a device: loads x frame sizes x rule counts, repeated, in shuffled order.
+
+Loads are shares of the forwarding rate that short trials in overload find
+first, so that every rule count is measured from idle to beyond its own
+threshold. Ctrl-C keeps what is finished; --resume goes on.
+
+Examples:
+  weir profile --quick
+  weir profile --dut nftables --rules 0,100,1000 --frame 64,512,1518
+  weir profile --ruleset firewall.rules --sizes imix
+  weir profile --resume last
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    panel = "Measure"
+    app.command("calibrate", help=CALIBRATE, rich_help_panel=panel)(calibrate)
+    app.command("trial", help=TRIAL, rich_help_panel=panel)(trial)
+    app.command("profile", help=PROFILE, rich_help_panel=panel)(profile)
+
+
+def calibrate(
+    ctx: typer.Context,
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            "--rates",
+            help="Loads (default: 1kpps,10kpps,100kpps,1Mpps,max).",
+            metavar="RATE,...",
+            rich_help_panel="Plan",
+        ),
+    ] = None,
+    repetitions: options.RepetitionsOption = None,
+    duration: options.DurationOption = None,
+    lab: options.LabOption = "auto",
+    backend: options.BackendOption = "auto",
+    store: options.StoreOption = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Calibrate the test bed."""
+    from weirlab import jobs
+    from weirlab.cli import tables, wording
+    from weirlab.scenario import Calibrate, section
+
+    with Session(ctx, as_json=json, store=store) as session:
+        wanted = None if rates is None else options.listed(rates, str, "--rates", "1kpps,1Mpps")
+        plan = section(Calibrate, options.plan(rates=wanted, repetitions=repetitions, trial_s=duration))
+        outcome = jobs.calibrate(
+            session.store, options.lab(lab, backend), plan, session.progress, command=session.command
+        )
+        session.finish(outcome.document(), wording.calibration(outcome), tables.calibration(outcome))
+
+
+def trial(
+    ctx: typer.Context,
+    rate: Annotated[
+        str,
+        typer.Option(
+            "--rate",
+            help="Offered load: 2Mpps, 450, 300Mbit/s, 40%@10Gbit/s, max.",
+            rich_help_panel="Traffic",
+        ),
+    ],
+    lab: options.LabOption = "auto",
+    dut: options.DutOption = None,
+    rules: options.RulesOption = None,
+    ruleset: options.RulesetOption = None,
+    stateful: options.StatefulOption = False,
+    backend: options.BackendOption = "auto",
+    frame: options.FrameOption = None,
+    sizes: options.SizesOption = None,
+    flows: options.FlowsOption = 1,
+    l4: options.Layer4Option = "udp",
+    ip: options.IpOption = "4",
+    arrivals: options.ArrivalsOption = "constant",
+    order: options.OrderOption = "advance",
+    step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--step",
+            help="Later load, e.g. 1:200kpps; repeatable.",
+            metavar="AT:RATE",
+            rich_help_panel="Traffic",
+        ),
+    ] = None,
+    seed: options.SeedOption = 1,
+    duration: options.DurationOption = None,
+    warmup: options.WarmupOption = None,
+    attempts: options.AttemptsOption = None,
+    store: options.StoreOption = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Run one trial."""
+    from weirlab import jobs
+    from weirlab.cli import tables, wording
+    from weirlab.records import RuleSetup, TrialSpec
+    from weirlab.traffic.load import parse_rate
+    from weirlab.traffic.spec import Flows, Traffic
+
+    with Session(ctx, as_json=json, store=store) as session:
+        device = options.device(dut, ruleset, stateful)
+        if device.name == "ruleset" and rules is not None:
+            raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
+        traffic = Traffic(
+            rate=parse_rate(rate),
+            sizes=options.size_mix(frame, sizes),
+            flows=Flows(count=flows, l4=l4, ip=4 if ip == "4" else 6, order=order, seed=seed),
+            arrivals=arrivals,
+            steps=tuple(options.step(text) for text in step or ()),
+            warmup_s=0.5 if warmup is None else warmup,
+            duration_s=2.0 if duration is None else duration,
+            seed=seed,
+        )
+        outcome = jobs.trial(
+            session.store,
+            options.lab(lab, backend),
+            device,
+            TrialSpec(traffic, RuleSetup(rules or 0, stateful)),
+            attempts=attempts or 3,
+            progress=session.progress,
+            command=session.command,
+        )
+        session.finish(outcome.document(), wording.trial(outcome), tables.trial(outcome))
+        session.complain(outcome.problem())
+
+
+def profile(
+    ctx: typer.Context,
+    lab: options.LabOption = "auto",
+    dut: options.DutOption = None,
+    rules: options.PositionsOption = None,
+    ruleset: options.RulesetOption = None,
+    stateful: options.StatefulOption = False,
+    backend: options.BackendOption = "auto",
+    frame: options.FramesOption = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option("--sizes", help="A size mix, e.g. imix; repeatable.", rich_help_panel="Traffic"),
+    ] = None,
+    flows: options.FlowsOption = 1,
+    l4: options.Layer4Option = "udp",
+    ip: options.IpOption = "4",
+    arrivals: options.ArrivalsOption = "constant",
+    order: options.OrderOption = "advance",
+    seed: options.SeedOption = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer sizes, loads and shorter trials.", rich_help_panel="Plan")
+    ] = False,
+    loads: options.LoadsOption = None,
+    repetitions: options.RepetitionsOption = None,
+    duration: options.DurationOption = None,
+    warmup: options.WarmupOption = None,
+    attempts: options.AttemptsOption = None,
+    resume: options.ResumeOption = None,
+    store: options.StoreOption = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Measure a profile."""
+    from weirlab import jobs
+    from weirlab.cli import tables, wording
+    from weirlab.scenario import QUICK, from_plain
+
+    with Session(ctx, as_json=json, store=store) as session:
+        if resume is not None:
+            outcome = jobs.resume_profile(session.store, resume, session.progress)
+        else:
+            device = options.device(dut, ruleset, stateful)
+            if device.name == "ruleset" and rules is not None:
+                raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
+            all_sizes = (*(options.frames(frame) or ()), *(sizes or ()))
+            plan = options.plan(
+                positions=options.positions("0" if device.name == "ruleset" else rules),
+                sizes=all_sizes or None,
+                load_shares=options.loads(loads),
+                repetitions=repetitions,
+                trial_s=duration,
+                warmup_s=warmup,
+                max_attempts=attempts,
+                seed=seed,
+            )
+            shape = {
+                "flows": flows,
+                "l4": l4,
+                "ip": int(ip),
+                "arrivals": arrivals,
+                "order": order,
+                "seed": seed,
+            }
+            scenario = from_plain(
+                {
+                    "name": f"profile of {device.name}",
+                    "lab": {"kind": lab, "backend": backend},
+                    "dut": device.model_dump(),
+                    "traffic": shape,
+                    "profile": {**(QUICK if quick else {}), **plan},
+                },
+                "the options",
+            )
+            outcome = jobs.profile(session.store, scenario, session.progress, command=session.command)
+        session.finish(outcome.document(), wording.profile(outcome), tables.profile(outcome))

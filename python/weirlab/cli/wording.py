@@ -1,0 +1,168 @@
+"""The sentence with which every command ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weirlab.cli.quantities import count, duration, percent, plural, rate, rules, words
+
+if TYPE_CHECKING:
+    from weirlab.jobs import (
+        CalibrationOutcome,
+        FitOutcome,
+        PredictionOutcome,
+        ProfileOutcome,
+        ReportOutcome,
+        RunOutcome,
+        ScenarioOutcome,
+        TrialOutcome,
+        VerificationOutcome,
+    )
+    from weirlab.lab.doctor import Finding
+    from weirlab.store import RunSummary
+
+
+def trial(outcome: TrialOutcome) -> str:
+    """What one trial showed."""
+    record = outcome.record
+    result = record.result
+    if not record.valid:
+        return f"Invalid after {plural(len(outcome.records), 'attempt')}: {'; '.join(record.invalid)}."
+    names = {"ruleset": "Your ruleset", "none": "The plain cable", "simulated": "The simulated device"}
+    setting = names.get(record.dut, record.dut)
+    if record.dut not in ("ruleset", "none"):
+        setting += f" with {rules(record.spec.rules.position)}"
+    p50, p99 = (duration(result.histogram.quantile_ns(q)) for q in (0.5, 0.99))
+    if result.lost == 0:
+        return f"{setting} forwarded all of {rate(result.achieved_pps)}; median delay {p50}, p99 {p99}."
+    return (
+        f"{setting} forwarded {rate(result.forwarding_pps)} of {rate(result.achieved_pps)} "
+        f"({percent(result.loss_ratio)} lost); median delay {p50}, p99 {p99}, "
+        f"about {outcome.queue_packets:.0f} packets in the device."
+    )
+
+
+def calibration(outcome: CalibrationOutcome) -> str:
+    """The tool's own error."""
+    found = outcome.calibration
+    return (
+        f"Weir's own error here: pacing within {percent(found.pacing_error_ratio)} up to "
+        f"{rate(found.paced_limit_pps)}, time stamps +{duration(found.delay_p50_ns)} (median) and at most "
+        f"+{duration(found.delay_p99_ns)} (p99), {count(found.lost)} of {count(found.sent)} packets falsely "
+        f"lost; later results name calibration {found.id}."
+    )
+
+
+def profile(outcome: ProfileOutcome) -> str:
+    """What was profiled and what comes next."""
+    run_id, measured = outcome.run.run_id, outcome.outcome
+    missing = len(measured.invalid)
+    held = f", {plural(missing, 'trial')} without a valid attempt" if missing else ""
+    return (
+        f"Run {run_id}: {plural(measured.trials, 'trial')} in {measured.elapsed_s:.0f} s{held}; "
+        f"next: weir fit {run_id}"
+    )
+
+
+def fit(outcome: FitOutcome) -> str:
+    """The model in words and where it is."""
+    model = outcome.queueing
+    said = " ".join(model.in_words()) if model else f"Fitted {words(list(outcome.models))}."
+    return f"{said} The models are in {outcome.path}."
+
+
+def prediction(outcome: PredictionOutcome) -> str:
+    """What to expect."""
+    name, found = next(iter(outcome.predictions.items()))
+    threshold = rate(found["threshold_pps"])
+    lead = "Extrapolated: " if outcome.outside else ""
+    setting = (
+        f"{rate(outcome.rate_pps)} of {outcome.frame_bytes:.4g}-byte frames behind {rules(outcome.position)}"
+    )
+    delay = f"mean delay {duration(found['delay_mean_ns'])}, p99 {duration(found['delay_p99_ns'])}"
+    if found["loss_ratio"] > 0:
+        fate = f"exceed the threshold of {threshold}: {percent(found['loss_ratio'])} lost, {delay}"
+    else:
+        fate = f"pass without loss (threshold {threshold}): {delay}"
+    return f"{lead}{setting} {fate} ({name} model)."
+
+
+def verification(outcome: VerificationOutcome) -> str:
+    """How far the models are off, in a sentence."""
+    parts = []
+    for model in dict.fromkeys(row.model for row in outcome.errors):
+        errors = {row.quantity: row.mape_percent / 100 for row in outcome.errors if row.model == model}
+        told = [
+            f"{percent(errors[quantity])} {label}"
+            for quantity, label in (
+                ("threshold", "in the threshold"),
+                ("delay_mean_below", "in the mean delay below it"),
+            )
+            if quantity in errors
+        ]
+        parts.append(f"{model} is off by {words(told) or 'nothing comparable'}")
+    return f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}."
+
+
+def report(outcome: ReportOutcome) -> str:
+    """Where the report is."""
+    folders = sorted({str(path.parent) for path in outcome.plots})
+    more = f", {plural(len(outcome.plots), 'plot file')} in {words(folders)}" if folders else ""
+    return f"Report: {outcome.path}{more}"
+
+
+def scenario(outcome: ScenarioOutcome) -> str:
+    """What came of all parts."""
+    parts = [f"Run {outcome.profile.run.run_id} is complete."]
+    if outcome.verification is not None:
+        parts.append(verification(outcome.verification))
+    if outcome.report is not None:
+        parts.append(report(outcome.report))
+    return "\n".join(parts)
+
+
+def run(outcome: RunOutcome) -> str:
+    """What can be done with a run."""
+    manifest = outcome.manifest
+    valid = sum(n["valid"] for n in outcome.counts.values())
+    attempts = sum(n["attempts"] for n in outcome.counts.values())
+    lead = f"{manifest.kind.capitalize()} {manifest.run_id} is {manifest.status}"
+    told = f"{lead} with {count(valid)} of {count(attempts)} attempts valid"
+    if manifest.kind != "profile":
+        return f"{told}."
+    command = "weir run --resume" if manifest.status == "interrupted" else "weir report"
+    return f"{told}; next: {command} {manifest.run_id}"
+
+
+def runs(found: Sequence[RunSummary], root: Path) -> str:
+    """How many runs there are."""
+    if not found:
+        return f"No runs in {root}; 'weir trial' or 'weir run' makes the first."
+    damaged = [run for run in found if run.problem]
+    end = f", {len(damaged)} of them damaged" if damaged else ""
+    return f"{plural(len(found), 'run')} in {root}{end}."
+
+
+def export(run_id: str, files: Sequence[Path], out: Path) -> str:
+    """What was exported."""
+    return f"{plural(len(files), 'file')} of run {run_id} written to {out}."
+
+
+def doctor(findings: Sequence[Finding]) -> str:
+    """Whether this machine is fit."""
+    missing = [finding.name for finding in findings if not finding.ok and finding.essential]
+    if missing:
+        return f"Trials in namespaces will not work here: {words(missing)}; the table says what to do."
+    lesser = [finding.name for finding in findings if not finding.ok]
+    if lesser:
+        return f"Trials in namespaces work here, not everything beside them does: {words(lesser)}."
+    return "Everything that Weir needs works here."
+
+
+def clean(removed: Sequence[str]) -> str:
+    """What was left behind and is gone."""
+    if not removed:
+        return "Nothing was left behind."
+    return f"Removed {plural(len(removed), 'namespace')} of dead owners: {', '.join(removed)}."

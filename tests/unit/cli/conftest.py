@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from weirlab.cli.app import app
+from weirlab.jobs import testbeds
+from weirlab.testing import FakeBed, FakeDevice
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command left on its two streams, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output, which must be one JSON document and nothing else."""
+        document = json.loads(self.out)
+        assert isinstance(document, dict)
+        return document
+
+
+Weir = Callable[..., Answer]
+
+
+@pytest.fixture
+def weir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weir:
+    """Runs the command line with a store of its own and a terminal of fixed width."""
+    monkeypatch.setenv("WEIR_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.delenv("WEIR_DEBUG", raising=False)
+
+    def run(*arguments: str | Path) -> Answer:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return Answer(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[FakeBed]]:
+    """Let every job open fake beds; each takes up the script where the last one left it."""
+
+    def use(*script: Any, **settings: Any) -> list[FakeBed]:
+        opened: list[FakeBed] = []
+        rest = iter(script)
+
+        def open_bed(*_: object) -> FakeBed:
+            opened.append(FakeBed(FakeDevice(service_per_byte_ns=0.2), rest, **settings))
+            return opened[-1]
+
+        monkeypatch.setattr(testbeds, "open_bed", open_bed)
+        return opened
+
+    return use
+
+
+SCENARIO = """\
+name: small
+lab: {kind: sim}
+profile:
+  positions: [0, 100, 1000]
+  sizes: [64, 1518]
+  load_shares: [0.05, 0.4, 0.7, 0.9, 1.2, 1.5]
+  repetitions: 1
+  trial_s: 0.05
+  warmup_s: 0.01
+verify:
+  - {positions: [200], draws: 3, repetitions: 1, trial_s: 0.05}
+report: null
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(SCENARIO)
+    return file
+
+
+@pytest.fixture
+def finished(weir: Weir, bed: Callable[..., list[FakeBed]], scenario: Path) -> str:
+    """ID of a run of the whole scenario."""
+    bed()
+    answer = weir("run", scenario, "--json")
+    assert answer.code == 0, answer.err
+    return str(answer.json["run_id"])

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weirlab.cli import failures
+
+from .conftest import Weir
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMANDS = [
+    "doctor", "calibrate", "trial", "profile", "fit", "predict", "verify", "report", "runs", "show", "export",
+    "run", "schema", "lab clean",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples_and_json(weir: Weir, command: str) -> None:
+    answer = weir(*command.split(), "--help")
+    assert answer.code == 0
+    assert f"  weir {command}" in answer.out
+    assert "Examples:" in answer.out
+    assert "--json" in answer.out
+
+
+def test_the_overview_lists_every_command_and_every_exit_code(weir: Weir) -> None:
+    text = weir("--help").out
+    assert all(f" {command.split()[0]} " in text for command in COMMANDS)
+    assert all(f"{code}  " in text for code in failures.EXIT_CODES)
+
+
+def test_no_help_line_is_broken_by_a_terminal_of_80_columns(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("", *COMMANDS):
+        prose = weir(*command.split(), "--help").out.split("╭")[0]
+        for line in prose.splitlines():
+            assert len(line) <= 80
+
+
+def test_without_a_command_the_help_is_shown_and_nothing_complains(weir: Weir) -> None:
+    for arguments in ([], ["lab"]):
+        answer = weir(*arguments)
+        assert answer.code == 2
+        assert "Usage: weir" in answer.out + answer.err
+        assert "weir: " not in answer.err
+
+
+def test_the_version_is_shown(weir: Weir) -> None:
+    assert weir("--version").out.startswith("weir ")
+
+
+def test_the_schema_is_printed_as_published(weir: Weir) -> None:
+    published = json.loads((ROOT / "scenarios" / "scenario.schema.json").read_text())
+    assert json.loads(weir("schema").out) == published
+    assert json.loads(weir("schema", "--json").out) == published
+
+
+def test_help_needs_none_of_the_heavy_packages() -> None:
+    heavy = ("numpy", "polars", "scipy", "altair", "pydantic", "pyroute2")
+    code = (
+        "import sys; sys.argv = ['weir', '--help']\n"
+        "from weirlab.cli import main\n"
+        "try: main()\n"
+        f"finally: print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.strip() == "[]"

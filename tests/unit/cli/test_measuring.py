@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weirlab.jobs import testbeds
+from weirlab.records import RuleSetup
+from weirlab.store import Store
+from weirlab.testing import FakeBed, FakeDevice, Trouble
+from weirlab.traffic.sizes import Constant, Poisson
+from weirlab.traffic.spec import Flows, Rate, Step
+
+from .conftest import Weir
+
+Beds = Callable[..., list[FakeBed]]
+QUICK_PROFILE = (
+    "profile", "--rules", "0,100", "--frame", "64", "--loads", "10%,60%,120%", "--repetitions", "1",
+    "--duration", "0.05", "--warmup", "0.01",
+)  # fmt: skip
+
+
+def test_the_documented_call_gives_one_json_document(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    answer = weir(
+        "trial", "--lab", "netns", "--dut", "iptables", "--rules", "1000", "--rate", "2Mpps",
+        "--frame", "64", "--duration", "2", "--json",
+    )  # fmt: skip
+    assert answer.code == 0
+    assert answer.err == ""
+    found = answer.json
+    assert found["valid"] is True
+    assert found["queue_packets"] == pytest.approx(256, rel=0.15)
+    assert found["forwarding_pps"] < 0.5 * found["offered_pps"]
+    assert found["run_id"] in found["trial_id"]
+    assert found["conclusion"].startswith("fake with 1,000 rules forwarded")
+    assert beds[0].rules_seen == [RuleSetup(1000)]
+    assert beds[0].traffic_seen[0].duration_s == 2
+
+
+def test_every_traffic_option_reaches_the_sender(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    answer = weir(
+        "trial", "--rate", "100kpps", "--sizes", "poisson:100-200", "--duration", "2", "--warmup", "0.25",
+        "--flows", "5", "--l4", "tcp", "--ip", "6", "--arrivals", "poisson", "--order", "random",
+        "--seed", "9", "--step", "1:200kpps", "--step", "1.5:300kpps", "--stateful",
+    )  # fmt: skip
+    assert answer.code in (0, 5)
+    traffic = beds[0].traffic_seen[0]
+    assert traffic.rate == Rate(100e3)
+    assert traffic.sizes == Poisson(100, 200, 150.0)
+    assert traffic.flows == Flows(5, "tcp", 6, "random", 9)
+    assert traffic.arrivals == "poisson"
+    assert traffic.steps == (Step(1.0, Rate(200e3)), Step(1.5, Rate(300e3)))
+    assert (traffic.duration_s, traffic.warmup_s, traffic.seed) == (2.0, 0.25, 9)
+    assert beds[0].rules_seen == [RuleSetup(0, stateful=True)]
+
+
+def test_a_trial_for_people_ends_with_a_sentence(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    answer = weir("trial", "--rate", "100kpps")
+    assert answer.code == 0
+    assert answer.out.splitlines()[-1].startswith(
+        "fake with no rules forwarded all of 100 kpps; median delay"
+    )
+    assert "forwarding rate" in answer.out
+    assert beds[0].traffic_seen[0].sizes == Constant(64)
+
+
+def test_a_spoiled_trial_is_shown_and_has_exit_code_5(weir: Weir, bed: Beds) -> None:
+    bed(*[Trouble(steal_s={"dut": 1.0})] * 2)
+    answer = weir("trial", "--rate", "100kpps", "--attempts", "2", "--json")
+    assert answer.code == 5
+    assert answer.json["valid"] is False
+    assert "stolen" in answer.json["invalid"][0]
+    assert "stayed invalid in 2 attempts" in answer.err
+
+
+def test_a_device_that_forwards_nothing_names_counters_and_what_to_check(weir: Weir, bed: Beds) -> None:
+    beds = bed(*[Trouble(nothing_arrives=True)] * 3)
+    answer = weir("trial", "--rate", "100kpps", "--json")
+    assert answer.code == 5
+    assert "forwards nothing" in answer.json["error"]["message"]
+    assert "in_rx_packets" in answer.err
+    assert beds[0].closed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trial"], "Missing option '--rate'. See: weir trial --help"),
+        (["trial", "--rate", "-5"], "rate '-5' not understood; accepted are"),
+        (["trial", "--rate", "0"], "must be above 0"),
+        (["trial", "--rate", "1kpps", "--frame", "20"], "frame size 20 B"),
+        (["trial", "--rate", "1kpps", "--frame", "64", "--sizes", "imix"], "--frame and --sizes exclude"),
+        (["trial", "--rate", "1kpps", "--rules", "-1"], "Invalid value for '--rules'"),
+        (["trial", "--rate", "1kpps", "--dut", "iptabels"], "did you mean iptables?"),
+        (["trial", "--rate", "1kpps", "--dut", "iptables", "--ruleset", "rules"], "rules"),
+        (["trial", "--rate", "1kpps", "--ruleset", "missing.rules"], "missing.rules cannot be read"),
+        (["trial", "--rate", "1kpps", "--step", "1"], "--step: '1' not understood"),
+        (["trial", "--rate", "1kpps", "--step", "x:1kpps"], "--step: 'x:1kpps' not understood"),
+        (["trial", "--rate", "1kpps", "--step", "-1:1kpps"], "--step: '-1:1kpps' not understood"),
+        (["trial", "--rate", "1kpps", "--step", "9:1kpps"], "outside the recorded time"),
+        (["trial", "--rate", "1kpps", "--duration", "0"], "duration"),
+        (["trial", "--rate", "1kpps", "--lab", "moon"], "'moon' is not one of"),
+        (["trial", "--rate", "1kpps", "--bogus"], "No such option: --bogus. See: weir trial --help"),
+        (["profile", "--rules", "0,x"], "--rules: 'x' in '0,x' not understood; e.g. --rules 0,100,1000"),
+        (["profile", "--rules", "0,,5"], "--rules: '' in '0,,5' not understood"),
+        (["profile", "--rules=-5"], "profile.positions[0]: must be greater than or equal to 0"),
+        (["profile", "--rules", "5,5"], "profile.positions: 5 is listed twice"),
+        (["profile", "--loads", "x"], "--loads: 'x' in 'x' not understood"),
+        (["profile", "--loads", "nan"], "profile.load_shares[0]: must be"),
+        (["profile", "--frame", "20"], "frame size 20 B"),
+        (["profile", "--duration", "-1"], "profile.trial_s: must be greater than 0"),
+        (["calibrate", "--lab", "sim"], "no cable to calibrate against"),
+        (["calibrate", "--rates", "1kpps,x"], "rates[1]: rate 'x' not understood"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["run"], "give either a scenario file or --resume RUN"),
+        (["run", "missing.yaml"], "missing.yaml: no such file"),
+    ],
+)
+def test_bad_input_gets_one_message_and_exit_code_2(
+    weir: Weir, bed: Beds, arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    beds = bed()
+    answer = weir(*arguments)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("weir: ")
+    assert message in answer.err
+    assert beds == []
+    assert Store(tmp_path / "store").runs() == []
+
+
+def test_with_json_an_error_is_a_document_too(weir: Weir, bed: Beds) -> None:
+    bed()
+    answer = weir("trial", "--rate", "5x", "--json")
+    assert answer.json["error"]["kind"] == "InputError"
+    assert answer.json["error"]["exit_code"] == answer.code == 2
+    assert answer.json["error"]["message"] in answer.err
+
+
+def test_a_profile_shows_thresholds_and_what_comes_next(weir: Weir, bed: Beds) -> None:
+    bed()
+    answer = weir(*QUICK_PROFILE)
+    assert answer.code == 0
+    assert "forwarding rate in overload" in answer.out
+    assert "next: weir fit " in answer.out.splitlines()[-1]
+    assert "profiling fake" in answer.err
+
+
+def test_an_interrupted_profile_says_what_is_kept_and_goes_on(weir: Weir, bed: Beds) -> None:
+    bed(*[None] * 4, KeyboardInterrupt())
+    answer = weir(*QUICK_PROFILE, "--json")
+    assert answer.code == 130
+    error = answer.json["error"]
+    assert f"4 finished trials kept in run {error['run_id']}" in answer.err
+    assert error["resume"] == f"weir profile --resume {error['run_id']}"
+    again = weir("profile", "--resume", error["run_id"], "--json")
+    assert again.code == 0
+    assert again.json["trials"] == 8
+
+
+def test_a_calibration_reports_pacing_time_stamps_and_false_loss(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    cable = FakeDevice(service_fixed_ns=10.0, service_per_rule_ns=0.0, base_delay_ns=700.0)
+    monkeypatch.setattr(testbeds, "open_cable", lambda _: FakeBed(cable, lab="netns", backend="xdp"))
+    answer = weir(
+        "calibrate", "--rates", "1kpps,100kpps", "--repetitions", "1", "--duration", "0.05", "--json"
+    )
+    assert answer.code == 0
+    assert {"pacing_error_ratio", "delay_p50_ns", "delay_p99_ns", "false_loss_ratio"} <= answer.json.keys()
+    assert (
+        weir("calibrate", "--rates", "1kpps", "--repetitions", "1", "--duration", "0.05")
+        .out.rstrip()
+        .endswith(".")
+    )
+
+
+def test_without_root_missing_privileges_have_exit_code_3(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    answer = weir("calibrate")
+    assert answer.code == 3
+    assert "run as root" in answer.err
+
+
+def test_a_store_that_cannot_be_written_has_exit_code_6(weir: Weir, bed: Beds, tmp_path: Path) -> None:
+    beds = bed()
+    (tmp_path / "file").write_text("")
+    answer = weir("trial", "--rate", "1kpps", "--store", tmp_path / "file")
+    assert answer.code == 6
+    assert str(tmp_path / "file") in answer.err
+    assert beds[0].closed
+    assert beds[0].traffic_seen == []
+
+
+def test_the_store_option_may_stand_before_or_behind_the_command(
+    weir: Weir, bed: Beds, tmp_path: Path
+) -> None:
+    bed()
+    assert weir("--store", tmp_path / "a", "trial", "--rate", "1kpps").code == 0
+    assert weir("trial", "--rate", "1kpps", "--store", tmp_path / "b").code == 0
+    assert len(Store(tmp_path / "a").runs()) == len(Store(tmp_path / "b").runs()) == 1
+
+
+def test_an_unexpected_error_is_short_unless_debugging(weir: Weir, bed: Beds) -> None:
+    bed(RuntimeError("boom"), RuntimeError("boom"))
+    answer = weir("trial", "--rate", "1kpps")
+    assert answer.code == 1
+    assert "unexpected RuntimeError: boom" in answer.err
+    assert "Traceback" not in answer.err
+    assert "weir --debug" in answer.err
+    assert "Traceback" in weir("--debug", "trial", "--rate", "1kpps").err

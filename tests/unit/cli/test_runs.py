@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weirlab.store import Store
+from weirlab.testing import FakeBed
+
+from .conftest import Weir
+
+Beds = Callable[..., list[FakeBed]]
+
+
+def test_a_scenario_runs_from_calibration_to_report(
+    weir: Weir, bed: Beds, scenario: Path, tmp_path: Path
+) -> None:
+    bed()
+    out = tmp_path / "report.html"
+    answer = weir("run", scenario, "--out", out)
+    assert answer.code == 0
+    assert out.exists()
+    assert answer.out.splitlines()[-1] == f"Report: {out}"
+    assert "held-out trial" in answer.out
+    command = Store(tmp_path / "store").open("last").manifest.facts["command"]
+    assert command == f"weir run {scenario} --out {out}"
+
+
+def test_an_interrupted_scenario_goes_on(weir: Weir, bed: Beds, scenario: Path) -> None:
+    bed(*[None] * 20, KeyboardInterrupt())
+    answer = weir("run", scenario)
+    assert answer.code == 130
+    assert "weir run --resume " in answer.err
+    again = weir("run", "--resume", "last", "--json")
+    assert again.code == 0
+    assert again.json["verification"]["trials"] == 5
+
+
+def test_a_mistake_in_a_scenario_is_named_with_line_and_column(weir: Weir, bed: Beds, tmp_path: Path) -> None:
+    beds = bed()
+    file = tmp_path / "s.yaml"
+    file.write_text("name: x\nprofile:\n  postions: [1]\n")
+    answer = weir("run", file)
+    assert answer.code == 2
+    assert answer.err == f"weir: {file}:3:3: profile.postions: unknown key; did you mean 'positions'?\n"
+    assert beds == []
+
+
+def test_the_lab_of_a_scenario_can_be_overruled(
+    weir: Weir, bed: Beds, scenario: Path, tmp_path: Path
+) -> None:
+    bed()
+    assert weir("run", scenario, "--lab", "netns").code == 0
+    assert Store(tmp_path / "store").open("last").manifest.scenario["lab"]["kind"] == "netns"
+
+
+def test_fit_tells_the_parameters(weir: Weir, finished: str, tmp_path: Path) -> None:
+    answer = weir("fit", finished, "--out", tmp_path / "m.json", "--json")
+    assert answer.code == 0
+    names = {parameter["name"] for parameter in answer.json["parameters"]}
+    assert {"service_fixed_ns", "service_per_rule_ns", "queue_packets"} <= names
+    assert (tmp_path / "m.json").exists()
+    assert "service_per_rule_ns" in weir("fit", finished).out
+
+
+def test_predict_answers_inside_the_profiled_range(weir: Weir, finished: str) -> None:
+    answer = weir("predict", "last", "--rate", "200kpps", "--frame", "64", "--rules", "200", "--json")
+    assert answer.code == 0
+    assert answer.json["extrapolated"] is False
+    assert answer.json["models"].keys() == {"queueing", "piecewise"}
+    assert answer.json["threshold_pps"] == pytest.approx(1e9 / (1150 + 2.5 * 200 + 0.2 * 64), rel=0.02)
+    assert "pass without loss" in weir("predict", "last", "--rate", "200kpps", "--rules", "200").out
+
+
+def test_predict_refuses_to_extrapolate_unless_told_to(weir: Weir, finished: str) -> None:
+    arguments = ("predict", finished, "--rate", "50kpps", "--rules", "5000")
+    refused = weir(*arguments, "--json")
+    assert refused.code == 7
+    assert refused.json["error"]["kind"] == "ModelError"
+    assert "--extrapolate" in refused.err
+    flagged = weir(*arguments, "--extrapolate", "--json")
+    assert flagged.code == 0
+    assert flagged.json["extrapolated"] is True
+    assert flagged.json["why_extrapolated"]
+    assert "extrapolating" in flagged.err
+
+
+def test_verify_tells_each_models_errors(weir: Weir, finished: str) -> None:
+    answer = weir("verify", "last", "--json")
+    assert answer.code == 0
+    assert {row["model"] for row in answer.json["errors"]} == {"queueing", "piecewise"}
+    assert "in the threshold" in weir("verify", finished).out
+
+
+def test_verify_takes_other_settings_as_a_new_run(weir: Weir, finished: str) -> None:
+    answer = weir(
+        "verify", finished, "--rules", "300", "--loads", "50%,120%", "--repetitions", "1",
+        "--duration", "0.05", "--json",
+    )  # fmt: skip
+    assert answer.code == 0
+    assert answer.json["run_id"] != finished
+    assert answer.json["trials"] == 2
+
+
+def test_report_writes_page_and_plots(weir: Weir, finished: str, tmp_path: Path) -> None:
+    answer = weir("report", "last", "--out", tmp_path / "r.html", "--plots", tmp_path / "plots", "--json")
+    assert answer.code == 0
+    assert Path(answer.json["path"]).exists()
+    assert {Path(plot).suffix for plot in answer.json["plots"]} == {".png", ".svg", ".csv"}
+
+
+def test_runs_lists_newest_first_and_show_tells_more(weir: Weir, finished: str) -> None:
+    assert weir("trial", "--rate", "1kpps").code == 0
+    listed = weir("runs", "--json").json["runs"]
+    assert {run["kind"] for run in listed} == {"trial", "profile"}
+    assert [run["kind"] for run in weir("runs", "--kind", "profile", "--json").json["runs"]] == ["profile"]
+    assert "2 runs in" in weir("runs").out
+    shown = weir("show", finished, "--json").json
+    assert shown["manifest"]["status"] == "complete"
+    assert shown["counts"]["verify"]["valid"] == 5
+    assert f"Profile {finished} is complete" in weir("show", finished).out
+
+
+def test_an_empty_store_is_no_error(weir: Weir) -> None:
+    answer = weir("runs", "--json")
+    assert answer.code == 0
+    assert answer.json["runs"] == []
+    assert "No runs in" in weir("runs").out
+
+
+@pytest.mark.parametrize("command", ["show", "fit", "report", "verify", "export"])
+def test_an_unknown_run_has_exit_code_6(weir: Weir, command: str, tmp_path: Path) -> None:
+    extra = ["--out", tmp_path / "x"] if command == "export" else []
+    answer = weir(command, "nosuch", *extra)
+    assert answer.code == 6
+    assert "'weir runs' lists what is there" in answer.err
+
+
+def test_a_corrupt_run_is_named_and_does_not_hide_the_others(
+    weir: Weir, finished: str, tmp_path: Path
+) -> None:
+    assert weir("trial", "--rate", "1kpps").code == 0
+    manifest = tmp_path / "store" / finished / "manifest.json"
+    manifest.write_text("{")
+    answer = weir("show", finished)
+    assert answer.code == 6
+    assert str(manifest) in answer.err
+    assert {run["status"] for run in weir("runs", "--json").json["runs"]} == {"corrupt", "complete"}
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_export_writes_the_tables(weir: Weir, finished: str, tmp_path: Path, format: str) -> None:
+    answer = weir("export", "last", "--format", format, "--out", tmp_path / "data", "--json")
+    assert answer.code == 0
+    names = {Path(file).name for file in answer.json["files"]}
+    assert {f"trials.{format}", f"histograms.{format}", "manifest.json"} <= names
+    if format == "csv":
+        with (tmp_path / "data" / "trials.csv").open() as file:
+            assert "delay_p99_ns" in (next(csv.reader(file)))
+
+
+def test_doctor_fails_only_for_what_is_essential(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
+    from weirlab.lab import doctor
+    from weirlab.lab.doctor import Finding
+
+    lesser = Finding("temperature", False, "not exposed", "nothing", essential=False)
+    monkeypatch.setattr(doctor, "diagnose", lambda *_: [Finding("kernel", True, "6.1"), lesser])
+    assert weir("doctor").code == 0
+    missing = Finding("privileges", False, "CAP_BPF is missing", "run as root")
+    monkeypatch.setattr(doctor, "diagnose", lambda *_: [missing, lesser])
+    answer = weir("doctor", "--json")
+    assert answer.code == 3
+    assert answer.json["ok"] is False
+    assert answer.json["findings"][0]["remedy"] == "run as root"
+    assert "run as root" in weir("doctor").out
+
+
+def test_lab_clean_tells_what_it_removed(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weirlab.lab.clean.clean", lambda: ["weir-1-tx", "weir-1-rx"])
+    assert weir("lab", "clean", "--json").json["removed"] == ["weir-1-tx", "weir-1-rx"]
+    assert "Removed 2 namespaces of dead owners" in weir("lab", "clean").out
