@@ -38,3 +38,9 @@ class Engine:
 
 def simulate(plan: Plan, device: Mapping[str, object]) -> dict[str, Any]:
     """Send ``plan`` through a simulated device. ``ValueError`` names a bad parameter."""
+
+def handover_ns(cpu: int, other: int) -> float | None:
+    """Time in ns for a cache line to pass between two CPUs and back; about a millisecond.
+
+    None where it cannot be told (one CPU, or no right to pin threads).
+    """

@@ -23,3 +23,4 @@ pub use histogram::{BUCKETS, bounds_ns, bucket};
 pub use outcome::{Backend, Bin, FlowOutcome, Outcome};
 pub use plan::{Entry, Macs, NEXT_FLOW, Phase, Plan, PlanError};
 pub use sim::{Device, DeviceError, Noise, simulate};
+pub use thread::handover_ns;

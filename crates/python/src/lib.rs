@@ -131,6 +131,12 @@ fn simulate<'py>(
     outcome::to_dict(py, &result.map_err(|e| PyValueError::new_err(e.to_string()))?)
 }
 
+/// Time in ns for a cache line to pass between two CPUs and back; None where it cannot be told.
+#[pyfunction]
+fn handover_ns(py: Python<'_>, cpu: usize, other: usize) -> Option<f64> {
+    py.detach(|| weir_engine::handover_ns(cpu, other)).ok()
+}
+
 fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
     fn get<'py, T: FromPyObjectOwned<'py>>(device: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
         let value = device
@@ -165,5 +171,6 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Engine>()?;
+    m.add_function(wrap_pyfunction!(handover_ns, m)?)?;
     m.add_function(wrap_pyfunction!(simulate, m)?)
 }

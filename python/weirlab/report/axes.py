@@ -1,0 +1,104 @@
+"""What the charts have in common: domains, log axes, legends of rule counts and models, their frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import altair as alt
+import polars as pl
+
+from weirlab.report import palette
+from weirlab.report.curves import QUANTITIES
+
+Chart = alt.Chart | alt.LayerChart
+Domain = tuple[float, float]
+
+QUANTITY: Final = "quantity"
+"""Name of the parameter that the page's switch sets; one of ``QUANTITIES``."""
+
+_PHONE: Final = 285
+"""Width in pixels of a chart's plane on a phone."""
+
+
+def data(frame: pl.DataFrame) -> alt.InlineData:
+    """``frame`` inside the chart's definition."""
+    return alt.InlineData(values=frame.to_dicts())
+
+
+def framed(height: int) -> dict[str, Any]:
+    """Properties of every chart: as wide as its container, ``height`` pixels for the plane alone."""
+    fit = alt.AutoSizeParams(type="fit-x", contains="padding")
+    return {"width": "container", "height": height, "autosize": fit}
+
+
+def quantity() -> alt.Parameter:
+    """The parameter that chooses between median, 99th percentile and mean."""
+    return alt.param(name=QUANTITY, value=next(iter(QUANTITIES)))
+
+
+def log_domain(low: float, high: float) -> Domain:
+    """A little more than ``low`` to ``high``, for a log axis."""
+    return low / 1.35, high * 1.35
+
+
+def linear(domain: Domain, *, nice: bool = False) -> alt.Scale:
+    return alt.Scale(domain=list(domain), nice=nice)
+
+
+def log(domain: Domain, *, clamp: bool = False) -> alt.Scale:
+    return alt.Scale(type="log", domain=list(domain), nice=False, clamp=clamp)
+
+
+def log_axis(domain: Domain, *, grid: bool = True) -> alt.Axis:
+    """Ticks at 1, 2, 5, 10, ...; only at powers of ten where the axis spans many."""
+    low, high = (math.log10(end) for end in domain)
+    steps = (1, 2, 5) if high - low < 2.6 else (1, 3) if high - low < 3.6 else (1,)
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    # A tick count beside values would thin them out.
+    shown = [tick for tick in ticks if domain[0] * 0.999 <= tick <= domain[1] * 1.001]
+    return alt.Axis(format=",~g", values=shown, grid=grid, labelOverlap=False)
+
+
+def number_axis(ticks: int, *, grid: bool | None = None) -> alt.Axis:
+    """Plain numbers with thousands separated."""
+    axis = alt.Axis(format=",~f", tickCount=ticks)
+    return axis if grid is None else alt.Axis(format=",~f", tickCount=ticks, grid=grid)
+
+
+def setup_colour(setups: Sequence[str], title: str) -> alt.Color:
+    """A colour per rule count, in order."""
+    scale = alt.Scale(domain=list(setups), range=palette.ramp(len(setups)))
+    legend = alt.Legend(symbolOpacity=1, columns=_columns(setups))
+    return alt.Color("setup:N", sort=list(setups), title=title, scale=scale, legend=legend)
+
+
+def setup_shape(setups: Sequence[str], title: str) -> alt.Shape:
+    """A point shape per rule count: colour is never the only difference."""
+    scale = alt.Scale(domain=list(setups), range=palette.shapes(len(setups)))
+    return alt.Shape("setup:N", sort=list(setups), title=title, scale=scale)
+
+
+def model_colour(names: Sequence[str]) -> alt.Color:
+    """A colour per model; the field is ``source``."""
+    scale = alt.Scale(domain=list(names), range=palette.models(len(names)))
+    return alt.Color("source:N", title=None, sort=list(names), scale=scale, legend=_model_lines())
+
+
+def model_dash(names: Sequence[str]) -> alt.StrokeDash:
+    """A dash per model; the field is ``source``."""
+    scale = alt.Scale(domain=list(names), range=palette.dashes(len(names)))
+    return alt.StrokeDash("source:N", title=None, sort=list(names), scale=scale, legend=_model_lines())
+
+
+def _model_lines() -> alt.Legend:
+    label = "datum.label + ' model'"
+    return alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, labelExpr=label)
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """Legend columns that fit a phone's width."""
+    widths = [32 + 7 * len(label) for label in labels]
+    return len(labels) if sum(widths) <= _PHONE else max(1, _PHONE // max(widths))

@@ -1,0 +1,177 @@
+"""The report as one HTML file that needs nothing but a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+from markupsafe import Markup
+
+from weirlab.model.regimes import OVERLOAD_LOSS
+from weirlab.report import bundle, conditions, palette, summary
+from weirlab.report.curves import QUANTITIES
+from weirlab.report.figure import Figure, draw
+from weirlab.report.files import written
+from weirlab.report.source import Evidence, Predictor, RunData, Verification, gather
+
+
+@dataclass(frozen=True)
+class Section:
+    """Figures of one kind side by side; ``missing`` is what to say where there are none."""
+
+    key: str
+    title: str
+    missing: str
+    figures: tuple[Figure, ...] = ()
+
+    @property
+    def lead(self) -> str:
+        """The figures' caption if they share one."""
+        captions = {figure.caption for figure in self.figures}
+        return captions.pop() if len(captions) == 1 else ""
+
+    @property
+    def switchable(self) -> bool:
+        return any(figure.switchable for figure in self.figures)
+
+
+_SECTIONS: Final = (
+    Section("delay", "Delay", "Not measured: this run has no valid trial with a delay."),
+    Section("loss", "Loss", "Not measured: this run has no valid trial."),
+    Section(
+        "threshold",
+        "Threshold and rules",
+        "Not measured: no trial of this run drove the device into overload.",
+    ),
+    Section(
+        "verification-curves",
+        "Were the predictions right?",
+        "Not measured: this run has no held-out trials, or no model was fitted. "
+        "“weir fit” and “weir verify” add both.",
+    ),
+    Section("verification", "Prediction and trial", ""),
+    Section(
+        "distribution", "Delay distribution", "Not measured: this run has no delay histograms of its profile."
+    ),
+    Section(
+        "cpu",
+        "What the device's CPU does",
+        "Not measured: there are no CPU states of the device's core (a simulated device has none).",
+    ),
+)
+
+
+def build(
+    run: RunData,
+    models: Mapping[str, Predictor],
+    verification: Verification | None,
+    out: Path,
+    *,
+    command: str | None = None,
+) -> Path:
+    """Write the report of ``run`` to ``out`` and return it.
+
+    Parameters
+    ----------
+    models
+        By name; none leaves the models' parts as "not measured".
+    verification
+        Held-out trials and errors; None takes the run's own trials of role ``verify`` and
+        leaves the table of errors out.
+    command
+        What the user typed, to be shown as the way to repeat the run.
+
+    Raises
+    ------
+    StoreError
+        ``out`` cannot be written; nothing is left half-written.
+    """
+    return written(out, render(gather(run, models, verification), command=command).encode())
+
+
+def render(evidence: Evidence, *, command: str | None = None) -> str:
+    """The page's HTML."""
+    figures = draw(evidence)
+    text, tables = conditions.invalid(evidence)
+    exactness, points = conditions.calibration(evidence)
+    answer, *rest = summary.headline(evidence)
+    return _template().render(
+        evidence=evidence,
+        answer=answer,
+        lede=rest,
+        calls_note=summary.calls_note(),
+        caution=summary.caution(evidence),
+        place=conditions.place(evidence),
+        tiles=summary.tiles(evidence),
+        setting=conditions.setting(evidence),
+        calibration=exactness,
+        calibration_points=points,
+        sections={section.key: _filled(section, figures) for section in _SECTIONS},
+        quantities=QUANTITIES,
+        errors=conditions.errors(evidence.errors),
+        invalid_text=text,
+        invalid_tables=tables,
+        parameters=conditions.parameters(evidence),
+        in_words=conditions.in_words(evidence),
+        scenario=conditions.scenario(evidence),
+        command=command or _command(evidence),
+        overload_percent=OVERLOAD_LOSS * 100,
+        style=Markup(
+            _asset("report.css")
+            .replace("/*LIGHT*/", palette.css_variables(palette.LIGHT))
+            .replace("/*DARK*/", palette.css_variables(palette.DARK))
+        ),
+        code=Markup(_asset("report.js")),
+        bundle=Markup(bundle.script() if figures else ""),
+        charts=_json(
+            {
+                "config": palette.css_driven(palette.chart_config()),
+                "light": palette.LIGHT,
+                "figures": {f.key: _embedded(f) for f in figures},
+            }
+        ),
+    )
+
+
+def _filled(section: Section, figures: list[Figure]) -> Section:
+    mine = tuple(figure for figure in figures if figure.section == section.key)
+    return Section(section.key, section.title, section.missing, mine)
+
+
+def _embedded(figure: Figure) -> dict[str, Any]:
+    chart = figure.chart.to_dict()
+    chart.pop("config", None)
+    return {"title": figure.title, "panel": figure.panel, "spec": palette.css_driven(chart)}
+
+
+def _command(evidence: Evidence) -> str:
+    facts = evidence.manifest.get("facts") or {}
+    given = evidence.manifest.get("command") or facts.get("command")
+    return str(given) if given else "weir run scenario.yaml"
+
+
+def _json(value: Any) -> Markup:
+    """JSON that cannot end the ``script`` element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html")

@@ -1,0 +1,81 @@
+"""Every figure as files, and as a chart for notebooks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from weirlab.errors import InputError, StoreError
+from weirlab.report import export_plots, figures
+from weirlab.report.export import rendered, static
+from weirlab.report.figure import draw
+from weirlab.report.palette import LIGHT
+from weirlab.report.source import gather
+
+
+def test_each_figure_is_written_in_each_format(small_run, models, verification, tmp_path: Path) -> None:
+    files = export_plots(small_run, models, None, tmp_path / "plots", formats=("svg", "csv"))
+    names = {file.name for file in (tmp_path / "plots").iterdir()}
+    assert names == {file.name for file in files}
+    keys = figures(small_run, models).keys()
+    assert names == {f"{key}.{suffix}" for key in keys for suffix in ("svg", "csv")}
+
+
+def test_csv_holds_what_is_drawn_with_units_in_the_header(small_run, models, tmp_path: Path) -> None:
+    export_plots(small_run, models, None, tmp_path, formats=("csv",))
+    table = pl.read_csv(tmp_path / "delay-over-load-64-byte-frames.csv", infer_schema_length=None)
+    assert table.columns == ["source", "setup", "position", "load_kpps", "p50_us", "p99_us", "mean_us"]
+    assert set(table["source"].to_list()) == {"trial", "queueing", "piecewise"}
+
+
+def test_images_are_what_their_names_say(small_run, models) -> None:
+    figure = draw(gather(small_run, models))[0]
+    assert rendered(figure, "png").startswith(b"\x89PNG\r\n")
+    drawing = rendered(figure, "svg").decode()
+    assert drawing.startswith("<svg")
+    assert "var(--" not in drawing
+    assert LIGHT["ramp-0"] in drawing
+
+
+def test_a_picture_alone_says_what_it_shows(small_run, models) -> None:
+    for figure in draw(gather(small_run, models)):
+        title = static(figure)["title"]
+        assert " ".join(title["text"]) == figure.title
+        assert figure.panel in title["subtitle"]
+        assert ("median" in title["subtitle"]) is figure.switchable
+
+
+def test_the_page_and_the_files_draw_the_same_definition(small_run, models) -> None:
+    for figure in draw(gather(small_run, models)):
+        alone = figure.standalone()
+        shared = {key: value for key, value in alone.items() if key not in ("title", "config")}
+        assert shared == {k: v for k, v in figure.chart.to_dict().items() if k != "config"}
+
+
+def test_all_charts_compile(run, models) -> None:
+    from weirlab.report import bundle
+
+    for figure in draw(gather(run, models)):
+        drawing = bundle.svg(static(figure))
+        assert "NaN" not in drawing, figure.key
+        assert "undefined" not in re.sub(r"<style.*?</style>", "", drawing), figure.key
+
+
+def test_charts_for_notebooks_are_valid_and_titled(small_run, models) -> None:
+    for name, chart in figures(small_run, models).items():
+        assert chart.to_dict()["title"]["text"], name
+
+
+def test_an_unknown_format_is_refused_before_anything_is_written(small_run, models, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'gif' is not known; choose from png, svg, csv"):
+        export_plots(small_run, models, None, tmp_path / "plots", formats=("csv", "gif"))
+    assert not (tmp_path / "plots").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(small_run, models, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match="cannot be made"):
+        export_plots(small_run, models, None, tmp_path / "file" / "plots")
