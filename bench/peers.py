@@ -49,7 +49,7 @@ def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], d
     facts: dict[str, object] = {}
     with TemporaryDirectory(prefix="weir-bench-") as scratch:
         for repeat in range(repeats):
-            with PlainPair() as bed:
+            with PlainPair(apart=True) as bed:
                 drop_early(bed)
                 todo = cases(bed, Path(scratch))
                 with Progress(console=console) as progress:

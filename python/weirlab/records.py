@@ -108,8 +108,9 @@ class EngineResult:
     Times are CLOCK_MONOTONIC ns; ``sent`` and everything below it refer to packets that
     departed between ``record_start_ns`` and ``record_end_ns``. ``slipped_ns`` is how far
     the sender was behind its schedule at the end (after a stall it sends slightly faster
-    for a while instead of a burst that nobody asked for). ``stray`` counts frames at the receiver that are not
-    probes of this trial, ``receiver_dropped`` those that its socket had no room for.
+    for a while instead of a burst that nobody asked for). ``stray`` counts frames at the
+    receiver that are not probes of this trial, ``receiver_dropped`` those that its socket
+    had no room for.
     """
 
     backend: Backend
@@ -176,6 +177,10 @@ class HostSample:
     memory_used_bytes: int | None = None
     softnet_dropped: int = 0
     softnet_squeezed: int = 0
+    handover_ns: float | None = None
+    """Time for a cache line to pass from the sender's CPU to the device's and back."""
+    handover_change: float = 1.0
+    """By which factor that changed during the trial; 1 or more."""
 
 
 @dataclass(frozen=True)

@@ -215,10 +215,15 @@ def test_plain_pair_is_a_cable_without_a_device(made: Any) -> None:
     with PlainPair() as pair:
         assert (pair.lab, pair.dut) == ("netns", "none")
         assert set(pair.namespaces) == {"tx", "rx"}
-        assert [os.sched_getaffinity(thread) for thread in made.napi_threads] == [{choose().dut}]
+        assert not made.napi_threads
         pair.set_rules(RuleSetup())
         with pytest.raises(InputError, match="no device"):
             pair.set_rules(RuleSetup(1))
+
+
+def test_plain_pair_can_receive_on_the_cpu_of_the_device(made: Any) -> None:
+    with PlainPair(apart=True):
+        assert [os.sched_getaffinity(thread) for thread in made.napi_threads] == [{choose().dut}]
 
 
 def test_driver_that_cannot_work_here_is_refused_before_anything_is_built(made: Any) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -40,6 +40,8 @@ class HostReader:
         Role whose CPU is kept awake during trials; see the module's text.
     proc, sys:
         Where the kernel's file systems are mounted.
+    handover:
+        Measures how long a cache line takes between two CPUs and back, in ns.
     """
 
     def __init__(
@@ -49,11 +51,13 @@ class HostReader:
         *,
         proc: Path = Path("/proc"),
         sys: Path = Path("/sys"),
+        handover: Callable[[int, int], float | None] | None = None,
     ) -> None:
         self._cpus = dict(cpus)
         self._polled = polled
         self._proc = proc
         self._sys = sys
+        self._handover = handover
         self._poll_s = 0.0
 
     def sample(self) -> HostSample:
@@ -73,7 +77,15 @@ class HostReader:
             memory_used_bytes=self._memory_used_bytes(),
             softnet_dropped=dropped,
             softnet_squeezed=squeezed,
+            handover_ns=self.handover_ns(),
         )
+
+    def handover_ns(self) -> float | None:
+        """Between the CPUs of sender and device, just now; takes about a millisecond."""
+        sender, dut = self._cpus.get("sender"), self._cpus.get("dut")
+        if self._handover is None or sender is None or dut is None or sender == dut:
+            return None
+        return self._handover(sender, dut)
 
     @contextmanager
     def polling(self) -> Iterator[None]:

@@ -46,7 +46,7 @@ class _Bed:
         self._meters: list[Counters] = []
         clean.clean()
         self._cores = cores or choose()
-        self._host = HostReader({"sender": self._cores.sender, "dut": self._cores.dut})
+        self._host = HostReader({"sender": self._cores.sender, "dut": self._cores.dut}, handover=_handover_ns)
         self._claim = clean.Claim()
         self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in self._parts}
         try:
@@ -224,12 +224,17 @@ class NetnsLab(_Bed):
 class PlainPair(_Bed):
     """Sender and receiver with nothing but a veth pair between them, to measure Weir's own error.
 
-    The receive work is done by a kernel thread on the CPU that otherwise carries the device.
+    The CPU that sends receives as well, so that the cable adds no queue and no wake-up. With
+    ``apart`` a kernel thread on the CPU that otherwise carries the device receives, which
+    shows what the sender alone is able to do.
     """
 
     dut = "none"
 
-    def __init__(self, backend: BackendChoice = "auto", cores: Cores | None = None) -> None:
+    def __init__(
+        self, backend: BackendChoice = "auto", cores: Cores | None = None, *, apart: bool = False
+    ) -> None:
+        self._apart = apart
         super().__init__(backend, cores)
 
     def set_rules(self, rules: RuleSetup) -> None:
@@ -242,7 +247,7 @@ class PlainPair(_Bed):
         return self
 
     def _build(self) -> None:
-        wiring.build_plain(self._netns["tx"], self._netns["rx"], self._cores.dut)
+        wiring.build_plain(self._netns["tx"], self._netns["rx"], self._cores.dut if self._apart else None)
 
 
 @contextmanager
@@ -254,6 +259,12 @@ def _explained() -> Iterator[None]:
         raise MissingCapability(f"{error.strerror}; run as root, or see weir doctor") from error
     except (OSError, NetlinkError) as error:
         raise LabError(f"the lab cannot be built: {error}; see weir doctor") from error
+
+
+def _handover_ns(cpu: int, other: int) -> float | None:
+    from weirlab._engine import handover_ns
+
+    return handover_ns(cpu, other)
 
 
 def _mac(text: str) -> bytes:

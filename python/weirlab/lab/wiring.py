@@ -83,17 +83,23 @@ def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: 
     rx.call(lambda: interface.bring_up([RX0], _behind(OUT0, RX0, _SENDERS)))
 
 
-def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int) -> None:
-    """Make two namespaces with nothing but a cable between them; ``rx_cpu`` does the receive work."""
+def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> None:
+    """Make two namespaces with nothing but a cable between them.
+
+    ``rx_cpu`` does the receive work; None leaves it to the CPU that sends, as the kernel does.
+    """
     for part in (tx, rx):
         part.create()
         part.call(lambda: write_sysctls(_QUIET))
     with _descriptor(rx) as rx_fd:
         tx.call(lambda: _make_end(TX0, RX0, rx_fd))
-    with clean.alone():
-        before = napi.threads(RX0.name)
+    if rx_cpu is None:
         rx.call(_bring_up_receiver)
-        napi.pin(RX0.name, before, rx_cpu)
+    else:
+        with clean.alone():
+            before = napi.threads(RX0.name)
+            rx.call(lambda: _bring_up_receiver(threaded=True))
+            napi.pin(RX0.name, before, rx_cpu)
     tx.call(lambda: interface.bring_up([TX0], _behind(RX0, TX0, _RECEIVERS)))
 
 
@@ -109,10 +115,11 @@ def _bring_up_device(ports: tuple[Port, ...]) -> None:
     _thread(ports)
 
 
-def _bring_up_receiver() -> None:
+def _bring_up_receiver(threaded: bool = False) -> None:
     interface.set_offloads(RX0.name, gro=True)
     interface.bring_up([RX0], _behind(TX0, RX0, _SENDERS))
-    _thread((RX0,))
+    if threaded:
+        _thread((RX0,))
 
 
 def _thread(ports: tuple[Port, ...]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from weirlab.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
+from weirlab.measure.hosts import Budget
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.trial import Role, run_trial, utc_now
 from weirlab.measure.validity import DEFAULT_LIMITS, Limits
@@ -17,9 +18,13 @@ from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.store.codec import spec_from_json, spec_to_json
 from weirlab.store.rows import rate_text
+from weirlab.store.run import HOST
 from weirlab.traffic.sizes import describe
 
 MAX_ATTEMPTS: Final = 3
+
+PATIENCE: Final = 0.4
+"""Share of the planned time that may be added for a host that changes its state."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,16 @@ def run(
     max_attempts: int = MAX_ATTEMPTS,
     on_record: Callable[[TrialRecord], object] | None = None,
     meter: Meter | None = None,
+    patience: float = PATIENCE,
     clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], datetime] = utc_now,
 ) -> Outcome:
     """Do ``specs`` in order, leaving out those with a valid attempt in the run.
+
+    Where the host changes its state on the way (:mod:`weirlab.store.states`), the state of
+    most trials becomes the run's, and trials of another one are done again: at most for
+    ``patience`` times the planned time, waiting for the state included.
 
     The plan is kept in the run under ``plan_name``. When it is there already, ``specs``
     may be None; others than the kept ones are refused with ``InputError``. A trial that
@@ -105,11 +116,9 @@ def run(
             on_record(record)
 
     rules: RuleSetup | None = None
-    for index, spec in enumerate(plan.specs, plan.first_index):
-        if index in writer.done:
-            meter.skip()
-            continue
-        meter.tell(describe_spec(spec))
+
+    def do(index: int, spec: TrialSpec) -> TrialRecord:
+        nonlocal rules, attempts
         records = run_trial(
             bed,
             spec,
@@ -125,10 +134,36 @@ def run(
         )
         rules = spec.rules
         attempts += len(records)
-        meter.count(describe_spec(spec), records[-1])
-    indices = range(plan.first_index, plan.first_index + len(plan.specs))
-    invalid = tuple(index for index in indices if index not in writer.done)
-    return Outcome(len(plan.specs), attempts, invalid, clock() - start_s)
+        return records[-1]
+
+    budget = Budget(patience * sum(map(trial_s, plan.specs)), clock, sleep)
+    settled_ns = writer.run.host_reference_ns() if writer.has(HOST) else None
+    for index, spec in enumerate(plan.specs, plan.first_index):
+        if index in writer.done:
+            meter.skip()
+            continue
+        meter.tell(describe_spec(spec))
+        if settled_ns is not None:
+            budget.wait_for(bed, settled_ns, meter.tell)
+        meter.count(describe_spec(spec), do(index, spec))
+    settled_ns = writer.run.settle_host()
+    missing = _missing(writer, plan)
+    if settled_ns is not None:
+        for index in missing:
+            if not budget.wait_for(bed, settled_ns, meter.tell):
+                break
+            with budget.spending():
+                spec = plan.specs[index - plan.first_index]
+                meter.tell(f"again: {describe_spec(spec)}", do(index, spec))
+        missing = _missing(writer, plan)
+    return Outcome(len(plan.specs), attempts, missing, clock() - start_s)
+
+
+def _missing(writer: RunWriter, plan: Plan) -> tuple[int, ...]:
+    """Indices of the plan's trials without a valid attempt."""
+    trials = writer.run.trials()
+    done = set(trials.filter("valid")["index"].to_list())
+    return tuple(i for i in range(plan.first_index, plan.first_index + len(plan.specs)) if i not in done)
 
 
 def next_index(writer: RunWriter, *plan_names: str) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from weirlab.errors import TrialError
 from weirlab.lab.base import TestBed
@@ -158,7 +159,15 @@ def _spent(before: HostSample, after: HostSample) -> HostSample:
         memory_used_bytes=after.memory_used_bytes,
         softnet_dropped=after.softnet_dropped - before.softnet_dropped,
         softnet_squeezed=after.softnet_squeezed - before.softnet_squeezed,
+        **_handover(before.handover_ns, after.handover_ns),
     )
+
+
+def _handover(before: float | None, after: float | None) -> dict[str, Any]:
+    if not before or not after:
+        return {}
+    low, high = sorted((before, after))
+    return {"handover_ns": math.sqrt(low * high), "handover_change": high / low}
 
 
 def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:

@@ -55,6 +55,10 @@ class Limits:
     pacing_ratio: float = 0.01
     """How far the achieved load may be off nominal. Only for paced loads."""
 
+    handover_ratio: float = 1.3
+    """By how much the time for a cache line to pass between the CPUs may change during a trial. A
+    hypervisor that moves a virtual CPU changes it several times over, and the device's speed with it."""
+
     receiver_drops: int = 0
     """Frames that may be dropped behind the device, where the receiver should have counted them, in a
     trial that reports loss. In a trial without loss they cannot have been probes."""
@@ -87,6 +91,7 @@ def judge(
     reasons = [
         *_nothing(result),
         *_stolen(result, host, limits),
+        *_moved(host, limits),
         *_late(result, offered_pps, limits, regular),
         *_dropped(result, host, counters or {}, limits),
     ]
@@ -130,6 +135,14 @@ def _stolen(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[
             yield f"{told} (at most {limit_s * 1e3:.0f} ms)"
         elif found := stalls(result.series, limits):
             yield f"{told}, and {found} of {len(result.series.sent)} bins show a stall"
+
+
+def _moved(host: HostSample, limits: Limits) -> Iterator[str]:
+    if host.handover_ns is not None and host.handover_change > limits.handover_ratio:
+        yield (
+            f"the host moved the CPUs during the trial: the time between them changed by a factor of "
+            f"{host.handover_change:.1f} (at most {limits.handover_ratio:g})"
+        )
 
 
 def _late(result: EngineResult, offered_pps: float, limits: Limits, regular: bool) -> Iterator[str]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.errors import InputError, StoreError
 from weirlab.records import Observation
-from weirlab.store import tables
+from weirlab.store import states, tables
 from weirlab.store.files import read_json, telling, write_bytes, write_json, write_with
 from weirlab.store.manifest import MANIFEST_FILE, Manifest
 from weirlab.store.rows import TABLES
@@ -18,6 +18,9 @@ from weirlab.store.rows import TABLES
 ExportFormat = Literal["csv", "parquet"]
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
+HOST: Final = "host"
+"""Name under which a run keeps the state of the host that its trials belong to."""
+
 _COPIED: Final = (
     "index",
     "attempt",
@@ -50,8 +53,27 @@ class Run:
         return Manifest.load(self.path)
 
     def trials(self) -> pl.DataFrame:
-        """One row per attempt in order of ``index`` and ``attempt``; columns: ``rows.TRIALS``."""
-        return tables.read(self.path, "trials").sort("index", "attempt")
+        """One row per attempt in order of ``index`` and ``attempt``; columns: ``rows.TRIALS``.
+
+        Attempts made while the host was in another state than in most of the run's trials
+        are invalid, see :mod:`weirlab.store.states`.
+        """
+        trials = tables.read(self.path, "trials").sort("index", "attempt")
+        return states.mark(trials, self._settled_host() or states.reference_ns(trials))
+
+    def host_reference_ns(self) -> float | None:
+        """The handover time that stands for the host's state in this run; None if it was never measured."""
+        return self._settled_host() or states.reference_ns(tables.read(self.path, "trials"))
+
+    def settle_host(self) -> float | None:
+        """From here on the state of most trials so far is the run's, and is returned."""
+        reference = self.host_reference_ns()
+        if reference is not None:
+            self.put_json(HOST, {"handover_ns": reference})
+        return reference
+
+    def _settled_host(self) -> float | None:
+        return float(self.get_json(HOST)["handover_ns"]) if self.has(HOST) else None
 
     def histograms(self) -> pl.DataFrame:
         """Delay histograms: ``trial_id, lower_ns, upper_ns, count``, one row per filled bucket."""

@@ -1,0 +1,43 @@
+"""Waiting for a host that comes and goes between states (see :mod:`weirlab.store.states`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from weirlab.lab.base import TestBed
+from weirlab.store import states
+
+_LOOK_EVERY_S: Final = 0.2
+
+
+class Budget:
+    """Time that may be spent on waiting and repeating; ``clock`` and ``sleep`` in s."""
+
+    def __init__(self, left_s: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
+        self._left_s = left_s
+        self._clock = clock
+        self._sleep = sleep
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """What is done inside is paid from the budget."""
+        begun_s = self._clock()
+        try:
+            yield
+        finally:
+            self._left_s -= self._clock() - begun_s
+
+    def wait_for(self, bed: TestBed, reference_ns: float, tell: Callable[[str], object]) -> bool:
+        """Wait until the host is in the state of ``reference_ns``; False when the budget is used up."""
+        with self.spending():
+            begun_s = self._clock()
+            while self._clock() - begun_s < self._left_s:
+                handover_ns = bed.host().handover_ns
+                if handover_ns is None or states.same(handover_ns, reference_ns):
+                    return True
+                apart = f"{handover_ns:.0f} ns apart, not {reference_ns:.0f} ns"
+                tell(f"waiting for the host: its CPUs are {apart}")
+                self._sleep(_LOOK_EVERY_S)
+        return False
