@@ -177,6 +177,8 @@ class HostSample:
     memory_used_bytes: int | None = None
     softnet_dropped: int = 0
     softnet_squeezed: int = 0
+    dut_wait_s: float | None = None
+    """Time that the device was ready to run while something else had its CPU."""
     handover_ns: float | None = None
     """Time for a cache line to pass from the sender's CPU to the device's and back."""
     handover_change: float = 1.0

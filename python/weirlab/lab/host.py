@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -58,6 +58,7 @@ class HostReader:
         self._proc = proc
         self._sys = sys
         self._handover = handover
+        self._threads: list[int] = []
         self._poll_s = 0.0
 
     def sample(self) -> HostSample:
@@ -77,8 +78,23 @@ class HostReader:
             memory_used_bytes=self._memory_used_bytes(),
             softnet_dropped=dropped,
             softnet_squeezed=squeezed,
+            dut_wait_s=self._wait_s(),
             handover_ns=self.handover_ns(),
         )
+
+    def watch(self, threads: Sequence[int]) -> None:
+        """From now on samples tell how long these threads (process numbers), the device, had to wait."""
+        self._threads = list(threads)
+
+    def _wait_s(self) -> float | None:
+        """Time on a run queue, /proc/PID/schedstat; None without threads or kernels that do not tell."""
+        waited_ns = 0
+        try:
+            for thread in self._threads:
+                waited_ns += int((self._proc / str(thread) / "schedstat").read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
+        return waited_ns / 1e9 if self._threads else None
 
     def handover_ns(self) -> float | None:
         """Between the CPUs of sender and device, just now; takes about a millisecond."""

@@ -205,7 +205,8 @@ class NetnsLab(_Bed):
 
     def _build(self) -> None:
         netns = self._netns
-        wiring.build_through_device(netns["tx"], netns["dut"], netns["rx"], self._cores.dut)
+        threads = wiring.build_through_device(netns["tx"], netns["dut"], netns["rx"], self._cores.dut)
+        self._host.watch(threads)
         self._add_meter("dut", {"in": wiring.IN0.name, "out": wiring.OUT0.name}, ip=True)
         self.set_rules(RuleSetup())
 

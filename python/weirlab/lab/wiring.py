@@ -58,11 +58,12 @@ _QUIET: Final = {
 _ROUTER: Final = {**_QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}
 
 
-def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: int) -> None:
+def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: int) -> list[int]:
     """Make the three namespaces and wire sender, device and receiver up in a row.
 
     The device's receive work is bound to ``dut_cpu``. What the receiver's interface takes
-    in is done where the device hands it over, so on the same CPU.
+    in is done where the device hands it over, so on the same CPU. Returns the process numbers
+    of the kernel threads that do the device's work.
     """
     for part in (tx, dut, rx):
         part.create()
@@ -77,10 +78,10 @@ def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: 
     with clean.alone():
         before = {port.name: napi.threads(port.name) for port in dut_ports}
         dut.call(lambda: _bring_up_device(dut_ports))
-        for port in dut_ports:
-            napi.pin(port.name, before[port.name], dut_cpu)
+        threads = [napi.pin(port.name, before[port.name], dut_cpu) for port in dut_ports]
     tx.call(lambda: interface.bring_up([TX0], _behind(IN0, TX0, _RECEIVERS)))
     rx.call(lambda: interface.bring_up([RX0], _behind(OUT0, RX0, _SENDERS)))
+    return threads
 
 
 def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> None:

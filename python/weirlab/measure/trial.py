@@ -159,8 +159,13 @@ def _spent(before: HostSample, after: HostSample) -> HostSample:
         memory_used_bytes=after.memory_used_bytes,
         softnet_dropped=after.softnet_dropped - before.softnet_dropped,
         softnet_squeezed=after.softnet_squeezed - before.softnet_squeezed,
+        dut_wait_s=_more(before.dut_wait_s, after.dut_wait_s),
         **_handover(before.handover_ns, after.handover_ns),
     )
+
+
+def _more(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
 
 
 def _handover(before: float | None, after: float | None) -> dict[str, Any]:

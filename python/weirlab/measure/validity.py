@@ -55,6 +55,19 @@ class Limits:
     pacing_ratio: float = 0.01
     """How far the achieved load may be off nominal. Only for paced loads."""
 
+    wait_ratio: float = 0.001
+    """Share of the trial for which the device may wait while something else has its CPU. Below the
+    threshold a wait of a millisecond in a trial of a third of a second doubles the mean delay."""
+
+    wait_s: float = 0.0003
+    """So long it may wait in any trial."""
+
+    overload_wait_ratio: float = 0.01
+    """The same share in overload, where waiting only costs the device its share of throughput."""
+
+    overload_loss: float = 0.05
+    """Loss ratio from which on a trial is in overload for that purpose."""
+
     handover_ratio: float = 1.3
     """By how much the time for a cache line to pass between the CPUs may change during a trial. A
     hypervisor that moves a virtual CPU changes it several times over, and the device's speed with it."""
@@ -91,6 +104,7 @@ def judge(
     reasons = [
         *_nothing(result),
         *_stolen(result, host, limits),
+        *_waited(result, host, limits),
         *_moved(host, limits),
         *_late(result, offered_pps, limits, regular),
         *_dropped(result, host, counters or {}, limits),
@@ -135,6 +149,18 @@ def _stolen(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[
             yield f"{told} (at most {limit_s * 1e3:.0f} ms)"
         elif found := stalls(result.series, limits):
             yield f"{told}, and {found} of {len(result.series.sent)} bins show a stall"
+
+
+def _waited(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[str]:
+    if host.dut_wait_s is None:
+        return
+    ratio = limits.overload_wait_ratio if result.loss_ratio > limits.overload_loss else limits.wait_ratio
+    limit_s = max(ratio * host.wall_s, limits.wait_s)
+    if host.dut_wait_s > limit_s:
+        yield (
+            f"other work had the device's CPU for {host.dut_wait_s * 1e3:.2f} ms "
+            f"(at most {limit_s * 1e3:.2f} ms)"
+        )
 
 
 def _moved(host: HostSample, limits: Limits) -> Iterator[str]:
