@@ -9,11 +9,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from weirlab.model import robust, waiting
 from weirlab.model.base import F64, Bool
 
-FIELDS: Final = ("base_ns", "per_byte_ns", "cold_per_rule_ns", "wake_ns", "wake_pps", "variability")
+FIELDS: Final = (
+    "base_ns",
+    "per_byte_ns",
+    "cold_per_rule_ns",
+    "wake_ns",
+    "wake_pps",
+    "variability",
+    "interruption_ns",
+)
 
 MIN_VARIABILITY: Final = 1e-3
 MAX_VARIABILITY: Final = 64.0
@@ -49,7 +58,11 @@ class DelayCurve:
 
     Path: ``base + per_byte * L``. An idle device has to wake up, ``wake / (1 + rate /
     wake_pps)``, and finds cold caches, ``cold_per_rule * n``; both fade as the queue
-    fills. Waiting follows :mod:`weirlab.model.waiting` and ends at the full queue, which
+    fills. Interruptions of the device's CPU (timer ticks above all) of length D, f per second,
+    hold packets up as if the variability were greater by ``interruption / s``, with
+    ``interruption = f D^2 / 2`` whatever the service time s: the residual vacation of
+    B. T. Doshi, Queueing Systems 1 (1986).
+    Waiting follows :mod:`weirlab.model.waiting` and ends at the full queue, which
     for quantile ``q`` is ``plateau`` times the median one. ``q`` is None for the mean.
     """
 
@@ -60,6 +73,7 @@ class DelayCurve:
     wake_ns: float = 0.0
     wake_pps: float = 1e4
     variability: float = 0.5
+    interruption_ns: float = 0.0
     plateau: float = 1.0
     stderr: dict[str, float] = field(default_factory=dict)
 
@@ -67,6 +81,10 @@ class DelayCurve:
         """Delay in ns; between the idle delay and that of the full queue."""
         values = np.array([getattr(self, name) for name in FIELDS])
         return _evaluate(values, self.q, load, queue_packets * self.plateau)
+
+    def variability_at(self, service_ns: F64) -> F64:
+        """Variability with the interruptions' share at this service time."""
+        return np.asarray(self.variability + self.interruption_ns / service_ns)
 
     def path_ns(self, frame_bytes: F64) -> F64:
         """Delay outside the queue and its server."""
@@ -76,7 +94,7 @@ class DelayCurve:
         return asdict(self)
 
 
-def filling(q: float | None, rho: F64, variability: float, places: float) -> F64:
+def filling(q: float | None, rho: F64, variability: npt.ArrayLike, places: float) -> F64:
     """Share of the queue's ``places`` that is full: mean, or quantile ``q``."""
     if q is None:
         return waiting.mean_fraction(rho, variability, places)
@@ -95,12 +113,12 @@ def fit_delay(
     """
     noise = min(max(threshold_noise, _MIN_THRESHOLD_NOISE), _MAX_THRESHOLD_NOISE)
     idle = np.maximum(delay_ns - load.service_ns, 0.0)
-    start = [float(np.quantile(idle, 0.25)), 0.0, 0.0, 0.0, float(np.median(load.rate_pps)), 0.5]
+    start = [float(np.quantile(idle, 0.25)), 0.0, 0.0, 0.0, float(np.median(load.rate_pps)), 0.5, 0.0]
     top = 2 * float(delay_ns.max())
     slope = _per(top, load.position)
     slowest, fastest = float(load.rate_pps.min()), float(load.rate_pps.max())
-    lower = [0.0, 0.0, 0.0, 0.0, slowest / 4, math.log(MIN_VARIABILITY)]
-    upper = [top, _per(top, load.frame_bytes), slope, top, 2 * fastest, math.log(MAX_VARIABILITY)]
+    lower = [0.0, 0.0, 0.0, 0.0, slowest / 4, math.log(MIN_VARIABILITY), 0.0]
+    upper = [top, _per(top, load.frame_bytes), slope, top, 2 * fastest, math.log(MAX_VARIABILITY), top]
 
     def unpack(x: F64) -> F64:
         values = x.copy()
@@ -112,7 +130,7 @@ def fit_delay(
         return np.maximum(_evaluate(unpack(x), q, shifted, queue_packets), 1.0)
 
     # Variability and weights depend on each other: three rounds settle both, the first decides on the form.
-    x = np.array([*start[:5], math.log(start[5])])
+    x = np.array([*start[:5], math.log(start[5]), start[6]])
     forms = list(_candidates(load))
     best: robust.Fit | None = None
     for _ in range(3):
@@ -138,8 +156,8 @@ def fit_delay(
 
 
 def _evaluate(values: F64, q: float | None, load: Load, places: float) -> F64:
-    base, per_byte, cold_per_rule, wake, wake_pps, variability = values
-    full = filling(q, load.rho, variability, places)
+    base, per_byte, cold_per_rule, wake, wake_pps, variability, interruption = values
+    full = filling(q, load.rho, variability + interruption / load.service_ns, places)
     idle = cold_per_rule * load.position + wake / (1.0 + load.rate_pps / wake_pps)
     path = base + per_byte * load.frame_bytes + load.service_ns
     return np.asarray(path + (1.0 - full) * idle + full * max(places - 1.0, 0.0) * load.service_ns)
@@ -150,10 +168,13 @@ def _candidates(load: Load) -> Iterator[tuple[bool, ...]]:
     sizes = len(np.unique(np.round(load.frame_bytes))) >= 2
     rules = len(np.unique(load.position)) >= 2
     if len(load.rate_pps) <= 2 + sizes:
-        yield (True, False, False, False, False, False)
+        yield (True, False, False, False, False, False, False)
         return
-    for cold, wake in itertools.product((False, True) if rules else (False,), (False, True)):
-        free = (True, sizes, cold, wake, wake, True)
+    both = (False, True)
+    for cold, wake, interrupted in itertools.product(
+        both if rules else (False,), both, both if rules else (False,)
+    ):
+        free = (True, sizes, cold, wake, wake, True, interrupted)
         if sum(free) < len(load.rate_pps):
             yield free
 
@@ -161,14 +182,17 @@ def _candidates(load: Load) -> Iterator[tuple[bool, ...]]:
 def _starts(x: F64, free: tuple[bool, ...], idle: F64, load: Load, first: bool) -> list[list[float]]:
     """From ``x``; the first time also from two loads at which the wake-up might be half over."""
     start = [
-        float(v) if is_free or i > 3 else 0.0 for i, (v, is_free) in enumerate(zip(x, free, strict=True))
+        float(v) if is_free or i in (4, 5) else 0.0
+        for i, (v, is_free) in enumerate(zip(x, free, strict=True))
     ]
+    if free[6] and first:
+        start[6] = float(np.median(load.service_ns))
     if not (free[3] and first):
         return [start]
     slow = load.rate_pps <= np.quantile(load.rate_pps, 0.2)
     extra = max(float(np.median(idle[slow])) - start[0], 0.1 * start[0])
     rates = np.quantile(load.rate_pps, (0.1, 0.5))
-    return [[*start[:3], extra, float(rate), start[5]] for rate in rates]
+    return [[*start[:3], extra, float(rate), *start[5:]] for rate in rates]
 
 
 def _per(total: float, values: F64) -> float:

@@ -32,6 +32,7 @@ def parameters(
         ("wake_ns", "wake_ns", "ns", "mean delay until an idle device has woken up"),
         ("wake_half_pps", "wake_pps", "pps", "load at which half of the wake-up delay is left"),
         ("variability", "variability", "1", "(ca² + cs²) / 2 of gaps and service times"),
+        ("interruption_ns", "interruption_ns", "ns", "f D² / 2 of the interruptions of the device's CPU"),
     )
     mean = delays["delay_mean_ns"]
     queue = Parameter(
@@ -95,7 +96,12 @@ def _below(mean: DelayCurve) -> list[str]:
             f"An idle device takes another {words.ns(mean.wake_ns)} to wake up; at "
             f"{words.pps(mean.wake_pps)} half of that is left."
         )
-    if mean.variability <= 2 * MIN_VARIABILITY:
+    if mean.interruption_ns > 0:
+        said.append(
+            "Interruptions of the device's CPU hold packets up: by "
+            f"{words.ns(mean.interruption_ns)} on average at half load, however fast the rules are."
+        )
+    elif mean.variability <= 2 * MIN_VARIABILITY:
         said.append("Below the threshold packets hardly wait for each other: gaps and service are even.")
     else:
         said.append(

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from weirlab.model import robust, waiting
 from weirlab.model.base import F64
@@ -35,7 +36,7 @@ class JitterCurve:
     overload_ns: float
     overload_service: float
 
-    def ns(self, load: Load, variability: float, queue_packets: float) -> F64:
+    def ns(self, load: Load, variability: npt.ArrayLike, queue_packets: float) -> F64:
         """Jitter in ns."""
         values = np.array([getattr(self, name) for name in FIELDS])
         return _evaluate(values, load, waiting.mean_fraction(load.rho, variability, queue_packets))
@@ -44,12 +45,12 @@ class JitterCurve:
         return asdict(self)
 
 
-def fit_jitter(load: Load, jitter_ns: F64, variability: float, queue_packets: float) -> JitterCurve:
+def fit_jitter(load: Load, jitter_ns: F64, variability: F64, queue_packets: float) -> JitterCurve:
     """Fit to trials of both regimes; jitter that was not measured (NaN) is left out."""
     known = np.isfinite(jitter_ns)
     if not known.any():
         return JitterCurve(*[float("nan")] * len(FIELDS))
-    load, measured = load.where(known), jitter_ns[known]
+    load, measured, variability = load.where(known), jitter_ns[known], variability[known]
     full = waiting.mean_fraction(load.rho, variability, queue_packets)
 
     def residual(values: F64) -> F64:

@@ -95,7 +95,9 @@ class Queueing:
             queue_packets=places_total,
             queue_stderr=queue_stderr,
             delays=delays,
-            jitter=fit_jitter(load_both, both.jitter_ns, curve.variability, places_total),
+            jitter=fit_jitter(
+                load_both, both.jitter_ns, curve.variability_at(load_both.service_ns), places_total
+            ),
             profiled=Profiled.of(table, 1e9 / service.ns(table.position, table.frame_bytes)),
         )
 
@@ -112,7 +114,8 @@ class Queueing:
         p90 = np.maximum(found["delay_p90_ns"], p50)
         p99 = np.maximum(found["delay_p99_ns"], p90)
         threshold = np.asarray(1e9 / load.service_ns)
-        variability = min(mean.variability, _MAX_LOSS_VARIABILITY * self.queue_packets)
+        busy = mean.variability_at(load.service_ns)
+        variability = np.minimum(busy, _MAX_LOSS_VARIABILITY * self.queue_packets)
         outside, why = self.profiled.outside(rate, frame, place, threshold)
         return Prediction(
             threshold_pps=threshold,
@@ -121,7 +124,7 @@ class Queueing:
             delay_p50_ns=p50,
             delay_p90_ns=p90,
             delay_p99_ns=p99,
-            jitter_ns=self.jitter.ns(load, mean.variability, self.queue_packets),
+            jitter_ns=self.jitter.ns(load, busy, self.queue_packets),
             extrapolated=outside,
             why=why,
         )
