@@ -107,7 +107,7 @@ class Table:
             usable &= rows[:, names.index(name)] > 0
         return cls(*rows[usable].T.copy())
 
-    def where(self, mask: Bool) -> Table:
+    def where(self, mask: Bool | npt.NDArray[np.intp]) -> Table:
         return Table(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
     def __len__(self) -> int:

@@ -12,10 +12,12 @@ from weirlab.model import regimes as regime
 from weirlab.model.base import F64, Bool, Model, Table
 from weirlab.records import Observation
 
+_SAME_LOAD = 0.02
+
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """A model's errors in one quantity over ``n`` settings or trials.
+    """A model's errors in one quantity over ``n`` settings and loads (medians of their repetitions).
 
     ``mape_percent`` is the mean absolute error relative to the measured value; ``mean``,
     ``std`` and ``max`` (the largest in size, with its sign) are of predicted minus measured
@@ -35,6 +37,9 @@ class ErrorRow:
 def compare(model: Model, observations: Iterable[Observation]) -> list[ErrorRow]:
     """Errors of ``model`` per quantity; quantities without a trial are left out.
 
+    Repetitions of one setting and load count as one trial of their medians: a stall of the
+    host hits one of them, and no model of a device can foresee it.
+
     - ``threshold``: per position and size, against the median forwarding rate in overload;
     - ``delay_mean_below`` and ``delay_p99_below``: trials without loss up to 90 % of the
       measured (where not measured, the predicted) threshold;
@@ -42,7 +47,7 @@ def compare(model: Model, observations: Iterable[Observation]) -> list[ErrorRow]
     - ``delay_p50_overload``; ``delay_mean_all``;
     - ``loss``: all trials, in percentage points.
     """
-    table = Table.of(observations)
+    table = _medians(Table.of(observations))
     if not len(table):
         raise ModelError(
             f"no valid trials to compare the {model.name} model with: run weir verify, or look at why the "
@@ -77,6 +82,23 @@ def compare(model: Model, observations: Iterable[Observation]) -> list[ErrorRow]
     of("delay_mean_all", "delay_mean_ns", np.ones(len(table), dtype=np.bool_))
     of("loss", "loss_ratio", np.ones(len(table), dtype=np.bool_))
     return [row for row in rows if row.n]
+
+
+def _medians(table: Table) -> Table:
+    """One row per position, size and load; achieved loads within 2 % are repetitions of one."""
+    if not len(table):
+        return table
+    order = np.lexsort((table.rate_pps, table.frame_bytes, table.position))
+    rows = table.where(order)
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[1:] = (
+        (np.diff(rows.position) != 0)
+        | (np.abs(np.diff(rows.frame_bytes)) > 0.05)
+        | (np.diff(np.log(rows.rate_pps)) > _SAME_LOAD)
+    )
+    groups = np.split(np.arange(len(rows)), np.flatnonzero(new)[1:])
+    columns = (getattr(rows, name) for name in Table.__dataclass_fields__)
+    return Table(*(np.array([np.median(column[group]) for group in groups]) for column in columns))
 
 
 def _row(model: str, quantity: str, unit: str, predicted: F64, measured: F64) -> ErrorRow:

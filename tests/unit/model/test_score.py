@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -33,18 +32,30 @@ def test_errors_on_held_out_positions_meet_the_targets(fitted: Queueing, held_ou
     assert rows["loss"].n == rows["delay_mean_all"].n == 14
 
 
-def test_errors_are_predicted_minus_measured(fitted: Queueing) -> None:
-    setting = (1e5, 64.0, 100.0)
+def off_by(fitted: Queueing, rate_pps: float, factor: float) -> Observation:
+    """What the model predicts at this load, its mean delay divided by ``factor``."""
+    setting = (rate_pps, 64.0, 100.0)
     found = fitted.predict(*setting)
     mean = float(found.delay_mean_ns)
-    exact = Observation(*setting, 1e5, 0.0, mean, mean, mean, float(found.delay_p99_ns), 0.0)
-    shorter = replace(exact, delay_mean_ns=mean / 1.1)
-    longer = replace(exact, delay_mean_ns=mean / 0.8)
-    row = by_quantity(compare(fitted, [exact, shorter, longer]))["delay_mean_below"]
+    return Observation(*setting, rate_pps, 0.0, mean / factor, mean, mean, float(found.delay_p99_ns), 0.0)
+
+
+def test_errors_are_predicted_minus_measured(fitted: Queueing) -> None:
+    rates, factors = (1e5, 1.2e5, 1.4e5), (1.0, 1.1, 0.8)
+    trials = [off_by(fitted, rate, factor) for rate, factor in zip(rates, factors, strict=True)]
+    row = by_quantity(compare(fitted, trials))["delay_mean_below"]
+    differences = [t.delay_mean_ns * (f - 1) for t, f in zip(trials, factors, strict=True)]
     assert row.mape_percent == pytest.approx((0 + 10 + 20) / 3)
-    assert row.max == pytest.approx(mean - mean / 0.8)
-    assert row.mean == pytest.approx((mean - mean / 1.1 + mean - mean / 0.8) / 3)
+    assert row.max == pytest.approx(differences[2])
+    assert row.mean == pytest.approx(sum(differences) / 3)
     assert row.unit == "ns"
+
+
+def test_repetitions_count_as_one_trial_of_their_medians(fitted: Queueing) -> None:
+    trials = [off_by(fitted, rate, factor) for rate, factor in ((1e5, 1.1), (1.001e5, 1.1), (0.999e5, 0.01))]
+    row = by_quantity(compare(fitted, trials))["delay_mean_below"]
+    assert row.n == 1
+    assert row.mape_percent == pytest.approx(10, abs=0.1)
 
 
 def test_loss_errors_are_percentage_points_without_a_relative_error(

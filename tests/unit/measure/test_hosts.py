@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weirlab.measure.hosts import Budget
+from weirlab.measure.validity import Limits, judge
+from weirlab.records import HostSample
+from weirlab.testing import FakeBed, FakeClock
+from weirlab.testing.results import make_result
+
+QUIET = HostSample(wall_s=0.3, cpu_s={}, dut_wait_s=0.0, handover_ns=66.0, handover_change=1.02)
+
+
+class Moving(FakeBed):
+    """A bed on a host that comes back to the first state after a while."""
+
+    def __init__(self, clock: FakeClock, back_s: float) -> None:
+        super().__init__()
+        self.now, self.back_s = clock, back_s
+
+    def host(self) -> HostSample:
+        return replace(super().host(), handover_ns=66.0 if self.now() >= self.back_s else 245.0)
+
+
+def budget(clock: FakeClock, seconds: float) -> Budget:
+    return Budget(seconds, clock, clock.advance)
+
+
+def test_waiting_ends_when_the_host_is_back() -> None:
+    clock, told = FakeClock(), []
+    begun = clock()
+    assert budget(clock, 60).wait_for(Moving(clock, begun + 5), 66.0, told.append)
+    assert 5 <= clock() - begun < 6
+    assert told[0] == "waiting for the host: its CPUs are 245 ns apart, not 66 ns"
+
+
+def test_waiting_ends_when_the_budget_is_used_up() -> None:
+    clock = FakeClock()
+    begun = clock()
+    left = budget(clock, 3)
+    assert not left.wait_for(Moving(clock, begun + 100), 66.0, lambda text: None)
+    assert 3 <= clock() - begun < 4
+    assert not left.wait_for(Moving(clock, begun), 66.0, lambda text: None)
+
+
+def test_a_host_that_does_not_tell_is_never_waited_for() -> None:
+    clock = FakeClock()
+    begun = clock()
+    assert budget(clock, 3).wait_for(FakeBed(), 66.0, lambda text: None)
+    assert clock() == begun
+
+
+def test_a_device_that_had_to_wait_for_its_cpu_spoils_a_trial() -> None:
+    result = make_result()
+    assert judge(result, QUIET, result.achieved_pps) == ()
+    (reason,) = judge(result, replace(QUIET, dut_wait_s=0.0015), result.achieved_pps)
+    assert reason == "other work had the device's CPU for 1.50 ms (at most 0.30 ms)"
+
+
+def test_in_overload_waiting_only_costs_throughput() -> None:
+    result = make_result(loss_ratio=0.4)
+    assert result.loss_ratio > Limits().overload_loss
+    assert judge(result, replace(QUIET, dut_wait_s=0.0015), result.achieved_pps) == ()
+
+
+def test_a_host_that_moves_its_cpus_spoils_a_trial() -> None:
+    result = make_result()
+    (reason,) = judge(result, replace(QUIET, handover_change=3.7), result.achieved_pps)
+    assert "moved the CPUs" in reason
+    assert "3.7" in reason
