@@ -12,6 +12,7 @@ accounted for per flow, and their delay entered in a histogram.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -43,18 +44,26 @@ LEGEND = (
 
 
 def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], dict[str, object]]:
-    """Every repeat has a new cable: first the tools, without an XDP program on it, then Weir."""
+    """Every repeat has two new cables, each first for the tools, without an XDP program on it, then for Weir.
+
+    At full speed another CPU receives, so that the sender has one for itself; paced senders
+    receive on their own, so that nothing but the sender decides when a frame departs.
+    """
     todo: list[Case] = []
     samples: list[Sample] = []
     facts: dict[str, object] = {}
     with TemporaryDirectory(prefix="weir-bench-") as scratch:
-        for repeat in range(repeats):
-            with PlainPair(apart=True) as bed:
+        for repeat, full_speed in itertools.product(range(repeats), (True, False)):
+            with PlainPair(apart=full_speed) as bed:
                 drop_early(bed)
-                todo = cases(bed, Path(scratch))
+                chosen = [
+                    case for case in cases(bed, Path(scratch)) if (case.nominal_pps is None) == full_speed
+                ]
                 with Progress(console=console) as progress:
-                    shown = progress.track(todo, description=f"Repeat {repeat + 1} of {repeats}")
+                    what = "full speed" if full_speed else "paced"
+                    shown = progress.track(chosen, description=f"Repeat {repeat + 1} of {repeats}, {what}")
                     samples += [sample(bed, case, repeat) for case in shown]
+                todo += chosen if repeat == 0 else []
                 facts = {**bed.facts, "backend": bed.backend}
     return todo, samples, facts
 

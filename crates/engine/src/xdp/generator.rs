@@ -31,9 +31,10 @@ const KERNEL_GAP_NS: f64 = 1_000_000.0;
 const LEAD_NS: u64 = 40_000;
 /// One call covers about this much time, so that an interruption is seen soon.
 const CALL_NS: f64 = 20e6;
-/// One frame per batch costs about half a microsecond. For shorter gaps a batch takes more
-/// frames, whose time stamps are then early by up to the batch's length: some 650 ns.
-const BATCH_NS: f64 = 650.0;
+/// One frame per batch costs about half a microsecond, and as much again to wake a receiver on
+/// another CPU. For shorter gaps a batch takes more frames, whose time stamps are then early
+/// by up to the batch's length: some 1.1 µs.
+const BATCH_NS: f64 = 1_100.0;
 /// Frames per batch when nothing is paced: amortises the flush, at the cost of time stamps
 /// that are up to a batch early.
 const UNPACED_BATCH: u32 = 64;
@@ -332,8 +333,8 @@ mod tests {
 
     #[test]
     fn short_gaps_get_longer_batches() {
-        assert_eq!(batch_for(1_000.0), 1);
-        assert_eq!(batch_for(500.0), 2);
+        assert_eq!(batch_for(1_200.0), 1);
+        assert_eq!(batch_for(1_000.0), 2);
         assert_eq!(batch_for(1.0), UNPACED_BATCH);
     }
 }
