@@ -52,6 +52,7 @@ def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], d
     todo: list[Case] = []
     samples: list[Sample] = []
     facts: dict[str, object] = {}
+    states: list[str] = []
     with TemporaryDirectory(prefix="weir-bench-") as scratch:
         for repeat, full_speed in itertools.product(range(repeats), (True, False)):
             with PlainPair(apart=full_speed) as bed:
@@ -64,7 +65,11 @@ def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], d
                     shown = progress.track(chosen, description=f"Repeat {repeat + 1} of {repeats}, {what}")
                     samples += [sample(bed, case, repeat) for case in shown]
                 todo += chosen if repeat == 0 else []
+                apart_ns = bed.host().handover_ns
+                if full_speed and apart_ns is not None:
+                    states.append(f"{apart_ns:.0f}")
                 facts = {**bed.facts, "backend": bed.backend}
+    facts["ns from CPU to CPU and back at full speed, by repeat"] = ", ".join(states)
     return todo, samples, facts
 
 
