@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,25 +12,38 @@ from weirlab.scenario import NO_DEVICE, Dut, Lab
 
 
 def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:
-    """Which lab is meant. ``auto`` is ``netns`` with root and else ``sim``, which is said.
+    """Which lab is meant. ``auto`` is ``netns`` where that works and else ``sim``, which is said.
 
     Raises
     ------
     MissingCapability, InputError
         The simulated lab would have to stand in for the user's own rules, or for a cable.
     """
-    if lab.kind == "netns" or (lab.kind == "auto" and os.geteuid() == 0):
+    if lab.kind == "netns":
+        return "netns"
+    missing = _missing() if lab.kind == "auto" else None
+    if lab.kind == "auto" and missing is None:
         return "netns"
     if dut.name in ("ruleset", NO_DEVICE):
         if lab.kind == "auto":
-            raise MissingCapability(f"the device {dut.name!r} needs network namespaces: run as root (sudo)")
+            raise MissingCapability(
+                f"the device {dut.name!r} needs network namespaces, which do not work here ({missing}): "
+                "run as root (sudo); weir doctor says more"
+            )
         raise InputError(f"the simulated lab cannot stand in for the device {dut.name!r}; use --lab netns")
     if lab.kind == "auto":
         progress.note(
-            f"without root there are no network namespaces: a simulated device stands in for {dut.name}; "
-            "run as root to measure the real one"
+            f"network namespaces do not work here ({missing}): a simulated device stands in for "
+            f"{dut.name}; run as root to measure the real one"
         )
     return "sim"
+
+
+def _missing() -> str | None:
+    """Why the namespaces lab does not work here; root alone does not settle it in a container."""
+    from weirlab.lab.doctor import missing_for_namespaces
+
+    return missing_for_namespaces()
 
 
 def open_bed(lab: Lab, dut: Dut, progress: Progress) -> TestBed:

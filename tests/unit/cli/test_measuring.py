@@ -165,7 +165,7 @@ def test_an_interrupted_profile_says_what_is_kept_and_goes_on(weir: Weir, bed: B
 def test_a_calibration_reports_pacing_time_stamps_and_false_loss(
     weir: Weir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: None)
     cable = FakeDevice(service_fixed_ns=10.0, service_per_rule_ns=0.0, base_delay_ns=700.0)
     monkeypatch.setattr(testbeds, "open_cable", lambda _: FakeBed(cable, lab="netns", backend="xdp"))
     answer = weir(
@@ -183,7 +183,7 @@ def test_a_calibration_reports_pacing_time_stamps_and_false_loss(
 def test_without_root_missing_privileges_have_exit_code_3(
     weir: Weir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: "privileges: missing")
     answer = weir("calibrate")
     assert answer.code == 3
     assert "run as root" in answer.err

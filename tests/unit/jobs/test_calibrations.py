@@ -22,7 +22,7 @@ def real(device: FakeDevice) -> FakeBed:
 
 @pytest.fixture(autouse=True)
 def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: None)
     monkeypatch.setattr(testbeds, "open_cable", lambda _: real(CABLE))
     monkeypatch.setattr(testbeds, "open_bed", lambda *_: real(FIREWALL))
 
@@ -65,7 +65,7 @@ def test_the_simulated_lab_is_not_calibrated(store: Store, scenario: Scenario) -
 
 
 def test_without_root_calibration_names_the_way_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: "privileges: missing")
     with pytest.raises(MissingCapability, match="run as root"):
         calibrate(store, Lab(), PLAN, Quiet())
     assert store.runs() == []

@@ -188,13 +188,13 @@ def test_showing_a_run_counts_its_trials_by_role(store: Store, finished: str) ->
 def test_without_root_auto_means_the_simulated_lab_and_says_so(
     monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: "privileges: missing")
     assert testbeds.choose(Lab(), Dut(), told) == "sim"
     assert "a simulated device stands in for iptables" in told.notes[0]
 
 
 def test_with_root_auto_means_namespaces(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: None)
     assert testbeds.choose(Lab(), Dut(), told) == "netns"
     assert told.notes == []
 
@@ -202,7 +202,7 @@ def test_with_root_auto_means_namespaces(monkeypatch: pytest.MonkeyPatch, told: 
 def test_the_users_own_rules_are_never_simulated(
     monkeypatch: pytest.MonkeyPatch, told: Told, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: "privileges: missing")
     own = Dut(name="ruleset", ruleset=tmp_path / "rules")
     with pytest.raises(InputError, match="cannot stand in"):
         testbeds.choose(Lab(kind="sim"), own, told)

@@ -102,7 +102,9 @@ def test_names_of_drivers() -> None:
 
 
 def test_unknown_driver_is_refused_with_a_guess_and_the_list() -> None:
-    with pytest.raises(InputError, match=r"'nftable'; did you mean nftables\? There are: forward, .*ruleset"):
+    with pytest.raises(
+        InputError, match=r"'nftable' \(did you mean nftables\?\); there are: forward, .*ruleset"
+    ):
         dut.make("nftable")
 
 

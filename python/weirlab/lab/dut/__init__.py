@@ -38,8 +38,8 @@ def make(name: str, ruleset: Path | None = None) -> DutDriver:
     known = drivers()
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise InputError(f"no device under test is called {name!r}{hint} There are: {', '.join(known)}")
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise InputError(f"no device under test is called {name!r}{hint}; there are: {', '.join(known)}")
     return known[name](ruleset)
 
 
