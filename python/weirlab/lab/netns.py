@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ BackendChoice = Literal["auto", "xdp", "af_packet"]
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 
 
-class _Bed:
+class _Bed(ABC):
     """What the test beds in namespaces share: ownership, engine, counters, and leaving nothing behind."""
 
     __test__ = False
@@ -115,8 +116,9 @@ class _Bed:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    @abstractmethod
     def _build(self) -> None:
-        raise NotImplementedError
+        """Wire the namespaces up."""
 
     def _add_meter(self, part: str, interfaces: Mapping[str, str], *, ip: bool = False) -> None:
         meter = Counters(self._netns[part], interfaces, ip=ip)
