@@ -14,7 +14,7 @@ from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter
 from weirlab.measure.sequence import MAX_ATTEMPTS, describe_spec
 from weirlab.measure.trial import run_trial, utc_now
-from weirlab.measure.validity import DEFAULT_LIMITS, Limits
+from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store.codec import sizes_from_json, sizes_to_json
 from weirlab.traffic.sizes import SizeMix, mean_bytes
@@ -107,7 +107,7 @@ def scout(
     on_record: Callable[[TrialRecord], object] | None = None,
     on_point: Callable[[Scouting], object] | None = None,
     meter: Meter | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits = CAREFUL_LIMITS,
     max_attempts: int = MAX_ATTEMPTS,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = utc_now,

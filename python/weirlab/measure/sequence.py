@@ -13,7 +13,7 @@ from weirlab.lab.base import TestBed
 from weirlab.measure.hosts import Budget
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.trial import Role, run_trial, utc_now
-from weirlab.measure.validity import DEFAULT_LIMITS, Limits
+from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.store.codec import spec_from_json, spec_to_json
@@ -75,7 +75,7 @@ def run(
     role: Role,
     plan_name: str,
     first_index: int = 0,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits = CAREFUL_LIMITS,
     max_attempts: int = MAX_ATTEMPTS,
     on_record: Callable[[TrialRecord], object] | None = None,
     meter: Meter | None = None,

@@ -55,15 +55,14 @@ class Limits:
     pacing_ratio: float = 0.01
     """How far the achieved load may be off nominal. Only for paced loads."""
 
-    wait_ratio: float = 0.001
-    """Share of the trial for which the device may wait while something else has its CPU. Below the
-    threshold a wait of a millisecond in a trial of a third of a second doubles the mean delay."""
+    wait_ratio: float = 0.01
+    """Share of the trial for which the device may wait while something else has its CPU."""
 
     wait_s: float = 0.0003
     """So long it may wait in any trial."""
 
     overload_wait_ratio: float = 0.01
-    """The same share in overload, where waiting only costs the device its share of throughput."""
+    """The same share in overload, where waiting costs the device no more than that of its throughput."""
 
     overload_loss: float = 0.05
     """Loss ratio from which on a trial is in overload for that purpose."""
@@ -78,6 +77,10 @@ class Limits:
 
 
 DEFAULT_LIMITS: Final = Limits()
+
+CAREFUL_LIMITS: Final = Limits(wait_ratio=0.001)
+"""For trials that a model is fitted to or checked against: below the threshold a wait of one
+millisecond in a trial of a third of a second doubles the mean delay."""
 
 
 def judge(

@@ -48,8 +48,8 @@ class Verification:
     overload_shares: tuple[float, ...] = (1.15, 1.5)
     """Loads beyond the threshold; they also measure it."""
     repetitions: int = 3
-    trial_s: float = 0.5
-    warmup_s: float = 0.2
+    trial_s: float = 0.1
+    warmup_s: float = 0.03
     stateful: bool = False
     flows: Flows = ONE_FLOW
     arrivals: Arrivals = "constant"

@@ -178,7 +178,7 @@ class Calibrate(Section):
     """Loads at which pacing, time stamps and false loss are looked at."""
     repetitions: Repetitions = 3
     """Trials per load."""
-    trial_s: Seconds = 0.5
+    trial_s: Seconds = 0.1
     """Recorded part of a trial, in s."""
 
 
@@ -193,13 +193,13 @@ class Profile(Section):
     """Offered loads as shares of the forwarding rate found in overload, per position and size."""
     repetitions: Repetitions = 3
     """Trials per setting."""
-    trial_s: Seconds = 0.5
+    trial_s: Seconds = 0.1
     """Recorded part of a trial, in s."""
-    warmup_s: WarmUp = 0.2
+    warmup_s: WarmUp = 0.03
     """Sent before recording, in s."""
-    scout_s: Seconds = 0.3
+    scout_s: Seconds = 0.1
     """Length of the trials that find the forwarding rate in overload, in s."""
-    max_attempts: Annotated[int, Field(strict=True, ge=1, le=20)] = 3
+    max_attempts: Annotated[int, Field(strict=True, ge=1, le=20)] = 5
     """How often a trial is tried that the host spoils."""
     seed: Seed = 1
     """Seed of the trials' order."""
@@ -208,9 +208,9 @@ class Profile(Section):
 QUICK: Final[dict[str, Any]] = {
     "sizes": (64, 1518),
     "load_shares": (0.02, 0.15, 0.4, 0.65, 0.85, 0.95, 1.1, 1.4),
-    "trial_s": 0.35,
-    "warmup_s": 0.1,
-    "scout_s": 0.25,
+    "trial_s": 0.1,
+    "warmup_s": 0.03,
+    "scout_s": 0.1,
 }
 """Settings of a :class:`Profile` that takes less than four minutes."""
 
@@ -230,9 +230,9 @@ class HeldOut(Section):
     """Loads beyond the threshold, as shares of it; they also measure it."""
     repetitions: Repetitions = 3
     """Trials per setting."""
-    trial_s: Seconds = 0.5
+    trial_s: Seconds = 0.1
     """Recorded part of a trial, in s."""
-    warmup_s: WarmUp = 0.2
+    warmup_s: WarmUp = 0.03
     """Sent before recording, in s."""
     seed: Seed = 7
     """Seed of the loads drawn and of the trials' order."""

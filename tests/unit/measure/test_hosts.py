@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weirlab.measure.hosts import Budget
-from weirlab.measure.validity import Limits, judge
+from weirlab.measure.validity import CAREFUL_LIMITS, Limits, judge
 from weirlab.records import HostSample
 from weirlab.testing import FakeBed, FakeClock
 from weirlab.testing.results import make_result
@@ -53,14 +53,21 @@ def test_a_host_that_does_not_tell_is_never_waited_for() -> None:
 def test_a_device_that_had_to_wait_for_its_cpu_spoils_a_trial() -> None:
     result = make_result()
     assert judge(result, QUIET, result.achieved_pps) == ()
-    (reason,) = judge(result, replace(QUIET, dut_wait_s=0.0015), result.achieved_pps)
+    (reason,) = judge(result, replace(QUIET, dut_wait_s=0.005), result.achieved_pps)
+    assert reason == "other work had the device's CPU for 5.00 ms (at most 3.00 ms)"
+
+
+def test_trials_for_a_model_bear_less_waiting_than_single_ones() -> None:
+    result, host = make_result(), replace(QUIET, dut_wait_s=0.0015)
+    assert judge(result, host, result.achieved_pps) == ()
+    (reason,) = judge(result, host, result.achieved_pps, CAREFUL_LIMITS)
     assert reason == "other work had the device's CPU for 1.50 ms (at most 0.30 ms)"
 
 
 def test_in_overload_waiting_only_costs_throughput() -> None:
     result = make_result(loss_ratio=0.4)
     assert result.loss_ratio > Limits().overload_loss
-    assert judge(result, replace(QUIET, dut_wait_s=0.0015), result.achieved_pps) == ()
+    assert judge(result, replace(QUIET, dut_wait_s=0.0015), result.achieved_pps, CAREFUL_LIMITS) == ()
 
 
 def test_a_host_that_moves_its_cpus_spoils_a_trial() -> None:
