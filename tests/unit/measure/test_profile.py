@@ -273,9 +273,9 @@ def test_progress_counts_up_and_time_left_goes_down_to_zero(store: Store) -> Non
     assert told[-1].left_s == 0
     assert told[-1].last is not None
     assert told[-1].elapsed_s == pytest.approx(40 * (0.03 + 0.1))
-    assert told[0].left_s == pytest.approx(4 * 0.6 + 36 * 0.9)
+    assert told[0].left_s == pytest.approx(40 * (0.03 + 0.1 + 0.2))
     halfway = next(progress for progress in told if progress.done == 20)
-    assert halfway.left_s == pytest.approx(20 * 0.7, rel=0.1)
+    assert halfway.left_s == pytest.approx(20 * 0.13, rel=0.1)
     assert any("position 400, 1518 B, max" in progress.text for progress in told)
     assert any("forwarding rates found" in progress.text for progress in told)
 
