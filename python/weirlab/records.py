@@ -212,7 +212,12 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a model sees of one valid trial."""
+    """What a model sees of one valid trial.
+
+    ``position`` is the mean matching position, ``frame_bytes`` the mean frame size, and
+    ``gap_scv`` the squared coefficient of variation of the gaps between arrivals (0:
+    constant, 1: Poisson). ``packets`` were received. NaN stands for what was not measured.
+    """
 
     rate_pps: float
     frame_bytes: float
@@ -225,3 +230,8 @@ class Observation:
     delay_p99_ns: float
     jitter_ns: float
     extra: dict[str, Any] = field(default_factory=dict)
+    delay_p999_ns: float = float("nan")
+    gap_scv: float = 0.0
+    stateful: bool = False
+    cross_traffic: bool = False
+    packets: int = 0

@@ -10,7 +10,7 @@ from typing import Any, Final
 from weirlab.errors import InputError, ModelError
 from weirlab.jobs.profiles import named
 from weirlab.model import Model, Queueing, fit_all, load, save
-from weirlab.model.base import DELAYS
+from weirlab.model.base import QUANTITIES
 from weirlab.model.io import from_document, to_document
 from weirlab.store import Run, Store
 from weirlab.traffic.load import describe_rate, rate_pps
@@ -152,7 +152,6 @@ class PredictionOutcome:
         }
 
 
-_QUANTITIES: Final = ("threshold_pps", "loss_ratio", *DELAYS, "jitter_ns")
 
 
 def predict(store: Store, source: str, rate: Rate, sizes: SizeMix, position: int) -> PredictionOutcome:
@@ -166,7 +165,7 @@ def predict(store: Store, source: str, rate: Rate, sizes: SizeMix, position: int
     outside: dict[str, None] = {}
     for name, model in models.items():
         found = model.predict(pps, frame_bytes, position)
-        predictions[name] = {quantity: float(getattr(found, quantity)) for quantity in _QUANTITIES}
+        predictions[name] = {quantity: float(getattr(found, quantity)) for quantity in QUANTITIES}
         outside.update(dict.fromkeys(found.why))
     return PredictionOutcome(
         describe_rate(rate), pps, describe(sizes), frame_bytes, position, predictions, tuple(outside)

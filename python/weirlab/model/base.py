@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
@@ -16,8 +16,17 @@ from weirlab.records import Observation
 F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
-DELAYS: Final = ("delay_mean_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns")
+DELAYS: Final = ("delay_mean_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns", "delay_p999_ns")
 """The delays that are predicted, as named in ``Observation`` and ``Prediction``."""
+
+QUANTITIES: Final = ("threshold_pps", "loss_ratio", *DELAYS, "jitter_ns")
+"""All that is predicted."""
+
+LEVELS: Final = (50, 90, 99)
+"""Percent of trials that the intervals are to cover."""
+
+_OPTIONAL: Final = ("jitter_ns", "delay_p999_ns")
+"""What a trial may lack and still be of use."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +41,25 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class Band:
+    """An interval of predictions; arrays of one shape, in the unit of the quantity."""
+
+    low: F64
+    high: F64
+
+
+@dataclass(frozen=True)
 class Prediction:
     """What a model expects. All arrays have the broadcast shape of the arguments of ``predict``.
 
     ``extrapolated`` marks settings outside the profiled range; ``why`` holds the distinct
     reasons over all of them, and is empty where nothing was extrapolated.
+
+    ``spread`` is what the model itself takes for the standard deviation of
+    ``ln(measured / predicted)`` of one new trial, by quantity (for ``loss_ratio`` that of the
+    difference); empty where it has no idea. ``intervals`` holds by quantity and level in
+    percent (:data:`LEVELS`) the interval that one new trial is to fall into; empty for a
+    model that was not calibrated.
     """
 
     threshold_pps: F64
@@ -45,9 +68,12 @@ class Prediction:
     delay_p50_ns: F64
     delay_p90_ns: F64
     delay_p99_ns: F64
+    delay_p999_ns: F64
     jitter_ns: F64
     extrapolated: Bool
     why: list[str]
+    spread: dict[str, F64] = field(default_factory=dict)
+    intervals: dict[str, dict[int, Band]] = field(default_factory=dict)
 
 
 class Model(Protocol):
@@ -61,12 +87,17 @@ class Model(Protocol):
         ...
 
     def predict(
-        self, rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike
+        self,
+        rate_pps: npt.ArrayLike,
+        frame_bytes: npt.ArrayLike,
+        position: npt.ArrayLike,
+        gap_scv: npt.ArrayLike = 0.0,
     ) -> Prediction:
         """Predict at the given settings; arguments broadcast against each other.
 
         For a mix of sizes give its mean frame size; for traffic that matches at several
-        positions the mean position. Raises ``InputError`` for values without meaning.
+        positions the mean position. ``gap_scv`` is the squared coefficient of variation of
+        the gaps between arrivals: 0 for constant ones, 1 for a Poisson process. Raises ``InputError`` for values without meaning.
         """
         ...
 
@@ -93,17 +124,19 @@ class Table:
     delay_p50_ns: F64
     delay_p90_ns: F64
     delay_p99_ns: F64
+    delay_p999_ns: F64
     jitter_ns: F64
+    gap_scv: F64
 
     @classmethod
     def of(cls, observations: Iterable[Observation]) -> Table:
         names = tuple(cls.__dataclass_fields__)
         rows = np.array([[getattr(o, name) for name in names] for o in observations], dtype=np.float64)
         rows = rows.reshape(-1, len(names))
-        needed = [i for i, name in enumerate(names) if name != "jitter_ns"]
+        needed = [i for i, name in enumerate(names) if name not in _OPTIONAL]
         usable = np.isfinite(rows[:, needed]).all(axis=1)
         usable &= (rows[:, names.index("rate_pps")] > 0) & (rows[:, names.index("forwarding_pps")] > 0)
-        for name in DELAYS:
+        for name in DELAYS[:-1]:
             usable &= rows[:, names.index(name)] > 0
         return cls(*rows[usable].T.copy())
 

@@ -129,9 +129,16 @@ class Piecewise:
         return cls.from_json(fields)
 
     def predict(
-        self, rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike
+        self,
+        rate_pps: npt.ArrayLike,
+        frame_bytes: npt.ArrayLike,
+        position: npt.ArrayLike,
+        gap_scv: npt.ArrayLike = 0.0,
     ) -> Prediction:
-        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
+        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`.
+
+        The curves know nothing of the gaps between arrivals: ``gap_scv`` changes nothing.
+        """
         rate, frame, place = settings(rate_pps, frame_bytes, position)
         x, n = rate / _MPPS, place / self.unit_position
         threshold = _threshold(self.g, n)

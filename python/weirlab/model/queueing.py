@@ -31,6 +31,7 @@ QUANTILES: Final[dict[str, float | None]] = {
     "delay_p50_ns": 0.5,
     "delay_p90_ns": 0.9,
     "delay_p99_ns": 0.99,
+    "delay_p999_ns": 0.999,
 }
 
 LEAST_LOADS_BELOW: Final = 3
@@ -76,9 +77,13 @@ class Queueing:
         # K hardly matters below the threshold, so a rough one will do until the path is known.
         rough = float(np.median(over.delay_p50_ns * over.forwarding_pps / 1e9))
         delays = {
-            name: fit_delay(QUANTILES[name], load_below, getattr(below, name), rough, service.scatter)
+            name: fit_delay(
+                QUANTILES[name], load_below.where(known), getattr(below, name)[known], rough, service.scatter
+            )
             for name in DELAYS
+            if (known := np.isfinite(getattr(below, name))).any()
         }
+        delays.setdefault("delay_p999_ns", delays["delay_p99_ns"])
         full = _full_queues(over, delays)
         # A device that drops without queueing still has the packet in service.
         found, queue_stderr = robust.median_with_error(full["delay_p50_ns"])
@@ -102,7 +107,11 @@ class Queueing:
         )
 
     def predict(
-        self, rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike
+        self,
+        rate_pps: npt.ArrayLike,
+        frame_bytes: npt.ArrayLike,
+        position: npt.ArrayLike,
+        gap_scv: npt.ArrayLike = 0.0,
     ) -> Prediction:
         """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
         rate, frame, place = settings(rate_pps, frame_bytes, position)
@@ -124,6 +133,7 @@ class Queueing:
             delay_p50_ns=p50,
             delay_p90_ns=p90,
             delay_p99_ns=p99,
+            delay_p999_ns=np.maximum(found["delay_p999_ns"], p99),
             jitter_ns=self.jitter.ns(load, busy, self.queue_packets),
             extrapolated=outside,
             why=why,

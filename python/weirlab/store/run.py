@@ -102,6 +102,7 @@ class Run:
         )
         if role is not None:
             rows = rows.filter(pl.col("role") == role)
+        rows = rows.with_columns(arrivals=pl.col("spec").str.json_path_match("$.traffic.arrivals"))
         return [
             Observation(
                 rate_pps=row["achieved_pps"],
@@ -115,6 +116,10 @@ class Run:
                 delay_p99_ns=row["delay_p99_ns"],
                 jitter_ns=row["jitter_ns"] if row["jitter_ns"] is not None else float("nan"),
                 extra={name: row[name] for name in _COPIED},
+                delay_p999_ns=row["delay_p999_ns"],
+                gap_scv=float(row["arrivals"] == "poisson"),
+                stateful=row["stateful"],
+                packets=row["received"],
             )
             for row in rows.iter_rows(named=True)
         ]
