@@ -1,0 +1,60 @@
+"""A ruleset as chains of rules, whatever language it was written in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from weirlab.rules.matching import Match
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule; ``packets`` that matched it so far, from its counter."""
+
+    text: str
+    """As written, counters apart."""
+    match: Match
+    verdict: str | None = None
+    """What ends the walk of a packet that matches, options included (``ACCEPT``,
+    ``REJECT --reject-with tcp-reset``); ``RETURN`` ends that in this chain; None: the walk goes on."""
+    jump: str | None = None
+    """User-defined chain that a matching packet walks next."""
+    packets: int = 0
+    unclear: str = ""
+    """What was not understood of it, or depends on the packets before; such a rule keeps its place."""
+    line: int = 0
+    """Where it is written, counted from 1."""
+
+    @property
+    def terminates(self) -> bool:
+        """Does a matching packet go no further in this chain, as far as the rule itself says?"""
+        return self.verdict is not None
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Rules in order. ``policy`` is what befalls packets that pass all, None in a user-defined chain."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    policy: str | None = None
+    policy_packets: int | None = None
+    """Packets that passed all rules; None where nothing counts them."""
+
+
+@dataclass(frozen=True)
+class Ruleset:
+    """The chains by name, and the one that forwarded packets enter."""
+
+    entry: str
+    chains: Mapping[str, Chain]
+    language: str
+    """``iptables-save`` or ``nft``."""
+    notes: tuple[str, ...] = field(default=())
+    """What was left out of account."""
+
+    @property
+    def forward(self) -> Chain:
+        """The chain that forwarded packets enter."""
+        return self.chains[self.entry]

@@ -1,0 +1,180 @@
+"""What packets a rule can match, as ranges of header fields: enough to prove two rules disjoint.
+
+A field that a rule does not look at, or that is not understood, has its full range, so that
+proofs err on the safe side only.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+Range = tuple[int, int]
+"""First and last value, both included."""
+Ranges = tuple[Range, ...]
+"""Sorted, not overlapping."""
+
+PORTS: Final[Range] = (0, 65535)
+PROTOCOLS: Final[Range] = (0, 255)
+ICMP: Final[Range] = (0, 255)
+_OFFSET: Final = {4: 0, 6: 2**32}
+ADDRESSES: Final[dict[int, Range]] = {4: (0, 2**32 - 1), 6: (2**32, 2**32 + 2**128 - 1)}
+"""IPv6 addresses count on where IPv4 ones end, so that the two are disjoint, too."""
+
+STATES: Final = ("INVALID", "NEW", "ESTABLISHED", "RELATED", "UNTRACKED")
+"""Of a tracked connection; a packet has exactly one. (SNAT and DNAT are no such states.)"""
+ALL_STATES: Final = frozenset(STATES)
+
+PROTOCOL_NUMBERS: Final = {
+    "icmp": 1, "igmp": 2, "ipip": 4, "tcp": 6, "udp": 17, "dccp": 33, "ipv6": 41, "gre": 47, "esp": 50,
+    "ah": 51, "icmpv6": 58, "ipv6-icmp": 58, "icmp6": 58, "ospf": 89, "pim": 103, "vrrp": 112,
+    "sctp": 132, "udplite": 136,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A match on an interface's name; ``prefix``: on how it begins. ``inverted``: anything else."""
+
+    name: str
+    prefix: bool = False
+    inverted: bool = False
+
+
+@dataclass(frozen=True)
+class Match:
+    """The packets that a rule can match lie within this; None for any interface."""
+
+    source: Ranges | None = None
+    destination: Ranges | None = None
+    protocol: Ranges | None = None
+    source_port: Ranges | None = None
+    destination_port: Ranges | None = None
+    icmp_type: Ranges | None = None
+    states: frozenset[str] = ALL_STATES
+    inward: Interface | None = None
+    outward: Interface | None = None
+
+
+RANGED: Final = (
+    "source",
+    "destination",
+    "protocol",
+    "source_port",
+    "destination_port",
+    "icmp_type",
+)
+"""The fields of :class:`Match` that are ranges; None means any value."""
+
+
+def disjoint(a: Match, b: Match) -> bool:
+    """Can no packet match both? False where that cannot be proved.
+
+    Ports and ICMP types bind only packets of protocols that have them; a rule with a port
+    matches no others, so different ports suffice.
+    """
+    if not a.states & b.states:
+        return True
+    if interfaces_disjoint(a.inward, b.inward) or interfaces_disjoint(a.outward, b.outward):
+        return True
+    return any(ranges_disjoint(getattr(a, name), getattr(b, name)) for name in RANGED)
+
+
+def ranges_disjoint(a: Ranges | None, b: Ranges | None) -> bool:
+    """Have two sets of values nothing in common?"""
+    if a is None or b is None:
+        return False
+    i = j = 0
+    while i < len(a) and j < len(b):
+        if a[i][1] < b[j][0]:
+            i += 1
+        elif b[j][1] < a[i][0]:
+            j += 1
+        else:
+            return False
+    return True
+
+
+def interfaces_disjoint(a: Interface | None, b: Interface | None) -> bool:
+    """Can no name match both?"""
+    if a is None or b is None:
+        return False
+    if a.inverted and b.inverted:
+        return False
+    if a.inverted or b.inverted:
+        not_this, this = (a, b) if a.inverted else (b, a)
+        return _within(this, not_this)
+    if a.prefix and b.prefix:
+        return not (a.name.startswith(b.name) or b.name.startswith(a.name))
+    return not (_within(a, b) or _within(b, a))
+
+
+def _within(inner: Interface, outer: Interface) -> bool:
+    """Does every name of ``inner`` match ``outer``, inversion apart?"""
+    if outer.prefix:
+        return inner.name.startswith(outer.name)
+    return not inner.prefix and inner.name == outer.name
+
+
+def union(ranges: Iterable[Range]) -> Ranges:
+    """Sorted and merged."""
+    merged: list[Range] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def complement(ranges: Ranges, whole: Range) -> Ranges:
+    """All of ``whole`` that is not in ``ranges``."""
+    left: list[Range] = []
+    at = whole[0]
+    for low, high in ranges:
+        if low > at:
+            left.append((at, low - 1))
+        at = max(at, high + 1)
+    if at <= whole[1]:
+        left.append((at, whole[1]))
+    return tuple(left)
+
+
+def intersection(a: Ranges | None, b: Ranges | None) -> Ranges | None:
+    """Values in both; None stands for all."""
+    if a is None or b is None:
+        return b if a is None else a
+    common = [(max(x[0], y[0]), min(x[1], y[1])) for x in a for y in b if max(x[0], y[0]) <= min(x[1], y[1])]
+    return union(common)
+
+
+def network(text: str) -> tuple[Range, int]:
+    """Addresses of ``10.0.0.0/8``, ``10.0.0.0/255.0.0.0``, ``2001:db8::1`` or ``10.0.0.1-10.0.0.9``, and the
+    IP version; raises ``ValueError`` for anything else.
+    """
+    if "-" in text:
+        first, last = (ipaddress.ip_address(part) for part in text.split("-", 1))
+        if first.version != last.version or int(first) > int(last):
+            raise ValueError(text)
+        offset = _OFFSET[first.version]
+        return (int(first) + offset, int(last) + offset), first.version
+    found = ipaddress.ip_network(text, strict=False)
+    offset = _OFFSET[found.version]
+    return (int(found.network_address) + offset, int(found.broadcast_address) + offset), found.version
+
+
+def numbers(text: str, names: dict[str, int] | None = None, separator: str = ":") -> Range:
+    """``80``, ``1024:65535``, ``:1023`` or a name in ``names``; raises ``ValueError`` for anything else."""
+    if names and text.lower() in names:
+        value = names[text.lower()]
+        return (value, value)
+    if separator in text:
+        low, high = text.split(separator, 1)
+        found = (int(low) if low else PORTS[0], int(high) if high else PORTS[1])
+    else:
+        found = (int(text), int(text))
+    if found[0] > found[1]:
+        raise ValueError(text)
+    return found
