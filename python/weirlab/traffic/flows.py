@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.errors import InputError
+from weirlab.traffic.places import Places, flow_groups
 from weirlab.traffic.spec import Flows
 
 PROBE_BYTES: Final = 18
@@ -22,6 +23,7 @@ FIRST_SOURCE_PORT: Final = 0xC020
 
 # The first and last /24 of each /16 stay free: routers and hosts of the lab have their own addresses there.
 _HOSTS: Final = 254 * 254
+_HOSTS_OF_PLACE: Final = 14 * 254
 _PORTS: Final = 65536 - 1024
 
 _IP_BYTES: Final = {4: 20, 6: 40}
@@ -61,27 +63,33 @@ def describe_headers(flows: Flows) -> str:
     return f"a {flows.l4.upper()}/IPv{flows.ip} probe"
 
 
-def table(flows: Flows) -> FlowAddresses:
+def table(flows: Flows, places: Places = ()) -> FlowAddresses:
     """Addresses and ports of every flow.
 
     ``advance`` counts the source address up and, once all 64,516 are used, the source
-    port; ``random`` draws source address, destination address and source port.
+    port; ``random`` draws source address, destination address and source port. With
+    several ``places`` the destinations of each lie in its own network, and there are at
+    least as many flows as places (:func:`weirlab.traffic.places.flow_groups`).
     """
     if not 1 <= flows.count <= MAX_FLOWS:
         raise InputError(f"{flows.count} flows asked for; between 1 and {MAX_FLOWS} can be sent")
+    several = len(places) > 1
+    group = flow_groups(places, flows.count) if several else np.zeros(flows.count, dtype=np.int64)
+    count, hosts = len(group), _HOSTS_OF_PLACE if several else _HOSTS
     if flows.order == "advance":
-        index = np.arange(flows.count, dtype=np.int64)
+        index = np.arange(count, dtype=np.int64)
         src, dst = index % _HOSTS, np.zeros_like(index)
         port = (FIRST_SOURCE_PORT - 1024 + index // _HOSTS) % _PORTS
     else:
-        key = _distinct(flows.count, _HOSTS * _HOSTS * _PORTS, np.random.default_rng(flows.seed))
+        key = _distinct(count, _HOSTS * hosts * _PORTS, np.random.default_rng(flows.seed))
         key, port = np.divmod(key, _PORTS)
-        src, dst = np.divmod(key, _HOSTS)
+        src, dst = np.divmod(key, hosts)
     return FlowAddresses(
         src_ip=_addresses("src", src, flows.ip),
-        dst_ip=_addresses("dst", dst, flows.ip),
+        # The networks of places are 16 apart in the last but one byte.
+        dst_ip=_addresses("dst", dst + 16 * 254 * group, flows.ip),
         src_port=(1024 + port).astype(np.uint16),
-        dst_port=np.full(flows.count, DESTINATION_PORT, dtype=np.uint16),
+        dst_port=np.full(count, DESTINATION_PORT, dtype=np.uint16),
     )
 
 

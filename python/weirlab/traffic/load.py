@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.traffic.sizes import SizeMix, mean_bytes
-from weirlab.traffic.spec import Rate
+from weirlab.traffic.spec import Rate, Traffic, stretches
 from weirlab.units import pps_from_bps
 
 ACCEPTED: Final = (
     "'450' or '450pps', '100kpps', '2Mpps', '300Mbit/s' or '300Mbps', '40%', '40%@10Gbit/s' and 'max'"
 )
+
+LOAD_SHARES: Final = (
+    *(0.02, 0.05, 0.09, 0.13, 0.17, 0.21, 0.25, 0.29, 0.33, 0.37, 0.41, 0.45, 0.49, 0.53, 0.57),
+    *(0.61, 0.65, 0.69, 0.73, 0.77, 0.81, 0.85, 0.89, 0.92, 0.95, 1.08, 1.35),
+)
+"""Loads of a profile relative to the threshold. They are dense, because a device that sleeps between
+packets answers to some loads as to no other, and few beyond 1, where all are alike."""
+
+LOAD_STRIDE: Final = 3
+"""No position and frame size needs all of these loads, as long as its neighbours have the others."""
 
 _SCALE: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
@@ -72,6 +83,17 @@ def rate_pps(rate: Rate, mix: SizeMix) -> float:
             return pps_from_bps(rate.value / 100 * rate.line_bps, mean_bytes(mix))
         case "max":
             return math.inf
+
+
+def offered_pps(traffic: Traffic) -> float:
+    """Nominal load averaged over the recorded window, steps included; infinite for ``max``."""
+    starts = [0.0, *(step.at_s for step in traffic.steps), traffic.duration_s]
+    packets = (
+        rate_pps(rate, traffic.sizes) * (end - start)
+        for (rate, _), (start, end) in zip(stretches(traffic), itertools.pairwise(starts), strict=True)
+        if end > start
+    )
+    return sum(packets) / traffic.duration_s
 
 
 def describe_rate(rate: Rate) -> str:

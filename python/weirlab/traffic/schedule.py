@@ -14,8 +14,9 @@ from weirlab.errors import InputError
 from weirlab.traffic import sizes
 from weirlab.traffic.flows import FlowAddresses, describe_headers, min_frame_bytes, table
 from weirlab.traffic.load import describe_rate, rate_pps
+from weirlab.traffic.places import Places, flow_groups, turns
 from weirlab.traffic.sizes import Constant
-from weirlab.traffic.spec import Arrivals, Rate, Traffic
+from weirlab.traffic.spec import Arrivals, Rate, Traffic, stretches
 from weirlab.units import NS_PER_S
 
 NEXT_FLOW: Final = 0xFFFFFFFF
@@ -23,6 +24,10 @@ NEXT_FLOW: Final = 0xFFFFFFFF
 
 PATTERN_ENTRIES: Final = 16384
 BIN_NS: Final = 10_000_000
+STEP_BIN_NS: Final = 1_000_000
+"""In trials with steps: a spike behind a step lasts a few milliseconds."""
+
+MAX_BINS: Final = 1 << 20
 
 _FRAC: Final = 1 << 16
 _MAX_UNITS: Final = (1 << 32) * _FRAC
@@ -54,29 +59,37 @@ class Plan:
     nominal_pps: float
 
 
-def compile_plan(traffic: Traffic) -> Plan:
+def compile_plan(traffic: Traffic, places: Places = ()) -> Plan:
     """Turn ``traffic`` into a :class:`Plan`; raises ``InputError`` for what cannot be sent.
 
-    The pattern is a function of ``traffic`` (its seed included) alone.
+    The pattern is a function of ``traffic`` (its seed included) and ``places`` alone.
+    ``places`` says which share of the packets is to match where, if not all at one position.
     """
     warmup_ns, duration_ns = _window(traffic)
     sizes.validate(traffic.sizes, min_frame_bytes(traffic.flows), describe_headers(traffic.flows))
     loads = _loads(traffic, warmup_ns, duration_ns)
-    paced = not any(rate.unit == "max" for rate, _, _ in loads)
-    if not paced and len(loads) > 1:
+    paced = not any(rate.unit == "max" for rate, *_ in loads)
+    if not paced and len({rate for rate, *_ in loads}) > 1:
         raise InputError(
             "a load step from or to 'max' cannot be paced; give both loads as pps, bit/s or percent"
         )
+    groups = flow_groups(places, traffic.flows.count) if len(places) > 1 else None
 
     rng = np.random.default_rng(traffic.seed)
     gaps: list[npt.NDArray[np.int64]] = []
     frames: list[npt.NDArray[np.uint16]] = []
+    flow: list[npt.NDArray[np.uint32]] = []
     phases: list[tuple[int, int, int]] = []
     recorded_packets, first = 0.0, 0
-    for rate, start_ns, end_ns in loads:
+    for rate, position, start_ns, end_ns in loads:
         pps = rate_pps(rate, traffic.sizes)
         one = isinstance(traffic.sizes, Constant) and (traffic.arrivals == "constant" or not paced)
-        n = 1 if one else PATTERN_ENTRIES
+        share = _shares(places, position)
+        if groups is not None:
+            flow.append(turns(share, groups, PATTERN_ENTRIES, rng))
+        else:
+            flow.append(np.full(1 if one else PATTERN_ENTRIES, NEXT_FLOW, dtype=np.uint32))
+        n = len(flow[-1])
         frames.append(sizes.draw(traffic.sizes, n, rng))
         gaps.append(_gap_units(rate, pps, n, traffic.arrivals, rng))
         phases.append((end_ns, first, n))
@@ -92,17 +105,45 @@ def compile_plan(traffic: Traffic) -> Plan:
         gap_ns=(units // _FRAC).astype(np.uint32),
         gap_frac=(units % _FRAC).astype(np.uint16),
         frame_bytes=np.concatenate(frames),
-        flow=np.full(len(units), NEXT_FLOW, dtype=np.uint32),
+        flow=np.concatenate(flow),
         phases=phases,
         paced=paced,
         warmup_ns=warmup_ns,
         duration_ns=duration_ns,
-        bin_ns=BIN_NS,
-        flows=table(traffic.flows),
+        bin_ns=bin_width_ns(traffic),
+        flows=table(traffic.flows, places),
         l4=traffic.flows.l4,
         ip=traffic.flows.ip,
         nominal_pps=recorded_packets * NS_PER_S / duration_ns,
     )
+
+
+def bin_width_ns(traffic: Traffic) -> int:
+    """Width of a bin of the time series; raises ``InputError`` for one that cannot be."""
+    usual = STEP_BIN_NS if traffic.steps else BIN_NS
+    width = usual if traffic.bin_ns is None else traffic.bin_ns
+    if not (0 < width < 1 << 32 and traffic.duration_s * NS_PER_S / width <= MAX_BINS):
+        raise InputError(
+            f"a time series of {traffic.duration_s:g} s in bins of {width} ns is not possible: "
+            f"bins are from 1 ns to 4.29 s wide, and at most {MAX_BINS}"
+        )
+    return width
+
+
+def _shares(places: Places, position: int | None) -> list[float]:
+    """Share of the packets per place; all of them at ``position`` if a step says so."""
+    if position is None:
+        return [share for _, share in places]
+    positions = [place for place, _ in places]
+    if position not in positions:
+        known = (
+            f"only at {', '.join(map(str, positions))}" if positions else "there is only one matching rule"
+        )
+        raise InputError(
+            f"step to matching position {position}: no rule accepts there ({known}); "
+            "name it among the places of the rules, with share 0 if only the step uses it"
+        )
+    return [float(place == position) for place in positions]
 
 
 def _window(traffic: Traffic) -> tuple[int, int]:
@@ -113,22 +154,27 @@ def _window(traffic: Traffic) -> tuple[int, int]:
     return round(traffic.warmup_s * NS_PER_S), round(traffic.duration_s * NS_PER_S)
 
 
-def _loads(traffic: Traffic, warmup_ns: int, duration_ns: int) -> list[tuple[Rate, int, int]]:
-    """Rate, start and end in ns of every phase; the warm-up is sent at the first rate."""
+def _loads(traffic: Traffic, warmup_ns: int, duration_ns: int) -> list[tuple[Rate, int | None, int, int]]:
+    """Rate, position after a step, start and end in ns of every phase; the warm-up belongs to the first."""
     times_s = [step.at_s for step in traffic.steps]
-    for at_s in times_s:
-        if not 0 <= at_s < traffic.duration_s:
+    for step in traffic.steps:
+        if not 0 <= step.at_s < traffic.duration_s:
             raise InputError(
-                f"load step at {at_s:g} s lies outside the recorded time (0 to {traffic.duration_s:g} s)"
+                f"load step at {step.at_s:g} s lies outside the recorded time (0 to {traffic.duration_s:g} s)"
             )
+        if step.rate is None and step.position is None:
+            raise InputError(f"the step at {step.at_s:g} s changes neither load nor matching position")
     if any(b <= a for a, b in itertools.pairwise(times_s)):
         raise InputError(
             f"load steps must follow each other in time, found {', '.join(f'{t:g} s' for t in times_s)}"
         )
     starts = [0, *(warmup_ns + round(at_s * NS_PER_S) for at_s in times_s)]
     ends = [*starts[1:], warmup_ns + duration_ns]
-    rates = [traffic.rate, *(step.rate for step in traffic.steps)]
-    return [(r, start, end) for r, start, end in zip(rates, starts, ends, strict=True) if end > start]
+    return [
+        (rate, position, start, end)
+        for (rate, position), start, end in zip(stretches(traffic), starts, ends, strict=True)
+        if end > start
+    ]
 
 
 def _gap_units(

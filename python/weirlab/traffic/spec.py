@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from weirlab.traffic.sizes import Constant, SizeMix
 
 Arrivals = Literal["constant", "poisson"]
+
+GAP_SCV: Final[dict[Arrivals, float]] = {"constant": 0.0, "poisson": 1.0}
+"""Squared coefficient of variation of the gaps between packets."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +27,15 @@ class Rate:
 
 @dataclass(frozen=True)
 class Step:
-    """From ``at_s`` seconds after the start of recording on, the load is ``rate``."""
+    """From ``at_s`` seconds after the start of recording on, something is different.
+
+    ``rate`` is the load from then on, ``position`` the matching position of all packets from
+    then on; None leaves what was.
+    """
 
     at_s: float
-    rate: Rate
+    rate: Rate | None = None
+    position: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,3 +67,14 @@ class Traffic:
     warmup_s: float = 0.5
     duration_s: float = 2.0
     seed: int = 1
+    bin_ns: int | None = None
+    """Width of a bin of the time series; None for 1 ms in trials with steps and 10 ms in others."""
+
+
+def stretches(traffic: Traffic) -> list[tuple[Rate, int | None]]:
+    """Load and matching position before the first step and after each; None before any changed it."""
+    found: list[tuple[Rate, int | None]] = [(traffic.rate, None)]
+    for step in traffic.steps:
+        rate, position = found[-1]
+        found.append((step.rate or rate, position if step.position is None else step.position))
+    return found
