@@ -37,7 +37,10 @@ class Engine:
     def close(self) -> None: ...
 
 def simulate(plan: Plan, device: Mapping[str, object]) -> dict[str, Any]:
-    """Send ``plan`` through a simulated device. ``ValueError`` names a bad parameter."""
+    """Send ``plan`` through a simulated device. ``ValueError`` names a bad parameter.
+
+    ``positions`` of the device has the matching position of each flow.
+    """
 
 def handover_ns(cpu: int, other: int) -> float | None:
     """Time in ns for a cache line to pass between two CPUs and back; about a millisecond.

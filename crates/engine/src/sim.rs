@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Gamma};
 use thiserror::Error;
 use weir_wire::Probe;
@@ -46,8 +46,10 @@ pub struct Device {
     pub base_per_byte_ns: f64,
     /// Variation of the service time.
     pub noise: Noise,
-    /// Matching position of the test traffic.
-    pub position: f64,
+    /// Once in this time other work takes the server.
+    pub interrupt_every_ns: f64,
+    /// For so long; 0: never.
+    pub interrupt_ns: f64,
     /// Gap of a sender that is asked to send as fast as it can.
     pub unpaced_gap_ns: u64,
     /// Seed of the noise.
@@ -78,7 +80,7 @@ impl Device {
             ("io_service_ns", self.io_service_ns),
             ("base_delay_ns", self.base_delay_ns),
             ("base_per_byte_ns", self.base_per_byte_ns),
-            ("position", self.position),
+            ("interrupt_ns", self.interrupt_ns),
         ];
         for (name, value) in times {
             if !value.is_finite() || value < 0.0 {
@@ -92,6 +94,13 @@ impl Device {
         if self.queue_packets == 0 {
             return Err(positive("queue_packets", 0.0));
         }
+        // NaN must not pass either.
+        if self.interrupt_ns > 0.0
+            && (self.interrupt_every_ns <= self.interrupt_ns || self.interrupt_every_ns.is_nan())
+        {
+            let (name, value) = ("interrupt_every_ns", self.interrupt_every_ns);
+            return Err(DeviceError::Parameter { name, value, allowed: "longer than interrupt_ns" });
+        }
         if self.unpaced_gap_ns == 0 {
             return Err(positive("unpaced_gap_ns", 0.0));
         }
@@ -101,9 +110,9 @@ impl Device {
         }
     }
 
-    fn service_ns(&self, frame_bytes: f64) -> f64 {
+    fn service_ns(&self, position: f64, frame_bytes: f64) -> f64 {
         let rules = self.service_fixed_ns
-            + self.service_per_rule_ns * self.position
+            + self.service_per_rule_ns * position
             + self.service_per_byte_ns * frame_bytes;
         rules.max(self.io_service_ns)
     }
@@ -112,12 +121,13 @@ impl Device {
 const FCS: f64 = 4.0;
 const MAGIC: u16 = 1;
 
-/// Sends a plan through a simulated device.
+/// Sends a plan through a simulated device; `positions` has the matching position of each flow.
 ///
 /// # Errors
 /// [`DeviceError`] when a parameter makes no sense.
-pub fn simulate(plan: &Plan, device: &Device) -> Result<Outcome, DeviceError> {
+pub fn simulate(plan: &Plan, device: &Device, positions: &[f64]) -> Result<Outcome, DeviceError> {
     device.check()?;
+    check_positions(plan, positions)?;
     // The trial begins at an arbitrary instant: 0 would be mistaken for "never".
     let start_ns = 1_000_000_000;
     let window = (start_ns + plan.warmup_ns, start_ns + plan.total_ns());
@@ -143,7 +153,9 @@ pub fn simulate(plan: &Plan, device: &Device) -> Result<Outcome, DeviceError> {
         let probe = Probe { magic: MAGIC, flow: departure.flow, seq: *seq, time_ns };
         *seq = seq.wrapping_add(1);
         sent.depart(departure.flow, time_ns, window, u64::from(plan.bin_ns));
-        if let Some(delay_ns) = server.pass(departure.due_ns as f64, f64::from(departure.length) + FCS) {
+        let position = positions[departure.flow as usize];
+        let frame_bytes = f64::from(departure.length) + FCS;
+        if let Some(delay_ns) = server.pass(departure.due_ns as f64, position, frame_bytes) {
             account.arrive(&probe, time_ns + delay_ns.round() as u64);
         }
     }
@@ -157,11 +169,24 @@ pub fn simulate(plan: &Plan, device: &Device) -> Result<Outcome, DeviceError> {
     Ok(Outcome::join(Backend::Sim, window, &sent, &received))
 }
 
+fn check_positions(plan: &Plan, positions: &[f64]) -> Result<(), DeviceError> {
+    if positions.len() != plan.flows.len() {
+        let (name, value) = ("number of positions", positions.len() as f64);
+        return Err(DeviceError::Parameter { name, value, allowed: "one per flow" });
+    }
+    match positions.iter().find(|position| !position.is_finite() || **position < 0.0) {
+        Some(&value) => Err(DeviceError::Parameter { name: "position", value, allowed: "0 or more" }),
+        None => Ok(()),
+    }
+}
+
 struct Server<'a> {
     device: &'a Device,
     /// When each packet inside leaves, in order.
     leaving_ns: VecDeque<f64>,
     free_ns: f64,
+    /// When other work takes the server next.
+    interrupt_at_ns: f64,
     last_out_ns: f64,
     noise: Option<Gamma<f64>>,
     random: SmallRng,
@@ -174,18 +199,25 @@ impl<'a> Server<'a> {
             // Mean 1: shape 1/cv², scale cv². `check` has seen that both are positive.
             Noise::Gamma(cv) => Gamma::new(1.0 / (cv * cv), cv * cv).ok(),
         };
+        let mut random = SmallRng::seed_from_u64(device.seed);
+        let interrupt_at_ns = if device.interrupt_ns > 0.0 {
+            random.random::<f64>() * device.interrupt_every_ns // no trial knows when
+        } else {
+            f64::INFINITY
+        };
         Self {
             device,
             leaving_ns: VecDeque::with_capacity(device.queue_packets),
             free_ns: 0.0,
+            interrupt_at_ns,
             last_out_ns: 0.0,
             noise,
-            random: SmallRng::seed_from_u64(device.seed),
+            random,
         }
     }
 
     /// The delay of a packet that comes at `at_ns`, or `None` when the queue is full.
-    fn pass(&mut self, at_ns: f64, frame_bytes: f64) -> Option<f64> {
+    fn pass(&mut self, at_ns: f64, position: f64, frame_bytes: f64) -> Option<f64> {
         while self.leaving_ns.front().is_some_and(|&leaves| leaves <= at_ns) {
             self.leaving_ns.pop_front();
         }
@@ -193,11 +225,26 @@ impl<'a> Server<'a> {
             return None;
         }
         let factor = self.noise.map_or(1.0, |noise| noise.sample(&mut self.random));
-        self.free_ns = self.free_ns.max(at_ns) + self.device.service_ns(frame_bytes) * factor;
+        let service_ns = self.device.service_ns(position, frame_bytes) * factor;
+        self.serve(at_ns, service_ns);
         self.leaving_ns.push_back(self.free_ns);
         let base = self.device.base_delay_ns + self.device.base_per_byte_ns * frame_bytes;
         self.last_out_ns = self.last_out_ns.max(self.free_ns + base); // packets keep their order
         Some(self.last_out_ns - at_ns)
+    }
+
+    /// Moves `free_ns` behind the service of a packet that comes at `at_ns`.
+    fn serve(&mut self, at_ns: f64, service_ns: f64) {
+        let mut start_ns = self.free_ns.max(at_ns);
+        while self.interrupt_at_ns <= start_ns {
+            start_ns = start_ns.max(self.interrupt_at_ns + self.device.interrupt_ns);
+            self.interrupt_at_ns += self.device.interrupt_every_ns;
+        }
+        self.free_ns = start_ns + service_ns;
+        while self.interrupt_at_ns < self.free_ns {
+            self.free_ns += self.device.interrupt_ns;
+            self.interrupt_at_ns += self.device.interrupt_every_ns;
+        }
     }
 }
 
@@ -233,18 +280,23 @@ mod tests {
         base_delay_ns: 5_000.0,
         base_per_byte_ns: 0.0,
         noise: Noise::None,
-        position: 0.0,
+        interrupt_every_ns: 0.0,
+        interrupt_ns: 0.0,
         unpaced_gap_ns: 200,
         seed: 1,
     };
 
-    fn run(gap_ns: u32, device: &Device) -> Outcome {
+    fn run_at(gap_ns: u32, device: &Device, positions: &[f64]) -> Outcome {
         let entry = Entry { gap_ns, gap_frac: 0, length: 60, flow: NEXT_FLOW };
-        let end_ns = 100_000_000;
-        let mut plan = plan(vec![entry], vec![Phase { end_ns, first_entry: 0, n_entries: 1 }], 1, true);
+        let phases = vec![Phase { end_ns: 100_000_000, first_entry: 0, n_entries: 1 }];
+        let mut plan = plan(vec![entry], phases, positions.len(), true);
         plan.warmup_ns = 20_000_000;
         plan.duration_ns = 80_000_000;
-        simulate(&plan, device).expect("valid device")
+        simulate(&plan, device, positions).expect("valid device")
+    }
+
+    fn run(gap_ns: u32, device: &Device) -> Outcome {
+        run_at(gap_ns, device, &[0.0])
     }
 
     #[test]
@@ -268,15 +320,50 @@ mod tests {
 
     #[test]
     fn rules_make_the_device_slower() {
-        let outcome = run(500, &Device { position: 500.0, ..DEVICE });
+        let outcome = run_at(500, &DEVICE, &[500.0]);
         let flow = outcome.flows[0];
         assert!((flow.received as f64 / flow.sent as f64 - 0.25).abs() < 0.001);
     }
 
     #[test]
-    fn the_slower_stage_sets_the_pace() {
-        let device = Device { io_service_ns: 2_000.0, position: 100.0, ..DEVICE };
+    fn flows_that_match_at_several_positions_share_the_mean_service_time() {
+        // Without noise 1 µs and 3 µs are multiples of the gap: every free place would fall to the same flow.
+        let outcome = run_at(500, &Device { noise: Noise::Gamma(0.5), ..DEVICE }, &[0.0, 1_000.0]);
+        let (sent, received) = outcome.flows.iter().fold((0, 0), |(s, r), f| (s + f.sent, r + f.received));
+        assert!((received as f64 / sent as f64 - 0.25).abs() < 0.01);
+    }
+
+    #[test]
+    fn below_the_threshold_each_flow_is_served_at_its_own_position() {
+        let outcome = run_at(4_000, &DEVICE, &[0.0, 1_000.0]);
+        assert_eq!(outcome.flows[0].delay_max_ns, 6_000);
+        assert_eq!(outcome.flows[1].delay_min_ns, 8_000);
+    }
+
+    #[test]
+    fn interruptions_take_their_share_of_the_throughput() {
+        let device = Device { interrupt_every_ns: 1e6, interrupt_ns: 2e5, ..DEVICE };
         let flow = run(500, &device).flows[0];
+        assert!((flow.received as f64 / flow.sent as f64 - 0.4).abs() < 0.005);
+        assert!(run(100_000, &device).flows[0].delay_max_ns > 100_000);
+    }
+
+    #[test]
+    fn interruptions_without_a_pause_are_refused() {
+        assert!(Device { interrupt_every_ns: 1e5, interrupt_ns: 1e5, ..DEVICE }.check().is_err());
+    }
+
+    #[test]
+    fn every_flow_needs_a_position() {
+        let plan = plan(vec![], vec![], 2, true);
+        assert!(simulate(&plan, &DEVICE, &[0.0]).is_err());
+        assert!(simulate(&plan, &DEVICE, &[0.0, -1.0]).is_err());
+    }
+
+    #[test]
+    fn the_slower_stage_sets_the_pace() {
+        let device = Device { io_service_ns: 2_000.0, ..DEVICE };
+        let flow = run_at(500, &device, &[100.0]).flows[0];
         assert!((flow.received as f64 / flow.sent as f64 - 0.25).abs() < 0.001);
     }
 

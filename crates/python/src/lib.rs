@@ -126,8 +126,8 @@ fn simulate<'py>(
     device: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let plan = plan::extract(plan)?;
-    let device = device_from(device)?;
-    let result = py.detach(|| weir_engine::simulate(&plan, &device));
+    let (device, positions) = (device_from(device)?, get::<Vec<f64>>(device, "positions")?);
+    let result = py.detach(|| weir_engine::simulate(&plan, &device, &positions));
     outcome::to_dict(py, &result.map_err(|e| PyValueError::new_err(e.to_string()))?)
 }
 
@@ -137,13 +137,13 @@ fn handover_ns(py: Python<'_>, cpu: usize, other: usize) -> Option<f64> {
     py.detach(|| weir_engine::handover_ns(cpu, other)).ok()
 }
 
+fn get<'py, T: FromPyObjectOwned<'py>>(device: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
+    let value =
+        device.get_item(name)?.ok_or_else(|| PyValueError::new_err(format!("the device lacks {name}")))?;
+    value.extract().map_err(Into::into)
+}
+
 fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
-    fn get<'py, T: FromPyObjectOwned<'py>>(device: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
-        let value = device
-            .get_item(name)?
-            .ok_or_else(|| PyValueError::new_err(format!("the device lacks {name}")))?;
-        value.extract().map_err(Into::into)
-    }
     let noise = match get::<String>(device, "noise")?.as_str() {
         "none" => Noise::None,
         "exponential" => Noise::Gamma(1.0),
@@ -162,7 +162,8 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
         base_delay_ns: get(device, "base_delay_ns")?,
         base_per_byte_ns: get(device, "base_per_byte_ns")?,
         noise,
-        position: get(device, "position")?,
+        interrupt_every_ns: get(device, "interrupt_every_ns")?,
+        interrupt_ns: get(device, "interrupt_ns")?,
         unpaced_gap_ns: get(device, "unpaced_gap_ns")?,
         seed: get(device, "seed")?,
     })
