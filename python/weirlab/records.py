@@ -9,15 +9,21 @@ with an :class:`EngineResult`, a trial wraps it with what the host did as a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.errors import InputError
+from weirlab.traffic.places import Places, mean_position, validate
 from weirlab.traffic.spec import Traffic
 
 U64 = npt.NDArray[np.uint64]
 F64 = npt.NDArray[np.float64]
+
+SLOWEST_UNPACED_PPS: Final = 500_000
+"""The XDP sender is faster than this when told to send as fast as possible, unless something holds it
+up, such as memory that the host has yet to back."""
 
 Backend = Literal["xdp", "af_packet", "sim"]
 
@@ -28,20 +34,55 @@ class RuleSetup:
 
     ``position`` is the matching position: the 1-based place of the rule that accepts
     the test traffic; 0 means no filter rules at all. ``stateful`` puts connection
-    tracking in front.
+    tracking in front. Where rules at several positions accept a share of the traffic
+    each, ``places`` says where and how much, and ``position`` is the last of them: make
+    such a setup with :meth:`mixed`.
     """
 
     position: int = 0
     stateful: bool = False
+    places: Places = ()
+
+    def __post_init__(self) -> None:
+        """Raises ``InputError`` for places that cannot be set up."""
+        validate(self.places)
+        if self.places and self.places[-1][0] != self.position:
+            raise InputError(
+                f"matching position {self.position} must be the last of the places {self.places}; "
+                "RuleSetup.mixed sees to it"
+            )
+
+    @classmethod
+    def mixed(cls, places: Places, stateful: bool = False) -> Self:
+        """Rules at several positions that accept a share of the traffic each."""
+        validate(places)
+        return cls(places[-1][0] if places else 0, stateful, places)
+
+    @property
+    def mean_position(self) -> float:
+        """Mean matching position of the packets, steps left aside."""
+        return mean_position(self.places) if self.places else float(self.position)
+
+    @property
+    def accepting(self) -> tuple[int, ...]:
+        """Positions of the rules that accept test traffic, ascending; empty without rules."""
+        if self.places:
+            return tuple(position for position, _ in self.places)
+        return (self.position,) if self.position else ()
 
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One trial: this traffic through a device that is set up like this."""
+    """One trial: this traffic through a device that is set up like this.
+
+    With ``cross_traffic`` a management session is open meanwhile: a monitoring system that
+    asks the device for its counters and rules, and whose work the device's CPU does as well.
+    """
 
     traffic: Traffic
     rules: RuleSetup = RuleSetup()
     label: str = ""
+    cross_traffic: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +224,8 @@ class HostSample:
     """Time for a cache line to pass from the sender's CPU to the device's and back."""
     handover_change: float = 1.0
     """By which factor that changed during the trial; 1 or more."""
+    management_s: float | None = None
+    """CPU time of the management session, which the device may have waited for; None without one."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +246,7 @@ class TrialRecord:
     host: HostSample
     dut_counters: dict[str, int] = field(default_factory=dict)
     invalid: tuple[str, ...] = ()
-    role: Literal["profile", "verify", "single", "calibrate"] = "single"
+    role: Literal["profile", "verify", "single", "calibrate", "search"] = "single"
 
     @property
     def valid(self) -> bool:

@@ -6,30 +6,38 @@ so that whoever reads a record knows exactly what was sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weirlab.errors import StoreError
+from weirlab.errors import InputError, StoreError
 from weirlab.records import RuleSetup, TrialSpec
+from weirlab.traffic.places import Places
 from weirlab.traffic.sizes import Constant, Poisson, SizeMix, Weighted
 from weirlab.traffic.spec import Flows, Rate, Step, Traffic
 
 
 def spec_to_json(spec: TrialSpec) -> dict[str, Any]:
     """``spec`` as JSON values; :func:`spec_from_json` is the inverse."""
+    places = {"places": [list(place) for place in spec.rules.places]} if spec.rules.places else {}
     return {
         "label": spec.label,
-        "rules": {"position": spec.rules.position, "stateful": spec.rules.stateful},
+        "rules": {"position": spec.rules.position, "stateful": spec.rules.stateful, **places},
         "traffic": traffic_to_json(spec.traffic),
+        "cross_traffic": spec.cross_traffic,
     }
 
 
 def spec_from_json(value: Mapping[str, Any]) -> TrialSpec:
-    """Read what :func:`spec_to_json` made; raises ``StoreError`` for anything else."""
+    """Read what :func:`spec_to_json` made, now or before it knew places and cross traffic.
+
+    Raises ``StoreError`` for anything else.
+    """
     try:
-        rules = RuleSetup(int(value["rules"]["position"]), bool(value["rules"]["stateful"]))
-        return TrialSpec(traffic_from_json(value["traffic"]), rules, str(value["label"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        rules = value["rules"]
+        setup = RuleSetup(int(rules["position"]), bool(rules["stateful"]), _places(rules.get("places", ())))
+        traffic = traffic_from_json(value["traffic"])
+        return TrialSpec(traffic, setup, str(value["label"]), bool(value.get("cross_traffic", False)))
+    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
         raise StoreError(
             f"not the specification of a trial ({type(error).__name__}: {error}); "
             "it may be damaged or come from another version of Weir"
@@ -43,10 +51,11 @@ def traffic_to_json(traffic: Traffic) -> dict[str, Any]:
         "sizes": sizes_to_json(traffic.sizes),
         "flows": flows_to_json(traffic.flows),
         "arrivals": traffic.arrivals,
-        "steps": [{"at_s": step.at_s, "rate": rate_to_json(step.rate)} for step in traffic.steps],
+        "steps": [_step_to_json(step) for step in traffic.steps],
         "warmup_s": traffic.warmup_s,
         "duration_s": traffic.duration_s,
         "seed": traffic.seed,
+        "bin_ns": traffic.bin_ns,
     }
 
 
@@ -57,11 +66,30 @@ def traffic_from_json(value: Mapping[str, Any]) -> Traffic:
         sizes=sizes_from_json(value["sizes"]),
         flows=flows_from_json(value["flows"]),
         arrivals=value["arrivals"],
-        steps=tuple(Step(float(step["at_s"]), rate_from_json(step["rate"])) for step in value["steps"]),
+        steps=tuple(_step_from_json(step) for step in value["steps"]),
         warmup_s=float(value["warmup_s"]),
         duration_s=float(value["duration_s"]),
         seed=int(value["seed"]),
+        bin_ns=value.get("bin_ns"),
     )
+
+
+def _step_to_json(step: Step) -> dict[str, Any]:
+    rate = None if step.rate is None else rate_to_json(step.rate)
+    return {"at_s": step.at_s, "rate": rate, "position": step.position}
+
+
+def _step_from_json(value: Mapping[str, Any]) -> Step:
+    rate, position = value.get("rate"), value.get("position")
+    return Step(
+        float(value["at_s"]),
+        None if rate is None else rate_from_json(rate),
+        None if position is None else int(position),
+    )
+
+
+def _places(value: Sequence[Any]) -> Places:
+    return tuple((int(position), float(share)) for position, share in value)
 
 
 def rate_to_json(rate: Rate) -> dict[str, Any]:

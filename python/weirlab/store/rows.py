@@ -24,6 +24,7 @@ from polars.datatypes import DataType, DataTypeClass
 from weirlab.records import EngineResult, TrialRecord
 from weirlab.store.codec import spec_to_json
 from weirlab.traffic.load import describe_rate
+from weirlab.traffic.places import describe_places
 from weirlab.traffic.sizes import describe, mean_bytes
 from weirlab.traffic.spec import Traffic
 
@@ -51,7 +52,10 @@ TRIALS: Final[Columns] = {
     "backend": _TEXT,
     "xdp_mode": _TEXT,
     "position": _INT,
+    "mean_position": _FLOAT,
+    "places": _TEXT,
     "stateful": pl.Boolean(),
+    "cross_traffic": pl.Boolean(),
     "rate_text": _TEXT,
     "sizes_text": _TEXT,
     "frame_bytes": _FLOAT,
@@ -95,13 +99,22 @@ TRIALS: Final[Columns] = {
     "dut_wait_s": _FLOAT,
     "handover_ns": _FLOAT,
     "handover_change": _FLOAT,
+    "management_s": _FLOAT,
     "dut_counters": _TEXT,
     "spec": _TEXT,
     "invalid": _TEXT,
     "valid": pl.Boolean(),
 }
 """One row per attempt. ``offered_pps`` is infinite for "as fast as possible"; ``invalid`` joins
-the reasons with "; " and is empty for a valid attempt; ``dut_counters`` and ``spec`` are JSON."""
+the reasons with "; " and is empty for a valid attempt; ``dut_counters`` and ``spec`` are JSON.
+``places`` is empty where all test traffic matches at ``position``; else that is the last place."""
+
+ADDED: Final[Mapping[str, pl.Expr]] = {
+    "mean_position": pl.col("position").cast(_FLOAT),
+    "places": pl.lit(""),
+    "cross_traffic": pl.lit(False),
+}
+"""What columns that earlier versions did not write would have been."""
 
 DETAILS: Final[Mapping[str, Columns]] = {
     "histograms": {"lower_ns": _INT, "upper_ns": _INT, "count": _INT},
@@ -136,10 +149,20 @@ def table_schema(table: str) -> Columns:
     return TRIALS if table == "trials" else {"trial_id": _TEXT, **DETAILS[table]}
 
 
+def part_schema() -> Columns:
+    """Columns of a part: those of ``trials``, and the other tables as lists."""
+    lists = {
+        f"{table}.{name}": pl.List(kind)
+        for table, columns in DETAILS.items()
+        for name, kind in columns.items()
+    }
+    return {**TRIALS, **lists}
+
+
 def table_of_parts(parts: pl.LazyFrame, table: str) -> pl.LazyFrame:
     """The rows of ``table`` that lie in ``parts``."""
     if table == "trials":
-        return parts.select(*TRIALS)
+        return completed(parts.select(*TRIALS))
     names = list(DETAILS[table])
     # What explode does with an empty list differs between versions of Polars: leave none.
     return (
@@ -147,6 +170,11 @@ def table_of_parts(parts: pl.LazyFrame, table: str) -> pl.LazyFrame:
         .select("trial_id", *(pl.col(f"{table}.{name}").alias(name) for name in names))
         .explode(names)
     )
+
+
+def completed(trials: pl.LazyFrame) -> pl.LazyFrame:
+    """``trials`` with :data:`ADDED` in place of the nulls in records of earlier versions."""
+    return trials.with_columns(pl.col(name).fill_null(known) for name, known in ADDED.items())
 
 
 def part_bytes(record: TrialRecord) -> bytes:
@@ -178,7 +206,10 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "backend": result.backend,
         "xdp_mode": result.xdp_mode,
         "position": spec.rules.position,
+        "mean_position": spec.rules.mean_position,
+        "places": describe_places(spec.rules.places),
         "stateful": spec.rules.stateful,
+        "cross_traffic": spec.cross_traffic,
         "rate_text": rate_text(spec.traffic),
         "sizes_text": describe(spec.traffic.sizes),
         "frame_bytes": mean_bytes(spec.traffic.sizes),
@@ -229,6 +260,7 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "dut_wait_s": host.dut_wait_s,
         "handover_ns": host.handover_ns,
         "handover_change": host.handover_change,
+        "management_s": host.management_s,
         "dut_counters": json.dumps(record.dut_counters),
         "spec": json.dumps(spec_to_json(spec)),
         "invalid": "; ".join(record.invalid),
@@ -237,8 +269,12 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
 
 
 def rate_text(traffic: Traffic) -> str:
-    """The offered load as text, steps included: ``100kpps, 200kpps from 1 s``."""
-    steps = (f"{describe_rate(step.rate)} from {step.at_s:g} s" for step in traffic.steps)
+    """The offered load as text, steps included: ``100kpps, 200kpps from 1 s, position 9 from 2 s``."""
+    steps = []
+    for step in traffic.steps:
+        what = [] if step.rate is None else [describe_rate(step.rate)]
+        what += [] if step.position is None else [f"position {step.position}"]
+        steps.append(f"{' at '.join(what)} from {step.at_s:g} s")
     return ", ".join([describe_rate(traffic.rate), *steps])
 
 

@@ -28,6 +28,7 @@ _COPIED: Final = (
     "role",
     "label",
     "stateful",
+    "places",
     "sizes_text",
     "rate_text",
     "flows",
@@ -87,13 +88,17 @@ class Run:
         """Per-flow results, one row per flow and attempt."""
         return tables.read(self.path, "flows")
 
-    def observations(self, role: str | None = None) -> list[Observation]:
+    def observations(self, role: str | None = None, *, plain: bool = False) -> list[Observation]:
         """What models may learn from or be checked against: the valid attempts, of ``role`` if given.
 
         ``rate_pps`` is what the sender achieved, which is also defined when it was told to
-        send as fast as possible. Left out are trials whose load changed on the way (they
-        mix regimes) and those in which nothing arrived (they carry no delay); both stay in
-        :meth:`trials`.
+        send as fast as possible; ``position`` is the mean matching position. Left out are
+        trials whose load or position changed on the way (they mix regimes) and those in
+        which nothing arrived (they carry no delay); both stay in :meth:`trials`.
+
+        With ``plain`` only trials of the device as the run's scenario sets it up are given:
+        those with connection tracking or cross traffic that were made beside them, to see
+        what these cost, are left out.
         """
         rows = self.trials().filter(
             pl.col("valid")
@@ -102,12 +107,15 @@ class Run:
         )
         if role is not None:
             rows = rows.filter(pl.col("role") == role)
+        if plain:
+            stateful, cross_traffic = self._base()
+            rows = rows.filter((pl.col("stateful") == stateful) & (pl.col("cross_traffic") == cross_traffic))
         rows = rows.with_columns(arrivals=pl.col("spec").str.json_path_match("$.traffic.arrivals"))
         return [
             Observation(
                 rate_pps=row["achieved_pps"],
                 frame_bytes=row["frame_bytes"],
-                position=float(row["position"]),
+                position=row["mean_position"],
                 forwarding_pps=row["forwarding_pps"],
                 loss_ratio=row["loss_ratio"],
                 delay_mean_ns=row["delay_mean_ns"],
@@ -119,10 +127,17 @@ class Run:
                 delay_p999_ns=row["delay_p999_ns"],
                 gap_scv=float(row["arrivals"] == "poisson"),
                 stateful=row["stateful"],
+                cross_traffic=row["cross_traffic"],
                 packets=row["received"],
             )
             for row in rows.iter_rows(named=True)
         ]
+
+    def _base(self) -> tuple[bool, bool]:
+        """Whether the scenario's device tracks connections, and has cross traffic, throughout."""
+        scenario = self.manifest.scenario
+        dut, profile = scenario.get("dut") or {}, scenario.get("profile") or {}
+        return bool(dut.get("stateful", False)), list(profile.get("cross_traffic") or ()) == [True]
 
     def has(self, name: str) -> bool:
         """Whether :meth:`put_json` kept something under ``name``."""

@@ -16,7 +16,7 @@ import polars as pl
 from weirlab.errors import StoreError
 from weirlab.records import TrialRecord
 from weirlab.store.files import telling, write_bytes, write_with
-from weirlab.store.rows import TABLES, part_bytes, table_of_parts, table_schema
+from weirlab.store.rows import TABLES, completed, part_bytes, part_schema, table_of_parts, table_schema
 
 PARTS_DIR: Final = "parts"
 
@@ -83,9 +83,10 @@ def _scan(run_path: Path, table: str, parts: list[Path]) -> pl.LazyFrame:
     file = _file(run_path, table)
     frames = []
     if file.exists():
-        frames.append(pl.scan_parquet(file).select(*table_schema(table)))
+        frames.append(_scan_file(file, table))
     if parts:
-        fresh = table_of_parts(pl.scan_parquet(parts), table)
+        found = pl.scan_parquet(parts, schema=part_schema(), missing_columns="insert")
+        fresh = table_of_parts(found, table)
         if frames:
             kept = frames[0].select("trial_id").unique()
             fresh = fresh.join(kept, on="trial_id", how="anti")
@@ -95,6 +96,12 @@ def _scan(run_path: Path, table: str, parts: list[Path]) -> pl.LazyFrame:
     return pl.concat(frames)
 
 
+def _scan_file(file: Path, table: str) -> pl.LazyFrame:
+    """``table`` as kept in ``file``; columns that an earlier version did not write are filled in."""
+    frame = pl.scan_parquet(file, schema=table_schema(table), missing_columns="insert")
+    return completed(frame) if table == "trials" else frame
+
+
 def _culprit(run_path: Path) -> StoreError | None:
     """The error about the first damaged file of the run, None when all are whole."""
     for file in [*(_file(run_path, table) for table in TABLES), *_parts(run_path)]:
@@ -102,8 +109,10 @@ def _culprit(run_path: Path) -> StoreError | None:
             continue
         part = file.parent.name == PARTS_DIR
         try:
-            columns = table_schema("trials" if part else file.stem)
-            pl.read_parquet(file).select(*columns)
+            if part:
+                pl.scan_parquet(file, schema=part_schema(), missing_columns="insert").collect()
+            else:
+                _scan_file(file, file.stem).collect()
         except (pl.exceptions.PolarsError, OSError) as error:
             remedy = (
                 "delete it; the other trials stay readable, and resuming the run measures this one again"

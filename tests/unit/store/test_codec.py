@@ -38,12 +38,25 @@ traffics = st.builds(
     mixes,
     flows,
     st.sampled_from(["constant", "poisson"]),
-    st.lists(st.builds(Step, positive, rates)).map(tuple),
+    st.lists(st.builds(Step, positive, st.none() | rates, st.none() | st.integers(1, 10**6)), max_size=4).map(
+        tuple
+    ),
     positive,
     positive,
     st.integers(0, 2**32),
+    st.none() | st.integers(1, 10**9),
 )
-specs = st.builds(TrialSpec, traffics, st.builds(RuleSetup, st.integers(0, 10**6), st.booleans()), st.text())
+
+
+def even(positions: list[int]) -> RuleSetup:
+    return RuleSetup.mixed(tuple((n, 1 / len(positions)) for n in positions))
+
+
+setups = st.one_of(
+    st.builds(RuleSetup, st.integers(0, 10**6), st.booleans()),
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=16, unique=True).map(sorted).map(even),
+)
+specs = st.builds(TrialSpec, traffics, setups, st.text(), st.booleans())
 
 
 @given(specs)
@@ -57,6 +70,20 @@ def test_the_form_is_what_people_expect_to_read() -> None:
     assert value["rules"] == {"position": 400, "stateful": False}
     assert value["traffic"]["rate"] == {"unit": "max"}
     assert value["traffic"]["sizes"]["parts"] == [[64, 7.0], [594, 4.0], [1518, 1.0]]
+
+
+def test_specs_of_before_places_cross_traffic_and_position_steps_are_read() -> None:
+    traffic = Traffic(Rate(1000.0), steps=(Step(1.0, Rate(2000.0)),))
+    value = spec_to_json(TrialSpec(traffic, RuleSetup(7, stateful=True), "old"))
+    del value["cross_traffic"], value["traffic"]["bin_ns"], value["traffic"]["steps"][0]["position"]
+    assert spec_from_json(value) == TrialSpec(traffic, RuleSetup(7, stateful=True), "old")
+
+
+def test_places_that_cannot_be_are_damage() -> None:
+    value = spec_to_json(TrialSpec(Traffic(Rate(1.0)), RuleSetup(7)))
+    value["rules"]["places"] = [[7, 0.1]]
+    with pytest.raises(StoreError, match="not the specification of a trial"):
+        spec_from_json(value)
 
 
 @pytest.mark.parametrize("damage", [{}, {"rules": {}}, {"label": "", "rules": None, "traffic": {}}, []])
