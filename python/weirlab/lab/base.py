@@ -34,8 +34,18 @@ class TestBed(Protocol):
     def set_rules(self, rules: RuleSetup) -> None:
         """Configure the device. Raises ``LabError`` with the tool's own words when it refuses."""
 
+    def set_cross_traffic(self, on: bool) -> None:
+        """From now on hold a management session with the device, or none.
+
+        Raises ``InputError`` where there is no device to hold one with, ``LabError`` when the
+        session cannot be opened.
+        """
+
     def run(self, traffic: Traffic) -> EngineResult:
-        """Send ``traffic`` and count. Blocks; Ctrl-C raises ``KeyboardInterrupt`` promptly."""
+        """Send ``traffic``, spread over the places of the rules set last, and count.
+
+        Blocks; Ctrl-C raises ``KeyboardInterrupt`` promptly.
+        """
 
     def counters(self) -> dict[str, int]:
         """Cumulative counters of the device's interfaces (``in_rx_packets``, ``out_tx_packets``,
@@ -65,6 +75,9 @@ class DutDriver(Protocol):
 
         Raises ``LabError`` with the command, its message and the file line if there is one.
         """
+
+    def listing(self) -> list[str]:
+        """The command with which an administrator lists the rules and their counters; empty without."""
 
     def facts(self) -> Mapping[str, object]:
         """Tool versions and how the rules are laid out."""

@@ -60,6 +60,7 @@ class HostReader:
         self._handover = handover
         self._threads: list[int] = []
         self._poll_s = 0.0
+        self._management_s: Callable[[], float] | None = None
 
     def sample(self) -> HostSample:
         """The readings of now."""
@@ -69,6 +70,8 @@ class HostReader:
             states["nice"] = max(states["nice"] - self._poll_s, 0.0)
             states["idle"] += self._poll_s
             states["idle_poll"] = self._poll_s
+        # First, because the answer waits for the session's work in hand.
+        management_s = None if self._management_s is None else self._management_s()
         dropped, squeezed = self._softnet(self._cpus.get(self._polled, -1))
         return HostSample(
             wall_s=time.monotonic(),
@@ -80,11 +83,16 @@ class HostReader:
             softnet_squeezed=squeezed,
             dut_wait_s=self._wait_s(),
             handover_ns=self.handover_ns(),
+            management_s=management_s,
         )
 
     def watch(self, threads: Sequence[int]) -> None:
         """From now on samples tell how long these threads (process numbers), the device, had to wait."""
         self._threads = list(threads)
+
+    def manage(self, cpu_s: Callable[[], float] | None) -> None:
+        """From now on samples tell what a management session took from the device's CPU; None for none."""
+        self._management_s = cpu_s
 
     def _wait_s(self) -> float | None:
         """Time on a run queue, /proc/PID/schedstat; None without threads or kernels that do not tell."""

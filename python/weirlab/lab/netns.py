@@ -18,7 +18,9 @@ from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.records import EngineResult, HostSample, RuleSetup
+from weirlab.lab.management.session import Session
+from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, RuleSetup
+from weirlab.traffic.places import Places
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
 BackendChoice = Literal["auto", "xdp", "af_packet"]
 
 _WARM_UP_S: Final = 0.05
-_WARM_UP_ROUNDS: Final = 30
-_WARM_PPS: Final = 500_000
-"""No sender is that fast while its memory is not backed, and each is once it is."""
+_WARM_UP_ROUNDS: Final = 100
+_WARM_ROUNDS: Final = 3
+"""So many in a row must be fast: free memory that is warm may precede memory that is not."""
 
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 
@@ -44,6 +46,8 @@ class _Bed(ABC):
     _parts: tuple[str, ...] = ("tx", "rx")
     _destination = wiring.RX0
     """Where the sender's frames are addressed to."""
+    _places: Places = ()
+    """Where the rules accept test traffic, if at several positions."""
 
     def __init__(self, backend: BackendChoice, cores: Cores | None) -> None:
         self._backend = backend
@@ -89,7 +93,7 @@ class _Bed(ABC):
     def run(self, traffic: Traffic) -> EngineResult:
         from weirlab.lab.engine import to_result
 
-        plan = compile_plan(traffic)
+        plan = compile_plan(traffic, self._places)
         engine = self._loaded_engine()
         with self._host.polling():
             raw = engine.run(plan, _mac(wiring.TX0.mac), _mac(self._destination.mac))
@@ -151,13 +155,16 @@ class _Bed(ABC):
     def _warm_up(self, engine: Engine) -> None:
         """Send until frames lie in memory that was used before.
 
-        On a virtual machine the host backs memory when it is first touched, at some 5 µs a
-        page: the first 100,000 frames or so after a start leave thirty times more slowly.
+        On a virtual machine the host may back memory only when it is touched, and take it back
+        when it is free for a while: at some 5 µs a page the first hundreds of thousands of
+        frames leave thirty times more slowly.
         """
         plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
+        fast = 0
         for _ in range(_WARM_UP_ROUNDS):
             raw = engine.run(plan, _mac(wiring.TX0.mac), _mac(self._destination.mac))
-            if raw["backend"] != "xdp" or raw["sent"] >= _WARM_PPS * _WARM_UP_S:
+            fast = fast + 1 if raw["sent"] >= SLOWEST_UNPACED_PPS * _WARM_UP_S else 0
+            if raw["backend"] != "xdp" or fast == _WARM_ROUNDS:
                 return
 
 
@@ -195,6 +202,7 @@ class NetnsLab(_Bed):
             raise MissingCapability(f"device {driver.name}: {'; '.join(missing)}")
         self._driver = driver
         self._rules: RuleSetup | None = None
+        self._session: Session | None = None
         super().__init__(backend, cores)
 
     @property
@@ -215,6 +223,35 @@ class NetnsLab(_Bed):
         self._rules = None
         self._driver.apply(self._netns["dut"].name, rules)
         self._rules = rules
+        self._places = rules.places
+
+    def set_cross_traffic(self, on: bool) -> None:
+        """Open a management session with the device, or end it."""
+        if on == (self._session is not None):
+            return
+        if not on:
+            self._end_session()
+            return
+        if "mgmt" not in self._netns:
+            station = Namespace(self._claim.namespace_name("mgmt"))
+            with _explained():
+                wiring.build_management(self._netns["dut"], station)
+            self._netns["mgmt"] = station
+        self._session = Session(self._netns["dut"], self._netns["mgmt"], self._cores, self._driver.listing())
+        self._host.manage(self._session.cpu_s)
+
+    def close(self) -> None:
+        """Remove everything that this lab made. May be called twice."""
+        try:
+            self._end_session()
+        finally:
+            super().close()
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._host.manage(None)
+            session.close()
 
     def run(self, traffic: Traffic) -> EngineResult:
         self._check_room_for_states(traffic)
@@ -263,6 +300,10 @@ class PlainPair(_Bed):
             raise InputError(
                 "a plain pair has no device under test: only matching position 0, stateless, is possible"
             )
+
+    def set_cross_traffic(self, on: bool) -> None:
+        if on:
+            raise InputError("a plain pair has no device under test to hold a management session with")
 
     def __enter__(self) -> PlainPair:
         return self

@@ -11,6 +11,7 @@ import numpy as np
 from weirlab.errors import InputError, LabError
 from weirlab.lab.host import STATES
 from weirlab.records import EngineResult, HostSample, RuleSetup
+from weirlab.traffic.places import flow_groups
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
@@ -42,6 +43,13 @@ class SimDevice:
     """Distribution of the service time around its mean."""
     noise_cv: float = 0.3
     """Coefficient of variation of ``gamma`` noise."""
+    stateful_ns: float = 0.0
+    """What connection tracking adds to the service time. Nothing by default: it is small against what the
+    rules cost, which netfilter walks for tracked connections as well."""
+    cross_traffic_ns: float = 1_500_000.0
+    """For so long a management session takes the device's CPU each time it asks, if there is one."""
+    cross_traffic_every_ns: float = 100_000_000.0
+    """How often it asks."""
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -53,6 +61,11 @@ class SimDevice:
             raise InputError("simulated device: queue_packets must be at least 1")
         if max(self.service_fixed_ns, self.io_service_ns) == 0:
             raise InputError("simulated device: serving a packet must take time, but service_fixed_ns is 0")
+        if self.cross_traffic_every_ns <= self.cross_traffic_ns:
+            raise InputError(
+                f"simulated device: cross_traffic_every_ns is {self.cross_traffic_every_ns:g}, "
+                f"but must be more than cross_traffic_ns ({self.cross_traffic_ns:g})"
+            )
         if self.noise not in ("none", "exponential", "gamma"):
             raise InputError(
                 f"simulated device: noise is {self.noise!r}, but must be none, exponential or gamma"
@@ -73,6 +86,7 @@ class SimLab:
     def __init__(self, device: SimDevice | None = None) -> None:
         self._device = device or SimDevice()
         self._rules = RuleSetup()
+        self._cross_traffic = False
         self._runs = 0
         self._elapsed_s = 0.0
         self._counters = {"in_rx_packets": 0, "in_rx_dropped": 0, "out_tx_packets": 0, "out_tx_dropped": 0}
@@ -82,10 +96,13 @@ class SimLab:
         return {f"device_{name}": value for name, value in asdict(self._device).items()}
 
     def set_rules(self, rules: RuleSetup) -> None:
-        """State costs nothing here: netfilter walks the rules for tracked connections as well."""
         if rules.position < 0:
             raise InputError(f"matching position {rules.position}: must be 0 (no rules) or more")
         self._rules = rules
+
+    def set_cross_traffic(self, on: bool) -> None:
+        """Interrupts the device as :class:`SimDevice` says."""
+        self._cross_traffic = on
 
     def run(self, traffic: Traffic) -> EngineResult:
         try:
@@ -94,13 +111,17 @@ class SimLab:
             raise LabError(f"the engine is not built ({error}); make build builds it") from error
         from weirlab.lab.engine import to_result
 
-        plan = compile_plan(traffic)
-        device = asdict(self._device) | {
-            "position": self._rules.position,
+        rules, device = self._rules, self._device
+        plan = compile_plan(traffic, rules.places)
+        settings = asdict(device) | {
+            "service_fixed_ns": device.service_fixed_ns + rules.stateful * device.stateful_ns,
+            "interrupt_every_ns": device.cross_traffic_every_ns,
+            "interrupt_ns": self._cross_traffic * device.cross_traffic_ns,
+            "positions": self._positions(traffic, len(plan.flows)),
             "seed": self._next_seed(traffic),
             "unpaced_gap_ns": _UNPACED_GAP_NS,
         }
-        result = to_result(simulate(plan, device), plan.bin_ns)
+        result = to_result(simulate(plan, settings), plan.bin_ns)
         self._elapsed_s += traffic.warmup_s + traffic.duration_s
         self._counters["in_rx_packets"] += result.received
         self._counters["in_rx_dropped"] += result.lost
@@ -124,6 +145,14 @@ class SimLab:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _positions(self, traffic: Traffic, n_flows: int) -> list[float]:
+        """Matching position of each flow."""
+        rules = self._rules
+        if len(rules.places) < 2:
+            return [float(rules.position)] * n_flows
+        groups = flow_groups(rules.places, traffic.flows.count)
+        return [float(rules.accepting[group]) for group in groups]
 
     def _next_seed(self, traffic: Traffic) -> int:
         """Repeated trials differ from each other as they would in reality."""

@@ -30,6 +30,12 @@ IN0: Final = Port("in0", "02:77:65:69:72:02", "198.18.0.1/24", "2001:2:0:1::1/12
 OUT0: Final = Port("out0", "02:77:65:69:72:03", "198.19.0.1/24", "2001:2:0:2::1/120")
 RX0: Final = Port("rx0", "02:77:65:69:72:04", "198.19.0.2/24", "2001:2:0:2::2/120")
 
+MANAGED: Final = Port("mgmt0", "02:77:65:69:72:05", "198.51.100.1/24", "2001:db8:ffff::1/64")
+STATION: Final = Port("nms0", "02:77:65:69:72:06", "198.51.100.2/24", "2001:db8:ffff::2/64")
+"""The device's management interface and the monitoring system's, in TEST-NET-2 (RFC 5737)."""
+
+_MANAGEMENT_MTU_BYTES: Final = 1500
+
 _SENDERS: Final = ("198.18.0.0/16", "2001:2:0:1::/64")
 _RECEIVERS: Final = ("198.19.0.0/16", "2001:2:0:2::/64")
 
@@ -82,6 +88,16 @@ def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: 
     tx.call(lambda: interface.bring_up([TX0], _behind(IN0, TX0, _RECEIVERS)))
     rx.call(lambda: interface.bring_up([RX0], _behind(OUT0, RX0, _SENDERS)))
     return threads
+
+
+def build_management(dut: Namespace, station: Namespace) -> None:
+    """Make the namespace of a monitoring system and its cable to the device."""
+    station.create()
+    station.call(lambda: write_sysctls(_QUIET))
+    with _descriptor(dut) as dut_fd:
+        station.call(lambda: interface.create_pair(STATION, MANAGED, dut_fd, _MANAGEMENT_MTU_BYTES))
+    dut.call(lambda: interface.bring_up([MANAGED], []))
+    station.call(lambda: interface.bring_up([STATION], []))
 
 
 def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from weirlab.records import Backend, EngineResult, HostSample, RuleSetup
 from weirlab.testing.clock import FakeClock
 from weirlab.testing.results import make_result
-from weirlab.traffic.load import rate_pps
+from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import mean_bytes
 from weirlab.traffic.spec import Traffic
 
@@ -98,6 +98,7 @@ class FakeBed:
         self.device = device
         self.rules = RuleSetup()
         self.rules_seen: list[RuleSetup] = []
+        self.cross_traffic = False
         self.traffic_seen: list[Traffic] = []
         self.closed = False
         self._script = iter(script)
@@ -131,6 +132,10 @@ class FakeBed:
         self.rules = rules
         self.rules_seen.append(rules)
         self._pass(self._set_rules_s)
+
+    def set_cross_traffic(self, on: bool) -> None:
+        """Costs the device of formulas nothing."""
+        self.cross_traffic = on
 
     def run(self, traffic: Traffic) -> EngineResult:
         self.traffic_seen.append(traffic)
@@ -171,9 +176,9 @@ class FakeBed:
             self._clock.advance(seconds)
 
     def _compute(self, traffic: Traffic, trouble: Trouble) -> EngineResult:
-        nominal = rate_pps(traffic.rate, traffic.sizes)
+        nominal = offered_pps(traffic)
         rate = min(nominal, self.device.sender_max_pps) * trouble.achieved_share
-        size, position = mean_bytes(traffic.sizes), float(self.rules.position)
+        size, position = mean_bytes(traffic.sizes), self.rules.mean_position
         result = make_result(
             rate,
             duration_s=traffic.duration_s,

@@ -69,7 +69,7 @@ def simulate(
             delays.append(left - arrival + outside)
     values = np.array(delays)
     recorded_s = (arrivals[-1] - arrivals[warmup - 1]) / 1e9
-    p50, p90, p99 = np.quantile(values, (0.5, 0.9, 0.99))
+    p50, p90, p99, p999 = np.quantile(values, (0.5, 0.9, 0.99, 0.999))
     return Observation(
         rate_pps=packets / recorded_s,
         frame_bytes=frame_bytes,
@@ -81,6 +81,9 @@ def simulate(
         delay_p90_ns=float(p90),
         delay_p99_ns=float(p99),
         jitter_ns=float(np.abs(np.diff(values)).mean()),
+        delay_p999_ns=float(p999),
+        gap_scv=float(poisson),
+        packets=len(values),
     )
 
 

@@ -23,5 +23,8 @@ class Forward:
                 "choose another device, for example iptables"
             )
 
+    def listing(self) -> list[str]:
+        return []
+
     def facts(self) -> Mapping[str, object]:
         return {"layout": "no filter"}

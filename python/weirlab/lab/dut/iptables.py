@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.rules import FAMILIES, Family, Match, check, fillers, test_traffic
+from weirlab.lab.dut.rules import FAMILIES, Family, Match, chain, check
 from weirlab.records import RuleSetup
 
 Variant = Literal["legacy", "nft"]
@@ -32,11 +32,14 @@ class Iptables:
             command = restore_command(family, self.variant)
             tool.load(netns, command, ruleset(family, rules), source="generated rules")
 
+    def listing(self) -> list[str]:
+        return [f"{_COMMANDS[4]}-{self.variant}", "-L", "-v", "-n", "-x", "--wait", str(_WAIT_S)]
+
     def facts(self) -> Mapping[str, object]:
         return {
             "tool": tool.version(restore_command(4, self.variant)[0]),
             "layout": "linear rules in filter/FORWARD; position 0: chain without rules, policy ACCEPT; "
-            "otherwise policy DROP and the accepting rule last",
+            "otherwise policy DROP and the accepting rule last, or one at each place",
         }
 
 
@@ -58,10 +61,8 @@ def _lines(family: Family, rules: RuleSetup) -> Iterator[str]:
     if rules.stateful:
         # A match on the state is what makes the kernel track connections in this namespace.
         yield "-A FORWARD -m conntrack --ctstate INVALID -j DROP"
-    if rules.position:
-        for match in fillers(family, rules.position - 1):
-            yield f"-A FORWARD {_words(match)} -j ACCEPT"
-        yield f"-A FORWARD {_words(test_traffic(family))} -j ACCEPT"
+    for match in chain(family, rules):
+        yield f"-A FORWARD {_words(match)} -j ACCEPT"
     yield "COMMIT"
 
 

@@ -6,19 +6,20 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.rules import FAMILIES, Family, Match, check, fillers, test_traffic
+from weirlab.lab.dut.rules import FAMILIES, Family, Match, chain, check, check_single, fillers, test_traffic
 from weirlab.records import RuleSetup
 
 Layout = Literal["linear", "set", "vmap"]
 
 COMMAND: Final = ("nft", "-f", "-")
+LISTING: Final = ("nft", "list", "ruleset")
 FLUSH: Final = "flush ruleset; "
 """In front of a ruleset, in one transaction with it."""
 
 _FAMILY_WORDS: Final[dict[Family, str]] = {4: "ip", 6: "ip6"}
 _ADDRESS_TYPES: Final[dict[Family, str]] = {4: "ipv4_addr", 6: "ipv6_addr"}
 _LAYOUTS: Final[dict[Layout, tuple[str, str]]] = {
-    "linear": ("nftables", "linear rules in chain forward, the accepting rule last"),
+    "linear": ("nftables", "linear rules in chain forward, the accepting rule last, or one at each place"),
     "set": (
         "nftables-set",
         "one rule, accepting sources from a set with as many networks as the position says",
@@ -42,7 +43,12 @@ class Nftables:
 
     def apply(self, netns: str, rules: RuleSetup) -> None:
         check(rules)
+        if self.layout != "linear":
+            check_single(rules, self.name)
         tool.load(netns, COMMAND, ruleset(rules, self.layout), source="generated rules", prefix=FLUSH)
+
+    def listing(self) -> list[str]:
+        return list(LISTING)
 
     def facts(self) -> Mapping[str, object]:
         return {
@@ -68,9 +74,8 @@ def _table(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
         yield "    ct state invalid drop"
     if rules.position:
         if layout == "linear":
-            for match in fillers(family, rules.position - 1):
+            for match in chain(family, rules):
                 yield f"    {_words(word, match)} accept"
-            yield f"    {_words(word, test_traffic(family))} accept"
         elif layout == "set":
             yield f"    {word} saddr @networks accept"
         else:

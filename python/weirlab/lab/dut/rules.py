@@ -1,4 +1,4 @@
-"""What the rules say: one that matches the test traffic, and others that never can."""
+"""What the rules say: those that match the test traffic, and others that never can."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from weirlab.errors import InputError
 from weirlab.records import RuleSetup
+from weirlab.traffic.places import network
 
 Family = Literal[4, 6]
 
@@ -40,6 +41,23 @@ def test_traffic(family: Family) -> Match:
     return _TEST_TRAFFIC[family]
 
 
+def chain(family: Family, rules: RuleSetup) -> Iterator[Match]:
+    """The matches of a linear ruleset in order, the last one at the matching position.
+
+    With several places each accepting rule matches the flows of its own place only, told
+    apart by their destination; it asks for source and destination like the single one does.
+    """
+    if not rules.position:
+        return
+    accepting = dict.fromkeys(rules.accepting, test_traffic(family))
+    if len(accepting) > 1:
+        source = test_traffic(family).source
+        accepting = {n: Match(source, network(family, i)) for i, n in enumerate(accepting)}
+    others = fillers(family, rules.position)
+    for n in range(1, rules.position + 1):
+        yield accepting[n] if n in accepting else next(others)
+
+
 def fillers(family: Family, count: int) -> Iterator[Match]:
     """``count`` matches, all different, that no test traffic can meet.
 
@@ -60,6 +78,15 @@ def check(rules: RuleSetup) -> None:
         raise InputError(
             f"matching position {rules.position}: must be 0 (no rules) or the place of the matching rule, "
             f"up to {MAX_POSITION}"
+        )
+
+
+def check_single(rules: RuleSetup, device: str) -> None:
+    """Raises ``InputError`` for several places, where rules are not walked one after the other."""
+    if len(rules.accepting) > 1:
+        raise InputError(
+            f"the device {device!r} does not walk its rules one by one, so traffic cannot match at "
+            f"several positions ({', '.join(map(str, rules.accepting))}); choose iptables or nftables"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from weirlab.errors import InputError
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.iptables import Iptables, Variant, restore_command
-from weirlab.lab.dut.rules import Family
+from weirlab.lab.dut.rules import Family, check_single
 from weirlab.records import RuleSetup
 
 Format = Literal["iptables-save", "nft"]
@@ -47,6 +47,7 @@ class Ruleset:
         return tool.probe("iptables", self._command, "*filter\nCOMMIT\n")
 
     def apply(self, netns: str, rules: RuleSetup) -> None:
+        check_single(rules, self.name)
         nft = self.format == "nft"
         tool.load(
             netns,
@@ -57,6 +58,12 @@ class Ruleset:
             # Files included by a relative name lie beside the including one.
             cwd=self.path.resolve().parent if nft else None,
         )
+
+    def listing(self) -> list[str]:
+        if self.format == "nft":
+            return list(nftables.LISTING)
+        save, *_ = self._command
+        return [save.replace("restore", "save"), "-c"]
 
     def facts(self) -> Mapping[str, object]:
         return {
