@@ -97,7 +97,8 @@ class Model(Protocol):
 
         For a mix of sizes give its mean frame size; for traffic that matches at several
         positions the mean position. ``gap_scv`` is the squared coefficient of variation of
-        the gaps between arrivals: 0 for constant ones, 1 for a Poisson process. Raises ``InputError`` for values without meaning.
+        the gaps between arrivals: 0 for constant ones, 1 for a Poisson process. Raises
+        ``InputError`` for values without meaning.
         """
         ...
 
@@ -127,6 +128,7 @@ class Table:
     delay_p999_ns: F64
     jitter_ns: F64
     gap_scv: F64
+    packets: F64
 
     @classmethod
     def of(cls, observations: Iterable[Observation]) -> Table:
@@ -159,6 +161,8 @@ class Profiled:
     position_max: float
     share_max: float
     """Highest profiled load relative to the threshold at the same setting."""
+    gap_scv_min: float = 0.0
+    gap_scv_max: float = 0.0
 
     # An achieved load differs a little from the nominal one; that is no extrapolation.
     RATE_SLACK: ClassVar[float] = 0.02
@@ -171,9 +175,12 @@ class Profiled:
         )
         (rate_min, rate_max), (frame_min, frame_max), (position_min, position_max) = ends
         share = float((table.rate_pps / threshold_pps).max())
-        return cls(rate_min, rate_max, frame_min, frame_max, position_min, position_max, share)
+        gaps = float(table.gap_scv.min()), float(table.gap_scv.max())
+        return cls(rate_min, rate_max, frame_min, frame_max, position_min, position_max, share, *gaps)
 
-    def outside(self, rate: F64, frame: F64, position: F64, threshold: F64) -> tuple[Bool, list[str]]:
+    def outside(
+        self, rate: F64, frame: F64, position: F64, threshold: F64, gap_scv: F64
+    ) -> tuple[Bool, list[str]]:
         """Which settings lie outside, and the distinct reasons."""
         low, high = 1 - self.RATE_SLACK, 1 + self.RATE_SLACK
         checks = (
@@ -197,6 +204,11 @@ class Profiled:
                 (position < self.position_min) | (position > self.position_max),
                 "matching position outside the profiled " + _span(self.position_min, self.position_max, ""),
             ),
+            (
+                (gap_scv < self.gap_scv_min) | (gap_scv > self.gap_scv_max),
+                "gaps between packets other than profiled (variation 0: constant, 1: random), "
+                + _span(self.gap_scv_min, self.gap_scv_max, ""),
+            ),
         )
         flags = np.zeros(rate.shape, dtype=np.bool_)
         why: list[str] = []
@@ -215,23 +227,25 @@ def _span(low: float, high: float, unit: str) -> str:
 
 
 def settings(
-    rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike
-) -> tuple[F64, F64, F64]:
+    rate_pps: npt.ArrayLike,
+    frame_bytes: npt.ArrayLike,
+    position: npt.ArrayLike,
+    gap_scv: npt.ArrayLike = 0.0,
+) -> tuple[F64, F64, F64, F64]:
     """The arguments of ``predict`` as arrays of one shape; raises ``InputError`` for impossible values."""
-    rate, frame, place = np.broadcast_arrays(
-        np.asarray(rate_pps, dtype=np.float64),
-        np.asarray(frame_bytes, dtype=np.float64),
-        np.asarray(position, dtype=np.float64),
+    rate, frame, place, gaps = np.broadcast_arrays(
+        *(np.asarray(value, dtype=np.float64) for value in (rate_pps, frame_bytes, position, gap_scv))
     )
     _require(rate, rate > 0, "rate_pps", "above 0 and finite")
     _require(frame, frame > 0, "frame_bytes", "above 0 and finite")
     _require(place, place >= 0, "position", "0 (no rules) or more, and finite")
-    return rate, frame, place
+    _require(gaps, gaps >= 0, "gap_scv", "0 (constant gaps) or more, and finite")
+    return rate, frame, place, gaps
 
 
 def places(position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> tuple[F64, F64]:
     """The arguments of ``threshold_pps`` as arrays of one shape."""
-    _, frame, place = settings(1.0, frame_bytes, position)
+    _, frame, place, _ = settings(1.0, frame_bytes, position)
     return place, frame
 
 

@@ -15,6 +15,11 @@ OVERLOAD_LOSS: Final = 0.005
 """Loss ratio above which a trial counts as overloaded: stolen CPU time alone costs less."""
 
 CLEAR_LOSS: Final = 0.05
+NO_LOSS: Final = 5e-4
+PASSED: Final = 0.95
+"""Quantile of the lossless trials' rates that surely passes: one lucky trial is no proof."""
+AT_THRESHOLD: Final = 0.98
+"""Less offered than this share of the threshold is no overload, whatever was lost."""
 NEAR: Final = 0.9
 """Below this share of the threshold a trial is clearly not in overload."""
 
@@ -49,7 +54,8 @@ def sort(table: Table) -> Regimes:
 
     In overload the forwarding rate is the same at every offered load. A trial with some
     loss whose forwarding rate is far below that of the clearly overloaded trials at the
-    same setting lost its packets to something else.
+    same setting, or below what went through without loss in another trial, lost its packets
+    to something else.
     """
     overload = table.loss_ratio > OVERLOAD_LOSS
     below = ~overload
@@ -60,14 +66,15 @@ def sort(table: Table) -> Regimes:
         for i, (position, frame) in enumerate(unique)
     ]
     for setting in settings:
-        clear = setting.rows[table.loss_ratio[setting.rows] > CLEAR_LOSS]
-        mild = setting.rows[overload[setting.rows] & (table.loss_ratio[setting.rows] <= CLEAR_LOSS)]
-        reference = float(np.median(table.forwarding_pps[clear])) if len(clear) else 0.0
-        lossless = setting.rows[below[setting.rows]]
-        if not len(clear) and len(lossless):
-            # Something that went through without loss cannot have exceeded the threshold.
-            reference = float(table.forwarding_pps[lossless].max())
-        overload[mild[table.forwarding_pps[mild] < NEAR * reference]] = False
+        over = setting.rows[overload[setting.rows]]
+        clear = over[table.loss_ratio[over] > CLEAR_LOSS]
+        lossless = setting.rows[table.loss_ratio[setting.rows] < NO_LOSS]
+        # Something that went through without loss cannot have exceeded the threshold.
+        passed = float(np.quantile(table.forwarding_pps[lossless], PASSED)) if len(lossless) else 0.0
+        reference = max(float(np.median(table.forwarding_pps[clear])) if len(clear) else 0.0, passed)
+        overload[over[table.forwarding_pps[over] < NEAR * reference]] = False
+        if len(clear):
+            overload[over[table.rate_pps[over] < AT_THRESHOLD * reference]] = False
     return Regimes(overload, below, settings)
 
 

@@ -85,6 +85,13 @@ def fit(
     return Fit(values, stderr, mse, n, int(mask.sum()))
 
 
+def still(residuals: F64, scale: float) -> Fit:
+    """What :func:`fit` would return with nothing to fit, to compare forms with."""
+    z = (residuals / scale) ** 2
+    mse = float(np.mean(2.0 * scale**2 * (np.sqrt(1.0 + z) - 1.0)))
+    return Fit(np.empty(0), np.empty(0), mse, len(residuals), 0)
+
+
 def _stderr(jacobian: F64, variance: float) -> F64:
     """Square roots of the diagonal of ``variance * inv(J'J)``; infinite where J says nothing."""
     norm = np.sqrt((jacobian**2).sum(axis=0))

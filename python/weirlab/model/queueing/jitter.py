@@ -8,9 +8,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.model import robust, waiting
+from weirlab.model import robust
 from weirlab.model.base import F64
-from weirlab.model.delay import Load
+from weirlab.model.queueing import waiting
+from weirlab.model.queueing.delay import Load
 
 FIELDS: Final = ("base_ns", "wake_ns", "wake_pps", "busy", "overload_ns", "overload_service")
 

@@ -8,12 +8,17 @@ import numpy as np
 
 from weirlab.model import words
 from weirlab.model.base import Parameter, Profiled
-from weirlab.model.delay import MIN_VARIABILITY, DelayCurve
-from weirlab.model.service import ServiceTime
+from weirlab.model.queueing.delay import MIN_SCV, DelayCurve
+from weirlab.model.queueing.disturbance import Disturbance
+from weirlab.model.queueing.service import ServiceTime
 
 
 def parameters(
-    service: ServiceTime, delays: dict[str, DelayCurve], queue_packets: float, queue_stderr: float
+    service: ServiceTime,
+    delays: dict[str, DelayCurve],
+    queue_packets: float,
+    queue_stderr: float,
+    host: Disturbance,
 ) -> list[Parameter]:
     """The fitted numbers; those that the data did not support are left out."""
     rules = " in the rule stage" if service.stages == 2 else ""
@@ -24,6 +29,8 @@ def parameters(
         ("io_service_ns", "io_ns", "ns", "time per packet in the input/output stage"),
         ("io_per_byte_ns", "io_per_byte_ns", "ns/B", "further input/output time per byte of the frame"),
         ("service_spread_ns", "spread_ns", "ns", "standard deviation of the stages' difference"),
+        ("service_late_per_rule_ns", "late_per_rule_ns", "ns/rule", "time per rule beyond the bend"),
+        ("bend_position", "bend_position", "rules", "position around which rules begin to cost that"),
     )
     of_delay = (
         ("base_delay_ns", "base_ns", "ns", "mean delay outside the queue and its server"),
@@ -31,8 +38,8 @@ def parameters(
         ("cold_per_rule_ns", "cold_per_rule_ns", "ns/rule", "further mean delay per rule while not busy"),
         ("wake_ns", "wake_ns", "ns", "mean delay until an idle device has woken up"),
         ("wake_half_pps", "wake_pps", "pps", "load at which half of the wake-up delay is left"),
-        ("variability", "variability", "1", "(ca² + cs²) / 2 of gaps and service times"),
-        ("interruption_ns", "interruption_ns", "ns", "f D² / 2 of the interruptions of the device's CPU"),
+        ("service_scv", "service_scv", "1", "squared coefficient of variation of service times"),
+        ("interruption_ns", "interruption_ns", "ns", "mean wait for interruptions of the CPU at half load"),
     )
     mean = delays["delay_mean_ns"]
     queue = Parameter(
@@ -50,7 +57,20 @@ def parameters(
             for name, key, unit, meaning in of_delay
             if key in mean.stderr
         ),
+        *(_of_host(host) if host.share > 0 else ()),
     ]
+
+
+def _of_host(host: Disturbance) -> tuple[Parameter, ...]:
+    told = (
+        ("host_share", "share", "1", "share of packets that the host holds up at an idle device"),
+        ("host_scale_ns", "scale_ns", "ns", "delay from which on their number falls as a power"),
+        ("host_tail", "tail", "1", "that power: the smaller, the heavier the tail"),
+    )
+    return tuple(
+        Parameter(name, getattr(host, key), host.stderr.get(key, math.nan), unit, meaning)
+        for name, key, unit, meaning in told
+    )
 
 
 def in_words(
@@ -58,6 +78,7 @@ def in_words(
     delays: dict[str, DelayCurve],
     queue_packets: float,
     queue_stderr: float,
+    host: Disturbance,
     profiled: Profiled,
 ) -> list[str]:
     """What the numbers mean, one sentence each."""
@@ -67,7 +88,13 @@ def in_words(
         f"At position {near:g} a frame of {frame:.0f} B takes {words.ns(first)}: "
         f"up to {words.pps(1e9 / first)} pass without loss."
     ]
-    if far > near and service.per_rule_ns > 0:
+    if far > near and service.bend_position > 0:
+        said.append(
+            f"Each rule before the match adds {words.ns(service.per_rule_ns)} up to about rule "
+            f"{service.bend_position:.0f} and {words.ns(service.late_per_rule_ns)} beyond, as when rules "
+            f"no longer fit into a cache; at position {far:g} {words.pps(1e9 / last)} pass."
+        )
+    elif far > near and service.per_rule_ns > 0:
         each = words.with_error(service.per_rule_ns, service.stderr.get("per_rule_ns"), "ns")
         said.append(
             f"Each rule before the match adds {each}; at position {far:g} {words.pps(1e9 / last)} pass."
@@ -86,7 +113,18 @@ def in_words(
         f"{words.ns(queue_packets * first)} at position {near:g}"
         + (f" and {words.ns(queue_packets * last)} at position {far:g}." if far > near else ".")
     )
-    return [*said, *_below(delays["delay_mean_ns"])]
+    return [*said, *_below(delays["delay_mean_ns"]), *_by_host(host)]
+
+
+def _by_host(host: Disturbance) -> list[str]:
+    if host.share <= 0:
+        return []
+    idle = np.zeros(())
+    one, rare = (float(host.quantile_ns(q, idle)) for q in (0.99, 0.999))
+    return [
+        f"Now and then the host holds packets up: one in a hundred for more than {words.ns(one)}, one in a "
+        f"thousand for more than {words.ns(rare)} at an idle device, and the more the busier it is."
+    ]
 
 
 def _below(mean: DelayCurve) -> list[str]:
@@ -101,12 +139,12 @@ def _below(mean: DelayCurve) -> list[str]:
             "Interruptions of the device's CPU hold packets up: by "
             f"{words.ns(mean.interruption_ns)} on average at half load, however fast the rules are."
         )
-    elif mean.variability <= 2 * MIN_VARIABILITY:
-        said.append("Below the threshold packets hardly wait for each other: gaps and service are even.")
+    elif mean.service_scv <= 2 * MIN_SCV:
+        said.append("Every packet takes the device equally long: evenly spaced packets never wait.")
     else:
         said.append(
-            f"Below the threshold packets wait as if gaps and service varied by {mean.variability:.2g} "
-            "(0: not at all, 0.5: random arrivals, 1: random service as well)."
+            f"Below the threshold packets wait as if service times had a squared coefficient of variation of "
+            f"{mean.service_scv:.2g} (0: all alike, 1: exponential)."
         )
     return said
 

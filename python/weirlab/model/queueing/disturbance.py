@@ -1,0 +1,123 @@
+"""What the host does to packets now and then: long, rare interruptions with a heavy tail.
+
+While the device's CPU is away for a time H, packets queue up, and the queue drains at
+``1 - rho`` of the device's speed. So the share of packets that are held up by more than x is
+``T(x) / (1 - rho)`` with ``T(x) = f E[(H - x)+]``, f interruptions per second: one function
+of the host alone, seen through the load. A packet that 1 % of all exceed at 90 % load is one
+that 0.1 % exceed at an idle device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+import numpy as np
+
+from weirlab.model import robust
+from weirlab.model.base import F64
+
+_LEAST_LEFT: Final = 0.02
+"""Share of the device's speed that is left to drain a queue, at least: the law is for below saturation."""
+
+_POWER: Final = 2.0
+"""Two independent delays: their quantile is hardly more than the larger one's."""
+
+_MOST: Final = 0.3
+_LIGHTEST: Final = 20.0
+"""As good as exponential."""
+_RESOLUTION: Final = 0.1
+_OUTLIER: Final = 0.3
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """``T(x) = share * (1 + x / scale)^-tail``, a Pareto tail; ``share`` 0 means an undisturbed host."""
+
+    share: float = 0.0
+    scale_ns: float = 1.0
+    tail: float = 1.0
+    stderr: dict[str, float] = field(default_factory=dict)
+    """By field name, in the same unit."""
+
+    def quantile_ns(self, q: float, rho: F64) -> F64:
+        """Delay by the host that a share of ``1 - q`` of all packets exceeds."""
+        if self.share <= 0:
+            return np.zeros_like(rho)
+        exceeded = (1.0 - q) * np.maximum(1.0 - rho, _LEAST_LEFT) / self.share
+        return np.asarray(self.scale_ns * np.maximum(exceeded ** (-1.0 / self.tail) - 1.0, 0.0))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; :meth:`from_json` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`."""
+        return cls(**data)
+
+
+def joined(own_ns: F64, host_ns: F64) -> F64:
+    """Waiting in the queue and delay by the host together, at one quantile."""
+    return np.asarray((own_ns**_POWER + host_ns**_POWER) ** (1.0 / _POWER))
+
+
+def fit_disturbance(
+    quantiles: Sequence[float],
+    rho: F64,
+    undisturbed_ns: F64,
+    waiting_ns: Sequence[F64],
+    delays_ns: Sequence[F64],
+    like: Disturbance | None = None,
+) -> Disturbance:
+    """Fit to tail quantiles of trials below the threshold.
+
+    Parameters
+    ----------
+    quantiles:
+        Which; k of them.
+    rho, undisturbed_ns:
+        Load, and delay of a packet that nothing holds up; shape (n,).
+    waiting_ns, delays_ns:
+        Per quantile what the queue alone makes packets wait, and what was measured (NaN:
+        not measured); shape (n,) each.
+    """
+    if like is not None and like.share == 0:
+        return Disturbance()
+    known = [np.isfinite(delay) for delay in delays_ns]
+    if sum(int(mask.sum()) for mask in known) < 4:
+        return Disturbance()
+
+    def residual(values: F64) -> F64:
+        host = Disturbance(math.exp(values[0]), math.exp(values[1]), values[2])
+        parts = [
+            np.log((undisturbed_ns + joined(wait, host.quantile_ns(q, rho)))[mask] / delay[mask])
+            for q, wait, delay, mask in zip(quantiles, waiting_ns, delays_ns, known, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    typical = float(np.median(undisturbed_ns))
+    starts = [[math.log(0.01), math.log(f * typical), 1.5] for f in (0.3, 3.0)]
+    if like is not None and like.share > 0:
+        starts = [[math.log(like.share), math.log(like.scale_ns), like.tail]]
+    found = robust.fit(
+        residual,
+        starts,
+        lower=[math.log(1e-5), math.log(1e-3 * typical), 0.3],
+        upper=[math.log(_MOST), math.log(1e3 * typical), _LIGHTEST],
+        free=(True, True, True),
+        scale=_OUTLIER,
+    )
+    undisturbed = [
+        np.log((undisturbed_ns + wait)[mask] / delay[mask])
+        for wait, delay, mask in zip(waiting_ns, delays_ns, known, strict=True)
+    ]
+    none = robust.still(np.concatenate(undisturbed), _OUTLIER)
+    if like is None and none.bic(_RESOLUTION) <= found.bic(_RESOLUTION):
+        return Disturbance()
+    share, scale, tail = math.exp(found.values[0]), math.exp(found.values[1]), float(found.values[2])
+    errors = found.stderr * np.array([share, scale, 1.0])
+    names = ("share", "scale_ns", "tail")
+    return Disturbance(share, scale, tail, dict(zip(names, map(float, errors), strict=True)))

@@ -1,0 +1,152 @@
+"""What the queueing model's laws leave of delays and jitter, below the threshold and beyond it.
+
+Below it a packet that comes before the device has gone to sleep finds another device than
+one that comes after: the shape that results (packets taken in batches, sleep and wake-up in
+step with the arrivals) depends on the time that a packet leaves the device until the next
+one comes, relative to the time that the device needs around its service. Coordinates are
+therefore ``-ln(1 + cycle / slack)``, ``ln s``, ``ln L`` and the gaps' variability; in
+overload, where nobody sleeps, ``ln s``, ``ln L``, ``ln rho`` and the gaps' variability.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+
+from weirlab.model import repeats, robust
+from weirlab.model.base import DELAYS, F64, Table
+from weirlab.model.queueing.delay import Load
+from weirlab.model.queueing.jitter import RESOLUTION_NS
+from weirlab.model.queueing.kriging import AMPLITUDES, Field, Kriging, Residual
+
+QUANTITIES: Final = (*DELAYS, "jitter_ns")
+
+_LENGTHS_BELOW: Final = tuple(
+    (slack, service, 1.5, 1.0) for slack, service in itertools.product((0.12, 0.2, 0.4), (0.5, 1.0))
+)
+_LENGTHS_OVER: Final = ((1.0, 2.0, 1.0, 1.0), (2.0, 3.0, 2.0, 2.0))
+
+_LEAST_SLACK: Final = 0.03
+"""Of the service time: how near the threshold is known."""
+_MOST_OVER: Final = 0.1
+"""In overload the law leaves little: the queue is full, and the device does nothing but serve."""
+_SATURATED: Final = 0.97
+"""From here to its inverse the queue goes from empty to full, and with it one leftover to the other."""
+_LEAST_SCATTER: Final = 0.01
+_MOST_SCATTER: Final = 1.0
+"""Of ln(delay) between repetitions."""
+_UNREPEATED: Final = 0.1
+"""The same where nothing was repeated."""
+
+Law = Callable[[Table], tuple[Load, Mapping[str, F64]]]
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """``cycle_ns`` is the time that the device needs around one service: wake up, hand over, look again."""
+
+    cycle_ns: float
+    below: Kriging
+    over: Kriging
+
+    @classmethod
+    def fit(cls, cycle_ns: float, below: Table, over: Table, law: Law, like: Self | None = None) -> Self:
+        """Fit to trials below the threshold and beyond it, of which ``law`` predicts delays and jitter."""
+        empty = cls(cycle_ns, Kriging.none(4, QUANTITIES), Kriging.none(4, QUANTITIES))
+        return cls(
+            cycle_ns,
+            _fit(below, law, empty._below, _LENGTHS_BELOW, like.below if like else None),
+            _fit(over, law, _over, _LENGTHS_OVER, like.over if like else None, over=True),
+        )
+
+    def at(self, load: Load) -> dict[str, Residual]:
+        """By quantity; arrays as in ``load``, which are of shape (m,)."""
+        rho = load.rho
+        full = np.clip((rho - _SATURATED) / (1 / _SATURATED - _SATURATED), 0.0, 1.0)
+        calm, busy = full < 1.0, full > 0.0
+        parts = (
+            (1.0 - full, calm, self.below.at(self._below(load.where(calm)))),
+            (full, busy, self.over.at(_over(load.where(busy)))),
+        )
+        answer = {}
+        for name in QUANTITIES:
+            mean, variance, scatter = np.zeros_like(rho), np.zeros_like(rho), np.zeros_like(rho)
+            for share, mask, found in parts:
+                mean[mask] += share[mask] * found[name].mean
+                variance[mask] += share[mask] * found[name].std ** 2
+                scatter[mask] += share[mask] * found[name].scatter ** 2
+            # Where nothing was measured nothing is certain.
+            answer[name] = Residual(
+                mean, np.sqrt(variance), np.where(scatter > 0, np.sqrt(scatter), _UNREPEATED)
+            )
+        return answer
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; :meth:`from_json` is the inverse."""
+        return {"cycle_ns": self.cycle_ns, "below": self.below.to_json(), "over": self.over.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`."""
+        return cls(float(data["cycle_ns"]), Kriging.from_json(data["below"]), Kriging.from_json(data["over"]))
+
+    def _below(self, load: Load) -> F64:
+        slack_ns = np.maximum(load.slack_ns, _LEAST_SLACK * load.service_ns)
+        columns = (-np.log1p(self.cycle_ns / slack_ns), *_place(load), load.gap_scv)
+        return np.stack(columns, axis=1)
+
+
+def _over(load: Load) -> F64:
+    return np.stack((*_place(load), np.log(load.rho), load.gap_scv), axis=1)
+
+
+def _place(load: Load) -> tuple[F64, F64]:
+    return np.log(load.service_ns), np.log(load.frame_bytes)
+
+
+def _fit(
+    rows: Table,
+    law: Law,
+    coordinates: Callable[[Load], F64],
+    lengths: tuple[tuple[float, ...], ...],
+    like: Kriging | None,
+    over: bool = False,
+) -> Kriging:
+    groups = repeats.group(rows)
+    if not groups:
+        return Kriging.none(4, QUANTITIES)
+    typical = repeats.medians(rows, groups)
+    load, expected = law(typical)
+    keep = load.rho > 1.0 if over else load.rho < _SATURATED
+    if not keep.any():
+        return Kriging.none(4, QUANTITIES)
+    counts = np.array([len(group) for group in groups])[keep]
+    places = coordinates(load.where(keep))
+    fields = {}
+    for name in QUANTITIES:
+        resolution = RESOLUTION_NS if name == "jitter_ns" else 0.0
+        measured = getattr(typical, name)[keep] + resolution
+        known = np.isfinite(measured) & (measured > 0)
+        value = np.full(len(measured), np.nan)
+        law_ns = np.maximum(expected[name][keep][known] + resolution, 1.0)
+        value[known] = np.log(measured[known] / law_ns)
+        single = _smooth(places, repeats.log_scatter(getattr(rows, name) + resolution, groups)[keep])
+        factor = np.where(counts > 2, robust.MEDIAN_EFFICIENCY, 1.0) / np.sqrt(counts)
+        fields[name] = Field(value, np.maximum(single * factor, _LEAST_SCATTER), single)
+    return Kriging.fit(places, fields, lengths, like, _MOST_OVER if over else AMPLITUDES[-1])
+
+
+def _smooth(places: F64, scatter: F64) -> F64:
+    """Scatter of repetitions, pooled over neighbours: three trials tell little of their own scatter."""
+    known = np.isfinite(scatter)
+    if not known.any():
+        return np.full(len(scatter), _UNREPEATED)
+    width = np.maximum(np.std(places, axis=0), 1e-9) * 0.5
+    distance = (places[:, None, :] - places[None, known, :]) / width
+    weight = np.exp(-0.5 * (distance**2).sum(axis=2)) + 1e-6
+    variance = np.minimum(scatter[known], _MOST_SCATTER) ** 2
+    return np.asarray(np.maximum(np.sqrt(weight @ variance / weight.sum(axis=1)), _LEAST_SCATTER))

@@ -1,0 +1,57 @@
+"""Repetitions: trials of one setting and load."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.model.base import F64, Table
+
+SAME_LOAD: Final = 0.02
+"""Achieved loads closer than this (relative) are repetitions of one."""
+
+_SIGMAS: Final = 3.0
+"""By which two loads may differ that were meant to be the same."""
+
+Groups = list[npt.NDArray[np.intp]]
+
+
+def group(table: Table) -> Groups:
+    """Row indices of the repetitions of each position, size, kind of gaps and load."""
+    if not len(table):
+        return []
+    frame_bytes = np.round(table.frame_bytes, 1)
+    order = np.lexsort((table.rate_pps, table.gap_scv, frame_bytes, table.position))
+    rows = table.where(order)
+    # Gaps that vary make the achieved load of repetitions vary, too.
+    varies = _SIGMAS * np.sqrt(rows.gap_scv / np.maximum(rows.packets, 1.0))
+    same = np.maximum(SAME_LOAD, np.where(rows.packets > 0, varies, 0.0))
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[1:] = (
+        (np.diff(rows.position) != 0)
+        | (np.diff(frame_bytes[order]) != 0)
+        | (np.diff(rows.gap_scv) != 0)
+        | (np.diff(np.log(rows.rate_pps)) > same[1:])
+    )
+    return np.split(order, np.flatnonzero(new)[1:])
+
+
+def medians(table: Table, groups: Groups) -> Table:
+    """One row per group: the median of each column."""
+    columns = np.stack([getattr(table, name) for name in Table.__dataclass_fields__])
+    middle = np.array([np.median(columns[:, rows], axis=1) for rows in groups]).reshape(-1, len(columns)).T
+    for row, column in zip(middle, columns, strict=True):
+        # A trial too short for a quantity does not take it from its repetitions.
+        for i in np.flatnonzero(np.isnan(row)):
+            known = column[groups[i]][np.isfinite(column[groups[i]])]
+            row[i] = np.median(known) if len(known) else np.nan
+    return Table(*middle.copy())
+
+
+def log_scatter(values: F64, groups: Groups) -> F64:
+    """Standard deviation of ``ln values`` inside each group, shape (len(groups),); NaN for a single trial."""
+    logs = np.log(np.where(values > 0, values, np.nan))
+    known = [logs[rows][np.isfinite(logs[rows])] for rows in groups]
+    return np.array([np.std(each, ddof=1) if len(each) > 1 else np.nan for each in known])
