@@ -6,12 +6,13 @@ Pure but for the model file in :mod:`weirlab.model.io`.
 from __future__ import annotations
 
 from weirlab.model.base import Model, Parameter, Prediction
-from weirlab.model.io import fit_all, load, save
+from weirlab.model.io import Device, fit_all, load, load_devices, save, save_devices
 from weirlab.model.piecewise import Piecewise
 from weirlab.model.queueing import Queueing
 from weirlab.model.score import ErrorRow, compare
 
 __all__ = [
+    "Device",
     "ErrorRow",
     "Model",
     "Parameter",
@@ -21,5 +22,7 @@ __all__ = [
     "compare",
     "fit_all",
     "load",
+    "load_devices",
     "save",
+    "save_devices",
 ]

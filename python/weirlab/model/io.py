@@ -1,22 +1,29 @@
-"""Fitted models as JSON files, and which models there are."""
+"""Fitted models as JSON files, and which models there are.
+
+A file holds devices, each with a name, facts about how it was measured and its models by
+kind. Files of version 1 held the models of one device without a name; they get that of the file.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from weirlab.errors import ModelError
+from weirlab.model import intervals
 from weirlab.model.base import Model
 from weirlab.model.piecewise import Piecewise
 from weirlab.model.queueing import Queueing
 from weirlab.records import Observation
 
 FORMAT: Final = "weir-model"
-VERSION: Final = 1
+VERSION: Final = 2
+READABLE: Final = (1, VERSION)
 
 KINDS: Final[dict[str, type[Queueing] | type[Piecewise]]] = {
     Queueing.name: Queueing,
@@ -25,49 +32,82 @@ KINDS: Final[dict[str, type[Queueing] | type[Piecewise]]] = {
 """Every model by its name; a new one is added here."""
 
 
-def fit_all(observations: Iterable[Observation]) -> dict[str, Model]:
-    """Fit every model to the same trials; raises ``ModelError`` when one lacks data."""
+def fit_all(observations: Iterable[Observation], *, calibrate: bool = True) -> dict[str, Model]:
+    """Fit every model to the same trials; raises ``ModelError`` when one lacks data.
+
+    Unless ``calibrate`` is False, which is several times quicker, their predictions carry
+    intervals (:func:`weirlab.model.intervals.calibrate`).
+    """
     rows = list(observations)
-    return {name: kind.fit(rows) for name, kind in KINDS.items()}
-
-
-def to_document(models: Mapping[str, Model]) -> dict[str, Any]:
-    """What :func:`save` writes: plain JSON values, NaN and infinities as null."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "models": {name: _plain(model.to_json()) for name, model in models.items()},
-    }
-
-
-def from_document(data: Any, where: str) -> dict[str, Model]:
-    """The inverse of :func:`to_document`; ``where`` names the source in messages."""
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ModelError(f"{where} is not a model file: 'format' must be '{FORMAT}'; weir fit writes one")
-    if data.get("version") != VERSION:
-        raise ModelError(
-            f"{where} has version {data.get('version')!r} of the model format, this Weir reads {VERSION}; "
-            "fit again with weir fit"
-        )
-    entries = data.get("models")
-    if not isinstance(entries, dict) or not entries:
-        raise ModelError(f"{where} holds no models; fit again with weir fit")
     models: dict[str, Model] = {}
-    for name, fields in entries.items():
-        if name not in KINDS:
-            raise ModelError(f"{where} holds a model '{name}'; known are {', '.join(KINDS)}")
-        try:
-            models[name] = KINDS[name].from_json(_numbers(fields))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ModelError(
-                f"{where}: model '{name}' is incomplete or damaged ({error!r}); fit again with weir fit"
-            ) from error
+    for name, kind in KINDS.items():
+        model = kind.fit(rows)
+        models[name] = model.with_calibration(intervals.calibrate(kind, rows, model)) if calibrate else model
     return models
 
 
-def save(models: Mapping[str, Model], path: Path) -> None:
-    """Write models to ``path`` at once: after a failure the old file, or none, is there."""
-    text = json.dumps(to_document(models), indent=1, allow_nan=False) + "\n"
+@dataclass(frozen=True)
+class Device:
+    """A device under test as models know it."""
+
+    name: str
+    models: Mapping[str, Model]
+    """By kind, the names in :data:`KINDS`."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """How it was measured: run, lab, kernel, versions of tools; plain JSON values."""
+
+
+def to_document(devices: Iterable[Device]) -> dict[str, Any]:
+    """What :func:`save_devices` writes: plain JSON values, NaN and infinities as null."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "devices": [
+            {
+                "name": device.name,
+                "facts": _plain(dict(device.facts)),
+                "models": {kind: _plain(model.to_json()) for kind, model in device.models.items()},
+            }
+            for device in devices
+        ],
+    }
+
+
+def from_document(data: Any, where: str, name: str = "device") -> list[Device]:
+    """The inverse of :func:`to_document`.
+
+    ``where`` names the source in messages; ``name`` is that of the device in a document of version 1.
+    """
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ModelError(f"{where} is not a model file: 'format' must be '{FORMAT}'; weir fit writes one")
+    version = data.get("version")
+    if version not in READABLE:
+        raise ModelError(
+            f"{where} has version {version!r} of the model format, this Weir reads "
+            f"{' and '.join(map(str, READABLE))}; fit again with weir fit"
+        )
+    if version == 1:
+        return [Device(name, _models(data.get("models"), where))]
+    entries = data.get("devices")
+    if not isinstance(entries, list) or not entries:
+        raise ModelError(f"{where} holds no devices; fit again with weir fit")
+    devices = [_device(entry, where) for entry in entries]
+    require_distinct([device.name for device in devices], where)
+    return devices
+
+
+def require_distinct(names: Sequence[str], where: str) -> None:
+    """Raise ``ModelError`` if a name occurs twice."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ModelError(f"{where} has several devices called {', '.join(twice)}; each needs its own name")
+
+
+def save_devices(devices: Iterable[Device], path: Path) -> None:
+    """Write devices to ``path`` at once: after a failure the old file, or none, is there."""
+    listed = list(devices)
+    require_distinct([device.name for device in listed], str(path))
+    text = json.dumps(to_document(listed), indent=1, allow_nan=False) + "\n"
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_text(text, encoding="utf-8")
@@ -79,15 +119,74 @@ def save(models: Mapping[str, Model], path: Path) -> None:
         ) from error
 
 
-def load(path: Path) -> dict[str, Model]:
-    """Read what :func:`save` wrote; raises ``ModelError`` saying what is wrong with the file."""
+def load_devices(path: Path) -> list[Device]:
+    """Read what :func:`save_devices` wrote; raises ``ModelError`` saying what is wrong with the file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"cannot read the model {path}: {error.strerror}; weir fit writes one") from error
     except ValueError as error:
         raise ModelError(f"{path} is not a model file ({error}); weir fit writes one") from error
-    return from_document(data, str(path))
+    return from_document(data, str(path), _stem(path))
+
+
+def pick(devices: Sequence[Device], name: str | None, where: str) -> Device:
+    """The device called ``name``, or the only one.
+
+    Raises
+    ------
+    ModelError
+        There is none of that name, or there are several and no name; the message names all.
+    """
+    choices = ", ".join(device.name for device in devices)
+    if name is None:
+        if len(devices) == 1:
+            return devices[0]
+        raise ModelError(f"{where} holds {len(devices)} devices; choose one with --device: {choices}")
+    found = next((device for device in devices if device.name == name), None)
+    if found is None:
+        raise ModelError(f"{where} holds no device '{name}'; there is {choices}")
+    return found
+
+
+def save(models: Mapping[str, Model], path: Path) -> None:
+    """Write the models of one device, which takes its name from the file."""
+    save_devices([Device(_stem(path), models)], path)
+
+
+def load(path: Path) -> dict[str, Model]:
+    """Read the models of the file's only device; raises ``ModelError`` if it holds several."""
+    return dict(pick(load_devices(path), None, str(path)).models)
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".json").removesuffix(".model") or path.name
+
+
+def _device(entry: Any, where: str) -> Device:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
+        raise ModelError(f"{where} holds a device without a name; fit again with weir fit")
+    name, facts = entry["name"], entry.get("facts", {})
+    if not isinstance(facts, dict):
+        raise ModelError(f"{where}: the facts of device '{name}' are damaged; fit again with weir fit")
+    return Device(name, _models(entry.get("models"), f"{where}: device '{name}'"), facts)
+
+
+def _models(entries: Any, where: str) -> dict[str, Model]:
+    if not isinstance(entries, dict) or not entries:
+        raise ModelError(f"{where} holds no models; fit again with weir fit")
+    models: dict[str, Model] = {}
+    for name, fields in entries.items():
+        if name not in KINDS:
+            raise ModelError(f"{where} holds a model '{name}'; known are {', '.join(KINDS)}")
+        try:
+            models[name] = KINDS[name].from_json(_numbers(fields))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(
+                f"{where}: model '{name}' is incomplete, damaged or of another version of Weir ({error!r}); "
+                "fit again with weir fit"
+            ) from error
+    return models
 
 
 def _plain(value: Any) -> Any:

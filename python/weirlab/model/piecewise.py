@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -30,6 +30,8 @@ from scipy.optimize import OptimizeWarning, curve_fit
 from weirlab.errors import ModelError
 from weirlab.model import regimes as regime
 from weirlab.model.base import DELAYS, F64, Prediction, Profiled, Table, places, settings
+from weirlab.model.intervals import Calibration
+from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.records import Observation
 
 QUANTITIES: Final = (*DELAYS, "jitter_ns")
@@ -101,10 +103,16 @@ class Piecewise:
     large: dict[str, Below]
     above: dict[str, Above]
     profiled: Profiled
+    calibration: Calibration | None = None
+    spike: Spike = NO_SPIKE
+    """What a rate step adds for a while, see :mod:`weirlab.model.transient`."""
 
     @classmethod
-    def fit(cls, observations: Iterable[Observation]) -> Self:
-        """Fit to valid trials; with fewer than three positions the curves over n lose terms."""
+    def fit(cls, observations: Iterable[Observation], like: Self | None = None) -> Self:
+        """Fit to valid trials; with fewer than three positions the curves over n lose terms.
+
+        There is no choice of form that could be taken over from ``like``.
+        """
         table = Table.of(observations)
         regimes = regime.sort(table)
         regime.require(table, regimes, cls.name, LEAST_LOADS_BELOW, LEAST_POSITIONS)
@@ -125,8 +133,7 @@ class Piecewise:
             profiled=Profiled.of(table, _threshold(g, table.position / unit)),
         )
         shares = model._share(over.rate_pps, over.position)
-        fields = asdict(model) | {"loss": asdict(_fit_loss(over, shares, unit))}
-        return cls.from_json(fields)
+        return replace(model, loss=_fit_loss(over, shares, unit))
 
     def predict(
         self,
@@ -139,7 +146,7 @@ class Piecewise:
 
         The curves know nothing of the gaps between arrivals: ``gap_scv`` changes nothing.
         """
-        rate, frame, place = settings(rate_pps, frame_bytes, position)
+        rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
         x, n = rate / _MPPS, place / self.unit_position
         threshold = _threshold(self.g, n)
         overload = rate > threshold
@@ -154,23 +161,43 @@ class Piecewise:
 
         share = self._share(rate, place)
         loss = np.clip(_loss((share, n), **asdict(self.loss)), 0.0, 1.0)
-        outside, why = self.profiled.outside(rate, frame, place, threshold)
-        return Prediction(
+        outside, why = self.profiled.outside(rate, frame, place, threshold, gaps)
+        found = Prediction(
             threshold_pps=threshold,
             loss_ratio=np.where(overload, loss, 0.0),
-            **{quantity: at(quantity) for quantity in QUANTITIES},
+            delay_mean_ns=at("delay_mean_ns"),
+            delay_p50_ns=at("delay_p50_ns"),
+            delay_p90_ns=at("delay_p90_ns"),
+            delay_p99_ns=at("delay_p99_ns"),
+            delay_p999_ns=at("delay_p999_ns"),
+            jitter_ns=at("jitter_ns"),
             extrapolated=outside,
             why=why,
         )
+        return found if self.calibration is None else self.calibration.applied(found, rate)
 
     def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
         """Offered load above which packets are lost; the frame size does not matter here."""
         place, _ = places(position, frame_bytes)
         return _threshold(self.g, place / self.unit_position)
 
+    def with_calibration(self, calibration: Calibration) -> Self:
+        """The same model, with intervals around its predictions."""
+        return replace(self, calibration=calibration)
+
+    def with_spike(self, spike: Spike) -> Self:
+        """The same model with ``spike`` after steps up of the rate."""
+        return replace(self, spike=spike)
+
     def to_json(self) -> dict[str, Any]:
         """Everything needed to predict again, as plain JSON values."""
-        return asdict(self)
+        data = asdict(self)
+        del data["calibration"], data["spike"]
+        return (
+            data
+            | ({"calibration": self.calibration.to_json()} if self.calibration else {})
+            | ({"spike": self.spike.to_json()} if self.spike else {})
+        )
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
@@ -184,6 +211,8 @@ class Piecewise:
             large={q: Below(**data["large"][q]) for q in QUANTITIES},
             above={q: Above(**data["above"][q]) for q in QUANTITIES},
             profiled=Profiled(**data["profiled"]),
+            calibration=Calibration.from_json(data["calibration"]) if "calibration" in data else None,
+            spike=Spike.from_json(data.get("spike")),
         )
 
     def _share(self, rate_pps: F64, position: F64) -> F64:

@@ -1,118 +1,316 @@
-"""How far a model is off, on trials that it has not seen."""
+"""How far models are off on trials that they have not seen, beside how far trials are from each other.
+
+Definitions
+-----------
+These are frozen, so that numbers of different versions can be compared.
+
+An error is predicted minus measured; a relative one is divided by the measured value (for
+jitter by 10 ns at least, the least that time stamps can tell). Trials are *below* the threshold
+if they are not in overload (:func:`weirlab.model.regimes.sort`) and their load is at most 90 % of
+the threshold, *near* it if they are not in overload either but their load is higher. The threshold
+is the measured one: the median forwarding rate of all trials in overload at the same position,
+frame size and kind of traffic; where none was in overload, that which the first model predicts.
+
+==========================  ===================================================================
+``threshold``               forwarding rate of trials in overload
+``delay_mean_below``, and   delays of trials below the threshold; ``p50``, ``p90``, ``p99`` and
+so on                       ``p999`` are quantiles over the packets of one trial
+``delay_mean_near``,        delays of trials near the threshold, where they are about to jump
+``delay_p99_near``
+``delay_mean_overload``,    delays of trials in overload
+``delay_p50_overload``
+``delay_mean_all``          mean delay of all trials
+``jitter``                  mean jitter of all trials
+``loss``                    loss ratio of all trials, in percentage points; ``false_alarms`` counts
+                            those that lost nothing where 0.01 % or more was predicted
+==========================  ===================================================================
+
+Rows *per trial* compare with every single trial. Rows *per setting* compare with the medians of
+the repetitions of one setting and load (for the threshold: of all overload at one setting), from
+which most of the noise of the measurement is gone.
+
+The *repeatability* is what a perfect memory would achieve: each trial is "predicted" by the median
+of the other repetitions of its setting and load (for the threshold: of the other trials in
+overload at its setting). A model that is no worse than this cannot be told from a perfect one
+by single trials. Trials without another repetition do not count there.
+
+The 95 % confidence interval of the mean error is a t interval whose standard error adds up the
+errors of each setting first, because repetitions are off together (cluster-robust; for
+one trial per setting the usual one).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
 import numpy as np
+from scipy.special import stdtrit
 
 from weirlab.errors import ModelError
 from weirlab.model import regimes as regime
-from weirlab.model.base import F64, Bool, Model, Table
+from weirlab.model.base import DELAYS, F64, Band, Bool, Model, Prediction
+from weirlab.model.trials import Labels, Trials, members
 from weirlab.records import Observation
 
-_SAME_LOAD = 0.02
+REPEATABILITY: Final = "repeatability"
+"""In place of a model's name: the other repetitions of the same setting."""
+
+FALSE_ALARM: Final = 1e-4
+"""Predicted loss ratio from which on a trial without any loss counts as a false alarm."""
+
+_LEAST_JITTER_NS: Final = 10.0
+_CONFIDENCE: Final = 0.95
+
+_QUANTITIES: Final = (
+    ("threshold", "threshold_pps", "overload"),
+    *((f"{name.removesuffix('_ns')}_below", name, "below") for name in DELAYS),
+    ("delay_mean_near", "delay_mean_ns", "near"),
+    ("delay_p99_near", "delay_p99_ns", "near"),
+    ("delay_mean_overload", "delay_mean_ns", "overload"),
+    ("delay_p50_overload", "delay_p50_ns", "overload"),
+    ("delay_mean_all", "delay_mean_ns", "all"),
+    ("jitter", "jitter_ns", "all"),
+    ("loss", "loss_ratio", "all"),
+)
+"""Name, field of ``Prediction`` and trials of every quantity that is scored."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of errors, in one unit. NaN where there are too few of them to say."""
+
+    mean_absolute: float
+    mean: float
+    mean_low: float
+    """Lower end of the 95 % confidence interval of ``mean``."""
+    mean_high: float
+    std: float
+    max: float
+    """The error that is largest in size, with its sign."""
 
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """A model's errors in one quantity over ``n`` settings and loads (medians of their repetitions).
+    """The errors of one model in one quantity; see the module's definitions.
 
-    ``mape_percent`` is the mean absolute error relative to the measured value; ``mean``,
-    ``std`` and ``max`` (the largest in size, with its sign) are of predicted minus measured
-    in ``unit``. NaN where a value has no meaning.
+    As JSON (``weir verify --json``) the same names, with NaN as null.
     """
+
+    model: str
+    """A model's name, or ``repeatability``."""
+    quantity: str
+    unit: str
+    """Of ``absolute``: ``pps``, ``ns`` or ``%-points``."""
+    per: Literal["trial", "setting"]
+    extrapolated: bool
+    """Whether these are the trials outside the range that was profiled; they are scored apart."""
+    n: int
+    """Number of errors."""
+    settings: int
+    """Number of different settings and loads (for the threshold: settings) among them."""
+    absolute: Statistics
+    relative: Statistics | None
+    """In percent of the measured value; None for loss, which may be 0."""
+    coverage_percent: dict[int, float] = field(default_factory=dict)
+    """By level in percent: how many of the trials the model's intervals enclosed."""
+    false_alarms: int | None = None
+    """For loss only."""
+
+    @property
+    def of_measurement(self) -> bool:
+        """Whether this is the repeatability, not a model's row."""
+        return self.model == REPEATABILITY
+
+    @property
+    def mape_percent(self) -> float:
+        """Mean absolute relative error in percent; NaN for loss."""
+        return self.relative.mean_absolute if self.relative else math.nan
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ErrorRow:
+        """The inverse of ``asdict`` after JSON; ``KeyError`` or ``TypeError`` for anything else."""
+        fields = dict(data)
+        fields["absolute"] = _statistics_from_json(fields["absolute"])
+        relative = fields["relative"]
+        fields["relative"] = None if relative is None else _statistics_from_json(relative)
+        fields["coverage_percent"] = {
+            int(level): float(share) for level, share in fields["coverage_percent"].items()
+        }
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """One model's predictions of one quantity beside what was measured; arrays of shape (n,), n >= 1."""
 
     model: str
     quantity: str
     unit: str
-    n: int
-    mape_percent: float
-    mean: float
-    std: float
-    max: float
+    extrapolated: bool
+    predicted: F64
+    measured: F64
+    group: Labels
+    """Trials that share a number are repetitions of one setting and load."""
+    bands: dict[int, Band] = field(default_factory=dict)
 
+    @property
+    def relative(self) -> F64:
+        """Errors as ratios to the measured value; for loss NaN."""
+        if self.unit == "%-points":
+            return np.full(len(self.measured), np.nan)
+        least = _LEAST_JITTER_NS if self.quantity == "jitter" else 0.0
+        return np.asarray((self.predicted - self.measured) / np.maximum(self.measured, least))
 
-def compare(model: Model, observations: Iterable[Observation]) -> list[ErrorRow]:
-    """Errors of ``model`` per quantity; quantities without a trial are left out.
-
-    Repetitions of one setting and load count as one trial of their medians: a stall of the
-    host hits one of them, and no model of a device can foresee it.
-
-    - ``threshold``: per position and size, against the median forwarding rate in overload;
-    - ``delay_mean_below`` and ``delay_p99_below``: trials without loss up to 90 % of the
-      measured (where not measured, the predicted) threshold;
-    - ``delay_mean_near``: trials without loss above that, where the delay is about to jump;
-    - ``delay_p50_overload``; ``delay_mean_all``;
-    - ``loss``: all trials, in percentage points.
-    """
-    table = _medians(Table.of(observations))
-    if not len(table):
-        raise ModelError(
-            f"no valid trials to compare the {model.name} model with: run weir verify, or look at why the "
-            "trials are invalid (weir show)"
+    def of_settings(self) -> Deviations:
+        """The same for medians of the repetitions, without bands: those are for single trials."""
+        rows = members(self.group)
+        return Deviations(
+            self.model,
+            self.quantity,
+            self.unit,
+            self.extrapolated,
+            np.array([np.median(self.predicted[r]) for r in rows]),
+            np.array([np.median(self.measured[r]) for r in rows]),
+            np.arange(len(rows)),
         )
+
+
+def compare(models: Mapping[str, Model], observations: Iterable[Observation]) -> list[ErrorRow]:
+    """Errors per quantity of every model and of the repeatability, on the same trials.
+
+    By quantity first: rows per trial of every model and of the repeatability, then rows per
+    setting of every model; what was profiled before what is extrapolated. Quantities without a
+    trial are left out. Raises ``ModelError`` if there is no trial at all.
+    """
+    found = deviations(models, observations)
+    keys = dict.fromkeys((d.extrapolated, d.quantity) for d in found)
+    rows = []
+    for key in keys:
+        own = [d for d in found if (d.extrapolated, d.quantity) == key]
+        rows += [_row(d, "trial") for d in own]
+        rows += [_row(d.of_settings(), "setting") for d in own if d.model != REPEATABILITY]
+    return rows
+
+
+def deviations(models: Mapping[str, Model], observations: Iterable[Observation]) -> list[Deviations]:
+    """What :func:`compare` summarises, trial by trial."""
+    trials = Trials.of(observations)
+    table = trials.table
+    if not len(trials) or not models:
+        raise ModelError(
+            f"no valid trials to compare the {' and '.join(models)} model with: run weir verify, or look at "
+            "why the trials are invalid (weir show)"
+        )
+    predictions = {
+        name: model.predict(table.rate_pps, table.frame_bytes, table.position, table.gap_scv)
+        for name, model in models.items()
+    }
+    masks = _regimes(trials, next(iter(predictions.values())))
+    outside = np.any([p.extrapolated for p in predictions.values()], axis=0)
+    found = []
+    for extrapolated in (False, True):
+        for quantity, name, where in _QUANTITIES:
+            factor, unit = {"threshold_pps": (1.0, "pps"), "loss_ratio": (100.0, "%-points")}.get(
+                name, (1.0, "ns")
+            )
+            measured = table.forwarding_pps if name == "threshold_pps" else getattr(table, name)
+            group = trials.place if name == "threshold_pps" else trials.cell
+            mask = masks[where] & (outside == extrapolated) & np.isfinite(measured)
+            others = _others(measured, group, mask)
+            told = {model: getattr(p, name) for model, p in predictions.items()} | {REPEATABILITY: others}
+            for model, values in told.items():
+                rows = np.flatnonzero(mask & np.isfinite(values))
+                bands = predictions[model].intervals.get(name, {}) if model in predictions else {}
+                if len(rows):
+                    found.append(
+                        Deviations(
+                            model,
+                            quantity,
+                            unit,
+                            extrapolated,
+                            factor * values[rows],
+                            factor * measured[rows],
+                            group[rows],
+                            {
+                                level: Band(factor * band.low[rows], factor * band.high[rows])
+                                for level, band in bands.items()
+                            },
+                        )
+                    )
+    return found
+
+
+def _regimes(trials: Trials, first: Prediction) -> dict[str, Bool]:
+    """Which trials a quantity is about."""
+    table = trials.table
     regimes = regime.sort(table)
-    found = model.predict(table.rate_pps, table.frame_bytes, table.position)
-    measured = regimes.threshold_pps(table)
-    known = np.isfinite(measured)
-    position = np.array([s.position for s in regimes.settings])
-    frame = np.array([s.frame_bytes for s in regimes.settings])
-    expected = model.threshold_pps(position, frame)
-    limit = found.threshold_pps.copy()
-    for setting, pps in zip(regimes.settings, measured, strict=True):
-        if np.isfinite(pps):
-            limit[setting.rows] = pps
-    low = regimes.below & (table.rate_pps <= regime.NEAR * limit)
-    near = regimes.below & ~low
-    rows = [_row(model.name, "threshold", "pps", expected[known], measured[known])]
-
-    def of(quantity: str, name: str, mask: Bool) -> None:
-        predicted, actual = getattr(found, name), getattr(table, name)
-        if name == "loss_ratio":
-            rows.append(_row(model.name, quantity, "%-points", 100 * predicted[mask], 100 * actual[mask]))
-        else:
-            rows.append(_row(model.name, quantity, "ns", predicted[mask], actual[mask]))
-
-    of("delay_mean_below", "delay_mean_ns", low)
-    of("delay_p99_below", "delay_p99_ns", low)
-    of("delay_mean_near", "delay_mean_ns", near)
-    of("delay_p50_overload", "delay_p50_ns", regimes.overload)
-    of("delay_mean_all", "delay_mean_ns", np.ones(len(table), dtype=np.bool_))
-    of("loss", "loss_ratio", np.ones(len(table), dtype=np.bool_))
-    return [row for row in rows if row.n]
+    limit = first.threshold_pps.copy()
+    for rows in members(trials.place):
+        over = rows[regimes.overload[rows]]
+        if len(over):
+            limit[rows] = np.median(table.forwarding_pps[over])
+    below = regimes.below & (table.rate_pps <= regime.NEAR * limit)
+    return {
+        "all": np.ones(len(trials), dtype=np.bool_),
+        "below": below,
+        "near": regimes.below & ~below,
+        "overload": regimes.overload,
+    }
 
 
-def _medians(table: Table) -> Table:
-    """One row per position, size and load; achieved loads within 2 % are repetitions of one."""
-    if not len(table):
-        return table
-    order = np.lexsort((table.rate_pps, table.frame_bytes, table.position))
-    rows = table.where(order)
-    new = np.ones(len(rows), dtype=np.bool_)
-    new[1:] = (
-        (np.diff(rows.position) != 0)
-        | (np.abs(np.diff(rows.frame_bytes)) > 0.05)
-        | (np.diff(np.log(rows.rate_pps)) > _SAME_LOAD)
-    )
-    groups = np.split(np.arange(len(rows)), np.flatnonzero(new)[1:])
-    columns = (getattr(rows, name) for name in Table.__dataclass_fields__)
-    return Table(*(np.array([np.median(column[group]) for group in groups]) for column in columns))
+def _others(measured: F64, group: Labels, mask: Bool) -> F64:
+    """Per trial the median of the other trials of its group within ``mask``; NaN without any."""
+    found = np.full(len(measured), np.nan)
+    for rows in members(np.where(mask, group, -1)):
+        if mask[rows[0]] and len(rows) > 1:
+            for i, row in enumerate(rows):
+                found[row] = np.median(measured[np.delete(rows, i)])
+    return found
 
 
-def _row(model: str, quantity: str, unit: str, predicted: F64, measured: F64) -> ErrorRow:
-    if not len(measured):
-        return ErrorRow(model, quantity, unit, 0, *[float("nan")] * 4)
-    error = predicted - measured
-    relative = unit != "%-points"
+def _row(found: Deviations, per: Literal["trial", "setting"]) -> ErrorRow:
+    error = found.predicted - found.measured
+    in_loss = found.quantity == "loss"
+    alarms = (found.measured == 0) & (found.predicted >= 100 * FALSE_ALARM)
     return ErrorRow(
-        model=model,
-        quantity=quantity,
-        unit=unit,
-        n=len(measured),
-        mape_percent=float(100 * np.mean(np.abs(error) / measured)) if relative else float("nan"),
-        mean=float(error.mean()),
-        std=float(error.std(ddof=1)) if len(error) > 1 else float("nan"),
+        model=found.model,
+        quantity=found.quantity,
+        unit=found.unit,
+        per=per,
+        extrapolated=found.extrapolated,
+        n=len(error),
+        settings=len(np.unique(found.group)),
+        absolute=statistics(error, found.group),
+        relative=None if in_loss else statistics(100 * found.relative, found.group),
+        coverage_percent={
+            level: float(100 * np.mean((band.low <= found.measured) & (found.measured <= band.high)))
+            for level, band in found.bands.items()
+        },
+        false_alarms=int(alarms.sum()) if in_loss else None,
+    )
+
+
+def statistics(error: F64, group: Labels) -> Statistics:
+    """Of errors with shape (n,), n >= 1, of which those of one ``group`` are not independent."""
+    n, mean = len(error), float(error.mean())
+    clusters = [float((error[rows] - mean).sum()) for rows in members(group)]
+    half = math.nan
+    if len(clusters) > 1:
+        count = len(clusters)
+        stderr = math.sqrt(count / (count - 1) * sum(c * c for c in clusters)) / n
+        half = float(stdtrit(count - 1, 0.5 + _CONFIDENCE / 2)) * stderr
+    return Statistics(
+        mean_absolute=float(np.abs(error).mean()),
+        mean=mean,
+        mean_low=mean - half,
+        mean_high=mean + half,
+        std=float(error.std(ddof=1)) if n > 1 else math.nan,
         max=float(error[np.argmax(np.abs(error))]),
     )
+
+
+def _statistics_from_json(data: Mapping[str, Any]) -> Statistics:
+    return Statistics(**{name: math.nan if value is None else float(value) for name, value in data.items()})

@@ -7,14 +7,20 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import ModelError
-from weirlab.model import Piecewise, Queueing, fit_all, load, save
+from weirlab.model import Device, Piecewise, Queueing, fit_all, load, load_devices, save, save_devices
 from weirlab.model.base import Model
+from weirlab.model.io import pick, to_document
 from weirlab.records import Observation
 
 
 @pytest.fixture(scope="module")
 def models(random: list[Observation]) -> dict[str, Model]:
     return fit_all(random)
+
+
+def plain(models: dict[str, Model]) -> object:
+    """What there is to compare: models hold arrays."""
+    return to_document([Device("any", models)])
 
 
 def test_every_model_is_fitted(models: dict[str, Model]) -> None:
@@ -27,14 +33,53 @@ def test_every_model_is_fitted(models: dict[str, Model]) -> None:
 def test_a_saved_model_predicts_as_before(models: dict[str, Model], tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     save(models, path)
-    assert load(path) == models
+    assert plain(load(path)) == plain(models)
     assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
 
 
 def test_the_file_names_format_and_version(models: dict[str, Model], tmp_path: Path) -> None:
     save(models, tmp_path / "model.json")
     data = json.loads((tmp_path / "model.json").read_text())
-    assert (data["format"], data["version"]) == ("weir-model", 1)
+    assert (data["format"], data["version"]) == ("weir-model", 2)
+
+
+def test_several_devices_keep_names_facts_and_models(models: dict[str, Model], tmp_path: Path) -> None:
+    path = tmp_path / "devices.json"
+    devices = [
+        Device("iptables-legacy", models, {"kernel": "6.1", "positions": [0, 100], "calibration": None}),
+        Device("nftables", {"queueing": models["queueing"]}),
+    ]
+    save_devices(devices, path)
+    assert to_document(load_devices(path)) == to_document(devices)
+
+
+def test_a_file_of_version_1_is_one_device_named_after_the_file(
+    models: dict[str, Model], tmp_path: Path
+) -> None:
+    path = tmp_path / "old.model.json"
+    save(models, path)
+    data = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({"format": "weir-model", "version": 1, "models": data["devices"][0]["models"]})
+    )
+    assert to_document(load_devices(path)) == to_document([Device("old", models)])
+    assert plain(load(path)) == plain(models)
+
+
+def test_of_several_devices_one_must_be_named(models: dict[str, Model], tmp_path: Path) -> None:
+    path = tmp_path / "devices.json"
+    save_devices([Device("a", models), Device("b", models)], path)
+    with pytest.raises(ModelError, match=r"devices\.json holds 2 devices; choose one with --device: a, b"):
+        load(path)
+    with pytest.raises(ModelError, match="no device 'c'; there is a, b"):
+        pick(load_devices(path), "c", "devices.json")
+    assert pick(load_devices(path), "b", "devices.json").name == "b"
+
+
+def test_two_devices_of_one_name_are_refused(models: dict[str, Model], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="several devices called a"):
+        save_devices([Device("a", models), Device("a", models)], tmp_path / "devices.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_not_known_survives_as_not_known(random: list[Observation], tmp_path: Path) -> None:
@@ -51,7 +96,18 @@ def test_what_is_not_known_survives_as_not_known(random: list[Observation], tmp_
     [
         ("", "not a model file"),
         ("[1, 2]", "'format' must be 'weir-model'"),
-        ('{"format": "weir-model", "version": 2, "models": {}}', "version 2"),
+        ('{"format": "weir-model", "version": 3, "models": {}}', "version 3 of the model format"),
+        ('{"format": "weir-model", "version": 2, "models": {}}', "holds no devices"),
+        ('{"format": "weir-model", "version": 2, "devices": [{"models": {}}]}', "a device without a name"),
+        ('{"format": "weir-model", "version": 2, "devices": [{"name": "a"}]}', "device 'a' holds no models"),
+        (
+            '{"format": "weir-model", "version": 2, "devices": [{"name": "a", "facts": 3}]}',
+            "facts of device 'a' are damaged",
+        ),
+        (
+            '{"format": "weir-model", "version": 2, "devices": [{"name": "a", "models": {"queueing": 1}}]}',
+            "device 'a': model 'queueing' is incomplete",
+        ),
         ('{"format": "weir-model", "version": 1, "models": {}}', "holds no models"),
         ('{"format": "weir-model", "version": 1, "models": {"magic": {}}}', "'magic'; known are queueing"),
         ('{"format": "weir-model", "version": 1, "models": {"queueing": {}}}', "'queueing' is incomplete"),

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from weirlab.model.service import ServiceTime, fit_service
+from weirlab.model.queueing.service import ServiceTime, fit_service
 
 F64 = npt.NDArray[np.float64]
 POSITIONS = (0.0, 50.0, 100.0, 400.0, 1000.0)

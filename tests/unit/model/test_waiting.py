@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.model.waiting import loss_ratio, mean_fraction, quantile_fraction
+from weirlab.model.queueing import waiting
+from weirlab.model.queueing.waiting import loss_ratio, mean_fraction, quantile_fraction
 
 K = 256.0
 
@@ -78,3 +79,28 @@ def test_more_load_never_waits_less(variability: float, step: float) -> None:
         loss_ratio(rho, variability, K),
     ):
         assert (np.diff(values) > -1e-7).all()
+
+
+def test_rarity_is_one_for_random_arrivals_and_at_saturation() -> None:
+    rho = np.array([0.1, 0.5, 0.9])
+    assert waiting.rarity(rho, 1.0, 0.3) == pytest.approx(1.0)
+    assert float(waiting.rarity(np.array(1.0), 0.0, 0.3)) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.7, 0.85, 0.95])
+@pytest.mark.parametrize("cv", [0.3, 0.6])
+def test_constant_gaps_and_varying_service_wait_as_long_as_events_say(rho: float, cv: float) -> None:
+    rng = np.random.default_rng(3)
+    service = rng.gamma(1 / cv**2, cv**2, 400_000)
+    walk = np.concatenate([[0.0], np.cumsum(service - 1 / rho)])
+    waits = walk - np.minimum.accumulate(walk)
+    variability = float(waiting.variability(0.0, cv**2))
+    found = variability * rho / (1 - rho) * float(waiting.rarity(np.array(rho), 0.0, cv**2))
+    assert found == pytest.approx(waits[20_000:].mean(), rel=0.12, abs=0.004)
+
+
+def test_bursts_make_waiting_rarer_than_kingman_says() -> None:
+    rho = np.array([0.3, 0.8])
+    found = waiting.rarity(rho, 4.0, 0.1)
+    assert (found < 1).all()
+    assert found[0] < found[1]

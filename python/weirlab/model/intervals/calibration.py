@@ -1,0 +1,127 @@
+"""The outcome of a calibration, and the intervals that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from weirlab.model.base import F64, LEVELS, QUANTITIES, Band, Prediction
+from weirlab.model.trials import Labels
+
+REGIMES: Final = ("below", "near", "overload")
+NEAR: Final = (0.9, 1.1)
+"""Loads relative to the predicted threshold between which a trial is near it."""
+
+_RESOLUTION: Final = {"threshold_pps": 0.0, "loss_ratio": 0.0}
+_RESOLUTION_NS: Final = 10.0
+"""Added to both sides of a ratio of times: below this no time stamp tells one from another."""
+
+_LEAST_SPREAD: Final = 1e-3
+"""Of the logarithm of a ratio; no model is more certain than that."""
+_LEAST_LOSS_SPREAD: Final = 5e-4
+"""Of the loss ratio: a few packets that a host loses now and then tell nothing."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Between which scores one new trial lies, per regime (in the order of ``REGIMES``).
+
+    A regime about which the profile says too little has those of all together. Limits enclose 0,
+    the prediction itself.
+    """
+
+    low: dict[int, tuple[float, ...]]
+    """By level in percent."""
+    high: dict[int, tuple[float, ...]]
+    cells: tuple[int, ...]
+    """Settings and loads that the limits come from."""
+    scaled: bool
+    """Whether scores are relative to the model's own ``Prediction.spread``."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far single trials are from a model's predictions at settings that the model has not seen.
+
+    Made by :func:`weirlab.model.intervals.calibrate`.
+    """
+
+    limits: dict[str, Limits]
+    """By quantity; those never measured are missing."""
+
+    def applied(self, prediction: Prediction, rate_pps: F64) -> Prediction:
+        """``prediction`` with its intervals; ``rate_pps`` has the shape of the prediction."""
+        regime = regime_of(rate_pps, prediction.threshold_pps)
+        intervals = {
+            quantity: {level: _band(quantity, prediction, found, level, regime) for level in LEVELS}
+            for quantity, found in self.limits.items()
+            if not found.scaled or quantity in prediction.spread
+        }
+        return replace(prediction, intervals=intervals)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {quantity: asdict(found) for quantity, found in self.limits.items()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Calibration:
+        """The inverse of :meth:`to_json`, also after JSON made texts of the levels."""
+        return cls(
+            {
+                quantity: Limits(
+                    low=_by_level(found["low"]),
+                    high=_by_level(found["high"]),
+                    cells=tuple(int(n) for n in found["cells"]),
+                    scaled=bool(found["scaled"]),
+                )
+                for quantity, found in data.items()
+                if quantity in QUANTITIES
+            }
+        )
+
+
+def regime_of(rate_pps: F64, threshold_pps: F64) -> Labels:
+    """Index into ``REGIMES`` by load and predicted threshold."""
+    share = rate_pps / threshold_pps
+    return np.asarray((share >= NEAR[0]).astype(np.intp) + (share > NEAR[1]))
+
+
+def score(quantity: str, measured: F64, predicted: F64, spread: F64 | None) -> F64:
+    """Signed conformity score: by what the measured value exceeds the predicted one.
+
+    The logarithm of their ratio, for loss (which may be 0) the difference; in units of the
+    model's own ``spread`` where it gives one.
+    """
+    if quantity == "loss_ratio":
+        off = measured - predicted
+    else:
+        floor = _RESOLUTION.get(quantity, _RESOLUTION_NS)
+        off = np.log((measured + floor) / (predicted + floor))
+    return np.asarray(off if spread is None else off / _floored(quantity, spread))
+
+
+def _band(quantity: str, prediction: Prediction, limits: Limits, level: int, regime: Labels) -> Band:
+    """The inverse of :func:`score` at both limits."""
+    predicted = getattr(prediction, quantity)
+    low, high = np.asarray(limits.low[level])[regime], np.asarray(limits.high[level])[regime]
+    if limits.scaled:
+        spread = _floored(quantity, prediction.spread[quantity])
+        low, high = low * spread, high * spread
+    if quantity == "loss_ratio":
+        return Band(np.clip(predicted + low, 0.0, 1.0), np.clip(predicted + high, 0.0, 1.0))
+    floor = _RESOLUTION.get(quantity, _RESOLUTION_NS)
+    # Rounding must not push a limit past the prediction that it encloses.
+    return Band(
+        np.clip((predicted + floor) * np.exp(low) - floor, 0.0, predicted),
+        np.maximum((predicted + floor) * np.exp(high) - floor, predicted),
+    )
+
+
+def _floored(quantity: str, spread: F64) -> F64:
+    return np.maximum(spread, _LEAST_LOSS_SPREAD if quantity == "loss_ratio" else _LEAST_SPREAD)
+
+
+def _by_level(values: dict[Any, Any]) -> dict[int, tuple[float, ...]]:
+    return {int(level): tuple(float(v) for v in each) for level, each in values.items()}

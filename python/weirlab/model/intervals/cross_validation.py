@@ -1,0 +1,107 @@
+"""Calibration by cross-validation: refit without some trials, and see how far those are off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from weirlab.errors import ModelError
+from weirlab.model import regimes
+from weirlab.model.base import F64, LEVELS, QUANTITIES, Bool, Model, Prediction
+from weirlab.model.intervals.calibration import REGIMES, Calibration, Limits, regime_of, score
+from weirlab.model.intervals.conformal import between
+from weirlab.model.intervals.folds import folds
+from weirlab.model.trials import Labels, Trials
+from weirlab.records import Observation
+
+LEAST_CELLS: Final = 8
+"""A regime with fewer settings and loads is judged by all regimes together."""
+
+
+class Kind(Protocol):
+    """A class of models; ``like`` is one of them, or None."""
+
+    def fit(self, observations: Iterable[Observation], like: Any = None) -> Model: ...
+
+
+def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | None = None) -> Calibration:
+    """Learn from a profile how far single trials are from what ``kind`` predicts without them.
+
+    Every trial is predicted by models that have not seen its position, or its load at this
+    setting (:func:`weirlab.model.intervals.folds.folds`). The scores' conformal quantiles
+    (:mod:`weirlab.model.intervals.conformal`) are taken apart for loads below, near and beyond
+    the threshold, the groups being the repetitions of one setting and load. A fold that leaves
+    too little to fit is passed over; the calibration of a profile too small for any is empty.
+    ``like`` is the model fitted to all of the profile, if there is one; it makes refits quicker.
+    """
+    trials = Trials.of(observations)
+    table = trials.table
+    overload = regimes.sort(table).overload
+    predicted = [
+        (np.flatnonzero(out), found)
+        for out in folds(trials)
+        if (found := _without(kind, trials, out, like)) is not None
+    ]
+    if not predicted:
+        return Calibration({})
+    # One row per trial and fold that left it out.
+    row = np.concatenate([rows for rows, _ in predicted])
+    regime = np.concatenate([regime_of(table.rate_pps[r], found.threshold_pps) for r, found in predicted])
+    scaled = set.intersection(*(set(found.spread) for _, found in predicted))
+    limits = {}
+    for quantity in QUANTITIES:
+        measured = _measured(trials, quantity, overload)
+        scores = [
+            score(
+                quantity,
+                measured[rows],
+                getattr(found, quantity),
+                found.spread[quantity] if quantity in scaled else None,
+            )
+            for rows, found in predicted
+        ]
+        # Every overload shows the threshold alike, however far beyond it is.
+        parts = None if quantity == "threshold_pps" else regime
+        units = trials.place if quantity == "threshold_pps" else trials.cell
+        limits[quantity] = _limits(np.concatenate(scores), parts, units[row], quantity in scaled)
+    return Calibration({quantity: found for quantity, found in limits.items() if found is not None})
+
+
+def _measured(trials: Trials, quantity: str, overload: Bool) -> F64:
+    """What each trial says about ``quantity``: NaN if nothing."""
+    if quantity == "threshold_pps":
+        return np.where(overload, trials.table.forwarding_pps, np.nan)
+    return np.asarray(getattr(trials.table, quantity))
+
+
+def _without(kind: Kind, trials: Trials, out: Bool, like: Model | None) -> Prediction | None:
+    """What a model fitted to the other trials predicts for those in ``out``; None if it cannot be fitted."""
+    kept = (o for o, left_out in zip(trials.observations, out, strict=True) if not left_out)
+    try:
+        model = kind.fit(kept, like)
+    except ModelError:
+        return None
+    rows = trials.table.where(out)
+    return model.predict(rows.rate_pps, rows.frame_bytes, rows.position, rows.gap_scv)
+
+
+def _limits(scores: F64, regime: Labels | None, cell: Labels, scaled: bool) -> Limits | None:
+    """Quantiles per regime, or the same for each without ``regime``; None without enough scores."""
+    known = np.isfinite(scores)
+    if len(np.unique(cell[known])) < LEAST_CELLS:
+        return None
+    low: dict[int, tuple[float, ...]] = dict.fromkeys(LEVELS, ())
+    high: dict[int, tuple[float, ...]] = dict.fromkeys(LEVELS, ())
+    cells: tuple[int, ...] = ()
+    for number in range(len(REGIMES)):
+        chosen = known if regime is None else known & (regime == number)
+        if len(np.unique(cell[chosen])) < LEAST_CELLS:
+            chosen = known
+        cells += (len(np.unique(cell[chosen])),)
+        for level in LEVELS:
+            least, most = between(scores[chosen], cell[chosen], level / 100)
+            low[level] += (min(least, 0.0),)
+            high[level] += (max(most, 0.0),)
+    return Limits(low, high, cells, scaled)

@@ -1,0 +1,32 @@
+"""Which trials to leave out together, so that those left out imitate settings never profiled."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from weirlab.model.base import Bool
+from weirlab.model.trials import Trials
+
+LEAST_POSITIONS: Final = 4
+"""With fewer, a model without one of the positions between the ends is not the same model any more."""
+POSITION_FOLDS: Final = 4
+LOAD_FOLDS: Final = 3
+
+
+def folds(trials: Trials) -> list[Bool]:
+    """Masks of shape (n,): six of them for a profile of five positions, at most seven.
+
+    Half of them leave out whole positions, with all their sizes and loads, but never an end,
+    where a model would have to extrapolate. A new position lies closer to profiled ones than
+    these do, so on their own they would be too severe. The others leave out every so many-th load
+    of all settings with all its repetitions, so that every trial is left out once by them.
+    """
+    position = trials.table.position
+    distinct = np.unique(position)
+    inner = distinct[1:-1] if len(distinct) >= LEAST_POSITIONS else distinct[:0]
+    # Neighbours get into different folds: cells are numbered by place, then load.
+    masks = [np.isin(position, inner[i::POSITION_FOLDS]) for i in range(POSITION_FOLDS)]
+    masks += [np.asarray(trials.cell % LOAD_FOLDS == i) for i in range(LOAD_FOLDS)]
+    return [mask for mask in masks if mask.any()]

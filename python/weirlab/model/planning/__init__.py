@@ -1,0 +1,49 @@
+"""Planning with fitted models: which device, up to which load, with how many rules, for which traffic.
+
+Pure. A :class:`~weirlab.model.planning.planner.Question` says what is given and what to find;
+:func:`~weirlab.model.planning.planner.answer` asks one model.
+"""
+
+from __future__ import annotations
+
+from weirlab.model.planning.planner import (
+    FINDABLE,
+    Answer,
+    Find,
+    Headroom,
+    Load,
+    Outlook,
+    Question,
+    answer,
+    best,
+)
+from weirlab.model.planning.requirements import (
+    NOTHING_LOST,
+    Limit,
+    Requirement,
+    for_calls,
+    for_class,
+    limits,
+    parse_limit,
+)
+from weirlab.model.planning.search import Reach
+
+__all__ = [
+    "FINDABLE",
+    "NOTHING_LOST",
+    "Answer",
+    "Find",
+    "Headroom",
+    "Limit",
+    "Load",
+    "Outlook",
+    "Question",
+    "Reach",
+    "Requirement",
+    "answer",
+    "best",
+    "for_calls",
+    "for_class",
+    "limits",
+    "parse_limit",
+]

@@ -1,0 +1,101 @@
+"""Whether a device meets limits at given settings, many settings at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.model.base import DELAYS, F64, Bool, Model, Prediction
+from weirlab.model.planning import certainty as intervals
+from weirlab.model.planning.requirements import Limit
+
+BOUNDED = (*DELAYS, "jitter_ns", "loss_ratio")
+"""What can be limited."""
+
+_HIGHER = {name: DELAYS[i + 1 :] for i, name in enumerate(DELAYS) if name != "delay_mean_ns"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a device is asked; arrays of one shape, or numbers."""
+
+    rate_pps: npt.ArrayLike
+    frame_bytes: npt.ArrayLike
+    position: npt.ArrayLike
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a device does at :class:`Settings`; arrays of their shape."""
+
+    prediction: Prediction
+    bounds: dict[str, F64]
+    """By quantity of the limits: what it stays below with the certainty asked for."""
+    met: Bool
+    """Every limit holds."""
+    binding: npt.NDArray[np.intp]
+    """Index of the limit that is used up most."""
+    outside: Bool
+    """Outside the profiled range."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A model and what is demanded of it.
+
+    ``certainty`` (0.5 to 0.995) chooses the bound of the predictions; a model without
+    intervals has only its predictions, see ``uncertain``.
+    """
+
+    model: Model
+    limits: tuple[Limit, ...]
+    certainty: float = intervals.DEFAULT
+    gap_scv: float = 0.0
+    extrapolate: bool = False
+
+    def at(self, settings: Settings) -> Verdict:
+        """Judge every setting; raises ``InputError`` for settings without meaning."""
+        rate, frame, place = np.broadcast_arrays(
+            np.asarray(settings.rate_pps, dtype=np.float64),
+            np.asarray(settings.frame_bytes, dtype=np.float64),
+            np.asarray(settings.position, dtype=np.float64),
+        )
+        found = self.model.predict(rate, frame, place, self.gap_scv)
+        bounds = {limit.quantity: self.bound(found, limit.quantity, rate) for limit in self.limits}
+        # What a model cannot tell (jitter that was not measured) is not met.
+        used = np.stack(
+            [np.nan_to_num(bounds[limit.quantity] / limit.at_most, nan=np.inf) for limit in self.limits]
+        )
+        return Verdict(
+            prediction=found,
+            bounds=bounds,
+            met=np.asarray((used <= 1.0).all(axis=0)),
+            binding=np.asarray(used.argmax(axis=0)),
+            outside=np.broadcast_to(found.extrapolated, rate.shape),
+        )
+
+    def bound(self, found: Prediction, quantity: str, rate_pps: F64) -> F64:
+        """What ``quantity`` stays below with the certainty asked for."""
+        if quantity == "loss_ratio":
+            return intervals.loss_at_most(found, rate_pps, self.certainty)
+        bound = intervals.at_most(found, quantity, self.certainty)
+        for higher in _HIGHER.get(quantity, ()):
+            # What 99 % of packets keep to, 90 % keep to as well.
+            if intervals.known(found, higher):
+                bound = np.minimum(bound, intervals.at_most(found, higher, self.certainty))
+        return bound
+
+    def uncertain(self, settings: Settings) -> tuple[str, ...]:
+        """Limited quantities for which the model has no interval although one is asked for."""
+        if self.certainty == 0.5:
+            return ()
+        found = self.model.predict(settings.rate_pps, settings.frame_bytes, settings.position, self.gap_scv)
+        return tuple(limit.quantity for limit in self.limits if not intervals.known(found, limit.quantity))
+
+    def reasons(self, settings: Settings) -> list[str]:
+        """Why a single setting lies outside the profiled range; empty inside."""
+        return self.model.predict(
+            settings.rate_pps, settings.frame_bytes, settings.position, self.gap_scv
+        ).why

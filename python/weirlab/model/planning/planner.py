@@ -1,0 +1,271 @@
+"""The planner's question: all but one of load, rules, frame size and device are given, find that one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from weirlab.errors import InputError
+from weirlab.model.base import F64, QUANTITIES, Model
+from weirlab.model.planning import certainty as intervals
+from weirlab.model.planning.judge import BOUNDED, Judge, Settings
+from weirlab.model.planning.requirements import Limit
+from weirlab.model.planning.search import (
+    FRAMES_BYTES,
+    POSITIONS,
+    RATES_PPS,
+    Reach,
+    reach,
+    stretches,
+)
+from weirlab.units import WIRE_OVERHEAD_BYTES
+
+Find = Literal["rate", "calls", "rules", "frame", "delay", "loss", "device"]
+FINDABLE: Final[tuple[Find, ...]] = get_args(Find)
+
+
+@dataclass(frozen=True)
+class Load:
+    """Offered load: packets per second, or bit/s of wire, of which larger frames need more."""
+
+    value: float
+    unit: Literal["pps", "bps"] = "pps"
+
+    def pps(self, frame_bytes: F64) -> F64:
+        """Packets per second of frames of (mean) ``frame_bytes``."""
+        if self.unit == "pps":
+            return np.full_like(frame_bytes, self.value)
+        return np.asarray(self.value / ((frame_bytes + WIRE_OVERHEAD_BYTES) * 8.0))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is given, and what to find. What is to be found is None; raises ``InputError`` if not."""
+
+    find: Find
+    limits: tuple[Limit, ...]
+    load: Load | None = None
+    frame_bytes: float | None = None
+    """Frame size, or the mean of a mix."""
+    position: float | None = None
+    """Mean matching position of the traffic."""
+    certainty: float = intervals.DEFAULT
+    gap_scv: float = 0.0
+    extrapolate: bool = False
+    call_pps: float | None = None
+    """Packets per second of one call, to answer in calls."""
+
+    def __post_init__(self) -> None:
+        intervals.check(self.certainty)
+        if not self.limits:
+            raise InputError("a plan needs something to meet: a requirement, or loss, or calls")
+        if self.find == "calls" and self.call_pps is None:
+            raise InputError("to find calls a codec is needed, e.g. --codec g711")
+        given = {"rate": self.load, "rules": self.position, "frame": self.frame_bytes}
+        sought = "rate" if self.find == "calls" else self.find
+        missing = [name for name, value in given.items() if value is None and name != sought]
+        if missing:
+            raise InputError(f"to find {self.find}, also give {' and '.join(missing)}")
+        if given.get(sought) is not None:
+            raise InputError(f"{self.find} is what to find; do not give it as well")
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a device does at one setting."""
+
+    rate_pps: float
+    frame_bytes: float
+    position: float
+    predicted: dict[str, float]
+    """Every quantity of ``Prediction``."""
+    bounds: dict[str, float]
+    """What delays, jitter and loss stay below, and the threshold above, with the certainty."""
+    met: bool
+    binding: Limit
+    """The limit that is used up most."""
+    used: float
+    """Bound of that quantity relative to its limit: above 1 it is missed."""
+    why_extrapolated: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """What is left at the asked load, at the same rules and frame size."""
+
+    reach: Reach
+    """Largest load that meets the limits."""
+    ratio: float
+    """Largest over asked load; below 1 the asked load is too much, NaN if no load will do."""
+    left_pps: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one device answers."""
+
+    device: str
+    find: Find
+    outlook: Outlook | None
+    """At the value found, or at the given setting; None if there is none."""
+    reach: Reach | None = None
+    """For rate, calls and rules."""
+    calls: int | None = None
+    frames: tuple[tuple[int, int], ...] = ()
+    """For frame: first and last of every stretch of sizes that meet the limits."""
+    headroom: Headroom | None = None
+    uncertain: tuple[str, ...] = ()
+    """Quantities answered by the prediction alone, since the model has no intervals for them."""
+    refused: tuple[str, ...] = ()
+    """Why there is no answer without extrapolating."""
+
+    @property
+    def met(self) -> bool:
+        """Is there a setting, or is the given one such, that meets the limits?"""
+        return self.outlook is not None and self.outlook.met and not self.refused
+
+    @property
+    def score(self) -> float:
+        """More is better, to choose a device by; -inf where the limits are not met."""
+        if not self.met:
+            return -math.inf
+        if self.reach is not None and self.reach.value is not None:
+            return self.reach.value
+        if self.find == "frame":
+            return float(sum(last - first + 1 for first, last in self.frames))
+        if self.find in ("delay", "loss") and self.outlook is not None:
+            return -self.outlook.used
+        return self.headroom.ratio if self.headroom else 0.0
+
+
+def answer(device: str, model: Model, question: Question) -> Answer:
+    """What ``model`` says to ``question``; ``refused`` instead of extrapolating unless allowed."""
+    judge = Judge(model, question.limits, question.certainty, question.gap_scv, question.extrapolate)
+    if question.find in ("rate", "calls"):
+        return _load(device, judge, question)
+    if question.find == "rules":
+        return _rules(device, judge, question)
+    if question.find == "frame":
+        return _frames(device, judge, question)
+    return _given(device, judge, question)
+
+
+def best(answers: list[Answer]) -> Answer | None:
+    """The device that answers best; None if none meets the limits."""
+    chosen = max(answers, key=lambda found: found.score, default=None)
+    return chosen if chosen is not None and chosen.met else None
+
+
+def _load(device: str, judge: Judge, question: Question) -> Answer:
+    frame, position = _number(question.frame_bytes), _number(question.position)
+    found = reach(judge, RATES_PPS, lambda rate: Settings(rate, frame, position))
+    if found.lowest is None:
+        return Answer(device, question.find, None, found, refused=found.why)
+    setting = Settings(found.lowest if found.value is None else found.value, frame, position)
+    calls = None
+    if question.call_pps is not None:
+        calls = math.floor(found.value / question.call_pps) if found.value is not None else 0
+    return _told(device, judge, question, setting, found, calls=calls)
+
+
+def _rules(device: str, judge: Judge, question: Question) -> Answer:
+    frame, rate = _number(question.frame_bytes), _given_pps(question)
+    found = reach(judge, POSITIONS, lambda rules: Settings(rate, frame, rules), whole=True)
+    if found.lowest is None:
+        return Answer(device, question.find, None, found, refused=found.why)
+    setting = Settings(rate, frame, found.lowest if found.value is None else found.value)
+    return _told(device, judge, question, setting, found)
+
+
+def _frames(device: str, judge: Judge, question: Question) -> Answer:
+    load, position = question.load, _number(question.position)
+    assert load is not None
+
+    def place(frame: F64) -> Settings:
+        return Settings(load.pps(frame), frame, position)
+
+    verdict = judge.at(place(FRAMES_BYTES))
+    inside = ~verdict.outside | judge.extrapolate
+    if not inside.any():
+        return Answer(device, question.find, None, refused=_reasons_inside(judge, place))
+    found = stretches(judge, FRAMES_BYTES, place)
+    sizes = tuple((int(first), int(last)) for first, last in found)
+    # Without a size that will do, the first profiled one shows what is missing.
+    shown = found[0][0] if found else float(FRAMES_BYTES[int(np.argmax(inside))])
+    frame = np.array([shown])
+    setting = Settings(float(load.pps(frame)[0]), shown, position)
+    return _told(device, judge, question, setting, None, frames=sizes)
+
+
+def _given(device: str, judge: Judge, question: Question) -> Answer:
+    frame, position, rate = _number(question.frame_bytes), _number(question.position), _given_pps(question)
+    setting = Settings(rate, frame, position)
+    why = tuple(judge.reasons(setting))
+    if why and not question.extrapolate:
+        return Answer(device, question.find, None, refused=why)
+    most = reach(judge, RATES_PPS, lambda rates: Settings(rates, frame, position))
+    value = math.nan if most.value is None else most.value
+    return _told(device, judge, question, setting, None, headroom=Headroom(most, value / rate, value - rate))
+
+
+def _told(
+    device: str,
+    judge: Judge,
+    question: Question,
+    setting: Settings,
+    found: Reach | None,
+    *,
+    calls: int | None = None,
+    frames: tuple[tuple[int, int], ...] = (),
+    headroom: Headroom | None = None,
+) -> Answer:
+    return Answer(
+        device,
+        question.find,
+        outlook(judge, setting),
+        found,
+        calls,
+        frames,
+        headroom,
+        judge.uncertain(setting),
+    )
+
+
+def outlook(judge: Judge, setting: Settings) -> Outlook:
+    """What the judged device does at one setting."""
+    verdict = judge.at(setting)
+    found = verdict.prediction
+    rate = np.asarray(setting.rate_pps, dtype=np.float64)
+    bounds = {name: float(judge.bound(found, name, rate)) for name in BOUNDED}
+    bounds["threshold_pps"] = float(intervals.at_least(found, "threshold_pps", judge.certainty))
+    binding = judge.limits[int(verdict.binding)]
+    return Outlook(
+        rate_pps=float(rate),
+        frame_bytes=float(np.asarray(setting.frame_bytes)),
+        position=float(np.asarray(setting.position)),
+        predicted={name: float(getattr(found, name)) for name in QUANTITIES},
+        bounds=bounds,
+        met=bool(verdict.met),
+        binding=binding,
+        used=bounds[binding.quantity] / binding.at_most,
+        why_extrapolated=tuple(found.why),
+    )
+
+
+def _reasons_inside(judge: Judge, place: Callable[[F64], Settings]) -> tuple[str, ...]:
+    return tuple(judge.reasons(place(FRAMES_BYTES[:1])))
+
+
+def _given_pps(question: Question) -> float:
+    assert question.load is not None
+    return float(question.load.pps(np.array([_number(question.frame_bytes)]))[0])
+
+
+def _number(value: float | None) -> float:
+    # Question has made sure of it.
+    assert value is not None
+    return value

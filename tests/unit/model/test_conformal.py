@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weirlab.model.intervals.conformal import between, upper_quantile
+
+NINE = np.arange(1.0, 10.0)
+ALONE = np.arange(9)
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(0.1, 9.0), (0.2, 8.0), (0.25, 8.0), (0.5, 5.0), (0.9, 1.0)])
+def test_single_trials_give_the_usual_conformal_quantile(alpha: float, expected: float) -> None:
+    """The ceil((1 - alpha)(9 + 1))-th smallest of nine scores."""
+    assert upper_quantile(NINE, ALONE, alpha) == expected
+    assert expected == NINE[math.ceil((1 - alpha) * 10 - 1e-9) - 1]
+
+
+def test_repetitions_do_not_pass_for_more_evidence() -> None:
+    twice, group = np.repeat(NINE, 3), np.repeat(ALONE, 3)
+    for alpha in (0.1, 0.2, 0.5):
+        assert upper_quantile(twice, group, alpha) == upper_quantile(NINE, ALONE, alpha)
+
+
+def test_groups_weigh_the_same_however_many_trials_they_have() -> None:
+    """Three groups, the first of three trials: up to 2 lies 1 1/3 of the four groups, up to 5 two and 1/3."""
+    scores, group = np.array([0.0, 2.0, 9.0, 3.0, 5.0]), np.array([0, 0, 0, 1, 2])
+    assert upper_quantile(scores, group, 1 - 0.6 / 4) == 2.0
+    assert upper_quantile(scores, group, 1 - 2.6 / 4) == 5.0
+    assert upper_quantile(scores, group, 1 - 2.7 / 4) == 9.0
+
+
+def test_too_few_groups_widen_the_bound_along_an_exponential_tail() -> None:
+    """1/2 lies beyond the median 5 and 1/10 beyond 9: the tail falls by 5 within 4."""
+    expected = 5 + 4 * math.log(0.5 / 0.01) / math.log(0.5 / 0.1)
+    assert upper_quantile(NINE, ALONE, 0.01) == pytest.approx(expected)
+    assert upper_quantile(NINE, ALONE, 0.01) > upper_quantile(NINE, ALONE, 0.09) > 9
+
+
+def test_scores_of_zero_stay_zero_at_any_level() -> None:
+    assert upper_quantile(np.zeros(10), np.arange(10), 0.001) == 0.0
+
+
+def test_both_sides_are_taken_apart() -> None:
+    scores = np.concatenate([np.zeros(50), np.linspace(0, 10, 49)])
+    low, high = between(scores, np.arange(99), 0.9)
+    assert low == 0.0
+    assert high == np.sort(scores)[95 - 1]
+
+
+@given(
+    st.lists(st.floats(-50, 50), min_size=2, max_size=60),
+    st.sampled_from((0.5, 0.9, 0.99)),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_of_trials_does_not_matter_and_sides_mirror(
+    values: list[float], level: float, random
+) -> None:
+    scores, group = np.array(values), np.arange(len(values)) // 2
+    order = np.array(random.sample(range(len(values)), len(values)))
+    low, high = between(scores, group, level)
+    assert between(scores[order], group[order], level) == pytest.approx((low, high))
+    assert between(-scores, group, level) == pytest.approx((-high, -low))
+    assert low <= high

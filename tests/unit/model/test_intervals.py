@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from weirlab.model import Piecewise, Queueing, fit_all, regimes
+from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES
+from weirlab.model.intervals import Calibration, calibrate
+from weirlab.model.intervals.folds import folds
+from weirlab.model.trials import Trials
+from weirlab.records import Observation
+from weirlab.testing.queue import LOADS_ABOVE, Device, profile, simulate
+
+# Just beyond the threshold the simulated queue would take longer to fill than these trials last.
+LOADS = (0.03, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.92, 1.1, 1.2, 1.4)
+DRAWN = ((0.03, 0.95), (0.03, 0.95), (0.03, 0.95), (1.1, 1.4))
+SEEDS = (0, 1, 2)
+
+
+def noisy(truth: Observation, rng: np.random.Generator, repetitions: int) -> Iterator[Observation]:
+    """Trials of one setting: each is off by some 6 %, a few by much more, all together by 3 %."""
+    shared = rng.normal(0, 0.03)
+    for _ in range(repetitions):
+        factor = np.exp(shared + rng.normal(0, 0.06) + (0.3 if rng.random() < 0.03 else 0.0))
+        overload = truth.loss_ratio > 0
+        forwarding = min(truth.forwarding_pps * np.exp(rng.normal(0, 0.01)), truth.rate_pps)
+        yield replace(
+            truth,
+            **{name: getattr(truth, name) * factor for name in (*DELAYS, "jitter_ns")},
+            forwarding_pps=forwarding if overload else truth.rate_pps,
+            loss_ratio=1 - forwarding / truth.rate_pps if overload else 0.0,
+        )
+
+
+def profiled(device: Device, rng: np.random.Generator) -> list[Observation]:
+    truths = profile(device, frames=(64.0, 1518.0), loads=LOADS, poisson=True, packets=800)
+    return [trial for truth in truths for trial in noisy(truth, rng, 3)]
+
+
+@pytest.fixture(scope="module")
+def seen() -> list[Observation]:
+    return profiled(Device(), np.random.default_rng(5))
+
+
+@pytest.fixture(scope="module")
+def calibrated(seen: list[Observation]) -> Piecewise:
+    return Piecewise.fit(seen).with_calibration(calibrate(Piecewise, seen))
+
+
+def measured(quantity: str, trials: Trials) -> F64:
+    if quantity == "threshold_pps":
+        overload = regimes.sort(trials.table).overload
+        return np.where(overload, trials.table.forwarding_pps, np.nan)
+    return np.asarray(getattr(trials.table, quantity))
+
+
+@pytest.fixture(scope="module")
+def held() -> dict[tuple[str, int], F64]:
+    """Per quantity and level whether the intervals of the queueing model held trials of new settings."""
+    found: dict[tuple[str, int], list[F64]] = {}
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        device = Device(fixed_ns=rng.uniform(600, 2000), per_rule_ns=rng.uniform(1, 8))
+        rows = profiled(device, rng)
+        model = Queueing.fit(rows)
+        model = model.with_calibration(calibrate(Queueing, rows, model))
+        settings = [
+            (n, rng.uniform(*ends)) for n in (25, 75, 150, 250, 550, 800) for ends in (*DRAWN, *DRAWN)
+        ]
+        truths = [
+            simulate(device, share * 1e9 / device.service_ns(n), 64.0, n, True, 800, seed=i)
+            for i, (n, share) in enumerate(settings)
+        ]
+        new = Trials.of(trial for truth in truths for trial in noisy(truth, rng, 2))
+        table = new.table
+        predicted = model.predict(table.rate_pps, table.frame_bytes, table.position, table.gap_scv)
+        for quantity, levels in predicted.intervals.items():
+            values = measured(quantity, new)
+            known = np.isfinite(values)
+            for level, band in levels.items():
+                inside = (band.low <= values) & (values <= band.high)
+                found.setdefault((quantity, level), []).append(inside[known])
+    return {key: np.concatenate(parts) for key, parts in found.items()}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_intervals_hold_as_many_trials_of_new_settings_as_they_say(
+    held: dict[tuple[str, int], F64], level: int
+) -> None:
+    """Positions and loads that were not profiled; three devices, all quantities but loss."""
+    shares = np.concatenate([held[q, level] for q in QUANTITIES if q != "loss_ratio"])
+    assert len(shares) > 1000
+    assert 100 * shares.mean() == pytest.approx(level, abs={50: 10, 90: 5, 99: 1.5}[level])
+
+
+def test_no_quantity_is_far_from_its_level(held: dict[tuple[str, int], F64]) -> None:
+    for quantity in QUANTITIES:
+        assert held[quantity, 90].mean() >= 0.8, quantity
+        assert held[quantity, 99].mean() >= 0.93, quantity
+
+
+def test_intervals_enclose_the_prediction_and_each_other(calibrated: Piecewise) -> None:
+    rates = np.geomspace(1e4, 2e6, 50)
+    found = calibrated.predict(rates, 64, 200)
+    for quantity in QUANTITIES:
+        value, bands = getattr(found, quantity), found.intervals[quantity]
+        assert set(bands) == set(LEVELS)
+        for inner, outer in ((50, 90), (90, 99)):
+            assert (bands[outer].low <= bands[inner].low).all()
+            assert (bands[inner].low <= value).all()
+            assert (value <= bands[inner].high).all()
+            assert (bands[inner].high <= bands[outer].high).all()
+
+
+def test_where_no_trial_lost_anything_no_loss_is_within_the_intervals(calibrated: Piecewise) -> None:
+    found = calibrated.predict([2e4, 1e5], 64, [0, 1000])
+    for level in LEVELS:
+        band = found.intervals["loss_ratio"][level]
+        assert band.low.tolist() == band.high.tolist() == [0.0, 0.0]
+
+
+def test_loss_stays_a_ratio(calibrated: Piecewise) -> None:
+    band = calibrated.predict(np.geomspace(1e4, 1e8, 40), 64, 0).intervals["loss_ratio"][99]
+    assert (band.low >= 0).all()
+    assert (band.high <= 1).all()
+
+
+def test_intervals_have_the_shape_of_the_prediction(calibrated: Piecewise) -> None:
+    found = calibrated.predict(np.full((2, 3), 1e5), 64, 100)
+    assert found.intervals["delay_p99_ns"][90].high.shape == (2, 3)
+    assert calibrated.predict(1e5, 64, 100).intervals["delay_p99_ns"][90].high.shape == ()
+
+
+def test_a_calibration_survives_json(calibrated: Piecewise) -> None:
+    calibration = calibrated.calibration
+    assert calibration is not None
+    assert Calibration.from_json(json.loads(json.dumps(calibration.to_json()))) == calibration
+
+
+def test_fitting_all_models_calibrates_them_unless_told_otherwise(seen: list[Observation]) -> None:
+    assert all(model.predict(1e5, 64, 50).intervals for model in fit_all(seen).values())
+    assert not any(model.predict(1e5, 64, 50).intervals for model in fit_all(seen, calibrate=False).values())
+
+
+def test_a_profile_too_small_to_leave_anything_out_gets_no_intervals() -> None:
+    few = profile(Device(), positions=(0, 400), loads=(0.1, 0.4, 0.7, *LOADS_ABOVE[:1]), packets=500)
+    model = Piecewise.fit(few).with_calibration(calibrate(Piecewise, few))
+    assert model.predict(1e5, 64, 100).intervals == {}
+
+
+def test_a_quantity_never_measured_gets_no_interval(seen: list[Observation]) -> None:
+    silent = [replace(o, jitter_ns=float("nan")) for o in seen]
+    assert "jitter_ns" not in calibrate(Piecewise, silent).limits
+
+
+def test_ends_are_never_left_out_and_repetitions_never_torn_apart(seen: list[Observation]) -> None:
+    trials = Trials.of(seen)
+    masks = folds(trials)
+    position = trials.table.position
+    whole = [set(position[mask]) for mask in masks if len(set(position[mask])) == 1]
+    assert whole == [{50.0}, {100.0}, {400.0}]
+    for mask in masks:
+        assert not set(trials.cell[mask]) & set(trials.cell[~mask])
+        assert {0.0, 1000.0} <= set(position[~mask])
+    assert np.sum(masks[len(whole) :], axis=0).tolist() == [1] * len(trials)
