@@ -18,19 +18,34 @@ from typing import Any, Final
 from weirlab.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
-from weirlab.measure.progress import OVERHEAD_S, Meter, OnProgress, trial_s
-from weirlab.measure.scouting import MAX_RATE, NOTHING_YET, Scouted, Scouting, scout, scout_specs
+from weirlab.measure.plan.extras import NO_EXTRAS, Extras, extra_specs
+from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded
+from weirlab.measure.progress import Meter, OnProgress, trial_s
+from weirlab.measure.scouting import NOTHING_YET, Scouted, Scouting, scout, scout_specs
 from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome
 from weirlab.measure.trial import utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.store.codec import flows_from_json, flows_to_json, sizes_from_json, sizes_to_json
-from weirlab.traffic.load import describe_rate
+from weirlab.traffic.load import LOAD_SHARES, describe_rate
 from weirlab.traffic.sizes import Constant, SizeMix, describe, validate
 from weirlab.traffic.spec import Arrivals, Flows, Rate, Traffic
 
-__all__ = ["Profile", "Scouted", "Scouting", "measure", "plan", "quick", "run", "scout", "scout_specs"]
+__all__ = [
+    "SENDER_RESERVE",
+    "Extras",
+    "Profile",
+    "Scouted",
+    "Scouting",
+    "load_or_max",
+    "measure",
+    "plan",
+    "quick",
+    "run",
+    "scout",
+    "scout_specs",
+]
 
 PLAN: Final = "plan"
 PROFILE: Final = "profile"
@@ -41,23 +56,28 @@ ONE_FLOW: Final = Flows()
 FAST_RULES_S: Final = 0.05
 """Rules that are set faster than this may change from trial to trial; slower ones are grouped."""
 
-SENDER_RESERVE: Final = 0.95
-"""Share of its best that the sender can be asked to pace."""
+REPEATED: Final = 4 / 3
+"""Attempts per trial: on a shared machine about every third is disturbed and made again."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What to measure. The defaults take some five minutes, :func:`quick` less than four.
+    """What to measure: a grid of positions, sizes and loads, and extras beside it.
+
+    :func:`quick` takes less than four minutes; see :func:`estimate_s`.
 
     Trials are short on purpose: on a shared machine a short one has a fair chance to go
     undisturbed, and a disturbed one is soon repeated.
     """
 
-    positions: tuple[int, ...] = (0, 50, 100, 400, 1000)
+    positions: tuple[int, ...] = (0, 50, 100, 150, 200, 280, 400, 600, 800, 1000)
     """Matching positions; 0 is no rules at all."""
     sizes: tuple[SizeMix, ...] = (Constant(64), Constant(512), Constant(1518))
-    load_shares: tuple[float, ...] = (0.02, 0.1, 0.25, 0.45, 0.65, 0.8, 0.9, 0.96, 1.04, 1.15, 1.4)
+    load_shares: tuple[float, ...] = LOAD_SHARES
     """Offered loads relative to the forwarding rate that scouting found for position and size."""
+    load_stride: int = 1
+    """Of the loads below 1 each position and size takes only every so many-th, its neighbours the
+    others: what happens at one position says much about the next, so more loads are seen in all."""
     repetitions: int = 3
     trial_s: float = 0.1
     warmup_s: float = 0.03
@@ -69,6 +89,9 @@ class Profile:
     paced_limit_pps: float = 1.8e6
     """Loads beyond what the sender can pace are sent as fast as possible instead."""
     seed: int = 1
+    cross_traffic: bool = False
+    """Hold a management session with the device in every trial."""
+    extras: Extras = NO_EXTRAS
 
     def __post_init__(self) -> None:
         for name in ("positions", "sizes", "load_shares"):
@@ -80,8 +103,16 @@ class Profile:
             raise InputError(f"matching position {min(self.positions)}: it must be 0 (no rules) or higher")
         if min(self.load_shares) <= 0:
             raise InputError(f"load share {min(self.load_shares):g}: it must be above 0")
-        if self.repetitions < 1:
-            raise InputError(f"{self.repetitions} repetitions: at least one is needed")
+        if min(self.repetitions, self.load_stride) < 1:
+            raise InputError(
+                f"{self.repetitions} repetitions, every {self.load_stride}-th load: at least 1 is needed"
+            )
+        below = sum(share < 1 for share in self.load_shares)
+        if self.load_stride > max(below, 1):
+            raise InputError(
+                f"every {self.load_stride}-th of {below} loads below 1 leaves places without any; "
+                "lower load_stride or give more load_shares"
+            )
         for mix in self.sizes:
             validate(mix)
 
@@ -93,15 +124,18 @@ class Profile:
             "sizes": [sizes_to_json(mix) for mix in self.sizes],
             "load_shares": list(self.load_shares),
             "flows": flows_to_json(self.flows),
+            "extras": self.extras.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Profile:
         """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
         try:
+            extras = Extras.from_json(value["extras"]) if "extras" in value else NO_EXTRAS
             return cls(
                 **{
                     **value,
+                    "extras": extras,
                     "positions": tuple(value["positions"]),
                     "sizes": tuple(sizes_from_json(mix) for mix in value["sizes"]),
                     "load_shares": tuple(value["load_shares"]),
@@ -116,6 +150,7 @@ def quick(**changes: Any) -> Profile:
     """A profile of less than four minutes, with ``changes`` to its fields."""
     settings: dict[str, Any] = {
         "sizes": (Constant(64), Constant(1518)),
+        "positions": (0, 50, 100, 400, 1000),
         "load_shares": (0.02, 0.15, 0.4, 0.65, 0.85, 0.95, 1.1, 1.4),
         "trial_s": 0.1,
         "warmup_s": 0.03,
@@ -128,12 +163,15 @@ def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialS
     """The trials of ``profile``, shuffled; the same arguments give the same list.
 
     All trials are shuffled as one where rules are set fast (``FAST_RULES_S``). Otherwise
-    every repetition goes through the positions in an order of its own, with loads and
+    every repetition goes through the rule setups in an order of its own, with loads and
     sizes shuffled inside, so that setting rules does not dominate.
     """
     scouting = scouted if isinstance(scouted, Scouting) else Scouting(tuple(scouted))
     rounds = [
-        [spec for point in scouting.points for spec in _point_specs(profile, point, repetition)]
+        [
+            *(spec for point in scouting.points for spec in _point_specs(profile, point, repetition)),
+            *extra_specs(profile, scouting, repetition),
+        ]
         for repetition in range(profile.repetitions)
     ]
     order = random.Random(profile.seed)
@@ -143,18 +181,34 @@ def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialS
         return specs
     grouped = []
     for round_ in rounds:
-        positions = sorted({spec.rules.position for spec in round_})
-        order.shuffle(positions)
-        for position in positions:
-            block = [spec for spec in round_ if spec.rules.position == position]
+        setups = sorted({spec.rules for spec in round_}, key=lambda r: (r.position, r.stateful, r.places))
+        order.shuffle(setups)
+        for rules in setups:
+            block = [spec for spec in round_ if spec.rules == rules]
             order.shuffle(block)
             grouped += block
     return grouped
 
 
+def loads_at(profile: Profile, position: int, sizes: SizeMix) -> tuple[float, ...]:
+    """Those of the load shares that are measured at one position and size.
+
+    With extras the first size has their loads, too, so that each extra trial has its counterpart.
+    """
+    place = profile.positions.index(position) + profile.sizes.index(sizes)
+    # With fewer neighbours than the stride some loads would be measured nowhere.
+    stride = min(profile.load_stride, len(profile.positions) + len(profile.sizes) - 1)
+    below = sorted(share for share in profile.load_shares if share < 1)
+    taken = set(below[place % stride :: stride])
+    taken.update(share for share in profile.load_shares if share >= 1)
+    if profile.extras != NO_EXTRAS and sizes == profile.sizes[0]:
+        taken.update(nearest(profile.extras.load_shares, profile.load_shares))
+    return tuple(sorted(taken))
+
+
 def _point_specs(profile: Profile, point: Scouted, repetition: int) -> list[TrialSpec]:
     limit_pps = min(profile.paced_limit_pps, SENDER_RESERVE * point.sender_pps)
-    rates = load_or_max(profile.load_shares, point.forwarding_pps, limit_pps)
+    rates = load_or_max(loads_at(profile, point.position, point.sizes), point.forwarding_pps, limit_pps)
     return [
         TrialSpec(
             Traffic(
@@ -168,27 +222,22 @@ def _point_specs(profile: Profile, point: Scouted, repetition: int) -> list[Tria
             ),
             RuleSetup(point.position, profile.stateful),
             label,
+            profile.cross_traffic,
         )
         for rate, label in rates.items()
     ]
 
 
-def load_or_max(shares: Iterable[float], threshold_pps: float, limit_pps: float) -> dict[Rate, str]:
-    """Loads at ``shares`` of ``threshold_pps``, with their labels.
-
-    What exceeds ``limit_pps`` becomes "as fast as possible", at most once.
-    """
-    rates: dict[Rate, str] = {}
-    for share in shares:
-        pps = _rounded(share * threshold_pps)
-        paced = pps <= limit_pps
-        rates.setdefault(Rate(pps) if paced else MAX_RATE, f"load {share:g}" if paced else "load max")
-    return rates
+def expected(profile: Profile) -> list[TrialSpec]:
+    """Trials like those of ``profile``, scouting included, before it is known what the device can do."""
+    scouts = scout_specs(profile)
+    points = (Scouted(spec.rules.position, spec.traffic.sizes, 1e5, 1e9) for spec in scouts)
+    return [*scouts, *plan(profile, points)]
 
 
-def _rounded(pps: float) -> float:
-    """Four digits are enough for a load and still readable."""
-    return float(f"{pps:.4g}")
+def estimate_s(profile: Profile) -> float:
+    """Expected wall time in s of ``profile``, trials that the host disturbs and are made again included."""
+    return REPEATED * sum(map(trial_s, expected(profile)))
 
 
 def run(
@@ -221,9 +270,7 @@ def measure(
     begun_s = clock()
     profile = _settle(profile, writer)
     scouts = scout_specs(profile)
-    expected = len(scouts) * len(profile.load_shares) * profile.repetitions
-    each_s = profile.warmup_s + profile.trial_s + OVERHEAD_S
-    meter = Meter([*map(trial_s, scouts), *([each_s] * expected)], clock, on_progress)
+    meter = Meter(map(trial_s, expected(profile)), clock, on_progress)
     kept = Scouting.from_json(writer.get_json(SCOUTING)) if writer.has(SCOUTING) else NOTHING_YET
     before = sum(writer.attempts.values())
     scouting = scout(
@@ -278,7 +325,7 @@ def _settle(profile: Profile | None, writer: RunWriter) -> Profile:
 def _summary(scouting: Scouting) -> str:
     told = (
         f"position {point.position}, {describe(point.sizes)}: "
-        f"{'' if point.overloaded else 'more than '}{describe_rate(Rate(_rounded(point.forwarding_pps)))}"
+        f"{'' if point.overloaded else 'more than '}{describe_rate(Rate(rounded(point.forwarding_pps)))}"
         for point in scouting.points
     )
     return "forwarding rates found: " + "; ".join(told)

@@ -91,6 +91,7 @@ def scout_specs(profile: Profile) -> list[TrialSpec]:
             ),
             RuleSetup(position, profile.stateful),
             "scout",
+            profile.cross_traffic,
         )
         for position in profile.positions
         for mix in profile.sizes

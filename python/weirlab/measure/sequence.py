@@ -19,6 +19,7 @@ from weirlab.store import RunWriter
 from weirlab.store.codec import spec_from_json, spec_to_json
 from weirlab.store.rows import rate_text
 from weirlab.store.run import HOST
+from weirlab.traffic.places import describe_places
 from weirlab.traffic.sizes import describe
 
 MAX_ATTEMPTS: Final = 3
@@ -80,6 +81,7 @@ def run(
     on_record: Callable[[TrialRecord], object] | None = None,
     meter: Meter | None = None,
     patience: float = PATIENCE,
+    settle: bool = True,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], datetime] = utc_now,
@@ -93,6 +95,9 @@ def run(
     The plan is kept in the run under ``plan_name``. When it is there already, ``specs``
     may be None; others than the kept ones are refused with ``InputError``. A trial that
     stays invalid does not stop the sequence. ``on_record`` gets every attempt once it is kept.
+
+    ``settle`` is False for a part of the trials that more will follow: the state of the host
+    that counts is that of most of all trials, so it is left open and nothing is done again.
     """
     if writer.has(plan_name):
         plan = kept_plan(writer, plan_name)
@@ -146,9 +151,10 @@ def run(
         if settled_ns is not None:
             budget.wait_for(bed, settled_ns, meter.tell)
         meter.count(describe_spec(spec), do(index, spec))
-    settled_ns = writer.run.settle_host()
+    if settle:
+        settled_ns = writer.run.settle_host()
     missing = _missing(writer, plan)
-    if settled_ns is not None:
+    if settle and settled_ns is not None:
         for index in missing:
             if not budget.wait_for(bed, settled_ns, meter.tell):
                 break
@@ -178,9 +184,15 @@ def next_index(writer: RunWriter, *plan_names: str) -> int:
 
 def describe_spec(spec: TrialSpec) -> str:
     """One line for people: ``position 400, 64 B, 250kpps``."""
-    sizes = describe(spec.traffic.sizes)
+    rules, sizes = spec.rules, describe(spec.traffic.sizes)
     unit = " B" if sizes.isdigit() else ""
-    return f"position {spec.rules.position}, {sizes}{unit}, {rate_text(spec.traffic)}"
+    where = f"positions {describe_places(rules.places)}" if rules.places else f"position {rules.position}"
+    differences = [
+        *(["stateful"] if rules.stateful else []),
+        *(["cross traffic"] if spec.cross_traffic else []),
+        *(["Poisson arrivals"] if spec.traffic.arrivals == "poisson" else []),
+    ]
+    return ", ".join([where, f"{sizes}{unit}", rate_text(spec.traffic), *differences])
 
 
 def describe_record(record: TrialRecord) -> str:

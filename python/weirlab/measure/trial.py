@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -12,15 +11,14 @@ from weirlab.errors import TrialError
 from weirlab.lab.base import TestBed
 from weirlab.measure.validity import DEFAULT_LIMITS, Limits, judge
 from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec
-from weirlab.traffic.load import rate_pps
-from weirlab.traffic.spec import Traffic
+from weirlab.traffic.load import offered_pps
 
 NO_DEVICE: Final = "none"
 """What a test bed without a device calls it."""
 
 _RANGES: Final = "198.18.0.0/16 to 198.19.0.0/16, or 2001:2:0:1::/64 to 2001:2:0:2::/64"
 
-Role = Literal["profile", "verify", "single", "calibrate"]
+Role = Literal["profile", "verify", "single", "calibrate", "search"]
 
 
 class FailedTrial(TrialError):
@@ -78,6 +76,7 @@ def run_trial(
         raise ValueError(f"max_attempts is {max_attempts}, at least one attempt is needed")
     if set_rules:
         bed.set_rules(spec.rules)
+    bed.set_cross_traffic(spec.cross_traffic)
     records: list[TrialRecord] = []
     for attempt in range(first_attempt, first_attempt + max_attempts):
         record = _attempt(bed, spec, run_id, index, attempt, role, limits, now)
@@ -91,18 +90,6 @@ def run_trial(
     if require_valid:
         raise FailedTrial(_never_valid(records), records)
     return records
-
-
-def offered_pps(traffic: Traffic) -> float:
-    """Nominal load averaged over the recorded window, steps included; infinite for ``max``."""
-    starts = [0.0, *(step.at_s for step in traffic.steps), traffic.duration_s]
-    rates = [traffic.rate, *(step.rate for step in traffic.steps)]
-    packets = (
-        rate_pps(rate, traffic.sizes) * (end - start)
-        for rate, (start, end) in zip(rates, itertools.pairwise(starts), strict=True)
-        if end > start
-    )
-    return sum(packets) / traffic.duration_s
 
 
 def _attempt(
@@ -160,6 +147,7 @@ def _spent(before: HostSample, after: HostSample) -> HostSample:
         softnet_dropped=after.softnet_dropped - before.softnet_dropped,
         softnet_squeezed=after.softnet_squeezed - before.softnet_squeezed,
         dut_wait_s=_more(before.dut_wait_s, after.dut_wait_s),
+        management_s=_more(before.management_s, after.management_s),
         **_handover(before.handover_ns, after.handover_ns),
     )
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from weirlab.records import EngineResult, HostSample, Series
+from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, Series
 
 ROLES: Final = ("sender", "dut")
 
@@ -155,14 +155,19 @@ def _stolen(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[
 
 
 def _waited(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[str]:
+    """Waiting that a management session cannot account for.
+
+    While a session is open, its work belongs to the device: the device waits for it at most
+    as long as it had the CPU, so only what it waited beyond that was anybody else's doing.
+    """
     if host.dut_wait_s is None:
         return
     ratio = limits.overload_wait_ratio if result.loss_ratio > limits.overload_loss else limits.wait_ratio
     limit_s = max(ratio * host.wall_s, limits.wait_s)
-    if host.dut_wait_s > limit_s:
+    waited_s = max(host.dut_wait_s - (host.management_s or 0.0), 0.0)
+    if waited_s > limit_s:
         yield (
-            f"other work had the device's CPU for {host.dut_wait_s * 1e3:.2f} ms "
-            f"(at most {limit_s * 1e3:.2f} ms)"
+            f"other work had the device's CPU for {waited_s * 1e3:.2f} ms (at most {limit_s * 1e3:.2f} ms)"
         )
 
 
@@ -175,7 +180,14 @@ def _moved(host: HostSample, limits: Limits) -> Iterator[str]:
 
 
 def _late(result: EngineResult, offered_pps: float, limits: Limits, regular: bool) -> Iterator[str]:
-    if not math.isfinite(offered_pps) or result.sent == 0:
+    if result.sent == 0:
+        return
+    if not math.isfinite(offered_pps):
+        if result.backend == "xdp" and result.achieved_pps < SLOWEST_UNPACED_PPS:
+            yield (
+                f"sender held up: {result.achieved_pps:,.0f} pps as fast as possible, where it makes more "
+                f"than {SLOWEST_UNPACED_PPS:,} pps once its memory is backed by the host"
+            )
         return
     window_ns = result.record_end_ns - result.record_start_ns
     if result.slipped_ns > limits.late_ratio * window_ns:

@@ -7,6 +7,7 @@ threshold of a held-out position: the forwarding rate in overload.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -18,7 +19,8 @@ import polars as pl
 from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
-from weirlab.measure.profile import ONE_FLOW, PLAN, load_or_max
+from weirlab.measure.plan import SENDER_RESERVE, load_or_max
+from weirlab.measure.profile import ONE_FLOW, PLAN
 from weirlab.measure.progress import OnProgress
 from weirlab.measure.scouting import OVERLOAD_LOSS
 from weirlab.measure.sequence import Outcome
@@ -32,10 +34,17 @@ VERIFY_PLAN: Final = "verify-plan"
 Threshold = Callable[[float, float], float]
 """From matching position and (mean) frame size in bytes to the threshold in pps."""
 
+MOST_POSITIONS: Final = 4
+"""So many are drawn between the profiled ones."""
+_MIDDLE: Final = (0.25, 0.75)
+"""Part of a gap from which its position is drawn: at its ends there is little to predict."""
+_BEYOND: Final = (1.15, 1.4)
+"""Relative to the last profiled position."""
+
 
 @dataclass(frozen=True)
 class Verification:
-    """What to measure. By default some five minutes."""
+    """What to measure."""
 
     positions: tuple[int, ...] = (200,)
     """Matching positions; those that were not profiled tell most."""
@@ -92,7 +101,8 @@ def plan(
                 *(verification.load_shares or _drawn(verification, draw)),
                 *verification.overload_shares,
             ]
-            rates = load_or_max(shares, threshold, min(verification.paced_limit_pps, sender_pps))
+            limit_pps = min(verification.paced_limit_pps, SENDER_RESERVE * sender_pps)
+            rates = load_or_max(shares, threshold, limit_pps)
             specs += [
                 TrialSpec(
                     Traffic(
@@ -132,12 +142,19 @@ def run(
 def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
     """Measured thresholds: the median forwarding rate of the valid trials in overload.
 
-    ``trials`` is ``Run.trials()`` or a part of it. Columns: ``position, stateful, sizes_text,
+    ``trials`` is ``Run.trials()`` or a part of it; those with traffic at several positions or
+    cross traffic on the device are left out. Columns: ``position, stateful, sizes_text,
     frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and largest) and ``n``; one row
     per setting that was overloaded at all.
     """
     return (
-        trials.filter(pl.col("valid") & (pl.col("loss_ratio") > OVERLOAD_LOSS) & (pl.col("received") > 0))
+        trials.filter(
+            pl.col("valid")
+            & (pl.col("places") == "")
+            & ~pl.col("cross_traffic")
+            & (pl.col("loss_ratio") > OVERLOAD_LOSS)
+            & (pl.col("received") > 0)
+        )
         .group_by("position", "stateful", "sizes_text", "frame_bytes")
         .agg(
             threshold_pps=pl.col("forwarding_pps").median(),
@@ -147,6 +164,27 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("position", "stateful", "frame_bytes", "sizes_text")
     )
+
+
+def drawn_positions(profiled: Sequence[int], seed: int) -> tuple[int, ...]:
+    """Matching positions to verify a profile at, drawn with ``seed``.
+
+    One between two neighbours of ``profiled`` (between at most ``MOST_POSITIONS`` pairs), where
+    models interpolate, and one beyond the last, where they extrapolate. A single profiled position
+    leaves nothing to draw and is returned itself.
+    """
+    places = sorted(set(profiled))
+    if len(places) < 2:
+        return tuple(places)
+    draw = random.Random(seed)
+    gaps = [(low, high) for low, high in itertools.pairwise(places) if high - low > 1]
+    chosen = sorted(draw.sample(gaps, min(len(gaps), MOST_POSITIONS)))
+    inside = (
+        min(max(round(low + (high - low) * draw.uniform(*_MIDDLE)), low + 1), high - 1)
+        for low, high in chosen
+    )
+    beyond = max(round(places[-1] * draw.uniform(*_BEYOND)), places[-1] + 1)
+    return (*inside, beyond)
 
 
 def _drawn(verification: Verification, draw: random.Random) -> list[float]:

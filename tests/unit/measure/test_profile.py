@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weirlab.errors import InputError, StoreError
 from weirlab.measure import profile as profiles
-from weirlab.measure.profile import Profile, Scouted, Scouting, measure, plan, quick, scout
+from weirlab.measure.profile import Profile, Scouted, Scouting, loads_at, measure, plan, quick, scout
 from weirlab.measure.progress import Progress, estimate_s
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import RuleSetup
@@ -109,7 +109,7 @@ def test_where_rules_are_set_fast_everything_is_shuffled() -> None:
 def test_where_rules_are_set_slowly_each_repetition_visits_a_position_once() -> None:
     profile = Profile()
     slow = scouted(profile, set_rules_s=2.0)
-    assert changes_of_position(profile, slow) <= 5 * 3 - 1
+    assert changes_of_position(profile, slow) <= len(profile.positions) * profile.repetitions - 1
     assert Counter(plan(profile, slow)) == Counter(plan(profile, scouted(profile)))
     loads = [spec.traffic.rate.value for spec in plan(profile, slow)]
     assert loads != sorted(loads)
@@ -312,3 +312,21 @@ def test_a_device_that_dies_half_way_stops_the_profile_and_keeps_what_was_measur
     run = store.open("last")
     assert run.manifest.status == "failed"
     assert run.trials().height == 13
+
+
+def test_with_a_stride_neighbours_share_the_loads_and_all_are_measured() -> None:
+    profile = replace(SMALL, load_shares=(0.1, 0.3, 0.5, 0.7, 1.2), load_stride=2)
+    taken = [loads_at(profile, n, mix) for n in profile.positions for mix in profile.sizes]
+    assert {share for loads in taken for share in loads} == set(profile.load_shares)
+    assert all(1.2 in loads and len(loads) == 3 for loads in taken)
+
+
+def test_a_single_place_has_every_load_whatever_the_stride() -> None:
+    one = replace(SMALL, positions=(0,), sizes=(Constant(64),))
+    profile = replace(one, load_shares=(0.1, 0.5, 1.2), load_stride=2)
+    assert loads_at(profile, 0, Constant(64)) == (0.1, 0.5, 1.2)
+
+
+def test_a_stride_that_would_leave_no_load_is_refused() -> None:
+    with pytest.raises(InputError, match="lower load_stride"):
+        replace(SMALL, load_shares=(0.1, 0.5, 1.2), load_stride=3)

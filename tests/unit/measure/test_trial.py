@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from weirlab.errors import LabError, TrialError
-from weirlab.measure.trial import FailedTrial, offered_pps, run_trial
+from weirlab.measure.trial import FailedTrial, run_trial
 from weirlab.measure.validity import Limits
 from weirlab.records import RuleSetup, TrialRecord
 from weirlab.testing import FakeBed, FakeClock, Trouble, make_spec
+from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Step, Traffic
 
@@ -136,3 +137,11 @@ def test_the_offered_load_is_the_average_over_the_recorded_window() -> None:
 def test_no_attempts_make_no_sense() -> None:
     with pytest.raises(ValueError, match="at least one"):
         run_trial(FakeBed(), SPEC, run_id="r", max_attempts=0)
+
+
+def test_cross_traffic_is_on_for_trials_that_ask_for_it_alone() -> None:
+    bed = FakeBed()
+    run_trial(bed, replace(SPEC, cross_traffic=True), run_id="r")
+    assert bed.cross_traffic
+    run_trial(bed, SPEC, run_id="r")
+    assert not bed.cross_traffic

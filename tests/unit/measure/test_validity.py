@@ -172,3 +172,22 @@ def test_limits_can_be_widened() -> None:
     wide = Limits(steal_ratio=0.5, late_ratio=0.5, pacing_ratio=0.5, receiver_drops=10)
     spoiled = make_result(0.9e5, loss_ratio=0.1, slipped_ns=10**8)
     assert judge(spoiled, host(dut=0.1, softnet_dropped=1), 1e5, wide) == ()
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "management_s", "valid"),
+    [
+        (0.02, None, False),
+        (0.02, 0.02, True),
+        (0.02, 0.03, True),
+        (0.02, 0.001, False),
+    ],
+)
+def test_waiting_for_the_management_session_is_the_devices_own_business(
+    waited_s: float, management_s: float | None, valid: bool
+) -> None:
+    host = HostSample(wall_s=1.0, cpu_s={}, dut_wait_s=waited_s, management_s=management_s)
+    reasons = judge(make_result(1e5), host, 1e5)
+    assert (not reasons) == valid
+    if management_s and not valid:
+        assert reasons[0].startswith("other work had the device's CPU for 19.00 ms")

@@ -9,7 +9,7 @@ import pytest
 
 from weirlab.errors import InputError
 from weirlab.measure import profile, verify
-from weirlab.measure.verify import Verification, plan, thresholds
+from weirlab.measure.verify import Verification, drawn_positions, plan, thresholds
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, make_record, make_result, make_spec
 from weirlab.traffic.sizes import Constant
@@ -33,6 +33,33 @@ def test_loads_cover_the_range_below_the_threshold_and_some_lie_beyond() -> None
         assert [int((share - 0.05) / width) for share in below] == [0, 1, 2, 3, 4, 5]
         assert found[-2:] == pytest.approx([1.15, 1.5], rel=1e-3)
     assert shares(specs, 0)[:6] != pytest.approx(shares(specs, 200)[:6])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_positions_are_drawn_between_the_profiled_ones_and_one_beyond(seed: int) -> None:
+    profiled = (0, 50, 100, 400, 1000)
+    *inside, beyond = drawn_positions(profiled, seed)
+    assert [sum(n < position for n in profiled) for position in inside] == [1, 2, 3, 4]
+    assert not set(inside) & set(profiled)
+    assert 1000 < beyond <= 1400
+
+
+def test_another_seed_draws_other_positions() -> None:
+    assert drawn_positions((0, 100, 1000), 1) == drawn_positions((1000, 0, 100), 1)
+    assert drawn_positions((0, 100, 1000), 1) != drawn_positions((0, 100, 1000), 2)
+
+
+@pytest.mark.parametrize(("profiled", "inside"), [((0, 1), 0), ((3, 5), 1), (tuple(range(0, 100, 10)), 4)])
+def test_no_more_positions_are_drawn_than_there_is_room_or_need_for(
+    profiled: tuple[int, ...], inside: int
+) -> None:
+    drawn = drawn_positions(profiled, 3)
+    assert len(drawn) == len(set(drawn)) == inside + 1
+    assert drawn[-1] > max(profiled)
+
+
+def test_a_single_profiled_position_leaves_nothing_to_draw() -> None:
+    assert drawn_positions((0,), 1) == (0,)
 
 
 def test_the_same_arguments_give_the_same_plan() -> None:

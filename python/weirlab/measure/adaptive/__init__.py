@@ -1,0 +1,34 @@
+"""A profile that chooses its trials on the way: where the model is least certain.
+
+``design`` says what may be measured and where to begin, ``acquisition`` what tells most,
+``rounds`` measures, fits and chooses until the model is sure or the budget is used up.
+"""
+
+from weirlab.measure.adaptive.acquisition import (
+    Uncertainty,
+    choose,
+    committee,
+    committee_and_spread,
+    spread,
+    step_doubt,
+)
+from weirlab.measure.adaptive.design import Adaptive, Candidates, Setting
+from weirlab.measure.adaptive.rounds import ADAPTIVE, AdaptiveOutcome, Round, kept_rounds, measure, sure
+
+__all__ = [
+    "ADAPTIVE",
+    "Adaptive",
+    "AdaptiveOutcome",
+    "Candidates",
+    "Round",
+    "Setting",
+    "Uncertainty",
+    "choose",
+    "committee",
+    "committee_and_spread",
+    "kept_rounds",
+    "measure",
+    "spread",
+    "step_doubt",
+    "sure",
+]

@@ -1,0 +1,281 @@
+"""Measure, fit, choose, and again, until the model is sure enough or the budget is used up."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+
+from weirlab.errors import InputError, ModelError
+from weirlab.lab.base import TestBed
+from weirlab.measure import sequence
+from weirlab.measure.adaptive.acquisition import (
+    Uncertainty,
+    choose,
+    committee_and_spread,
+    measured_settings,
+)
+from weirlab.measure.adaptive.design import (
+    Adaptive,
+    Candidates,
+    Setting,
+    candidates,
+    first,
+    reference,
+    specs,
+)
+from weirlab.measure.profile import PLAN, PROFILE, SCOUTING
+from weirlab.measure.progress import OVERHEAD_S, Meter, OnProgress, trial_s
+from weirlab.measure.scouting import NOTHING_YET, Scouting, scout, scout_specs
+from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome, kept_plan
+from weirlab.measure.trial import utc_now
+from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.model.queueing import Queueing
+from weirlab.records import TrialSpec
+from weirlab.store import Run, RunWriter
+
+ADAPTIVE: Final = "adaptive"
+"""Name under which a run keeps what an adaptive profile is to measure."""
+
+ROUNDS: Final = "uncertainty"
+"""Name under which a run keeps the uncertainty after each round."""
+
+SURE_SHARE: Final = 0.95
+"""Share of the reference settings at which the model has to be sure."""
+
+SURE_ROUNDS: Final = 2
+"""Rounds in a row that have to find so: a committee of a few is a matter of luck, too."""
+
+BATCH_SHARE: Final = 0.2
+"""A batch has at least this share of the trials made so far, so that fits do not outweigh trials."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """How sure the model is after ``trials`` trials, over the reference settings.
+
+    ``median``, ``most`` (95th percentile) and ``largest`` are standard deviations of
+    ln(measured / predicted), noise of the trial apart; ``where`` is the setting of the
+    largest. NaN, with the reason as ``where``, while no model can be fitted.
+    """
+
+    trials: int
+    median: float
+    most: float
+    largest: float
+    where: str
+
+
+@dataclass(frozen=True)
+class AdaptiveOutcome:
+    """What came of an adaptive profile."""
+
+    outcome: Outcome
+    rounds: tuple[Round, ...]
+    grid_trials: int
+    """Trials of the grid whose accuracy was aimed at."""
+    target_ratio: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether the model became as sure as it should."""
+        return sure(self.rounds, self.target_ratio)
+
+
+def measure(
+    bed: TestBed,
+    adaptive: Adaptive | None,
+    writer: RunWriter,
+    on_progress: OnProgress | None = None,
+    *,
+    uncertainty: Uncertainty = committee_and_spread,
+    limits: Limits = CAREFUL_LIMITS,
+    max_attempts: int = MAX_ATTEMPTS,
+    clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], datetime] = utc_now,
+) -> AdaptiveOutcome:
+    """Scout the ends of the range, measure the first settings, then where ``uncertainty`` is largest.
+
+    Settings, scouting, the plan of every round and the uncertainty after it are kept in the
+    run, so that an interrupted one goes on: ``adaptive`` may then be None, and one that
+    differs from the kept one is refused with ``InputError``. In the end the run holds a
+    plan of all trials as that of any profile, and the trials that were disturbed, or made in
+    another state of the host than most, are tried again.
+    """
+    begun_s = clock()
+    before = sum(writer.attempts.values())
+    adaptive = _settle(adaptive, writer)
+    scouts = scout_specs(adaptive.scouted)
+    each_s = adaptive.grid.warmup_s + adaptive.grid.trial_s + OVERHEAD_S
+    rest = adaptive.budget - len(scouts)
+    meter = Meter([*map(trial_s, scouts), *([each_s] * rest)], clock, on_progress)
+    scouting = scout(
+        bed,
+        adaptive.scouted,
+        run_id=writer.run_id,
+        known=Scouting.from_json(writer.get_json(SCOUTING)) if writer.has(SCOUTING) else NOTHING_YET,
+        first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
+        on_record=writer.add,
+        on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
+        meter=meter,
+        limits=limits,
+        max_attempts=max_attempts,
+        clock=clock,
+        now=now,
+    )
+    planned: list[TrialSpec] = []
+    rounds = list(kept_rounds(writer.run))
+
+    def run(
+        name: str, first_index: int, todo: Sequence[TrialSpec] | None, meter: Meter, *, last: bool = False
+    ) -> Outcome:
+        return sequence.run(
+            bed,
+            todo,
+            writer,
+            role="profile",
+            plan_name=name,
+            first_index=first_index,
+            limits=limits,
+            max_attempts=max_attempts,
+            settle=last,
+            meter=meter,
+            clock=clock,
+            now=now,
+        )
+
+    for number in itertools.count():
+        name = f"round-{number:03d}"
+        at = len(scouts) + len(planned)
+        if not writer.has(name):
+            if number == 0:
+                chosen = _placed_by_scouting(first(adaptive), scouting)
+            else:
+                known = rounds[number - 1] if number <= len(rounds) else None
+                found, chosen = _look(adaptive, writer.run, scouting, at, uncertainty, known)
+                if known is None:
+                    rounds.append(found)
+                    writer.put_json(ROUNDS, [vars(each) for each in rounds])
+                meter.tell(_told(found, adaptive))
+                if not chosen or sure(rounds, adaptive.target_ratio):
+                    break
+            run(name, at, specs(adaptive, chosen, scouting, at), meter)
+        else:
+            run(name, at, None, meter)
+        planned += kept_plan(writer, name).specs
+    again = Meter(map(trial_s, planned), clock, on_progress)
+    everything = run(PLAN, len(scouts), planned, again, last=True)
+    made = sum(writer.attempts.values()) - before
+    invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + everything.invalid
+    outcome = Outcome(len(scouts) + len(planned), made, invalid, clock() - begun_s)
+    return AdaptiveOutcome(outcome, tuple(rounds), adaptive.grid_trials, adaptive.target_ratio)
+
+
+def kept_rounds(run: Run) -> tuple[Round, ...]:
+    """The uncertainty after each round of an adaptive profile; none in other runs."""
+    kept: list[dict[str, Any]] = run.get_json(ROUNDS) if run.has(ROUNDS) else []
+    # JSON has null for NaN.
+    numbers = ("median", "most", "largest")
+    return tuple(
+        Round(**{**row, **{name: float("nan") for name in numbers if row[name] is None}}) for row in kept
+    )
+
+
+def sure(rounds: Sequence[Round], target_ratio: float) -> bool:
+    """The stopping rule: most of the settings were below the target in each of the last rounds."""
+    last = rounds[-SURE_ROUNDS:]
+    return len(last) == SURE_ROUNDS and all(each.most <= target_ratio for each in last)
+
+
+def _look(
+    adaptive: Adaptive,
+    run: Run,
+    scouting: Scouting,
+    trials: int,
+    uncertainty: Uncertainty,
+    known: Round | None,
+) -> tuple[Round, list[tuple[Setting, float]]]:
+    """How sure the model is now, and the next batch with the thresholds that place its loads.
+
+    ``known`` is what an earlier session found, right before it was interrupted.
+    """
+    left = adaptive.budget - trials
+    count = min(max(adaptive.batch_trials, round(BATCH_SHARE * trials)), left)
+    options = candidates(adaptive)
+    settings, looked_at = Candidates.of(options), reference(adaptive)
+    observations = run.observations("profile")
+    try:
+        model = Queueing.fit(observations)
+    except ModelError as error:
+        nan = float("nan")
+        found = Round(trials, nan, nan, nan, str(error))
+        measured = Candidates(*np.empty((3, 0)))
+        picked = choose(np.full(len(settings), np.inf), settings, measured, count)
+        return known or found, _placed_by_scouting([options[i] for i in picked], scouting)
+    both = Candidates(
+        *(
+            np.concatenate([getattr(settings, name), getattr(looked_at, name)])
+            for name in Candidates.__dataclass_fields__
+        )
+    )
+    values = uncertainty(model, observations, both)
+    of_settings, of_reference = values[: len(settings)], values[len(settings) :]
+    picked = choose(of_settings, settings, measured_settings(model, observations), count)
+    thresholds = model.threshold_pps(settings.position, settings.frame_bytes)
+    chosen = [(options[i], float(thresholds[i])) for i in picked]
+    return known or _summary(trials, looked_at, of_reference), chosen
+
+
+def _summary(trials: int, settings: Candidates, values: np.ndarray[Any, np.dtype[np.float64]]) -> Round:
+    worst = int(np.argmax(values))
+    where = (
+        f"position {settings.position[worst]:g}, {settings.frame_bytes[worst]:.4g} B, "
+        f"load {settings.load_share[worst]:.0%} of the threshold"
+    )
+    median, most = (float(np.quantile(values, q)) for q in (0.5, SURE_SHARE))
+    return Round(trials, median, most, float(values[worst]), where)
+
+
+def _told(found: Round, adaptive: Adaptive) -> str:
+    if np.isnan(found.most):
+        return f"after {found.trials} trials no model can be fitted yet: {found.where}"
+    return (
+        f"after {found.trials} trials the model is sure within {found.most:.1%} at {SURE_SHARE:.0%} of the "
+        f"settings (target {adaptive.target_ratio:.3g}), least at {found.where}"
+    )
+
+
+def _placed_by_scouting(settings: Sequence[Setting], scouting: Scouting) -> list[tuple[Setting, float]]:
+    """Settings with thresholds from scouting; between its positions the service time is interpolated."""
+    placed = []
+    for setting in settings:
+        points = sorted(
+            (point.position, 1 / point.forwarding_pps)
+            for point in scouting.points
+            if point.sizes == setting.sizes
+        )
+        at, service_s = zip(*points, strict=True)
+        placed.append((setting, float(1 / np.interp(setting.position, at, service_s))))
+    return placed
+
+
+def _settle(adaptive: Adaptive | None, writer: RunWriter) -> Adaptive:
+    if writer.has(ADAPTIVE):
+        kept = Adaptive.from_json(writer.get_json(ADAPTIVE))
+        if adaptive is not None and adaptive != kept:
+            changed = [name for name, value in vars(kept).items() if value != getattr(adaptive, name)]
+            raise InputError(
+                f"run {writer.run_id} was begun with other settings ({', '.join(changed)}); "
+                "resume it without changing them, or start a new run"
+            )
+        return kept
+    if adaptive is None:
+        raise InputError(f"run {writer.run_id} holds no adaptive profile to go on with; start a new run")
+    writer.put_json(PROFILE, adaptive.grid.to_json())
+    writer.put_json(ADAPTIVE, adaptive.to_json())
+    return adaptive

@@ -1,0 +1,8 @@
+"""What trials a profile consists of: the loads of its grid, and what is measured beside the grid."""
+
+from __future__ import annotations
+
+from weirlab.measure.plan.extras import NO_EXTRAS, Extras
+from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max
+
+__all__ = ["NO_EXTRAS", "SENDER_RESERVE", "Extras", "load_or_max"]

@@ -1,0 +1,24 @@
+"""Searching the loads that a device carries (RFC 9971, MLRsearch).
+
+``goal`` says what is searched and what was found, ``mlr`` is the search itself (the one
+module that knows the package MLRsearch), ``trials`` carries out and keeps trials whose
+number nobody knows beforehand, ``throughput`` searches one setting of a device.
+"""
+
+from weirlab.measure.search.goal import NDR, PDR, Found, Goal
+from weirlab.measure.search.throughput import Point, Setting, Shape, expected_s, search_setting, sender_pps
+from weirlab.measure.search.trials import Trials
+
+__all__ = [
+    "NDR",
+    "PDR",
+    "Found",
+    "Goal",
+    "Point",
+    "Setting",
+    "Shape",
+    "Trials",
+    "expected_s",
+    "search_setting",
+    "sender_pps",
+]

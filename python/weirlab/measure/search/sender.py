@@ -1,0 +1,39 @@
+"""Where the sender, and not the device, is at its limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from weirlab.measure.validity import Limits
+from weirlab.records import TrialRecord
+
+SENDER_SPREAD: Final = 0.05
+"""Attempts at a load beyond the sender's reach achieve the same within this share."""
+
+
+def senders_limit(records: Sequence[TrialRecord], limits: Limits) -> bool:
+    """Is it the load that the sender could not keep up with in any of these attempts?
+
+    Then it sends about the same each time. A sender that the host keeps from running sends
+    now this and now that, and says nothing about the load.
+    """
+    if not all(_fell_short(record, limits) for record in records):
+        return False
+    achieved = [record.result.achieved_pps for record in records]
+    return min(achieved) >= (1 - SENDER_SPREAD) * max(achieved) > 0
+
+
+def _fell_short(record: TrialRecord, limits: Limits) -> bool:
+    if not math.isfinite(record.offered_pps):
+        return False
+    asked = record.offered_pps * record.result.record_s
+    return unsent(record) > limits.pacing_ratio * asked
+
+
+def unsent(record: TrialRecord) -> int:
+    """Frames that the sender is behind: not sent, or sent late at the end."""
+    result = record.result
+    asked = record.offered_pps * result.record_s
+    return max(0, round(asked - result.sent), round(record.offered_pps * result.slipped_ns / 1e9))

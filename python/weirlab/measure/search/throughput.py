@@ -1,0 +1,205 @@
+"""The throughput of one setting of a device: frame sizes and rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from weirlab.errors import InputError, TrialError
+from weirlab.measure.profile import SENDER_RESERVE, Profile
+from weirlab.measure.progress import OVERHEAD_S
+from weirlab.measure.scouting import MAX_RATE
+from weirlab.measure.search import mlr
+from weirlab.measure.search.goal import Found, Goal
+from weirlab.measure.search.sender import senders_limit, unsent
+from weirlab.measure.search.trials import Trials
+from weirlab.measure.trial import FailedTrial
+from weirlab.records import RuleSetup, TrialRecord, TrialSpec
+from weirlab.traffic.load import rate_pps
+from weirlab.traffic.sizes import SizeMix, describe
+from weirlab.traffic.spec import Arrivals, Flows, Rate, Traffic
+
+PACED_LIMIT_PPS: Final = Profile.paced_limit_pps
+MIN_LOAD_PPS: Final = 1000.0
+
+SENDER: Final = "sender"
+SEARCH: Final = "search"
+
+_TRIALS_TO_GET_NEAR: Final = 8
+"""Trials that a search needs before it settles bounds; from experience, for the time left only."""
+
+
+_NO_RULES: Final = RuleSetup()
+_ONE_FLOW: Final = Flows()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of the device and the frames that it is tested with."""
+
+    sizes: SizeMix
+    rules: RuleSetup = _NO_RULES
+
+    @property
+    def text(self) -> str:
+        """For people: ``position 400, 64 B``."""
+        sizes = describe(self.sizes)
+        return f"position {self.rules.position}, {sizes}{' B' if sizes.isdigit() else ''}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "position": self.rules.position,
+            "stateful": self.rules.stateful,
+            "sizes_text": describe(self.sizes),
+        }
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all trials of a search have in common."""
+
+    flows: Flows = _ONE_FLOW
+    arrivals: Arrivals = "constant"
+    warmup_s: float = 0.05
+    max_rate: Rate | None = None
+    """Highest load that may be offered, e.g. a line rate; None for what the sender can pace."""
+    min_load_pps: float = MIN_LOAD_PPS
+    seed: int = 1
+
+    def spec(
+        self, setting: Setting, rate: Rate, duration_s: float, label: str, warmup_s: float | None = None
+    ) -> TrialSpec:
+        """A trial of ``setting`` at ``rate``."""
+        traffic = Traffic(
+            rate,
+            setting.sizes,
+            self.flows,
+            self.arrivals,
+            warmup_s=self.warmup_s if warmup_s is None else warmup_s,
+            duration_s=duration_s,
+            seed=self.seed,
+        )
+        return TrialSpec(traffic, setting.rules, label)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a search found in one setting."""
+
+    setting: Setting
+    max_load_pps: float
+    """The highest load that could be offered."""
+    found: tuple[Found, ...]
+    """In the order of the goals; empty when the search failed."""
+    trials: int
+    elapsed_s: float
+    problem: str = ""
+    """Why there is no result: a trial stayed invalid in every attempt."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.setting.to_json(),
+            "max_load_pps": self.max_load_pps,
+            "trials": self.trials,
+            "elapsed_s": self.elapsed_s,
+            "problem": self.problem,
+            "goals": [found.to_json() for found in self.found],
+        }
+
+
+def expected_s(shape: Shape, goals: Sequence[Goal]) -> list[float]:
+    """Expected wall times in s of the trials of one search, the sender's own first."""
+    # Neighbouring goals share a bound; half of a load's trials settle it when they agree.
+    settling = (len(goals) + 1) * (max(goal.trials for goal in goals) // 2 + 1)
+    searching = [goals[0].trial_s] * (_TRIALS_TO_GET_NEAR + settling)
+    return [shape.warmup_s + recorded_s + OVERHEAD_S for recorded_s in (goals[0].trial_s, *searching)]
+
+
+def sender_pps(trials: Trials, setting: Setting, shape: Shape, recorded_s: float) -> float:
+    """The highest load in packets/s that can be offered in ``setting``: the sender's and the user's limit.
+
+    One trial as fast as possible shows the sender's best with these frames. What it can
+    pace is a bit less, and never more than ``PACED_LIMIT_PPS``.
+
+    Raises ``FailedTrial`` like every trial.
+    """
+    record = trials.run(shape.spec(setting, MAX_RATE, recorded_s, SENDER))
+    limit_pps = min(PACED_LIMIT_PPS, SENDER_RESERVE * record.result.achieved_pps)
+    if shape.max_rate is not None:
+        limit_pps = min(limit_pps, rate_pps(shape.max_rate, setting.sizes))
+    return float(math.floor(limit_pps))
+
+
+def search_setting(trials: Trials, setting: Setting, shape: Shape, goals: Sequence[Goal]) -> Point:
+    """Search ``goals`` in ``setting``.
+
+    A trial that the host spoils in every attempt ends the search without a result, which
+    says so. Loads that the sender cannot keep up with count as too much, as in RFC 9971,
+    and what was found is then marked ``at_least``; see :func:`senders_limit`.
+
+    Raises
+    ------
+    FailedTrial
+        The device forwards nothing at all.
+    InputError
+        The highest load that can be offered is below the lowest to try.
+    """
+    if not goals:
+        raise InputError("a search without a goal finds nothing; give at least one")
+    begun_s, before = trials.elapsed_s, trials.done
+    max_load_pps = float("nan")
+    found: tuple[Found, ...] = ()
+    problem = ""
+
+    seen: list[tuple[float, float]] = []
+
+    def measure(duration_s: float, load_pps: float) -> mlr.Measured:
+        one = measure_load(trials, shape.spec(setting, whole(load_pps), duration_s, SEARCH))
+        seen.append((load_pps, one.bad_ratio))
+        return one
+
+    try:
+        max_load_pps = sender_pps(trials, setting, shape, goals[0].trial_s)
+        found = mlr.search(measure, goals, min_load_pps=shape.min_load_pps, max_load_pps=max_load_pps)
+    except TrialError as error:
+        if isinstance(error, FailedTrial) and nothing_arrived(error.records):
+            raise
+        problem = f"{error}{_so_far(goals[0], seen)}"
+    return Point(setting, max_load_pps, found, trials.done - before, trials.elapsed_s - begun_s, problem)
+
+
+def measure_load(trials: Trials, spec: TrialSpec) -> mlr.Measured:
+    """One trial as the search wants to see it.
+
+    Raises ``FailedTrial`` when it was spoiled by something else than a sender that is too slow.
+    """
+    try:
+        result = trials.run(spec).result
+    except FailedTrial as error:
+        if not senders_limit(error.records, trials.limits):
+            raise
+        record = max(error.records, key=lambda record: record.result.sent)
+        return mlr.Measured(record.result.sent, max(record.result.lost, 0), unsent(record))
+    # A frame more received than sent would be a duplicate, and is counted as such.
+    return mlr.Measured(result.sent, max(result.lost, 0))
+
+
+def _so_far(goal: Goal, seen: Sequence[tuple[float, float]]) -> str:
+    """What single trials showed before the search broke off, for the message; ``seen`` has load and loss."""
+    bad = [load for load, ratio in seen if ratio > goal.loss_ratio]
+    good = [load for load, ratio in seen if ratio <= goal.loss_ratio and load < min(bad, default=math.inf)]
+    parts = [f"{max(good):,.0f} pps met {goal.name}"] if good else []
+    parts += [f"{min(bad):,.0f} pps did not"] if bad else []
+    return f"; until then {' and '.join(parts)}, in single trials" if parts else ""
+
+
+def nothing_arrived(records: Sequence[TrialRecord]) -> bool:
+    """Does the device forward nothing at all?"""
+    return all(record.result.sent > 0 and record.result.received == 0 for record in records)
+
+
+def whole(load_pps: float) -> Rate:
+    """A load in whole packets/s: a millionth beside what the search asks for, and readable."""
+    return Rate(float(round(load_pps)))
