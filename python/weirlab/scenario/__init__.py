@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from weirlab.scenario.full import FULL, full
 from weirlab.scenario.load import from_plain, json_schema, load, loads, section
 from weirlab.scenario.model import (
     NO_DEVICE,
     QUICK,
+    Adaptive,
     Calibrate,
     Device,
     Dut,
@@ -19,8 +21,10 @@ from weirlab.scenario.model import (
 )
 
 __all__ = [
+    "FULL",
     "NO_DEVICE",
     "QUICK",
+    "Adaptive",
     "Calibrate",
     "Device",
     "Dut",
@@ -29,6 +33,7 @@ __all__ = [
     "Profile",
     "Scenario",
     "from_plain",
+    "full",
     "json_schema",
     "load",
     "loads",

@@ -105,9 +105,17 @@ def _conflicts(scenario: Scenario) -> Iterator[tuple[Location, str]]:
         for loc, positions in _position_lists(scenario):
             if positions != (0,):
                 yield loc, "the device 'ruleset' has its own rules: write 'positions: [0]'"
+        if scenario.profile.mixed:
+            yield ("profile", "mixed"), "the device 'ruleset' has its own rules: leave it out"
+        if scenario.profile.position_step:
+            yield ("profile", "position_step"), "the device 'ruleset' has its own rules: leave it out"
     elif dut.ruleset is not None:
         yield ("dut", "ruleset"), f"goes with the device 'ruleset', not with {dut.name!r}"
-    traffic = scenario.traffic
+    traffic, profile = scenario.traffic, scenario.profile
+    if profile.stateful and dut.stateful not in profile.stateful:
+        yield ("profile", "stateful"), "write [false, true] to compare, or 'stateful: true' below 'dut'"
+    if profile.arrivals and traffic.arrivals not in profile.arrivals:
+        yield ("profile", "arrivals"), f"must have {traffic.arrivals!r} in it, which 'traffic' asks for"
     flows = Flows(traffic.flows, traffic.l4, traffic.ip, traffic.order, traffic.seed)
     smallest = min_frame_bytes(flows)
     for loc, sizes in _size_lists(scenario):

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from weirlab.errors import InputError
 from weirlab.lab.sim import SimDevice
+from weirlab.traffic.load import LOAD_SHARES
 
 NO_DEVICE: Final = "none"
 """In place of a device's name: sender and receiver on one cable."""
@@ -41,6 +42,16 @@ def _sizes(text: str) -> str:
 
     try:
         parse_sizes(text)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _places(text: str) -> str:
+    from weirlab.traffic.places import parse_places
+
+    try:
+        parse_places(text)
     except InputError as error:
         raise ValueError(str(error)) from None
     return text
@@ -85,6 +96,7 @@ SizesText = Annotated[
     AfterValidator(_sizes),
     Field(json_schema_extra=_text_or_number("integer", 64, "imix", "poisson:64-200")),
 ]
+PlacesText = Annotated[str, AfterValidator(_places), Field(json_schema_extra={"examples": ["1:50,99:50"]})]
 Position = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Share = Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
@@ -96,6 +108,7 @@ WarmUp = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
 Positions = Annotated[tuple[Position, ...], Field(min_length=1), AfterValidator(_no_repeats)]
 SizeList = Annotated[tuple[SizesText, ...], Field(min_length=1), AfterValidator(_no_repeats)]
 Shares = Annotated[tuple[Share, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+Compared = Annotated[tuple[bool, ...], AfterValidator(_no_repeats)]
 
 
 _DEVICE: Final = SimDevice()
@@ -128,6 +141,12 @@ class Device(Section):
     """Distribution of the service time around its mean."""
     noise_cv: NotNegative = _DEVICE.noise_cv
     """Coefficient of variation of the service time (``gamma`` only)."""
+    stateful_ns: NotNegative = _DEVICE.stateful_ns
+    """What connection tracking adds to the service time, in ns."""
+    cross_traffic_ns: NotNegative = _DEVICE.cross_traffic_ns
+    """For so long a management session takes the device's CPU each time it asks, in ns."""
+    cross_traffic_every_ns: NotNegative = _DEVICE.cross_traffic_every_ns
+    """How often a management session asks, in ns."""
     seed: Seed = _DEVICE.seed
     """Seed of the device's random numbers."""
 
@@ -182,15 +201,32 @@ class Calibrate(Section):
     """Recorded part of a trial, in s."""
 
 
+class Adaptive(Section):
+    """A profile whose trials are chosen on the way, where the model is least certain.
+
+    Positions give the range, loads and sizes what can be chosen.
+    """
+
+    budget: Count | None = None
+    """Trials at most; left out: half as many as the same profile has without ``adaptive``."""
+    target: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 0.05
+    """Measuring ends when the model is surer than this of 95 % of the settings (a ratio)."""
+    batch: Count = 8
+    """Trials between two fits, at least."""
+
+
 class Profile(Section):
     """The plan of trials that characterises the device."""
 
-    positions: Positions = (0, 50, 100, 400, 1000)
+    positions: Positions = (0, 50, 100, 150, 200, 280, 400, 600, 800, 1000)
     """Matching positions: number of rules up to and with the one that accepts; 0: no rules."""
     sizes: SizeList = ("64", "512", "1518")
     """Frame sizes with FCS, or mixes."""
-    load_shares: Shares = (0.02, 0.1, 0.25, 0.45, 0.65, 0.8, 0.9, 0.96, 1.04, 1.15, 1.4)
+    load_shares: Shares = LOAD_SHARES
     """Offered loads as shares of the forwarding rate found in overload, per position and size."""
+    load_stride: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
+    """Of the loads below 1 each position and size takes only every so many-th, its neighbours the others;
+    left out: every third of the default loads, all of others."""
     repetitions: Repetitions = 3
     """Trials per setting."""
     trial_s: Seconds = 0.1
@@ -203,9 +239,29 @@ class Profile(Section):
     """How often a trial is tried that the host spoils."""
     seed: Seed = 1
     """Seed of the trials' order."""
+    adaptive: Adaptive | None = None
+    """Left out: the whole grid of positions, sizes and loads is measured."""
+    stateful: Compared = ()
+    """``[false, true]``: some loads with connection tracking, too; left out: as ``dut`` says throughout."""
+    cross_traffic: Compared = ()
+    """``[false, true]``: some loads with a management session on the device, too; ``[true]``: in every
+    trial; left out: none."""
+    arrivals: Annotated[tuple[Literal["constant", "poisson"], ...], AfterValidator(_no_repeats)] = ()
+    """``[constant, poisson]``: some loads with both; left out: as ``traffic`` says throughout."""
+    mixed: Annotated[tuple[PlacesText, ...], AfterValidator(_no_repeats)] = ()
+    """Traffic that matches at several positions at once, as ``position:weight``, e.g. ``1:50,99:50``."""
+    rate_step: tuple[Share, Share] | None = None
+    """Loads before and after a step in mid-trial, as shares of the forwarding rate in overload."""
+    position_step: tuple[Position, Position] | None = None
+    """Matching positions before and after a step in mid-trial."""
+    extra_position: Position | None = None
+    """Where state, cross traffic and the rate step are compared; left out: the middle of ``positions``."""
+    extra_shares: Shares = (0.08, 0.44, 0.65, 0.82, 0.95, 1.2)
+    """Loads of all these extra trials; the nearest ones of ``load_shares`` are taken."""
 
 
 QUICK: Final[dict[str, Any]] = {
+    "positions": (0, 50, 100, 400, 1000),
     "sizes": (64, 1518),
     "load_shares": (0.02, 0.15, 0.4, 0.65, 0.85, 0.95, 1.1, 1.4),
     "trial_s": 0.1,

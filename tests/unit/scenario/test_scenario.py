@@ -23,7 +23,7 @@ def problems(text: str) -> list[str]:
 
 def test_the_shortest_scenario_profiles_with_the_default_plan() -> None:
     scenario = loads(MINIMAL)
-    assert scenario.profile.positions == (0, 50, 100, 400, 1000)
+    assert {0, 50, 100, 400, 1000} <= set(scenario.profile.positions)
     assert scenario.profile.repetitions == 3
     assert scenario.dut.name == "iptables"
     assert scenario.verify == ()
