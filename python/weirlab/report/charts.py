@@ -15,7 +15,7 @@ import polars as pl
 
 from weirlab.report import axes, palette
 from weirlab.report.axes import QUANTITY, Domain
-from weirlab.report.curves import QUANTITIES
+from weirlab.report.curves import QUANTITIES, banded
 from weirlab.report.source import TRIAL
 
 _OF_TRIALS: Final = f"datum.source === '{TRIAL}'"
@@ -23,6 +23,7 @@ _OF_MODELS: Final = f"datum.source !== '{TRIAL}'"
 _LOAD: Final = "Offered load, kpps"
 _DELAYS: Final = tuple(f"{key}_us" for key in QUANTITIES)
 _INK: Final = palette.LIGHT["ink"]
+_BAND_OPACITY: Final = 0.16
 
 
 def over_load(
@@ -32,9 +33,15 @@ def over_load(
     columns = ("loss_percent",) if loss else _DELAYS
     settings = frame.unique("setup", maintain_order=True).sort("position", maintain_order=True)
     setups, names = settings["setup"].to_list(), _models(frame)
-    base = alt.Chart(axes.data(frame.select("source", "setup", "load_kpps", *columns)))
+    model = banded(frame)
+    ends = [f"{name}_{end}" for name in columns for end in ("low", "high")] if model else []
+    base = alt.Chart(axes.data(frame.select("source", "setup", "load_kpps", *columns, *ends)))
     if not loss:
-        base = base.transform_calculate(shown=f"datum[{QUANTITY} + '_us']")
+        base = base.transform_calculate(
+            shown=f"datum[{QUANTITY} + '_us']",
+            low=f"datum[{QUANTITY} + '_us_low']",
+            high=f"datum[{QUANTITY} + '_us_high']",
+        )
     x = alt.X("load_kpps:Q", title=_LOAD, scale=axes.linear(x_domain), axis=axes.number_axis(6))
     if loss:
         title, scale, axis = "Frame loss ratio, %", axes.linear(y_domain), axes.number_axis(5)
@@ -66,6 +73,12 @@ def over_load(
         lines = base.transform_filter(_OF_MODELS).mark_line(clip=True)
         dash = axes.model_dash(names)
         layers.insert(0, lines.encode(x=x, y=y, color=colour, strokeDash=dash, opacity=strength))
+    if model:
+        low, high = ("loss_percent_low", "loss_percent_high") if loss else ("low", "high")
+        band = base.transform_filter(f"datum.source === '{model}'").mark_area(clip=True, line=False)
+        faint = alt.condition(pick, alt.value(_BAND_OPACITY), alt.value(0.02))
+        edge = alt.Y(f"{low}:Q", title=title, scale=scale, axis=axis)
+        layers.insert(0, band.encode(x=x, y=edge, y2=f"{high}:Q", color=colour, opacity=faint))
     chart = alt.LayerChart(layer=layers, **axes.framed(320))
     return chart if loss else chart.add_params(axes.quantity())
 

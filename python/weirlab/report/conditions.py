@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 import yaml
 
-from weirlab.model import ErrorRow
 from weirlab.report.numbers import (
     NOTHING,
     count,
@@ -170,28 +169,6 @@ def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
     return text, [summary, details]
 
 
-def errors(rows: Iterable[ErrorRow]) -> Table | None:
-    """Errors on held-out settings, models side by side per quantity; None without any."""
-    known = list(rows)
-    quantities = list(dict.fromkeys(row.quantity for row in known))
-    lines = tuple(
-        (
-            _QUANTITIES.get(row.quantity, row.quantity),
-            row.model,
-            count(row.n),
-            f"{significant(row.mape_percent, 2)} %" if math.isfinite(row.mape_percent) else NOTHING,
-            _error(row.mean, row.unit, signed=True),
-            _error(row.std, row.unit),
-            _error(row.max, row.unit, signed=True),
-        )
-        for quantity in quantities
-        for row in known
-        if row.quantity == quantity
-    )
-    columns = ("Quantity", "Model", "n", "Mean abs. error", "Mean error", "Std. dev.", "Largest error")
-    return Table("Errors on held-out settings", columns, lines, frozenset({2, 3, 4, 5, 6})) if lines else None
-
-
 def parameters(evidence: Evidence) -> Table | None:
     """The parameters of every model that tells them; None without any."""
     lines = []
@@ -246,15 +223,6 @@ _POINT_COLUMNS: Final = {
     "valid": "Valid trials",
     "invalid": "Invalid",
 }
-_QUANTITIES: Final = {
-    "threshold": "Threshold",
-    "delay_mean_below": "Mean delay up to 90 % of the threshold",
-    "delay_p99_below": "99th percentile of the delay up to 90 % of the threshold",
-    "delay_mean_near": "Mean delay close to the threshold, without loss",
-    "delay_p50_overload": "Median delay in overload",
-    "delay_mean_all": "Mean delay, all loads",
-    "loss": "Loss ratio",
-}
 _BACKENDS: Final = {"xdp": "XDP", "af_packet": "AF_PACKET (slower fallback)", "sim": "simulated"}
 
 
@@ -298,14 +266,6 @@ def _load(row: Mapping[str, Any]) -> float:
 
 def _was(n: int) -> str:
     return "was" if n == 1 else "were"
-
-
-def _error(value: float, unit: str, *, signed: bool = False) -> str:
-    if not math.isfinite(value):
-        return NOTHING
-    sign = ("+" if value > 0 else "−" if value < 0 else "") if signed else ""
-    shown = {"ns": duration, "pps": rate}.get(unit)
-    return sign + (shown(abs(value), 2) if shown else f"{significant(abs(value), 2)} {unit}")
 
 
 def _plain_values(value: Any) -> Any:

@@ -20,6 +20,9 @@ from weirlab.report.source import TRIAL, Predictor, as_floats, finite
 
 QUANTITIES: Final = {"p50": "Median", "p99": "99th percentile", "mean": "Mean"}
 
+BAND_PERCENT: Final = 90
+"""Level of the intervals that charts show."""
+
 _MANY_POINTS: Final = 900
 _GRID: Final = 48
 _AROUND_THRESHOLD: Final = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.001, 1.005, 1.01, 1.03)
@@ -136,7 +139,7 @@ def over_load(trials: pl.DataFrame, models: Mapping[str, Predictor]) -> pl.DataF
         for name, model in models.items():
             limit = as_floats(model.threshold_pps(n, frame_bytes), 1)[0]
             pps = _grid(float(loads.min()), float(loads.max()), limit)
-            expected = _expected(model, pps, frame_bytes, n)
+            expected = _expected(model, pps, frame_bytes, n, setting["gap_scv"], with_bands=True)
             rows += [
                 {"source": name, "setup": setting["setup"], "position": n, "load_kpps": rounded(load / 1e3)}
                 | {key: values[i] for key, values in expected.items()}
@@ -179,7 +182,7 @@ def held_out(profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, 
     for name, model in models.items():
         if not heldout.height:
             break
-        columns = (heldout[c].to_numpy() for c in ("achieved_pps", "frame_bytes", "position"))
+        columns = (heldout[c].to_numpy() for c in ("achieved_pps", "frame_bytes", "position", "gap_scv"))
         predicted = _expected(model, *columns)
         for i, row in enumerate(heldout.iter_rows(named=True)):
             observed = _of_trial(row)
@@ -248,15 +251,32 @@ def _of_trial(row: Mapping[str, Any]) -> dict[str, Any]:
     } | {key: None if value is None else rounded(value * _VALUES[key][1]) for key, value in values.items()}
 
 
+def banded(frame: pl.DataFrame) -> str:
+    """The model in a table of :func:`over_load` whose intervals are drawn: the first that has any."""
+    known = frame.filter(pl.any_horizontal(pl.col("^.*_high$").is_not_null()))
+    return str(known["source"][0]) if known.height else ""
+
+
 def _expected(
-    model: Predictor, rate_pps: Any, frame_bytes: Any, position: Any
+    model: Predictor,
+    rate_pps: Any,
+    frame_bytes: Any,
+    position: Any,
+    gap_scv: Any,
+    *,
+    with_bands: bool = False,
 ) -> dict[str, list[float | None]]:
     """What ``model`` predicts, in the columns and units of the charts."""
-    found = model.predict(rate_pps, frame_bytes, position)
+    found = model.predict(rate_pps, frame_bytes, position, gap_scv)
     n = len(rate_pps)
+    values = {key: (getattr(found, column), factor) for key, (column, factor) in _VALUES.items()}
+    for key, (column, factor) in _VALUES.items() if with_bands else ():
+        band = found.intervals.get(column, {}).get(BAND_PERCENT)
+        if band is not None:
+            values |= {f"{key}_low": (band.low, factor), f"{key}_high": (band.high, factor)}
     return {
-        key: [rounded(value * factor) for value in as_floats(getattr(found, column), n)]
-        for key, (column, factor) in _VALUES.items()
+        key: [rounded(value * factor) for value in as_floats(array, n)]
+        for key, (array, factor) in values.items()
     }
 
 
@@ -281,6 +301,7 @@ _POINT: Final = {
     "p50_us": pl.Float64,
     "p99_us": pl.Float64,
     "mean_us": pl.Float64,
+    **{f"{key}_{end}": pl.Float64 for key in _VALUES for end in ("low", "high")},
 }
 _THRESHOLD: Final = {
     "source": pl.String,

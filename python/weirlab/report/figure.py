@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.report import axes, charts, curves, distributions, palette, takeaways
+from weirlab.report import axes, charts, curves, distributions, palette, takeaways, transients
+from weirlab.report.accuracy import chart, letter_values, words
 from weirlab.report.axes import Chart, Domain
 from weirlab.report.numbers import plural
 from weirlab.report.source import TRIAL, Evidence, finite
@@ -24,7 +25,19 @@ _CPU_TIME: Final = (
     "Time on the core that forwards, by state, mean of the repetitions. system and softirq: the kernel's "
     "packet processing; steal: taken away by the machine below."
 )
+_STEP: Final = (
+    "Mean delay of the packets that departed at a time: points are bins of the time series, mean of the "
+    "repetitions, lines are what the models say."
+)
+_MOST_STEPS: Final = 12
+_LETTERS: Final = (
+    "How to read it: the thickest box holds half of the trials, the next one three quarters, then seven "
+    "eighths and so on; the gap in it is the median, points lie beyond the last box. Grey is how far "
+    "trials are from the others of the same setting, which no model can undercut by much."
+)
 _RAREST_PERCENT: Final = 0.001
+_UNSEEN: Final = "Trials that no model has seen (points) beside what the models predict (lines)."
+_BAND: Final = " Shaded: where 90 % of single trials lie according to the {model} model."
 _DELAY: Final = "How long packets take through the device. Points are trials, lines are what the models say."
 _LOSS: Final = "The share of packets that did not arrive. Points are trials, lines are what the models say."
 
@@ -69,7 +82,9 @@ def draw(evidence: Evidence) -> list[Figure]:
         *_over_load(evidence),
         *_thresholds(evidence),
         *_verification(evidence),
+        *_accuracy(evidence),
         *_distributions(evidence),
+        *_transients(evidence),
         *_cpu(evidence),
     ]
 
@@ -103,10 +118,10 @@ def _over_load(evidence: Evidence) -> list[Figure]:
                 "delay",
                 panel,
                 takeaways.delay(trials),
-                _DELAY + note,
+                _DELAY + _band(frame) + note,
                 takeaways.description(frame, f"One-way delay over offered load, {panel},"),
                 charts.over_load(frame, x, y),
-                frame.drop("loss_percent"),
+                frame.select(pl.exclude("^loss_.*$")),
                 switchable=True,
             )
         )
@@ -118,10 +133,10 @@ def _over_load(evidence: Evidence) -> list[Figure]:
                 "loss",
                 panel,
                 takeaways.loss(trials),
-                _LOSS + note,
+                _LOSS + _band(frame) + note,
                 takeaways.description(frame, f"Frame loss ratio over offered load, {panel},"),
                 charts.over_load(frame, x, most, loss=True),
-                frame.select("source", "setup", "position", "load_kpps", "loss_percent"),
+                frame.select("source", "setup", "position", "load_kpps", pl.col("^loss_.*$")),
             )
         )
     return found
@@ -170,7 +185,8 @@ def _verification(evidence: Evidence) -> list[Figure]:
                 "verification-curves",
                 panel,
                 takeaways.held_out_curve(of_panel),
-                "Trials that no model has seen (points) beside what the models predict (lines).",
+                "Trials that no model has seen (points) beside what the models predict (lines)."
+                + _band(frame),
                 takeaways.description(frame, f"Held-out delay over offered load, {panel},"),
                 charts.over_load(frame, x, y),
                 frame,
@@ -218,6 +234,27 @@ def _verification(evidence: Evidence) -> list[Figure]:
     return found
 
 
+def _accuracy(evidence: Evidence) -> list[Figure]:
+    found = []
+    for panel, (leading, names) in words.PANELS.items():
+        frame = letter_values.table(evidence.deviations, names)
+        if frame.height:
+            title = words.takeaway(evidence.deviations, leading)
+            found.append(
+                Figure(
+                    f"errors-{_slug(panel)}",
+                    "accuracy",
+                    panel,
+                    title,
+                    _LETTERS,
+                    f"Letter-value plot of the relative errors on single held-out trials. {title}",
+                    chart.letter_values(frame, evidence.observed),
+                    frame,
+                )
+            )
+    return found
+
+
 def _distributions(evidence: Evidence) -> list[Figure]:
     found: list[tuple[str, str, str, pl.DataFrame]] = []
     trials = curves.within_chart(evidence.telling).filter(pl.col("panel") == voice_panel(evidence.telling))
@@ -242,6 +279,27 @@ def _distributions(evidence: Evidence) -> list[Figure]:
             frame,
         )
         for setup, phrase, title, frame in found
+    ]
+
+
+def _transients(evidence: Evidence) -> list[Figure]:
+    if not evidence.models:
+        return []
+    views = [view for series in evidence.steps for view in transients.views(series, evidence.models)]
+    more = len(views) - _MOST_STEPS
+    note = f" Left out: {plural(more, 'later step')}." if more > 0 else ""
+    return [
+        Figure(
+            f"step-{i}",
+            "transient",
+            f"{view.what}; step at {view.at_s:g} s",
+            view.title,
+            _STEP + note,
+            f"Mean delay over time around a step. {view.title}",
+            transients.chart(view.frame),
+            view.frame,
+        )
+        for i, view in enumerate(views[:_MOST_STEPS], start=1)
     ]
 
 
@@ -283,6 +341,12 @@ def _end_setups(trials: pl.DataFrame) -> list[tuple[str, str, pl.DataFrame]]:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _band(frame: pl.DataFrame) -> str:
+    """What the shaded bands of a chart over load are; empty without any."""
+    model = curves.banded(frame)
+    return _BAND.format(model=model) if model else ""
 
 
 def _domains(tables: list[pl.DataFrame]) -> tuple[Domain, Domain]:

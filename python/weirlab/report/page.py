@@ -14,6 +14,8 @@ from markupsafe import Markup
 
 from weirlab.model.regimes import OVERLOAD_LOSS
 from weirlab.report import bundle, conditions, palette, summary
+from weirlab.report.accuracy import tables as error_tables
+from weirlab.report.accuracy import words as accuracy
 from weirlab.report.curves import QUANTITIES
 from weirlab.report.figure import Figure, draw
 from weirlab.report.files import written
@@ -55,9 +57,11 @@ _SECTIONS: Final = (
         "“weir fit” and “weir verify” add both.",
     ),
     Section("verification", "Prediction and trial", ""),
+    Section("accuracy", "How far off", ""),
     Section(
         "distribution", "Delay distribution", "Not measured: this run has no delay histograms of its profile."
     ),
+    Section("transient", "When the load changes", ""),
     Section(
         "cpu",
         "What the device's CPU does",
@@ -113,7 +117,9 @@ def render(evidence: Evidence, *, command: str | None = None) -> str:
         calibration_points=points,
         sections={section.key: _filled(section, figures) for section in _SECTIONS},
         quantities=QUANTITIES,
-        errors=conditions.errors(evidence.errors),
+        errors=error_tables.errors(evidence.errors),
+        alarms=error_tables.alarms(evidence.errors),
+        coverage=accuracy.coverage(evidence.deviations),
         invalid_text=text,
         invalid_tables=tables,
         parameters=conditions.parameters(evidence),

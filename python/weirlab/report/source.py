@@ -18,9 +18,11 @@ import polars as pl
 
 from weirlab.errors import ModelError
 from weirlab.model import ErrorRow, compare, regimes
-from weirlab.model.base import Table
+from weirlab.model.base import Band, Table
+from weirlab.model.score import Deviations, deviations
 from weirlab.records import Observation
 from weirlab.report.numbers import rules
+from weirlab.store.steps import StepSeries, step_series
 
 TRIAL: Final = "trial"
 """What ``source`` holds in rows that come from trials; other rows hold a model's name."""
@@ -47,6 +49,8 @@ class RunData(Protocol):
 
     def histograms(self) -> pl.DataFrame: ...
 
+    def series(self) -> pl.DataFrame: ...
+
     def has(self, name: str) -> bool: ...
 
     def get_json(self, name: str) -> Any: ...
@@ -65,12 +69,14 @@ class Predicted(Protocol):
     def delay_p50_ns(self) -> Any: ...
     @property
     def delay_p99_ns(self) -> Any: ...
+    @property
+    def intervals(self) -> dict[str, dict[int, Band]]: ...
 
 
 class Predictor(Protocol):
     """The part of a model that a report uses; ``parameters`` and ``in_words`` are optional extras."""
 
-    def predict(self, rate_pps: Any, frame_bytes: Any, position: Any) -> Predicted: ...
+    def predict(self, rate_pps: Any, frame_bytes: Any, position: Any, gap_scv: Any = 0.0) -> Predicted: ...
 
     def threshold_pps(self, position: Any, frame_bytes: Any) -> Any: ...
 
@@ -100,7 +106,11 @@ class Evidence:
     histograms: pl.DataFrame
     models: Mapping[str, Predictor]
     errors: tuple[ErrorRow, ...] = ()
+    deviations: tuple[Deviations, ...] = ()
+    """What the models predicted for each held-out trial beside what was measured."""
     calibration: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[StepSeries, ...] = ()
+    """Trials whose load changes on the way."""
 
     @property
     def device(self) -> str:
@@ -137,11 +147,12 @@ def gather(
     """
     attempts = readable(run.trials())
     valid = attempts.filter(pl.col("valid"))
+    observed = run.observations("verify")
     roles = set(valid["role"].to_list())
     profile = valid.filter(pl.col("role") == ("profile" if "profile" in roles else "single"))
     if verification is None:
         heldout = valid.filter(pl.col("role") == "verify")
-        errors = _errors(models, run.observations("verify")) if heldout.height else ()
+        errors = _errors(models, observed)
     else:
         heldout, errors = readable(verification.trials), verification.errors
         attempts = pl.concat(
@@ -156,7 +167,9 @@ def gather(
         histograms=run.histograms(),
         models=models,
         errors=errors,
+        deviations=_deviations(models, observed),
         calibration=_mapping(run.get_json("calibration")) if run.has("calibration") else {},
+        steps=_step_series(run, valid),
     )
 
 
@@ -193,6 +206,8 @@ _COLUMNS: Final = (
 def readable(trials: pl.DataFrame) -> pl.DataFrame:
     """The columns that reports use, with labels: ``panel`` (frame size), ``setup`` and ``words`` (rules).
 
+    ``gap_scv`` is what models call the variability of the gaps between arrivals.
+
     CPU columns of the device's core (``dut_*_s``) are kept under their names.
     """
     cpu = [name for name in trials.columns if name.startswith("dut_") and name.endswith("_s")]
@@ -204,6 +219,9 @@ def readable(trials: pl.DataFrame) -> pl.DataFrame:
     return trials.select(
         *(pl.col(name) for name in _COLUMNS),
         *(pl.col(name).cast(pl.Float64) for name in cpu),
+        gap_scv=(pl.col("spec").str.json_path_match("$.traffic.arrivals").fill_null("") == "poisson").cast(
+            pl.Float64
+        ),
         panel=pl.Series([_panel(text) for text in trials["sizes_text"]], dtype=pl.String),
         setup=pl.Series([short for short, _ in labels], dtype=pl.String),
         words=pl.Series([phrase for _, phrase in labels], dtype=pl.String),
@@ -224,9 +242,27 @@ def _setup(dut: str, position: float, stateful: bool) -> tuple[str, str]:
 
 
 def _steady(trials: pl.DataFrame) -> pl.DataFrame:
-    """Trials with one load throughout: neither a load step nor silence has a place on a load axis."""
-    steady = pl.Series([not _steps(text) for text in trials["spec"]], dtype=pl.Boolean)
-    return trials.filter(steady & (pl.col("achieved_pps") > 0))
+    """Trials of the grid: neither a step nor silence has a place on a load axis.
+
+    Those that a profile measures beside it (several positions at once, cross traffic, arrivals
+    other than most trials') would pass for repetitions of their counterparts in the grid.
+    """
+    specs = [_spec(text) for text in trials["spec"]]
+    arrivals = [spec.get("traffic", {}).get("arrivals") for spec in specs]
+    usual = max(set(arrivals), key=arrivals.count, default=None)
+    kept = [
+        not (spec.get("traffic", {}).get("steps") or spec.get("rules", {}).get("places"))
+        and not spec.get("cross_traffic")
+        and kind == usual
+        for spec, kind in zip(specs, arrivals, strict=True)
+    ]
+    return trials.filter(pl.Series(kept, dtype=pl.Boolean) & (pl.col("achieved_pps") > 0))
+
+
+def _step_series(run: RunData, trials: pl.DataFrame) -> tuple[StepSeries, ...]:
+    """The trials with steps; time series are read only if there are any."""
+    stepped = any(_spec(text).get("traffic", {}).get("steps") for text in trials["spec"])
+    return tuple(step_series(trials, run.series())) if stepped else ()
 
 
 def _with_regime(trials: pl.DataFrame) -> pl.DataFrame:
@@ -239,25 +275,41 @@ def _with_regime(trials: pl.DataFrame) -> pl.DataFrame:
     values = trials[rows].select("achieved_pps", *_OF_MODELS, pl.col("jitter_ns").fill_null(math.nan))
     overload = np.zeros(trials.height, dtype=np.bool_)
     if rows:
-        table = Table(*(values[name].cast(pl.Float64).to_numpy() for name in values.columns))
+        known = {name: values[name].cast(pl.Float64).to_numpy() for name in values.columns}
+        table = Table(
+            rate_pps=known.pop("achieved_pps"),
+            **known,
+            # None of these tells regimes apart.
+            delay_p999_ns=np.full(len(rows), math.nan),
+            gap_scv=np.zeros(len(rows)),
+            packets=np.zeros(len(rows)),
+        )
         overload[rows] = regimes.sort(table).overload
     return trials.with_columns(overload=pl.Series(overload, dtype=pl.Boolean))
 
 
 def _errors(models: Mapping[str, Any], observations: list[Observation]) -> tuple[ErrorRow, ...]:
     try:
-        return tuple(row for model in models.values() for row in compare(model, observations))
+        return tuple(compare(models, observations))
     except ModelError:
         # Held-out trials in which nothing arrived leave nothing to compare; the page says so.
         return ()
 
 
-def _steps(spec: str | None) -> Sequence[Any]:
+def _deviations(models: Mapping[str, Any], observations: list[Observation]) -> tuple[Deviations, ...]:
     try:
-        traffic = json.loads(spec or "{}").get("traffic", {})
-    except (ValueError, AttributeError):
+        return tuple(deviations(models, observations))
+    except ModelError:
         return ()
-    return traffic.get("steps") or () if isinstance(traffic, dict) else ()
+
+
+def _spec(text: str | None) -> dict[str, Any]:
+    """A trial's specification; empty where it cannot be read."""
+    try:
+        spec = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return spec if isinstance(spec, dict) and isinstance(spec.get("traffic", {}), dict) else {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from weirlab.model.score import REPEATABILITY
 from weirlab.report import takeaways
 from weirlab.report.curves import LossFree, by_load, loss_free, thresholds
 from weirlab.report.figure import voice_panel
@@ -163,15 +164,22 @@ def _overload_tile(trials: pl.DataFrame, chosen: Sequence[LossFree]) -> Tile:
 
 def _prediction_tile(evidence: Evidence) -> Tile:
     label = "Prediction error, delay"
-    errors = {(row.model, row.quantity): row.mape_percent for row in evidence.errors}
+    errors = {
+        (row.model, row.quantity): row.mape_percent
+        for row in evidence.errors
+        if row.per == "trial" and not row.extrapolated
+    }
     delays = {model: error for (model, quantity), error in errors.items() if quantity == "delay_mean_below"}
+    itself = delays.pop(REPEATABILITY, None)
     if not delays:
         return Tile(label, NOTHING, "not measured: no held-out trials below the threshold")
     best = min(delays, key=lambda model: delays[model])
-    notes = [f"{best} model, mean delay of held-out trials below the threshold"]
+    notes = [f"{best} model, mean delay of single held-out trials below the threshold"]
     if (best, "threshold") in errors:
         notes.append(f"threshold {percent(errors[best, 'threshold'] / 100)}")
     notes += [f"{model} {percent(error / 100)}" for model, error in delays.items() if model != best]
+    if itself is not None:
+        notes.append(f"trials of one setting differ by {percent(itself / 100)}")
     return Tile(label, percent(delays[best] / 100), "; ".join(notes))
 
 

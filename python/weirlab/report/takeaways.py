@@ -115,7 +115,8 @@ def held_out_curve(pairs: pl.DataFrame) -> str:
         for (name,), of_model in rows.group_by("model", maintain_order=True)
     ]
     where = "below the threshold" if calm.height else "in overload"
-    held = words([f"{setup} rules" for setup in chosen["setup"].unique(maintain_order=True)])
+    settings = chosen.sort("position", maintain_order=True)["setup"].unique(maintain_order=True)
+    held = f"{words(settings.to_list())} rules"
     what = f"At {held}, which no model has seen," if unseen.height else "At loads that no model has seen,"
     return f"{what} the median delay {where} is typically off by {words(errors)}."
 

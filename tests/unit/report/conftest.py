@@ -13,6 +13,8 @@ import polars as pl
 import pytest
 
 from weirlab.model import ErrorRow
+from weirlab.model.base import Band
+from weirlab.model.score import Statistics
 from weirlab.records import Observation
 from weirlab.report.source import Verification
 
@@ -47,20 +49,29 @@ def law(rate_pps: Any, frame_bytes: Any, position: Any, per_rule: float = PER_RU
         delay_p50_ns=median,
         delay_p90_ns=median * np.where(calm, 1.6, 1.01),
         delay_p99_ns=median * np.where(calm, 3.2, 1.03),
+        delay_p999_ns=median * np.where(calm, 4.0, 1.04),
         jitter_ns=median * 0.2,
+        extrapolated=np.zeros(np.shape(median), dtype=bool),
     )
 
 
 @dataclass
 class FakeModel:
-    """Predicts by the law, with ``per_rule`` off the truth on purpose."""
+    """Predicts by the law, with ``per_rule`` off the truth on purpose; intervals are ``wide`` of it."""
 
     name: str
     per_rule: float = PER_RULE_NS
     words: tuple[str, ...] = ()
+    wide: float = 0.0
 
-    def predict(self, rate_pps: Any, frame_bytes: Any, position: Any) -> SimpleNamespace:
-        return law(rate_pps, frame_bytes, position, self.per_rule)
+    def predict(self, rate_pps: Any, frame_bytes: Any, position: Any, gap_scv: Any = 0.0) -> SimpleNamespace:
+        found = law(rate_pps, frame_bytes, position, self.per_rule)
+        found.intervals = {
+            name: {90: Band(value * (1 - self.wide), value * (1 + self.wide))}
+            for name, value in vars(found).items()
+            if self.wide and name != "extrapolated"
+        }
+        return found
 
     def threshold_pps(self, position: Any, frame_bytes: Any) -> Any:
         return 1e9 / service_ns(position, frame_bytes, self.per_rule)
@@ -94,6 +105,10 @@ class SyntheticRun:
 
     def histograms(self) -> pl.DataFrame:
         return self.buckets
+
+    def series(self) -> pl.DataFrame:
+        names = ("start_ns", "sent", "received", "delay_mean_ns", "delay_max_ns")
+        return pl.DataFrame(schema={"trial_id": pl.String} | dict.fromkeys(names, pl.Float64))
 
     def has(self, name: str) -> bool:
         return name in self.files
@@ -279,7 +294,7 @@ def simulated_run() -> SyntheticRun:
 def models() -> dict[str, Any]:
     sentence = "A packet costs 1.15 µs, and 2.45 ns more for every rule before the match."
     return {
-        "queueing": FakeModel("queueing", PER_RULE_NS * 1.02, (sentence,)),
+        "queueing": FakeModel("queueing", PER_RULE_NS * 1.02, (sentence,), wide=0.1),
         "piecewise": FakeModel("piecewise", PER_RULE_NS * 1.3),
     }
 
@@ -287,13 +302,26 @@ def models() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def verification(run: SyntheticRun) -> Verification:
     errors = tuple(
-        ErrorRow(model, quantity, unit, 36, mape, mean, std, largest)
+        ErrorRow(
+            model,
+            quantity,
+            unit,
+            "trial",
+            False,
+            36,
+            12,
+            Statistics(abs(mean), mean, mean - std / 3, mean + std / 3, std, largest),
+            None if unit == "%-points" else Statistics(mape, mape, mape - 1, mape + 1, 2.0, 3 * mape),
+            {50: 48.0, 90: 91.7, 99: 100.0} if model == "queueing" else {},
+            2 if unit == "%-points" else None,
+        )
         for model, quantity, unit, mape, mean, std, largest in (
             ("queueing", "threshold", "pps", 3.1, -9e3, 4e3, -15e3),
-            ("queueing", "delay_mean_below", "ns", 6.4, 400.0, 1100.0, 3900.0),
-            ("queueing", "loss", "%-points", float("nan"), 0.2, 0.3, -0.9),
             ("piecewise", "threshold", "pps", 19.0, 88e3, 12e3, 120e3),
+            ("repeatability", "threshold", "pps", 1.1, 0.0, 2e3, 5e3),
+            ("queueing", "delay_mean_below", "ns", 6.4, 400.0, 1100.0, 3900.0),
             ("piecewise", "delay_mean_below", "ns", 31.0, 4400.0, 6100.0, 30900.0),
+            ("queueing", "loss", "%-points", float("nan"), 0.2, 0.3, -0.9),
         )
     )
     return Verification(run.trials().filter(pl.col("role") == "verify"), errors)

@@ -27,7 +27,9 @@ def test_each_figure_is_written_in_each_format(small_run, models, verification, 
 def test_csv_holds_what_is_drawn_with_units_in_the_header(small_run, models, tmp_path: Path) -> None:
     export_plots(small_run, models, None, tmp_path, formats=("csv",))
     table = pl.read_csv(tmp_path / "delay-over-load-64-byte-frames.csv", infer_schema_length=None)
-    assert table.columns == ["source", "setup", "position", "load_kpps", "p50_us", "p99_us", "mean_us"]
+    delays = ["p50_us", "p99_us", "mean_us"]
+    bands = [f"{name}_{end}" for name in delays for end in ("low", "high")]
+    assert table.columns == ["source", "setup", "position", "load_kpps", *delays, *bands]
     assert set(table["source"].to_list()) == {"trial", "queueing", "piecewise"}
 
 

@@ -117,7 +117,7 @@ def test_links_within_the_page_lead_somewhere(outline: _Outline) -> None:
 
 def test_tables_scroll_inside_their_own_container(page: str) -> None:
     markup = page.split('<script type="application/json"')[0]
-    assert markup.count("<table>") == markup.count('<div class="scroll"') > 0
+    assert markup.count("<table") == markup.count('<div class="scroll"') > 0
 
 
 def test_a_measured_device_carries_no_banner(outline: _Outline) -> None:
