@@ -13,35 +13,58 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
     from weirlab.jobs.inventory import RunOutcome, show
-    from weirlab.jobs.modelling import FitOutcome, PredictionOutcome, fit, predict
+    from weirlab.jobs.modelling import (
+        DevicesOutcome,
+        FitOutcome,
+        PredictionOutcome,
+        fit,
+        fit_devices,
+        predict,
+    )
+    from weirlab.jobs.planning import PlanOutcome, PlanRequest, plan
     from weirlab.jobs.profiles import ProfileOutcome, profile, resume_profile
     from weirlab.jobs.progress import Interrupted, Progress, Quiet
     from weirlab.jobs.reports import ReportOutcome, report
     from weirlab.jobs.scenarios import ScenarioOutcome, resume_scenario, run_scenario
+    from weirlab.jobs.searches import Rfc2544Outcome, SearchOutcome, rfc2544, search
+    from weirlab.jobs.transients import OverTimeOutcome, TransientsOutcome, compare_steps, predict_steps
     from weirlab.jobs.trials import TrialOutcome, trial
     from weirlab.jobs.verification import VerificationOutcome, verify
 
 __all__ = [
     "CalibrationOutcome",
+    "DevicesOutcome",
     "FitOutcome",
     "Interrupted",
+    "OverTimeOutcome",
+    "PlanOutcome",
+    "PlanRequest",
     "PredictionOutcome",
     "ProfileOutcome",
     "Progress",
     "Quiet",
     "ReportOutcome",
+    "Rfc2544Outcome",
     "RunOutcome",
     "ScenarioOutcome",
+    "SearchOutcome",
+    "TransientsOutcome",
     "TrialOutcome",
     "VerificationOutcome",
     "calibrate",
+    "compare_steps",
     "fit",
+    "fit_devices",
+    "plan",
     "predict",
+    "predict_steps",
     "profile",
     "report",
     "resume_profile",
     "resume_scenario",
+    "rfc2544",
     "run_scenario",
+    "search",
     "show",
     "trial",
     "verify",
@@ -50,11 +73,14 @@ __all__ = [
 _HOMES: Final = {
     "calibrations": ("CalibrationOutcome", "calibrate"),
     "inventory": ("RunOutcome", "show"),
-    "modelling": ("FitOutcome", "PredictionOutcome", "fit", "predict"),
+    "modelling": ("DevicesOutcome", "FitOutcome", "PredictionOutcome", "fit", "fit_devices", "predict"),
+    "planning": ("PlanOutcome", "PlanRequest", "plan"),
     "profiles": ("ProfileOutcome", "profile", "resume_profile"),
     "progress": ("Interrupted", "Progress", "Quiet"),
     "reports": ("ReportOutcome", "report"),
     "scenarios": ("ScenarioOutcome", "resume_scenario", "run_scenario"),
+    "searches": ("Rfc2544Outcome", "SearchOutcome", "rfc2544", "search"),
+    "transients": ("OverTimeOutcome", "TransientsOutcome", "compare_steps", "predict_steps"),
     "trials": ("TrialOutcome", "trial"),
     "verification": ("VerificationOutcome", "verify"),
 }

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from weirlab.measure.verify import thresholds
+from weirlab.model.effects import Effect, effects
 from weirlab.store import Manifest, Run, Store
 
 
@@ -39,6 +40,11 @@ class RunOutcome:
         return thresholds(self.trials).to_dicts()
 
     @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What connection tracking, cross traffic and mixed positions cost, as measured."""
+        return effects(self.run.observations("profile"))
+
+    @property
     def files(self) -> list[Path]:
         """What the run's folder holds."""
         found = (path for path in self.run.path.iterdir() if path.is_file())
@@ -53,6 +59,7 @@ class RunOutcome:
             "counts": self.counts,
             "invalid_reasons": self.reasons,
             "thresholds": self.thresholds,
+            "effects": self.effects,
             "files": [path.name for path in self.files],
         }
 

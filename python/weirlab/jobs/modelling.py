@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from weirlab.errors import InputError, ModelError
 from weirlab.jobs.profiles import named
-from weirlab.model import Model, Queueing, fit_all, load, save
+from weirlab.jobs.spikes import learn_spikes
+from weirlab.model import Device, Model, Queueing, fit_all, load_devices, save_devices
 from weirlab.model.base import QUANTITIES
-from weirlab.model.io import from_document, to_document
+from weirlab.model.effects import Effect, effects
+from weirlab.model.io import from_document, pick, require_distinct, to_document
 from weirlab.store import Run, Store
 from weirlab.traffic.load import describe_rate, rate_pps
 from weirlab.traffic.sizes import SizeMix, describe, mean_bytes
-from weirlab.traffic.spec import Rate
+from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
 
 MODEL: Final = "model"
 """Name under which a run keeps its fitted models."""
@@ -38,6 +41,11 @@ class FitOutcome:
         model = self.models.get(Queueing.name)
         return model if isinstance(model, Queueing) else None
 
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What connection tracking, cross traffic and mixed positions cost, as measured."""
+        return effects(self.run.observations("profile"))
+
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
         model = self.queueing
@@ -48,11 +56,14 @@ class FitOutcome:
             "models": list(self.models),
             "parameters": model.parameters() if model else [],
             "in_words": model.in_words() if model else [],
+            "effects": self.effects,
         }
 
 
-def fit(store: Store, run_id: str, *, out: Path | None = None) -> FitOutcome:
+def fit(store: Store, run_id: str, *, out: Path | None = None, name: str | None = None) -> FitOutcome:
     """Fit every model to the profile in ``run_id`` and keep them with it; also in ``out`` if given.
+
+    ``name`` is what ``out`` calls the device (default: what the run calls it).
 
     Raises
     ------
@@ -63,27 +74,86 @@ def fit(store: Store, run_id: str, *, out: Path | None = None) -> FitOutcome:
     models = fit_run(run)
     path = path_in(run)
     if out is not None:
-        save(models, out)
+        device = described(run, models)
+        save_devices([replace(device, name=name or device.name)], out)
         path = out
     return FitOutcome(run, models, path)
 
 
+@dataclass(frozen=True)
+class DevicesOutcome:
+    """Models fitted to several runs, a device each, in one file."""
+
+    fits: tuple[FitOutcome, ...]
+    names: tuple[str, ...]
+    """What the file calls the devices, in the order of ``fits``."""
+    path: Path
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        devices = [{"name": name, **fit.document()} for name, fit in zip(self.names, self.fits, strict=True)]
+        return {"kind": "devices", "path": self.path, "devices": devices}
+
+
+def fit_devices(store: Store, run_ids: Sequence[str], out: Path, names: Sequence[str] = ()) -> DevicesOutcome:
+    """Fit every model to each of the profiles ``run_ids`` and put them into the file ``out``.
+
+    Without ``names`` the runs name their devices; where they agree, the run's ID is added.
+
+    Raises
+    ------
+    InputError
+        There is not one name for each run.
+    ModelError
+        A profile does not determine a model, or two devices would have one name.
+    """
+    if names and len(names) != len(run_ids):
+        raise InputError(
+            f"{len(names)} names for {len(run_ids)} runs; give --name once for each run, in order"
+        )
+    require_distinct(names, str(out))
+    runs = [named(store, run_id) for run_id in run_ids]
+    devices = [described(run, fit_run(run)) for run in runs]
+    own = [device.name for device in devices]
+    chosen = tuple(names) or tuple(
+        name if own.count(name) == 1 else f"{name} {run.run_id}" for name, run in zip(own, runs, strict=True)
+    )
+    save_devices((replace(device, name=name) for device, name in zip(devices, chosen, strict=True)), out)
+    fits = tuple(FitOutcome(run, dict(d.models), path_in(run)) for run, d in zip(runs, devices, strict=True))
+    return DevicesOutcome(fits, chosen, out)
+
+
+def described(run: Run, models: Models) -> Device:
+    """The device of ``run`` with ``models``: what the run calls it and how it was measured."""
+    manifest = run.manifest
+    facts = {name: value for name, value in manifest.facts.items() if name != "command"}
+    conditions = {
+        "run_id": run.run_id,
+        "created": manifest.created,
+        "host": manifest.host,
+        "kernel": manifest.kernel,
+        "weirlab": manifest.versions.get("weirlab", "unknown"),
+        "calibration": manifest.calibration,
+    }
+    return Device(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts})
+
+
 def fit_run(run: Run) -> Models:
     """Fit every model to the profile in ``run`` and keep them with it."""
-    observations = run.observations("profile")
+    observations = run.observations("profile", plain=True)
     if not observations:
         raise ModelError(
             f"run {run.run_id} has no valid trial of a profile to fit to; 'weir profile' measures one, "
             f"'weir show {run.run_id}' says why trials are invalid"
         )
-    models = fit_all(observations)
+    models = learn_spikes(fit_all(observations), run)
     keep(run, models)
     return models
 
 
 def keep(run: Run, models: Models) -> None:
     """Keep ``models`` with ``run``, in place of earlier ones."""
-    run.put_json(MODEL, to_document(models))
+    run.put_json(MODEL, to_document([described(run, models)]))
 
 
 def path_in(run: Run) -> Path:
@@ -95,24 +165,34 @@ def models_of(run: Run) -> Models:
     """The models kept with ``run``; none if it was not fitted."""
     if not run.has(MODEL):
         return {}
-    return from_document(run.get_json(MODEL), str(path_in(run)))
+    return dict(pick(from_document(run.get_json(MODEL), str(path_in(run))), None, str(path_in(run))).models)
 
 
-def find(store: Store, source: str) -> tuple[Models, Run | None]:
+def find(store: Store, source: str, device: str | None = None) -> tuple[Models, Run | None]:
     """The models in the file ``source``, or those of the run ``source`` with the run.
 
     Raises
     ------
     ModelError
-        The run has not been fitted, or the file is none.
+        The run has not been fitted, the file is none, or it does not hold ``device``; or it
+        holds several devices and ``device`` is None.
     """
     if is_file(source):
-        return load(Path(source)), None
+        return dict(pick(load_devices(Path(source)), device, source).models), None
     run = named(store, source)
+    return dict(pick([_fitted(run)], device, f"run {run.run_id}").models), run
+
+
+def devices(store: Store, source: str) -> list[Device]:
+    """All devices in the file ``source``, or that of the run ``source``; ``ModelError`` if it has none."""
+    return load_devices(Path(source)) if is_file(source) else [_fitted(named(store, source))]
+
+
+def _fitted(run: Run) -> Device:
     models = models_of(run)
     if not models:
         raise ModelError(f"run {run.run_id} has no fitted models; make them with: weir fit {run.run_id}")
-    return models, run
+    return described(run, models)
 
 
 def is_file(source: str) -> bool:
@@ -133,6 +213,8 @@ class PredictionOutcome:
     """By model: ``threshold_pps, loss_ratio, delay_*_ns, jitter_ns``."""
     outside: tuple[str, ...]
     """Why this extrapolates; empty inside the profiled range."""
+    intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = field(default_factory=dict)
+    """By model, quantity and level in percent: where one new trial is to lie; empty if not calibrated."""
 
     def document(self) -> dict[str, Any]:
         """For ``--json``: the first model's numbers on top, all models' below ``models``."""
@@ -149,24 +231,47 @@ class PredictionOutcome:
             "extrapolated": bool(self.outside),
             "why_extrapolated": self.outside,
             "models": self.predictions,
+            "intervals": self.intervals,
         }
 
 
+def predict(
+    store: Store,
+    source: str,
+    rate: Rate,
+    sizes: SizeMix,
+    position: int,
+    *,
+    arrivals: Arrivals = "constant",
+    device: str | None = None,
+) -> PredictionOutcome:
+    """What the models of ``source`` (file or run) say about one setting.
 
-
-def predict(store: Store, source: str, rate: Rate, sizes: SizeMix, position: int) -> PredictionOutcome:
-    """What the models of ``source`` (file or run) say about one setting."""
-    models, _ = find(store, source)
+    ``device`` chooses one where a file holds several.
+    """
+    models, _ = find(store, source, device)
     pps = rate_pps(rate, sizes)
     if not math.isfinite(pps):
         raise InputError("a prediction needs a load in numbers, not 'max'; e.g. --rate 300kpps")
     frame_bytes = mean_bytes(sizes)
     predictions: dict[str, dict[str, float]] = {}
+    intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
     outside: dict[str, None] = {}
     for name, model in models.items():
-        found = model.predict(pps, frame_bytes, position)
+        found = model.predict(pps, frame_bytes, position, GAP_SCV[arrivals])
         predictions[name] = {quantity: float(getattr(found, quantity)) for quantity in QUANTITIES}
+        intervals[name] = {
+            quantity: {level: (float(band.low), float(band.high)) for level, band in bands.items()}
+            for quantity, bands in found.intervals.items()
+        }
         outside.update(dict.fromkeys(found.why))
     return PredictionOutcome(
-        describe_rate(rate), pps, describe(sizes), frame_bytes, position, predictions, tuple(outside)
+        describe_rate(rate),
+        pps,
+        describe(sizes),
+        frame_bytes,
+        position,
+        predictions,
+        tuple(outside),
+        intervals,
     )

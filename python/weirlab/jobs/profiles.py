@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -13,11 +13,17 @@ from weirlab.jobs.progress import Progress, kept, passed_on
 from weirlab.lab.base import TestBed
 from weirlab.measure import Outcome
 from weirlab.measure import profile as measuring
+from weirlab.measure.plan import Extras
 from weirlab.measure.verify import thresholds
 from weirlab.scenario import Scenario, from_plain
 from weirlab.store import Run, RunWriter, Store
+from weirlab.traffic.load import LOAD_SHARES, LOAD_STRIDE
+from weirlab.traffic.places import parse_places
 from weirlab.traffic.sizes import parse_sizes
 from weirlab.traffic.spec import Flows
+
+if TYPE_CHECKING:
+    from weirlab.measure.adaptive import Adaptive, AdaptiveOutcome
 
 KIND: Final = "profile"
 
@@ -28,6 +34,8 @@ class ProfileOutcome:
 
     run: Run
     outcome: Outcome
+    adaptive: AdaptiveOutcome | None = None
+    """How sure the model became, where the trials were chosen on the way."""
 
     def thresholds(self) -> list[dict[str, Any]]:
         """Measured threshold per rule count and frame size, see :func:`weirlab.measure.verify.thresholds`."""
@@ -46,27 +54,28 @@ class ProfileOutcome:
             "without_valid_attempt": outcome.invalid,
             "elapsed_s": outcome.elapsed_s,
             "thresholds": self.thresholds(),
+            **({} if self.adaptive is None else {"adaptive": _adaptive_document(self.adaptive)}),
         }
 
 
 def profile(store: Store, scenario: Scenario, progress: Progress, *, command: str = "") -> ProfileOutcome:
     """Measure the profile of ``scenario`` as a new run."""
-    to_measure(scenario)  # An impossible plan is refused before anything is built.
+    refuse_impossible(scenario)
     with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+        testbeds.tell_if_busy(bed.lab, progress)
         writer = begin(store, scenario, bed, command)
         with kept(writer, f"weir profile --resume {writer.run_id}"):
-            outcome = measure(bed, scenario, writer, progress)
-    return ProfileOutcome(writer.run, outcome)
+            return measured(bed, scenario, writer, progress)
 
 
 def resume_profile(store: Store, run_id: str, progress: Progress) -> ProfileOutcome:
     """Go on with an interrupted profile; trials that have a valid attempt are not repeated."""
     run, scenario = interrupted(store, run_id)
     with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+        testbeds.tell_if_busy(bed.lab, progress)
         writer = go_on(store, run, bed)
         with kept(writer, f"weir profile --resume {run.run_id}"):
-            outcome = measure(bed, scenario, writer, progress)
-    return ProfileOutcome(writer.run, outcome)
+            return measured(bed, scenario, writer, progress)
 
 
 def to_measure(scenario: Scenario) -> measuring.Profile:
@@ -76,6 +85,7 @@ def to_measure(scenario: Scenario) -> measuring.Profile:
         positions=what.positions,
         sizes=tuple(parse_sizes(text) for text in what.sizes),
         load_shares=what.load_shares,
+        load_stride=what.load_stride or (LOAD_STRIDE if what.load_shares == LOAD_SHARES else 1),
         repetitions=what.repetitions,
         trial_s=what.trial_s,
         warmup_s=what.warmup_s,
@@ -84,6 +94,23 @@ def to_measure(scenario: Scenario) -> measuring.Profile:
         flows=flows(scenario),
         arrivals=traffic.arrivals,
         seed=what.seed,
+        cross_traffic=what.cross_traffic == (True,),
+        extras=_extras(scenario),
+    )
+
+
+def _extras(scenario: Scenario) -> Extras:
+    """What ``scenario`` asks for beside the grid."""
+    what = scenario.profile
+    return Extras(
+        position=what.extra_position,
+        stateful=True in what.stateful,
+        cross_traffic=True in what.cross_traffic,
+        mixed=tuple(parse_places(text) for text in what.mixed),
+        arrivals=what.arrivals,
+        rate_step=what.rate_step,
+        position_step=what.position_step,
+        load_shares=what.extra_shares,
     )
 
 
@@ -125,9 +152,46 @@ def go_on(store: Store, run: Run, bed: TestBed) -> RunWriter:
     return store.resume(run.run_id)
 
 
-def measure(bed: TestBed, scenario: Scenario, writer: RunWriter, progress: Progress) -> Outcome:
+def refuse_impossible(scenario: Scenario) -> None:
+    """Raise ``InputError`` for a plan that cannot be carried out, before anything is built."""
+    grid = to_measure(scenario)
+    if scenario.profile.adaptive is not None:
+        _adaptive(scenario, grid)
+
+
+def measured(bed: TestBed, scenario: Scenario, writer: RunWriter, progress: Progress) -> ProfileOutcome:
     """Measure the profile of ``scenario`` into the run of ``writer``, or the rest of it."""
-    plan = None if writer.has(measuring.PROFILE) else to_measure(scenario)
     progress.stage(f"profiling {bed.dut} in the lab {bed.lab}, run {writer.run_id}")
-    attempts = scenario.profile.max_attempts
-    return measuring.measure(bed, plan, writer, passed_on(progress), max_attempts=attempts)
+    attempts, told = scenario.profile.max_attempts, passed_on(progress)
+    if scenario.profile.adaptive is not None:
+        from weirlab.measure import adaptive
+
+        wanted = None if writer.has(adaptive.ADAPTIVE) else _adaptive(scenario, to_measure(scenario))
+        found = adaptive.measure(bed, wanted, writer, told, max_attempts=attempts)
+        return ProfileOutcome(writer.run, found.outcome, found)
+    plan = None if writer.has(measuring.PROFILE) else to_measure(scenario)
+    if plan is not None:
+        minutes = measuring.estimate_s(plan) / 60
+        # A simulated device keeps nobody waiting.
+        took = "" if bed.lab == "sim" else f", some {minutes:.0f} min if every third has to be made again"
+        progress.note(f"{len(measuring.expected(plan)):,} trials{took}")
+    outcome = measuring.measure(bed, plan, writer, told, max_attempts=attempts)
+    return ProfileOutcome(writer.run, outcome)
+
+
+def _adaptive(scenario: Scenario, grid: measuring.Profile) -> Adaptive:
+    from weirlab.measure.adaptive import Adaptive
+
+    section = scenario.profile.adaptive
+    assert section is not None
+    return Adaptive(grid, section.budget, section.target, section.batch)
+
+
+def _adaptive_document(outcome: AdaptiveOutcome) -> dict[str, Any]:
+    """For ``--json``: how sure the model is, round by round."""
+    return {
+        "reached": outcome.reached,
+        "target_ratio": outcome.target_ratio,
+        "grid_trials": outcome.grid_trials,
+        "rounds": outcome.rounds,
+    }

@@ -57,11 +57,12 @@ def run_scenario(
 
     ``out`` and ``plots`` go before what the scenario says about the report.
     """
-    profiles.to_measure(scenario)  # An impossible plan is refused before anything is built.
+    profiles.refuse_impossible(scenario)
     calibration = None
     if scenario.calibrate is not None and testbeds.choose(scenario.lab, scenario.dut, Quiet()) == "netns":
         calibration = calibrate(store, scenario.lab, scenario.calibrate, progress, command=command)
     with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+        testbeds.tell_if_busy(bed.lab, progress)
         writer = profiles.begin(store, scenario, bed, command)
         measured = _measure(bed, scenario, writer, progress)
     return _conclude(scenario, calibration, measured, progress, out, plots)
@@ -73,6 +74,7 @@ def resume_scenario(
     """Go on with an interrupted scenario; trials that have a valid attempt are not repeated."""
     run, scenario = profiles.interrupted(store, run_id)
     with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+        testbeds.tell_if_busy(bed.lab, progress)
         writer = profiles.go_on(store, run, bed)
         measured = _measure(bed, scenario, writer, progress)
     return _conclude(scenario, None, measured, progress, out, plots)
@@ -87,13 +89,13 @@ class _Measured:
 def _measure(bed: TestBed, scenario: Scenario, writer: RunWriter, progress: Progress) -> _Measured:
     """Profile, models, and held-out trials: what needs the test bed."""
     with kept(writer, f"weir run --resume {writer.run_id}"):
-        outcome = profiles.measure(bed, scenario, writer, progress)
+        profile = profiles.measured(bed, scenario, writer, progress)
         progress.stage("fitting the models")
         models = modelling.fit_run(writer.run)
         if scenario.verify:
             verification.measure(bed, models, scenario, writer, progress)
     run = writer.run
-    return _Measured(ProfileOutcome(run, outcome), FitOutcome(run, models, modelling.path_in(run)))
+    return _Measured(profile, FitOutcome(run, models, modelling.path_in(run)))
 
 
 def _conclude(

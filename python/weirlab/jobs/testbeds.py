@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from weirlab.errors import InputError, MissingCapability
 from weirlab.jobs.progress import Progress
 from weirlab.lab.base import TestBed
 from weirlab.scenario import NO_DEVICE, Dut, Lab
+
+BUSY_LOAD: Final = 0.5
+"""Load average per CPU from which on other work will disturb trials."""
+
+
+def tell_if_busy(lab: str, progress: Progress) -> None:
+    """Tell when a real ``lab`` (``netns``) is to work on a machine that is not free; trials show that."""
+    cpus = os.cpu_count() or 1
+    load = os.getloadavg()[0]
+    if lab != "sim" and load > BUSY_LOAD * cpus:
+        progress.note(
+            f"load average {load:.2f} on {cpus} CPUs over the last minute: other work than Weir's spoils "
+            "trials, which are then repeated; best let it finish first"
+        )
 
 
 def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:

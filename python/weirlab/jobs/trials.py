@@ -77,9 +77,10 @@ def trial(
     FailedTrial
         The device forwards nothing.
     """
-    compile_plan(spec.traffic)  # Impossible traffic is refused before anything is built.
+    compile_plan(spec.traffic, spec.rules.places)  # Impossible traffic is refused before anything is built.
     with testbeds.open_bed(lab, dut, progress) as bed:
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
+        bed.set_cross_traffic(spec.cross_traffic)
         in_use = in_force(store, bed)
         calibration = in_use.id if in_use else None
         scenario = {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from weirlab.errors import InputError, ModelError
@@ -18,15 +19,24 @@ from weirlab.measure import verify as measuring
 from weirlab.measure.profile import SCOUTING
 from weirlab.measure.scouting import Scouting
 from weirlab.model import ErrorRow, Queueing, compare
+from weirlab.model.base import Profiled
 from weirlab.records import TrialSpec
 from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, from_plain
 from weirlab.store import Run, RunWriter, Store
 from weirlab.traffic.sizes import parse_sizes
+from weirlab.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 
 VERIFICATION: Final = "verification"
 """Name under which a run keeps the models' errors."""
 
-DEFAULT: Final = HeldOut(positions=(200,))
+FORMAT: Final = 2
+"""Of what is kept; earlier ones are computed anew by scoring again."""
+
+_DRAWS: Final = 5
+_OVERLOAD_SHARES: Final = (1.15, 1.35)
+_SEED: Final = 7
+_MODEL_POSITIONS: Final = 5
+"""A model file knows the range that was profiled, not the positions in it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,7 @@ class VerificationOutcome:
     run: Run
     """The run that holds the held-out trials."""
     errors: tuple[ErrorRow, ...]
+    """Of every model and of the repeatability, see :mod:`weirlab.model.score`."""
     trials: int
     """Valid held-out trials."""
 
@@ -68,7 +79,7 @@ def verify(
     source:
         A run, or a model file.
     held_out:
-        Settings of :class:`weirlab.scenario.HeldOut` that differ from the default.
+        Settings of :class:`weirlab.scenario.HeldOut` that differ from :func:`default`.
     again:
         Measure into a new run although ``source`` has held-out trials.
     lab, dut:
@@ -78,7 +89,8 @@ def verify(
         if dut is None:
             raise InputError("a model file does not say which device it describes; give --dut or --ruleset")
         models, _ = modelling.find(store, source)
-        scenario = Scenario(name=f"verification of {source}"[:200], lab=lab, dut=dut, profile=Profile())
+        name = f"verification of {source}"[:200]
+        scenario = Scenario(name=name, lab=lab, dut=dut, profile=_profile_of(models))
         return _measure_anew(store, models, _with(scenario, held_out), progress, command)
     models, run = modelling.find(store, source)
     assert run is not None
@@ -110,7 +122,7 @@ def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpe
         return float(model.threshold_pps(position, frame_bytes))
 
     specs: list[TrialSpec] = []
-    for held_out in scenario.verify or (DEFAULT,):
+    for held_out in scenario.verify or (default(scenario),):
         settings = measuring.Verification(
             positions=held_out.positions,
             sizes=tuple(parse_sizes(text) for text in held_out.sizes),
@@ -126,6 +138,8 @@ def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpe
             seed=held_out.seed,
         )
         specs += measuring.plan(settings, threshold_pps, sender_pps=sender_pps)
+    if scenario.profile.cross_traffic == (True,):
+        return [replace(spec, cross_traffic=True) for spec in specs]
     return specs
 
 
@@ -137,22 +151,34 @@ def score(run: Run, models: Models) -> VerificationOutcome:
             f"run {run.run_id} has no valid held-out trial; 'weir show {run.run_id}' says why trials are "
             f"invalid, 'weir verify {run.run_id} --again' measures anew"
         )
-    errors = tuple(row for model in models.values() for row in compare(model, observations))
-    run.put_json(VERIFICATION, {"errors": errors, "trials": len(observations)})
+    errors = tuple(compare(models, observations))
+    kept_rows = [asdict(row) for row in errors]
+    run.put_json(VERIFICATION, {"format": FORMAT, "errors": kept_rows, "trials": len(observations)})
     return VerificationOutcome(run, errors, len(observations))
 
 
 def errors_of(run: Run) -> Sequence[ErrorRow]:
-    """The errors kept with ``run``; none if it was not verified."""
-    if not run.has(VERIFICATION):
+    """The errors kept with ``run``; none if it was not verified, or by a Weir that kept less."""
+    kept_errors = run.get_json(VERIFICATION) if run.has(VERIFICATION) else {}
+    if kept_errors.get("format") != FORMAT:
         return ()
-    rows: list[dict[str, Any]] = run.get_json(VERIFICATION)["errors"]
-    return tuple(ErrorRow(**{name: _number(value) for name, value in row.items()}) for row in rows)
+    return tuple(ErrorRow.from_json(row) for row in kept_errors["errors"])
 
 
-def _number(value: Any) -> Any:
-    """NaN again for what JSON has as null."""
-    return float("nan") if value is None else value
+def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
+    """What to measure where nobody says: drawn positions and loads, all frame sizes of the profile.
+
+    The user's own ruleset has no positions to choose from.
+    """
+    profiled = scenario.profile.positions
+    own = scenario.dut.ruleset is not None
+    return HeldOut(
+        positions=profiled if own else measuring.drawn_positions(profiled, seed),
+        sizes=scenario.profile.sizes,
+        draws=_DRAWS,
+        overload_shares=_OVERLOAD_SHARES,
+        seed=seed,
+    )
 
 
 def _measure_anew(
@@ -171,8 +197,23 @@ def _with(scenario: Scenario, held_out: dict[str, Any]) -> Scenario:
     """``scenario`` with other held-out settings."""
     if not held_out:
         return scenario
-    wanted = {**DEFAULT.model_dump(mode="json"), **held_out}
+    wanted = {**default(scenario, held_out.get("seed", _SEED)).model_dump(mode="json"), **held_out}
     return from_plain({**scenario.model_dump(mode="json"), "verify": [wanted]}, "the options")
+
+
+def _profile_of(models: Models) -> Profile:
+    """A profile over the range that ``models`` were fitted to; the default one where they do not tell."""
+    ranges = (getattr(model, "profiled", None) for model in models.values())
+    found = next((profiled for profiled in ranges if isinstance(profiled, Profiled)), None)
+    if found is None:
+        return Profile()
+    positions = np.linspace(found.position_min, found.position_max, _MODEL_POSITIONS).round().astype(int)
+    frames = np.linspace(found.frame_min_bytes, found.frame_max_bytes, 3)
+    sizes = np.clip(frames, MIN_FRAME_BYTES, MAX_FRAME_BYTES).round().astype(int)
+    return Profile(
+        positions=tuple(dict.fromkeys(positions.tolist())),
+        sizes=tuple(str(size) for size in dict.fromkeys(sizes.tolist())),
+    )
 
 
 def _measured(run: Run) -> bool:

@@ -14,6 +14,7 @@ from weirlab.measure.profile import quick
 from weirlab.scenario import QUICK, Scenario, from_plain
 from weirlab.store import Store
 from weirlab.testing import FakeBed
+from weirlab.traffic.load import LOAD_STRIDE
 from weirlab.traffic.spec import Flows
 
 from .conftest import Told
@@ -26,7 +27,11 @@ def settings(profile: object = None) -> Scenario:
 
 
 def test_the_default_plan_is_that_of_the_measurements() -> None:
-    assert to_measure(settings()) == Plan()
+    assert to_measure(settings()) == Plan(load_stride=LOAD_STRIDE)
+
+
+def test_loads_of_ones_own_are_all_measured_everywhere() -> None:
+    assert to_measure(settings({"load_shares": [0.2, 0.5, 1.2]})).load_stride == 1
 
 
 def test_the_quick_plan_is_that_of_the_measurements() -> None:

@@ -68,7 +68,7 @@ def test_a_scenario_without_report_and_verification_stops_after_the_fit(
     assert not (outcome.profile.run.path / "report.html").exists()
 
 
-@pytest.mark.parametrize("trials_before", [3, 20, 45])
+@pytest.mark.parametrize("trials_before", [3, 20, 40])
 def test_an_interrupted_scenario_goes_on_where_it_stopped(
     store: Store, scripted: Scripted, scenario: Scenario, trials_before: int
 ) -> None:

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from weirlab.errors import InputError, TrialError
+from weirlab.jobs import Interrupted, rfc2544, search
+from weirlab.measure.rfc2544 import Suite
+from weirlab.measure.search import NDR, PDR, Setting, Shape
+from weirlab.records import RuleSetup
+from weirlab.scenario import Dut, Lab
+from weirlab.store import Store
+from weirlab.testing import FakeBed, Trouble
+from weirlab.traffic.sizes import Constant
+
+from .conftest import DEVICE, Told
+
+Scripted = Callable[..., FakeBed]
+
+SETTINGS = tuple(Setting(Constant(size), RuleSetup(n)) for n in (0, 400) for size in (64, 1518))
+STOLEN = Trouble(steal_s={"dut": 0.1})
+
+
+def test_a_search_answers_every_setting_and_keeps_its_trials_and_result(
+    store: Store, beds: list[FakeBed], told: Told
+) -> None:
+    outcome = search(store, Lab(), Dut(), SETTINGS, Shape(), (NDR, PDR), told, command="weir search")
+    for point in outcome.points:
+        truth = DEVICE.threshold_pps(point.setting.rules.position, point.setting.sizes.frame_bytes)  # type: ignore[union-attr]
+        for found in point.found:
+            assert found.lower_pps == pytest.approx(truth / (1 - found.goal.loss_ratio), rel=0.01)
+    run = store.open("last")
+    assert (run.manifest.kind, run.manifest.status) == ("search", "complete")
+    assert run.manifest.facts["command"] == "weir search"
+    assert run.trials().height == outcome.trials == sum(point.trials for point in outcome.points)
+    assert run.get_json("result")[0]["goals"][0]["lower_pps"] == outcome.points[0].found[0].lower_pps
+    assert outcome.problem() is None
+    assert told.notes == []
+    assert told.advances[-1][0] == outcome.trials
+
+
+def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed], told: Told) -> None:
+    document = search(store, Lab(), Dut(), SETTINGS[:1], Shape(), (NDR,), told).document()
+    assert {"kind", "run_id", "path", "dut", "calibration", "trials", "elapsed_s", "goals"} <= document.keys()
+    (point,) = document["points"]
+    assert (point["position"], point["sizes_text"], point["problem"]) == (0, "64", "")
+    assert {"conditional_throughput_pps", "lower_pps", "upper_pps", "at_least"} <= point["goals"][0].keys()
+
+
+def test_the_tests_of_rfc_2544_are_kept_with_their_result(
+    store: Store, beds: list[FakeBed], told: Told
+) -> None:
+    suite = Suite(repetitions=2)
+    outcome = rfc2544(store, Lab(), Dut(), SETTINGS[:2], Shape(), suite, told)
+    run = store.open("last")
+    assert run.manifest.kind == "rfc2544"
+    assert run.trials().height == outcome.trials
+    assert [result["latency"]["repetitions"] for result in run.get_json("result")] == [2, 2]
+    assert outcome.problem() is None
+    assert outcome.document()["results"][1]["bursts"]["frames"] == list(outcome.results[1].bursts.frames)  # type: ignore[union-attr]
+
+
+def test_a_spoiled_search_is_a_problem_that_names_its_run(
+    store: Store, scripted: Scripted, told: Told
+) -> None:
+    scripted(None, STOLEN, STOLEN)
+    outcome = search(store, Lab(), Dut(), SETTINGS[:2], Shape(), (NDR,), told, attempts=2)
+    assert [bool(point.found) for point in outcome.points] == [False, True]
+    problem = outcome.problem()
+    assert isinstance(problem, TrialError)
+    assert "stolen" in str(problem)
+    assert outcome.run.run_id in str(problem)
+
+
+def test_ctrl_c_keeps_the_finished_trials(store: Store, scripted: Scripted, told: Told) -> None:
+    bed = scripted(None, None, KeyboardInterrupt())
+    with pytest.raises(Interrupted, match="2 finished trials"):
+        search(store, Lab(), Dut(), SETTINGS, Shape(), (NDR,), told)
+    assert store.open("last").manifest.status == "interrupted"
+    assert bed.closed
+
+
+def test_a_device_that_forwards_nothing_fails_the_run(store: Store, scripted: Scripted, told: Told) -> None:
+    scripted(*[Trouble(nothing_arrives=True)] * 2)
+    with pytest.raises(TrialError, match="forwards nothing"):
+        search(store, Lab(), Dut(), SETTINGS, Shape(), (NDR,), told, attempts=2)
+    assert store.open("last").manifest.status == "failed"
+
+
+def test_impossible_traffic_is_refused_before_anything_is_built(
+    store: Store, beds: list[FakeBed], told: Told
+) -> None:
+    with pytest.raises(InputError):
+        search(store, Lab(), Dut(), (Setting(Constant(30)),), Shape(), (NDR,), told)
+    with pytest.raises(InputError):
+        search(store, Lab(), Dut(), SETTINGS, replace(Shape(), min_load_pps=1.0), (NDR,), told)
+    assert beds == []
