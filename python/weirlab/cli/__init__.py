@@ -7,9 +7,13 @@ command needs beyond its options is imported when it runs.
 
 from __future__ import annotations
 
+import os
+
 
 def main() -> None:
     """Entry point: run the command in ``sys.argv`` and leave with its exit code."""
+    # Fits solve many small systems: several threads only wait for each other, on a busy machine for long.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from weirlab.cli.app import app
     from weirlab.cli.failures import catch_signals
 

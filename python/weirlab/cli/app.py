@@ -12,7 +12,17 @@ import typer
 from typer.core import TyperGroup
 
 from weirlab import __version__
-from weirlab.cli import failures, machine, measuring, modelling, scenarios, stored
+from weirlab.cli import (
+    failures,
+    machine,
+    measuring,
+    modelling,
+    planning,
+    scenarios,
+    searching,
+    stored,
+    transients,
+)
 from weirlab.cli.output import Globals
 
 _CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in failures.EXIT_CODES.items())
@@ -103,5 +113,5 @@ def _options(
     ctx.obj = Globals(store=store, command=shlex.join(["weir", *typed]))
 
 
-for _part in (measuring, scenarios, modelling, stored, machine):
+for _part in (measuring, searching, scenarios, modelling, planning, transients, stored, machine):
     _part.add_to(app)

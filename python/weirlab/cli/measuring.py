@@ -30,17 +30,27 @@ Examples:
   weir trial --dut iptables --rules 1000 --rate 2Mpps --duration 2 --json
   weir trial --ruleset firewall.rules --rate 300Mbit/s --sizes imix
   weir trial --rate 50kpps --step 1:200kpps --flows 1000
+  weir trial --rate 50kpps --rules 1 --position-step 1:2000
+  weir trial --rate 200kpps --places 1:50,99:50 --cross-traffic
   weir trial --lab sim --rate 40%@10Gbit/s
 """
 
 PROFILE = """Characterise a device: loads x frame sizes x rule counts, repeated, in shuffled order.
 
+The full profile takes some 13 minutes: beside that grid it measures what
+connection tracking and a management session on the device cost, traffic that
+matches at several positions at once, random arrivals, and steps of load and
+matching position. --quick takes less than four and leaves these out.
+
 Loads are shares of the forwarding rate that short trials in overload find
 first, so that every rule count is measured from idle to beyond its own
-threshold. Ctrl-C keeps what is finished; --resume goes on.
+threshold. With --adaptive the trials are chosen on the way, where the model
+is least certain: the accuracy of the whole grid with at most half the
+trials. Ctrl-C keeps what is finished; --resume goes on.
 
 Examples:
   weir profile --quick
+  weir profile --adaptive --target 5% --budget 200
   weir profile --dut nftables --rules 0,100,1000 --frame 64,512,1518
   weir profile --ruleset firewall.rules --sizes imix
   weir profile --resume last
@@ -101,7 +111,9 @@ def trial(
     dut: options.DutOption = None,
     rules: options.RulesOption = None,
     ruleset: options.RulesetOption = None,
+    places: options.PlacesOption = None,
     stateful: options.StatefulOption = False,
+    cross_traffic: options.CrossTrafficOption = False,
     backend: options.BackendOption = "auto",
     frame: options.FrameOption = None,
     sizes: options.SizesOption = None,
@@ -119,6 +131,24 @@ def trial(
             rich_help_panel="Traffic",
         ),
     ] = None,
+    position_step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--position-step",
+            help="Later matching position, e.g. 1:2000; repeatable.",
+            metavar="AT:N",
+            rich_help_panel="Traffic",
+        ),
+    ] = None,
+    bin_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--bin",
+            help="Bins of the time series, ms (default: 10; with steps 1).",
+            metavar="MS",
+            rich_help_panel="Plan",
+        ),
+    ] = None,
     seed: options.SeedOption = 1,
     duration: options.DurationOption = None,
     warmup: options.WarmupOption = None,
@@ -129,29 +159,32 @@ def trial(
     """Run one trial."""
     from weirlab import jobs
     from weirlab.cli import tables, wording
-    from weirlab.records import RuleSetup, TrialSpec
+    from weirlab.records import TrialSpec
     from weirlab.traffic.load import parse_rate
     from weirlab.traffic.spec import Flows, Traffic
 
     with Session(ctx, as_json=json, store=store) as session:
         device = options.device(dut, ruleset, stateful)
-        if device.name == "ruleset" and rules is not None:
+        if device.name == "ruleset" and (rules is not None or places is not None):
             raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
+        steps = options.steps(step or [], position_step or [])
         traffic = Traffic(
             rate=parse_rate(rate),
             sizes=options.size_mix(frame, sizes),
             flows=Flows(count=flows, l4=l4, ip=4 if ip == "4" else 6, order=order, seed=seed),
             arrivals=arrivals,
-            steps=tuple(options.step(text) for text in step or ()),
+            steps=steps,
             warmup_s=0.5 if warmup is None else warmup,
             duration_s=2.0 if duration is None else duration,
             seed=seed,
+            bin_ns=None if bin_ms is None else round(bin_ms * 1e6),
         )
+        setup = options.rule_setup(rules, places, steps, stateful)
         outcome = jobs.trial(
             session.store,
             options.lab(lab, backend),
             device,
-            TrialSpec(traffic, RuleSetup(rules or 0, stateful)),
+            TrialSpec(traffic, setup, cross_traffic=cross_traffic),
             attempts=attempts or 3,
             progress=session.progress,
             command=session.command,
@@ -180,13 +213,39 @@ def profile(
     order: options.OrderOption = "advance",
     seed: options.SeedOption = 1,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer sizes, loads and shorter trials.", rich_help_panel="Plan")
+        bool,
+        typer.Option("--quick", help="Fewer settings, nothing but the grid.", rich_help_panel="Plan"),
     ] = False,
     loads: options.LoadsOption = None,
     repetitions: options.RepetitionsOption = None,
     duration: options.DurationOption = None,
     warmup: options.WarmupOption = None,
     attempts: options.AttemptsOption = None,
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive", help="Choose trials where the model is least certain.", rich_help_panel="Plan"
+        ),
+    ] = False,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            "--budget",
+            min=1,
+            help="Trials at most, with --adaptive (default: half).",
+            metavar="N",
+            rich_help_panel="Plan",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="With --adaptive, end when the model is this sure (default: 5%).",
+            metavar="SHARE",
+            rich_help_panel="Plan",
+        ),
+    ] = None,
     resume: options.ResumeOption = None,
     store: options.StoreOption = None,
     json: options.JsonOption = False,
@@ -194,7 +253,7 @@ def profile(
     """Measure a profile."""
     from weirlab import jobs
     from weirlab.cli import tables, wording
-    from weirlab.scenario import QUICK, from_plain
+    from weirlab.scenario import QUICK, from_plain, full
 
     with Session(ctx, as_json=json, store=store) as session:
         if resume is not None:
@@ -203,6 +262,8 @@ def profile(
             device = options.device(dut, ruleset, stateful)
             if device.name == "ruleset" and rules is not None:
                 raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
+            if not adaptive and (budget is not None or target is not None):
+                raise InputError("--budget and --target go with --adaptive")
             all_sizes = (*(options.frames(frame) or ()), *(sizes or ()))
             plan = options.plan(
                 positions=options.positions("0" if device.name == "ruleset" else rules),
@@ -213,7 +274,13 @@ def profile(
                 warmup_s=warmup,
                 max_attempts=attempts,
                 seed=seed,
+                adaptive=options.plan(budget=budget, target=options.target(target)) if adaptive else None,
             )
+            # An adaptive profile chooses for itself.
+            wanted = QUICK if quick else {} if adaptive else full(device.name, options.positions(rules))
+            if loads is not None:
+                # Loads that someone names are all meant.
+                wanted = {name: value for name, value in wanted.items() if name != "load_stride"}
             shape = {
                 "flows": flows,
                 "l4": l4,
@@ -228,7 +295,7 @@ def profile(
                     "lab": {"kind": lab, "backend": backend},
                     "dut": device.model_dump(),
                     "traffic": shape,
-                    "profile": {**(QUICK if quick else {}), **plan},
+                    "profile": {**wanted, **plan},
                 },
                 "the options",
             )

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from weirlab.cli import options
+from weirlab.cli import options, transients
 from weirlab.cli.output import Session
-from weirlab.errors import ModelError
+from weirlab.errors import InputError, ModelError
 
 FIT = """Fit both models to a profile and keep them with the run.
 
 queueing has physical parameters (service time over rules and size, queue,
 base delay) with standard errors; piecewise is a set of fitted curves. RUN is
-an ID, the beginning of one, or "last" for the newest profile.
+an ID, the beginning of one, or "last" for the newest profile. Several runs
+become several devices in one file, to be compared by weir plan.
 
 Examples:
   weir fit last
   weir fit 20260131-1200 --out firewall.model.json
+  weir fit 20260131-1200 20260202-0900 --out both.json --name old --name new
   weir fit last --json
 """
 
@@ -27,23 +30,33 @@ PREDICT = """Predict threshold, loss, delay and jitter at one load, size and rul
 
 MODEL is a model file or a run with fitted models. Outside the profiled range
 the exit code is 7; --extrapolate answers anyway and says what lies outside.
+With --step the answer is a course over time: how the queue fills and drains.
 
 Examples:
   weir predict last --rate 300kpps --frame 64 --rules 200
   weir predict my.model.json --rate 40%@1Gbit/s --sizes imix --rules 400
+  weir predict devices.json --device old --rate 300kpps --rules 200
+  weir predict last --rate 150kpps --rules 400 --arrivals poisson
   weir predict last --rate 100kpps --rules 5000 --extrapolate --json
+  weir predict last --rate 300kpps --step 1:600kpps --duration 2
+  weir predict last --rate 300kpps --rules 1 --position-step 1:1000 --json
 """
 
 VERIFY = """Compare predictions with measurements that the models have not seen.
 
-Measures held-out settings with the device of the run (by default 200 rules at
-loads between the profiled ones), scores the fitted models on them and keeps
-the result with the run. A run that has been verified is only scored again,
-unless --again is given. With a model file a new run is measured; say which
-device it describes.
+Measures held-out settings with the device of the run and scores the fitted
+models on them. By default the rule counts lie between the profiled ones, one
+of them beyond the last (scored apart: there the models extrapolate), with all
+frame sizes of the profile; five loads below the threshold are drawn, two lie
+beyond it; every trial is made three times. --seed draws others. Beside the
+models' errors stands the repeatability: how far a trial is from the others of
+the same setting. A run that has been verified is only scored again, unless
+--again or other settings are given; those are measured as a run of their own,
+as for a model file, where you say which device it describes.
 
 Examples:
   weir verify last
+  weir verify last --seed 3
   weir verify last --rules 200,700 --loads 30%,60%,90%,130% --again
   weir verify my.model.json --dut iptables --json
 """
@@ -59,9 +72,13 @@ def add_to(app: typer.Typer) -> None:
 
 def fit(
     ctx: typer.Context,
-    run: Annotated[str, typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN")],
+    runs: Annotated[list[str], typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN")],
     out: Annotated[
         Path | None, typer.Option("--out", help="Also write the models to this file.", metavar="FILE")
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="What FILE calls the device; once per run.", metavar="NAME"),
     ] = None,
     store: options.StoreOption = None,
     json: options.JsonOption = False,
@@ -70,8 +87,17 @@ def fit(
     from weirlab import jobs
     from weirlab.cli import tables, wording
 
+    names = name or []
+    if out is None and (names or len(runs) > 1):
+        raise InputError("several runs, or names, are for a file: say which with --out FILE")
+    if len(runs) == 1 and len(names) > 1:
+        raise InputError(f"{len(names)} names for one run; give --name once")
     with Session(ctx, as_json=json, store=store) as session:
-        outcome = jobs.fit(session.store, run, out=out)
+        if out is not None and len(runs) > 1:
+            several = jobs.fit_devices(session.store, runs, out, names)
+            session.finish(several.document(), wording.devices(several), tables.devices(several))
+            return
+        outcome = jobs.fit(session.store, runs[0], out=out, name=names[0] if names else None)
         session.finish(outcome.document(), wording.fit(outcome), tables.fit(outcome))
 
 
@@ -82,9 +108,25 @@ def predict(
     frame: Annotated[int | None, typer.Option("--frame", help="Frame size in bytes (default: 64).")] = None,
     sizes: Annotated[str | None, typer.Option("--sizes", help="Size mix, e.g. imix.")] = None,
     rules: Annotated[int, typer.Option("--rules", min=0, help="Matching position.")] = 0,
+    arrivals: options.ArrivalsOption = "constant",
+    device: options.DeviceOption = None,
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Answer outside the profiled range, too.")
     ] = False,
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", help="Later load, e.g. 1:600kpps; repeatable.", metavar="AT:RATE"),
+    ] = None,
+    position_step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
+        ),
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option("--duration", help="With --step, seconds in all (default: 1 s after the last step)."),
+    ] = None,
     store: options.StoreOption = None,
     json: options.JsonOption = False,
 ) -> None:
@@ -94,16 +136,45 @@ def predict(
     from weirlab.traffic.load import parse_rate
 
     with Session(ctx, as_json=json, store=store) as session:
-        outcome = jobs.predict(session.store, model, parse_rate(rate), options.size_mix(frame, sizes), rules)
-        if outcome.outside and not extrapolate:
-            reasons = "; ".join(outcome.outside)
-            raise ModelError(
-                f"this prediction would extrapolate: {reasons}. Profile a wider range, or accept the "
-                "risk with --extrapolate"
+        mix = options.size_mix(frame, sizes)
+        if step or position_step:
+            course = jobs.predict_steps(
+                session.store,
+                model,
+                parse_rate(rate),
+                mix,
+                rules,
+                options.steps(step or [], position_step or []),
+                arrivals=arrivals,
+                duration_s=duration,
+                device=device,
             )
-        for reason in outcome.outside:
-            session.say(f"extrapolating: {reason}")
+            _tell_outside(session, course.outside, extrapolate)
+            session.finish(
+                course.document(), transients.over_time(course), transients.over_time_tables(course)
+            )
+            return
+        if duration is not None:
+            raise InputError(
+                "--duration goes with --step: without one, the prediction is the same at any time"
+            )
+        outcome = jobs.predict(
+            session.store, model, parse_rate(rate), mix, rules, arrivals=arrivals, device=device
+        )
+        _tell_outside(session, outcome.outside, extrapolate)
         session.finish(outcome.document(), wording.prediction(outcome), tables.prediction(outcome))
+
+
+def _tell_outside(session: Session, outside: Sequence[str], extrapolate: bool) -> None:
+    """Name the reasons for extrapolation; raises ``ModelError`` unless it was asked for."""
+    if outside and not extrapolate:
+        reasons = "; ".join(outside)
+        raise ModelError(
+            f"this prediction would extrapolate: {reasons}. Profile a wider range, or accept the "
+            "risk with --extrapolate"
+        )
+    for reason in outside:
+        session.say(f"extrapolating: {reason}")
 
 
 def verify(
@@ -115,6 +186,10 @@ def verify(
     repetitions: options.RepetitionsOption = None,
     duration: options.DurationOption = None,
     warmup: options.WarmupOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Draw other rule counts and loads.", rich_help_panel="Plan"),
+    ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew even if that was done.", rich_help_panel="Plan")
     ] = False,
@@ -135,10 +210,12 @@ def verify(
             positions=options.positions(rules),
             sizes=options.frames(frame),
             load_shares=below,
+            draws=None if loads is None else 0,
             overload_shares=beyond,
             repetitions=repetitions,
             trial_s=duration,
             warmup_s=warmup,
+            seed=seed,
         )
         outcome = jobs.verify(
             session.store,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -11,6 +12,7 @@ import typer
 from weirlab.errors import InputError
 
 if TYPE_CHECKING:
+    from weirlab.records import RuleSetup
     from weirlab.scenario import Dut, Lab
     from weirlab.traffic.sizes import SizeMix
     from weirlab.traffic.spec import Step
@@ -40,6 +42,10 @@ ResumeOption = Annotated[
     str | None, typer.Option("--resume", help="Go on with this interrupted run.", metavar="RUN")
 ]
 
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", help="Which device, where a model file holds several.", metavar="NAME"),
+]
 LabOption = Annotated[
     LabKind,
     typer.Option(
@@ -80,6 +86,20 @@ RulesetOption = Annotated[
 StatefulOption = Annotated[
     bool,
     typer.Option("--stateful", help="Connection tracking in front of the rules.", rich_help_panel=_WHAT),
+]
+
+CrossTrafficOption = Annotated[
+    bool,
+    typer.Option("--cross-traffic", help="Hold a management session with the device.", rich_help_panel=_WHAT),
+]
+PlacesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--places",
+        help="Match at several positions, e.g. 1:50,99:50 (position:weight).",
+        metavar="N:W,...",
+        rich_help_panel=_WHAT,
+    ),
 ]
 
 FrameOption = Annotated[
@@ -180,6 +200,56 @@ def step(text: str) -> Step:
     return Step(at_s, parse_rate(rate))
 
 
+def position_step(text: str) -> Step:
+    """A step ``AT:POSITION`` to another matching position, such as ``1:2000``."""
+    from weirlab.traffic.spec import Step
+
+    at, separator, position = text.partition(":")
+    try:
+        at_s, n = float(at.removesuffix("s")), int(position)
+    except ValueError:
+        at_s, n = -1.0, 0
+    if not separator or not 0 < at_s < float("inf") or n < 1:
+        raise InputError(
+            f"--position-step: {text!r} not understood; give seconds and a position from 1 up, "
+            "e.g. --position-step 1:2000"
+        )
+    return Step(at_s, None, n)
+
+
+def steps(loads: list[str], positions: list[str]) -> tuple[Step, ...]:
+    """All ``--step`` and ``--position-step`` in order of time; those at one time are one."""
+    found: dict[float, Step] = {}
+    for each in (*map(step, loads), *map(position_step, positions)):
+        other = found.get(each.at_s, each)
+        found[each.at_s] = replace(
+            each, rate=each.rate or other.rate, position=each.position or other.position
+        )
+    return tuple(found[at_s] for at_s in sorted(found))
+
+
+def rule_setup(rules: int | None, places: str | None, steps: tuple[Step, ...], stateful: bool) -> RuleSetup:
+    """The setup that ``--rules`` or ``--places`` gives, with a rule wherever a step goes to.
+
+    Raises
+    ------
+    InputError
+        Both are given, or a step goes to a position and there are no rules to begin with.
+    """
+    from weirlab.records import RuleSetup
+    from weirlab.traffic.places import parse_places
+
+    if rules is not None and places is not None:
+        raise InputError("--rules and --places exclude each other: give one of them")
+    shares = dict(parse_places(places)) if places is not None else {rules: 1.0} if rules else {}
+    later = {step.position for step in steps if step.position is not None}
+    if later and not shares:
+        raise InputError("--position-step needs a matching position to begin with: --rules N or --places")
+    if len(shares) + len(later - shares.keys()) < 2:
+        return RuleSetup(rules or max(shares, default=0), stateful)
+    return RuleSetup.mixed(tuple(sorted({**dict.fromkeys(later, 0.0), **shares}.items())), stateful)
+
+
 def size_mix(frame: int | None, sizes: str | None) -> SizeMix:
     """The frame sizes that ``--frame`` or ``--sizes`` gives; 64 bytes without either."""
     from weirlab.traffic.sizes import parse_sizes
@@ -202,6 +272,16 @@ def positions(text: str | None) -> tuple[int, ...] | None:
 def loads(text: str | None) -> tuple[float, ...] | None:
     """``--loads`` as ratios."""
     return None if text is None else listed(text, share, "--loads", "50%,90%,120%")
+
+
+def target(text: str | None) -> float | None:
+    """``--target`` as a ratio."""
+    if text is None:
+        return None
+    values = listed(text, share, "--target", "5%")
+    if len(values) != 1:
+        raise InputError(f"--target: one share is needed, {text!r} holds {len(values)}; e.g. --target 5%")
+    return values[0]
 
 
 def loads_by_regime(text: str | None) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:

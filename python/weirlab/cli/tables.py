@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.output import Table
-from weirlab.cli.quantities import count, duration, percent, rate, significant
+from weirlab.cli.quantities import count, duration, percent, rate, rules, significant
 
 if TYPE_CHECKING:
     from weirlab.jobs import (
         CalibrationOutcome,
+        DevicesOutcome,
         FitOutcome,
         PredictionOutcome,
         ProfileOutcome,
@@ -20,6 +23,12 @@ if TYPE_CHECKING:
         VerificationOutcome,
     )
     from weirlab.lab.doctor import Finding
+    from weirlab.model import ErrorRow
+    from weirlab.model.effects import Effect
+
+
+_SHOWN_LEVEL: Final = 90
+"""In percent, of the intervals in tables; JSON has all."""
 
 
 def trial(outcome: TrialOutcome) -> list[Table]:
@@ -109,8 +118,39 @@ def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
     return [Table(columns, cells, title="forwarding rate in overload", right=columns)]
 
 
+def effects(found: Sequence[Effect]) -> list[Table]:
+    """What was compared trial against trial; no table where nothing was."""
+    if not found:
+        return []
+    columns = ("effect of", "at", "regime", "quantity", "ratio", "95 % interval", "loads", "trials")
+    names = {
+        "delay_mean_ns": "mean delay",
+        "delay_p50_ns": "median delay",
+        "delay_p99_ns": "p99 delay",
+        "forwarding_pps": "forwarding rate",
+    }
+    rows = [
+        (
+            each.kind,
+            f"{each.places} for {count(each.position)}" if each.places else rules(each.position),
+            each.regime,
+            names[each.quantity],
+            f"{each.ratio:.3f}",
+            "unknown" if math.isnan(each.low) else f"{each.low:.3f} to {each.high:.3f}",
+            str(each.loads),
+            str(each.trials),
+        )
+        for each in found
+    ]
+    return [Table(columns, rows, title="with over without, same loads", right=columns[4:])]
+
+
 def fit(outcome: FitOutcome) -> list[Table]:
-    """The queueing model's parameters."""
+    """The queueing model's parameters, and what was compared without any model."""
+    return [*_parameters(outcome), *effects(outcome.effects)]
+
+
+def _parameters(outcome: FitOutcome) -> list[Table]:
     model = outcome.queueing
     if model is None:
         return []
@@ -122,8 +162,27 @@ def fit(outcome: FitOutcome) -> list[Table]:
     return [Table(columns, rows, title="queueing model", right=columns[1:3])]
 
 
+def devices(outcome: DevicesOutcome) -> list[Table]:
+    """The devices' parameters beside each other."""
+    found = {
+        name: {p.name: p for p in fit.queueing.parameters()} if fit.queueing else {}
+        for name, fit in zip(outcome.names, outcome.fits, strict=True)
+    }
+    first = {p.name: p for parameters in found.values() for p in parameters.values()}
+    rows = [
+        (
+            name,
+            *(significant(own[name].value, 4) if name in own else "–" for own in found.values()),
+            parameter.unit,
+            parameter.meaning,
+        )
+        for name, parameter in first.items()
+    ]
+    return [Table(("parameter", *found, "unit", "meaning"), rows, title="queueing model", right=tuple(found))]
+
+
 def prediction(outcome: PredictionOutcome) -> list[Table]:
-    """One column per model."""
+    """One column per model, and one with the interval for a single trial where it gives one."""
     models = outcome.predictions
     lines = (
         ("threshold", "threshold_pps", rate),
@@ -132,32 +191,90 @@ def prediction(outcome: PredictionOutcome) -> list[Table]:
         ("delay p50", "delay_p50_ns", duration),
         ("delay p90", "delay_p90_ns", duration),
         ("delay p99", "delay_p99_ns", duration),
+        ("delay p99.9", "delay_p999_ns", duration),
         ("jitter", "jitter_ns", duration),
     )
-    rows = [(label, *(shown(model[name]) for model in models.values())) for label, name, shown in lines]
-    return [Table(("prediction", *models), rows, right=tuple(models))]
+
+    def cells(model: str, name: str, shown: Callable[[float], str]) -> tuple[str, ...]:
+        if not outcome.intervals.get(model):
+            return (shown(models[model][name]),)
+        ends = outcome.intervals[model].get(name, {}).get(_SHOWN_LEVEL)
+        return shown(models[model][name]), f"{shown(ends[0])} to {shown(ends[1])}" if ends else "–"
+
+    columns = [
+        title
+        for model in models
+        for title in (model, *((f"{_SHOWN_LEVEL} % of trials",) if outcome.intervals.get(model) else ()))
+    ]
+    rows = [
+        (label, *(cell for model in models for cell in cells(model, name, shown)))
+        for label, name, shown in lines
+    ]
+    return [Table(("prediction", *columns), rows, right=tuple(columns))]
+
+
+_RELATIVE: Final = "predicted minus measured in % (loss: percentage points)"
 
 
 def verification(outcome: VerificationOutcome) -> list[Table]:
-    """Errors per model and quantity."""
-    columns = ("quantity", "model", "n", "mean error, absolute", "bias", "spread", "largest")
+    """Errors per quantity and model: on single trials, on medians of repetitions, where extrapolated."""
+    kinds = (
+        ("trial", False, f"single held-out trials, {_RELATIVE}"),
+        ("setting", False, f"medians of the repetitions, {_RELATIVE}"),
+        ("trial", True, f"single trials outside the profiled range, {_RELATIVE}"),
+    )
+    chosen = (
+        (title, [row for row in outcome.errors if (row.per, row.extrapolated) == (per, extrapolated)])
+        for per, extrapolated, title in kinds
+    )
+    return [_errors(rows, title) for title, rows in chosen if rows]
 
-    def shown(value: float, unit: str) -> str:
-        if unit == "ns":
-            return duration(value)
-        return f"{significant(value)} {unit}"
 
-    rows = [
-        (
+def _errors(rows: Sequence[ErrorRow], title: str) -> Table:
+    """Relative errors (of loss, differences); the mean in the quantity's own unit as well."""
+    covered = any(row.coverage_percent for row in rows)
+    intervals = ("in 50/90/99 %",) if covered else ()
+    columns = (
+        "quantity",
+        "model",
+        "n",
+        "mean abs.",
+        "mean",
+        "95 % CI of it",
+        "std",
+        "largest",
+        "mean in unit",
+        *intervals,
+    )
+
+    def cells(row: ErrorRow) -> tuple[str, ...]:
+        found = row.relative or row.absolute
+        off = row.absolute.mean
+        own = duration(off) if row.unit == "ns" else f"{significant(off)} {row.unit}"
+        # The others' median is off to both sides alike: the mean says nothing about repeatability.
+        mean = (
+            ("", "", "")
+            if row.of_measurement
+            else (
+                f"{found.mean:+.2f}",
+                f"{found.mean_low:+.2f} to {found.mean_high:+.2f}" if isfinite(found.mean_low) else "",
+                own,
+            )
+        )
+        share = "/".join(f"{level:.0f}" for level in row.coverage_percent.values())
+        return (
             row.quantity,
             row.model,
             str(row.n),
-            percent(row.mape_percent / 100),
-            *(shown(value, row.unit) for value in (row.mean, row.std, row.max)),
+            f"{found.mean_absolute:.2f}",
+            *mean[:2],
+            f"{found.std:.2f}" if isfinite(found.std) else "",
+            f"{found.max:+.2f}",
+            mean[2],
+            *((share,) if covered else ()),
         )
-        for row in sorted(outcome.errors, key=lambda row: row.quantity)
-    ]
-    return [Table(columns, rows, title="predicted minus measured, held-out trials", right=columns[2:])]
+
+    return Table(columns, [cells(row) for row in rows], title=title, right=columns[2:])
 
 
 def scenario(outcome: ScenarioOutcome) -> list[Table]:
@@ -187,7 +304,7 @@ def run(outcome: RunOutcome) -> list[Table]:
     if outcome.reasons:
         why = [(str(n), reason) for reason, n in outcome.reasons.items()]
         tables.append(Table(("invalid", "because"), why, right=("invalid",)))
-    return [*tables, *thresholds(outcome.thresholds)]
+    return [*tables, *thresholds(outcome.thresholds), *effects(outcome.effects)]
 
 
 def doctor(findings: Sequence[Finding]) -> list[Table]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weirlab.cli.quantities import count, duration, percent, plural, rate, rules, words
+from weirlab.traffic.places import describe_places
 
 if TYPE_CHECKING:
     from weirlab.jobs import (
         CalibrationOutcome,
+        DevicesOutcome,
         FitOutcome,
         PredictionOutcome,
         ProfileOutcome,
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
         VerificationOutcome,
     )
     from weirlab.lab.doctor import Finding
+    from weirlab.measure.adaptive import AdaptiveOutcome
     from weirlab.store import RunSummary
 
 
@@ -34,6 +38,8 @@ def trial(outcome: TrialOutcome) -> str:
     setting = names.get(record.dut, record.dut)
     if record.dut not in ("ruleset", "none"):
         setting += f" with {rules(record.spec.rules.position)}"
+    if len(record.spec.rules.accepting) > 1:
+        setting += f", matching at {describe_places(record.spec.rules.places)},"
     p50, p99 = (duration(result.histogram.quantile_ns(q)) for q in (0.5, 0.99))
     if result.lost == 0:
         return f"{setting} forwarded all of {rate(result.achieved_pps)}; median delay {p50}, p99 {p99}."
@@ -60,9 +66,26 @@ def profile(outcome: ProfileOutcome) -> str:
     run_id, measured = outcome.run.run_id, outcome.outcome
     missing = len(measured.invalid)
     held = f", {plural(missing, 'trial')} without a valid attempt" if missing else ""
+    sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
     return (
-        f"Run {run_id}: {plural(measured.trials, 'trial')} in {measured.elapsed_s:.0f} s{held}; "
+        f"{sure}Run {run_id}: {plural(measured.trials, 'trial')} in {measured.elapsed_s:.0f} s{held}; "
         f"next: weir fit {run_id}"
+    )
+
+
+def _certainty(outcome: AdaptiveOutcome) -> str:
+    """How sure the model is after an adaptive profile, and where least."""
+    if not outcome.rounds:
+        return "Nothing was chosen."
+    last, trials = outcome.rounds[-1], outcome.outcome.trials
+    of_grid = f"{plural(trials, 'trial')} of the {count(outcome.grid_trials)} of the whole grid"
+    if math.isnan(last.most):
+        return f"After {of_grid} no model can be fitted: {last.where}."
+    target = percent(outcome.target_ratio)
+    state = f"within the target of {target}" if outcome.reached else f"short of the target of {target}"
+    return (
+        f"After {of_grid} the model is sure within {percent(last.most)} at 95 % of the settings (median "
+        f"{percent(last.median)}), {state}; least, {percent(last.largest)}, at {last.where}."
     )
 
 
@@ -71,6 +94,12 @@ def fit(outcome: FitOutcome) -> str:
     model = outcome.queueing
     said = " ".join(model.in_words()) if model else f"Fitted {words(list(outcome.models))}."
     return f"{said} The models are in {outcome.path}."
+
+
+def devices(outcome: DevicesOutcome) -> str:
+    """Which devices are in the file, and what to do with it."""
+    names = words([f"'{name}'" for name in outcome.names])
+    return f"{outcome.path} holds the models of {names}; next: weir plan {outcome.path} --rules 100"
 
 
 def prediction(outcome: PredictionOutcome) -> str:
@@ -90,10 +119,11 @@ def prediction(outcome: PredictionOutcome) -> str:
 
 
 def verification(outcome: VerificationOutcome) -> str:
-    """How far the models are off, in a sentence."""
+    """How far the models are off, and the measurement from itself, in a sentence."""
+    rows = [row for row in outcome.errors if row.per == "trial" and not row.extrapolated]
     parts = []
-    for model in dict.fromkeys(row.model for row in outcome.errors):
-        errors = {row.quantity: row.mape_percent / 100 for row in outcome.errors if row.model == model}
+    for model, measured in dict.fromkeys((row.model, row.of_measurement) for row in rows):
+        errors = {row.quantity: row.mape_percent / 100 for row in rows if row.model == model}
         told = [
             f"{percent(errors[quantity])} {label}"
             for quantity, label in (
@@ -102,8 +132,17 @@ def verification(outcome: VerificationOutcome) -> str:
             )
             if quantity in errors
         ]
-        parts.append(f"{model} is off by {words(told) or 'nothing comparable'}")
-    return f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}."
+        if not measured:
+            parts.append(f"{model} is off by {words(told) or 'nothing comparable'}")
+        elif told:
+            parts.append(f"trials of one setting differ from each other by {words(told)}")
+    alarms = [
+        f"{row.model} in {plural(row.false_alarms, 'trial')}"
+        for row in rows
+        if row.false_alarms and not row.of_measurement
+    ]
+    warned = f" Loss was predicted where none was measured: by {words(alarms)}." if alarms else ""
+    return f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}.{warned}"
 
 
 def report(outcome: ReportOutcome) -> str:

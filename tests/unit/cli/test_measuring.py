@@ -16,8 +16,8 @@ from .conftest import Weir
 
 Beds = Callable[..., list[FakeBed]]
 QUICK_PROFILE = (
-    "profile", "--rules", "0,100", "--frame", "64", "--loads", "10%,60%,120%", "--repetitions", "1",
-    "--duration", "0.05", "--warmup", "0.01",
+    "profile", "--quick", "--rules", "0,100", "--frame", "64", "--loads", "10%,60%,120%",
+    "--repetitions", "1", "--duration", "0.05", "--warmup", "0.01",
 )  # fmt: skip
 
 
@@ -160,6 +160,52 @@ def test_an_interrupted_profile_says_what_is_kept_and_goes_on(weir: Weir, bed: B
     again = weir("profile", "--resume", error["run_id"], "--json")
     assert again.code == 0
     assert again.json["trials"] == 8
+
+
+def test_an_adaptive_profile_says_how_sure_the_model_is_and_where_least(weir: Weir, bed: Beds) -> None:
+    bed()
+    arguments = ("--adaptive", "--budget=60", "--target=20%", "--frame=64,1518", "--duration=0.05")
+    answer = weir("profile", *arguments, "--json")
+    assert answer.code == 0, answer.err
+    found = answer.json["adaptive"]
+    assert found["target_ratio"] == 0.2
+    assert found["grid_trials"] > 2 * 60
+    assert answer.json["trials"] <= 60
+    last = found["rounds"][-1]
+    assert last["trials"] == answer.json["trials"]
+    assert last["where"] in answer.json["conclusion"]
+    assert "20 %" in answer.json["conclusion"]
+
+
+def test_an_interrupted_adaptive_profile_goes_on(weir: Weir, bed: Beds) -> None:
+    bed(*[None] * 30, KeyboardInterrupt())
+    arguments = ("--adaptive", "--budget=60", "--frame=64,1518", "--duration=0.05")
+    stopped = weir("profile", *arguments)
+    assert stopped.code == 130
+    assert "30 finished trials kept" in stopped.err
+    bed()
+    answer = weir("profile", "--resume", "last", "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["attempts"] == answer.json["trials"] - 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--budget 60", "--budget and --target go with --adaptive"),
+        ("--adaptive --target much", "--target"),
+        ("--adaptive --target 5%,6%", "one share"),
+        ("--adaptive --rules 7", "two matching positions"),
+        ("--adaptive --budget 5", "come first"),
+    ],
+)
+def test_an_adaptive_profile_that_makes_no_sense_is_refused(
+    weir: Weir, bed: Beds, arguments: str, message: str
+) -> None:
+    bed()
+    answer = weir("profile", *arguments.split())
+    assert answer.code == 2
+    assert message in answer.err
 
 
 def test_a_calibration_reports_pacing_time_stamps_and_false_loss(

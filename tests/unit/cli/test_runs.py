@@ -70,6 +70,8 @@ def test_predict_answers_inside_the_profiled_range(weir: Weir, finished: str) ->
     assert answer.code == 0
     assert answer.json["extrapolated"] is False
     assert answer.json["models"].keys() == {"queueing", "piecewise"}
+    low, high = answer.json["intervals"]["queueing"]["delay_mean_ns"]["90"]
+    assert low <= answer.json["delay_mean_ns"] <= high
     assert answer.json["threshold_pps"] == pytest.approx(1e9 / (1150 + 2.5 * 200 + 0.2 * 64), rel=0.02)
     assert "pass without loss" in weir("predict", "last", "--rate", "200kpps", "--rules", "200").out
 
@@ -90,18 +92,36 @@ def test_predict_refuses_to_extrapolate_unless_told_to(weir: Weir, finished: str
 def test_verify_tells_each_models_errors(weir: Weir, finished: str) -> None:
     answer = weir("verify", "last", "--json")
     assert answer.code == 0
-    assert {row["model"] for row in answer.json["errors"]} == {"queueing", "piecewise"}
+    rows = answer.json["errors"]
+    assert {row["model"] for row in rows} >= {"queueing", "piecewise"}
+    assert {row["per"] for row in rows} == {"trial", "setting"}
+    assert {"mean_absolute", "mean", "mean_low", "mean_high", "std", "max"} == rows[0]["absolute"].keys()
+    assert rows[0]["coverage_percent"].keys() <= {"50", "90", "99"}
     assert "in the threshold" in weir("verify", finished).out
 
 
 def test_verify_takes_other_settings_as_a_new_run(weir: Weir, finished: str) -> None:
     answer = weir(
         "verify", finished, "--rules", "300", "--loads", "50%,120%", "--repetitions", "1",
-        "--duration", "0.05", "--json",
+        "--frame", "64", "--duration", "0.05", "--json",
     )  # fmt: skip
     assert answer.code == 0
     assert answer.json["run_id"] != finished
     assert answer.json["trials"] == 2
+
+
+def test_verify_draws_other_settings_with_another_seed(weir: Weir, finished: str) -> None:
+    drawn = []
+    for seed in ("1", "2"):
+        answer = weir(
+            "verify", finished, "--seed", seed, "--repetitions", "1", "--duration", "0.05", "--json"
+        )
+        assert answer.code == 0
+        shown = weir("show", answer.json["run_id"], "--json").json
+        drawn.append({(row["position"], row["sizes_text"]) for row in shown["thresholds"]})
+        assert {size for _, size in drawn[-1]} == {"64", "1518"}
+        assert {row["extrapolated"] for row in answer.json["errors"]} == {False, True}
+    assert drawn[0] != drawn[1]
 
 
 def test_report_writes_page_and_plots(weir: Weir, finished: str, tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""Tables as a file: Markdown to read, CSV to go on with."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weirlab.cli.output import Table, plain
+from weirlab.errors import InputError
+from weirlab.report.files import written
+
+FORMATS = (".md", ".csv")
+
+
+def check(path: Path | None) -> None:
+    """Raise ``InputError`` for a file that cannot be written later, before anything is measured."""
+    if path is None:
+        return
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"--out {path}: the name must end in {' or '.join(FORMATS)}, which says the format")
+    if not path.parent.is_dir():
+        raise InputError(f"--out {path}: there is no folder {path.parent}; make it first")
+
+
+def write(
+    path: Path, title: str, lead: Sequence[str], tables: Sequence[Table], rows: Sequence[Mapping[str, Any]]
+) -> Path:
+    """Write ``tables`` below ``title`` and ``lead`` as Markdown, or the bare ``rows`` as CSV."""
+    text = _csv(rows) if path.suffix.lower() == ".csv" else _markdown(title, lead, tables)
+    return written(path, text.encode())
+
+
+def _markdown(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:
+    parts = [f"# {title}", *lead]
+    for table in tables:
+        if table.title:
+            parts.append(f"## {table.title[0].upper()}{table.title[1:]}")
+        marks = ("---:" if column in table.right else "---" for column in table.columns)
+        lines = [table.columns, list(marks), *table.rows]
+        parts.append("\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    buffer = io.StringIO()
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    table = csv.DictWriter(buffer, columns, lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        values = plain(row)
+        table.writerow({name: "" if value is None else value for name, value in values.items()})
+    return buffer.getvalue()

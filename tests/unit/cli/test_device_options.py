@@ -1,0 +1,102 @@
+"""Options about where traffic matches and what else the device has to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from weirlab.records import RuleSetup
+from weirlab.testing import FakeBed
+from weirlab.traffic.spec import Rate, Step
+
+from .conftest import Weir
+
+Beds = Callable[..., list[FakeBed]]
+
+
+def test_places_say_where_which_share_of_the_traffic_matches(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    answer = weir("trial", "--rate", "100kpps", "--places", "1:50,99:50", "--stateful")
+    assert answer.code == 0
+    assert beds[0].rules == RuleSetup.mixed(((1, 0.5), (99, 0.5)), stateful=True)
+    assert "with 99 rules, matching at 1:50%,99:50%, forwarded all" in answer.out.splitlines()[-1]
+
+
+def test_a_position_step_adds_a_place_that_nothing_else_uses(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    answer = weir("trial", "--rate", "10kpps", "--rules", "1", "--position-step", "1:2000", "--json")
+    assert answer.code == 0
+    assert beds[0].rules == RuleSetup.mixed(((1, 1.0), (2000, 0.0)))
+    assert beds[0].traffic_seen[0].steps == (Step(1.0, None, 2000),)
+    assert answer.json["spec"]["rules"]["places"] == [[1, 1.0], [2000, 0.0]]
+
+
+def test_steps_of_load_and_position_at_one_time_are_one_step(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    answer = weir(
+        "trial", "--rate", "10kpps", "--rules", "5", "--step", "1:20kpps", "--step", "0.5:15kpps",
+        "--position-step", "1:9", "--bin", "0.5",
+    )  # fmt: skip
+    assert answer.code == 0
+    traffic = beds[0].traffic_seen[0]
+    assert traffic.steps == (Step(0.5, Rate(15e3)), Step(1.0, Rate(20e3), 9))
+    assert traffic.bin_ns == 500_000
+
+
+def test_a_step_back_to_where_it_began_needs_no_places(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    answer = weir("trial", "--rate", "10kpps", "--places", "5:1,9:1", "--position-step", "1:9")
+    assert answer.code == 0
+    assert beds[0].rules == RuleSetup.mixed(((5, 0.5), (9, 0.5)))
+
+
+def test_cross_traffic_is_opened_for_the_trial(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    answer = weir("trial", "--rate", "100kpps", "--cross-traffic", "--json")
+    assert answer.code == 0
+    assert answer.json["cross_traffic"] is True
+    assert answer.json["mean_position"] == 0
+    assert beds[0].cross_traffic
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--places", "1:50,99:50", "--rules", "5"], "--rules and --places exclude each other"),
+        (["--places", "nowhere"], "matching positions 'nowhere' not understood"),
+        (["--position-step", "1:9"], "needs a matching position to begin with"),
+        (["--rules", "1", "--position-step", "1"], "--position-step: '1' not understood"),
+        (["--rules", "1", "--position-step", "1:0"], "position from 1 up"),
+        (["--rules", "1", "--position-step", "5:9"], "outside the recorded time"),
+        (["--bin", "0.0000001"], "time series"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_built(
+    weir: Weir, bed: Beds, arguments: list[str], message: str
+) -> None:
+    beds = bed()
+    answer = weir("trial", "--rate", "10kpps", *arguments)
+    assert answer.code == 2
+    assert message in answer.err
+    assert not beds or not beds[0].traffic_seen
+
+
+def test_the_profile_tells_how_long_it_will_take(weir: Weir, bed: Beds) -> None:
+    bed(KeyboardInterrupt(), lab="netns")
+    answer = weir("profile")
+    assert answer.code == 130
+    assert re.search(r"1,\d{3} trials, some 1[0-4] min", answer.err)
+
+
+def test_fit_and_show_tell_what_was_compared(weir: Weir, bed: Beds) -> None:
+    bed()
+    settings = ("--frame", "64", "--loads", "5%,45%,65%,82%,120%", "--repetitions", "2", "--duration", "0.05")
+    assert weir("profile", *settings, "--json").code == 0
+    for command in ("fit", "show"):
+        answer = weir(command, "last", "--json")
+        assert answer.code == 0
+        kinds = {each["kind"] for each in answer.json["effects"]}
+        assert kinds == {"connection tracking", "cross traffic", "mixed positions"}
+        assert "with over without, same loads" in weir(command, "last").out

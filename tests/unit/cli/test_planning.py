@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from weirlab.model import Device, fit_all, save_devices
+from weirlab.testing import queue
+
+from .conftest import Weir
+
+OLD, NEW = queue.Device(), queue.Device(fixed_ns=800.0, per_rule_ns=1.0)
+
+RULES = """\
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+{fillers}[5:1] -A FORWARD -p udp -m udp --dport 53 -j ACCEPT
+[9000:1] -A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT
+COMMIT
+"""
+
+
+@pytest.fixture(scope="module")
+def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with an old and a new device."""
+    path = tmp_path_factory.mktemp("models") / "devices.json"
+    fitted = {
+        name: fit_all(queue.profile(device, packets=1500), calibrate=False)
+        for name, device in (("old", OLD), ("new", NEW))
+    }
+    save_devices([Device(name, models) for name, models in fitted.items()], path)
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A ruleset whose busiest rule is the last of 300."""
+    path = tmp_path / "saved.rules"
+    fillers = "".join(f"[0:0] -A FORWARD -s 10.0.{i % 250}.0/24 -p udp -j ACCEPT\n" for i in range(298))
+    path.write_text(RULES.format(fillers=fillers))
+    return path
+
+
+def test_the_rate_for_given_rules_is_each_devices_capacity(weir: Weir, devices: Path) -> None:
+    answer = weir("plan", devices, "--rules", "400", "--certainty", "50%", "--json")
+    assert answer.code == 0
+    assert answer.json["find"] == "rate"
+    assert answer.json["best"] == "new"
+    found = {one["device"]: one["reach"]["value"] for one in answer.json["answers"]}
+    assert found["old"] == pytest.approx(1e9 / OLD.service_ns(400), rel=0.03)
+    assert found["new"] == pytest.approx(1e9 / NEW.service_ns(400), rel=0.03)
+
+
+def test_options_and_given_values_mean_the_same(weir: Weir, devices: Path) -> None:
+    one = weir("plan", devices, "--device", "old", "--rules", "400", "--frame", "64", "--json").json
+    other = weir(
+        "plan", "--models", devices, "--given", "device=old", "--given", "rules=400", "--given", "frame=64",
+        "--find", "rate", "--json",
+    ).json  # fmt: skip
+    assert one == other
+
+
+def test_rules_are_found_for_a_rate_and_back(weir: Weir, devices: Path) -> None:
+    common = ("plan", devices, "--device", "old", "--certainty", "50%", "--json")
+    rate = weir(*common, "--rules", "400").json["answers"][0]["reach"]["value"]
+    rules = weir(*common, "--rate", f"{rate * 0.9999:.0f}pps").json["answers"][0]["reach"]["value"]
+    assert rules == pytest.approx(400, abs=1)
+
+
+def test_calls_bring_frame_size_arrivals_and_requirement_along(weir: Weir, devices: Path) -> None:
+    document = weir("plan", devices, "--codec", "g711", "--rules", "100", "--extrapolate", "--json").json
+    assert document["find"] == "calls"
+    assert document["given"]["frame_bytes"] == 218
+    assert document["given"]["gap_scv"] == 1
+    assert document["given"]["call_pps"] == 100
+    assert {limit["quantity"] for limit in document["limits"]} == {"delay_p99_ns", "loss_ratio"}
+    assert document["answers"][0]["calls"] > 1000
+    assert "two-way calls, G.711" in document["conclusion"]
+
+
+def test_a_class_names_the_devices_that_meet_it(weir: Weir, devices: Path) -> None:
+    answer = weir(
+        "plan", devices, "--rate", "600kpps", "--rules", "400", "--class", "cyclic", "--cycle", "2ms"
+    )
+    assert answer.code == 0
+    assert "1 of 2 devices will do: new" in answer.out
+    assert "IEC/IEEE 60802" in answer.out
+
+
+def test_a_limit_to_delay_alone_still_allows_no_loss(weir: Weir, devices: Path) -> None:
+    document = weir("plan", devices, "--rules", "400", "--require", "p99<1s", "--json").json
+    assert [limit["quantity"] for limit in document["limits"]] == ["delay_p99_ns", "loss_ratio"]
+
+
+def test_frames_delay_and_loss_can_be_sought(weir: Weir, devices: Path) -> None:
+    common = ("plan", devices, "--device", "old", "--rate", "100kpps", "--rules", "100", "--json")
+    assert weir(*common, "--find", "frame").json["answers"][0]["frames"] == [[64, 64]]
+    look = weir(*common, "--find", "delay").json["answers"][0]["outlook"]
+    assert look["predicted"]["delay_mean_ns"] == pytest.approx(OLD.base_ns + OLD.service_ns(100), rel=0.05)
+    assert weir(*common, "--find", "loss").json["answers"][0]["outlook"]["predicted"]["loss_ratio"] == 0
+
+
+def test_models_without_intervals_are_warned_about(weir: Weir, devices: Path) -> None:
+    answer = weir("plan", devices, "--rules", "400", "--certainty", "99%")
+    assert "no intervals" in answer.err
+    assert "without certainty" in answer.out
+    assert "no intervals" not in weir("plan", devices, "--rules", "400", "--certainty", "50%").err
+
+
+def test_what_was_not_profiled_is_refused_unless_told_otherwise(weir: Weir, devices: Path) -> None:
+    arguments = ("plan", devices, "--rules", "5000", "--json")
+    refused = weir(*arguments)
+    assert refused.code == 7
+    assert "matching position outside the profiled 0 to 1000" in refused.json["error"]["message"]
+    allowed = weir(*arguments, "--extrapolate")
+    assert allowed.code == 0
+    assert "extrapolated" in allowed.err
+
+
+def test_a_ruleset_gives_the_position_and_better_order(
+    weir: Weir, devices: Path, saved: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "new.rules"
+    document = weir("plan", devices, "--ruleset", saved, "--reordered", target, "--json").json
+    assert document["given"]["position"] == pytest.approx(300, rel=0.01)
+    ruleset = document["ruleset"]
+    assert ruleset["new_mean_position"] == pytest.approx(1, abs=0.01)
+    assert ruleset["moves"][0]["place"] == 300
+    assert ruleset["gains"][0]["threshold_after_pps"] > ruleset["gains"][0]["threshold_before_pps"]
+    assert sorted(target.read_text().splitlines()) == sorted(saved.read_text().splitlines())
+    alone = weir("plan", "--ruleset", saved)
+    assert alone.code == 0
+    assert "same verdict for every packet" in alone.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (("--rules", "1", "--find", "calls"), 2, "a codec is needed"),
+        (("--calls", "3", "--rules", "1"), 2, "--calls needs the codec"),
+        (("--rules", "1", "--frame", "64", "--codec", "g711"), 2, "has its own frame size"),
+        (("--rules", "1", "--rate", "max"), 2, "not 'max'"),
+        (("--given", "colour=red"), 2, "one of rate, calls"),
+        (("--given", "rules=many"), 2, "is no number for rules"),
+        (("--given", "rules=1", "--rules", "2"), 2, "rules is given twice"),
+        (("--rules", "1", "--certainty", "often"), 2, "--certainty 95%"),
+        (("--rules", "1", "--certainty", "99.9%"), 2, "out of range"),
+        (("--rules", "1", "--cycle", "4ms"), 2, "--cycle belongs to a class"),
+        (("--rules", "1", "--share", "50%"), 2, "--share belongs to"),
+        (("--rules", "1", "--reordered", "x"), 2, "give that, too"),
+        (("--rules", "1", "--ruleset", "nowhere.rules"), 2, "cannot read the ruleset nowhere.rules"),
+        (("--rules", "1", "--device", "third"), 7, "no device 'third'"),
+        ((), 2, "give a load"),
+    ],
+)
+def test_mistakes_are_named(
+    weir: Weir, devices: Path, arguments: tuple[str, ...], code: int, complaint: str
+) -> None:
+    answer = weir("plan", devices, *arguments)
+    assert answer.code == code
+    assert complaint in answer.err
+
+
+def test_without_models_and_ruleset_there_is_nothing_to_plan(weir: Weir) -> None:
+    assert "give model files or runs, or --ruleset FILE" in weir("plan").err
+
+
+def test_predict_takes_one_of_several_devices(weir: Weir, devices: Path) -> None:
+    arguments = ("predict", devices, "--rate", "100kpps", "--rules", "100")
+    assert "choose one with --device: old, new" in weir(*arguments).err
+    assert weir(*arguments, "--device", "old", "--json").code == 0
+
+
+def test_several_runs_become_several_devices_in_one_file(weir: Weir, finished: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    assert weir("fit", finished, finished, "--out", path, "--name", "a", "--name", "b", "--json").code == 0
+    written = json.loads(path.read_text())
+    assert [device["name"] for device in written["devices"]] == ["a", "b"]
+    assert written["devices"][0]["facts"]["run_id"] == finished
+    assert "command" not in written["devices"][0]["facts"]
+    assert "--out FILE" in weir("fit", finished, finished).err
+    assert "3 names for 2 runs" in weir(
+        "fit", finished, finished, "--out", path, "--name", "a", "--name", "b", "--name", "c"
+    ).err  # fmt: skip
