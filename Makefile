@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test lint bench build format lock clean
+.PHONY: help demo test lint bench bench-model build format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ lint: build ## Check style, types and layers, in Python and in Rust
 bench: ## Compare the generator with trafgen, mgen and iperf3 (root)
 	@scripts/bootstrap --bench
 	@python bench/peers.py
+
+bench-model: build ## Score predictions on held-out trials (root; ARGS="--lab sim": without)
+	@python bench/model.py $(ARGS)
 
 build: ## Install what is missing and build the engine
 	@scripts/bootstrap
