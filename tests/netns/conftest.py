@@ -40,18 +40,25 @@ class PlainTraffic:
         self._rx.call(lambda: _add_addresses(*RECEIVER.values()))
 
     def arrives(self, ip: int = 4, l4: str = "udp") -> bool:
-        """Whether test traffic reaches the receiver; waits for it, so use it where it should."""
+        """Whether test traffic reaches the receiver; waits for it, so use it where it should.
+
+        Sends again every second: links that were wired a moment ago may lose a first datagram,
+        which says nothing of the device's rules.
+        """
         kind = socket.SOCK_RAW if l4 == "tcp" else socket.SOCK_DGRAM
         protocol = socket.IPPROTO_TCP if l4 == "tcp" else 0
         with self._rx.call(lambda: socket.socket(FAMILY[ip], kind, protocol)) as receiver:
             receiver.bind((RECEIVER[ip], 0 if l4 == "tcp" else PORT))
-            receiver.settimeout(DEADLINE_S)
-            with self._socket(ip, l4, SENDER[ip]) as sender:
-                self._send(sender, ip, l4)
-                try:
-                    return bool(receiver.recv(2048))
-                except TimeoutError:
-                    return False
+            receiver.settimeout(1.0)
+            end = time.monotonic() + DEADLINE_S
+            while time.monotonic() < end:
+                with self._socket(ip, l4, SENDER[ip]) as sender:
+                    self._send(sender, ip, l4)
+                    try:
+                        return bool(receiver.recv(2048))
+                    except TimeoutError:
+                        continue
+            return False
 
     def is_dropped(self, source: str = SENDER[4]) -> bool:
         """Whether the device takes UDP from ``source`` in and lets none of it out."""

@@ -206,8 +206,7 @@ class Profiled:
             ),
             (
                 (gap_scv < self.gap_scv_min) | (gap_scv > self.gap_scv_max),
-                "gaps between packets other than profiled (variation 0: constant, 1: random), "
-                + _span(self.gap_scv_min, self.gap_scv_max, ""),
+                f"gaps between packets outside the profiled, {_gaps(self.gap_scv_min, self.gap_scv_max)}",
             ),
         )
         flags = np.zeros(rate.shape, dtype=np.bool_)
@@ -220,6 +219,12 @@ class Profiled:
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)
+
+
+def _gaps(low: float, high: float) -> str:
+    names = {0.0: "constant", 1.0: "random"}
+    told = [names.get(scv, f"variation {scv:g}") for scv in dict.fromkeys((low, high))]
+    return " to ".join(told)
 
 
 def _span(low: float, high: float, unit: str) -> str:
