@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
  * The receiver. Counts every probe where it arrives and drops it; all else goes on to the
- * kernel. State per flow is written by one CPU at a time (a flow's packets meet in one
- * receive queue); what belongs to the whole trial has a block per CPU.
+ * kernel. Where calls are sent in both directions there is one at either end. State per flow is
+ * written by one CPU at a time (a flow's packets meet in one receive queue); what belongs to the whole
+ * trial has a block per CPU, and all CPUs share one log.
  *
  * crates/engine/src/account.rs does the same in Rust for the other back ends; a test feeds
  * both the same packets.
@@ -22,6 +23,8 @@ SHARED_ARRAY(rx_flows, struct weir_rx_flow, 1);
 SHARED_ARRAY(rx_totals, struct weir_rx_totals, 1); /* one per CPU */
 SHARED_ARRAY(rx_histogram, __u64, WEIR_HIST_BUCKETS); /* a block per CPU */
 SHARED_ARRAY(rx_bins, struct weir_rx_bin, 1); /* a block per CPU */
+SHARED_ARRAY(rx_log, struct weir_arrival, 1);
+SHARED_ARRAY(rx_logged, __u64, 1); /* arrivals so far; those beyond the end of rx_log were missed */
 
 #define IPPROTO_TCP 6
 #define IPPROTO_UDP 17
@@ -50,8 +53,8 @@ static __always_inline __u32 bucket(__u64 delay_ns)
 	return (octave + 1) * WEIR_HIST_SUB + ((delay_ns >> octave) & (WEIR_HIST_SUB - 1));
 }
 
-/* The probe inside the frame, or NULL. */
-static __always_inline struct probe *find_probe(void *data, void *end, __u32 skip)
+/* The probe inside the frame, or NULL; with `tail` at the end of what UDP says is its payload. */
+static __always_inline struct probe *find_probe(void *data, void *end, __u32 skip, __u8 tail)
 {
 	__u32 at = sizeof(struct ethhdr);
 	struct ethhdr *eth = data;
@@ -90,7 +93,19 @@ static __always_inline struct probe *find_probe(void *data, void *end, __u32 ski
 		return 0;
 	}
 
-	if (l4 == IPPROTO_UDP) {
+	if (l4 == IPPROTO_UDP && tail) {
+		__u16 *length = data + (at & 0xff) + 4;
+
+		if ((void *)(length + 1) > end || bpf_ntohs(*length) < 8 + WEIR_PROBE_LEN)
+			return 0;
+		at += bpf_ntohs(*length) - WEIR_PROBE_LEN;
+		if (at > 0x7ff)
+			return 0;
+
+		struct probe *last = data + (at & 0x7ff);
+
+		return (void *)(last + 1) > end ? 0 : last;
+	} else if (l4 == IPPROTO_UDP) {
 		at += 8;
 	} else if (l4 == IPPROTO_TCP) {
 		__u8 *tcp = data + (at & 0xff);
@@ -140,6 +155,22 @@ static __always_inline enum verdict place(struct weir_rx_flow *flow, __u32 seq)
 	return LATE;
 }
 
+static __always_inline void log_arrival(__u32 flow, __u32 seq, __u64 sent_ns, __u64 now)
+{
+	__u32 zero = 0;
+	__u64 *logged = bpf_map_lookup_elem(&rx_logged, &zero);
+
+	if (!logged)
+		return;
+
+	/* Rarely more than one CPU receives: the counter stays in its cache. */
+	__u32 index = __sync_fetch_and_add(logged, 1);
+	struct weir_arrival *arrival = bpf_map_lookup_elem(&rx_log, &index);
+
+	if (arrival)
+		*arrival = (struct weir_arrival){ flow, seq, sent_ns, now };
+}
+
 SEC("xdp")
 int weir_receive(struct xdp_md *ctx)
 {
@@ -152,7 +183,7 @@ int weir_receive(struct xdp_md *ctx)
 		return XDP_PASS;
 
 	struct probe *probe = find_probe((void *)(long)ctx->data, (void *)(long)ctx->data_end,
-					 cfg->skip & 0x3f);
+					 cfg->skip & 0x3f, cfg->tail);
 
 	if (!probe || bpf_ntohs(probe->magic) != cfg->magic || !cfg->armed) {
 		totals->stray++;
@@ -164,7 +195,7 @@ int weir_receive(struct xdp_md *ctx)
 	__u64 sent_ns = bpf_be64_to_cpu(probe->time_ns);
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!flow || flow_index >= cfg->n_flows || sent_ns > now) {
+	if (!flow || flow_index >= cfg->n_flows || sent_ns > now || flow->elsewhere) {
 		totals->stray++;
 		return XDP_DROP;
 	}
@@ -172,10 +203,13 @@ int weir_receive(struct xdp_md *ctx)
 	totals->probes++;
 	totals->last_probe_ns = now;
 
-	enum verdict verdict = place(flow, bpf_ntohl(probe->seq));
+	__u32 seq = bpf_ntohl(probe->seq);
+	enum verdict verdict = place(flow, seq);
 
 	if (sent_ns < cfg->record_start_ns || sent_ns >= cfg->record_end_ns)
 		return XDP_DROP;
+	if (cfg->log)
+		log_arrival(flow_index, seq, sent_ns, now);
 	if (verdict == SEEN) {
 		flow->duplicated++;
 		return XDP_DROP;

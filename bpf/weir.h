@@ -21,6 +21,20 @@
 #define WEIR_MAX_PHASES 256
 #define WEIR_NEXT_FLOW 0xffffffffU
 
+/* What a packet of a call carries between UDP and the probe lies in slots of this size. */
+#define WEIR_SLOT_LEN 256
+#define WEIR_BODY_SLOTS 8
+
+/* What is written into the application header: RTP (RFC 3550), IAX2 (RFC 5456) mini frame,
+ * IAX2 meta trunk frame; raw packets have no header. */
+#define WEIR_RTP 1
+#define WEIR_IAX2_MINI 2
+#define WEIR_IAX2_META 3
+#define WEIR_RAW 4
+
+/* As impairment: numbered and counted, but not sent. Less: sent again, so many numbers back. */
+#define WEIR_LOSE 0xff
+
 /* Delay histogram: exact below 128 ns, then 128 buckets an octave (at most 0.79 % wide) up to 17 s. */
 #define WEIR_HIST_SUB 128
 #define WEIR_HIST_OCTAVES 27
@@ -47,7 +61,8 @@ struct weir_gen_config {
 	__u8 ip;             /* 4 or 6 */
 	__u8 l4;             /* 17 or 6 */
 	__u8 skip;           /* bytes between the L4 header and the probe */
-	__u8 pad[6];
+	__u8 media;          /* packets of calls: gen_media counts, the probe is what comes last */
+	__u8 pad[5];
 };
 
 struct weir_phase {
@@ -62,16 +77,40 @@ struct weir_entry {
 	__u16 gap_frac;      /* ... plus this many 2^-16 ns */
 	__u16 length;        /* frame length without FCS */
 	__u32 flow;          /* WEIR_NEXT_FLOW: the next one in turn */
-	__u32 pad;
+	__u32 body;          /* media only: what lies between the headers and the probe */
+};
+
+/* What else there is to know of an entry that is a packet of a call. */
+struct weir_media {
+	__u32 stamp;         /* added to the time stamp in the flow's application header */
+	__u8 kind;           /* WEIR_RTP ... WEIR_RAW */
+	__u8 marker;         /* of RTP */
+	__u8 impair;         /* 0: nothing; see WEIR_LOSE */
+	__u8 pad;
+};
+
+/* Bytes between headers and probe: consecutive slots. */
+struct weir_body {
+	__u32 first_slot;
+	__u16 length;
+	__u16 sum;           /* one's complement sum of the bytes */
+};
+
+struct weir_slot {
+	__u8 bytes[WEIR_SLOT_LEN];
 };
 
 struct weir_gen_flow {
-	__u8 header[WEIR_HEADER_MAX]; /* lengths and checksums zero */
+	__u8 header[WEIR_HEADER_MAX]; /* lengths and checksums zero; the application header behind */
 	__u32 l4_sum;        /* one's complement sum of pseudo header and L4 header */
 	__u32 ip_sum;        /* the same of the IPv4 header */
 	__u32 seq;
-	__u32 pad;
+	__u32 first_seq;     /* media only: of the first recorded packet */
 	__u64 sent;          /* recorded packets only */
+	__u32 app_sum;       /* the sum of the application header */
+	__u8 app_len;
+	__u8 port;           /* index into gen_ports: 0 forward, 1 back */
+	__u8 pad[2];
 };
 
 struct weir_gen_state {
@@ -89,6 +128,7 @@ struct weir_gen_state {
 	__u32 flow;
 	__u32 done;
 	__u32 errors;
+	__s64 surplus;       /* packets sent again less packets not sent, by impairment */
 };
 
 struct weir_rx_config {
@@ -100,6 +140,17 @@ struct weir_rx_config {
 	__u16 magic;
 	__u8 skip;
 	__u8 armed;
+	__u8 tail;           /* the probe is the last of the UDP payload, and skip means nothing */
+	__u8 log;            /* every recorded arrival goes into rx_log */
+	__u8 pad[6];
+};
+
+/* A recorded probe that arrived; copies have one each. */
+struct weir_arrival {
+	__u32 flow;
+	__u32 seq;
+	__u64 sent_ns;
+	__u64 arrival_ns;
 };
 
 struct weir_rx_flow {
@@ -117,7 +168,7 @@ struct weir_rx_flow {
 	__u64 longest_gap_ns;
 	__u64 window[WEIR_WINDOW_WORDS]; /* bit (seq mod 256): received */
 	__u32 next_seq;      /* NextExp of RFC 4737 */
-	__u32 pad;
+	__u32 elsewhere;     /* arrives at the other receiver: a stray frame here */
 };
 
 struct weir_rx_totals {
@@ -139,9 +190,12 @@ struct weir_rx_bin {
 _Static_assert(sizeof(struct weir_gen_config) == 72, "gen_config");
 _Static_assert(sizeof(struct weir_phase) == 16, "phase");
 _Static_assert(sizeof(struct weir_entry) == 16, "entry");
-_Static_assert(sizeof(struct weir_gen_flow) == 104, "gen_flow");
-_Static_assert(sizeof(struct weir_gen_state) == 88, "gen_state");
-_Static_assert(sizeof(struct weir_rx_config) == 32, "rx_config");
+_Static_assert(sizeof(struct weir_media) == 8, "media");
+_Static_assert(sizeof(struct weir_body) == 8, "body");
+_Static_assert(sizeof(struct weir_gen_flow) == 112, "gen_flow");
+_Static_assert(sizeof(struct weir_gen_state) == 96, "gen_state");
+_Static_assert(sizeof(struct weir_rx_config) == 40, "rx_config");
+_Static_assert(sizeof(struct weir_arrival) == 24, "arrival");
 _Static_assert(sizeof(struct weir_rx_flow) == 136, "rx_flow");
 _Static_assert(sizeof(struct weir_rx_totals) == 64, "rx_totals");
 _Static_assert(sizeof(struct weir_rx_bin) == 24, "rx_bin");

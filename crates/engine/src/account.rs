@@ -5,7 +5,8 @@
 use weir_wire::Probe;
 
 use crate::histogram::{BUCKETS, bucket};
-use crate::layout::{RxBin, RxConfig, RxFlow, RxTotals, WINDOW_BITS, WINDOW_WORDS};
+use crate::layout::{Arrival, RxBin, RxConfig, RxFlow, RxTotals, WINDOW_BITS, WINDOW_WORDS};
+use crate::outcome::{PacketLog, Received};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -21,6 +22,7 @@ pub struct Account {
     pub totals: RxTotals,
     pub histogram: Vec<u64>,
     pub bins: Vec<RxBin>,
+    pub log: Option<PacketLog>,
 }
 
 impl Account {
@@ -31,7 +33,21 @@ impl Account {
             totals: RxTotals::default(),
             histogram: vec![0; BUCKETS],
             bins: vec![RxBin::default(); config.n_bins as usize],
+            log: (config.log != 0).then(PacketLog::default),
         }
+    }
+
+    /// Flows that arrive at the other receiver are strange here.
+    pub fn expect_elsewhere(&mut self, is_elsewhere: impl Fn(usize) -> bool) {
+        for (i, flow) in self.flows.iter_mut().enumerate() {
+            flow.elsewhere = is_elsewhere(i).into();
+        }
+    }
+
+    /// All that was counted.
+    pub fn received(self, dropped: u64) -> Received {
+        let Self { totals, histogram, bins, flows, log, .. } = self;
+        Received { totals, histogram, bins, flows, dropped, log }
     }
 
     /// A frame that is not a probe.
@@ -44,7 +60,7 @@ impl Account {
         let config = &self.config;
         let known = probe.magic == config.magic && probe.time_ns <= now_ns;
         let flow = match self.flows.get_mut(probe.flow as usize) {
-            Some(flow) if known => flow,
+            Some(flow) if known && flow.elsewhere == 0 => flow,
             _ => return self.stray(),
         };
         self.totals.probes += 1;
@@ -52,6 +68,10 @@ impl Account {
         let verdict = place(flow, probe.seq);
         if probe.time_ns < config.record_start_ns || probe.time_ns >= config.record_end_ns {
             return;
+        }
+        if let Some(log) = &mut self.log {
+            let Probe { flow, seq, time_ns, .. } = *probe;
+            log.push(Arrival { flow, seq, sent_ns: time_ns, arrival_ns: now_ns });
         }
         match verdict {
             Verdict::Seen => {
@@ -151,8 +171,8 @@ mod tests {
             bin_ns: 1_000_000,
             n_bins: 10,
             magic: MAGIC,
-            skip: 0,
             armed: 1,
+            ..RxConfig::default()
         })
     }
 

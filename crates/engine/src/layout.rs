@@ -6,6 +6,9 @@ pub const HEADER_MAX: usize = 80;
 pub const MAX_PHASES: usize = 256;
 pub const HIST_SUB: usize = 128;
 pub const HIST_BUCKETS: usize = HIST_SUB * 28;
+pub const SLOT_LEN: usize = 256;
+/// As `impair`: numbered and counted, but not sent.
+pub const LOSE: u8 = 0xff;
 pub const WINDOW_BITS: u32 = 256;
 pub const WINDOW_WORDS: usize = WINDOW_BITS as usize / 64;
 
@@ -43,7 +46,8 @@ pub struct GenConfig {
     pub ip: u8,
     pub l4: u8,
     pub skip: u8,
-    pub pad: [u8; 6],
+    pub media: u8,
+    pub pad: [u8; 5],
 }
 
 #[repr(C)]
@@ -61,7 +65,37 @@ pub struct GenEntry {
     pub gap_frac: u16,
     pub length: u16,
     pub flow: u32,
-    pub pad: u32,
+    pub body: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct GenMedia {
+    pub stamp: u32,
+    pub kind: u8,
+    pub marker: u8,
+    pub impair: u8,
+    pub pad: u8,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenBody {
+    pub first_slot: u32,
+    pub length: u16,
+    pub sum: u16,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Slot {
+    pub bytes: [u8; SLOT_LEN],
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self { bytes: [0; SLOT_LEN] }
+    }
 }
 
 #[repr(C)]
@@ -71,13 +105,28 @@ pub struct GenFlow {
     pub l4_sum: u32,
     pub ip_sum: u32,
     pub seq: u32,
-    pub pad: u32,
+    pub first_seq: u32,
     pub sent: u64,
+    pub app_sum: u32,
+    pub app_len: u8,
+    pub port: u8,
+    pub pad: [u8; 2],
 }
 
 impl Default for GenFlow {
     fn default() -> Self {
-        Self { header: [0; HEADER_MAX], l4_sum: 0, ip_sum: 0, seq: 0, pad: 0, sent: 0 }
+        Self {
+            header: [0; HEADER_MAX],
+            l4_sum: 0,
+            ip_sum: 0,
+            seq: 0,
+            first_seq: 0,
+            sent: 0,
+            app_sum: 0,
+            app_len: 0,
+            port: 0,
+            pad: [0; 2],
+        }
     }
 }
 
@@ -98,6 +147,7 @@ pub struct GenState {
     pub flow: u32,
     pub done: u32,
     pub errors: u32,
+    pub surplus: i64,
 }
 
 #[repr(C)]
@@ -111,6 +161,18 @@ pub struct RxConfig {
     pub magic: u16,
     pub skip: u8,
     pub armed: u8,
+    pub tail: u8,
+    pub log: u8,
+    pub pad: [u8; 6],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    pub flow: u32,
+    pub seq: u32,
+    pub sent_ns: u64,
+    pub arrival_ns: u64,
 }
 
 #[repr(C)]
@@ -130,7 +192,7 @@ pub struct RxFlow {
     pub longest_gap_ns: u64,
     pub window: [u64; WINDOW_WORDS],
     pub next_seq: u32,
-    pub pad: u32,
+    pub elsewhere: u32,
 }
 
 #[repr(C)]
@@ -154,6 +216,6 @@ pub struct RxBin {
 }
 
 plain! {
-    GenConfig: 72, GenPhase: 16, GenEntry: 16, GenFlow: 104, GenState: 88,
-    RxConfig: 32, RxFlow: 136, RxTotals: 64, RxBin: 24, u64: 8,
+    GenConfig: 72, GenPhase: 16, GenEntry: 16, GenMedia: 8, GenBody: 8, Slot: 256, GenFlow: 112,
+    GenState: 96, RxConfig: 40, RxFlow: 136, RxTotals: 64, RxBin: 24, Arrival: 24, u64: 8,
 }

@@ -7,6 +7,7 @@
 mod account;
 mod clock;
 mod engine;
+mod frames;
 mod histogram;
 mod layout;
 mod mapped;
@@ -16,11 +17,15 @@ mod plan;
 mod schedule;
 mod sim;
 mod thread;
+mod window;
 mod xdp;
 
 pub use engine::{BackendChoice, Endpoint, Engine, EngineError, Options};
+pub use frames::{Frames, frames};
 pub use histogram::{BUCKETS, bounds_ns, bucket};
-pub use outcome::{Backend, Bin, FlowOutcome, Outcome};
-pub use plan::{Entry, Macs, NEXT_FLOW, Phase, Plan, PlanError};
+pub use outcome::{Backend, Bin, FlowOutcome, Outcome, PacketLog};
+pub use plan::{
+    Entry, Impairment, Macs, Media, MediaFlow, NEXT_FLOW, NO_PAYLOAD, Packet, Phase, Plan, PlanError, Side,
+};
 pub use sim::{Device, DeviceError, Noise, simulate};
 pub use thread::handover_ns;

@@ -12,6 +12,10 @@ const RECOVERY_SHIFT: u32 = 5;
 pub struct Departure {
     /// From the start of the trial.
     pub due_ns: u64,
+    /// Index of the phase.
+    pub phase: u32,
+    /// Index of the entry.
+    pub entry: u32,
     /// Index of the flow.
     pub flow: u32,
     /// Frame length without FCS.
@@ -52,7 +56,8 @@ impl<'a> Cursor<'a> {
             self.phase += 1;
         };
         let phase = &self.plan.phases[self.phase];
-        let entry = &self.plan.entries[(phase.first_entry + self.entry) as usize];
+        let index = phase.first_entry + self.entry;
+        let entry = &self.plan.entries[index as usize];
         let flow = if entry.flow == NEXT_FLOW {
             let flow = self.flow;
             self.flow = (flow + 1) % self.plan.flows.len() as u32;
@@ -66,7 +71,8 @@ impl<'a> Cursor<'a> {
         self.next_ns = due_ns + u64::from(entry.gap_ns) + u64::from(frac >> 16) - recovered;
         self.frac = frac & 0xffff;
         self.entry = (self.entry + 1) % phase.n_entries;
-        Some(Departure { due_ns, flow, length: entry.length })
+        let (phase, length) = (self.phase as u32, entry.length);
+        Some(Departure { due_ns, phase, entry: index, flow, length })
     }
 
     /// The packet just taken departs later than it was due by this much, and so does what
@@ -95,7 +101,7 @@ pub(crate) mod tests {
     use weir_wire::{Addresses, L4};
 
     use super::*;
-    use crate::plan::{Entry, Phase};
+    use crate::plan::{Entry, Media, MediaFlow, Packet, Phase};
 
     pub fn plan(entries: Vec<Entry>, phases: Vec<Phase>, n_flows: usize, paced: bool) -> Plan {
         let ip = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
@@ -114,7 +120,35 @@ pub(crate) mod tests {
             catch_up_ns: 50_000,
             quiet_ns: 0,
             straggler_ns: 0,
+            media: None,
         }
+    }
+
+    /// A plan of calls: entries of the given lengths and flows, 10 µs apart, 60 s in all; every
+    /// second flow goes back.
+    pub fn calls(packets: Vec<(u16, u32, Packet)>, headers: Vec<Vec<u8>>, payloads: &[&[u8]]) -> Plan {
+        let entry =
+            |&(length, flow, _): &(u16, u32, Packet)| Entry { gap_ns: 10_000, gap_frac: 0, length, flow };
+        let entries: Vec<Entry> = packets.iter().map(entry).collect();
+        let phases = vec![Phase { end_ns: 60_000_000_000, first_entry: 0, n_entries: entries.len() as u32 }];
+        let mut plan = plan(entries, phases, headers.len(), true);
+        let flow = |(i, header): (usize, &Vec<u8>)| {
+            let mut flow =
+                MediaFlow { header_len: header.len() as u8, back: i % 2 == 1, ..MediaFlow::default() };
+            flow.header[..header.len()].copy_from_slice(header);
+            flow
+        };
+        let ends = payloads.iter().scan(0, |end, payload| {
+            *end += payload.len() as u32;
+            Some(*end)
+        });
+        plan.media = Some(Media {
+            packets: packets.iter().map(|p| p.2).collect(),
+            flows: headers.iter().enumerate().map(flow).collect(),
+            payload_bytes: payloads.concat(),
+            payload_start: std::iter::once(0).chain(ends).collect(),
+        });
+        plan
     }
 
     fn gap(gap_ns: u32, gap_frac: u16) -> Entry {

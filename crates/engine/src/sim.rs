@@ -10,10 +10,10 @@ use thiserror::Error;
 use weir_wire::Probe;
 
 use crate::account::Account;
-use crate::layout::RxConfig;
-use crate::outcome::{Backend, Outcome, Received, Sent};
-use crate::plan::Plan;
+use crate::outcome::{Backend, Outcome, Sent};
+use crate::plan::{Impairment, Macs, Numbers, Plan, PlanError, Side};
 use crate::schedule::Cursor;
+use crate::window::Window;
 
 /// How the service time varies from packet to packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,6 +69,9 @@ pub enum DeviceError {
         /// The range in words.
         allowed: &'static str,
     },
+    /// What is to go through it cannot be sent.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
 }
 
 impl Device {
@@ -122,51 +125,54 @@ const FCS: f64 = 4.0;
 const MAGIC: u16 = 1;
 
 /// Sends a plan through a simulated device; `positions` has the matching position of each flow.
+/// Both directions share its one server.
 ///
 /// # Errors
-/// [`DeviceError`] when a parameter makes no sense.
+/// [`DeviceError`] when a parameter makes no sense, or packets of calls cannot be sent.
 pub fn simulate(plan: &Plan, device: &Device, positions: &[f64]) -> Result<Outcome, DeviceError> {
     device.check()?;
     check_positions(plan, positions)?;
+    if plan.media.is_some() {
+        let nobody = Macs { src: [0; 6], dst: [0; 6] };
+        plan.headers(nobody, Some(nobody))?;
+    }
     // The trial begins at an arbitrary instant: 0 would be mistaken for "never".
     let start_ns = 1_000_000_000;
-    let window = (start_ns + plan.warmup_ns, start_ns + plan.total_ns());
-    let mut account = Account::new(RxConfig {
-        record_start_ns: window.0,
-        record_end_ns: window.1,
-        n_flows: plan.flows.len() as u32,
-        bin_ns: plan.bin_ns,
-        n_bins: plan.n_bins() as u32,
-        magic: MAGIC,
-        skip: 0,
-        armed: 1,
-    });
-    let mut sent = Sent::new(plan.n_bins(), plan.flows.len());
-    let mut next_seq = vec![0u32; plan.flows.len()];
+    let window = Window::new(plan, start_ns, MAGIC);
+    let is_back = |flow| plan.side(flow) == Side::Back;
+    let mut forward = Account::new(window.rx_config(plan));
+    let goes_back = plan.media.as_ref().is_some_and(|media| media.goes_back());
+    let mut back = goes_back.then(|| Account::new(window.rx_config(plan)));
+    let mut sent = Sent::of(plan);
+    let mut numbers = Numbers::new(plan.flows.len());
     let mut server = Server::new(device);
     let mut cursor = Cursor::new(plan);
     let mut now_ns = 0;
     while let Some(departure) = cursor.next(now_ns) {
         now_ns = departure.due_ns + device.unpaced_gap_ns;
         let time_ns = start_ns + departure.due_ns;
-        let seq = &mut next_seq[departure.flow as usize];
-        let probe = Probe { magic: MAGIC, flow: departure.flow, seq: *seq, time_ns };
-        *seq = seq.wrapping_add(1);
-        sent.depart(departure.flow, time_ns, window, u64::from(plan.bin_ns));
+        let impairment = plan.impairment(&departure);
+        let (seq, counts) = numbers.of(departure.flow, impairment);
+        let probe = Probe { magic: MAGIC, flow: departure.flow, seq, time_ns };
+        if counts {
+            numbers.advance(departure.flow);
+            sent.depart(&probe, window.bounds(), u64::from(plan.bin_ns));
+        }
+        if impairment == Impairment::Lose {
+            continue;
+        }
         let position = positions[departure.flow as usize];
         let frame_bytes = f64::from(departure.length) + FCS;
         if let Some(delay_ns) = server.pass(departure.due_ns as f64, position, frame_bytes) {
+            let account = back.as_mut().filter(|_| is_back(departure.flow as usize)).unwrap_or(&mut forward);
             account.arrive(&probe, time_ns + delay_ns.round() as u64);
         }
     }
-    let received = Received {
-        totals: account.totals,
-        histogram: account.histogram,
-        bins: account.bins,
-        flows: account.flows,
-        dropped: 0,
-    };
-    Ok(Outcome::join(Backend::Sim, window, &sent, &received))
+    let mut received = forward.received(0);
+    if let Some(back) = back {
+        received = received.merge(back.received(0), is_back);
+    }
+    Ok(Outcome::join(Backend::Sim, window.bounds(), &sent, received))
 }
 
 fn check_positions(plan: &Plan, positions: &[f64]) -> Result<(), DeviceError> {
@@ -250,7 +256,8 @@ impl<'a> Server<'a> {
 
 impl Sent {
     /// Counts a departure.
-    pub fn depart(&mut self, flow: u32, time_ns: u64, window: (u64, u64), bin_ns: u64) {
+    pub fn depart(&mut self, probe: &Probe, window: (u64, u64), bin_ns: u64) {
+        let (flow, time_ns) = (probe.flow as usize, probe.time_ns);
         if time_ns < window.0 || time_ns >= window.1 {
             self.warmup += u64::from(time_ns < window.0);
             return;
@@ -260,127 +267,15 @@ impl Sent {
         }
         self.last_ns = time_ns;
         self.recorded += 1;
-        self.flows[flow as usize] += 1;
+        if self.flows[flow] == 0
+            && let Some(first) = self.first_seq.get_mut(flow)
+        {
+            *first = probe.seq;
+        }
+        self.flows[flow] += 1;
         self.bins[((time_ns - window.0) / bin_ns) as usize] += 1;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::{Entry, NEXT_FLOW, Phase};
-    use crate::schedule::tests::plan;
-
-    const DEVICE: Device = Device {
-        service_fixed_ns: 1_000.0,
-        service_per_rule_ns: 2.0,
-        service_per_byte_ns: 0.0,
-        io_service_ns: 0.0,
-        queue_packets: 256,
-        base_delay_ns: 5_000.0,
-        base_per_byte_ns: 0.0,
-        noise: Noise::None,
-        interrupt_every_ns: 0.0,
-        interrupt_ns: 0.0,
-        unpaced_gap_ns: 200,
-        seed: 1,
-    };
-
-    fn run_at(gap_ns: u32, device: &Device, positions: &[f64]) -> Outcome {
-        let entry = Entry { gap_ns, gap_frac: 0, length: 60, flow: NEXT_FLOW };
-        let phases = vec![Phase { end_ns: 100_000_000, first_entry: 0, n_entries: 1 }];
-        let mut plan = plan(vec![entry], phases, positions.len(), true);
-        plan.warmup_ns = 20_000_000;
-        plan.duration_ns = 80_000_000;
-        simulate(&plan, device, positions).expect("valid device")
-    }
-
-    fn run(gap_ns: u32, device: &Device) -> Outcome {
-        run_at(gap_ns, device, &[0.0])
-    }
-
-    #[test]
-    fn below_the_threshold_nothing_is_lost_and_delay_is_base_plus_service() {
-        let outcome = run(2_000, &DEVICE);
-        let flow = outcome.flows[0];
-        assert_eq!(flow.sent, 40_000);
-        assert_eq!(flow.received, 40_000);
-        assert_eq!((flow.delay_min_ns, flow.delay_max_ns), (6_000, 6_000));
-    }
-
-    #[test]
-    fn above_the_threshold_loss_is_the_excess_and_delay_the_full_queue() {
-        let outcome = run(500, &DEVICE);
-        let flow = outcome.flows[0];
-        let loss = 1.0 - flow.received as f64 / flow.sent as f64;
-        assert!((loss - 0.5).abs() < 0.001, "{loss}");
-        let mean = flow.delay_sum_ns as f64 / flow.received as f64;
-        assert!((mean - 261_000.0).abs() < 1_000.0, "{mean}");
-    }
-
-    #[test]
-    fn rules_make_the_device_slower() {
-        let outcome = run_at(500, &DEVICE, &[500.0]);
-        let flow = outcome.flows[0];
-        assert!((flow.received as f64 / flow.sent as f64 - 0.25).abs() < 0.001);
-    }
-
-    #[test]
-    fn flows_that_match_at_several_positions_share_the_mean_service_time() {
-        // Without noise 1 µs and 3 µs are multiples of the gap: every free place would fall to the same flow.
-        let outcome = run_at(500, &Device { noise: Noise::Gamma(0.5), ..DEVICE }, &[0.0, 1_000.0]);
-        let (sent, received) = outcome.flows.iter().fold((0, 0), |(s, r), f| (s + f.sent, r + f.received));
-        assert!((received as f64 / sent as f64 - 0.25).abs() < 0.01);
-    }
-
-    #[test]
-    fn below_the_threshold_each_flow_is_served_at_its_own_position() {
-        let outcome = run_at(4_000, &DEVICE, &[0.0, 1_000.0]);
-        assert_eq!(outcome.flows[0].delay_max_ns, 6_000);
-        assert_eq!(outcome.flows[1].delay_min_ns, 8_000);
-    }
-
-    #[test]
-    fn interruptions_take_their_share_of_the_throughput() {
-        let device = Device { interrupt_every_ns: 1e6, interrupt_ns: 2e5, ..DEVICE };
-        let flow = run(500, &device).flows[0];
-        assert!((flow.received as f64 / flow.sent as f64 - 0.4).abs() < 0.005);
-        assert!(run(100_000, &device).flows[0].delay_max_ns > 100_000);
-    }
-
-    #[test]
-    fn interruptions_without_a_pause_are_refused() {
-        assert!(Device { interrupt_every_ns: 1e5, interrupt_ns: 1e5, ..DEVICE }.check().is_err());
-    }
-
-    #[test]
-    fn every_flow_needs_a_position() {
-        let plan = plan(vec![], vec![], 2, true);
-        assert!(simulate(&plan, &DEVICE, &[0.0]).is_err());
-        assert!(simulate(&plan, &DEVICE, &[0.0, -1.0]).is_err());
-    }
-
-    #[test]
-    fn the_slower_stage_sets_the_pace() {
-        let device = Device { io_service_ns: 2_000.0, ..DEVICE };
-        let flow = run_at(500, &device, &[100.0]).flows[0];
-        assert!((flow.received as f64 / flow.sent as f64 - 0.25).abs() < 0.001);
-    }
-
-    #[test]
-    fn noise_keeps_the_mean_service_time() {
-        let flow = run(500, &Device { noise: Noise::Gamma(0.5), ..DEVICE }).flows[0];
-        assert!((flow.received as f64 / flow.sent as f64 - 0.5).abs() < 0.01);
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_outcome() {
-        let device = Device { noise: Noise::Gamma(1.0), ..DEVICE };
-        assert_eq!(run(900, &device).histogram, run(900, &device).histogram);
-    }
-
-    #[test]
-    fn a_device_without_a_queue_is_refused() {
-        assert!(Device { queue_packets: 0, ..DEVICE }.check().is_err());
-    }
-}
+mod tests;

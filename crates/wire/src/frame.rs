@@ -18,10 +18,15 @@ pub fn build(frame: &mut [u8], header: &Header, skip: usize, probe: &Probe) -> b
     if frame.len() < at + PROBE_LEN {
         return false;
     }
-    let len = frame.len();
     frame[..header.len()].copy_from_slice(&header.bytes()[..header.len()]);
     frame[at..at + PROBE_LEN].copy_from_slice(&probe.emit());
+    finish(frame, header);
+    true
+}
 
+/// Writes lengths and checksums into a frame that is complete otherwise.
+pub(crate) fn finish(frame: &mut [u8], header: &Header) {
+    let len = frame.len();
     let l4_at = header.l4_at();
     // A frame has at most 2048 bytes; lengths fit in 16 bits.
     let l4_len = ((len - l4_at) as u16).to_be_bytes();
@@ -50,13 +55,23 @@ pub fn build(frame: &mut [u8], header: &Header, skip: usize, probe: &Probe) -> b
         }
         L4::Tcp => frame[l4_at + 16..l4_at + 18].copy_from_slice(&(!fold(sum)).to_ne_bytes()),
     }
-    true
 }
 
 /// Finds the probe in a received frame: Ethernet, up to two VLAN tags, IPv4 with options or
 /// IPv6 without extensions, UDP or TCP, `skip` bytes, probe. `None` for everything else.
 #[must_use]
 pub fn find_probe(frame: &[u8], skip: usize) -> Option<Probe> {
+    let (mut at, protocol) = payload_of(frame)?;
+    at += match protocol {
+        17 => crate::UDP_LEN,
+        6 => usize::from(*frame.get(at + 12)? >> 4) * 4,
+        _ => return None,
+    };
+    Probe::parse(frame.get(at + skip..)?)
+}
+
+/// Where the payload of IP begins, and its protocol.
+pub(crate) fn payload_of(frame: &[u8]) -> Option<(usize, u8)> {
     let mut at = ETHERNET_LEN;
     let mut ethertype = be16(frame, at - 2)?;
     for _ in 0..2 {
@@ -78,12 +93,7 @@ pub fn find_probe(frame: &[u8], skip: usize) -> Option<Probe> {
         }
         _ => return None,
     };
-    at += match protocol {
-        17 => crate::UDP_LEN,
-        6 => usize::from(*frame.get(at + 12)? >> 4) * 4,
-        _ => return None,
-    };
-    Probe::parse(frame.get(at + skip..)?)
+    Some((at, protocol))
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -91,7 +101,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     use proptest::prelude::*;
@@ -116,7 +126,7 @@ mod tests {
     }
 
     /// Verifies both checksums the way a receiver does: the sum over everything is all ones.
-    fn checksums_hold(frame: &[u8], header: &Header) -> bool {
+    pub fn checksums_hold(frame: &[u8], header: &Header) -> bool {
         let l4_at = header.l4_at();
         let l4_len = u16::try_from(frame.len() - l4_at).expect("short").to_be_bytes();
         let pseudo = ones_complement_sum(&frame[if header.ip() == 4 { 26..34 } else { 22..54 }])

@@ -6,11 +6,13 @@
 mod checksum;
 mod frame;
 mod header;
+mod media;
 mod probe;
 
 pub use checksum::{fold, ones_complement_sum};
 pub use frame::{build, find_probe};
 pub use header::{Addresses, Header, HeaderError, L4, MacAddr};
+pub use media::{APP_HEADER_MAX, Kind, Media, build_media, find_last_probe};
 pub use probe::{PROBE_LEN, Probe};
 
 /// Length of an Ethernet header.

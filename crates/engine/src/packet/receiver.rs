@@ -4,16 +4,18 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use weir_wire::find_probe;
+use weir_wire::{find_last_probe, find_probe};
 
 use super::socket;
 use crate::account::Account;
 use crate::clock::{now_ns, realtime_to_monotonic_ns};
-use crate::layout::RxConfig;
 use crate::outcome::Received;
+use crate::plan::{Plan, Side};
+use crate::window::Window;
 
 const BATCH: usize = 64;
 const SNAP: usize = 256; // headers and probe; the rest of a frame does not matter
+const WHOLE: usize = 2048; // the probe comes last
 const CONTROL: usize = 128;
 const BUFFER_BYTES: i32 = 64 << 20;
 const TIMEOUT_US: i64 = 20_000;
@@ -26,8 +28,15 @@ pub struct Receiver {
 /// How far a running receiver is.
 #[derive(Default)]
 pub struct Progress {
-    pub probes: AtomicU64,
-    pub last_probe_ns: AtomicU64,
+    probes: AtomicU64,
+    last_probe_ns: AtomicU64,
+}
+
+impl Progress {
+    /// Probes so far, and when the last one came.
+    pub fn read(&self) -> (u64, u64) {
+        (self.probes.load(Ordering::Relaxed), self.last_probe_ns.load(Ordering::Relaxed))
+    }
 }
 
 impl Receiver {
@@ -35,6 +44,9 @@ impl Receiver {
     pub fn open(ifindex: u32) -> io::Result<Self> {
         let socket = socket::open(ifindex, true)?;
         socket::set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        // What the answering side sends leaves by this interface too (Linux 4.20; without it those
+        // frames count as strange).
+        let _ = socket::set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
         // Beyond net.core.rmem_max with CAP_NET_ADMIN, else as much as is allowed.
         if socket::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES).is_err() {
             socket::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_BYTES)?;
@@ -53,10 +65,19 @@ impl Receiver {
         Ok(Self { socket })
     }
 
-    /// Counts until `stop` is set.
-    pub fn count(&self, config: RxConfig, progress: &Progress, stop: &AtomicBool) -> io::Result<Received> {
-        let mut account = Account::new(config);
-        let mut batch = Batch::new();
+    /// Counts what arrives at one side until `stop` is set.
+    pub fn count(
+        &self,
+        plan: &Plan,
+        side: Side,
+        window: Window,
+        progress: &Progress,
+        stop: &AtomicBool,
+    ) -> io::Result<Received> {
+        let mut account = Account::new(window.rx_config(plan));
+        account.expect_elsewhere(|flow| plan.side(flow) != side);
+        let is_media = plan.media.is_some();
+        let mut batch = Batch::new(if is_media { WHOLE } else { SNAP });
         let offset_ns = realtime_to_monotonic_ns();
         let _ = socket::drops(&self.socket); // forget what was dropped before
         while !stop.load(Ordering::Relaxed) {
@@ -65,7 +86,9 @@ impl Receiver {
                     Some(real) => real.wrapping_add_signed(offset_ns),
                     None => now_ns(),
                 };
-                match find_probe(frame, config.skip.into()) {
+                let probe =
+                    if is_media { find_last_probe(frame) } else { find_probe(frame, plan.skip.into()) };
+                match probe {
                     // A stamp a few ns before the departure is the clocks' error, not a foreign probe.
                     Some(probe) => account.arrive(&probe, at_ns.max(probe.time_ns.min(now_ns()))),
                     None => account.stray(),
@@ -74,26 +97,21 @@ impl Receiver {
             progress.probes.store(account.totals.probes, Ordering::Relaxed);
             progress.last_probe_ns.store(account.totals.last_probe_ns, Ordering::Relaxed);
         }
-        let dropped = socket::drops(&self.socket)?;
-        Ok(Received {
-            totals: account.totals,
-            histogram: account.histogram,
-            bins: account.bins,
-            flows: account.flows,
-            dropped,
-        })
+        Ok(account.received(socket::drops(&self.socket)?))
     }
 }
 
 /// Buffers for recvmmsg.
 struct Batch {
-    frames: Vec<[u8; SNAP]>,
+    snap: usize,
+    frames: Vec<u8>,
     control: Vec<[u64; CONTROL / 8]>,
 }
 
 impl Batch {
-    fn new() -> Self {
-        Self { frames: vec![[0; SNAP]; BATCH], control: vec![[0; CONTROL / 8]; BATCH] }
+    /// For the first `snap` bytes of each frame.
+    fn new(snap: usize) -> Self {
+        Self { snap, frames: vec![0; snap * BATCH], control: vec![[0; CONTROL / 8]; BATCH] }
     }
 
     /// Waits for frames, at most [`TIMEOUT_US`]; each with its kernel time stamp (CLOCK_REALTIME).
@@ -103,8 +121,8 @@ impl Batch {
         unsafe {
             let mut vectors: Vec<libc::iovec> = self
                 .frames
-                .iter_mut()
-                .map(|f| libc::iovec { iov_base: f.as_mut_ptr().cast(), iov_len: SNAP })
+                .chunks_exact_mut(self.snap)
+                .map(|f| libc::iovec { iov_base: f.as_mut_ptr().cast(), iov_len: f.len() })
                 .collect();
             let mut messages: Vec<libc::mmsghdr> = vec![std::mem::zeroed(); BATCH];
             for ((message, vector), control) in messages.iter_mut().zip(&mut vectors).zip(&mut self.control) {
@@ -127,10 +145,11 @@ impl Batch {
                     _ => Err(error),
                 };
             }
-            let received = messages.iter().zip(&self.frames).take(n as usize);
+            let received = messages.iter().zip(self.frames.chunks_exact(self.snap)).take(n as usize);
             Ok(received
                 .map(|(message, frame)| {
-                    (&frame[..SNAP.min(message.msg_len as usize)], time_stamp(&message.msg_hdr))
+                    let length = frame.len().min(message.msg_len as usize);
+                    (&frame[..length], time_stamp(&message.msg_hdr))
                 })
                 .collect())
         }

@@ -4,15 +4,15 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_wire::{Header, Probe, build};
+use weir_wire::{Header, Probe};
 
 use super::socket;
 use crate::clock::{now_ns, wait_until};
 use crate::outcome::Sent;
-use crate::plan::Plan;
+use crate::plan::{Impairment, Numbers, Plan, Side};
 use crate::schedule::Cursor;
 use crate::thread::check;
-use crate::xdp::Window;
+use crate::window::Window;
 
 /// A socket that sends.
 pub struct Sender {
@@ -28,19 +28,21 @@ impl Sender {
         Ok(Self { socket })
     }
 
-    /// Plays a plan on the calling thread. Ends early when `stop` is set.
+    /// Plays a plan on the calling thread; `back` sends the flows that go the other way. Ends early
+    /// when `stop` is set.
     pub fn play(
         &self,
+        back: Option<&Self>,
         plan: &Plan,
         headers: &[Header],
         window: Window,
         stop: &AtomicBool,
     ) -> io::Result<Sent> {
-        let mut sent = Sent::new(plan.n_bins(), plan.flows.len());
-        let mut next_seq = vec![0u32; plan.flows.len()];
+        let mut sent = Sent::of(plan);
+        let mut numbers = Numbers::new(plan.flows.len());
         let mut cursor = Cursor::new(plan);
         let mut frame = [0u8; 2048];
-        let bounds = (window.record_start_ns, window.record_end_ns);
+        let bounds = window.bounds();
         wait_until(window.start_ns);
         while !stop.load(Ordering::Relaxed) {
             let Some(departure) = cursor.next(now_ns() - window.start_ns) else { break };
@@ -56,13 +58,20 @@ impl Sender {
                     break;
                 }
             }
-            let seq = &mut next_seq[departure.flow as usize];
+            let (flow, impairment) = (departure.flow as usize, plan.impairment(&departure));
+            let (seq, counts) = numbers.of(departure.flow, impairment);
             let frame = &mut frame[..departure.length.into()];
-            let probe = Probe { magic: window.magic, flow: departure.flow, seq: *seq, time_ns: now_ns() };
-            let built = build(frame, &headers[departure.flow as usize], plan.skip.into(), &probe);
+            let probe = Probe { magic: window.magic, flow: departure.flow, seq, time_ns: now_ns() };
+            let built = plan.write(frame, &headers[flow], &departure, &probe);
             debug_assert!(built, "the plan was checked");
-            if self.send(frame)? {
-                *seq = seq.wrapping_add(1);
+            let socket = back.filter(|_| plan.side(flow) == Side::Back).unwrap_or(self);
+            if impairment == Impairment::Lose {
+                sent.surplus -= 1;
+            } else if !socket.send(frame)? {
+                continue;
+            }
+            if counts {
+                numbers.advance(departure.flow);
                 if (bounds.0..bounds.1).contains(&probe.time_ns) {
                     if sent.recorded == 0 {
                         cursor.forget_slip();
@@ -70,7 +79,9 @@ impl Sender {
                     sent.late_sum_ns += late_ns;
                     sent.late_max_ns = sent.late_max_ns.max(late_ns);
                 }
-                sent.depart(departure.flow, probe.time_ns, bounds, plan.bin_ns.into());
+                sent.depart(&probe, bounds, plan.bin_ns.into());
+            } else {
+                sent.surplus += 1;
             }
         }
         sent.slipped_ns = cursor.slipped_ns();

@@ -12,12 +12,14 @@ use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp, Xd
 use weir_wire::Header;
 
 use super::load::{Object, XdpError};
+use super::media;
 use crate::clock::{now_ns, wait_until};
-use crate::layout::{GenConfig, GenEntry, GenFlow, GenPhase, GenState, MAX_PHASES};
+use crate::layout::{GenBody, GenConfig, GenEntry, GenFlow, GenMedia, GenPhase, GenState, MAX_PHASES, Slot};
 use crate::mapped::Mapped;
 use crate::outcome::Sent;
-use crate::plan::Plan;
+use crate::plan::{Bodies, Plan, Side};
 use crate::thread;
+use crate::window::Window;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.o"));
 const PROGRAM: &str = "weir_generate";
@@ -49,27 +51,33 @@ pub struct Generator {
     entries: Mapped<GenEntry>,
     flows: Mapped<GenFlow>,
     bins: Mapped<u64>,
+    media: Mapped<GenMedia>,
+    bodies: Mapped<GenBody>,
+    slots: Mapped<Slot>,
+    is_connected: bool,
+    /// Of the plan in the maps: length of the longest frame, and the mean gap of each phase.
+    longest: u16,
+    gaps_ns: Vec<f64>,
     /// Keeps the private namespace alive in which the program is attached.
     _dispatcher: File,
 }
 
-/// When a trial happens, and what marks its packets.
-#[derive(Clone, Copy)]
-pub struct Window {
-    pub start_ns: u64,
-    pub record_start_ns: u64,
-    pub record_end_ns: u64,
-    pub magic: u16,
-}
-
 impl Generator {
-    /// Loads the program with room for `plan`.
+    /// Loads the program with room for `plan` and the bodies of its packets.
     ///
     /// # Minimum kernel version
-    /// 5.18 (BPF_F_TEST_XDP_LIVE_FRAMES).
-    pub fn load(plan: &Plan) -> Result<Self, XdpError> {
+    /// 5.18 (BPF_F_TEST_XDP_LIVE_FRAMES, bpf_xdp_store_bytes).
+    pub fn load(plan: &Plan, bodies: &Bodies) -> Result<Self, XdpError> {
         let (n_entries, n_flows, n_bins) = (plan.entries.len(), plan.flows.len(), plan.n_bins());
-        let sizes = [("gen_entries", n_entries), ("gen_flows", n_flows), ("gen_bins", n_bins)];
+        let (n_media, n_bodies, n_slots) = (bodies.of_entry.len(), bodies.bodies.len(), bodies.slots.len());
+        let sizes = [
+            ("gen_entries", n_entries),
+            ("gen_flows", n_flows),
+            ("gen_bins", n_bins),
+            ("gen_media", n_media),
+            ("gen_bodies", n_bodies),
+            ("gen_slots", n_slots),
+        ];
         let mut object = Object::load("generator", OBJECT, PROGRAM, &sizes)?;
         let dispatcher = attach_aside(object.program(PROGRAM)?)?;
         Ok(Self {
@@ -79,22 +87,76 @@ impl Generator {
             entries: object.array("gen_entries", n_entries)?,
             flows: object.array("gen_flows", n_flows)?,
             bins: object.array("gen_bins", n_bins)?,
+            media: object.array("gen_media", n_media)?,
+            bodies: object.array("gen_bodies", n_bodies)?,
+            slots: object.array("gen_slots", n_slots)?,
+            is_connected: false,
+            longest: 0,
+            gaps_ns: Vec::new(),
             object,
             _dispatcher: dispatcher,
         })
     }
 
     /// Whether a plan fits into the maps as they were loaded.
-    pub fn fits(&self, plan: &Plan) -> bool {
+    pub fn fits(&self, plan: &Plan, bodies: &Bodies) -> bool {
         plan.entries.len() <= self.entries.len()
             && plan.flows.len() <= self.flows.len()
             && plan.n_bins() <= self.bins.len()
+            && bodies.of_entry.len() <= self.media.len()
+            && bodies.bodies.len() <= self.bodies.len()
+            && bodies.slots.len() <= self.slots.len()
     }
 
-    /// Writes a plan into the maps.
-    pub fn prepare(&mut self, plan: &Plan, headers: &[Header], tx_ifindex: u32, window: Window) {
-        let longest = plan.entries.iter().map(|e| e.length).max().unwrap_or(0);
-        let header = &headers[0];
+    /// Makes an interface of the calling thread's namespace the one that packets of calls leave
+    /// by. Plain packets go to the sender's interface directly.
+    pub fn connect(&mut self, side: Side, ifindex: u32) -> Result<(), XdpError> {
+        self.object.set_device("gen_ports", side as u32, ifindex)?;
+        self.is_connected = true;
+        Ok(())
+    }
+
+    /// Whether packets of calls have interfaces to leave by.
+    pub const fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// Writes all of a plan into the maps that does not depend on when it begins.
+    pub fn prepare(&mut self, plan: &Plan, headers: &[Header], bodies: &Bodies) {
+        let body_of = bodies.of_entry.iter().copied().chain(std::iter::repeat(0));
+        let entries = plan.entries.iter().zip(body_of).map(|(e, body)| GenEntry {
+            gap_ns: e.gap_ns,
+            gap_frac: e.gap_frac,
+            length: e.length,
+            flow: e.flow,
+            body,
+        });
+        self.entries.fill(entries, plan.entries.len());
+        let flows = headers.iter().enumerate().map(|(i, header)| {
+            let flow = GenFlow {
+                header: *header.bytes(),
+                l4_sum: header.l4_sum(),
+                ip_sum: header.ip_sum(),
+                ..GenFlow::default()
+            };
+            match &plan.media {
+                Some(media) => media::with_header(flow, header.len(), &media.flows[i]),
+                None => flow,
+            }
+        });
+        self.flows.fill(flows, plan.flows.len());
+        if let Some(media) = &plan.media {
+            self.media.fill(media.packets.iter().map(media::entry), media.packets.len());
+            self.bodies.fill(bodies.bodies.iter().copied(), bodies.bodies.len());
+            self.slots.fill(bodies.slots.iter().copied(), bodies.slots.len());
+        }
+        self.bins.fill([], plan.n_bins());
+        self.longest = plan.entries.iter().map(|e| e.length).max().unwrap_or(0);
+        self.gaps_ns = plan.phases.iter().map(|phase| plan.mean_gap_ns(phase)).collect();
+    }
+
+    /// Makes the prepared plan begin with its window; plain packets leave by `tx_ifindex`.
+    pub fn arm(&mut self, plan: &Plan, header: &Header, tx_ifindex: u32, window: Window) {
         self.config.set(
             0,
             GenConfig {
@@ -106,7 +168,7 @@ impl Generator {
                 n_flows: plan.flows.len() as u32,
                 tx_ifindex,
                 header_len: header.len() as u32,
-                input_len: longest.into(),
+                input_len: self.longest.into(),
                 bin_ns: plan.bin_ns,
                 n_bins: plan.n_bins() as u32,
                 magic: window.magic,
@@ -114,7 +176,8 @@ impl Generator {
                 ip: header.ip(),
                 l4: header.l4().protocol(),
                 skip: plan.skip,
-                pad: [0; 6],
+                media: plan.media.is_some().into(),
+                pad: [0; 5],
             },
         );
         let absolute = plan.phases.iter().map(|phase| GenPhase {
@@ -123,36 +186,18 @@ impl Generator {
             n_entries: phase.n_entries,
         });
         self.phases.fill(absolute, MAX_PHASES);
-        let entries = plan.entries.iter().map(|e| GenEntry {
-            gap_ns: e.gap_ns,
-            gap_frac: e.gap_frac,
-            length: e.length,
-            flow: e.flow,
-            pad: 0,
-        });
-        self.entries.fill(entries, plan.entries.len());
-        let flows = headers.iter().map(|header| GenFlow {
-            header: *header.bytes(),
-            l4_sum: header.l4_sum(),
-            ip_sum: header.ip_sum(),
-            ..GenFlow::default()
-        });
-        self.flows.fill(flows, plan.flows.len());
-        self.bins.fill([], plan.n_bins());
         self.state.set(0, GenState { next_ns: window.start_ns, ..GenState::default() });
     }
 
     /// Plays the prepared plan on the calling thread, which must be in the sender's
     /// namespace. Ends early when `stop` is set.
     pub fn play(&mut self, plan: &Plan, start_ns: u64, stop: &AtomicBool) -> Result<(), XdpError> {
-        let longest = plan.entries.iter().map(|e| e.length).max().unwrap_or(0);
-        let frame = vec![0u8; longest.into()];
-        let gaps: Vec<f64> = plan.phases.iter().map(|phase| plan.mean_gap_ns(phase)).collect();
+        let frame = vec![0u8; self.longest.into()];
         wait_until(start_ns.saturating_sub(LEAD_NS));
         while !stop.load(Ordering::Relaxed) {
             let state = self.state.get(0);
             let phase = state.phase as usize;
-            let Some(&gap_ns) = gaps.get(phase).filter(|_| state.done == 0) else {
+            let Some(&gap_ns) = self.gaps_ns.get(phase).filter(|_| state.done == 0) else {
                 return self.ended(state.errors);
             };
             let (repeat, batch) = if !plan.paced {
@@ -200,6 +245,8 @@ impl Generator {
     /// What was sent; after `play`.
     pub fn sent(&self, plan: &Plan) -> Sent {
         let state = self.state.get(0);
+        let flows = self.flows.read(plan.flows.len());
+        let first_seq = plan.media.iter().flat_map(|_| flows.iter().map(|flow| flow.first_seq));
         Sent {
             recorded: state.sent_recorded,
             warmup: state.sent - state.sent_recorded,
@@ -209,7 +256,9 @@ impl Generator {
             late_max_ns: state.late_max_ns,
             slipped_ns: state.slipped_ns,
             bins: self.bins.read(plan.n_bins()),
-            flows: self.flows.read(plan.flows.len()).iter().map(|flow| flow.sent).collect(),
+            first_seq: first_seq.collect(),
+            flows: flows.iter().map(|flow| flow.sent).collect(),
+            surplus: state.surplus,
         }
     }
 }
@@ -238,103 +287,4 @@ fn attach_aside(program: &mut Xdp) -> Result<File, XdpError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-    use weir_wire::{Addresses, L4, Probe, build, find_probe};
-
-    use super::*;
-    use crate::plan::{Entry, Macs, NEXT_FLOW, Phase};
-    use crate::schedule::tests::plan;
-
-    const MACS: Macs = Macs { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] };
-    const MAGIC: u16 = 0x5745;
-
-    fn is_root() -> bool {
-        // SAFETY: a plain system call.
-        let root = unsafe { libc::geteuid() } == 0;
-        if !root {
-            println!("skipped: loading BPF programs needs root");
-        }
-        root
-    }
-
-    fn addresses(ip: u8) -> Addresses {
-        let (src_ip, dst_ip) = match ip {
-            4 => (IpAddr::V4(Ipv4Addr::new(198, 18, 3, 1)), IpAddr::V4(Ipv4Addr::new(198, 19, 0, 9))),
-            _ => (
-                IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 3, 1)),
-                IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 9)),
-            ),
-        };
-        Addresses { src_ip, dst_ip, src_port: 20_000, dst_port: 30_001 }
-    }
-
-    /// Runs the program once, not live, and returns the frame that it would have sent.
-    fn frame(generator: &mut Generator, longest: u16) -> Vec<u8> {
-        let input = vec![0; longest.into()];
-        let mut output = vec![0; 2048];
-        let options =
-            TestRunOptions { data_in: Some(&input), data_out: Some(&mut output), ..TestRunOptions::new() };
-        let program = generator.object.program(PROGRAM).expect("there");
-        let result = program.test_run(options).expect("runs");
-        const XDP_REDIRECT: u32 = 4;
-        assert_eq!(result.return_value, XDP_REDIRECT);
-        output.truncate(result.data_size_out as usize);
-        output
-    }
-
-    #[test]
-    fn frames_of_the_xdp_generator_are_those_of_the_wire_crate() {
-        if !is_root() {
-            return;
-        }
-        for (ip, l4, lengths, skip) in [
-            (4, L4::Udp, [60, 60], 0),
-            (4, L4::Udp, [1514, 60], 0),
-            (4, L4::Udp, [210, 2044], 12),
-            (4, L4::Tcp, [72, 512], 0),
-            (6, L4::Udp, [80, 80], 0),
-            (6, L4::Tcp, [92, 1500], 0),
-        ] {
-            let entries: Vec<Entry> = lengths
-                .iter()
-                .map(|&length| Entry { gap_ns: 0, gap_frac: 0, length, flow: NEXT_FLOW })
-                .collect();
-            let phases = vec![Phase { end_ns: 60_000_000_000, first_entry: 0, n_entries: 2 }];
-            let mut plan = plan(entries, phases, 2, false);
-            plan.flows = vec![addresses(ip); 2];
-            plan.l4 = l4;
-            plan.skip = skip;
-            let headers = plan.headers(MACS).expect("valid plan");
-            let start_ns = now_ns();
-            let window = Window {
-                start_ns,
-                record_start_ns: start_ns,
-                record_end_ns: start_ns + plan.duration_ns,
-                magic: MAGIC,
-            };
-            let mut generator = Generator::load(&plan).expect("loads");
-            generator.prepare(&plan, &headers, 1, window);
-            for i in 0..4u32 {
-                let sent = frame(&mut generator, lengths[0].max(lengths[1]));
-                assert_eq!(sent.len(), usize::from(lengths[i as usize % 2]));
-                let probe = find_probe(&sent, skip.into()).expect("carries a probe");
-                let expected = Probe { magic: MAGIC, flow: i % 2, seq: i / 2, time_ns: probe.time_ns };
-                assert_eq!(probe, expected);
-                let mut same = vec![0; sent.len()];
-                assert!(build(&mut same, &headers[i as usize % 2], skip.into(), &expected));
-                assert_eq!(sent, same, "IPv{ip} {l4:?} {lengths:?}");
-            }
-            let sent = generator.sent(&plan);
-            assert_eq!((sent.recorded, sent.flows, sent.bins.iter().sum()), (4, vec![2, 2], 4));
-        }
-    }
-
-    #[test]
-    fn short_gaps_get_longer_batches() {
-        assert_eq!(batch_for(1_200.0), 1);
-        assert_eq!(batch_for(1_000.0), 2);
-        assert_eq!(batch_for(1.0), UNPACED_BATCH);
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 use std::io;
 
 use aya::maps::Map;
+use aya::maps::xdp::{DevMap, XdpMapError};
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use thiserror::Error;
@@ -29,6 +30,14 @@ pub enum XdpError {
         /// The kernel's reason.
         source: Box<ProgramError>,
     },
+    /// A map refused an element.
+    #[error("cannot {action}: {source}")]
+    Map {
+        /// What was tried.
+        action: &'static str,
+        /// The kernel's reason.
+        source: XdpMapError,
+    },
     /// Something the object file should contain is missing.
     #[error("the object file of the {program} lacks {name}; rebuild Weir")]
     Missing {
@@ -53,6 +62,10 @@ impl XdpError {
         |source| Self::Program { action, source: Box::new(source) }
     }
 
+    pub fn map(action: &'static str) -> impl FnOnce(XdpMapError) -> Self {
+        move |source| Self::Map { action, source }
+    }
+
     pub fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }
     }
@@ -74,7 +87,7 @@ impl Object {
     ) -> Result<Self, XdpError> {
         let mut loader = EbpfLoader::new();
         for (map, len) in sizes {
-            loader.map_max_entries(map, u32::try_from(*len).unwrap_or(u32::MAX));
+            loader.map_max_entries(map, u32::try_from((*len).max(1)).unwrap_or(u32::MAX));
         }
         let bpf = loader
             .load(bytes)
@@ -93,11 +106,23 @@ impl Object {
         }
     }
 
+    /// Puts an interface of the calling thread's namespace into a device map: the kernel keeps
+    /// the device, so that redirecting works from any other namespace too.
+    pub fn set_device(&mut self, map: &'static str, index: u32, ifindex: u32) -> Result<(), XdpError> {
+        let missing = XdpError::Missing { program: self.name, name: map };
+        let mut devices = self.bpf.map_mut(map).ok_or(missing).and_then(|found| {
+            DevMap::try_from(found).map_err(|source| XdpError::map("open the map of devices")(source.into()))
+        })?;
+        devices
+            .set(index, ifindex, None, 0)
+            .map_err(XdpError::map("enter an interface into the map of devices"))
+    }
+
     /// Maps an array into memory.
     pub fn array<T: Plain>(&self, map: &'static str, len: usize) -> Result<Mapped<T>, XdpError> {
         match self.bpf.map(map) {
             Some(Map::Array(data)) => {
-                Mapped::new(data.fd(), len).map_err(XdpError::system("map a BPF array into memory"))
+                Mapped::new(data.fd(), len.max(1)).map_err(XdpError::system("map a BPF array into memory"))
             }
             _ => Err(XdpError::Missing { program: self.name, name: map }),
         }

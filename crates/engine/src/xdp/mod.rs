@@ -2,8 +2,9 @@
 
 mod generator;
 mod load;
+mod media;
 mod receiver;
 
-pub use generator::{Generator, Window};
+pub use generator::Generator;
 pub use load::XdpError;
-pub use receiver::Receiver;
+pub use receiver::{Receiver, log_room};

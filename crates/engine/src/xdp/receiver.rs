@@ -5,20 +5,21 @@ use std::io;
 use aya::include_bytes_aligned;
 use aya::programs::XdpMode;
 
-use super::generator::Window;
 use super::load::{Object, XdpError};
 use crate::histogram::BUCKETS;
-use crate::layout::{RxBin, RxConfig, RxFlow, RxTotals};
+use crate::layout::{Arrival, RxBin, RxConfig, RxFlow, RxTotals};
 use crate::mapped::Mapped;
-use crate::outcome::Received;
-use crate::plan::Plan;
+use crate::outcome::{PacketLog, Received, add, join};
+use crate::plan::{Plan, Side};
+use crate::window::Window;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/receiver.o"));
 const PROGRAM: &str = "weir_receive";
 
 /// The loaded and attached receiver; dropping it detaches it.
 pub struct Receiver {
-    _object: Object,
+    /// Holds the program where it is attached.
+    _object: Option<Object>,
     mode: &'static str,
     cpus: usize,
     config: Mapped<RxConfig>,
@@ -26,26 +27,29 @@ pub struct Receiver {
     totals: Mapped<RxTotals>,
     histogram: Mapped<u64>,
     bins: Mapped<RxBin>,
+    log: Mapped<Arrival>,
+    logged: Mapped<u64>,
+}
+
+/// How long a receiver's log must be, so that each of `packets` may come and some come twice.
+pub const fn log_room(packets: u64) -> usize {
+    match packets {
+        0 => 0,
+        n => (n + n * 3 / 10 + 4096) as usize,
+    }
 }
 
 impl Receiver {
-    /// Loads the program with room for `plan` and attaches it: in the driver if it can, else
-    /// in the kernel's generic hook. The calling thread must be in the receiver's namespace.
+    /// Loads the program with room for `plan` and so many logged arrivals, and attaches it: in the
+    /// driver if it can, else in the kernel's generic hook. The calling thread must be in the
+    /// receiver's namespace.
     ///
     /// # Minimum kernel version
-    /// 5.9 (BPF links for XDP), 5.5 (mapped arrays).
-    pub fn attach(plan: &Plan, ifindex: u32, interface: &str) -> Result<Self, XdpError> {
-        let cpus = possible_cpus().map_err(XdpError::system("read /sys/devices/system/cpu/possible"))?;
-        let (n_flows, n_bins) = (plan.flows.len(), plan.n_bins() * cpus);
-        let sizes = [
-            ("rx_flows", n_flows),
-            ("rx_totals", cpus),
-            ("rx_histogram", BUCKETS * cpus),
-            ("rx_bins", n_bins),
-        ];
-        let mut object = Object::load("receiver", OBJECT, PROGRAM, &sizes)?;
+    /// 5.12 (atomic operations that return a value), 5.9 (BPF links for XDP), 5.5 (mapped arrays).
+    pub fn attach(plan: &Plan, log_room: usize, ifindex: u32, interface: &str) -> Result<Self, XdpError> {
+        let (mut receiver, mut object) = Self::load(plan, log_room)?;
         let program = object.program(PROGRAM)?;
-        let mode = match program.attach_to_if_index(ifindex, XdpMode::Driver) {
+        receiver.mode = match program.attach_to_if_index(ifindex, XdpMode::Driver) {
             Ok(_) => "native",
             Err(_) => {
                 program
@@ -54,21 +58,42 @@ impl Receiver {
                 "generic"
             }
         };
-        Ok(Self {
-            mode,
+        receiver._object = Some(object);
+        Ok(receiver)
+    }
+
+    /// Loads the program, to be attached.
+    fn load(plan: &Plan, log_room: usize) -> Result<(Self, Object), XdpError> {
+        let cpus = possible_cpus().map_err(XdpError::system("read /sys/devices/system/cpu/possible"))?;
+        let (n_flows, n_bins) = (plan.flows.len(), plan.n_bins() * cpus);
+        let sizes = [
+            ("rx_flows", n_flows),
+            ("rx_totals", cpus),
+            ("rx_histogram", BUCKETS * cpus),
+            ("rx_bins", n_bins),
+            ("rx_log", log_room),
+        ];
+        let object = Object::load("receiver", OBJECT, PROGRAM, &sizes)?;
+        let receiver = Self {
+            _object: None,
+            mode: "",
             cpus,
             config: object.array("rx_config", 1)?,
             flows: object.array("rx_flows", n_flows)?,
             totals: object.array("rx_totals", cpus)?,
             histogram: object.array("rx_histogram", BUCKETS * cpus)?,
             bins: object.array("rx_bins", n_bins)?,
-            _object: object,
-        })
+            log: object.array("rx_log", log_room)?,
+            logged: object.array("rx_logged", 1)?,
+        };
+        Ok((receiver, object))
     }
 
     /// Whether a plan fits into the maps as they were loaded.
-    pub fn fits(&self, plan: &Plan) -> bool {
-        plan.flows.len() <= self.flows.len() && plan.n_bins() * self.cpus <= self.bins.len()
+    pub fn fits(&self, plan: &Plan, log_room: usize) -> bool {
+        plan.flows.len() <= self.flows.len()
+            && plan.n_bins() * self.cpus <= self.bins.len()
+            && log_room <= self.log.len()
     }
 
     /// `native` or `generic`.
@@ -76,26 +101,21 @@ impl Receiver {
         self.mode
     }
 
-    /// Zeroes everything and starts counting the probes of one trial.
-    pub fn arm(&mut self, plan: &Plan, window: Window) {
+    /// Zeroes everything for the probes of one trial that arrive at this side.
+    pub fn clear(&mut self, plan: &Plan, side: Side) {
         self.disarm();
-        self.flows.fill([], plan.flows.len());
+        let flows = (0..plan.flows.len())
+            .map(|flow| RxFlow { elsewhere: (plan.side(flow) != side).into(), ..RxFlow::default() });
+        self.flows.fill(flows, plan.flows.len());
+        self.logged.set(0, 0);
         self.totals.fill([], self.cpus);
         self.histogram.fill([], BUCKETS * self.cpus);
         self.bins.fill([], plan.n_bins() * self.cpus);
-        self.config.set(
-            0,
-            RxConfig {
-                record_start_ns: window.record_start_ns,
-                record_end_ns: window.record_end_ns,
-                n_flows: plan.flows.len() as u32,
-                bin_ns: plan.bin_ns,
-                n_bins: plan.n_bins() as u32,
-                magic: window.magic,
-                skip: plan.skip,
-                armed: 1,
-            },
-        );
+    }
+
+    /// Starts counting; after `clear`.
+    pub fn arm(&mut self, plan: &Plan, window: Window) {
+        self.config.set(0, window.rx_config(plan));
     }
 
     /// Stops counting.
@@ -125,33 +145,19 @@ impl Receiver {
             bins: bins.collect(),
             flows: self.flows.read(plan.flows.len()),
             dropped: 0,
+            log: plan.media.is_some().then(|| self.logged()),
         }
     }
-}
 
-fn add(a: RxBin, b: RxBin) -> RxBin {
-    RxBin {
-        received: a.received + b.received,
-        delay_sum_ns: a.delay_sum_ns + b.delay_sum_ns,
-        delay_max_ns: a.delay_max_ns.max(b.delay_max_ns),
-    }
-}
-
-/// The totals of two CPUs. A gap that began on one and ended on another is not seen as one,
-/// so that the longest gap is that of any single receive queue.
-fn join(a: RxTotals, b: RxTotals) -> RxTotals {
-    let first = match (a.first_arrival_ns, b.first_arrival_ns) {
-        (0, first) | (first, 0) => first,
-        (a, b) => a.min(b),
-    };
-    RxTotals {
-        probes: a.probes + b.probes,
-        stray: a.stray + b.stray,
-        first_arrival_ns: first,
-        last_arrival_ns: a.last_arrival_ns.max(b.last_arrival_ns),
-        longest_gap_ns: a.longest_gap_ns.max(b.longest_gap_ns),
-        last_probe_ns: a.last_probe_ns.max(b.last_probe_ns),
-        pad: [0; 2],
+    fn logged(&self) -> PacketLog {
+        let arrived = self.logged.get(0);
+        let kept = arrived.min(self.log.len() as u64);
+        let mut log = PacketLog::with_capacity(kept as usize);
+        for index in 0..kept as usize {
+            log.push(self.log.get(index));
+        }
+        log.missed = arrived - kept;
+        log
     }
 }
 
@@ -167,70 +173,41 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use aya::programs::{TestRun, TestRunOptions};
-    use weir_wire::{Addresses, Header, L4, Probe, build};
+    use weir_wire::{Addresses, Header, Kind, L4, Media, Probe, build, build_media};
 
     use super::*;
     use crate::account::Account;
     use crate::clock::now_ns;
-    use crate::plan::{Entry, NEXT_FLOW, Phase};
-    use crate::schedule::tests::plan;
+    use crate::plan::{Entry, NEXT_FLOW, NO_PAYLOAD, Packet, Phase};
+    use crate::schedule::tests::{calls, plan};
 
     const MAGIC: u16 = 0x5745;
 
     /// A loaded receiver that is attached nowhere; `None`, said aloud, without root.
-    fn loaded(plan: &Plan) -> Option<(Object, Receiver)> {
+    fn loaded(plan: &Plan, log_room: usize) -> Option<(Object, Receiver)> {
         // SAFETY: a plain system call.
         if unsafe { libc::geteuid() } != 0 {
             println!("skipped: loading BPF programs needs root");
             return None;
         }
-        // The object that is run lends its maps to a receiver that holds another one.
-        let cpus = possible_cpus().expect("sysfs");
-        let sizes = [
-            ("rx_flows", plan.flows.len()),
-            ("rx_totals", cpus),
-            ("rx_histogram", BUCKETS * cpus),
-            ("rx_bins", plan.n_bins() * cpus),
-        ];
-        let object = Object::load("receiver", OBJECT, PROGRAM, &sizes).expect("loads");
-        let receiver = Receiver {
-            mode: "none",
-            cpus,
-            config: object.array("rx_config", 1).expect("map"),
-            flows: object.array("rx_flows", plan.flows.len()).expect("map"),
-            totals: object.array("rx_totals", cpus).expect("map"),
-            histogram: object.array("rx_histogram", BUCKETS * cpus).expect("map"),
-            bins: object.array("rx_bins", plan.n_bins() * cpus).expect("map"),
-            _object: Object::load("receiver", OBJECT, PROGRAM, &sizes).expect("loads"),
-        };
+        let (receiver, object) = Receiver::load(plan, log_room).expect("loads");
         Some((object, receiver))
     }
 
-    #[test]
-    fn the_xdp_receiver_counts_as_the_account_in_rust_does() {
-        let entry = Entry { gap_ns: 1, gap_frac: 0, length: 60, flow: NEXT_FLOW };
-        let phases = vec![Phase { end_ns: 60_000_000_000, first_entry: 0, n_entries: 1 }];
-        let plan = plan(vec![entry], phases, 3, true);
-        let Some((mut object, mut receiver)) = loaded(&plan) else { return };
-        let start_ns = now_ns();
-        let window = Window {
-            start_ns,
-            record_start_ns: start_ns,
-            record_end_ns: start_ns + plan.duration_ns,
-            magic: MAGIC,
-        };
-        receiver.arm(&plan, window);
-        let mut account = Account::new(receiver.config.get(0));
-
+    fn header() -> Header {
         let to = Addresses {
             src_ip: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)),
             dst_ip: IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1)),
             src_port: 1024,
             dst_port: 7,
         };
-        let header = Header::new([2; 6], [4; 6], &to, L4::Udp).expect("same family");
-        // A walk through sequence numbers with every kind of step: on, back, the same, far ahead,
-        // far back; now and then a foreign magic, an unknown flow, a frame without a probe.
+        Header::new([2; 6], [4; 6], &to, L4::Udp).expect("same family")
+    }
+
+    /// A walk through the sequence numbers of three flows with every kind of step: on, back, the
+    /// same, far ahead, far back; now and then a foreign magic, an unknown flow, an ether type that
+    /// is no IP. `give` gets each probe and whether it is to be hidden so.
+    fn walk(mut give: impl FnMut(Probe, bool)) {
         let mut seqs = [0u32; 3];
         let mut random = 12_345u64;
         for i in 0..4_000u32 {
@@ -247,31 +224,91 @@ mod tests {
             };
             let magic = if i % 97 == 0 { MAGIC + 1 } else { MAGIC };
             let flow = if i % 89 == 0 { 3 } else { flow };
-            let probe = Probe { magic, flow, seq: *seq, time_ns: now_ns() };
-            let mut frame = [0; 60];
-            assert!(build(&mut frame, &header, 0, &probe));
-            if i % 83 == 0 {
-                frame[12] = 0x88; // no IP
-            }
-            match weir_wire::find_probe(&frame, 0) {
-                Some(probe) => account.arrive(&probe, now_ns()),
-                None => account.stray(),
-            }
-            let options = TestRunOptions { data_in: Some(&frame), ..TestRunOptions::new() };
-            object.program(PROGRAM).expect("there").test_run(options).expect("runs");
+            give(Probe { magic, flow, seq: *seq, time_ns: now_ns() }, i % 83 == 0);
         }
+    }
 
-        let counted = receiver.received(&plan);
-        assert!(counted.totals.probes > 3_000 && counted.totals.stray > 100);
+    fn receive(object: &mut Object, frame: &[u8]) {
+        let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() };
+        object.program(PROGRAM).expect("there").test_run(options).expect("runs");
+    }
+
+    fn assert_same(counted: &Received, account: &Account) {
+        assert!(counted.totals.probes > 1_000 && counted.totals.stray > 100);
         assert_eq!(counted.totals.probes, account.totals.probes);
         assert_eq!(counted.totals.stray, account.totals.stray);
         for (kernel, rust) in counted.flows.iter().zip(&account.flows) {
             let place = |f: &RxFlow| (f.received, f.duplicated, f.reordered, f.next_seq, f.window);
             assert_eq!(place(kernel), place(rust));
-            assert!(kernel.duplicated > 0 && kernel.reordered > 0);
+            assert!(kernel.elsewhere != 0 || kernel.duplicated > 0 && kernel.reordered > 0);
         }
         let total: u64 = counted.flows.iter().map(|f| f.received).sum();
         assert_eq!(counted.histogram.iter().sum::<u64>(), total);
         assert_eq!(counted.bins.iter().map(|b| b.received).sum::<u64>(), total);
+    }
+
+    #[test]
+    fn the_xdp_receiver_counts_as_the_account_in_rust_does() {
+        let entry = Entry { gap_ns: 1, gap_frac: 0, length: 60, flow: NEXT_FLOW };
+        let phases = vec![Phase { end_ns: 60_000_000_000, first_entry: 0, n_entries: 1 }];
+        let plan = plan(vec![entry], phases, 3, true);
+        let Some((mut object, mut receiver)) = loaded(&plan, 0) else { return };
+        receiver.clear(&plan, Side::Forward);
+        receiver.arm(&plan, Window::new(&plan, now_ns(), MAGIC));
+        let mut account = Account::new(receiver.config.get(0));
+        let header = header();
+        walk(|probe, hidden| {
+            let mut frame = [0; 60];
+            assert!(build(&mut frame, &header, 0, &probe));
+            if hidden {
+                frame[12] = 0x88;
+            }
+            match weir_wire::find_probe(&frame, 0) {
+                Some(probe) => account.arrive(&probe, now_ns()),
+                None => account.stray(),
+            }
+            receive(&mut object, &frame);
+        });
+        let counted = receiver.received(&plan);
+        assert_same(&counted, &account);
+        assert_eq!(counted.log, None);
+    }
+
+    #[test]
+    fn the_xdp_receiver_logs_packets_of_calls_as_the_account_in_rust_does() {
+        let packet = |length, flow| (length, flow, Packet { payload: NO_PAYLOAD, ..Packet::default() });
+        let lengths = [60, 97, 214];
+        let mut plan = calls(vec![packet(60, 0), packet(97, 1), packet(214, 2)], vec![vec![]; 3], &[]);
+        plan.bin_ns = 60_000_000;
+        for side in [Side::Forward, Side::Back] {
+            const ROOM: usize = 1_000; // too little for what comes forward
+            let Some((mut object, mut receiver)) = loaded(&plan, ROOM) else { return };
+            receiver.clear(&plan, side);
+            receiver.arm(&plan, Window::new(&plan, now_ns(), MAGIC));
+            let mut account = Account::new(receiver.config.get(0));
+            account.expect_elsewhere(|flow| plan.side(flow) != side);
+            let header = header();
+            let media = Media { kind: Kind::Raw, header: &[], stamp: 0, marker: false, payload: &[] };
+            walk(|probe, hidden| {
+                let mut frame = vec![0; lengths[probe.flow as usize % 3]];
+                assert!(build_media(&mut frame, &header, &media, &probe));
+                if hidden {
+                    frame[12] = 0x88;
+                }
+                match weir_wire::find_last_probe(&frame) {
+                    Some(probe) => account.arrive(&probe, now_ns()),
+                    None => account.stray(),
+                }
+                receive(&mut object, &frame);
+            });
+            let counted = receiver.received(&plan);
+            assert_same(&counted, &account);
+            let (log, expected) = (counted.log.expect("logged"), account.log.expect("logged"));
+            assert_eq!((log.len(), log.len() as u64 + log.missed), (ROOM, expected.len() as u64));
+            assert_eq!(log.flow, expected.flow[..ROOM]);
+            assert_eq!(log.seq, expected.seq[..ROOM]);
+            assert_eq!(log.sent_ns, expected.sent_ns[..ROOM]);
+            assert!(log.arrival_ns.is_sorted() && log.arrival_ns[0] > log.sent_ns[0]);
+        }
     }
 }

@@ -1,5 +1,11 @@
 //! What to send: a cyclic schedule of departures, the phases that use it, and the flows.
 
+mod bodies;
+mod media;
+
+pub use bodies::Bodies;
+pub use media::{Impairment, Media, MediaFlow, NO_PAYLOAD, Numbers, Packet};
+
 use thiserror::Error;
 use weir_wire::{Addresses, Header, HeaderError, L4, MacAddr, PROBE_LEN};
 
@@ -46,6 +52,15 @@ pub struct Macs {
     pub dst: MacAddr,
 }
 
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// From the sender's interface to the receiver's.
+    Forward,
+    /// The other way.
+    Back,
+}
+
 /// One trial's traffic.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -73,6 +88,8 @@ pub struct Plan {
     pub quiet_ns: u64,
     /// Never wait longer than this for stragglers.
     pub straggler_ns: u64,
+    /// Packets of calls: what they carry, and the way back. Every arrival is logged.
+    pub media: Option<Media>,
 }
 
 /// Why a plan cannot be played.
@@ -96,32 +113,86 @@ pub enum PlanError {
         /// Length needed.
         needed: usize,
     },
+    /// Packets of calls that no back end can send.
+    #[error("{0}")]
+    Media(&'static str),
+    /// One of them.
+    #[error("packet {index} (flow {flow}): {why}")]
+    Packet {
+        /// Index of its entry.
+        index: usize,
+        /// Its flow.
+        flow: u32,
+        /// What is wrong.
+        why: String,
+    },
     /// The flows' headers cannot be built.
     #[error(transparent)]
     Header(#[from] HeaderError),
 }
 
 impl Plan {
-    /// The flows' header templates.
+    /// The flows' header templates; `back` is for those that are sent from the receiver's side.
     ///
     /// # Errors
     /// [`PlanError`] for whatever the engine could not play.
-    pub fn headers(&self, macs: Macs) -> Result<Vec<Header>, PlanError> {
+    pub fn headers(&self, macs: Macs, back: Option<Macs>) -> Result<Vec<Header>, PlanError> {
         self.check()?;
-        let headers: Vec<Header> = self
-            .flows
-            .iter()
-            .map(|flow| Header::new(macs.src, macs.dst, flow, self.l4))
-            .collect::<Result<_, _>>()?;
+        let macs_of = |flow| match (self.side(flow), back) {
+            (Side::Forward, _) => Ok(macs),
+            (Side::Back, Some(back)) => Ok(back),
+            (Side::Back, None) => {
+                Err(PlanError::Media("calls are answered, but no MAC addresses are given for the way back"))
+            }
+        };
+        let headers = self.flows.iter().enumerate().map(|(i, flow)| {
+            let macs = macs_of(i)?;
+            Ok(Header::new(macs.src, macs.dst, flow, self.l4)?)
+        });
+        let headers: Vec<Header> = headers.collect::<Result<_, PlanError>>()?;
         let longest = headers.iter().map(Header::len).max().unwrap_or(0);
         if headers.iter().any(|h| h.len() != longest) {
             return Err(range("flows of different IP versions in one trial", 2, "1"));
+        }
+        if let Some(media) = &self.media {
+            media.check(self, &headers)?;
+            return Ok(headers);
         }
         let needed = longest + usize::from(self.skip) + PROBE_LEN;
         match self.entries.iter().map(|e| e.length).min() {
             Some(length) if usize::from(length) < needed => Err(PlanError::TooShort { length, needed }),
             _ => Ok(headers),
         }
+    }
+
+    /// Which way a flow goes.
+    #[must_use]
+    pub fn side(&self, flow: usize) -> Side {
+        match self.media.as_ref().and_then(|media| media.flows.get(flow)) {
+            Some(flow) if flow.back => Side::Back,
+            _ => Side::Forward,
+        }
+    }
+
+    /// Packets of the whole trial in each direction, flows that take turns left out.
+    #[must_use]
+    pub fn packets_per_side(&self) -> [u64; 2] {
+        let mut packets = [0; 2];
+        let mut start_ns = 0;
+        for phase in &self.phases {
+            let entries = &self.entries[phase.first_entry as usize..][..phase.n_entries as usize];
+            let units = |e: &Entry| u128::from(e.gap_ns) << 16 | u128::from(e.gap_frac);
+            let length = u128::from(phase.end_ns - start_ns) << 16;
+            let round: u128 = entries.iter().map(units).sum::<u128>().max(1);
+            let mut left = length % round;
+            for entry in entries.iter().filter(|e| e.flow != NEXT_FLOW) {
+                let again = u64::from(left > 0);
+                left = left.saturating_sub(units(entry));
+                packets[self.side(entry.flow as usize) as usize] += (length / round) as u64 + again;
+            }
+            start_ns = phase.end_ns;
+        }
+        packets
     }
 
     /// Length of the whole trial.

@@ -1,6 +1,11 @@
 //! What sender and receiver counted.
 
+mod log;
+
+pub use log::PacketLog;
+
 use crate::layout::{RxBin, RxFlow, RxTotals};
+use crate::plan::Plan;
 
 /// How packets were sent and received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub struct FlowOutcome {
     pub ipdv_count: u64,
     /// Longest time between arrivals.
     pub longest_gap_ns: u64,
+    /// Number of the first recorded packet; 0 unless arrivals were logged.
+    pub first_seq: u32,
 }
 
 /// One trial. Times are CLOCK_MONOTONIC.
@@ -92,6 +99,8 @@ pub struct Outcome {
     pub bins: Vec<Bin>,
     /// Flows.
     pub flows: Vec<FlowOutcome>,
+    /// Every arrival, for plans of calls: first those of one direction, then those of the other.
+    pub packets: Option<PacketLog>,
 }
 
 /// What a sender counted.
@@ -106,11 +115,27 @@ pub struct Sent {
     pub slipped_ns: u64,
     pub bins: Vec<u64>,
     pub flows: Vec<u64>,
+    /// Of each flow; empty unless arrivals are logged.
+    pub first_seq: Vec<u32>,
+    /// Packets sent again less packets not sent, by impairment.
+    pub surplus: i64,
 }
 
 impl Sent {
-    pub fn new(n_bins: usize, n_flows: usize) -> Self {
-        Self { bins: vec![0; n_bins], flows: vec![0; n_flows], ..Self::default() }
+    /// Nothing yet.
+    pub fn of(plan: &Plan) -> Self {
+        let n_flows = plan.flows.len();
+        Self {
+            bins: vec![0; plan.n_bins()],
+            flows: vec![0; n_flows],
+            first_seq: vec![0; if plan.media.is_some() { n_flows } else { 0 }],
+            ..Self::default()
+        }
+    }
+
+    /// Packets that are to arrive if none is lost, warm-up included.
+    pub const fn expected(&self) -> u64 {
+        (self.recorded + self.warmup).saturating_add_signed(self.surplus)
     }
 }
 
@@ -121,12 +146,66 @@ pub struct Received {
     pub bins: Vec<RxBin>,
     pub flows: Vec<RxFlow>,
     pub dropped: u64,
+    pub log: Option<PacketLog>,
+}
+
+impl Received {
+    /// Adds what the receiver at the other end counted; each flow arrives at one of them.
+    pub fn merge(mut self, other: Self, is_others: impl Fn(usize) -> bool) -> Self {
+        self.totals = join(self.totals, other.totals);
+        for (a, b) in self.histogram.iter_mut().zip(other.histogram) {
+            *a += b;
+        }
+        for (a, b) in self.bins.iter_mut().zip(other.bins) {
+            *a = add(*a, b);
+        }
+        for (i, (a, b)) in self.flows.iter_mut().zip(other.flows).enumerate() {
+            if is_others(i) {
+                *a = b;
+            }
+        }
+        self.dropped += other.dropped;
+        if let (Some(log), Some(other)) = (&mut self.log, other.log) {
+            log.append(other);
+        }
+        self
+    }
+}
+
+/// The same bin of two receive queues.
+pub fn add(a: RxBin, b: RxBin) -> RxBin {
+    RxBin {
+        received: a.received + b.received,
+        delay_sum_ns: a.delay_sum_ns + b.delay_sum_ns,
+        delay_max_ns: a.delay_max_ns.max(b.delay_max_ns),
+    }
+}
+
+/// The totals of two receive queues. A gap that began in one and ended in another is not seen as
+/// one, so that the longest gap is that of any single receive queue.
+pub fn join(a: RxTotals, b: RxTotals) -> RxTotals {
+    let first = match (a.first_arrival_ns, b.first_arrival_ns) {
+        (0, first) | (first, 0) => first,
+        (a, b) => a.min(b),
+    };
+    RxTotals {
+        probes: a.probes + b.probes,
+        stray: a.stray + b.stray,
+        first_arrival_ns: first,
+        last_arrival_ns: a.last_arrival_ns.max(b.last_arrival_ns),
+        longest_gap_ns: a.longest_gap_ns.max(b.longest_gap_ns),
+        last_probe_ns: a.last_probe_ns.max(b.last_probe_ns),
+        pad: [0; 2],
+    }
 }
 
 impl Outcome {
-    pub(crate) fn join(backend: Backend, window: (u64, u64), sent: &Sent, received: &Received) -> Self {
-        let flows = sent.flows.iter().zip(&received.flows).map(|(&sent, rx)| FlowOutcome {
+    pub(crate) fn join(backend: Backend, window: (u64, u64), sent: &Sent, received: Received) -> Self {
+        let first_seq = sent.first_seq.iter().copied().chain(std::iter::repeat(0));
+        let flows = sent.flows.iter().zip(&received.flows).zip(first_seq);
+        let flows = flows.map(|((&sent, rx), first_seq)| FlowOutcome {
             sent,
+            first_seq,
             received: rx.received,
             duplicated: rx.duplicated,
             reordered: rx.reordered,
@@ -164,6 +243,7 @@ impl Outcome {
             histogram: histogram.map(|(i, count)| (i as u32, *count)).collect(),
             bins: bins.collect(),
             flows: flows.collect(),
+            packets: received.log,
         }
     }
 }

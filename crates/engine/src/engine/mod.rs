@@ -1,0 +1,333 @@
+//! One trial at a time between two interfaces, over whichever back end works there.
+
+mod play;
+
+use std::ffi::CString;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::clock::now_ns;
+use crate::outcome::{Backend, Outcome};
+use crate::packet;
+use crate::plan::{Bodies, Macs, Plan, PlanError, Side};
+use crate::thread::{self, Awake};
+use crate::xdp::{self, XdpError};
+
+/// An interface in a network namespace.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Path of the namespace; `None`: the caller's.
+    pub netns: Option<PathBuf>,
+    /// Name of the interface in there.
+    pub interface: String,
+}
+
+/// Which back end to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// XDP, and packet sockets where that fails.
+    Auto,
+    /// XDP or an error.
+    Xdp,
+    /// Packet sockets.
+    AfPacket,
+}
+
+/// How to set up an engine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to send.
+    pub tx: Endpoint,
+    /// Where to receive.
+    pub rx: Endpoint,
+    /// CPU of the sending thread.
+    pub tx_cpu: Option<usize>,
+    /// CPU to keep awake during a trial: the device's.
+    pub spin_cpu: Option<usize>,
+    /// Back end.
+    pub backend: BackendChoice,
+}
+
+/// Why a trial could not be carried out.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// The plan cannot be played.
+    #[error("this traffic cannot be sent: {0}")]
+    Plan(#[from] PlanError),
+    /// A namespace cannot be entered.
+    #[error("cannot enter network namespace {path}: {source}")]
+    Netns {
+        /// Its path.
+        path: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// An interface does not exist.
+    #[error("there is no interface {interface} in network namespace {netns}")]
+    Interface {
+        /// Its name.
+        interface: String,
+        /// Where it was looked for.
+        netns: String,
+    },
+    /// XDP does not work here.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// Packet sockets do not work here.
+    #[error("cannot use packet sockets on {interface} (needs CAP_NET_RAW): {source}")]
+    Socket {
+        /// The interface.
+        interface: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The caller asked for the end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Sender and receiver, ready for trials.
+pub struct Engine {
+    options: Options,
+    tx_ifindex: u32,
+    rx_ifindex: u32,
+    machinery: Machinery,
+    fallback: Option<String>,
+    next_magic: u16,
+}
+
+enum Machinery {
+    /// Nothing is loaded yet.
+    Xdp(Option<Box<Programs>>),
+    AfPacket(Sockets),
+}
+
+struct Programs {
+    generator: xdp::Generator,
+    /// Where forward packets arrive.
+    receiver: xdp::Receiver,
+    /// Where calls are answered: both interfaces send, and the sender's has a receiver.
+    back: Option<xdp::Receiver>,
+}
+
+struct Sockets {
+    forward: (packet::Sender, packet::Receiver),
+    back: Option<(packet::Sender, packet::Receiver)>,
+}
+
+/// What a plan asks of the XDP programs beyond its own size.
+#[derive(Default)]
+struct Needs {
+    bodies: Bodies,
+    /// Arrivals to log in each direction.
+    log_room: [usize; 2],
+    goes_back: bool,
+}
+
+impl Needs {
+    fn of(plan: &Plan, header_len: usize) -> Result<Self, PlanError> {
+        let Some(media) = &plan.media else { return Ok(Self::default()) };
+        let log_room = plan.packets_per_side().map(xdp::log_room);
+        Ok(Self { bodies: Bodies::of(plan, header_len)?, log_room, goes_back: media.goes_back() })
+    }
+}
+
+impl Engine {
+    /// Finds the interfaces and a back end that works on them.
+    ///
+    /// # Errors
+    /// [`EngineError`] when an interface is missing or no allowed back end works.
+    pub fn open(options: Options) -> Result<Self, EngineError> {
+        let tx_ifindex = ifindex(&options.tx)?;
+        let rx_ifindex = ifindex(&options.rx)?;
+        // Stragglers of an engine that was here before carry other numbers.
+        let next_magic = (now_ns() >> 10) as u16;
+        let machinery = Machinery::Xdp(None);
+        let mut engine = Self { options, tx_ifindex, rx_ifindex, machinery, fallback: None, next_magic };
+        match engine.options.backend {
+            BackendChoice::AfPacket => engine.fall_back(None)?,
+            choice => match engine.load(&smallest_plan(), &Needs::default()) {
+                Ok(()) => {}
+                Err(EngineError::Xdp(e)) if choice == BackendChoice::Auto => {
+                    engine.fall_back(Some(e.to_string()))?
+                }
+                Err(e) => return Err(e),
+            },
+        }
+        Ok(engine)
+    }
+
+    /// The back end in use.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        match &self.machinery {
+            Machinery::Xdp(loaded) => Backend::Xdp(loaded.as_ref().map_or("native", |l| l.receiver.mode())),
+            Machinery::AfPacket(_) => Backend::AfPacket,
+        }
+    }
+
+    /// Why XDP is not used although it was wanted.
+    #[must_use]
+    pub fn fallback_reason(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// Plays a plan and counts. `interrupted` is asked every few milliseconds; `back` is for flows
+    /// that are sent from the receiver's side.
+    ///
+    /// # Errors
+    /// [`EngineError`]; whatever happens, the sender has stopped when this returns.
+    pub fn run(
+        &mut self,
+        plan: &Plan,
+        macs: Macs,
+        back: Option<Macs>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Outcome, EngineError> {
+        let headers = plan.headers(macs, back)?;
+        let needs = match self.machinery {
+            Machinery::Xdp(_) => Needs::of(plan, headers[0].len())?,
+            Machinery::AfPacket(_) => Needs::default(),
+        };
+        self.load(plan, &needs)?;
+        self.next_magic = self.next_magic.wrapping_add(1);
+        let magic = self.next_magic;
+        let _awake = self.options.spin_cpu.map(Awake::start);
+        let (sent, received, window) = match &mut self.machinery {
+            Machinery::Xdp(Some(loaded)) => play::xdp(
+                loaded,
+                plan,
+                &headers,
+                &needs.bodies,
+                magic,
+                self.tx_ifindex,
+                &self.options,
+                interrupted,
+            )?,
+            Machinery::AfPacket(sockets) => {
+                play::packet(sockets, plan, &headers, magic, &self.options, interrupted)?
+            }
+            Machinery::Xdp(None) => unreachable!("loaded above"),
+        };
+        Ok(Outcome::join(self.backend(), window.bounds(), &sent, received))
+    }
+
+    /// Makes sure that programs or sockets are there, with room for `plan`.
+    fn load(&mut self, plan: &Plan, needs: &Needs) -> Result<(), EngineError> {
+        match &mut self.machinery {
+            Machinery::Xdp(_) => self.load_programs(plan, needs),
+            Machinery::AfPacket(sockets) => {
+                let goes_back = plan.media.as_ref().is_some_and(|media| media.goes_back());
+                if goes_back && sockets.back.is_none() {
+                    let (from, to) = (self.options.rx.clone(), self.options.tx.clone());
+                    sockets.back = Some(open_sockets((&from, self.rx_ifindex), (&to, self.tx_ifindex))?);
+                } else if !goes_back {
+                    sockets.back = None; // its receiver would only fill up
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn load_programs(&mut self, plan: &Plan, needs: &Needs) -> Result<(), EngineError> {
+        let Options { tx, rx, .. } = &self.options;
+        let (tx_ifindex, rx_ifindex) = (self.tx_ifindex, self.rx_ifindex);
+        let Machinery::Xdp(kept) = &mut self.machinery else { return Ok(()) };
+        let attach = |side: Side, at: &Endpoint, ifindex| {
+            let room = needs.log_room[side as usize];
+            within(at, || xdp::Receiver::attach(plan, room, ifindex, &at.interface))?
+                .map_err(EngineError::from)
+        };
+        // Detach before attaching again; whatever fails, nothing half loaded is kept.
+        let loaded = kept.take().filter(|programs| {
+            programs.generator.fits(plan, &needs.bodies)
+                && programs.receiver.fits(plan, needs.log_room[Side::Forward as usize])
+        });
+        let mut loaded = match loaded {
+            Some(loaded) => loaded,
+            None => Box::new(Programs {
+                receiver: attach(Side::Forward, rx, rx_ifindex)?,
+                generator: xdp::Generator::load(plan, &needs.bodies)?,
+                back: None,
+            }),
+        };
+        if plan.media.is_some() && !loaded.generator.is_connected() {
+            within(tx, || loaded.generator.connect(Side::Forward, tx_ifindex))??;
+            within(rx, || loaded.generator.connect(Side::Back, rx_ifindex))??;
+        }
+        let room = needs.log_room[Side::Back as usize];
+        loaded.back = loaded.back.take().filter(|back| needs.goes_back && back.fits(plan, room));
+        if needs.goes_back && loaded.back.is_none() {
+            loaded.back = Some(attach(Side::Back, tx, tx_ifindex)?);
+        }
+        *kept = Some(loaded);
+        Ok(())
+    }
+
+    fn fall_back(&mut self, reason: Option<String>) -> Result<(), EngineError> {
+        let Options { tx, rx, .. } = &self.options;
+        let forward = open_sockets((tx, self.tx_ifindex), (rx, self.rx_ifindex))?;
+        self.machinery = Machinery::AfPacket(Sockets { forward, back: None });
+        self.fallback = reason;
+        Ok(())
+    }
+}
+
+/// Sockets that send from one place and receive at another.
+fn open_sockets(
+    (from, from_ifindex): (&Endpoint, u32),
+    (to, to_ifindex): (&Endpoint, u32),
+) -> Result<(packet::Sender, packet::Receiver), EngineError> {
+    let error = |at: &Endpoint| {
+        let interface = at.interface.clone();
+        |source| EngineError::Socket { interface, source }
+    };
+    let sender = within(from, || packet::Sender::open(from_ifindex))?.map_err(error(from))?;
+    let receiver = within(to, || packet::Receiver::open(to_ifindex))?.map_err(error(to))?;
+    Ok((sender, receiver))
+}
+
+/// Does `work` in the namespace of an endpoint.
+fn within<T: Send>(at: &Endpoint, work: impl FnOnce() -> T + Send) -> Result<T, EngineError> {
+    thread::within(at.netns.as_deref(), work).map_err(|e| netns_error(at, e))
+}
+
+fn netns_error(at: &Endpoint, source: io::Error) -> EngineError {
+    let path = at.netns.as_deref().map_or_else(String::new, |p| p.display().to_string());
+    EngineError::Netns { path, source }
+}
+
+fn ifindex(at: &Endpoint) -> Result<u32, EngineError> {
+    let missing = || EngineError::Interface {
+        interface: at.interface.clone(),
+        netns: at.netns.as_deref().map_or_else(|| "(current)".into(), |p| p.display().to_string()),
+    };
+    let name = CString::new(at.interface.as_str()).map_err(|_| missing())?;
+    // SAFETY: `name` is a valid C string.
+    let index = within(at, || unsafe { libc::if_nametoindex(name.as_ptr()) })?;
+    if index == 0 { Err(missing()) } else { Ok(index) }
+}
+
+/// What the programs are first loaded for: finds out whether XDP works at all.
+fn smallest_plan() -> Plan {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    let ip = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    Plan {
+        entries: vec![crate::Entry { gap_ns: 1, gap_frac: 0, length: 60, flow: crate::NEXT_FLOW }; 16_384],
+        phases: vec![crate::Phase { end_ns: 1, first_entry: 0, n_entries: 1 }],
+        paced: true,
+        warmup_ns: 0,
+        duration_ns: 1_000 * 10_000_000,
+        bin_ns: 10_000_000,
+        flows: vec![weir_wire::Addresses { src_ip: ip, dst_ip: ip, src_port: 0, dst_port: 0 }; 256],
+        l4: weir_wire::L4::Udp,
+        skip: 0,
+        catch_up_ns: 0,
+        quiet_ns: 0,
+        straggler_ns: 0,
+        media: None,
+    }
+}

@@ -1,0 +1,192 @@
+//! A trial as it goes on: sending, watching for an interruption, waiting for stragglers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+use weir_wire::Header;
+
+use super::{Endpoint, EngineError, Options, Programs, Sockets, within};
+use crate::clock::now_ns;
+use crate::outcome::{Received, Sent};
+use crate::packet;
+use crate::plan::{Bodies, Plan, Side};
+use crate::thread;
+use crate::window::Window;
+
+/// Time between the decision to start and the first departure.
+const SETTLE_NS: u64 = 5_000_000;
+/// How often a running trial looks for an interruption and for stragglers.
+const POLL: Duration = Duration::from_millis(10);
+
+type Played = (Sent, Received, Window);
+
+/// Plays a plan with XDP programs that have room for it.
+#[expect(clippy::too_many_arguments, reason = "called once")]
+pub fn xdp(
+    programs: &mut Programs,
+    plan: &Plan,
+    headers: &[Header],
+    bodies: &Bodies,
+    magic: u16,
+    tx_ifindex: u32,
+    options: &Options,
+    interrupted: &mut dyn FnMut() -> bool,
+) -> Result<Played, EngineError> {
+    let Programs { generator, receiver, back } = programs;
+    // Writing a long plan takes a while: the trial begins when all is in place.
+    generator.prepare(plan, headers, bodies);
+    receiver.clear(plan, Side::Forward);
+    if let Some(back) = back {
+        back.clear(plan, Side::Back);
+    }
+    let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
+    generator.arm(plan, &headers[0], tx_ifindex, window);
+    receiver.arm(plan, window);
+    if let Some(back) = back {
+        back.arm(plan, window);
+    }
+    let result = play_programs(programs, plan, window, options, interrupted);
+    let Programs { generator, receiver, back } = programs;
+    receiver.disarm();
+    if let Some(back) = back {
+        back.disarm();
+    }
+    result?;
+    let mut received = receiver.received(plan);
+    if let Some(back) = back {
+        received = received.merge(back.received(plan), |flow| plan.side(flow) == Side::Back);
+    }
+    Ok((generator.sent(plan), received, window))
+}
+
+fn play_programs(
+    Programs { generator, receiver, back }: &mut Programs,
+    plan: &Plan,
+    window: Window,
+    options: &Options,
+    interrupted: &mut dyn FnMut() -> bool,
+) -> Result<(), EngineError> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            within(&options.tx, || {
+                steady(options.tx_cpu);
+                generator.play(plan, window.start_ns, &stop)
+            })
+        });
+        let stopped = watch(&sender, &stop, interrupted);
+        join(sender)??;
+        stopped
+    })?;
+    let progress = || match &*back {
+        Some(back) => sum(receiver.progress(), back.progress()),
+        None => receiver.progress(),
+    };
+    await_stragglers(plan, generator.sent(plan).expected(), progress, interrupted)
+}
+
+/// Plays a plan over packet sockets.
+pub fn packet(
+    Sockets { forward, back }: &Sockets,
+    plan: &Plan,
+    headers: &[Header],
+    magic: u16,
+    options: &Options,
+    interrupted: &mut dyn FnMut() -> bool,
+) -> Result<Played, EngineError> {
+    let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
+    let (stop_sending, stop_counting) = (AtomicBool::new(false), AtomicBool::new(false));
+    let progress = [packet::Progress::default(), packet::Progress::default()];
+    let (receiver, back_receiver) = (&forward.1, back.as_ref().map(|sockets| &sockets.1));
+    std::thread::scope(|scope| {
+        let count = |receiver: &'_ packet::Receiver, side: Side| {
+            receiver.count(plan, side, window, &progress[side as usize], &stop_counting)
+        };
+        let counting = scope.spawn(move || count(receiver, Side::Forward));
+        let counting_back = back_receiver.map(|receiver| scope.spawn(move || count(receiver, Side::Back)));
+        let sending = scope.spawn(|| {
+            steady(options.tx_cpu);
+            forward.0.play(back.as_ref().map(|b| &b.0), plan, headers, window, &stop_sending)
+        });
+        let stopped = watch(&sending, &stop_sending, interrupted);
+        let sent = join(sending);
+        let waited = match &sent {
+            Ok(sent) if stopped.is_ok() => {
+                let arrived = || sum(progress[0].read(), progress[1].read());
+                await_stragglers(plan, sent.expected(), arrived, interrupted)
+            }
+            _ => Ok(()),
+        };
+        stop_counting.store(true, Ordering::Relaxed);
+        let (received, received_back) = (join(counting), counting_back.map(join));
+        stopped.and(waited)?;
+        let error = |at: &Endpoint| {
+            let interface = at.interface.clone();
+            |source| EngineError::Socket { interface, source }
+        };
+        let sent = sent.map_err(error(&options.tx))?;
+        let mut received = received.map_err(error(&options.rx))?;
+        if let Some(back) = received_back {
+            let back = back.map_err(error(&options.tx))?;
+            received = received.merge(back, |flow| plan.side(flow) == Side::Back);
+        }
+        Ok((sent, received, window))
+    })
+}
+
+/// Waits for the sender; passes an interruption on to it.
+fn watch<T>(
+    sender: &ScopedJoinHandle<'_, T>,
+    stop: &AtomicBool,
+    interrupted: &mut dyn FnMut() -> bool,
+) -> Result<(), EngineError> {
+    while !sender.is_finished() {
+        if interrupted() {
+            stop.store(true, Ordering::Relaxed);
+            return Err(EngineError::Interrupted);
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// Waits until every packet came, or none has come for a while.
+fn await_stragglers(
+    plan: &Plan,
+    sent: u64,
+    progress: impl Fn() -> (u64, u64),
+    interrupted: &mut dyn FnMut() -> bool,
+) -> Result<(), EngineError> {
+    let ended_ns = now_ns();
+    loop {
+        let (arrived, last_ns) = progress();
+        let now = now_ns();
+        let quiet = now.saturating_sub(last_ns.max(ended_ns)) >= plan.quiet_ns;
+        if arrived >= sent || quiet || now >= ended_ns + plan.straggler_ns {
+            return Ok(());
+        }
+        if interrupted() {
+            return Err(EngineError::Interrupted);
+        }
+        std::thread::sleep(POLL.min(Duration::from_nanos(plan.quiet_ns / 4 + 1)));
+    }
+}
+
+/// Probes so far and the time of the last one, at two receivers.
+fn sum(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0 + b.0, a.1.max(b.1))
+}
+
+/// Gives the sending thread its CPU and the right of way there, as far as that is allowed;
+/// a sender that is late says so in its outcome anyway.
+fn steady(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        let _ = thread::pin(cpu);
+    }
+    let _ = thread::take_precedence();
+}
+
+fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
