@@ -11,15 +11,20 @@ pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
         EngineError::Xdp(_) | EngineError::Socket { .. } => "MissingCapability",
         EngineError::Interrupted => return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(()),
     };
+    exception(py, class, &describe(error))
+}
+
+/// An exception of `weirlab.errors`.
+pub fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
     let found = py.import("weirlab.errors").and_then(|module| module.getattr(class));
-    match found.and_then(|class| class.call1((describe(error),))) {
+    match found.and_then(|class| class.call1((message,))) {
         Ok(exception) => PyErr::from_value(exception),
         Err(e) => e,
     }
 }
 
 /// The message with its causes: "what: why: why".
-fn describe(error: &dyn std::error::Error) -> String {
+pub fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,15 +1,19 @@
 //! `weirlab._engine`: plans in, outcomes out. Nothing is decided here.
 
 mod errors;
+mod media;
 mod outcome;
 mod plan;
+mod trace;
 
 use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weir_engine::{Backend, BackendChoice, Device, Endpoint, Engine as Inner, EngineError, Noise, Options};
+use weir_engine::{
+    Backend, BackendChoice, Device, DeviceError, Endpoint, Engine as Inner, EngineError, Macs, Noise, Options,
+};
 
 /// Where `ip netns` keeps named namespaces.
 const NETNS_DIR: &str = "/run/netns";
@@ -78,19 +82,22 @@ impl Engine {
     }
 
     /// Plays a plan; see `weirlab.lab.engine`.
+    #[pyo3(signature = (plan, src_mac, dst_mac, back_src_mac=None, back_dst_mac=None))]
     fn run<'py>(
         &mut self,
         py: Python<'py>,
         plan: &Bound<'py, PyAny>,
         src_mac: [u8; 6],
         dst_mac: [u8; 6],
+        back_src_mac: Option<[u8; 6]>,
+        back_dst_mac: Option<[u8; 6]>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let plan = plan::extract(plan)?;
-        let macs = weir_engine::Macs { src: src_mac, dst: dst_mac };
+        let (macs, back) = macs(src_mac, dst_mac, back_src_mac, back_dst_mac);
         let inner = self.inner.as_mut().ok_or_else(closed)?;
         let mut signal = None;
         let result = py.detach(|| {
-            inner.run(&plan, macs, &mut || {
+            inner.run(&plan, macs, back, &mut || {
                 signal = Python::attach(|py| py.check_signals()).err();
                 signal.is_some()
             })
@@ -98,7 +105,7 @@ impl Engine {
         match (result, signal) {
             (Err(EngineError::Interrupted), Some(signal)) => Err(signal),
             (Err(e), _) => Err(errors::translate(py, &e)),
-            (Ok(result), _) => outcome::to_dict(py, &result),
+            (Ok(result), _) => outcome::to_dict(py, result),
         }
     }
 
@@ -118,6 +125,33 @@ fn closed() -> PyErr {
     PyValueError::new_err("this engine is closed")
 }
 
+fn macs(
+    src: [u8; 6],
+    dst: [u8; 6],
+    back_src: Option<[u8; 6]>,
+    back_dst: Option<[u8; 6]>,
+) -> (Macs, Option<Macs>) {
+    let back = back_src.zip(back_dst).map(|(src, dst)| Macs { src, dst });
+    (Macs { src, dst }, back)
+}
+
+/// Every frame of a plan as it would be sent; see `weirlab.lab.capture`.
+#[pyfunction]
+#[pyo3(signature = (plan, src_mac, dst_mac, back_src_mac=None, back_dst_mac=None))]
+fn frames<'py>(
+    py: Python<'py>,
+    plan: &Bound<'py, PyAny>,
+    src_mac: [u8; 6],
+    dst_mac: [u8; 6],
+    back_src_mac: Option<[u8; 6]>,
+    back_dst_mac: Option<[u8; 6]>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let plan = plan::extract(plan)?;
+    let (macs, back) = macs(src_mac, dst_mac, back_src_mac, back_dst_mac);
+    let made = py.detach(|| weir_engine::frames(&plan, macs, back));
+    outcome::frames_to_dict(py, made.map_err(|e| PyValueError::new_err(e.to_string()))?)
+}
+
 /// Sends a plan through a simulated device; see `weirlab.lab.sim`.
 #[pyfunction]
 fn simulate<'py>(
@@ -128,7 +162,11 @@ fn simulate<'py>(
     let plan = plan::extract(plan)?;
     let (device, positions) = (device_from(device)?, get::<Vec<f64>>(device, "positions")?);
     let result = py.detach(|| weir_engine::simulate(&plan, &device, &positions));
-    outcome::to_dict(py, &result.map_err(|e| PyValueError::new_err(e.to_string()))?)
+    let result = result.map_err(|e| match e {
+        DeviceError::Plan(e) => errors::translate(py, &EngineError::Plan(e)),
+        e => PyValueError::new_err(e.to_string()),
+    })?;
+    outcome::to_dict(py, result)
 }
 
 /// Time in ns for a cache line to pass between two CPUs and back; None where it cannot be told.
@@ -172,6 +210,8 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Engine>()?;
+    m.add_function(wrap_pyfunction!(frames, m)?)?;
     m.add_function(wrap_pyfunction!(handover_ns, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::rtp_packets, m)?)?;
     m.add_function(wrap_pyfunction!(simulate, m)?)
 }

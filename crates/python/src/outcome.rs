@@ -3,7 +3,7 @@
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weir_engine::{Backend, Bin, FlowOutcome, Outcome, bounds_ns};
+use weir_engine::{Backend, Bin, FlowOutcome, Frames, Outcome, PacketLog, bounds_ns};
 
 /// The name that records use.
 pub const fn backend_name(backend: &Backend) -> &'static str {
@@ -15,7 +15,7 @@ pub const fn backend_name(backend: &Backend) -> &'static str {
 }
 
 /// One key per field; see `weirlab.lab.engine.to_result`.
-pub fn to_dict<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+pub fn to_dict<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("backend", backend_name(&outcome.backend))?;
     let mode = match outcome.backend {
@@ -43,7 +43,33 @@ pub fn to_dict<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, P
     }
     dict.set_item("histogram", histogram(py, &outcome.histogram)?)?;
     dict.set_item("series", series(py, &outcome.bins)?)?;
-    dict.set_item("flows", flows(py, &outcome.flows)?)?;
+    let flows = flows(py, &outcome.flows)?;
+    if let Some(log) = outcome.packets {
+        let first_seq = outcome.flows.iter().map(|flow| u64::from(flow.first_seq));
+        flows.set_item("first_seq", PyArray1::from_iter(py, first_seq))?;
+        dict.set_item("packets", packets(py, log)?)?;
+    }
+    dict.set_item("flows", flows)?;
+    Ok(dict)
+}
+
+/// Every frame of a plan, with the frames themselves in one array.
+pub fn frames_to_dict(py: Python<'_>, frames: Frames) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("due_ns", PyArray1::from_vec(py, frames.due_ns))?;
+    dict.set_item("length", PyArray1::from_vec(py, frames.length))?;
+    dict.set_item("flow", PyArray1::from_vec(py, frames.flow))?;
+    dict.set_item("bytes", PyArray1::from_vec(py, frames.bytes))?;
+    Ok(dict)
+}
+
+fn packets(py: Python<'_>, log: PacketLog) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("flow", PyArray1::from_vec(py, log.flow))?;
+    dict.set_item("seq", PyArray1::from_vec(py, log.seq))?;
+    dict.set_item("sent_ns", PyArray1::from_vec(py, log.sent_ns))?;
+    dict.set_item("arrival_ns", PyArray1::from_vec(py, log.arrival_ns))?;
+    dict.set_item("missed", log.missed)?;
     Ok(dict)
 }
 

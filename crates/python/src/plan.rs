@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 use weir_engine::{Entry, Phase, Plan};
 use weir_wire::{Addresses, L4};
 
+use crate::media;
+
 const FCS_BYTES: u16 = 4;
 /// A sender at most this late makes up for it at once; at 1 Mpps that is a burst of 50 packets.
 const CATCH_UP_NS: u64 = 50_000;
@@ -54,6 +56,10 @@ pub fn extract(plan: &Bound<'_, PyAny>) -> PyResult<Plan> {
         catch_up_ns: CATCH_UP_NS,
         quiet_ns: QUIET_NS,
         straggler_ns: STRAGGLER_NS,
+        media: match get("media")? {
+            media if media.is_none() => None,
+            media => Some(media::extract(&media)?),
+        },
     })
 }
 

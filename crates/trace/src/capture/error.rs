@@ -1,0 +1,67 @@
+//! What can be wrong with a capture.
+
+use std::io;
+
+use thiserror::Error;
+
+/// Why a capture cannot be read on. Offsets count bytes of the file, after decompression.
+#[derive(Debug, Error)]
+pub enum CaptureError {
+    /// Fewer bytes than the header of any capture.
+    #[error("too short for a capture: {bytes} bytes")]
+    TooShort {
+        /// Bytes there are.
+        bytes: usize,
+    },
+    /// The first bytes are those of no format known here.
+    #[error(
+        "neither pcap nor pcapng: it begins with {:02x} {:02x} {:02x} {:02x}",
+        found[0], found[1], found[2], found[3]
+    )]
+    Unknown {
+        /// The first bytes.
+        found: [u8; 4],
+    },
+    /// A record or block whose length cannot be.
+    #[error("damaged at offset {offset}: {what} of {bytes} bytes")]
+    Length {
+        /// Where it begins.
+        offset: u64,
+        /// What is too long or too short.
+        what: &'static str,
+        /// The length it claims.
+        bytes: u64,
+    },
+    /// A packet of an interface that was not described.
+    #[error("damaged at offset {offset}: a packet of interface {interface}, of {known} described")]
+    Interface {
+        /// Where the block begins.
+        offset: u64,
+        /// The interface it names.
+        interface: u32,
+        /// Interfaces there are.
+        known: usize,
+    },
+    /// An interface whose time stamps have a resolution beyond all use.
+    #[error("damaged at offset {offset}: time stamps of resolution {resolution:#04x}")]
+    Clock {
+        /// Where the block begins.
+        offset: u64,
+        /// The value of `if_tsresol`.
+        resolution: u8,
+    },
+    /// A section whose byte order cannot be told.
+    #[error("damaged at offset {offset}: a section without its byte-order mark")]
+    ByteOrder {
+        /// Where the section begins.
+        offset: u64,
+    },
+    /// Reading failed, or what was compressed is damaged.
+    #[error("reading failed at offset {offset}")]
+    Read {
+        /// What had been read until then.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+}

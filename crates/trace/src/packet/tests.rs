@@ -1,0 +1,126 @@
+use super::*;
+use crate::capture::LinkType;
+use crate::testing::{udp, udp_frame, udp_over_ipv4};
+
+fn decoded(link: u16, data: &[u8]) -> Decoded<'_> {
+    let original_len = data.len() as u32;
+    decode(&Packet { time_ns: 0, link: LinkType(link), interface: 0, original_len, data })
+}
+
+fn datagram(link: u16, data: &[u8]) -> Datagram<'_> {
+    match decoded(link, data) {
+        Decoded::Udp(datagram) => datagram,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An Ethernet frame with these bytes between the addresses and IP.
+fn tagged(between: &[u8]) -> Vec<u8> {
+    [&[2; 12][..], between, &udp_over_ipv4(1, 2, b"speech")].concat()
+}
+
+#[test]
+fn every_link_layer_leads_to_the_same_datagram() {
+    let ip = udp_over_ipv4(4_000, 4_002, b"speech");
+    let behind = |head: &[u8]| [head, &ip].concat();
+    let cases = [
+        (0, behind(&[2, 0, 0, 0])),
+        (0, behind(&[0, 0, 0, 2])),
+        (108, behind(&[0, 0, 0, 2])),
+        (1, udp_frame(4_000, 4_002, b"speech")),
+        (9, behind(&[0xff, 3, 0, 0x21])),
+        (12, ip.clone()),
+        (101, ip.clone()),
+        (228, ip.clone()),
+        (113, behind(&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0, 8, 0])),
+        (276, behind(&[8, 0, 0, 0, 0, 0, 0, 5, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0])),
+        (1, [&[2; 12][..], &[0x88, 0x64, 0x11, 0, 0, 1, 0, 36, 0, 0x21], &ip].concat()),
+        (1, [&[2; 12][..], &[0x88, 0x47, 0, 1, 0, 64, 0, 2, 0x11, 64], &ip].concat()),
+    ];
+    for (link, data) in &cases {
+        let found = datagram(*link, data);
+        assert_eq!((found.src_port, found.dst_port, found.payload), (4_000, 4_002, &b"speech"[..]), "{link}");
+        assert_eq!(found.src.to_string(), "192.0.2.1");
+        assert_eq!(found.point, if *link == 276 { 5 } else { 0 });
+    }
+    assert_eq!(decoded(105, &ip), Decoded::UnknownLink);
+}
+
+#[test]
+fn vlan_tags_are_passed_over_and_named() {
+    let one = tagged(&[0x81, 0, 0x60, 100, 8, 0]);
+    assert_eq!(datagram(1, &one).tags.to_string(), "100");
+    let two = tagged(&[0x88, 0xa8, 0, 10, 0x81, 0, 0, 100, 8, 0]);
+    assert_eq!(datagram(1, &two).tags.to_string(), "10.100");
+    assert_eq!(datagram(1, &two).payload, b"speech");
+}
+
+/// IPv6 from the next header on.
+fn ipv6(next: u8, rest: &[u8]) -> Vec<u8> {
+    let len = rest.len() as u16;
+    let mut head = vec![0x60, 0, 0, 0, (len >> 8) as u8, len as u8, next, 64];
+    head.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    head.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    [&head, rest].concat()
+}
+
+#[test]
+fn extension_headers_of_ipv6_are_passed_over() {
+    let udp = udp(4_000, 4_002, b"speech");
+    let options = |next: u8| [next, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let authentication = [17, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
+    let atomic = [17, 0, 0, 0, 0, 0, 0, 9];
+    for (next, between) in [
+        (17, vec![]),
+        (0, [&options(60)[..], &options(17)].concat()),
+        (51, authentication.to_vec()),
+        (44, atomic.to_vec()),
+    ] {
+        let packet = ipv6(next, &[&between[..], &udp].concat());
+        let found = datagram(101, &packet);
+        assert_eq!((found.payload, found.payload_len), (&b"speech"[..], 6));
+        assert_eq!(found.dst.to_string(), "2001:db8::2");
+    }
+}
+
+#[test]
+fn fragments_are_told() {
+    let mut packet = udp_over_ipv4(1, 2, b"speech");
+    packet[6] = 0x20;
+    assert_eq!(decoded(101, &packet), Decoded::Fragment);
+    packet[6..8].copy_from_slice(&[0, 8]);
+    assert_eq!(decoded(101, &packet), Decoded::Fragment);
+    assert_eq!(decoded(101, &ipv6(44, &[17, 0, 0, 1, 0, 0, 0, 9, 1, 2, 3])), Decoded::Fragment);
+}
+
+#[test]
+fn the_length_as_sent_is_known_where_the_capture_cut_the_packet() {
+    let packet = udp_frame(1, 2, &[7; 172]);
+    let found = datagram(1, &packet[..54]);
+    assert_eq!((found.payload.len(), found.payload_len), (12, 172));
+    assert_eq!(decoded(1, &packet[..36]), Decoded::Malformed);
+}
+
+#[test]
+fn padding_behind_a_short_packet_is_no_payload() {
+    let packet = [udp_frame(1, 2, b"ab"), vec![0; 16]].concat();
+    assert_eq!(datagram(1, &packet).payload, b"ab");
+}
+
+#[test]
+fn headers_that_contradict_themselves_are_malformed() {
+    let good = udp_over_ipv4(1, 2, b"speech");
+    for (at, value) in [(0, 0x44), (0, 0x4f), (3, 19), (3, 27), (25, 7)] {
+        let mut packet = good.clone();
+        packet[at] = value;
+        assert_eq!(decoded(101, &packet), Decoded::Malformed, "byte {at} = {value}");
+    }
+    assert_eq!(decoded(101, &[]), Decoded::Malformed);
+    assert_eq!(decoded(1, &[0; 60]), Decoded::NotIp);
+}
+
+#[test]
+fn an_endless_chain_of_extension_headers_ends() {
+    let chain: Vec<u8> = (0..100).flat_map(|_| [60, 0, 0, 0, 0, 0, 0, 0]).collect();
+    assert_eq!(decoded(101, &ipv6(60, &chain)), Decoded::Malformed);
+}

@@ -1,0 +1,161 @@
+//! Voice streams in a capture: RTP by its looks, its continuity and what SIP says; IAX2 by its port.
+
+mod codecs;
+mod collector;
+mod facts;
+mod iax2;
+mod rtp;
+mod sdp;
+mod sequence;
+mod track;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+pub use codecs::{Encoding, Kind};
+pub use collector::Collector;
+pub use facts::{Facts, KnownBy, Stream};
+
+use crate::capture::{Compression, Format};
+use crate::packet::Tags;
+
+/// How to look.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// UDP ports whose packets need no proof to be RTP.
+    pub decode_as: Vec<RangeInclusive<u16>>,
+}
+
+/// What a stream runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// RFC 3550.
+    Rtp,
+    /// RFC 5456.
+    Iax2,
+}
+
+/// Packets of one key are one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// From here.
+    pub src: IpAddr,
+    /// To there.
+    pub dst: IpAddr,
+    /// From this port.
+    pub src_port: u16,
+    /// To that port.
+    pub dst_port: u16,
+    /// SSRC, or IAX2's source call number.
+    pub source: u32,
+    /// How it is sent.
+    pub protocol: Protocol,
+    /// In this VLAN.
+    pub tags: Tags,
+    /// Seen at this interface of the capture: a packet seen at two is not there twice.
+    pub interface: (u32, u32),
+}
+
+/// A packet of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// When it was captured, ns since 1970.
+    pub arrival_ns: i64,
+    /// Sequence number, carried on beyond 16 bits.
+    pub seq: i64,
+    /// Time stamp, carried on beyond 32 bits.
+    pub timestamp: i64,
+    /// As sent.
+    pub payload_bytes: u16,
+    /// Of RTP; in IAX2 the codec's bit.
+    pub payload_type: u8,
+    /// RTP's marker.
+    pub marker: bool,
+    /// Does its time stamp follow the packets?
+    pub speech: bool,
+}
+
+impl Row {
+    fn of(arrival_ns: i64, header: &rtp::Header) -> Self {
+        Self {
+            arrival_ns,
+            seq: 0,
+            timestamp: 0,
+            payload_bytes: header.payload_bytes,
+            payload_type: header.payload_type,
+            marker: header.marker,
+            speech: true,
+        }
+    }
+
+    fn of_iax2(arrival_ns: i64, speech: &iax2::Speech) -> Self {
+        Self {
+            arrival_ns,
+            seq: 0,
+            timestamp: 0,
+            payload_bytes: speech.payload_bytes,
+            payload_type: speech.codec.unwrap_or(NO_CODEC),
+            marker: false,
+            speech: true,
+        }
+    }
+}
+
+/// In IAX2's mini frames: the codec of the last full frame.
+const NO_CODEC: u8 = u8::MAX;
+
+/// What was read, and what was passed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes as sent.
+    pub bytes: u64,
+    /// Earliest time, ns; 0 without packets.
+    pub first_ns: i64,
+    /// Latest time.
+    pub last_ns: i64,
+    /// Cut off by the capture.
+    pub truncated: u64,
+    /// Fragments of datagrams.
+    pub fragments: u64,
+    /// ARP and the like.
+    pub not_ip: u64,
+    /// TCP, ICMP and the like.
+    pub not_udp: u64,
+    /// Headers that contradict themselves.
+    pub malformed: u64,
+    /// Of a link layer that is not known here.
+    pub unknown_link: u64,
+    /// The numbers of such link layers, the first few.
+    pub unknown_links: BTreeSet<u16>,
+    /// RTCP.
+    pub rtcp: u64,
+    /// SIP, over UDP or TCP.
+    pub sip: u64,
+    /// IAX2's signalling.
+    pub iax2: u64,
+    /// Datagrams that are none of these and no voice.
+    pub other_udp: u64,
+    /// Packets without a time.
+    pub timeless: u64,
+}
+
+/// What a capture holds.
+#[derive(Debug)]
+pub struct Voice {
+    /// Streams in the order of their first packets.
+    pub streams: Vec<Stream>,
+    /// Everything counted.
+    pub counts: Counts,
+    /// Of the file.
+    pub format: Format,
+    /// Around it.
+    pub compression: Compression,
+    /// Does it end inside a packet?
+    pub cut_short: bool,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Sequence numbers and time stamps carried on beyond their 16 and 32 bits.
+
+/// RFC 3550 appendix A.1: a number so far ahead is no gap, one so far back is not late.
+const MAX_DROPOUT: u16 = 3_000;
+const MAX_MISORDER: u16 = 100;
+/// Longer gaps are no loss: the stream ended and began again (23 hours of 50 packets/s).
+const MAX_GAP: f64 = 4_194_304.0;
+
+/// The highest number until now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    highest: i64,
+}
+
+impl Sequence {
+    /// Begins with the first packet's own number.
+    #[must_use]
+    pub fn new(first: u16) -> Self {
+        Self { highest: first.into() }
+    }
+
+    /// Where a number belongs; None where it is too far away.
+    #[must_use]
+    pub fn place(self, number: u16) -> Option<i64> {
+        let ahead = number.wrapping_sub(self.highest as u16);
+        if ahead < MAX_DROPOUT {
+            Some(self.highest + i64::from(ahead))
+        } else {
+            let back = ahead.wrapping_neg();
+            (back <= MAX_MISORDER).then(|| self.highest - i64::from(back))
+        }
+    }
+
+    /// Takes a place as used.
+    pub fn advance(&mut self, place: i64) {
+        self.highest = self.highest.max(place);
+    }
+
+    /// Where a number belongs after a gap in which about `expected` packets passed; None if the gap does not
+    /// fit it.
+    #[must_use]
+    pub fn beyond(self, number: u16, expected: f64) -> Option<i64> {
+        let ahead = f64::from(number.wrapping_sub(self.highest as u16));
+        let rounds = ((expected - ahead) / 65_536.0).round().max(0.0);
+        let gap = ahead + rounds * 65_536.0;
+        // A tenth more or less: packets of a paused speaker are not sent, clocks differ.
+        (gap <= MAX_GAP && (gap - expected).abs() <= (expected * 0.1).max(50.0))
+            .then(|| self.highest + gap as i64)
+    }
+}
+
+/// `stamp` as the number nearest to `last` with the same low 32 bits.
+#[must_use]
+pub fn extend(last: i64, stamp: u32) -> i64 {
+    last.saturating_add(i64::from(stamp.wrapping_sub(last as u32).cast_signed()))
+}
+
+/// `stamp` as the number nearest to `near` with the same low 16 bits.
+#[must_use]
+pub fn extend16(near: i64, stamp: u16) -> i64 {
+    near.saturating_add(i64::from(stamp.wrapping_sub(near as u16).cast_signed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_on_beyond_16_bits_and_back() {
+        let mut sequence = Sequence::new(65_534);
+        for (number, place) in [(65_535, 65_535), (0, 65_536), (2, 65_538), (1, 65_537), (65_535, 65_535)] {
+            assert_eq!(sequence.place(number), Some(place));
+            sequence.advance(place);
+        }
+        assert_eq!(Sequence::new(0).place(65_535), Some(-1));
+    }
+
+    #[test]
+    fn what_is_too_far_away_has_no_place() {
+        let sequence = Sequence::new(1_000);
+        assert_eq!(sequence.place(3_999), Some(3_999));
+        assert_eq!(sequence.place(4_000), None);
+        assert_eq!(sequence.place(900), Some(900));
+        assert_eq!(sequence.place(899), None);
+    }
+
+    #[test]
+    fn a_long_gap_fits_the_time_it_took_or_is_none() {
+        let sequence = Sequence::new(1_000);
+        assert_eq!(sequence.beyond(6_000, 5_100.0), Some(6_000));
+        assert_eq!(sequence.beyond(6_000, 70_000.0), Some(6_000 + 65_536));
+        assert_eq!(sequence.beyond(6_000, 10.0), None);
+    }
+
+    #[test]
+    fn time_stamps_go_on_beyond_their_bits() {
+        assert_eq!(extend(0xffff_ffff, 159), 0x1_0000_0000 + 159);
+        assert_eq!(extend(0x1_0000_0000, 0xffff_fff0), 0xffff_fff0);
+        assert_eq!(extend16(65_530, 10), 65_546);
+    }
+}

@@ -1,0 +1,230 @@
+//! One stream as it goes by: first a candidate that has to prove itself, then rows.
+
+use std::rc::Rc;
+
+use super::sdp::Media;
+use super::sequence::{Sequence, extend, extend16};
+use super::{Key, Row, iax2, rtp};
+
+/// Steps forward in a row that make a candidate a stream; one is enough where SIP announced it
+/// (RFC 3550 appendix A.1 takes two packets).
+const STEPS: u8 = 4;
+const STEPS_ANNOUNCED: u8 = 1;
+/// A candidate may lose so many packets at once, and pause so long in units of any clock (some minutes).
+const LONGEST_STEP: i64 = 50;
+const LONGEST_PAUSE: i64 = 1 << 24;
+/// A candidate that has shown so much and proven nothing begins anew.
+pub const MAX_CANDIDATE_ROWS: usize = 512;
+/// The next mini frame of a call comes within this time, in ms.
+const LONGEST_MINI_STEP: i64 = 1_000;
+/// A call that says nothing for an hour is over.
+const LONGEST_SILENCE_NS: u64 = 3_600_000_000_000;
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// A row, or held until the next one tells.
+    Kept,
+    /// The candidate was none; this many packets belong to no stream, this one began a new candidate.
+    Refuted(u64),
+    /// The source started anew with the packet before this one; here are both.
+    Restart(Raw, Raw),
+}
+
+/// A packet as its header has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raw {
+    /// When it was captured.
+    pub arrival_ns: i64,
+    /// The header.
+    pub header: rtp::Header,
+}
+
+/// A stream or a candidate.
+#[derive(Debug)]
+pub struct Track {
+    /// Which it is.
+    pub key: Key,
+    /// Position of its first packet in the capture.
+    pub order: u64,
+    /// The same for the candidate that first had this key.
+    pub birth: u64,
+    /// How often the source started anew before.
+    pub part: u32,
+    /// Its packets.
+    pub rows: Vec<Row>,
+    /// What SIP said about it until it was proven.
+    pub media: Option<Rc<Media>>,
+    /// IAX2: the codec of its full frames.
+    pub codec: Option<u8>,
+    /// Packets of no place in the sequence.
+    pub strays: u64,
+    /// Steps still missing; 0 for a stream.
+    missing: u8,
+    /// Has the time stamp ever moved?
+    moved: bool,
+    sequence: Sequence,
+    pending: Option<Raw>,
+    /// Arrival, number and time stamp of the packet with the highest number.
+    newest: Row,
+}
+
+impl Track {
+    /// Begins with an RTP packet. `trusted`: it needs no proof.
+    pub fn new(key: Key, order: u64, part: u32, first: Raw, trusted: bool) -> Self {
+        let row = Row {
+            seq: first.header.sequence.into(),
+            timestamp: first.header.timestamp.into(),
+            ..Row::of(first.arrival_ns, &first.header)
+        };
+        Self::begin(key, order, part, row, trusted)
+    }
+
+    /// Begins with an IAX2 frame.
+    pub fn new_iax2(key: Key, order: u64, part: u32, arrival_ns: i64, speech: &iax2::Speech) -> Self {
+        let row = Row { timestamp: speech.stamp.into(), ..Row::of_iax2(arrival_ns, speech) };
+        Self { codec: speech.codec, ..Self::begin(key, order, part, row, false) }
+    }
+
+    fn begin(key: Key, order: u64, part: u32, row: Row, trusted: bool) -> Self {
+        Self {
+            key,
+            order,
+            birth: order,
+            part,
+            rows: vec![row],
+            media: None,
+            codec: None,
+            strays: 0,
+            missing: if trusted { 0 } else { STEPS },
+            moved: false,
+            sequence: Sequence::new(row.seq as u16),
+            pending: None,
+            newest: row,
+        }
+    }
+
+    /// Is this a stream?
+    pub const fn is_proven(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// Does what there is suffice, given that SIP announced the stream?
+    pub const fn is_proven_if_announced(&self) -> bool {
+        self.missing <= STEPS - STEPS_ANNOUNCED
+    }
+
+    /// SIP announced it: less proof will do.
+    pub fn announce(&mut self, media: Option<Rc<Media>>) {
+        if media.is_some() && self.is_proven_if_announced() {
+            self.missing = 0;
+        }
+        self.media = media;
+    }
+
+    /// The next packet with this key, at this position in the capture.
+    pub fn put(&mut self, raw: Raw, order: u64) -> Put {
+        let header = &raw.header;
+        let Some(seq) = self.sequence.place(header.sequence) else { return self.far_away(raw, order) };
+        let timestamp = extend(self.newest.timestamp, header.timestamp);
+        if self.refutes(seq - self.newest.seq, timestamp - self.newest.timestamp) {
+            return self.start_over(raw, order);
+        }
+        self.push(Row { seq, timestamp, ..Row::of(raw.arrival_ns, header) });
+        Put::Kept
+    }
+
+    /// Is a packet at this time part of the same IAX2 call? Call numbers are used again.
+    pub const fn goes_on(&self, time_ns: i64) -> bool {
+        time_ns.abs_diff(self.newest.arrival_ns) < LONGEST_SILENCE_NS
+    }
+
+    /// The next IAX2 frame of this call: frames have no numbers, only times.
+    pub fn put_iax2(&mut self, arrival_ns: i64, speech: &iax2::Speech) {
+        let elapsed_ms = arrival_ns.saturating_sub(self.newest.arrival_ns) / 1_000_000;
+        // Silence may last longer than the 65.536 s of 16 bits, so the clock here helps.
+        let timestamp = extend16(self.newest.timestamp.saturating_add(elapsed_ms), speech.stamp);
+        self.codec = self.codec.or(speech.codec);
+        let step = timestamp - self.newest.timestamp;
+        if !self.is_proven() {
+            match step {
+                1..=LONGEST_MINI_STEP => self.missing -= 1,
+                _ => self.missing = STEPS,
+            }
+        }
+        let row = Row { timestamp, ..Row::of_iax2(arrival_ns, speech) };
+        if step >= 0 {
+            self.newest = row;
+        }
+        self.rows.push(row);
+    }
+
+    /// The end: what was held back came to nothing.
+    pub fn end(&mut self) {
+        self.strays += u64::from(self.pending.take().is_some());
+    }
+
+    fn push(&mut self, row: Row) {
+        if row.seq > self.newest.seq {
+            self.newest = row;
+        }
+        self.sequence.advance(row.seq);
+        self.rows.push(row);
+    }
+
+    /// Counts steps towards the proof; true if this cannot be a stream.
+    fn refutes(&mut self, step: i64, pause: i64) -> bool {
+        if self.is_proven() {
+            return false;
+        }
+        if step > LONGEST_STEP || pause.abs() >= LONGEST_PAUSE || self.rows.len() >= MAX_CANDIDATE_ROWS {
+            return true;
+        }
+        self.moved |= step > 0 && pause > 0;
+        // Time stamps stand still within a picture; the last step has to show that they move.
+        if step > 0 && pause >= 0 && (self.missing > 1 || self.moved) {
+            self.missing -= 1;
+        }
+        false
+    }
+
+    fn start_over(&mut self, raw: Raw, order: u64) -> Put {
+        let dropped = self.rows.len() as u64;
+        *self = Self { birth: self.birth, ..Self::new(self.key, order, self.part, raw, false) };
+        Put::Refuted(dropped)
+    }
+
+    /// RFC 3550 appendix A.1: one packet far away is a stray; when the next one follows it, the source has
+    /// started anew, or there was a long gap.
+    fn far_away(&mut self, raw: Raw, order: u64) -> Put {
+        if !self.is_proven() {
+            return self.start_over(raw, order);
+        }
+        let Some(first) = self.pending.take() else {
+            self.pending = Some(raw);
+            return Put::Kept;
+        };
+        if first.header.sequence.wrapping_add(1) != raw.header.sequence {
+            self.strays += 1;
+            self.pending = Some(raw);
+            return Put::Kept;
+        }
+        let expected = self.packets_in(first.arrival_ns.saturating_sub(self.newest.arrival_ns));
+        let Some(seq) = expected.and_then(|n| self.sequence.beyond(first.header.sequence, n)) else {
+            return Put::Restart(first, raw);
+        };
+        for (seq, raw) in [(seq, first), (seq + 1, raw)] {
+            let timestamp = extend(self.newest.timestamp, raw.header.timestamp);
+            self.push(Row { seq, timestamp, ..Row::of(raw.arrival_ns, &raw.header) });
+        }
+        Put::Kept
+    }
+
+    /// How many packets are sent in so many ns, by the stream until now; None where that is not known.
+    fn packets_in(&self, elapsed_ns: i64) -> Option<f64> {
+        let first = self.rows.first()?;
+        let sent = self.newest.seq - first.seq;
+        let lasted = self.newest.arrival_ns.saturating_sub(first.arrival_ns);
+        (sent > 0 && lasted > 0).then(|| elapsed_ns as f64 * sent as f64 / lasted as f64)
+    }
+}
