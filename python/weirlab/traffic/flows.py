@@ -22,7 +22,8 @@ FIRST_SOURCE_PORT: Final = 0xC020
 """Both as in the test frames of RFC 2544, appendix C.2.6.4."""
 
 # The first and last /24 of each /16 stay free: routers and hosts of the lab have their own addresses there.
-_HOSTS: Final = 254 * 254
+HOSTS: Final = 254 * 254
+"""On each side."""
 _HOSTS_OF_PLACE: Final = 14 * 254
 _PORTS: Final = 65536 - 1024
 
@@ -75,19 +76,19 @@ def table(flows: Flows, places: Places = ()) -> FlowAddresses:
         raise InputError(f"{flows.count} flows asked for; between 1 and {MAX_FLOWS} can be sent")
     several = len(places) > 1
     group = flow_groups(places, flows.count) if several else np.zeros(flows.count, dtype=np.int64)
-    count, hosts = len(group), _HOSTS_OF_PLACE if several else _HOSTS
+    count, hosts = len(group), _HOSTS_OF_PLACE if several else HOSTS
     if flows.order == "advance":
         index = np.arange(count, dtype=np.int64)
-        src, dst = index % _HOSTS, np.zeros_like(index)
-        port = (FIRST_SOURCE_PORT - 1024 + index // _HOSTS) % _PORTS
+        src, dst = index % HOSTS, np.zeros_like(index)
+        port = (FIRST_SOURCE_PORT - 1024 + index // HOSTS) % _PORTS
     else:
-        key = _distinct(count, _HOSTS * hosts * _PORTS, np.random.default_rng(flows.seed))
+        key = _distinct(count, HOSTS * hosts * _PORTS, np.random.default_rng(flows.seed))
         key, port = np.divmod(key, _PORTS)
         src, dst = np.divmod(key, hosts)
     return FlowAddresses(
-        src_ip=_addresses("src", src, flows.ip),
+        src_ip=host_addresses("src", src, flows.ip),
         # The networks of places are 16 apart in the last but one byte.
-        dst_ip=_addresses("dst", dst + 16 * 254 * group, flows.ip),
+        dst_ip=host_addresses("dst", dst + 16 * 254 * group, flows.ip),
         src_port=(1024 + port).astype(np.uint16),
         dst_port=np.full(count, DESTINATION_PORT, dtype=np.uint16),
     )
@@ -103,7 +104,7 @@ def _distinct(n: int, below: int, rng: np.random.Generator) -> npt.NDArray[np.in
     return values
 
 
-def _addresses(side: str, host: npt.NDArray[np.int64], ip: int) -> npt.NDArray[np.uint8]:
+def host_addresses(side: str, host: npt.NDArray[np.int64], ip: int) -> npt.NDArray[np.uint8]:
     """Host ``h`` is ``<net>.x.y`` with x and y counting from 1 to 254."""
     rows = np.zeros((len(host), 16), dtype=np.uint8)
     if ip == 4:

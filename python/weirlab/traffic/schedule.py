@@ -34,6 +34,87 @@ _MAX_UNITS: Final = (1 << 32) * _FRAC
 
 
 @dataclass(frozen=True)
+class CallFlows:
+    """Which flow belongs to which call; shapes (flows,).
+
+    ``back``
+        Sent from the receiver's side.
+    ``carries_media``
+        False for control and signalling.
+    ``call``
+        Number of the call that the flow belongs to, from 0; of a trunk, the first of them.
+    ``calls_carried``
+        Calls whose speech each packet carries: 1, or those of a trunk, whose numbers follow ``call``.
+    ``call_class``
+        Index into ``Calls.classes``.
+    ``packet_ns``
+        Packet time.
+    """
+
+    back: npt.NDArray[np.bool_]
+    carries_media: npt.NDArray[np.bool_]
+    call: npt.NDArray[np.uint32]
+    calls_carried: npt.NDArray[np.uint32]
+    call_class: npt.NDArray[np.int64]
+    packet_ns: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Media:
+    """What the packets of a :class:`Plan` carry, where they are packets of calls.
+
+    Per entry of the plan, shapes (entries,):
+
+    ``kind``
+        What the engine writes into the application header (:data:`PACKET_KINDS`).
+    ``stamp``
+        Media time of the packet: RTP time stamp (in units of the codec's clock, from the flow's
+        first), or milliseconds since the call began (IAX2). Not used for ``raw``.
+    ``marker``
+        Whether the RTP marker bit is set (first packet of a talk spurt).
+    ``payload``
+        Row of ``payload_start`` with the bytes behind the application header;
+        :data:`NO_PAYLOAD` for zeros. Packets of kind ``raw`` have it right behind UDP, also in a flow
+        with a header: so a stream of IAX2 mini frames has full frames in between.
+
+    Per flow, shapes (flows,) and (flows, 12):
+
+    ``header``, ``header_bytes``
+        Application header behind UDP (RTP, IAX2 mini or meta header), sequence number and time
+        stamp being what the engine adds to. 0 bytes for flows of raw packets.
+
+    Payload ``i`` is ``payload_bytes[payload_start[i]:payload_start[i + 1]]``. The probe lies in the
+    last 18 bytes of every packet, where payloads have zeros.
+
+    ``impair`` puts faults of one's own into the schedule, one value per entry, to see whether all of
+    them are found again: 0 is none, :data:`LOSE` a packet that is numbered and counted as sent but does
+    not depart, and ``k`` from 1 to 254 a packet that is no new one: the one numbered ``k`` before the
+    flow's next departs again (a duplicate, or, if it was lost, a packet out of order).
+    """
+
+    kind: npt.NDArray[np.uint8]
+    stamp: npt.NDArray[np.uint32]
+    marker: npt.NDArray[np.bool_]
+    payload: npt.NDArray[np.uint32]
+    header: npt.NDArray[np.uint8]
+    header_bytes: npt.NDArray[np.uint8]
+    flows: CallFlows
+    payload_bytes: npt.NDArray[np.uint8]
+    payload_start: npt.NDArray[np.uint32]
+    impair: npt.NDArray[np.uint8] | None = None
+
+
+PACKET_KINDS: Final = {"rtp": 1, "iax2-mini": 2, "iax2-meta": 3, "raw": 4}
+"""``rtp``: sequence number (flow's own + packets so far), time stamp (flow's own + stamp) and marker
+are written; ``iax2-mini``: the low 16 bits of the stamp; ``iax2-meta``: 32 bits of it; ``raw``: nothing."""
+
+NO_PAYLOAD: Final = 0xFFFFFFFF
+
+LOSE: Final = 0xFF
+"""In ``Media.impair``."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """A departure schedule: per phase a cyclic pattern of packets.
 
@@ -57,6 +138,8 @@ class Plan:
     l4: Literal["udp", "tcp"]
     ip: Literal[4, 6]
     nominal_pps: float
+    media: Media | None = None
+    """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
 
 
 def compile_plan(traffic: Traffic, places: Places = ()) -> Plan:
@@ -65,6 +148,8 @@ def compile_plan(traffic: Traffic, places: Places = ()) -> Plan:
     The pattern is a function of ``traffic`` (its seed included) and ``places`` alone.
     ``places`` says which share of the packets is to match where, if not all at one position.
     """
+    if traffic.calls is not None:
+        return _compile_calls(traffic, places)
     warmup_ns, duration_ns = _window(traffic)
     sizes.validate(traffic.sizes, min_frame_bytes(traffic.flows), describe_headers(traffic.flows))
     loads = _loads(traffic, warmup_ns, duration_ns)
@@ -116,6 +201,15 @@ def compile_plan(traffic: Traffic, places: Places = ()) -> Plan:
         ip=traffic.flows.ip,
         nominal_pps=recorded_packets * NS_PER_S / duration_ns,
     )
+
+
+def _compile_calls(traffic: Traffic, places: Places) -> Plan:
+    # That module needs this one.
+    from weirlab.traffic.calls.plan import compile_calls
+
+    if len(places) > 1:
+        raise InputError("calls through rules at several positions are not possible; name one position")
+    return compile_calls(traffic)
 
 
 def bin_width_ns(traffic: Traffic) -> int:

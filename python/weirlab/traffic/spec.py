@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.sizes import Constant, SizeMix
 
 Arrivals = Literal["constant", "poisson"]
@@ -69,6 +70,9 @@ class Traffic:
     seed: int = 1
     bin_ns: int | None = None
     """Width of a bin of the time series; None for 1 ms in trials with steps and 10 ms in others."""
+    calls: Calls | None = None
+    """Where calls are made: they say what is sent, and rate, sizes and flows are what comes of them
+    (``weirlab.traffic.calls.schedule.traffic_of`` fills them in)."""
 
 
 def stretches(traffic: Traffic) -> list[tuple[Rate, int | None]]:

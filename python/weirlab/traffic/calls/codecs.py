@@ -32,28 +32,60 @@ class Codec:
     packet_ms: float
     """Usual packet time."""
     source: str
+    payload_type: int = 0
+    """In RTP headers: the static one of RFC 3551 table 4, or one of the dynamic range of its own."""
+    encoding: str = ""
+    """As in ``a=rtpmap`` of SDP: name and RTP clock rate, ``PCMU/8000``."""
+    wideband: bool = False
+    """Carries more than the telephone band."""
+    filler: str = "00"
+    """Bytes in hex, repeated to fill packets: silence, where the codec has a simple word for it."""
 
     @property
     def bit_rate_bps(self) -> float:
         """Of the payload alone."""
         return self.payload_bytes * 8e3 / self.frame_ms
 
+    @property
+    def rtp_clock_hz(self) -> int:
+        """Rate at which RTP time stamps count; of G.722 half of its samples (RFC 3551, 4.5.2)."""
+        return int(self.encoding.split("/")[1])
 
-# RFC 3551 section 4.5 gives frames and payloads of all but the last three.
+
+# A frame of silence.
+_GSM_SILENCE: Final = "d820a2e15a" + "50004924924924" * 4
+
+# RFC 3551 section 4.5 gives frames and payloads of all but the last three. Where it leaves the payload
+# type open, each codec has its own, so that a mix of codecs cannot be misread.
 CODECS: Final[tuple[Codec, ...]] = (
-    Codec("g711", "G.711", 1, 8, 20, "RFC 3551, 4.5.14"),
-    Codec("g722", "G.722", 1, 8, 20, "RFC 3551, 4.5.2"),
-    Codec("g726-32", "G.726 at 32 kbit/s", 1, 4, 20, "RFC 3551, 4.5.4"),
-    Codec("g729", "G.729", 10, 10, 20, "RFC 3551, 4.5.6"),
-    Codec("g723.1-6.3", "G.723.1 at 6.3 kbit/s", 30, 24, 30, "RFC 3551, 4.5.3"),
-    Codec("g723.1-5.3", "G.723.1 at 5.3 kbit/s", 30, 20, 30, "RFC 3551, 4.5.3"),
-    Codec("gsm", "GSM full rate", 20, 33, 20, "RFC 3551, 4.5.8"),
-    Codec("ilbc-20", "iLBC, 20 ms frames", 20, 38, 20, "RFC 3951"),
-    Codec("ilbc-30", "iLBC, 30 ms frames", 30, 50, 30, "RFC 3951"),
+    Codec("g711", "G.711", 1, 8, 20, "RFC 3551, 4.5.14", 0, "PCMU/8000", filler="ff"),
+    Codec("g722", "G.722", 1, 8, 20, "RFC 3551, 4.5.2", 9, "G722/8000", wideband=True),
+    # A G.726 code word of ones is the smallest step.
+    Codec("g726-16", "G.726 at 16 kbit/s", 1, 2, 20, "RFC 3551, 4.5.4", 96, "G726-16/8000", filler="ff"),
+    Codec("g726-24", "G.726 at 24 kbit/s", 1, 3, 20, "RFC 3551, 4.5.4", 97, "G726-24/8000", filler="ff"),
+    Codec("g726-32", "G.726 at 32 kbit/s", 1, 4, 20, "RFC 3551, 4.5.4", 98, "G726-32/8000", filler="ff"),
+    Codec("g726-40", "G.726 at 40 kbit/s", 1, 5, 20, "RFC 3551, 4.5.4", 99, "G726-40/8000", filler="ff"),
+    Codec("g729", "G.729", 10, 10, 20, "RFC 3551, 4.5.6", 18, "G729/8000"),
+    Codec("g723.1-6.3", "G.723.1 at 6.3 kbit/s", 30, 24, 30, "RFC 3551, 4.5.3", 4, "G723/8000"),
+    Codec("g723.1-5.3", "G.723.1 at 5.3 kbit/s", 30, 20, 30, "RFC 3551, 4.5.3", 4, "G723/8000"),
+    Codec("gsm", "GSM full rate", 20, 33, 20, "RFC 3551, 4.5.8", 3, "GSM/8000", filler=_GSM_SILENCE),
+    Codec("ilbc-20", "iLBC, 20 ms frames", 20, 38, 20, "RFC 3951", 102, "iLBC/8000"),
+    Codec("ilbc-30", "iLBC, 30 ms frames", 30, 50, 30, "RFC 3951", 103, "iLBC/8000"),
     # 32 kbit/s lies in the middle of what RFC 6716 section 2.1.1 gives for full-band speech.
-    Codec("opus", "Opus", 2.5, 10, 20, "RFC 6716, 2.1.1; RFC 7587"),
-)
+    Codec(
+        "opus", "Opus", 2.5, 10, 20, "RFC 6716, 2.1.1; RFC 7587", 111, "opus/48000/2", wideband=True
+    ),
+)  # fmt: skip
 """Every codec; Opus alone has no bit rate of its own."""
+
+ALIASES: Final[dict[str, str]] = {
+    "gsm-fast": "gsm:20ms",
+    "gsm-slow": "gsm:40ms",
+    "g726": "g726-32",
+    "g723.1": "g723.1-6.3",
+    "ilbc": "ilbc-30",
+}
+"""Other names; GSM fast and slow are those of the published table of calls per line."""
 
 _OPUS_BPS: Final = (6_000, 510_000)
 _OPUS_PACKETS_MS: Final = (2.5, 5, 10, 20, 40, 60, 80, 100, 120)
@@ -92,6 +124,16 @@ class VoiceStream:
         return 1e3 / self.packet_ms
 
     @property
+    def packet_ns(self) -> int:
+        """Packet time in ns, which is whole for every codec."""
+        return round(self.packet_ms * 1e6)
+
+    @property
+    def stamp_units(self) -> int:
+        """By how much RTP time stamps of consecutive packets differ."""
+        return round(self.codec.rtp_clock_hz * self.packet_ms / 1e3)
+
+    @property
     def title(self) -> str:
         """``G.711 in packets of 20 ms``."""
         return f"{self.codec.title} in packets of {self.packet_ms:g} ms"
@@ -110,7 +152,10 @@ def parse_codec(text: str, ip: Literal[4, 6] = 4) -> VoiceStream:
         There is no such codec, or it does not come at this bit rate or in such packets.
     """
     plain = text.strip().lower().replace(" ", "").replace("g.7", "g7")
+    plain = ALIASES.get(plain, plain)
     match = _TEXT.fullmatch(plain)
+    if match and match["name"] in ALIASES and ":" not in ALIASES[match["name"]]:
+        match = _TEXT.fullmatch(ALIASES[match["name"]] + plain.removeprefix(match["name"]))
     codec = next((c for c in CODECS if match and c.name == match["name"]), None)
     if match is None or codec is None:
         known = ", ".join(c.name for c in CODECS)
@@ -131,6 +176,14 @@ def parse_codec(text: str, ip: Literal[4, 6] = 4) -> VoiceStream:
     if stream.frame_bytes > MAX_FRAME_BYTES:
         raise InputError(f"codec '{text}' would need frames of {stream.frame_bytes} B; shorten the packets")
     return stream
+
+
+def describe_codec(stream: VoiceStream) -> str:
+    """The text that :func:`parse_codec` reads back as ``stream``."""
+    usual = next(codec for codec in CODECS if codec.name == stream.codec.name)
+    rate = "" if stream.codec == usual else f"@{stream.codec.bit_rate_bps:.12g}bit/s"
+    packet = "" if stream.packet_ms == usual.packet_ms else f":{stream.packet_ms:g}ms"
+    return f"{stream.codec.name}{rate}{packet}"
 
 
 def _at_rate(codec: Codec, bit_rate_bps: float, text: str) -> Codec:

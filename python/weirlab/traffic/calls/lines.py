@@ -1,0 +1,119 @@
+"""How many calls a line carries: by what Ethernet really takes, and as published in 2006.
+
+On the wire a frame takes its own bytes (FCS included), a preamble of 8 B and a gap of 12 B
+(IEEE 802.3, clause 4). M. D. Woernhard ("Generating Synthetic VoIP Traffic for Analyzing Redundant
+OpenBSD-Firewalls", Oslo 2006) left preamble and gap out and took a gigabit for 2^30 bit:
+``floor(134217728 / (frame + 4))`` packets/s of frames that he counts without FCS, and as many calls as
+whole streams fit into these.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.traffic.calls import control
+from weirlab.traffic.calls.spec import CallClass, Calls
+from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes
+from weirlab.units import FCS_BYTES, bps_from_pps, pps_from_bps
+
+PUBLISHED_BYTES_PER_S: Final = 134_217_728
+"""2^30 bit/s."""
+
+LINES: Final[tuple[str, ...]] = ("10Mbit/s", "100Mbit/s", "1Gbit/s", "10Gbit/s", "25Gbit/s", "100Gbit/s")
+
+_LINE: Final = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)(?:bit/s|bps|bit|b/s)?")
+_SCALE: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+
+
+def parse_line(text: str) -> float:
+    """Line rate in bit/s of a text such as ``1Gbit/s``, ``100M`` or ``10Gbps``."""
+    plain = text.strip().lower().replace(" ", "")
+    match = _LINE.fullmatch(plain)
+    if match is None or float(match[1]) <= 0 or "B" in text:
+        raise InputError(
+            f"line rate '{text}' not understood; accepted are e.g. '100Mbit/s', '1Gbit/s' and '10G' "
+            "(bits, not bytes)"
+        )
+    return float(match[1]) * _SCALE[match[2]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a line carries of one kind of call.
+
+    A two-way call has one stream in each direction, and a full-duplex link has the line rate in each:
+    ``calls`` is the number for one-way and for two-way calls alike, ``max_pps`` is per direction,
+    ``both_pps`` what a device that forwards both has to forward.
+    """
+
+    line_bps: float
+    frame_bytes: int
+    """With FCS."""
+    max_pps: float
+    both_pps: float
+    calls: int
+    calls_with_control: int
+    """If each stream's RTCP packets take their part of the line; same as ``calls`` where there are none."""
+
+
+@dataclass(frozen=True)
+class PublishedLine:
+    """The same by the definition of the published table; ``frame_bytes`` is without FCS there."""
+
+    frame_bytes: int
+    max_pps: int
+    calls: int
+
+
+def line(kind: CallClass, line_bps: float, *, rtcp: bool = True, rtcp_min_s: float = 5.0) -> Line:
+    """What an Ethernet line of ``line_bps`` carries of calls like ``kind``."""
+    per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
+    size = frame_bytes(kind.stream, kind.transport, per_packet)
+    max_pps = pps_from_bps(line_bps, size)
+    calls = _whole(max_pps / kind.stream.rate_pps) * per_packet
+    control_bps = _control_bps(kind, rtcp_min_s) if rtcp else 0.0
+    call_bps = bps_from_pps(kind.stream.rate_pps, size) + control_bps
+    return Line(
+        line_bps=line_bps,
+        frame_bytes=size,
+        max_pps=max_pps,
+        both_pps=2 * max_pps,
+        calls=calls,
+        calls_with_control=_whole(line_bps / call_bps) if control_bps else calls,
+    )
+
+
+def published_line(kind: CallClass) -> PublishedLine:
+    """The row of the published table; trunks are counted in its manner, though it has none."""
+    per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
+    size = frame_bytes(kind.stream, kind.transport, per_packet)
+    max_pps = PUBLISHED_BYTES_PER_S // size
+    return PublishedLine(size - FCS_BYTES, max_pps, _whole(max_pps / kind.stream.rate_pps) * per_packet)
+
+
+def line_calls(calls: Calls, line_bps: float) -> int:
+    """How many calls in the proportions of ``calls`` an Ethernet line carries, RTCP included."""
+    bps = 0.0
+    for kind in calls.classes:
+        per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
+        size = frame_bytes(kind.stream, kind.transport, per_packet)
+        bps += kind.share * bps_from_pps(kind.stream.rate_pps / per_packet, size)
+        bps += kind.share * (_control_bps(kind, calls.rtcp_min_s) if calls.rtcp else 0.0)
+    return _whole(line_bps / bps)
+
+
+def _control_bps(kind: CallClass, rtcp_min_s: float) -> float:
+    """Wire rate of the control packets of one direction of one call."""
+    if kind.transport != "rtp":
+        return 0.0
+    pps = 1 / control.interval_s(kind.stream, directions=2, least_s=rtcp_min_s)
+    return bps_from_pps(pps, control.frame_bytes(kind.stream.ip))
+
+
+def _whole(calls: float) -> int:
+    # A line that is exactly full carries its last call although division rounds.
+    return math.floor(calls * (1 + 1e-12))

@@ -1,0 +1,157 @@
+"""Which packets carry speech, and when: as runs of packets first, then one by one.
+
+A run is packets of one stream at intervals of exactly its packet time. Without talk spurts a stream is
+one run. Whatever is counted is counted in runs, because a trial has few of them and millions of packets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.traffic.calls.arrivals import Units
+from weirlab.traffic.calls.spurts import Talk
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of packets, ordered by stream and time; shapes (runs,).
+
+    ``stream`` is ``unit * directions + direction``; packet ``i`` of a run leaves at
+    ``start_ns + i * packet_ns`` and is the stream's ``slot + i``-th packet time.
+    """
+
+    stream: I64
+    start_ns: I64
+    slot: I64
+    packets: I64
+    packet_ns: I64
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    @property
+    def total(self) -> int:
+        """Packets of all runs."""
+        return int(self.packets.sum())
+
+
+def runs_of(units: Units, packet_ns: I64, horizon_ns: int, talk: Talk | None) -> Runs:
+    """All speech of ``units`` before ``horizon_ns``; ``talk`` counts from when each call begins."""
+    ways = units.first_ns.shape[1]
+    if talk is None:
+        unit, way = np.divmod(np.arange(len(units) * ways, dtype=np.int64), ways)
+        from_ns, to_ns = units.begin_ns[unit], units.end_ns[unit]
+    else:
+        unit, way = talk.unit, talk.way
+        from_ns = units.begin_ns[unit] + talk.start_ns
+        to_ns = np.minimum(units.begin_ns[unit] + talk.end_ns, units.end_ns[unit])
+    first, period = units.first_ns[unit, way], packet_ns[unit]
+    slot = np.maximum(-((first - from_ns) // period), 0)
+    beyond = np.maximum(-((first - np.minimum(to_ns, horizon_ns)) // period), 0)
+    return _some(Runs(unit * ways + way, first + slot * period, slot, np.maximum(beyond - slot, 0), period))
+
+
+def within(runs: Runs, start_ns: int, end_ns: int) -> Runs:
+    """Only what departs from ``start_ns`` to just before ``end_ns``."""
+    skipped = np.clip(-((runs.start_ns - start_ns) // runs.packet_ns), 0, runs.packets)
+    beyond = np.clip(-((runs.start_ns - end_ns) // runs.packet_ns), 0, runs.packets)
+    return _some(
+        replace(
+            runs,
+            start_ns=runs.start_ns + skipped * runs.packet_ns,
+            slot=runs.slot + skipped,
+            packets=np.maximum(beyond - skipped, 0),
+        )
+    )
+
+
+def moved(runs: Runs, stream: I64, by_ns: int) -> Runs:
+    """``by_ns`` later, with new numbers of streams: ``stream`` has one for each, negative to leave it out."""
+    kept = replace(runs, stream=stream[runs.stream], start_ns=runs.start_ns + by_ns)
+    return _where(kept, kept.stream >= 0)
+
+
+def sent_before(runs: Runs, stream: I64, at_ns: I64) -> I64:
+    """How many packets of ``stream`` depart before ``at_ns``; both shape (n,)."""
+    n = len(runs)
+    # Both in one order of time, a question before the packet that departs at the same instant.
+    question = np.concatenate([np.zeros(n, dtype=np.bool_), np.ones(len(stream), dtype=np.bool_)])
+    order = np.lexsort(
+        (~question, np.concatenate([runs.start_ns, at_ns]), np.concatenate([runs.stream, stream]))
+    )
+    latest = np.empty(len(order), dtype=np.int64)
+    latest[order] = np.maximum.accumulate(np.where(question[order], -1, order))
+    run = latest[n:]
+    begun = run >= 0
+    begun[begun] = runs.stream[run[begun]] == stream[begun]
+    run, stream, at_ns = run[begun], stream[begun], at_ns[begun]
+    done = np.concatenate([[0], np.cumsum(runs.packets)])
+    sent = np.zeros(len(begun), dtype=np.int64)
+    sent[begun] = done[run] - done[np.searchsorted(runs.stream, stream)]
+    sent[begun] += np.clip(-((runs.start_ns[run] - at_ns) // runs.packet_ns[run]), 0, runs.packets[run])
+    return sent
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Every packet of some runs, one run after the other; shapes (packets,)."""
+
+    due_ns: I64
+    run: npt.NDArray[np.uint32]
+    slot: I64
+
+
+def packets_of(runs: Runs) -> Packets:
+    """One row per packet."""
+    run = np.repeat(np.arange(len(runs), dtype=np.uint32), runs.packets)
+    first = np.cumsum(runs.packets) - runs.packets
+    index = np.arange(len(run), dtype=np.int64)
+    index -= first[run]
+    due_ns = index * runs.packet_ns[run]
+    due_ns += runs.start_ns[run]
+    index += runs.slot[run]
+    return Packets(due_ns, run, index)
+
+
+def begins_spurt(runs: Runs) -> npt.NDArray[np.bool_]:
+    """Which runs begin after a silence, or begin the stream."""
+    begins = np.ones(len(runs), dtype=np.bool_)
+    same = runs.stream[1:] == runs.stream[:-1]
+    begins[1:] = ~same | (runs.slot[1:] != runs.slot[:-1] + runs.packets[:-1])
+    return begins
+
+
+def wraps(runs: Runs, stamp: I64, step: I64, modulus: int) -> tuple[I64, I64]:
+    """Packets whose time stamp has wrapped since the stream's last one, and first packets of streams.
+
+    ``stamp`` is that of each run's first packet and ``step`` from packet to packet, shapes (runs,);
+    it begins anew at every multiple of ``modulus``.
+    The answer is run and index in the run of each such packet, in order.
+    """
+    last = stamp + (runs.packets - 1) * step
+    low, high = stamp // modulus, last // modulus
+    before = np.full(len(runs), -1, dtype=np.int64)
+    before[1:] = np.where(runs.stream[1:] == runs.stream[:-1], high[:-1], -1)
+    starts = before != low
+    inner = high - low
+    count = inner + starts
+    run = np.repeat(np.arange(len(runs), dtype=np.int64), count)
+    nth = np.arange(len(run), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
+    wrap = low[run] + nth + ~starts[run]
+    index = np.maximum(-((stamp[run] - wrap * modulus) // step[run]), 0)
+    return run, index
+
+
+def _some(runs: Runs) -> Runs:
+    return _where(runs, runs.packets > 0)
+
+
+def _where(runs: Runs, keep: npt.NDArray[np.bool_]) -> Runs:
+    return Runs(
+        runs.stream[keep], runs.start_ns[keep], runs.slot[keep], runs.packets[keep], runs.packet_ns[keep]
+    )

@@ -1,0 +1,65 @@
+"""Calls as the engine's departure schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weirlab.errors import InputError
+from weirlab.traffic.calls.outline import MAX_GAP_NS
+from weirlab.traffic.calls.schedule import schedule
+from weirlab.traffic.schedule import Media, Plan, bin_width_ns
+from weirlab.traffic.spec import Traffic
+from weirlab.units import NS_PER_S
+
+
+def compile_calls(traffic: Traffic) -> Plan:
+    """The calls of ``traffic``, every packet an entry that is played once.
+
+    Departures are whole ns, each rounded by itself, so that rounding adds up to nothing.
+
+    Raises
+    ------
+    InputError
+        What cannot be sent, see :func:`weirlab.traffic.calls.schedule.schedule`; load steps; a
+        pause between packets that is longer than the engine can wait.
+    """
+    if traffic.calls is None:
+        raise InputError("there are no calls in this traffic")
+    if traffic.steps:
+        raise InputError("load steps with calls are not possible; run a trial per number of calls")
+    bin_ns = bin_width_ns(traffic)
+    calls = schedule(traffic.calls, traffic.duration_s, traffic.warmup_s)
+    total_ns = calls.warmup_ns + calls.duration_ns
+    gap_ns = np.diff(calls.due_ns, append=total_ns)
+    longest_ns = int(gap_ns.max())
+    if longest_ns > MAX_GAP_NS:
+        raise InputError(
+            f"nobody says a word for {longest_ns / NS_PER_S:.3g} s; up to {MAX_GAP_NS / NS_PER_S:.2f} s is "
+            "possible; make more calls, or let them stand and talk all the time"
+        )
+    return Plan(
+        gap_ns=gap_ns.astype(np.uint32),
+        gap_frac=np.zeros(len(gap_ns), dtype=np.uint16),
+        frame_bytes=calls.frame_bytes,
+        flow=calls.flow,
+        phases=[(total_ns, 0, len(gap_ns))],
+        paced=True,
+        warmup_ns=calls.warmup_ns,
+        duration_ns=calls.duration_ns,
+        bin_ns=bin_ns,
+        flows=calls.addresses,
+        l4="udp",
+        ip=calls.ip,
+        nominal_pps=calls.recorded * NS_PER_S / calls.duration_ns,
+        media=Media(
+            kind=calls.kind,
+            stamp=calls.stamp,
+            marker=calls.marker,
+            payload=calls.payload,
+            header=calls.header,
+            header_bytes=calls.header_bytes,
+            flows=calls.flows,
+            payload_bytes=calls.payload_bytes,
+            payload_start=calls.payload_start,
+        ),
+    )

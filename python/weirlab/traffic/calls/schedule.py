@@ -1,0 +1,273 @@
+"""From calls to the exact departure of every packet: ``f(calls, duration)``.
+
+A call has ``1e9 / packet_ns`` packets/s per direction, so that evenly phased calls leave
+``1e9 / (calls * pps)`` ns apart and ``calls * pps * duration_s`` packets are sent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.errors import InputError
+from weirlab.traffic.calls import media
+from weirlab.traffic.calls.outline import Outline, outline
+from weirlab.traffic.calls.signalling import PROBE_BYTES, iax2
+from weirlab.traffic.calls.silence import silence
+from weirlab.traffic.calls.spec import CallClass, Calls
+from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes, framed_bytes
+from weirlab.traffic.flows import FlowAddresses
+from weirlab.traffic.schedule import PACKET_KINDS, CallFlows
+from weirlab.traffic.sizes import Constant, SizeMix, Weighted
+from weirlab.traffic.spec import Flows, Rate, Traffic
+from weirlab.units import NS_PER_S
+
+I64 = npt.NDArray[np.int64]
+
+_KINDS: Final = {
+    "rtp": PACKET_KINDS["rtp"],
+    "iax2": PACKET_KINDS["iax2-mini"],
+    "iax2-trunk": PACKET_KINDS["iax2-meta"],
+}
+_HEADER_ROOM: Final = 12
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Every packet of a trial, in order of departure; shapes (packets,) unless said otherwise.
+
+    Fields named as in :class:`weirlab.traffic.schedule.Media` mean the same. ``due_ns`` counts from
+    the first packet; what departs from ``warmup_ns`` on is recorded.
+    """
+
+    due_ns: I64
+    flow: npt.NDArray[np.uint32]
+    frame_bytes: npt.NDArray[np.uint16]
+    """With FCS."""
+    kind: npt.NDArray[np.uint8]
+    stamp: npt.NDArray[np.uint32]
+    marker: npt.NDArray[np.bool_]
+    payload: npt.NDArray[np.uint32]
+    header: npt.NDArray[np.uint8]
+    """Shape (flows, 12)."""
+    header_bytes: npt.NDArray[np.uint8]
+    """Shape (flows,)."""
+    flows: CallFlows
+    addresses: FlowAddresses
+    payload_bytes: npt.NDArray[np.uint8]
+    payload_start: npt.NDArray[np.uint32]
+    warmup_ns: int
+    duration_ns: int
+    ip: Literal[4, 6]
+
+    def __len__(self) -> int:
+        return len(self.due_ns)
+
+    @property
+    def recorded(self) -> int:
+        """Packets that depart after the warm-up."""
+        return len(self) - int(np.searchsorted(self.due_ns, self.warmup_ns))
+
+
+def even_gap_ns(calls: Calls) -> float:
+    """Mean time in ns between packets of one direction while everybody talks.
+
+    Of evenly phased calls with one packet time it is every such time: ``1e9 / (calls * pps)``.
+    """
+    pps = sum(
+        kind.share * kind.stream.rate_pps / calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
+        for kind in calls.classes
+    )
+    return NS_PER_S / (calls.count * pps)
+
+
+def schedule(calls: Calls, duration_s: float, warmup_s: float = 0.0) -> Schedule:
+    """Every packet of ``calls`` in a trial of ``duration_s`` after a warm-up of ``warmup_s``.
+
+    A function of its arguments alone. Standing calls stand in the warm-up already.
+
+    Raises
+    ------
+    InputError
+        What cannot be sent: too many packets or flows, or packets too small for what tells them
+        apart; the message says what to change.
+    """
+    warmup_ns, duration_ns = _window(duration_s, warmup_s)
+    plan = outline(calls, warmup_ns, duration_ns)
+    runs, ways = plan.runs, plan.flows.ways
+    unit = runs.stream // ways
+    call_class = plan.units.call_class[unit]
+
+    packets = media.packets_of(runs)
+    run = packets.run
+    count = len(run)
+    bodies, body_of = _speech(calls, plan)
+    kinds = np.array([_KINDS[kind.transport] for kind in calls.classes], dtype=np.uint8)
+    rtp = np.array([kind.transport == "rtp" for kind in calls.classes])
+    sizes = np.array([frame_bytes(calls.classes[c].stream, calls.classes[c].transport, n) for c, n in bodies])
+
+    first = np.cumsum(runs.packets) - runs.packets
+    n = count + len(plan.mail.due_ns)
+    due_ns = np.concatenate([packets.due_ns, np.array(plan.mail.due_ns, dtype=np.int64)])
+    order = np.argsort(due_ns, kind="stable")
+    # Each column is made and put in order before the next, because there can be millions of rows.
+    due_ns = due_ns[order]
+    flow = np.empty(n, dtype=np.uint32)
+    flow[:count] = runs.stream.astype(np.uint32)[run]
+    flow[count:] = plan.mail.flow
+    kind_column = np.full(n, PACKET_KINDS["raw"], dtype=np.uint8)
+    kind_column[:count] = kinds[call_class][run]
+    stamp = np.zeros(n, dtype=np.uint32)
+    step, since = plan.step, plan.stamp - runs.slot * plan.step
+    stamp[:count] = (packets.slot * step[run] + since[run]) & 0xFFFFFFFF
+    del packets
+    marker = np.zeros(n, dtype=np.bool_)
+    marker[first[media.begins_spurt(runs) & rtp[call_class]]] = True
+    payload = np.empty(n, dtype=np.uint32)
+    payload[:count] = body_of[run]
+    size = np.empty(n, dtype=np.uint16)
+    size[:count] = sizes.astype(np.uint16)[body_of][run]
+
+    ip = calls.classes[0].stream.ip
+    full = first[plan.full_run] + plan.full_index
+    kind_column[full] = PACKET_KINDS["raw"]
+    raw = [*plan.full_payload, *plan.mail.payload]
+    rows = np.concatenate([full, np.arange(count, n)])
+    payload[rows] = len(bodies) + np.arange(len(raw))
+    size[rows] = [framed_bytes(len(body), ip) for body in raw]
+    every = [_body(calls.classes[c], n) for c, n in bodies] + raw
+    header, header_bytes = _headers(calls, plan)
+    return Schedule(
+        due_ns=due_ns,
+        flow=flow[order],
+        frame_bytes=size[order],
+        kind=kind_column[order],
+        stamp=stamp[order],
+        marker=marker[order],
+        payload=payload[order],
+        header=header,
+        header_bytes=header_bytes,
+        flows=plan.flows.calls,
+        addresses=plan.flows.addresses,
+        payload_bytes=np.frombuffer(b"".join(every), dtype=np.uint8),
+        payload_start=np.concatenate([[0], np.cumsum([len(body) for body in every])]).astype(np.uint32),
+        warmup_ns=warmup_ns,
+        duration_ns=duration_ns,
+        ip=ip,
+    )
+
+
+def traffic_of(calls: Calls, duration_s: float, warmup_s: float = 0.5) -> Traffic:
+    """``calls`` as the traffic of a trial.
+
+    Rate, frame sizes and flows are those of what :func:`schedule` sends in the recorded time, counted without
+    writing it out.
+    """
+    warmup_ns, duration_ns = _window(duration_s, warmup_s)
+    plan = outline(calls, warmup_ns, duration_ns, mail_from_ns=warmup_ns)
+    recorded = media.within(plan.runs, warmup_ns, warmup_ns + duration_ns)
+    unit = recorded.stream // plan.flows.ways
+    counts: dict[int, int] = {}
+
+    def add(size: int, packets: int) -> None:
+        counts[size] = counts.get(size, 0) + packets
+
+    kinds = np.stack([plan.units.call_class[unit], plan.units.carried[unit]])
+    pairs, which = np.unique(kinds, axis=1, return_inverse=True)
+    packets = np.bincount(which.reshape(-1), weights=recorded.packets, minlength=pairs.shape[1])
+    mini_size = {}
+    for (of, carried), number in zip(pairs.T.tolist(), packets.tolist(), strict=True):
+        kind = calls.classes[of]
+        mini_size[of] = frame_bytes(kind.stream, kind.transport, carried)
+        add(mini_size[of], round(number))
+    ip = calls.classes[0].stream.ip
+    due_ns = plan.runs.start_ns[plan.full_run] + plan.full_index * plan.runs.packet_ns[plan.full_run]
+    full_class = plan.units.call_class[plan.runs.stream[plan.full_run] // plan.flows.ways]
+    for of, late, body in zip(
+        full_class.tolist(), (due_ns >= warmup_ns).tolist(), plan.full_payload, strict=True
+    ):
+        if late:
+            add(framed_bytes(len(body), ip), 1)
+            add(mini_size[of], -1)
+    for body in plan.mail.payload:
+        add(framed_bytes(len(body), ip), 1)
+    total = sum(counts.values())
+    if total < 1:
+        raise InputError(
+            f"nobody says a word in the recorded {duration_s:g} s; make more calls or a longer trial"
+        )
+    return Traffic(
+        rate=Rate(total * NS_PER_S / duration_ns),
+        sizes=_mix(counts),
+        flows=Flows(count=len(plan.flows.addresses), ip=ip),
+        warmup_s=warmup_s,
+        duration_s=duration_s,
+        seed=calls.seed,
+        calls=calls,
+    )
+
+
+def _mix(counts: dict[int, int]) -> SizeMix:
+    parts = tuple((size, float(n)) for size, n in sorted(counts.items()) if n)
+    return Constant(parts[0][0]) if len(parts) == 1 else Weighted(parts, name="calls")
+
+
+def _window(duration_s: float, warmup_s: float) -> tuple[int, int]:
+    if not (math.isfinite(duration_s) and duration_s > 0):
+        raise InputError(f"duration of {duration_s:g} s: the recorded time must be above 0 s")
+    if not (math.isfinite(warmup_s) and warmup_s >= 0):
+        raise InputError(f"warm-up of {warmup_s:g} s: it must be 0 s or longer")
+    return round(warmup_s * NS_PER_S), round(duration_s * NS_PER_S)
+
+
+def _speech(calls: Calls, plan: Outline) -> tuple[list[tuple[int, int]], I64]:
+    """Class and calls carried of each kind of speech packet, and which of them each run has."""
+    unit = plan.runs.stream // plan.flows.ways
+    kinds = np.stack([plan.units.call_class[unit], plan.units.carried[unit]])
+    pairs, which = np.unique(kinds, axis=1, return_inverse=True)
+    return [(int(of), int(carried)) for of, carried in pairs.T], which.reshape(-1).astype(np.int64)
+
+
+def _body(kind: CallClass, carried: int) -> bytes:
+    """What stands behind the header of a speech packet; the last 18 B are for the probe."""
+    if kind.transport == "iax2-trunk":
+        filler = bytes.fromhex(kind.stream.codec.filler)
+        return iax2.trunk_entries(range(1, carried + 1), kind.stream.payload_bytes, filler)
+    return silence(kind.stream)[:-PROBE_BYTES] + bytes(PROBE_BYTES)
+
+
+def _headers(calls: Calls, plan: Outline) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Application header of every flow: RTP (RFC 3550, 5.1), IAX2 mini or meta (RFC 5456, 8.1)."""
+    flows = len(plan.flows.addresses)
+    header = np.zeros((flows, _HEADER_ROOM), dtype=np.uint8)
+    length = np.zeros(flows, dtype=np.uint8)
+    ways, streams = plan.flows.ways, len(plan.ssrc)
+    unit = np.arange(streams) // ways
+    call_class = plan.units.call_class[unit]
+    for of, kind in enumerate(calls.classes):
+        mine = np.flatnonzero(call_class == of)
+        match kind.transport:
+            case "rtp":
+                header[mine, 0] = 2 << 6
+                header[mine, 1] = kind.stream.codec.payload_type
+                # The sequence number starts anywhere too (RFC 3550, 5.1): take it from the SSRC.
+                header[mine, 2:4] = _big_endian(plan.ssrc[mine] >> 16, 2)
+                header[mine, 4:8] = _big_endian(plan.first_stamp[mine], 4)
+                header[mine, 8:12] = _big_endian(plan.ssrc[mine], 4)
+                length[mine] = 12
+            case "iax2":
+                number = 1 + plan.units.call[unit[mine]] % iax2.MAX_CALL_NUMBER
+                header[mine, 0:2] = _big_endian(number, 2)
+                length[mine] = iax2.MINI_BYTES
+            case "iax2-trunk":
+                header[mine, : iax2.META_BYTES] = np.frombuffer(iax2.meta_header(), dtype=np.uint8)
+                length[mine] = iax2.META_BYTES
+    return header, length
+
+
+def _big_endian(values: npt.NDArray[np.integer], octets: int) -> npt.NDArray[np.uint8]:
+    return values.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 4 - octets :]

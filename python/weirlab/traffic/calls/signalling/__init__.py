@@ -1,0 +1,32 @@
+"""Messages of a call, byte for byte: SIP, IAX2, RTCP. Pure.
+
+Whoever builds a schedule asks for a call's :class:`Message` objects and says when they depart. Every
+payload ends with :data:`PROBE_BYTES` bytes in which the engine puts its probe; each format has a place
+at its end where receivers do not mind what stands there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ORIGIN_UNIX_S: Final = 1_136_073_600
+"""Time 0 of a schedule in captures and NTP time stamps: 1 January 2006, so that the bytes of a schedule
+are a function of the schedule alone."""
+
+PROBE_BYTES: Final = 18
+"""Length of the probe in the last bytes of every packet of a call (``crates/wire/src/probe.rs``)."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One packet of signalling, and when it departs.
+
+    ``at_ms`` counts from where the function that made it says; ``payload`` is all that stands
+    behind UDP. ``name`` is what the protocol calls it.
+    """
+
+    from_caller: bool
+    at_ms: float
+    payload: bytes
+    name: str = ""

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.traffic.calls.lines import line, line_calls, parse_line, published_line
+from weirlab.traffic.calls.spec import CallClass, parse_calls
+
+
+def kind(text: str) -> CallClass:
+    return parse_calls(1, text).classes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "frame_bytes", "max_pps", "calls"),
+    [
+        ("g711/rtp", 214, 615_677, 12_313),
+        ("g711/iax2", 206, 639_132, 12_782),
+        ("g726/rtp", 134, 972_592, 19_451),
+        ("g726/iax2", 126, 1_032_444, 20_648),
+        ("gsm-slow/rtp", 120, 1_082_401, 43_296),
+        ("gsm-slow/iax2", 112, 1_157_049, 46_281),
+        ("gsm-fast/rtp", 87, 1_474_920, 29_498),
+        ("gsm-fast/iax2", 79, 1_617_081, 32_341),
+    ],
+)
+def test_every_row_of_the_published_table_comes_out(
+    text: str, frame_bytes: int, max_pps: int, calls: int
+) -> None:
+    """Woernhard 2006: all eight rows under one definition."""
+    row = published_line(kind(text))
+    assert (row.frame_bytes, row.max_pps, row.calls) == (frame_bytes, max_pps, calls)
+
+
+@pytest.mark.parametrize(
+    ("line_rate", "max_pps", "calls"),
+    # RFC 2544's frames and IEEE 802.3: 10^9 / ((218 + 20) * 8), and 50 packets/s per stream.
+    [("1Gbit/s", 525_210.08, 10_504), ("100M", 52_521.008, 1_050), ("10Gbps", 5_252_100.84, 105_042)],
+)
+def test_a_real_line_also_carries_preamble_and_gap(line_rate: str, max_pps: float, calls: int) -> None:
+    found = line(kind("g711"), parse_line(line_rate))
+    assert found.frame_bytes == 218
+    assert found.max_pps == pytest.approx(max_pps, rel=1e-8)
+    assert found.calls == calls
+    assert found.both_pps == 2 * found.max_pps
+
+
+def test_a_line_that_is_exactly_full_carries_the_last_call() -> None:
+    line_bps = 50 * 238 * 8 * 7
+    assert line(kind("g711"), line_bps).calls == 7
+    assert line(kind("g711"), line_bps - 1).calls == 6
+
+
+def test_control_packets_take_their_part() -> None:
+    alone = line(kind("g711"), 1e9, rtcp=False)
+    usual = line(kind("g711"), 1e9)
+    full = line(kind("g711"), 1e9, rtcp_min_s=0.0)
+    assert alone.calls == alone.calls_with_control == usual.calls
+    # 166 B on the wire every 5 s beside 238 B fifty times a second.
+    assert usual.calls_with_control == int(1e9 / (8 * (238 * 50 + 166 / 5)))
+    # RFC 3550 counts 5 % from IP upwards; short packets take a larger part of the wire.
+    assert 0.95 > full.calls_with_control / full.calls > 0.93
+
+
+def test_trunks_carry_more_calls_than_single_packets() -> None:
+    single, trunk = line(kind("g729/iax2"), 1e9), line(kind("g729/iax2-trunk*20"), 1e9)
+    assert trunk.calls > 3 * single.calls
+    assert trunk.calls % 20 == 0
+    assert published_line(kind("g729/iax2-trunk*20")).calls % 20 == 0
+
+
+def test_a_mix_lies_between_its_parts_in_proportion() -> None:
+    mix = parse_calls(1000, "g711:50,gsm-slow:50")
+    parts = [line_calls(parse_calls(1, text), 1e9) for text in ("g711", "gsm-slow")]
+    harmonic = 2 / (1 / parts[0] + 1 / parts[1])
+    assert line_calls(mix, 1e9) == pytest.approx(harmonic, rel=1e-3)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "1GB/s", "0Mbit/s", "-1G"])
+def test_what_is_no_line_rate_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="line rate"):
+        parse_line(text)
