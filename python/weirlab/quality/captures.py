@@ -1,0 +1,211 @@
+"""Quality of voice streams from a capture: no time of sending but the media time stamps.
+
+What a capture cannot tell is the delay from the sender. Delays here count from the fastest packet of each
+stream; the rest has to be given, or MOS is that of codec, loss and jitter buffer alone. A clock of the
+sender that runs fast or slow shows as delay that grows: 50 millionths are 180 ms an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.errors import InputError
+from weirlab.quality import jitterbuffer, segments
+from weirlab.quality.assess import Coded, Heard, hear
+from weirlab.quality.codecs import Impairment, of_encoding
+from weirlab.quality.jitterbuffer import USUAL, Buffers, PlayOut
+from weirlab.quality.packets import Packets, place_all
+from weirlab.quality.segments import I64
+from weirlab.quality.streams import Streams, measure
+
+F64 = npt.NDArray[np.float64]
+
+_DEFAULT_PACKET_NS: Final = 20_000_000
+LONGEST_STREAM: Final = 1 << 24
+"""Packets that one stream may span: 93 hours at 50 packets/s."""
+
+_TIMED: Final = frozenset(
+    {"jitter_ns", "jitter_max_ns", "play_ns", "r", "mos"}
+    | {f"delay_{what}_ns" for what in ("min", "mean", "p50", "p95", "p99", "max")}
+)
+
+Table = TypeVar("Table", Streams, Heard)
+
+
+@dataclass(frozen=True)
+class VoicePackets:
+    """Packets of voice streams; those of a stream in order of arrival. Shapes (packets,)."""
+
+    stream: npt.NDArray[np.integer]
+    """Number of the stream, from 0."""
+    arrival_ns: npt.NDArray[np.integer]
+    seq: npt.NDArray[np.integer]
+    """Sequence number, carried on beyond 16 bits (RFC 3550, A.1)."""
+    timestamp: npt.NDArray[np.integer]
+    """RTP time stamp, carried on beyond 32 bits, in units of the stream's clock."""
+    speech: npt.NDArray[np.bool_]
+    """False for comfort noise and telephone events: sent, but their time stamps do not tell when."""
+    payload_bytes: npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class CaptureTable:
+    """One row per stream. Delays in ``streams`` count from the stream's fastest packet.
+
+    NaN for everything that needs a time stamp's meaning where the stream's clock is not known, or where
+    none of its packets is speech.
+    """
+
+    packet_ns: I64
+    kinds: tuple[Impairment, ...]
+    """What each stream's codec costs, and why MOS may be missing."""
+    streams: Streams
+    fixed: Heard
+    adaptive: Heard
+    network_ms: float | None
+    """As given; None: not measured, and MOS leaves it out."""
+
+    @property
+    def mos(self) -> F64:
+        """Behind the better buffer."""
+        return np.fmax(self.fixed.mos, self.adaptive.mos)
+
+    @property
+    def r_factor(self) -> F64:
+        """Behind the better buffer."""
+        worse = np.isnan(self.fixed.mos) | (self.adaptive.mos > self.fixed.mos)
+        return np.where(worse, self.adaptive.r, self.fixed.r)
+
+    @property
+    def assumption(self) -> str:
+        """What MOS takes the delay of the network to be, in words."""
+        if self.network_ms is None:
+            return (
+                "the capture does not tell the network's delay: MOS has only that of codec, packet and "
+                "jitter buffer in it"
+            )
+        return f"MOS takes the network's delay to be {self.network_ms:g} ms, as given"
+
+
+def capture_table(
+    packets: VoicePackets,
+    encodings: Sequence[str],
+    clock_hz: npt.NDArray[np.integer],
+    buffers: Buffers = USUAL,
+    network_ms: float | None = None,
+) -> CaptureTable:
+    """Quality of each stream.
+
+    ``encodings`` (as in SDP; empty: not known) and ``clock_hz`` (0: not known) have one element per
+    stream. ``network_ms`` is the least delay from sender to capture, if it is known.
+
+    Raises
+    ------
+    InputError
+        A stream without packets, or one that jumps so far that it must be two.
+    """
+    clock = np.asarray(clock_hz, dtype=np.int64)
+    placed = place(packets, clock)
+    size = segments.total(
+        packets.payload_bytes.astype(np.int64) * packets.speech, _starts_of(packets, len(clock))
+    )
+    number = segments.total(packets.speech.astype(np.int64), _starts_of(packets, len(clock)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kbps = 8e6 * size / number / placed.packet_ns
+    kinds = tuple(
+        of_encoding(name, float(rate), buffers.concealment)
+        for name, rate in zip(encodings, kbps, strict=True)
+    )
+    coded = Coded(kinds, np.arange(len(kinds), dtype=np.int64))
+    streams = measure(placed)
+    timed = (clock > 0) & (number > 0)
+    network_ns = 0.0 if network_ms is None else network_ms * 1e6
+
+    def heard(play: PlayOut) -> Heard:
+        return _with_clock(hear(placed, None, streams, play, coded, network_ns), timed)
+
+    return CaptureTable(
+        placed.packet_ns,
+        kinds,
+        _with_clock(streams, timed),
+        heard(jitterbuffer.fixed(placed, buffers)),
+        heard(jitterbuffer.adaptive(placed, buffers)),
+        network_ms,
+    )
+
+
+def place(packets: VoicePackets, clock_hz: I64) -> Packets:
+    """Packets in their places by sequence number, sent at their media time.
+
+    Media time is moved so that the fastest packet of each stream takes no time.
+    """
+    n = len(clock_hz)
+    stream = packets.stream.astype(np.int64)
+    counts = np.bincount(stream, minlength=n)
+    if len(counts) > n or (counts == 0).any() or (np.diff(stream) < 0).any():
+        raise InputError(f"packets of {n} streams were expected, one stream after the other, each with some")
+    start = segments.starts(counts)
+
+    seq = packets.seq.astype(np.int64)
+    first = segments.smallest(seq, start, 0)
+    span = segments.largest(seq, start, 0) - first + 1
+    if (span > LONGEST_STREAM).any():
+        raise InputError(
+            f"stream {int(np.argmax(span))} spans {int(span.max()):,} sequence numbers; "
+            "its sender must have started anew: make two streams of it"
+        )
+    stamp = packets.timestamp.astype(np.int64) - packets.timestamp.astype(np.int64)[start[:-1]][stream]
+    # Where the clock is not known, any will do: what depends on it is not shown.
+    whole_s, ticks = np.divmod(stamp, (hz := np.where(clock_hz > 0, clock_hz, 8000)[stream]))
+    # Apart, for a day of 90,000 ticks a second times 1e9 has more than 63 bits.
+    media_ns = whole_s * 1_000_000_000 + ticks * 1_000_000_000 // hz
+    arrival = packets.arrival_ns.astype(np.int64)
+    speech = packets.speech.astype(np.bool_)
+    transit = np.where(speech, arrival - media_ns, np.iinfo(np.int64).max)
+    fastest = segments.smallest(transit, start, 0)
+    fastest = np.where(fastest == np.iinfo(np.int64).max, 0, fastest)
+
+    places = segments.starts(span)
+    return place_all(
+        flow=np.arange(n, dtype=np.int64),
+        start=places,
+        packet_ns=_packet_times(seq, media_ns, speech, start),
+        stream=stream,
+        row=places[stream] + seq - first[stream],
+        sent_ns=media_ns + fastest[stream],
+        arrival_ns=arrival,
+        timed=speech,
+    )
+
+
+def _starts_of(packets: VoicePackets, streams: int) -> I64:
+    return segments.starts(np.bincount(packets.stream.astype(np.int64), minlength=streams))
+
+
+def _with_clock(table: Table, known: npt.NDArray[np.bool_]) -> Table:
+    """The table with NaN for streams whose media time is not known; counts, losses and gaps stay."""
+    blank: dict[str, Any] = {
+        field.name: np.where(known, getattr(table, field.name), np.nan)
+        for field in fields(table)
+        if field.name in _TIMED
+    }
+    return replace(table, **blank)
+
+
+def _packet_times(seq: I64, media_ns: I64, timed: npt.NDArray[np.bool_], start: I64) -> I64:
+    """Usual media time from one packet to the next, per stream."""
+    which = segments.owner(start)[1:]
+    neighbours = (np.diff(seq) == 1) & (np.diff(which, prepend=0) == 0) & timed[1:] & timed[:-1]
+    neighbours[start[1:-1] - 1] = False
+    step = np.diff(media_ns)[neighbours]
+    owner = which[neighbours]
+    by = np.lexsort((step, owner))
+    inner = segments.starts(np.bincount(owner, minlength=len(start) - 1))
+    (median,) = segments.quantiles(step[by].astype(np.float64), inner, (0.5,))
+    usable = np.isfinite(median) & (median > 0)
+    return np.where(usable, median, _DEFAULT_PACKET_NS).astype(np.int64)

@@ -1,0 +1,143 @@
+"""What a codec costs in quality: impairment factors for the E-models, and the delay of the encoder.
+
+Values are those of ITU-T G.113 where it has them: Table I.1 (Ie without loss), Table I.4 (Bpl), Table IV.1
+(wideband). Where it has none, a value is either missing, so that no MOS can be computed, or is marked
+``provisional`` and says where it comes from. ITU-T calls even its own "provisional planning values".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from weirlab.traffic.calls.codecs import CODECS, Codec
+
+Band = Literal["narrowband", "wideband", "fullband"]
+"""Which E-model: G.107, G.107.1 or G.107.2. Their R do not compare; MOS of different bands hardly."""
+
+NAN: Final = float("nan")
+
+
+@dataclass(frozen=True)
+class Impairment:
+    """A codec in the eyes of an E-model.
+
+    ``ie`` and ``bpl`` are NaN where nobody has published them; ``note`` then says so. Without ``bpl``
+    there is a MOS for calls that lost nothing, and none for others.
+    """
+
+    band: Band
+    ie: float
+    bpl: float
+    lookahead_ms: float
+    """Speech beyond the packet that the encoder waits for, or holds back."""
+    source: str
+    provisional: bool = False
+    """Some value is not ITU-T's for just this codec."""
+    note: str = ""
+
+
+_NO_VALUES: Final = "ITU-T G.113 has no values for it"
+
+G711_WITHOUT_CONCEALMENT_BPL: Final = 4.3
+
+_TABLE: Final[dict[str, Impairment]] = {
+    "g711": Impairment("narrowband", 0, 25.1, 0, "G.113 Table I.4, concealment of G.711 Appendix I"),
+    "g726-40": Impairment("narrowband", 2, 4.3, 0, "G.113 Table I.1"),
+    "g726-32": Impairment("narrowband", 7, 4.3, 0, "G.113 Table I.1"),
+    "g726-24": Impairment("narrowband", 25, 4.3, 0, "G.113 Table I.1"),
+    "g726-16": Impairment("narrowband", 50, 4.3, 0, "G.113 Table I.1"),
+    # Table I.1 has 10 for G.729 without loss; 11 and 19 belong together: G.729A with VAD.
+    "g729": Impairment("narrowband", 11, 19, 5, "G.113 Table I.4, G.729A with VAD"),
+    "g723.1-6.3": Impairment("narrowband", 15, 16.1, 7.5, "G.113 Table I.4, 6.3 kbit/s with VAD"),
+    "g723.1-5.3": Impairment("narrowband", 19, 16.1, 7.5, "G.113 Table I.1"),
+    "gsm": Impairment("narrowband", 20, 10, 0, "G.113 Table I.1"),
+    "gsm-efr": Impairment("narrowband", 5, 10, 0, "G.113 Table I.4"),
+    "ilbc-20": Impairment("narrowband", NAN, NAN, 5, "", note=_NO_VALUES),
+    "ilbc-30": Impairment("narrowband", NAN, NAN, 10, "", note=_NO_VALUES),
+    # Two quadrature mirror filters of 24 taps at 16 kHz.
+    "g722": Impairment("wideband", 13, 4.3, 1.5, "G.113 Table IV.1, 64 kbit/s"),
+}
+
+_PROVISIONAL: Final[dict[str, str]] = {
+    "g726-40": "Bpl is that of G.711 without concealment, which codes samples as well",
+    "g726-32": "Bpl is that of G.711 without concealment, which codes samples as well",
+    "g726-24": "Bpl is that of G.711 without concealment, which codes samples as well",
+    "g726-16": "Bpl is that of G.711 without concealment, which codes samples as well",
+    "g723.1-5.3": "Bpl is that of G.723.1 at 6.3 kbit/s",
+    "gsm": "Bpl is that of GSM enhanced full rate, which repeats lost frames the same way",
+    "g722": "Bpl is the least of wideband codecs in G.113 Table IV.4 (AMR-WB)",
+}
+"""Whose packet loss robustness stands in, where G.113 has none."""
+
+# Opus at constant bit rate, super-wideband: kbit/s, Ie,fb, Bpl,fb under random loss.
+_OPUS: Final = np.array(
+    [
+        (16, 36.88, 13.30),
+        (19, 29.58, 10.74),
+        (22, 23.38, 10.01),
+        (25, 22.64, 10.57),
+        (28, 23.65, 11.67),
+        (31, 21.74, 11.51),
+        (34, 20.62, 11.78),
+        (37, 16.23, 10.62),
+        (40, 15.90, 11.35),
+    ]
+)
+_OPUS_SOURCE: Final = "M. Alahmadi, E-model factors of Opus (super-wideband, constant bit rate), 2021"
+_OPUS_LOOKAHEAD_MS: Final = 6.5
+"""RFC 6716, 2: 5 ms of SILK and 1.5 ms of resampling, or 2.5 ms and 4 ms with CELT."""
+
+
+def impairment(codec: Codec, concealment: bool = True) -> Impairment:
+    """What ``codec`` costs, at its bit rate.
+
+    ``concealment`` is about G.711 alone, whose decoder need not conceal losses; all others that G.113
+    has a Bpl for do it by themselves.
+    """
+    if codec.name == "opus":
+        return _opus(codec.bit_rate_bps / 1e3)
+    return named(codec.name, concealment)
+
+
+def named(name: str, concealment: bool = True) -> Impairment:
+    """What the codec called ``name`` costs; without values for a name that is not known."""
+    found = _TABLE.get(name)
+    if found is None:
+        return Impairment("narrowband", NAN, NAN, 0, "", note=_NO_VALUES)
+    if name == "g711" and not concealment:
+        return replace(found, bpl=G711_WITHOUT_CONCEALMENT_BPL, source="G.113 Table I.4, no concealment")
+    if name in _PROVISIONAL:
+        return replace(found, provisional=True, note=_PROVISIONAL[name])
+    return found
+
+
+def of_encoding(encoding: str, kbps: float, concealment: bool = True) -> Impairment:
+    """What a codec costs that a session description names so (``PCMU``, ``G729``), at this bit rate.
+
+    The bit rate tells apart what has one name in SDP: G.723.1, iLBC, Opus.
+    """
+    name = encoding.lower()
+    if name == "opus":
+        return _opus(kbps)
+    if name == "gsm-efr":
+        return named(name)
+    name = {"pcma": "pcmu"}.get(name, name)
+    same = [codec for codec in CODECS if codec.encoding.split("/")[0].lower() == name]
+    if not same:
+        note = f"{_NO_VALUES} or Weir does not know it: {encoding}" if encoding else "the codec is not known"
+        return Impairment("narrowband", NAN, NAN, 0, "", note=note)
+    return impairment(min(same, key=lambda codec: abs(codec.bit_rate_bps / 1e3 - kbps)), concealment)
+
+
+def _opus(kbps: float) -> Impairment:
+    """Interpolated between the bit rates that were tested; above them as at the highest."""
+    if not math.isfinite(kbps) or kbps < _OPUS[0, 0]:
+        note = f"nobody has published values for Opus below {_OPUS[0, 0]:g} kbit/s that hold for fullband"
+        return Impairment("fullband", NAN, NAN, _OPUS_LOOKAHEAD_MS, "", note=note)
+    ie, bpl = (float(np.interp(kbps, _OPUS[:, 0], _OPUS[:, column])) for column in (1, 2))
+    note = "ITU-T G.113 has no values for Opus; these come from research"
+    return Impairment("fullband", ie, bpl, _OPUS_LOOKAHEAD_MS, _OPUS_SOURCE, True, note)

@@ -1,0 +1,207 @@
+"""Jitter buffers: when each packet would have been played out, and which packets came too late for it.
+
+A buffer plays a packet a fixed time after it was sent (its *play-out delay*), until it finds a better
+one. What it cannot know, the one-way delay itself, cancels out: only differences of delay matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.errors import InputError
+from weirlab.quality import segments
+from weirlab.quality.packets import BOOL, Packets
+from weirlab.quality.segments import I64
+
+F64 = npt.NDArray[np.float64]
+
+BufferChoice = Literal["best", "fixed", "adaptive"]
+"""Behind which buffer a call is heard: one kind for all, or for each call the kind that serves it better."""
+
+_MS: Final = 1e6
+
+# Algorithm 4 of Ramjee et al., whose units are samples at 8 kHz.
+_GAIN: Final = 0.125
+_MARGIN: Final = 4.0
+_SPIKE_NS: Final = 800 / 8 * _MS
+_SPIKE_END_NS: Final = 63 / 8 * _MS
+_SPURT_GAP_PACKETS: Final = 1.5
+"""Two packets that follow each other, sent this many packet times apart, have silence between them."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The two jitter buffers that every call is put through.
+
+    ``fixed_ms``
+        Depth of the fixed buffer: a packet as fast as the reference waits this long.
+    ``fixed_start``
+        What the depth is counted from: the ``first`` packet's delay, as in a telephone, or the
+        ``least`` delay of the first second.
+    ``least_ms``, ``most_ms``
+        Limits of the adaptive buffer's depth; sound hardware takes speech in blocks of 10 ms.
+    ``adjust_s``
+        Without silences the adaptive buffer adjusts this often; 1.004 s is the mean talk spurt of
+        ITU-T P.59.
+    ``concealment``
+        Whether G.711 decoders conceal losses (G.711 Appendix I).
+    """
+
+    fixed_ms: float = 60.0
+    fixed_start: Literal["first", "least"] = "first"
+    least_ms: float = 10.0
+    most_ms: float = 200.0
+    adjust_s: float = 1.004
+    concealment: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises ``InputError`` for a buffer that cannot be."""
+        if not (self.fixed_ms >= 0 and 0 <= self.least_ms <= self.most_ms and self.adjust_s > 0):
+            raise InputError(
+                f"jitter buffer of {self.fixed_ms:g} ms (fixed), {self.least_ms:g} to {self.most_ms:g} ms "
+                f"(adaptive, adjusted every {self.adjust_s:g} s): depths are 0 ms or more, the greatest not "
+                "below the least, and the time between adjustments above 0 s"
+            )
+
+    def describe(self, choice: BufferChoice) -> str:
+        """``fixed, 60 ms``."""
+        told = {
+            "best": f"the better one of fixed, {self.fixed_ms:g} ms, and adaptive, per caller",
+            "fixed": f"fixed, {self.fixed_ms:g} ms",
+            "adaptive": f"adaptive, {self.least_ms:g} to {self.most_ms:g} ms",
+        }
+        return told[choice]
+
+
+USUAL: Final = Buffers()
+
+
+@dataclass(frozen=True)
+class PlayOut:
+    """What a buffer does with every packet, shapes (packets,)."""
+
+    late: BOOL
+    """Came, but after its time."""
+    delay_ns: F64
+    """From sending to playing; NaN for what did not come, or came late."""
+
+
+def fixed(packets: Packets, buffers: Buffers) -> PlayOut:
+    """A buffer that plays every packet at the same delay after it was sent."""
+    start = packets.arrived_start
+    row = packets.arrived
+    transit = packets.arrival_ns[row] - packets.sent_ns[row]
+    if buffers.fixed_start == "first":
+        reference = np.zeros(len(start) - 1, dtype=np.int64)
+        filled = np.diff(start) > 0
+        reference[filled] = transit[start[:-1][filled]]
+    else:
+        began = segments.smallest(packets.sent_ns[row], start, 0)
+        early = packets.sent_ns[row] < np.repeat(began, np.diff(start)) + 1_000_000_000
+        early_start = segments.starts(segments.total(early.astype(np.int64), start))
+        reference = segments.smallest(transit[early], early_start, 0)
+    delay = reference.astype(np.float64) + buffers.fixed_ms * _MS
+    return _played(packets, transit, np.repeat(delay, np.diff(start)))
+
+
+def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
+    """A buffer that follows the network: algorithm 4 of Ramjee et al. 1994, with delay spikes.
+
+    It keeps an average of the delay and of its deviation, and plays a talk spurt at the average plus
+    four deviations. While a spike lasts (one delay 100 ms beyond the one before) the average follows
+    the delay itself. The paper adjusts between talk spurts; where there are none for ``adjust_s``, the
+    buffer adjusts within speech, as those that stretch and compress speech do. Not in the paper are
+    the limits of the depth and the start: one packet time deep.
+
+    References
+    ----------
+    R. Ramjee, J. Kurose, D. Towsley, H. Schulzrinne, "Adaptive playout mechanisms for packetized audio
+    applications in wide-area networks", IEEE INFOCOM 1994.
+    """
+    counts = np.diff(packets.arrived_start)
+    # Streams by falling length: those that still have an n-th packet come first, and are a slice.
+    order = np.argsort(-counts, kind="stable")
+    heads, lengths = packets.arrived_start[:-1][order], counts[order]
+    state = _State(packets.packet_ns[order].astype(np.float64))
+    transit = packets.arrival_ns[packets.arrived] - packets.sent_ns[packets.arrived]
+    delay = np.zeros(len(packets.arrived))
+    deepest = int(lengths[0]) if len(lengths) else 0
+    still = len(lengths) - np.searchsorted(lengths[::-1], np.arange(1, deepest + 1), side="left")
+    for index in range(deepest):
+        here = heads[: still[index]] + index
+        row = packets.arrived[here]
+        delay[here] = state.step(
+            row, packets.sent_ns[row].astype(np.float64), transit[here].astype(np.float64), buffers
+        )
+    return _played(packets, transit, delay)
+
+
+class _State:
+    """Of the adaptive buffers of all streams; the n-th packet of each is one step."""
+
+    def __init__(self, packet_ns: F64) -> None:
+        n = len(packet_ns)
+        self.packet_ns = packet_ns
+        self.mean, self.deviation = np.zeros(n), packet_ns / _MARGIN
+        self.last, self.before_last = np.zeros(n), np.zeros(n)
+        self.slope = np.zeros(n)
+        self.spiking = np.zeros(n, dtype=np.bool_)
+        self.play, self.play_before = np.zeros(n), np.zeros(n)
+        self.since = np.full(n, -np.inf)
+        self.newest_row, self.newest_sent = np.full(n, -1, dtype=np.int64), np.full(n, -np.inf)
+        self.fresh = True
+
+    def step(self, row: I64, sent: F64, transit: F64, buffers: Buffers) -> F64:
+        """Play-out delay of a packet of each of the first streams."""
+        n = len(row)
+        if self.fresh:
+            self.mean[:n] = self.last[:n] = self.before_last[:n] = transit
+            self.fresh = False
+        else:
+            self._observe(transit)
+        forward = row > self.newest_row[:n]
+        silence = (sent - self.newest_sent[:n]) > _SPURT_GAP_PACKETS * self.packet_ns[:n] * (
+            row - self.newest_row[:n]
+        )
+        due = forward & (silence | (sent - self.since[:n] >= buffers.adjust_s * 1e9))
+        depth = np.clip(_MARGIN * self.deviation[:n], buffers.least_ms * _MS, buffers.most_ms * _MS)
+        self.play_before[:n] = np.where(due, self.play[:n], self.play_before[:n])
+        self.play[:n] = np.where(due, self.mean[:n] + depth, self.play[:n])
+        self.since[:n] = np.where(due, sent, self.since[:n])
+        self.newest_sent[:n] = np.where(forward, sent, self.newest_sent[:n])
+        self.newest_row[:n] = np.where(forward, row, self.newest_row[:n])
+        # A packet from before the adjustment that arrives after it belongs to the old spurt.
+        return np.where(sent >= self.since[:n], self.play[:n], self.play_before[:n])
+
+    def _observe(self, transit: F64) -> None:
+        n = len(transit)
+        last, before_last = self.last[:n], self.before_last[:n]
+        mean, deviation, spiking = self.mean[:n], self.deviation[:n], self.spiking[:n]
+        change = transit - last
+        begins = ~spiking & (np.abs(change) > 2 * deviation + _SPIKE_NS)
+        slope = self.slope[:n] / 2 + np.abs(2 * transit - last - before_last) / 8
+        ends = spiking & (slope <= _SPIKE_END_NS)
+        # The packet that ends a spike updates neither average.
+        rising = begins | (spiking & ~ends)
+        level = np.where(rising, mean + change, _GAIN * transit + (1 - _GAIN) * mean)
+        spread = _GAIN * np.abs(transit - level) + (1 - _GAIN) * deviation
+        self.slope[:n] = np.where(begins, 0, np.where(spiking, slope, self.slope[:n]))
+        self.mean[:n] = np.where(ends, mean, level)
+        self.deviation[:n] = np.where(ends, deviation, spread)
+        self.spiking[:n] = rising
+        self.before_last[:n] = last
+        self.last[:n] = transit
+
+
+def _played(packets: Packets, transit: I64, delay: F64) -> PlayOut:
+    """What happens to packets that have these play-out delays, in the order of ``packets.arrived``."""
+    too_late = transit > delay
+    late = np.zeros(len(packets.sent_ns), dtype=np.bool_)
+    late[packets.arrived] = too_late
+    played = np.full(len(packets.sent_ns), np.nan)
+    played[packets.arrived] = np.where(too_late, np.nan, delay)
+    return PlayOut(late, played)

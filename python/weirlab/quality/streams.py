@@ -1,0 +1,156 @@
+"""What happened to each media stream: loss and its runs, copies, order, jitter, delay, gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.signal import lfilter
+
+from weirlab.quality import segments
+from weirlab.quality.packets import BOOL, Packets, Window
+from weirlab.quality.segments import I64
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Lost packets and their unbroken runs, shapes (streams,)."""
+
+    count: I64
+    runs: I64
+    longest: I64
+    burst_ratio: F64
+    """BurstR of G.107, 7.5: mean length of a run over that of random loss, 1 / (1 - p). NaN where
+    nothing or everything was lost."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Shapes (streams,); NaN where nothing, or for jitter and gaps too little, arrived."""
+
+    sent: I64
+    received: I64
+    duplicated: I64
+    reordered: I64
+    losses: Losses
+    delay_min_ns: F64
+    delay_mean_ns: F64
+    delay_p50_ns: F64
+    delay_p95_ns: F64
+    delay_p99_ns: F64
+    delay_max_ns: F64
+    jitter_ns: F64
+    """Mean over the packets of the RFC 3550 estimate after each of them."""
+    jitter_max_ns: F64
+    longest_gap_ns: F64
+    """Longest time between two arrivals of which the later one belongs to the window."""
+
+
+def measure(packets: Packets, window: Window | None = None) -> Streams:
+    """Each stream, or its part that was sent in the window.
+
+    Jitter is estimated over the whole stream and then averaged over the window, so that the
+    estimate does not start anew there.
+    """
+    start, inside = packets.start, packets.within(window)
+    chosen = inside.astype(np.int64)
+    came = inside & ~packets.lost
+
+    row = packets.arrived
+    kept = inside[row]
+    kept_start = _kept_starts(kept, packets.arrived_start)
+    transit = packets.arrival_ns[row] - packets.sent_ns[row]
+    jitter = jitter_estimates(transit, packets.arrived_start)
+    # The estimate after the first packet is 0 because nothing is known yet: left out.
+    known = kept.copy()
+    known[packets.arrived_start[:-1][np.diff(packets.arrived_start) > 0]] = False
+    known_start = _kept_starts(known, packets.arrived_start)
+    gaps = np.diff(packets.arrival_ns[row], prepend=0)
+
+    delay = _ordered(transit[kept], kept_start)
+    p50, p95, p99 = segments.quantiles(delay, kept_start, (0.5, 0.95, 0.99))
+    return Streams(
+        sent=segments.total(chosen, start),
+        received=segments.total(came.astype(np.int64), start),
+        duplicated=segments.total(packets.copies.astype(np.int64) * chosen, start),
+        reordered=segments.total((packets.reordered & inside).astype(np.int64), start),
+        losses=losses(packets.lost, inside, start),
+        delay_min_ns=segments.smallest(delay, kept_start, np.nan),
+        delay_mean_ns=segments.mean(transit[kept], kept_start),
+        delay_p50_ns=p50,
+        delay_p95_ns=p95,
+        delay_p99_ns=p99,
+        delay_max_ns=segments.largest(delay, kept_start, np.nan),
+        jitter_ns=segments.mean(jitter[known], known_start),
+        jitter_max_ns=segments.largest(jitter[known], known_start, np.nan),
+        longest_gap_ns=segments.largest(gaps[known].astype(np.float64), known_start, np.nan),
+    )
+
+
+def losses(lost: BOOL, inside: BOOL, start: I64) -> Losses:
+    """Runs of losses in the packets ``inside``, which have to lie side by side in each stream.
+
+    Packets sent as a stretch of time are such; a run at either end counts as long as it is inside.
+    """
+    # Taken out, the packets outside leave those inside as neighbours.
+    taken = lost[inside]
+    inner = segments.starts(segments.total(inside.astype(np.int64), start))
+    begins = taken.copy()
+    begins[1:] &= ~taken[:-1]
+    # A run does not go on in the next stream.
+    edges = inner[:-1][np.diff(inner) > 0]
+    begins[edges] = taken[edges]
+    count = segments.total(taken.astype(np.int64), inner)
+    runs = segments.total(begins.astype(np.int64), inner)
+
+    first = np.flatnonzero(begins)
+    which = np.cumsum(begins)[taken] - 1
+    length = np.bincount(which, minlength=len(first)).astype(np.int64)
+    longest = segments.largest(length, segments.starts(runs), 0)
+
+    sent = np.diff(inner).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = count / runs * (1 - count / sent)
+    some = (count > 0) & (count < sent)
+    return Losses(count, runs, longest, np.where(some, ratio, np.nan))
+
+
+def jitter_estimates(transit_ns: I64, start: I64) -> F64:
+    """RFC 3550, A.8: J after every packet, in order of arrival; 0 after the first of each stream."""
+    change = np.abs(np.diff(transit_ns, prepend=0)).astype(np.float64)
+    heads = start[:-1][np.diff(start) > 0]
+    change[heads] = 0
+    if not len(change):
+        return change
+    # J' = J + (|D| - J) / 16, run over all streams at once; what a stream has left over from the one
+    # before, and decays as (15/16)^k, is taken off again.
+    estimate: F64 = lfilter([1 / 16], [1, -15 / 16], change)
+    carried = np.zeros(len(start) - 1)
+    carried[np.diff(start) > 0] = np.where(heads > 0, estimate[heads - 1], 0)
+    position = np.arange(len(change)) - np.repeat(start[:-1], np.diff(start))
+    left = np.repeat(carried, np.diff(start)) * (15 / 16) ** (position + 1.0)
+    return np.maximum(estimate - left, 0)
+
+
+def _kept_starts(kept: BOOL, start: I64) -> I64:
+    return segments.starts(segments.total(kept.astype(np.int64), start))
+
+
+def _ordered(values: I64, start: I64) -> F64:
+    """Values ascending within each segment.
+
+    One sort of whole numbers that have the segment in their upper bits: faster than sorting by two keys.
+    """
+    if not len(values):
+        return values.astype(np.float64)
+    lowest = int(values.min())
+    bits = max(int(values.max()) - lowest, 1).bit_length()
+    if bits + max(len(start), 1).bit_length() > 62:
+        by = np.lexsort((values, segments.owner(start)))
+        return values[by].astype(np.float64)
+    key = (segments.owner(start) << bits) | (values - lowest)
+    key.sort()
+    return ((key & ((1 << bits) - 1)) + lowest).astype(np.float64)

@@ -1,0 +1,88 @@
+"""The wideband E-model, ITU-T G.107.1 (06/2019 with Corrigendum 1), for speech of 50 to 7000 Hz.
+
+R goes up to 129 here: it does not compare with the R of G.107, nor does an impairment factor. The
+Recommendation models talker echo, delay, codec and packet loss; listener echo it takes over untested;
+loudness, sidetone, quantizing distortion and the advantage factor it leaves out (Is,WB = 0, A = 0).
+Equation numbers are the Recommendation's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from weirlab.quality import emodel
+from weirlab.quality.emodel import F64, Connection, Values
+
+RO: Final = 129.0
+"""Basic signal-to-noise ratio Ro,WB (7-2)."""
+
+NOISE_FLOOR: Final = -96.0
+"""Nfor of a wideband telephone, dBm0p, in the place of the -64 of G.107."""
+
+_SCALE: Final = 1.29
+
+
+@dataclass(frozen=True)
+class Rating:
+    """R on the scale up to 129; ``r = RO - i_d - ie_eff``."""
+
+    r: F64
+    i_d: F64
+    ie_eff: F64
+    idte: F64
+    idle: F64
+    idd: F64
+
+    @property
+    def mos(self) -> F64:
+        """MOS-CQEW: a listener who knows wideband gives it, so 4.5 is better speech than with G.107."""
+        return mos_of_r(self.r)
+
+
+def rate(
+    *,
+    ta: Values = 0.0,
+    ie: Values = 0.0,
+    bpl: Values = 4.3,
+    ppl: Values = 0.0,
+    burst_r: Values = 1.0,
+    telr: Values = 65.0,
+    wepl: Values = 110.0,
+    t: Values | None = None,
+    tr: Values | None = None,
+) -> Rating:
+    """R of a wideband connection (7-1).
+
+    Delays in ms, ``ppl`` in percent; ``ie`` and ``bpl`` are Ie,WB and Bpl,WB. The echo path's ``t``
+    and ``tr`` are ``ta`` and twice ``ta`` where they are not given.
+    """
+    echo = ta if t is None else t
+    loop = 2 * np.asarray(echo, dtype=np.float64) if tr is None else tr
+    connection = Connection(telr=telr, wepl=wepl, t=echo, tr=loop, nfor=NOISE_FLOOR)
+    idte = talker_echo(connection)
+    idle = emodel.listener_echo(connection, RO)  # (7-11, 7-12)
+    idd = _SCALE * emodel.too_long(ta)  # (7-13, 7-14)
+    i_d = idte + idle + idd  # (7-4)
+    ie_eff = emodel.effective_equipment(ie, bpl, ppl, burst_r)  # (7-15): 95 stays 95
+    parts = np.broadcast_arrays(RO - i_d - ie_eff, i_d, ie_eff, idte, idle, idd)
+    return Rating(*(np.asarray(part, dtype=np.float64) for part in parts))
+
+
+def talker_echo(connection: Connection) -> F64:
+    """Impairment by hearing oneself late, Idte,WB (7-5 to 7-10)."""
+    c = connection
+    delay = np.asarray(c.t, dtype=np.float64)
+    # Echo disturbs less in wideband; how much less depends on the delay (7-9, 7-10).
+    relief = np.where(delay < 100, 0.08 * delay + 10, 18.0)
+    terv = emodel.echo_loss(c.telr, delay) + relief  # (7-8)
+    roe = -1.5 * (emodel.noise(c) - c.rlr)  # (7-6)
+    re = 80 + 3 * (terv - 14)  # (7-7)
+    return emodel.echo_impairment(roe, re, delay)
+
+
+def mos_of_r(r: Values) -> F64:
+    """MOS-CQEW of R (A-1, A-2)."""
+    return emodel.mos_of_r(np.asarray(r, dtype=np.float64) / _SCALE)
