@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from weirlab.errors import InputError
 from weirlab.traffic.places import Places, mean_position, validate
+from weirlab.traffic.schedule import CallFlows
 from weirlab.traffic.spec import Traffic
 
 U64 = npt.NDArray[np.uint64]
@@ -42,6 +43,8 @@ class RuleSetup:
     position: int = 0
     stateful: bool = False
     places: Places = ()
+    both_ways: bool = False
+    """Traffic comes from both sides, and the accepting rule matches it in either direction."""
 
     def __post_init__(self) -> None:
         """Raises ``InputError`` for places that cannot be set up."""
@@ -50,6 +53,11 @@ class RuleSetup:
             raise InputError(
                 f"matching position {self.position} must be the last of the places {self.places}; "
                 "RuleSetup.mixed sees to it"
+            )
+        if self.places and self.both_ways:
+            raise InputError(
+                "traffic of both sides cannot match at several positions: the rules tell the positions apart "
+                "by destinations behind the device; choose one position, or one direction"
             )
 
     @classmethod
@@ -104,6 +112,76 @@ class FlowTable:
     delay_max_ns: F64
     jitter_ns: F64
     longest_gap_ns: F64
+
+
+@dataclass(frozen=True)
+class PacketLog:
+    """Every probe that arrived, copies included, if it departed in the recorded window.
+
+    One row per arrival, shapes (arrivals,), in order of arrival within each direction. Times are
+    CLOCK_MONOTONIC ns. ``seq`` counts within the flow from 0, warm-up included; ``first_seq``,
+    one element per flow, is the first recorded one, so that the recorded packets of flow ``f``
+    are ``first_seq[f] .. first_seq[f] + FlowTable.sent[f] - 1``. ``missed`` arrivals found no
+    room in the log: where it is not 0 the log is incomplete and says nothing about loss.
+    """
+
+    flow: npt.NDArray[np.uint32]
+    seq: npt.NDArray[np.uint32]
+    sent_ns: U64
+    arrival_ns: U64
+    first_seq: U64
+    call_flows: CallFlows
+    missed: int = 0
+
+
+@dataclass(frozen=True)
+class CallTable:
+    """What was heard: one row per call and direction with media, shapes (rows,).
+
+    Ratios are 0-1; NaN where it was not measured (no delay where nothing arrived, no burst ratio
+    where nothing was lost). ``late`` packets came after their time to be played out, so the
+    jitter buffer threw them away. Everything that ends in ``_fixed`` and ``_adaptive`` belongs to
+    that kind of jitter buffer; ``r_factor`` and ``mos`` are those of the better one.
+    """
+
+    call: U64
+    back: npt.NDArray[np.bool_]
+    """False: the sender's side talks."""
+    call_class: npt.NDArray[np.int64]
+    """Index into ``Calls.classes``."""
+    sent: U64
+    received: U64
+    lost: U64
+    duplicated: U64
+    reordered: U64
+    loss_runs: U64
+    """Unbroken runs of lost packets."""
+    longest_run: U64
+    burst_ratio: F64
+    """BurstR of ITU-T G.107: mean length of a loss run over what random loss would give."""
+    delay_min_ns: F64
+    delay_mean_ns: F64
+    delay_p50_ns: F64
+    delay_p95_ns: F64
+    delay_p99_ns: F64
+    delay_max_ns: F64
+    jitter_ns: F64
+    """Mean over the packets of the RFC 3550 estimate."""
+    jitter_max_ns: F64
+    longest_gap_ns: F64
+    """Longest time between arrivals."""
+    late_fixed: U64
+    playout_fixed_ns: F64
+    """From speaking to hearing: packet, network, jitter buffer."""
+    mos_fixed: F64
+    late_adaptive: U64
+    playout_adaptive_ns: F64
+    mos_adaptive: F64
+    r_factor: F64
+    mos: F64
+
+    def __len__(self) -> int:
+        return len(self.call)
 
 
 @dataclass(frozen=True)
@@ -182,6 +260,8 @@ class EngineResult:
     series: Series
     flows: FlowTable
     receiver_dropped: int = 0
+    packets: PacketLog | None = None
+    """Only where calls were sent."""
 
     @property
     def record_s(self) -> float:
@@ -246,7 +326,9 @@ class TrialRecord:
     host: HostSample
     dut_counters: dict[str, int] = field(default_factory=dict)
     invalid: tuple[str, ...] = ()
-    role: Literal["profile", "verify", "single", "calibrate", "search"] = "single"
+    role: Literal["profile", "verify", "single", "calibrate", "search", "calls"] = "single"
+    calls: CallTable | None = None
+    """What callers heard, where calls were sent."""
 
     @property
     def valid(self) -> bool:

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,13 +99,14 @@ class Store:
         """Go on with a run; takes what :meth:`open` takes. Refused while another process writes it."""
         return RunWriter(self.open(run_id).path, self._now)
 
-    def open(self, run_id: str, *, kind: str | None = None) -> Run:
+    def open(self, run_id: str, *, kind: str | Sequence[str] | None = None) -> Run:
         """The run with this ID, or with an ID that begins so, or the newest for ``last``.
 
-        With ``kind`` only runs of that kind count. Raises ``StoreError`` when none or
+        With ``kind`` only runs of that kind, or of those kinds, count. Raises ``StoreError`` when none or
         several fit, and when the one that fits is damaged.
         """
-        names = [name for name in self._names() if kind in (None, _kind_of(name))]
+        kinds = (kind,) if isinstance(kind, str) else kind
+        names = [name for name in self._names() if kinds is None or _kind_of(name) in kinds]
         if run_id == "last":
             fitting = names[:1]
         else:
@@ -113,7 +114,7 @@ class Store:
                 name for name in names if run_id and name.startswith(run_id)
             ]
         if not fitting:
-            what = f"{kind} run" if kind else "run"
+            what = f"{' or '.join(kinds)} run" if kinds else "run"
             wanted = f"no {what} yet" if run_id == "last" else f"no {what} '{run_id}'"
             raise StoreError(
                 f"{wanted} in {self.root}; 'weir runs' lists what is there (--store DIR looks elsewhere)"

@@ -7,10 +7,13 @@ so that whoever reads a record knows exactly what was sent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from weirlab.errors import InputError, StoreError
 from weirlab.records import RuleSetup, TrialSpec
+from weirlab.traffic.calls.codecs import Codec, VoiceStream
+from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.places import Places
 from weirlab.traffic.sizes import Constant, Poisson, SizeMix, Weighted
 from weirlab.traffic.spec import Flows, Rate, Step, Traffic
@@ -19,9 +22,15 @@ from weirlab.traffic.spec import Flows, Rate, Step, Traffic
 def spec_to_json(spec: TrialSpec) -> dict[str, Any]:
     """``spec`` as JSON values; :func:`spec_from_json` is the inverse."""
     places = {"places": [list(place) for place in spec.rules.places]} if spec.rules.places else {}
+    both_ways = {"both_ways": True} if spec.rules.both_ways else {}
     return {
         "label": spec.label,
-        "rules": {"position": spec.rules.position, "stateful": spec.rules.stateful, **places},
+        "rules": {
+            "position": spec.rules.position,
+            "stateful": spec.rules.stateful,
+            **places,
+            **both_ways,
+        },
         "traffic": traffic_to_json(spec.traffic),
         "cross_traffic": spec.cross_traffic,
     }
@@ -34,7 +43,12 @@ def spec_from_json(value: Mapping[str, Any]) -> TrialSpec:
     """
     try:
         rules = value["rules"]
-        setup = RuleSetup(int(rules["position"]), bool(rules["stateful"]), _places(rules.get("places", ())))
+        setup = RuleSetup(
+            int(rules["position"]),
+            bool(rules["stateful"]),
+            _places(rules.get("places", ())),
+            bool(rules.get("both_ways", False)),
+        )
         traffic = traffic_from_json(value["traffic"])
         return TrialSpec(traffic, setup, str(value["label"]), bool(value.get("cross_traffic", False)))
     except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
@@ -56,6 +70,7 @@ def traffic_to_json(traffic: Traffic) -> dict[str, Any]:
         "duration_s": traffic.duration_s,
         "seed": traffic.seed,
         "bin_ns": traffic.bin_ns,
+        **({} if traffic.calls is None else {"calls": calls_to_json(traffic.calls)}),
     }
 
 
@@ -71,7 +86,27 @@ def traffic_from_json(value: Mapping[str, Any]) -> Traffic:
         duration_s=float(value["duration_s"]),
         seed=int(value["seed"]),
         bin_ns=value.get("bin_ns"),
+        calls=None if value.get("calls") is None else calls_from_json(value["calls"]),
     )
+
+
+def calls_to_json(calls: Calls) -> dict[str, Any]:
+    """``calls`` as JSON values."""
+    return asdict(calls)
+
+
+def calls_from_json(value: Mapping[str, Any]) -> Calls:
+    """Inverse of :func:`calls_to_json`."""
+    classes = tuple(
+        CallClass(
+            **{
+                **kind,
+                "stream": VoiceStream(**{**kind["stream"], "codec": Codec(**kind["stream"]["codec"])}),
+            }
+        )
+        for kind in value["classes"]
+    )
+    return Calls(**{**value, "classes": classes})
 
 
 def _step_to_json(step: Step) -> dict[str, Any]:

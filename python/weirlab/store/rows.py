@@ -1,7 +1,7 @@
-"""Records as rows: the columns of a run's four tables.
+"""Records as rows: the columns of a run's tables.
 
-One attempt is one row of ``trials``; its histogram, time series and flows are rows of
-three more tables, joined by ``trial_id``. While a run is being written each attempt is
+One attempt is one row of ``trials``; its histogram, time series, flows and calls are rows of
+more tables, joined by ``trial_id``. While a run is being written each attempt is
 one Parquet file (a *part*) of one row that carries the other tables as lists: it is
 there in full or not at all.
 
@@ -138,6 +138,36 @@ DETAILS: Final[Mapping[str, Columns]] = {
         "jitter_ns": _FLOAT,
         "longest_gap_ns": _FLOAT,
     },
+    "calls": {
+        "call": _INT,
+        "back": pl.Boolean(),
+        "call_class": _INT,
+        "sent": _INT,
+        "received": _INT,
+        "lost": _INT,
+        "duplicated": _INT,
+        "reordered": _INT,
+        "loss_runs": _INT,
+        "longest_run": _INT,
+        "burst_ratio": _FLOAT,
+        "delay_min_ns": _FLOAT,
+        "delay_mean_ns": _FLOAT,
+        "delay_p50_ns": _FLOAT,
+        "delay_p95_ns": _FLOAT,
+        "delay_p99_ns": _FLOAT,
+        "delay_max_ns": _FLOAT,
+        "jitter_ns": _FLOAT,
+        "jitter_max_ns": _FLOAT,
+        "longest_gap_ns": _FLOAT,
+        "late_fixed": _INT,
+        "playout_fixed_ns": _FLOAT,
+        "mos_fixed": _FLOAT,
+        "late_adaptive": _INT,
+        "playout_adaptive_ns": _FLOAT,
+        "mos_adaptive": _FLOAT,
+        "r_factor": _FLOAT,
+        "mos": _FLOAT,
+    },
 }
 """Columns beside ``trial_id`` of the other tables; in ``series`` time counts from the start of recording."""
 
@@ -166,7 +196,7 @@ def table_of_parts(parts: pl.LazyFrame, table: str) -> pl.LazyFrame:
     names = list(DETAILS[table])
     # What explode does with an empty list differs between versions of Polars: leave none.
     return (
-        parts.filter(pl.col(f"{table}.{names[0]}").list.len() > 0)
+        parts.filter(pl.col(f"{table}.{names[0]}").list.len().fill_null(0) > 0)
         .select("trial_id", *(pl.col(f"{table}.{name}").alias(name) for name in names))
         .explode(names)
     )
@@ -180,10 +210,14 @@ def completed(trials: pl.LazyFrame) -> pl.LazyFrame:
 def part_bytes(record: TrialRecord) -> bytes:
     """The Parquet file that holds ``record`` and nothing else."""
     columns = [pl.Series(name, [value], dtype=TRIALS[name]) for name, value in trial_row(record).items()]
-    for table, arrays in _details(record.result).items():
+    for table, arrays in _details(record).items():
         for name, array in arrays.items():
             columns.append(
-                pl.Series(f"{table}.{name}", [_column(array)], dtype=pl.List(DETAILS[table][name]))
+                pl.Series(
+                    f"{table}.{name}",
+                    [_column(array, DETAILS[table][name])],
+                    dtype=pl.List(DETAILS[table][name]),
+                )
             )
     buffer = io.BytesIO()
     pl.DataFrame(columns).write_parquet(buffer, compression="zstd")
@@ -278,7 +312,8 @@ def rate_text(traffic: Traffic) -> str:
     return ", ".join([describe_rate(traffic.rate), *steps])
 
 
-def _details(result: EngineResult) -> dict[str, dict[str, npt.NDArray[Any]]]:
+def _details(record: TrialRecord) -> dict[str, dict[str, npt.NDArray[Any]]]:
+    result, calls = record.result, record.calls
     histogram, series, flows = result.histogram, result.series, result.flows
     return {
         "histograms": {
@@ -294,10 +329,13 @@ def _details(result: EngineResult) -> dict[str, dict[str, npt.NDArray[Any]]]:
             "flow": np.arange(len(flows.sent), dtype=np.int64),
             **{name: getattr(flows, name) for name in DETAILS["flows"] if name != "flow"},
         },
+        "calls": {name: np.empty(0) if calls is None else getattr(calls, name) for name in DETAILS["calls"]},
     }
 
 
-def _column(array: npt.NDArray[Any]) -> pl.Series:
+def _column(array: npt.NDArray[Any], kind: DataType | DataTypeClass) -> pl.Series:
+    if kind == pl.Boolean():
+        return pl.Series(array.astype(np.bool_))
     if np.issubdtype(array.dtype, np.floating):
         return pl.Series(array.astype(np.float64), nan_to_null=True)
     # The histogram's last bucket may end at the largest unsigned number.

@@ -93,8 +93,9 @@ class Run:
 
         ``rate_pps`` is what the sender achieved, which is also defined when it was told to
         send as fast as possible; ``position`` is the mean matching position. Left out are
-        trials whose load or position changed on the way (they mix regimes) and those in
-        which nothing arrived (they carry no delay); both stay in :meth:`trials`.
+        trials whose load or position changed on the way (they mix regimes), those with calls
+        (they come from both sides), and those in which nothing arrived (they carry no delay);
+        all stay in :meth:`trials`.
 
         With ``plain`` only trials of the device as the run's scenario sets it up are given:
         those with connection tracking or cross traffic that were made beside them, to see
@@ -104,6 +105,7 @@ class Run:
             pl.col("valid")
             & (pl.col("received") > 0)
             & (pl.col("spec").str.json_path_match("$.traffic.steps[0]").is_null())
+            & (pl.col("spec").str.json_path_match("$.traffic.calls").is_null())
         )
         if role is not None:
             rows = rows.filter(pl.col("role") == role)
@@ -154,8 +156,32 @@ class Run:
         """Keep ``value`` under ``name`` in place of what was there; NaN and infinity become null."""
         write_json(self._json_path(name), value)
 
+    def calls(self) -> pl.DataFrame:
+        """What was heard, one row per call, direction and attempt; empty where no calls were made."""
+        return tables.read(self.path, "calls")
+
+    def has_table(self, name: str) -> bool:
+        """Whether :meth:`put_table` kept a table under ``name``."""
+        return self._table_path(name).exists()
+
+    def table(self, name: str) -> pl.DataFrame:
+        """The table kept under ``name``; raises ``StoreError`` when it is missing or damaged."""
+        path = self._table_path(name)
+        if not path.exists():
+            raise StoreError(f"run {self.run_id} has no table {name} ({path} does not exist)")
+        try:
+            return pl.read_parquet(path)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise StoreError(
+                f"{path} is damaged ({error}); restore it from a copy or delete {self.path}"
+            ) from error
+
+    def put_table(self, name: str, frame: pl.DataFrame) -> None:
+        """Keep ``frame`` under ``name`` in place of what was there, in one step."""
+        write_with(self._table_path(name), frame.write_parquet)
+
     def export(self, dest: Path, format: ExportFormat = "csv") -> list[Path]:
-        """Write the four tables and all JSON into the folder ``dest``; returns the files written.
+        """Write the tables and all JSON into the folder ``dest``; returns the files written.
 
         ``dest`` is made if missing. In CSV a null is an empty field.
         """
@@ -166,6 +192,8 @@ class Run:
         Manifest.load(self.path)
         frames = {table: tables.read(self.path, table) for table in TABLES}
         frames["trials"] = frames["trials"].sort("index", "attempt")
+        kept = sorted(path.stem for path in self.path.glob("*.parquet") if path.stem not in TABLES)
+        frames |= {name: self.table(name) for name in kept}
         with telling(dest, "make the folder"):
             dest.mkdir(parents=True, exist_ok=True)
         written = []
@@ -181,6 +209,11 @@ class Run:
             write_bytes(target, content)
             written.append(target)
         return written
+
+    def _table_path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name) or name in TABLES:
+            raise ValueError(f"not a name for a table of its own in a run: {name!r}")
+        return self.path / f"{name}.parquet"
 
     def _json_path(self, name: str) -> Path:
         if not _NAME.fullmatch(name) or f"{name}.json" == MANIFEST_FILE:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import polars as pl
+
 from weirlab.errors import StoreError
 from weirlab.records import TrialRecord
 from weirlab.store import tables
@@ -95,6 +97,10 @@ class RunWriter:
     def put_json(self, name: str, value: object) -> None:
         """Keep ``value`` under ``name``, replacing what was there."""
         self._run.put_json(name, value)
+
+    def put_table(self, name: str, frame: pl.DataFrame) -> None:
+        """Keep the table ``frame`` under ``name``, replacing what was there."""
+        self._run.put_table(name, frame)
 
     def finish(self, status: Status = "complete") -> None:
         """Write the final manifest, turn parts into tables, let go of the run; may be called twice.

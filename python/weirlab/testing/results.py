@@ -9,8 +9,10 @@ from typing import Literal
 import numpy as np
 
 from weirlab.records import (
+    F64,
     U64,
     Backend,
+    CallTable,
     EngineResult,
     FlowTable,
     Histogram,
@@ -130,7 +132,7 @@ def make_record(
     run_id: str = "20261121-072500-profile-3fa2",
     index: int = 0,
     attempt: int = 1,
-    role: Literal["profile", "verify", "single", "calibrate"] = "profile",
+    role: Literal["profile", "verify", "single", "calibrate", "calls"] = "profile",
     invalid: tuple[str, ...] = (),
     dut: str = "fake",
     host: HostSample | None = None,
@@ -161,6 +163,50 @@ def make_record(
         dut_counters=dict(dut_counters or {}),
         invalid=invalid,
         role=role,
+    )
+
+
+def make_call_table(calls: int = 3, *, mos: float = 4.3, lost: int = 0, both: bool = True) -> CallTable:
+    """Calls that all sound the same: 100 packets sent per direction, ``lost`` of them lost in one run."""
+    back = np.tile([False, True], calls) if both else np.zeros(calls, np.bool_)
+    n = len(back)
+    some = np.full(n, float(lost > 0))
+
+    def whole(value: int) -> U64:
+        return np.full(n, value, np.uint64)
+
+    def real(value: float) -> F64:
+        return np.full(n, value, np.float64)
+
+    return CallTable(
+        call=np.repeat(np.arange(calls, dtype=np.uint64), 2 if both else 1),
+        back=back,
+        call_class=np.zeros(n, np.int64),
+        sent=whole(100),
+        received=whole(100 - lost),
+        lost=whole(lost),
+        duplicated=whole(0),
+        reordered=whole(0),
+        loss_runs=some.astype(np.uint64),
+        longest_run=whole(lost),
+        burst_ratio=np.where(some > 0, lost * (1 - lost / 100), np.nan),
+        delay_min_ns=real(10_000),
+        delay_mean_ns=real(20_000),
+        delay_p50_ns=real(19_000),
+        delay_p95_ns=real(30_000),
+        delay_p99_ns=real(40_000),
+        delay_max_ns=real(50_000),
+        jitter_ns=real(1_000),
+        jitter_max_ns=real(3_000),
+        longest_gap_ns=real(20e6 * (lost + 1)),
+        late_fixed=whole(0),
+        playout_fixed_ns=real(80e6),
+        mos_fixed=real(mos - 0.1),
+        late_adaptive=whole(0),
+        playout_adaptive_ns=real(25e6),
+        mos_adaptive=real(mos),
+        r_factor=real(90.0),
+        mos=real(mos),
     )
 
 
