@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Protocol, runtime_checkable
 
+from weirlab.lab.inside.view import InsideView
 from weirlab.records import EngineResult, HostSample, RuleSetup
 from weirlab.traffic.spec import Traffic
 
@@ -59,6 +61,20 @@ class TestBed(Protocol):
     def __enter__(self) -> TestBed: ...
 
     def __exit__(self, *exc: object) -> None: ...
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A test bed whose device can be looked at from inside; a simulated one has no inside."""
+
+    def watch_inside(self) -> AbstractContextManager[None]:
+        """Meanwhile the device's own monitoring runs with the traffic.
+
+        Raises ``LabError`` when it cannot.
+        """
+
+    def seen_inside(self) -> InsideView | None:
+        """What it saw while the last traffic ran."""
 
 
 class DutDriver(Protocol):

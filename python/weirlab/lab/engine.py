@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.records import F64, U64, EngineResult, FlowTable, Histogram, Series
+from weirlab.records import F64, U64, EngineResult, FlowTable, Histogram, PacketLog, Series
+from weirlab.traffic.schedule import Plan
 
 
-def to_result(raw: Mapping[str, Any], bin_ns: int) -> EngineResult:
-    """Translate a dict of ``weirlab._engine``; trial totals are sums over the flows."""
+def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:
+    """Translate what ``weirlab._engine`` answered to ``plan``; trial totals are sums over the flows."""
     flows, received = raw["flows"], raw["flows"]["received"]
     n = int(received.sum())
     delay_sum = float(flows["delay_sum_ns"].sum())
@@ -44,9 +45,16 @@ def to_result(raw: Mapping[str, Any], bin_ns: int) -> EngineResult:
         first_arrival_ns=raw["first_arrival_ns"],
         last_arrival_ns=raw["last_arrival_ns"],
         histogram=Histogram(**raw["histogram"]),
-        series=_series(raw["series"], bin_ns),
+        series=_series(raw["series"], plan.bin_ns),
         flows=_flows(flows),
+        packets=_packets(raw, plan),
     )
+
+
+def _packets(raw: Mapping[str, Any], plan: Plan) -> PacketLog | None:
+    if plan.media is None:
+        return None
+    return PacketLog(**raw["packets"], first_seq=raw["flows"]["first_seq"], call_flows=plan.media.flows)
 
 
 def _series(raw: Mapping[str, U64], bin_ns: int) -> Series:

@@ -59,6 +59,8 @@ class HostReader:
         self._sys = sys
         self._handover = handover
         self._threads: list[int] = []
+        self._spent_ns: dict[int, tuple[int, int]] = {}
+        self._waited_ns = 0
         self._poll_s = 0.0
         self._management_s: Callable[[], float] | None = None
 
@@ -89,20 +91,40 @@ class HostReader:
     def watch(self, threads: Sequence[int]) -> None:
         """From now on samples tell how long these threads (process numbers), the device, had to wait."""
         self._threads = list(threads)
+        self._spent_ns, self._waited_ns = {}, 0
 
     def manage(self, cpu_s: Callable[[], float] | None) -> None:
         """From now on samples tell what a management session took from the device's CPU; None for none."""
         self._management_s = cpu_s
 
     def _wait_s(self) -> float | None:
-        """Time on a run queue, /proc/PID/schedstat; None without threads or kernels that do not tell."""
-        waited_ns = 0
+        """Time that the device was kept from running by others, as far as the scheduler's statistics
+        (/proc/PID/schedstat) prove it; None without threads or kernels that do not tell.
+
+        Threads that share a CPU, one for each direction of the traffic, wait for one another as well, which
+        is the device's own doing. What a thread waited between two samples beyond the time that the others
+        ran is somebody else's.
+        """
         try:
-            for thread in self._threads:
-                waited_ns += int((self._proc / str(thread) / "schedstat").read_text().split()[1])
+            spent = {thread: self._schedstat(thread) for thread in self._threads}
         except (OSError, ValueError, IndexError):
             return None
-        return waited_ns / 1e9 if self._threads else None
+        if not spent:
+            return None
+        since = {
+            thread: (ran - before[0], waited - before[1])
+            for thread, (ran, waited) in spent.items()
+            if (before := self._spent_ns.get(thread)) is not None
+        }
+        all_ran = sum(ran for ran, _ in since.values())
+        self._waited_ns += sum(max(waited - (all_ran - ran), 0) for ran, waited in since.values())
+        self._spent_ns = spent
+        return self._waited_ns / 1e9
+
+    def _schedstat(self, thread: int) -> tuple[int, int]:
+        """Time in ns on a CPU and on a run queue."""
+        ran, waited, *_ = (self._proc / str(thread) / "schedstat").read_text().split()
+        return int(ran), int(waited)
 
     def handover_ns(self) -> float | None:
         """Between the CPUs of sender and device, just now; takes about a millisecond."""

@@ -6,6 +6,7 @@ import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -16,12 +17,15 @@ from weirlab.lab import clean, wiring
 from weirlab.lab.base import DutDriver
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
+from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
+from weirlab.lab.inside.view import InsideView, view
+from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.management.session import Session
 from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, RuleSetup
 from weirlab.traffic.places import Places
-from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.schedule import Plan, compile_plan
 from weirlab.traffic.spec import Rate, Traffic
 
 if TYPE_CHECKING:
@@ -46,6 +50,8 @@ class _Bed(ABC):
     _parts: tuple[str, ...] = ("tx", "rx")
     _destination = wiring.RX0
     """Where the sender's frames are addressed to."""
+    _back_destination = wiring.TX0
+    """Where those are addressed to that the receiver's side sends, when calls are answered."""
     _places: Places = ()
     """Where the rules accept test traffic, if at several positions."""
 
@@ -91,13 +97,22 @@ class _Bed(ABC):
         return {part: netns.name for part, netns in self._netns.items()}
 
     def run(self, traffic: Traffic) -> EngineResult:
+        return self.play(compile_plan(traffic, self._places))
+
+    def play(self, plan: Plan) -> EngineResult:
+        """Send a schedule as it is."""
         from weirlab.lab.engine import to_result
 
-        plan = compile_plan(traffic, self._places)
         engine = self._loaded_engine()
         with self._host.polling():
-            raw = engine.run(plan, _mac(wiring.TX0.mac), _mac(self._destination.mac))
-        return to_result(raw, plan.bin_ns)
+            raw = engine.run(
+                plan,
+                _mac(wiring.TX0.mac),
+                _mac(self._destination.mac),
+                _mac(wiring.RX0.mac),
+                _mac(self._back_destination.mac),
+            )
+        return to_result(raw, plan)
 
     def counters(self) -> dict[str, int]:
         values: dict[str, int] = {}
@@ -194,6 +209,7 @@ class NetnsLab(_Bed):
 
     _parts = ("tx", "dut", "rx")
     _destination = wiring.IN0
+    _back_destination = wiring.OUT0
 
     def __init__(
         self, driver: DutDriver, backend: BackendChoice = "auto", cores: Cores | None = None
@@ -203,6 +219,8 @@ class NetnsLab(_Bed):
         self._driver = driver
         self._rules: RuleSetup | None = None
         self._session: Session | None = None
+        self._sampler: Sampler | None = None
+        self._seen: InsideView | None = None
         super().__init__(backend, cores)
 
     @property
@@ -238,7 +256,24 @@ class NetnsLab(_Bed):
                 wiring.build_management(self._netns["dut"], station)
             self._netns["mgmt"] = station
         self._session = Session(self._netns["dut"], self._netns["mgmt"], self._cores, self._driver.listing())
-        self._host.manage(self._session.cpu_s)
+        self._account()
+
+    @contextmanager
+    def watch_inside(self) -> Iterator[None]:
+        """Meanwhile a sampler inside the device, on its CPU, looks around while traffic runs."""
+        sampler = Sampler(self._netns["dut"], self._cores.dut, (wiring.IN0.name, wiring.OUT0.name))
+        self._sampler = sampler
+        self._account()
+        try:
+            yield
+        finally:
+            self._sampler = self._seen = None
+            self._account()
+            sampler.close()
+
+    def seen_inside(self) -> InsideView | None:
+        """What the sampler saw during the last traffic; None when there was none."""
+        return self._seen
 
     def close(self) -> None:
         """Remove everything that this lab made. May be called twice."""
@@ -250,12 +285,37 @@ class NetnsLab(_Bed):
     def _end_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            self._host.manage(None)
+            self._account()
             session.close()
+
+    def _account(self) -> None:
+        """Have host samples tell the CPU time of whoever works on the device beside it."""
+        guests = [guest for guest in (self._session, self._sampler) if guest is not None]
+        self._host.manage((lambda: sum(guest.cpu_s() for guest in guests)) if guests else None)
 
     def run(self, traffic: Traffic) -> EngineResult:
         self._check_room_for_states(traffic)
         return super().run(traffic)
+
+    def play(self, plan: Plan) -> EngineResult:
+        """Send a schedule as it is, looked at from inside if somebody watches.
+
+        Calls are new to a device that keeps states: those of earlier calls would be in its table, and
+        more the longer the lab is used.
+        """
+        self._seen = None
+        if plan.media is not None and self._rules is not None and self._rules.stateful:
+            with _explained():
+                self._netns["dut"].call(forget_connections)
+        if self._sampler is None:
+            return super().play(plan)
+        self._sampler.watch()
+        try:
+            result = super().play(plan)
+        finally:
+            samples = self._sampler.report()
+        self._seen = view(samples, result.record_start_ns, result.record_end_ns, PERIOD_NS)
+        return result
 
     def __enter__(self) -> NetnsLab:
         return self
@@ -271,11 +331,11 @@ class NetnsLab(_Bed):
         """Packets of connections that the kernel's table has no room for are dropped: no filter's cost."""
         if self._rules is None or not self._rules.stateful or not _CONNTRACK_MAX.exists():
             return
-        room = int(_CONNTRACK_MAX.read_text())
-        if traffic.flows.count > room:
+        room, wanted = int(_CONNTRACK_MAX.read_text()), connections(traffic)
+        if wanted > room:
             raise LabError(
-                f"{traffic.flows.count} flows do not fit into the connection table of this kernel ({room}); "
-                f"use fewer, or: sysctl -w net.netfilter.nf_conntrack_max={2 * traffic.flows.count}"
+                f"{wanted} connections do not fit into the connection table of this kernel ({room}); "
+                f"use fewer flows or calls, or: sysctl -w net.netfilter.nf_conntrack_max={2 * wanted}"
             )
 
 
@@ -296,7 +356,7 @@ class PlainPair(_Bed):
         super().__init__(backend, cores)
 
     def set_rules(self, rules: RuleSetup) -> None:
-        if rules != RuleSetup():
+        if replace(rules, both_ways=False) != RuleSetup():
             raise InputError(
                 "a plain pair has no device under test: only matching position 0, stateless, is possible"
             )
@@ -310,6 +370,12 @@ class PlainPair(_Bed):
 
     def _build(self) -> None:
         wiring.build_plain(self._netns["tx"], self._netns["rx"], self._cores.dut if self._apart else None)
+
+
+def connections(traffic: Traffic) -> int:
+    """How many connections a firewall sees: what both sides of a call send each other is one."""
+    answered = traffic.calls is not None and traffic.calls.directions == "both"
+    return traffic.flows.count // 2 if answered else traffic.flows.count
 
 
 @contextmanager

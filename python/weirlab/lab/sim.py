@@ -89,7 +89,11 @@ class SimLab:
         self._cross_traffic = False
         self._runs = 0
         self._elapsed_s = 0.0
-        self._counters = {"in_rx_packets": 0, "in_rx_dropped": 0, "out_tx_packets": 0, "out_tx_dropped": 0}
+        self._counters = {
+            f"{port}_{counter}": 0
+            for port in ("in", "out")
+            for counter in ("rx_packets", "rx_dropped", "tx_packets", "tx_dropped")
+        }
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -121,11 +125,9 @@ class SimLab:
             "seed": self._next_seed(traffic),
             "unpaced_gap_ns": _UNPACED_GAP_NS,
         }
-        result = to_result(simulate(plan, settings), plan.bin_ns)
+        result = to_result(simulate(plan, settings), plan)
         self._elapsed_s += traffic.warmup_s + traffic.duration_s
-        self._counters["in_rx_packets"] += result.received
-        self._counters["in_rx_dropped"] += result.lost
-        self._counters["out_tx_packets"] += result.received
+        self._count(result)
         return result
 
     def counters(self) -> dict[str, int]:
@@ -145,6 +147,16 @@ class SimLab:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _count(self, result: EngineResult) -> None:
+        """As the interfaces would: what comes from the receiver's side enters where the rest leaves."""
+        flows, log = result.flows, result.packets
+        back = np.zeros(len(flows.sent), np.bool_) if log is None else log.call_flows.back
+        for into, out_of, mine in (("in", "out", ~back), ("out", "in", back)):
+            passed = int(flows.received[mine].sum())
+            self._counters[f"{into}_rx_packets"] += passed
+            self._counters[f"{into}_rx_dropped"] += int(flows.sent[mine].sum()) - passed
+            self._counters[f"{out_of}_tx_packets"] += passed
 
     def _positions(self, traffic: Traffic, n_flows: int) -> list[float]:
         """Matching position of each flow."""

@@ -36,10 +36,10 @@ STATION: Final = Port("nms0", "02:77:65:69:72:06", "198.51.100.2/24", "2001:db8:
 
 _MANAGEMENT_MTU_BYTES: Final = 1500
 
-_SENDERS: Final = ("198.18.0.0/16", "2001:2:0:1::/64")
-_RECEIVERS: Final = ("198.19.0.0/16", "2001:2:0:2::/64")
+SENDERS: Final = ("198.18.0.0/16", "2001:2:0:1::/64")
+RECEIVERS: Final = ("198.19.0.0/16", "2001:2:0:2::/64")
 
-_QUIET: Final = {
+QUIET: Final = {
     # Hosts often filter by reverse path or forward; a new namespace may inherit that.
     "net/ipv4/ip_forward": 0,
     "net/ipv4/conf/all/rp_filter": 0,
@@ -61,7 +61,7 @@ _QUIET: Final = {
     "net/ipv6/conf/default/mldv2_unsolicited_report_interval": 1,
     "net/ipv6/conf/all/forwarding": 0,
 }
-_ROUTER: Final = {**_QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}
+ROUTER: Final = {**QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}
 
 
 def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: int) -> list[int]:
@@ -73,28 +73,28 @@ def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: 
     """
     for part in (tx, dut, rx):
         part.create()
-    dut.call(lambda: write_sysctls(_ROUTER))
+    dut.call(lambda: write_sysctls(ROUTER))
     for end in (tx, rx):
-        end.call(lambda: write_sysctls(_QUIET))
+        end.call(lambda: write_sysctls(QUIET))
 
-    with _descriptor(dut) as dut_fd:
-        tx.call(lambda: _make_end(TX0, IN0, dut_fd))
-        rx.call(lambda: _make_end(RX0, OUT0, dut_fd))
+    with descriptor(dut) as dut_fd:
+        tx.call(lambda: make_end(TX0, IN0, dut_fd))
+        rx.call(lambda: make_end(RX0, OUT0, dut_fd))
     dut_ports = (IN0, OUT0)
     with clean.alone():
         before = {port.name: napi.threads(port.name) for port in dut_ports}
         dut.call(lambda: _bring_up_device(dut_ports))
         threads = [napi.pin(port.name, before[port.name], dut_cpu) for port in dut_ports]
-    tx.call(lambda: interface.bring_up([TX0], _behind(IN0, TX0, _RECEIVERS)))
-    rx.call(lambda: interface.bring_up([RX0], _behind(OUT0, RX0, _SENDERS)))
+    tx.call(lambda: interface.bring_up([TX0], behind(IN0, TX0, RECEIVERS)))
+    rx.call(lambda: interface.bring_up([RX0], behind(OUT0, RX0, SENDERS)))
     return threads
 
 
 def build_management(dut: Namespace, station: Namespace) -> None:
     """Make the namespace of a monitoring system and its cable to the device."""
     station.create()
-    station.call(lambda: write_sysctls(_QUIET))
-    with _descriptor(dut) as dut_fd:
+    station.call(lambda: write_sysctls(QUIET))
+    with descriptor(dut) as dut_fd:
         station.call(lambda: interface.create_pair(STATION, MANAGED, dut_fd, _MANAGEMENT_MTU_BYTES))
     dut.call(lambda: interface.bring_up([MANAGED], []))
     station.call(lambda: interface.bring_up([STATION], []))
@@ -107,9 +107,9 @@ def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> None:
     """
     for part in (tx, rx):
         part.create()
-        part.call(lambda: write_sysctls(_QUIET))
-    with _descriptor(rx) as rx_fd:
-        tx.call(lambda: _make_end(TX0, RX0, rx_fd))
+        part.call(lambda: write_sysctls(QUIET))
+    with descriptor(rx) as rx_fd:
+        tx.call(lambda: make_end(TX0, RX0, rx_fd))
     if rx_cpu is None:
         rx.call(_bring_up_receiver)
     else:
@@ -117,10 +117,11 @@ def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> None:
             before = napi.threads(RX0.name)
             rx.call(lambda: _bring_up_receiver(threaded=True))
             napi.pin(RX0.name, before, rx_cpu)
-    tx.call(lambda: interface.bring_up([TX0], _behind(RX0, TX0, _RECEIVERS)))
+    tx.call(lambda: interface.bring_up([TX0], behind(RX0, TX0, RECEIVERS)))
 
 
-def _make_end(here: Port, there: Port, there_fd: int) -> None:
+def make_end(here: Port, there: Port, there_fd: int) -> None:
+    """A cable from here to the namespace behind ``there_fd``, whose frames stay what they are."""
     interface.create_pair(here, there, there_fd, MTU_BYTES)
     interface.set_offloads(here.name, gro=False)
 
@@ -128,18 +129,19 @@ def _make_end(here: Port, there: Port, there_fd: int) -> None:
 def _bring_up_device(ports: tuple[Port, ...]) -> None:
     for port in ports:
         interface.set_offloads(port.name, gro=True)
-    interface.bring_up(ports, [*_behind(TX0, IN0, _SENDERS), *_behind(RX0, OUT0, _RECEIVERS)])
-    _thread(ports)
+    interface.bring_up(ports, [*behind(TX0, IN0, SENDERS), *behind(RX0, OUT0, RECEIVERS)])
+    thread_receiving(ports)
 
 
 def _bring_up_receiver(threaded: bool = False) -> None:
     interface.set_offloads(RX0.name, gro=True)
-    interface.bring_up([RX0], _behind(TX0, RX0, _SENDERS))
+    interface.bring_up([RX0], behind(TX0, RX0, SENDERS))
     if threaded:
-        _thread((RX0,))
+        thread_receiving((RX0,))
 
 
-def _thread(ports: tuple[Port, ...]) -> None:
+def thread_receiving(ports: tuple[Port, ...]) -> None:
+    """Have kernel threads take in what the ports, which are up and have GRO, receive."""
     sysfs = syscalls.mount_sysfs()
     try:
         for port in ports:
@@ -149,7 +151,7 @@ def _thread(ports: tuple[Port, ...]) -> None:
         os.close(sysfs)
 
 
-def _behind(neighbour: Port, port: Port, networks: tuple[str, ...]) -> list[Route]:
+def behind(neighbour: Port, port: Port, networks: tuple[str, ...]) -> list[Route]:
     """Routes to ``networks`` out of ``port`` by way of ``neighbour``, one per IP version."""
     return [
         Route(network, address.partition("/")[0], neighbour.mac, port.name)
@@ -158,7 +160,8 @@ def _behind(neighbour: Port, port: Port, networks: tuple[str, ...]) -> list[Rout
 
 
 @contextmanager
-def _descriptor(namespace: Namespace) -> Iterator[int]:
+def descriptor(namespace: Namespace) -> Iterator[int]:
+    """Of the file behind the namespace's name."""
     fd = os.open(namespace.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield fd

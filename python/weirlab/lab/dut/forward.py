@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from weirlab.errors import InputError
 from weirlab.records import RuleSetup
@@ -17,7 +18,7 @@ class Forward:
         return []
 
     def apply(self, netns: str, rules: RuleSetup) -> None:
-        if rules != RuleSetup():
+        if replace(rules, both_ways=False) != RuleSetup():
             raise InputError(
                 "the device 'forward' has no rules: only matching position 0, stateless, is possible; "
                 "choose another device, for example iptables"

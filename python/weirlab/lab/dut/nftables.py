@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.rules import FAMILIES, Family, Match, chain, check, check_single, fillers, test_traffic
+from weirlab.lab.dut.rules import FAMILIES, Family, Match, accepted, chain, check, check_single, fillers
 from weirlab.records import RuleSetup
 
 Layout = Literal["linear", "set", "vmap"]
@@ -67,7 +67,7 @@ def _table(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
     word = _FAMILY_WORDS[family]
     yield f"table {word} weir {{"
     if rules.position and layout != "linear":
-        yield from _collection(family, rules.position, layout)
+        yield from _collection(family, rules, layout)
     yield "  chain forward {"
     yield f"    type filter hook forward priority filter; policy {'drop' if rules.position else 'accept'};"
     if rules.stateful:
@@ -84,11 +84,11 @@ def _table(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
     yield "}"
 
 
-def _collection(family: Family, position: int, layout: Layout) -> Iterator[str]:
-    networks = [match.source for match in fillers(family, position - 1)]
+def _collection(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
+    networks = [match.source for match in fillers(family, rules.position - 1)]
     # A filler's verdict never applies to test traffic; drop shows at once if it ever did.
     fill, accept = (" : drop", " : accept") if layout == "vmap" else ("", "")
-    elements = [f"{network}{fill}" for network in networks] + [f"{test_traffic(family).source}{accept}"]
+    elements = [f"{network}{fill}" for network in networks] + [f"{accepted(family, rules).source}{accept}"]
     kind = _ADDRESS_TYPES[family]
     yield f"  {'map' if layout == 'vmap' else 'set'} networks {{"
     yield f"    type {kind}{' : verdict' if layout == 'vmap' else ''}; flags interval;"

@@ -34,11 +34,20 @@ _TEST_TRAFFIC: Final[dict[Family, Match]] = {
     4: Match("198.18.0.0/16", "198.19.0.0/16"),
     6: Match("2001:2:0:1::/64", "2001:2:0:2::/64"),
 }
+_BOTH_WAYS: Final[dict[Family, Match]] = {
+    4: Match("198.18.0.0/15", "198.18.0.0/15"),
+    6: Match("2001:2::/48", "2001:2::/48"),
+}
 
 
 def test_traffic(family: Family) -> Match:
     """What all test traffic matches: the benchmarking ranges of RFC 2544 and RFC 5180, any protocol."""
     return _TEST_TRAFFIC[family]
+
+
+def accepted(family: Family, rules: RuleSetup) -> Match:
+    """What the accepting rule is to match: test traffic, of one side or of both."""
+    return (_BOTH_WAYS if rules.both_ways else _TEST_TRAFFIC)[family]
 
 
 def chain(family: Family, rules: RuleSetup) -> Iterator[Match]:
@@ -49,7 +58,7 @@ def chain(family: Family, rules: RuleSetup) -> Iterator[Match]:
     """
     if not rules.position:
         return
-    accepting = dict.fromkeys(rules.accepting, test_traffic(family))
+    accepting = dict.fromkeys(rules.accepting, accepted(family, rules))
     if len(accepting) > 1:
         source = test_traffic(family).source
         accepting = {n: Match(source, network(family, i)) for i, n in enumerate(accepting)}

@@ -26,12 +26,12 @@ def find(name: str) -> str | None:
 
 
 @functools.cache
-def version(name: str) -> str:
-    """What ``name --version`` says, or an empty string."""
+def version(name: str, option: str = "--version") -> str:
+    """The first line of what ``name --version`` says, or an empty string."""
     if (path := find(name)) is None:
         return ""
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.strip().split("\n")[0]
+    done = subprocess.run([path, option], capture_output=True, text=True, check=False)
+    return (done.stdout.strip() or done.stderr.strip()).split("\n")[0]
 
 
 def load(

@@ -79,15 +79,14 @@ def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
             netlink.link("set", index=index[port.name], state="up")
         for route in routes:
             out = index[route.name]
-            netlink.neigh(
-                "replace",
-                dst=route.gateway,
-                lladdr=route.gateway_mac,
-                ifindex=out,
-                state=_REACHABLE_FOR_EVER,
-            )
+            add_neighbour(netlink, route.gateway, route.gateway_mac, out)
             # onlink: the gateway need not lie in a network of the port's own address.
             netlink.route("add", dst=route.network, gateway=route.gateway, oif=out, flags=["onlink"])
+
+
+def add_neighbour(netlink: Any, address: str, mac: str, index: int) -> None:
+    """Let ``address`` be known for ever to have ``mac``, out of the interface with that index."""
+    netlink.neigh("replace", dst=address, lladdr=mac, ifindex=index, state=_REACHABLE_FOR_EVER)
 
 
 def delete_veths() -> None:

@@ -1,0 +1,245 @@
+"""The first process of a firewall; a program of its own, with the standard library only.
+
+Started inside the firewall's network namespace, it makes a process number namespace and a mount
+namespace beside it: daemons find a /run of their own, and the kernel ends all of them when this
+process ends, however it does (pid_namespaces(7)). It ends at the end of its standard input, that
+is when its owner ends.
+
+Argument: the CPU to work on. Requests come as JSON lines on standard input, answers and news as
+JSON lines on standard output:
+
+``{"id": 1, "write": PATH, "text": TEXT, "mode": 493}``
+    Writes a file; ``{"id": 1}`` when done.
+``{"id": 2, "start": NAME, "command": [...], "nice": -20}``
+    Starts a daemon; ``{"id": 2}``. When it ends by itself or otherwise: ``{"ended": NAME,
+    "code": 1, "said": [...]}``, code -9 for signal 9.
+``{"id": 3, "run": [...]}``
+    Runs a command; ``{"id": 3, "code": 0, "said": [...]}`` when it has ended.
+``{"id": 4, "signal": 15, "to": NAME}``
+    Sends a signal to a daemon; ``{"id": 4}``.
+``{"id": 5, "said": NAME}``
+    What a daemon printed last; ``{"id": 5, "said": [...]}``.
+
+What daemons and scripts write into the pipe ``NEWS``, line by line, is passed on as ``{"news": LINE}``.
+A request that cannot be done is answered with ``"error"``.
+"""
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable
+
+NEWS = "/run/news"
+KEPT_LINES = 40
+CHUNK_BYTES = 1 << 16
+
+CLONE_NEWNS = 0x20000
+CLONE_NEWPID = 0x20000000
+MS_REC = 0x4000
+MS_SLAVE = 1 << 19
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+PR_SET_PDEATHSIG = 1
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(cpu: str) -> int:
+    """Be the parent of the first process: tell its number, wait for its end, take its place in dying."""
+    check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID), "unshare")
+    parent = os.getpid()
+    first = os.fork()
+    if first == 0:
+        check(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
+        if not os.path.exists(f"/proc/{parent}"):
+            os._exit(1)
+        os.sched_setaffinity(0, {int(cpu)})
+        # Its own end is the firewall's loss of power, which must not wait for a turn.
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
+        mount_private()
+        First().serve()
+        os._exit(0)
+    # The pipes are the first process's alone: their ends tell the owner when it is gone.
+    print(json.dumps({"first": first}), flush=True)
+    os.close(0)
+    os.close(1)
+    return os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+
+
+def mount_private() -> None:
+    """A /proc for this process number namespace, an empty /run; unmounting elsewhere still reaches us."""
+    mount(b"none", "/", b"none", MS_REC | MS_SLAVE)
+    mount(b"proc", "/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount(b"tmpfs", "/run", b"tmpfs", MS_NOSUID | MS_NODEV)
+    os.mkdir("/run/lock")
+    os.mkfifo(NEWS)
+
+
+class First:
+    """Starts, watches and reaps everything else in the firewall."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.daemons: dict[str, int] = {}
+        self.names: dict[int, str] = {}
+        self.commands: dict[int, object] = {}
+        """Identifier of the request by the process that carries it out."""
+        self.said: dict[object, deque[str]] = {}
+        self.words: dict[int, Callable[[], None]] = {}
+        """Reads what a process has printed, by its number."""
+        self.open: set[int] = set()
+        """Pipes that some process still prints to."""
+
+    def serve(self) -> None:
+        """Until standard input ends."""
+        wake, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write)
+        self.selector.register(wake, selectors.EVENT_READ, lambda: self.reap(wake))
+        # Open for writing as well, so that the last writer's leaving is no end.
+        self.read_lines(os.open(NEWS, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK), self.pass_on)
+        self.running = True
+        self.read_lines(0, self.obey, self.stop)
+        while self.running:
+            for key, _ in self.selector.select():
+                key.data()
+
+    def read_lines(
+        self, fd: int, take: Callable[[bytes], None], ended: Callable[[], None] = lambda: None
+    ) -> Callable[[], None]:
+        """From now on call ``take`` with every line from ``fd``, and ``ended`` at the end.
+
+        What is returned reads at once.
+        """
+        pending = bytearray()
+
+        def read() -> None:
+            try:
+                chunk = os.read(fd, CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not chunk:
+                self.selector.unregister(fd)
+                os.close(fd)
+                if pending:
+                    take(bytes(pending))
+                ended()
+                return
+            pending.extend(chunk)
+            *lines, rest = bytes(pending).split(b"\n")
+            pending[:] = rest
+            for line in lines:
+                take(line)
+
+        self.selector.register(fd, selectors.EVENT_READ, read)
+        return read
+
+    def stop(self) -> None:
+        self.running = False
+
+    def pass_on(self, line: bytes) -> None:
+        tell(news=line.decode(errors="replace"))
+
+    def obey(self, line: bytes) -> None:
+        request = json.loads(line)
+        number = request["id"]
+        try:
+            if "write" in request:
+                with open(request["write"], "w") as file:
+                    file.write(request["text"])
+                os.chmod(request["write"], request["mode"])
+                tell(id=number)
+            elif "start" in request:
+                name = request["start"]
+                pid = self.start(request["command"], name, request["nice"])
+                self.daemons[name], self.names[pid] = pid, name
+                tell(id=number)
+            elif "run" in request:
+                self.commands[self.start(request["run"], number, 0)] = number
+            elif "signal" in request:
+                os.kill(self.daemons[request["to"]], request["signal"])
+                tell(id=number)
+            else:
+                tell(id=number, said=list(self.said.get(request["said"], ())))
+        except (OSError, KeyError) as error:
+            tell(id=number, error=f"{type(error).__name__}: {error}")
+
+    def start(self, command: list[str], key: object, nice: int) -> int:
+        """Start a program whose words are kept under ``key``; its process number."""
+        read, write = os.pipe()
+        try:
+            pid = os.posix_spawn(
+                command[0],
+                command,
+                {**os.environ, "LC_ALL": "C"},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, write, 1),
+                    (os.POSIX_SPAWN_DUP2, write, 2),
+                ],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGINT],
+            )
+        except OSError:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        os.setpriority(os.PRIO_PROCESS, pid, nice)
+        words: deque[str] = deque(maxlen=KEPT_LINES)
+        self.said[key] = words
+        os.set_blocking(read, False)
+        self.open.add(read)
+
+        def keep(line: bytes) -> None:
+            words.append(line.decode(errors="replace").strip())
+
+        more = self.read_lines(read, keep, lambda: self.open.discard(read))
+        self.words[pid] = lambda: more() if read in self.open else None
+        return pid
+
+    def reap(self, wake: int) -> None:
+        os.read(wake, CHUNK_BYTES)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self.words:
+                self.words.pop(pid)()
+            code = os.waitstatus_to_exitcode(status)
+            if pid in self.commands:
+                number = self.commands.pop(pid)
+                tell(id=number, code=code, said=list(self.said.pop(number)))
+            elif pid in self.names:
+                name = self.names.pop(pid)
+                if self.daemons[name] == pid:
+                    del self.daemons[name]
+                tell(ended=name, code=code, said=list(self.said[name]))
+
+
+def tell(**words: object) -> None:
+    try:
+        os.write(1, json.dumps(words).encode() + b"\n")
+    except BrokenPipeError:
+        os._exit(1)
+
+
+def mount(source: bytes, target: str, kind: bytes, flags: int) -> None:
+    check(libc.mount(source, target.encode(), kind, ctypes.c_ulong(flags), None), f"mount {target}")
+
+
+def check(result: int, what: str) -> None:
+    if result < 0:
+        code = ctypes.get_errno()
+        sys.exit(f"{what}: {os.strerror(code)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

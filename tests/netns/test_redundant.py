@@ -1,0 +1,413 @@
+"""A redundant pair of firewalls: roles, failures, what conntrackd is worth, and nothing left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyroute2 import IPRoute
+
+from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.lab import clean
+from weirlab.lab.linux.namespace import DIRECTORY, Namespace
+from weirlab.lab.redundant import Conntrackd, Keepalived, RedundantLab, Ucarp, machine, pair
+from weirlab.lab.redundant.base import Firewall
+from weirlab.records import EngineResult
+from weirlab.traffic.calls.codecs import parse_codec
+from weirlab.traffic.calls.schedule import traffic_of
+from weirlab.traffic.calls.spec import CallClass, Calls
+from weirlab.traffic.sizes import Constant
+from weirlab.traffic.spec import Flows, Rate, Traffic
+
+pytestmark = pytest.mark.netns
+
+FLOWS = 50
+QUICK = Keepalived(advert_s=0.1)
+OTHER: dict[Firewall, Firewall] = {"a": "b", "b": "a"}
+CALLER, CALLED = ("198.18.1.1", 5000), ("198.19.1.1", 5000)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_daemons() -> None:
+    if missing := [*QUICK.check(), *Ucarp().check(), *Conntrackd().check()]:
+        pytest.skip("; ".join(missing))
+
+
+@pytest.fixture(scope="module")
+def synced() -> Iterator[RedundantLab]:
+    """VRRP every 0.1 s, states into the other's kernel at once."""
+    with RedundantLab(QUICK) as lab:
+        yield lab
+
+
+@pytest.fixture
+def fresh(synced: RedundantLab) -> Iterator[RedundantLab]:
+    """The same lab as at first."""
+    assert synced.settle() == "a"
+    synced.clear_states()
+    synced.open_admission()
+    yield synced
+    if synced.events and synced.events[-1].kind != "return":
+        synced.restore()
+
+
+def traffic(duration_s: float = 1.5) -> Traffic:
+    """Streams that go on before, during and after an event."""
+    return Traffic(Rate(2000), flows=Flows(count=FLOWS), warmup_s=0.0, duration_s=duration_s)
+
+
+def run_through(lab: RedundantLab, event: Callable[[], object], duration_s: float = 1.5) -> EngineResult:
+    """Ongoing streams only, and the event among them once the states are known where they ought to be."""
+
+    def during() -> None:
+        wait_for(lambda: lab.states("a") >= FLOWS)
+        assert lab.close_admission() == FLOWS
+        event()
+
+    return lab.run(traffic(duration_s), during)
+
+
+def wait_for(condition: Callable[[], bool], deadline_s: float = 20.0) -> None:
+    end_s = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end_s, f"not within {deadline_s:g} s"
+        time.sleep(0.005)
+
+
+def taken_over_ns(lab: RedundantLab, firewall: Firewall) -> int:
+    """From the last event until ``firewall`` held both addresses."""
+    event = lab.events[-1]
+    taken = [
+        t.at_ns for t in lab.transitions if t.firewall == firewall and t.holds and t.at_ns > event.began_ns
+    ]
+    assert len(taken) == 2
+    return max(taken) - event.began_ns
+
+
+def test_one_is_master_and_the_other_learns_its_states(fresh: RedundantLab) -> None:
+    assert fresh.master() == "a"
+    assert fresh.holders() == {"lan": {"a"}, "wan": {"a"}}
+    result = fresh.run(traffic(0.3))
+    assert result.received > 0
+    assert fresh.states("a") == FLOWS
+    wait_for(lambda: fresh.states("b") == FLOWS)
+    assert "Keepalived" in str(fresh.facts["protocol_tool"])
+
+
+def test_a_master_that_steps_down_takes_its_streams_along_to_the_other(fresh: RedundantLab) -> None:
+    def event() -> None:
+        wait_for(lambda: fresh.states("b") == FLOWS)
+        fresh.step_down()
+        wait_for(lambda: fresh.master() == "b")
+
+    result = run_through(fresh, event)
+    assert fresh.events[-1].kind == "soft"
+    assert fresh.surviving() == FLOWS
+    assert result.last_arrival_ns > fresh.transitions[-1].at_ns
+    assert (result.flows.received > 0).all()
+    assert fresh.settle() == "b"
+    fresh.restore()
+    assert fresh.settle() == "a"
+
+
+def test_after_a_hard_failure_synchronised_streams_go_on_and_the_old_master_returns(
+    fresh: RedundantLab,
+) -> None:
+    def event() -> None:
+        wait_for(lambda: fresh.states("b") == FLOWS)
+        fresh.cut()
+        wait_for(lambda: fresh.master() == "b")
+
+    result = run_through(fresh, event)
+    event_record = fresh.events[-1]
+    assert (event_record.kind, event_record.firewall) == ("hard", "a")
+    assert 0 < int(event_record.detail["links_down_ns"]) <= event_record.took_ns
+    earliest_s, _ = fresh.expected_failover_s
+    # A master that was late with its last advertisement is missed a little earlier.
+    assert taken_over_ns(fresh, "b") > 0.5 * earliest_s * 1e9
+    assert result.lost > 0
+    assert result.longest_gap_ns > 0.5 * earliest_s * 1e9
+    assert result.last_arrival_ns > fresh.transitions[-1].at_ns
+    assert fresh.surviving() == FLOWS
+    assert fresh.restore().kind == "return"
+    assert fresh.settle() == "a"
+    # It asked the other one for the states that it lost with its power.
+    wait_for(lambda: fresh.states("a") == FLOWS)
+
+
+def test_without_synchronised_states_streams_end_with_their_firewall() -> None:
+    with RedundantLab(QUICK, Conntrackd("off")) as lab:
+        assert lab.settle() == "a"
+
+        def event() -> None:
+            lab.cut()
+            wait_for(lambda: lab.master() == "b")
+
+        result = run_through(lab, event)
+        assert lab.states("b") == lab.surviving() == 0
+        assert result.lost > 0
+        assert result.last_arrival_ns < lab.events[-1].ended_ns
+        # It is the states that are missing: the new master forwards as soon as it may admit calls.
+        lab.open_admission()
+        assert lab.run(traffic(0.3)).received > 0
+
+
+def test_with_an_external_cache_the_new_master_commits_what_it_knows() -> None:
+    with RedundantLab(QUICK, Conntrackd(external_cache=True)) as lab:
+        assert lab.settle() == "a"
+
+        def event() -> None:
+            wait_for(lambda: lab.states("a") == FLOWS)
+            assert lab.states("b") == 0
+            lab.step_down()
+            wait_for(lambda: lab.states("b") == FLOWS)
+
+        result = run_through(lab, event)
+        assert lab.surviving() == FLOWS
+        assert result.last_arrival_ns > lab.transitions[-1].at_ns
+
+
+def test_ucarp_hands_over_when_told_to_and_when_its_master_dies() -> None:
+    with RedundantLab(Ucarp(advskews=(0, 10), deadratio=1)) as lab:
+        assert lab.settle() == "a"
+        for kind in ("soft", "hard"):
+            lab.clear_states()
+            lab.open_admission()
+
+            def event(kind: str = kind) -> None:
+                wait_for(lambda: lab.states("b") == FLOWS)
+                lab.step_down() if kind == "soft" else lab.cut()
+                wait_for(lambda: lab.master() == "b")
+
+            result = run_through(lab, event, 3.0)
+            assert lab.events[-1].kind == kind
+            assert lab.surviving() == FLOWS
+            assert result.last_arrival_ns > lab.transitions[-1].at_ns
+            lab.restore()
+            wait_for(lambda: lab.master() == "a")
+
+
+def test_with_nat_calls_leave_by_the_shared_address_wherever_it_is() -> None:
+    with RedundantLab(QUICK, nat=True) as lab:
+        assert lab.settle() == "a"
+
+        def event() -> None:
+            wait_for(lambda: lab.states("b") == FLOWS)
+            lab.cut()
+            wait_for(lambda: lab.master() == "b")
+
+        with Sockets(lab) as sockets:
+            sockets.caller.sendto(b"hello", CALLED)
+            assert sockets.heard(sockets.called)[1][0] == "203.0.113.254"
+            with pytest.raises(InputError, match="NAT"):
+                lab.run(calls(1))
+            lab.clear_states()
+            result = run_through(lab, event)
+            assert result.last_arrival_ns > lab.transitions[-1].at_ns
+
+
+class Sockets:
+    """A phone at either end."""
+
+    def __init__(self, lab: RedundantLab) -> None:
+        self._lab = lab
+        self.caller = self._phone(lab, "tx", CALLER)
+        self.called = self._phone(lab, "rx", CALLED)
+
+    def stranger(self, part: str) -> socket.socket:
+        """A phone that nobody knows of yet."""
+        return Namespace(self._lab.namespaces[part]).call(
+            lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        )
+
+    def heard(self, phone: socket.socket) -> tuple[bytes, tuple[str, int]]:
+        """The next datagram and where it comes from."""
+        data, address = phone.recvfrom(100)
+        return data, address
+
+    def __enter__(self) -> Sockets:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.caller.close()
+        self.called.close()
+
+    def _phone(self, lab: RedundantLab, part: str, address: tuple[str, int]) -> socket.socket:
+        def build() -> socket.socket:
+            with IPRoute() as netlink:
+                netlink.addr("replace", index=1, address=address[0], prefixlen=32)
+            phone = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            phone.bind(address)
+            phone.settimeout(10.0)
+            return phone
+
+        return Namespace(lab.namespaces[part]).call(build)
+
+
+def test_calls_begin_on_the_lan_side_only_and_only_while_they_are_admitted(fresh: RedundantLab) -> None:
+    with Sockets(fresh) as sockets, sockets.stranger("rx") as outside, sockets.stranger("tx") as inside:
+        outside.sendto(b"from outside", CALLER)
+        sockets.caller.sendto(b"from inside", CALLED)
+        assert sockets.heard(sockets.called) == (b"from inside", CALLER)
+        assert fresh.close_admission() == 1
+        inside.sendto(b"another call", CALLED)
+        sockets.caller.sendto(b"the same call", CALLED)
+        assert sockets.heard(sockets.called) == (b"the same call", CALLER)
+        sockets.called.sendto(b"an answer", CALLER)
+        assert sockets.heard(sockets.caller) == (b"an answer", CALLED)
+    fresh.open_admission()
+    with pytest.raises(InputError, match="close the admission"):
+        fresh.surviving()
+
+
+def calls(count: int) -> Traffic:
+    """Short calls in both directions."""
+    kind = CallClass(parse_codec("g711"))
+    return traffic_of(Calls((kind,), count, rtcp=False, signalling=False), 0.3, 0.2)
+
+
+def test_both_ends_of_a_call_are_heard_and_share_a_state(fresh: RedundantLab) -> None:
+    result = fresh.run(calls(10))
+    assert (result.flows.received > 0).all()
+    assert len(result.flows.received) == 20
+    assert fresh.states("a") == 10
+    wait_for(lambda: fresh.states("b") == 10)
+
+
+def test_what_a_pair_cannot_do_is_said_before_it_is_tried(fresh: RedundantLab) -> None:
+    with pytest.raises(InputError, match="IPv4"):
+        fresh.run(Traffic(Rate(100), Constant(100), Flows(ip=6)))
+    with pytest.raises(LabError, match="nf_conntrack_max"):
+        fresh.run(Traffic(Rate(100), flows=Flows(count=1 << 22)))
+    with pytest.raises(LabError, match="nothing to restore"):
+        fresh.restore()
+
+
+def test_an_error_beside_the_traffic_is_raised_when_it_has_ended(fresh: RedundantLab) -> None:
+    def during() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fresh.run(traffic(0.2), during)
+
+
+def test_a_daemon_that_dies_is_named_with_its_last_words(made: Any) -> None:
+    with RedundantLab(QUICK) as lab:
+        lab.settle()
+        backup = lab._pair._machines["b"]
+        backup.signal("conntrackd", signal.SIGKILL)
+        wait_for(lambda: "conntrackd" not in backup.running)
+        with pytest.raises(LabError, match=r"conntrackd on firewall b ended by itself \(signal 9\)"):
+            lab.run(traffic(0.2))
+    assert made.left() == []
+
+
+def test_a_configuration_that_a_daemon_refuses_is_told_in_its_words(
+    monkeypatch: pytest.MonkeyPatch, made: Any
+) -> None:
+    from weirlab.lab.redundant import ucarp
+
+    monkeypatch.setattr(ucarp, "_HOST_ID", {"lan": 51, "wan": 999})
+    with pytest.raises(LabError, match=r"ucarp wan on firewall a ended by itself .*last words: .*id"):
+        RedundantLab(Ucarp())
+    assert made.left() == []
+
+
+def test_a_pair_that_does_not_hear_each_other_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair, "_PATIENCE_S", 2.0)
+
+    def isolate() -> None:
+        with IPRoute() as netlink:
+            for port in ("a0", "b0"):
+                netlink.brport("set", index=netlink.link_lookup(ifname=port)[0], isolated=1)
+
+    with RedundantLab(QUICK, Conntrackd("off")) as lab:
+        for side in ("lan", "wan"):
+            Namespace(lab.namespaces[side]).call(isolate)
+        wait_for(lambda: lab.master() == "both")
+        with pytest.raises(
+            LabError, match=r"no master and backup within .*: lan by a and b, .*keepalived: \w"
+        ):
+            lab.settle()
+        with pytest.raises(LabError, match="no single master"):
+            lab.cut()
+
+
+def test_a_missing_daemon_is_named_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, made: Any
+) -> None:
+    from weirlab.lab.dut import tool
+
+    monkeypatch.setattr(tool, "find", lambda name: None)
+    with pytest.raises(MissingCapability, match=r"apt install ucarp.*apt install conntrackd"):
+        RedundantLab(Ucarp())
+    assert made.identifiers == []
+
+
+def test_nothing_is_left_of_a_pair(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    switched_on: list[int] = []
+    start = machine.Machine.__init__
+
+    def noted(self: machine.Machine, *arguments: Any) -> None:
+        start(self, *arguments)
+        switched_on.append(self._first)
+
+    monkeypatch.setattr(machine.Machine, "__init__", noted)
+    run_before = set(os.listdir("/run"))
+    with RedundantLab(QUICK) as lab:
+        lab.settle()
+        inside = [pid for first in switched_on for pid in offspring(first)]
+        assert len(inside) >= 2 * 3
+        lab.cut()
+    assert made.left() == []
+    assert not any(Path(f"/proc/{pid}").exists() for pid in (*switched_on, *inside))
+    assert not {"keepalived.conf", "conntrackd.ctl", "news"} & (set(os.listdir("/run")) - run_before)
+
+
+def offspring(pid: int) -> list[int]:
+    """Process numbers of all processes below ``pid``."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [number for child in map(int, children) for number in (child, *offspring(child))]
+
+
+OWNER = textwrap.dedent("""
+    import sys
+    from weirlab.lab.redundant import Keepalived, RedundantLab
+
+    with RedundantLab(Keepalived(advert_s=0.1)) as lab:
+        first = [machine._first for machine in lab._pair._machines.values()]
+        print(*first, *lab.namespaces.values(), flush=True)
+        sys.stdin.read()
+""")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_whatever_ends_the_owner_ends_the_pair(how: signal.Signals) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    with owner:
+        assert owner.stdout is not None
+        words = owner.stdout.readline().split()
+        first, names = [int(word) for word in words[:2]], words[2:]
+        assert len(names) == 6
+        daemons = [pid for one in first for pid in offspring(one)]
+        assert len(daemons) >= 6
+        owner.send_signal(how)
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (*first, *daemons)))
+    clean.clean()
+    assert not any((DIRECTORY / name).exists() for name in names)
