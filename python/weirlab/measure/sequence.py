@@ -79,6 +79,7 @@ def run(
     limits: Limits = CAREFUL_LIMITS,
     max_attempts: int = MAX_ATTEMPTS,
     on_record: Callable[[TrialRecord], object] | None = None,
+    completed: Callable[[TrialRecord], TrialRecord] | None = None,
     meter: Meter | None = None,
     patience: float = PATIENCE,
     settle: bool = True,
@@ -94,7 +95,8 @@ def run(
 
     The plan is kept in the run under ``plan_name``. When it is there already, ``specs``
     may be None; others than the kept ones are refused with ``InputError``. A trial that
-    stays invalid does not stop the sequence. ``on_record`` gets every attempt once it is kept.
+    stays invalid does not stop the sequence. ``completed`` gives each attempt back as it is to be
+    kept, and ``on_record`` gets it once it is.
 
     ``settle`` is False for a part of the trials that more will follow: the state of the host
     that counts is that of most of all trials, so it is left open and nothing is done again.
@@ -135,6 +137,7 @@ def run(
             first_attempt=writer.attempts.get(index, 0) + 1,
             set_rules=spec.rules != rules,
             on_record=keep,
+            completed=completed,
             now=now,
         )
         rules = spec.rules
@@ -185,6 +188,8 @@ def next_index(writer: RunWriter, *plan_names: str) -> int:
 def describe_spec(spec: TrialSpec) -> str:
     """One line for people: ``position 400, 64 B, 250kpps``."""
     rules, sizes = spec.rules, describe(spec.traffic.sizes)
+    if (calls := spec.traffic.calls) is not None:
+        return f"position {rules.position}{', stateful' if rules.stateful else ''}, {calls.count:,} calls"
     unit = " B" if sizes.isdigit() else ""
     where = f"positions {describe_places(rules.places)}" if rules.places else f"position {rules.position}"
     differences = [

@@ -18,7 +18,7 @@ NO_DEVICE: Final = "none"
 
 _RANGES: Final = "198.18.0.0/16 to 198.19.0.0/16, or 2001:2:0:1::/64 to 2001:2:0:2::/64"
 
-Role = Literal["profile", "verify", "single", "calibrate", "search"]
+Role = Literal["profile", "verify", "single", "calibrate", "search", "calls"]
 
 
 class FailedTrial(TrialError):
@@ -46,6 +46,7 @@ def run_trial(
     set_rules: bool = True,
     require_valid: bool = False,
     on_record: Callable[[TrialRecord], object] | None = None,
+    completed: Callable[[TrialRecord], TrialRecord] | None = None,
     now: Callable[[], datetime] = utc_now,
 ) -> list[TrialRecord]:
     """Carry out ``spec``, again when the host disturbed it, at most ``max_attempts`` times.
@@ -60,6 +61,8 @@ def run_trial(
         Whether to raise when no attempt was valid.
     on_record:
         Called with each attempt as soon as it is over, so that none is lost to an error or Ctrl-C.
+    completed:
+        Gives each attempt back with what follows from its packets, before ``on_record`` sees it.
 
     Returns
     -------
@@ -80,6 +83,8 @@ def run_trial(
     records: list[TrialRecord] = []
     for attempt in range(first_attempt, first_attempt + max_attempts):
         record = _attempt(bed, spec, run_id, index, attempt, role, limits, now)
+        if completed is not None:
+            record = completed(record)
         records.append(record)
         if on_record is not None:
             on_record(record)

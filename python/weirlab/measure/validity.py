@@ -212,12 +212,14 @@ def _dropped(
     if result.lost <= 0:
         return
     behind = {
-        # A veth counts a full ring of its peer, the receiver, as its own dropped transmission.
+        # A veth counts a full ring of its peer, the receiver, as its own dropped transmission. Where
+        # calls are answered, the sender's side receives as well.
         "out_tx_dropped": counters.get("out_tx_dropped", 0),
+        "in_tx_dropped": counters.get("in_tx_dropped", 0),
         **{
             name: value
             for name, value in counters.items()
-            if name.startswith("rx_rx_") and name.endswith(("dropped", "errors"))
+            if name.startswith(("rx_rx_", "tx_rx_")) and name.endswith(("dropped", "errors"))
         },
         "receiver_dropped": result.receiver_dropped,
         "softnet_dropped": host.softnet_dropped,

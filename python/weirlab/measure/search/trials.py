@@ -11,7 +11,7 @@ from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.sequence import describe_spec
-from weirlab.measure.trial import FailedTrial, run_trial, utc_now
+from weirlab.measure.trial import FailedTrial, Role, run_trial, utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
@@ -27,7 +27,8 @@ MAX_ATTEMPTS: Final = 10
 class Trials:
     """Carries out one trial after the other in ``bed`` and keeps each attempt in ``writer``'s run.
 
-    ``elapsed_s`` and ``done`` count what has been measured so far.
+    ``elapsed_s`` and ``done`` count what has been measured so far. In a run with other trials, too,
+    the first has the index ``first_index``. ``completed`` gives each attempt back as it is to be kept.
     """
 
     def __init__(
@@ -38,6 +39,9 @@ class Trials:
         *,
         limits: Limits = CAREFUL_LIMITS,
         max_attempts: int = MAX_ATTEMPTS,
+        first_index: int = 0,
+        role: Role = "search",
+        completed: Callable[[TrialRecord], TrialRecord] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], datetime] = utc_now,
@@ -46,6 +50,9 @@ class Trials:
         self._bed = bed
         self._writer = writer
         self._max_attempts = max_attempts
+        self._first_index = first_index
+        self._role: Role = role
+        self._completed = completed
         self._clock = clock
         self._sleep = sleep
         self._now = now
@@ -79,7 +86,7 @@ class Trials:
         set_rules = spec.rules != self._rules
         # Half-set rules are no known rules.
         self._rules = None if set_rules else self._rules
-        index, self.done = self.done, self.done + 1
+        index, self.done = self._first_index + self.done, self.done + 1
         attempts: list[TrialRecord] = []
 
         def keep(record: TrialRecord) -> None:
@@ -93,12 +100,13 @@ class Trials:
                 spec,
                 run_id=self._writer.run_id,
                 index=index,
-                role="search",
+                role=self._role,
                 limits=self.limits,
                 max_attempts=self._max_attempts,
                 set_rules=set_rules,
                 require_valid=True,
                 on_record=keep,
+                completed=self._completed,
                 now=self._now,
             )
         except FailedTrial:

@@ -1,0 +1,30 @@
+"""How many calls a device carries.
+
+``setting`` says what a trial with so many calls is, ``boxes`` compares what was sent and received
+with what the device's interfaces counted, ``rows`` has the columns that each trial leaves in the
+tables ``capacity`` and ``inside``, ``keeper`` puts them there. ``sweep`` tries fixed numbers of calls,
+``search`` looks for the most that still do, and ``limits`` reads off where the device begins to drop.
+"""
+
+from weirlab.measure.capacity.keeper import Keeper
+from weirlab.measure.capacity.limits import Dropping, dropping
+from weirlab.measure.capacity.rows import CAPACITY, INSIDE
+from weirlab.measure.capacity.search import CallGoal, Carried, Search, search_calls
+from weirlab.measure.capacity.setting import Setting
+from weirlab.measure.capacity.sweep import SWEEP, Sweep, sweep
+
+__all__ = [
+    "CAPACITY",
+    "INSIDE",
+    "SWEEP",
+    "CallGoal",
+    "Carried",
+    "Dropping",
+    "Keeper",
+    "Search",
+    "Setting",
+    "Sweep",
+    "dropping",
+    "search_calls",
+    "sweep",
+]

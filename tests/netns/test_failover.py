@@ -1,0 +1,65 @@
+"""A failover as measured, from a scenario to the run, on a real pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weirlab.jobs import failover
+from weirlab.jobs.progress import Quiet
+from weirlab.lab.redundant import Conntrackd, Keepalived
+from weirlab.scenario.failover import FailoverScenario
+from weirlab.scenario.load import from_plain
+from weirlab.store import Store
+
+pytestmark = pytest.mark.netns
+
+CALLS = 30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_daemons() -> None:
+    if missing := [*Keepalived().check(), *Conntrackd().check()]:
+        pytest.skip("; ".join(missing))
+
+
+def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(tmp_path: Path) -> None:
+    content = {
+        "name": "test",
+        "calls": {"count": CALLS, "codec": "g711"},
+        "failover": {
+            "pairs": [
+                {"protocol": "keepalived", "advert_s": 0.1},
+                {"protocol": "keepalived", "advert_s": 0.1, "states": "off"},
+            ],
+            "kinds": ["hard"],
+            "repetitions": 1,
+            "event_s": 1,
+            "after_s": 5,
+            "affected_s": 3,
+            "find_load": False,
+            # Whether this host is quiet enough for a measurement is not what is tested.
+            "max_attempts": 1,
+        },
+        "report": None,
+    }
+    scenario = from_plain(content, "test", FailoverScenario)
+    outcome = failover.run(Store(tmp_path / "store"), scenario, Quiet())
+    rows = {row.sharing: row for row in outcome.rows}
+    shared, alone = rows["direct"], rows["off"]
+    for row in (shared, alone):
+        assert (row.old_master, row.new_master) == ("a", "b")
+        assert row.streams == 2 * CALLS
+        assert row.states_known >= CALLS
+        assert row.lost_before == 0
+        # Nothing is forwarded before the other firewall has missed the advertisements.
+        assert row.outage_ns >= row.expected_from_s * 1e9 - row.cut_off_ns - 50e6
+        assert row.moved_lan_ns > 0
+        assert row.moved_wan_ns > 0
+        assert row.mos_affected < row.mos_before
+    assert (shared.alive, shared.dead) == (2 * CALLS, 0)
+    assert (alone.alive, alone.dead) == (0, 2 * CALLS)
+    assert alone.states_surviving == 0
+    assert 0 < shared.lost < alone.lost
+    assert outcome.run.table("switch_calls").height == 4 * CALLS
