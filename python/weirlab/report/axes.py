@@ -27,10 +27,44 @@ def data(frame: pl.DataFrame) -> alt.InlineData:
     return alt.InlineData(values=frame.to_dicts())
 
 
+def extent(frame: pl.DataFrame, *columns: str) -> Domain:
+    """Least and greatest number in ``columns``, nulls left out; 0 and 1 where there is none."""
+    known = [value for name in columns for value in frame[name].drop_nulls().to_list()]
+    return (float(min(known)), float(max(known))) if known else (0.0, 1.0)
+
+
 def framed(height: int) -> dict[str, Any]:
     """Properties of every chart: as wide as its container, ``height`` pixels for the plane alone."""
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     return {"width": "container", "height": height, "autosize": fit}
+
+
+ROW: Final = 58
+"""Height in pixels of a row with its name above the marks."""
+
+
+def rows(names: Sequence[str]) -> alt.Y:
+    """A band per name of the field ``row``; :func:`row_names` writes the names, marks go below by 10."""
+    return alt.Y(
+        "row:N", title=None, sort=list(names), axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0)
+    )
+
+
+def row_names(base: alt.Chart, y: alt.Y) -> alt.Chart:
+    """Each row's name above its marks: there is no room beside them on a phone."""
+    names: alt.Chart = (
+        base.transform_aggregate(n="count()", groupby=["row"])
+        .mark_text(
+            align="left",
+            baseline="middle",
+            dy=-14,
+            fontSize=12,
+            color=palette.LIGHT["ink"],
+            font=palette.FONT,
+        )
+        .encode(x=alt.value(0), y=y, text="row:N")
+    )
+    return names
 
 
 def quantity() -> alt.Parameter:

@@ -196,7 +196,11 @@ def in_words(evidence: Evidence) -> list[tuple[str, list[str]]]:
 
 def scenario(evidence: Evidence) -> str:
     """The scenario as YAML, empty if the run has none."""
-    content = evidence.manifest.get("scenario")
+    return scenario_text(evidence.manifest.get("scenario"))
+
+
+def scenario_text(content: Mapping[str, Any] | None) -> str:
+    """``content``, a scenario as the manifest keeps it, as YAML; empty for nothing."""
     if not content:
         return ""
     return str(

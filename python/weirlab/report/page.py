@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, Final
-
-import jinja2
-from markupsafe import Markup
+from typing import Final
 
 from weirlab.model.regimes import OVERLOAD_LOSS
-from weirlab.report import bundle, conditions, palette, summary
+from weirlab.report import conditions, summary
 from weirlab.report.accuracy import tables as error_tables
 from weirlab.report.accuracy import words as accuracy
 from weirlab.report.curves import QUANTITIES
 from weirlab.report.figure import Figure, draw
 from weirlab.report.files import written
+from weirlab.report.shell import assembled
 from weirlab.report.source import Evidence, Predictor, RunData, Verification, gather
 
 
@@ -104,11 +100,18 @@ def render(evidence: Evidence, *, command: str | None = None) -> str:
     text, tables = conditions.invalid(evidence)
     exactness, points = conditions.calibration(evidence)
     answer, *rest = summary.headline(evidence)
-    return _template().render(
+    facts = evidence.manifest.get("scenario") or {}
+    return assembled(
+        "report.html",
+        figures,
+        subject=evidence.device,
+        run_id=evidence.manifest.get("run_id", ""),
+        run_name=facts.get("name") or "Run",
+        simulated=evidence.simulated,
         evidence=evidence,
         answer=answer,
         lede=rest,
-        calls_note=summary.calls_note(),
+        where_note=summary.calls_note(),
         caution=summary.caution(evidence),
         place=conditions.place(evidence),
         tiles=summary.tiles(evidence),
@@ -127,20 +130,6 @@ def render(evidence: Evidence, *, command: str | None = None) -> str:
         scenario=conditions.scenario(evidence),
         command=command or _command(evidence),
         overload_percent=OVERLOAD_LOSS * 100,
-        style=Markup(
-            _asset("report.css")
-            .replace("/*LIGHT*/", palette.css_variables(palette.LIGHT))
-            .replace("/*DARK*/", palette.css_variables(palette.DARK))
-        ),
-        code=Markup(_asset("report.js")),
-        bundle=Markup(bundle.script() if figures else ""),
-        charts=_json(
-            {
-                "config": palette.css_driven(palette.chart_config()),
-                "light": palette.LIGHT,
-                "figures": {f.key: _embedded(f) for f in figures},
-            }
-        ),
     )
 
 
@@ -149,35 +138,7 @@ def _filled(section: Section, figures: list[Figure]) -> Section:
     return Section(section.key, section.title, section.missing, mine)
 
 
-def _embedded(figure: Figure) -> dict[str, Any]:
-    chart = figure.chart.to_dict()
-    chart.pop("config", None)
-    return {"title": figure.title, "panel": figure.panel, "spec": palette.css_driven(chart)}
-
-
 def _command(evidence: Evidence) -> str:
     facts = evidence.manifest.get("facts") or {}
     given = evidence.manifest.get("command") or facts.get("command")
     return str(given) if given else "weir run scenario.yaml"
-
-
-def _json(value: Any) -> Markup:
-    """JSON that cannot end the ``script`` element it stands in."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c"))
-
-
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html")

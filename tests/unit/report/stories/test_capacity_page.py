@@ -1,0 +1,126 @@
+"""The page about capacity: what it concludes from trials, searches and predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from weirlab.measure.capacity.rows import CAPACITY_COLUMNS, frame
+from weirlab.report import story
+from weirlab.report.capacity import Findings, tell
+
+GOAL = {"name": "without loss", "bad_ratio": 0.0, "mos": None}
+HEARD = {"name": "with MOS 4 for 99 % of them", "bad_ratio": 0.01, "mos": 4.0}
+
+
+def trial(index: int, calls: int, loss: float = 0.0, position: int = 400, **more: Any) -> dict[str, Any]:
+    row = dict.fromkeys(CAPACITY_COLUMNS) | {
+        "trial_id": f"t{index}",
+        "index": index,
+        "attempt": 1,
+        "valid": True,
+        "phase": "sweep",
+        "position": position,
+        "calls": calls,
+        "run": 1,
+        "offered_pps": 100.0 * calls,
+        "achieved_pps": 100.0 * calls,
+        "sent": 100 * calls,
+        "lost": round(100 * calls * loss),
+        "loss_ratio": loss,
+        "delay_mean_ns": 2e4,
+        "mos_min": 4.4 - 10 * loss,
+        "mos_p1": 4.4 - 10 * loss,
+        "mos_p50": 4.4,
+        "good_share": 1.0 if loss == 0 else 0.5,
+        "samples_due": 10,
+        "samples_taken": 10 if loss == 0 else 4,
+        "sample_late_max_s": 0.0,
+        "cpu_idle": 0.5,
+        "cpu_softirq": 0.5,
+        "connections_max": 0,
+    }
+    return row | more
+
+
+def findings(rows: list[dict[str, Any]], lab: str = "netns", **found: Any) -> Findings:
+    manifest = {
+        "run_id": "20261121-1200-capacity-abcd",
+        "host": "bench",
+        "kernel": "6.18",
+        "scenario": {"name": "Calls", "calls": {"codec": "g711", "transport": "rtp", "directions": "both"}},
+        "facts": {"lab": lab, "dut": "iptables-legacy"},
+    }
+    return Findings(manifest, frame(rows, CAPACITY_COLUMNS), pl.DataFrame(), found)
+
+
+def searched(calls: int | None, goal: dict[str, Any] = GOAL, **more: Any) -> dict[str, Any]:
+    row = {"position": 400, "goal": goal, "calls": calls, "too_many": 2600, "at_least": False, "pps": 25e4}
+    return row | more
+
+
+def test_the_answer_says_how_many_calls_and_whether_the_model_knew() -> None:
+    predicted = [{"position": 400, "goal": GOAL, "calls": 2625}]
+    page = tell(findings([trial(1, 2500)], search=[searched(2500)], predicted=predicted))
+    assert page.answer == "iptables-legacy carries 2,500\u00a0calls with 400\u00a0rules without loss."
+    assert page.lede == (
+        "The model of its profile, which saw no call, is off by +5% (400\u00a0rules, without loss).",
+    )
+
+
+def test_a_device_that_outruns_the_sender_carries_at_least_so_many() -> None:
+    page = tell(findings([trial(1, 2500)], search=[searched(9000, at_least=True, too_many=None)]))
+    assert "at least 9,000\u00a0calls" in page.answer
+    assert page.tiles[0].value == "≥ 9,000"
+
+
+def test_a_sweep_alone_answers_too() -> None:
+    sweep = [{"position": 400, "carried": 2400, "carried_pps": 24e4, "dropped": 2500, "dropped_pps": 25e4}]
+    page = tell(findings([trial(1, 2400), trial(2, 2500, 0.01)], sweep=sweep))
+    assert "2,400\u00a0calls" in page.answer
+    (table,) = next(chapter for chapter in page.chapters if chapter.key == "verdict").tables
+    assert table.rows[0][1:5] == ("2,400", "2,500", "240\u00a0kpps", "sweep")
+
+
+def test_the_first_loss_is_named() -> None:
+    page = tell(
+        findings([trial(1, 2400), trial(2, 2500, 0.01), trial(3, 2600, 0.02)], search=[searched(2400)])
+    )
+    titles = [figure.title for figure in page.figures]
+    assert "The first trial with loss had 2,500\u00a0calls (400\u00a0rules)." in titles
+
+
+def test_a_starved_sampler_is_evidence_and_no_idleness() -> None:
+    page = tell(findings([trial(1, 2400), trial(2, 2600, 0.05)], search=[searched(2400)]))
+    told = next(figure for figure in page.figures if figure.key == "capacity-samples")
+    assert told.title == (
+        "Overload starves its own monitoring: 4 of 10 samples at 2,600\u00a0calls (400\u00a0rules)."
+    )
+
+
+def test_a_simulated_device_has_no_inside() -> None:
+    rows = [trial(1, 2400, samples_due=None, samples_taken=None, cpu_idle=None)]
+    page = tell(findings(rows, lab="sim", search=[searched(2400)]))
+    inside = next(chapter for chapter in page.chapters if chapter.key == "inside")
+    assert inside.empty
+    assert page.simulated
+
+
+def test_counters_that_disagree_are_a_caution() -> None:
+    page = tell(findings([trial(1, 2400)], search=[searched(2400)], counters={"compared": 10, "agreed": 8}))
+    assert page.caution == "The device's own counters disagree with Weir's in 2\u00a0valid trials."
+
+
+@pytest.mark.parametrize("rows", [[], [trial(1, 2400, valid=False)]])
+def test_a_run_without_valid_trials_says_so(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    page = tell(findings(rows))
+    assert page.answer == "No number of calls was found."
+    assert story.build(page, tmp_path / "page.html").stat().st_size > 10_000
+
+
+def test_a_mos_that_was_asked_for_is_answered() -> None:
+    page = tell(findings([trial(1, 2400)], search=[searched(2400), searched(2500, HEARD)]))
+    assert page.lede[0] == "It carries 2,500\u00a0calls with 400\u00a0rules with MOS 4 for 99 % of them."
