@@ -1,30 +1,30 @@
-"""From a scenario file to a :class:`Scenario`, or to messages that say where and why not."""
+"""From a scenario file to a scenario of its kind, or to messages that say where and why not."""
 
 from __future__ import annotations
 
 import difflib
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
 from pydantic_core import ErrorDetails
 
 from weirlab.errors import InputError
-from weirlab.scenario.document import Document, Location, Mark, parse, read
-from weirlab.scenario.model import Scenario, Section
-from weirlab.traffic.flows import describe_headers, min_frame_bytes
-from weirlab.traffic.sizes import parse_sizes, validate
-from weirlab.traffic.spec import Flows
+from weirlab.scenario.document import Document, Mark, parse, read
+from weirlab.scenario.kinds import KINDS, AnyScenario, kind_of, listed, telling
+from weirlab.scenario.model import Root, Scenario, Section
 
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 MAX_PROBLEMS = 20
 
 S = TypeVar("S", bound=Section)
+R = TypeVar("R", bound=Root)
 
 
-def load(path: Path) -> Scenario:
+def load(path: Path) -> AnyScenario:
     """Read and check the scenario file at ``path``; paths in it become relative to its folder.
 
     Raises
@@ -32,22 +32,21 @@ def load(path: Path) -> Scenario:
     InputError
         With one line per problem, each beginning ``file:line:column``.
     """
-    scenario = check(read(path))
-    ruleset = scenario.dut.ruleset
-    if ruleset is not None and not ruleset.is_absolute():
-        dut = scenario.dut.model_copy(update={"ruleset": path.parent / ruleset})
-        scenario = scenario.model_copy(update={"dut": dut})
-    return scenario
+    return check(read(path)).beside(path.parent)
 
 
-def loads(text: str, name: str = "<text>") -> Scenario:
+def loads(text: str, name: str = "<text>") -> AnyScenario:
     """As :func:`load`, from text."""
     return check(parse(text, name))
 
 
-def from_plain(value: Mapping[str, Any], name: str) -> Scenario:
-    """A scenario from what ``model_dump(mode="json")`` gave, as manifests keep it."""
-    return check(Document(name, dict(value)))
+@overload
+def from_plain(value: Mapping[str, Any], name: str) -> Scenario: ...
+@overload
+def from_plain(value: Mapping[str, Any], name: str, kind: type[R]) -> R: ...
+def from_plain(value: Mapping[str, Any], name: str, kind: type[Root] = Scenario) -> Root:
+    """A scenario of ``kind`` from what ``model_dump(mode="json")`` gave, as manifests keep it."""
+    return _checked(Document(name, dict(value)), kind)
 
 
 def section(kind: type[S], value: Mapping[str, Any], name: str = "the options") -> S:
@@ -57,33 +56,51 @@ def section(kind: type[S], value: Mapping[str, Any], name: str = "the options") 
     except ValidationError as error:
         problems = _first_causes(error.errors(include_url=False))
         document = Document(name, dict(value))
-        _refuse(document, [(document.where(()), _explain(problem)) for problem in problems])
+        _refuse(document, [(document.where(()), _explain(problem, kind)) for problem in problems])
 
 
-def check(document: Document) -> Scenario:
-    """Validate a parsed document; see :func:`load`."""
+def check(document: Document) -> AnyScenario:
+    """Validate a parsed document of any kind; see :func:`load`."""
     if not isinstance(document.value, dict):
         place = document.at(document.where(()))
         raise InputError(f"{place}: a scenario consists of keys such as 'name:' and 'profile:'")
+    about = telling(document.value)
+    if len(about) > 1:
+        place = document.at(document.where((about[1],), key=True))
+        raise InputError(f"{place}: {about[1]}: the file has {about[0]!r} already; write a file for each")
+    scenario = _checked(document, kind_of(document.value))
+    assert isinstance(scenario, AnyScenario)
+    return scenario
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a scenario file of any kind, for editors and other programs."""
+    names, schema = models_json_schema([(kind, "validation") for kind in KINDS])
+    roots = [names[kind, "validation"] for kind in KINDS]
+    return {
+        "$schema": SCHEMA_ID,
+        "title": "Weir scenario",
+        "description": "What to test, where, and what to do with the results.",
+        "oneOf": roots,
+        "$defs": schema["$defs"],
+    }
+
+
+def _checked(document: Document, kind: type[R]) -> R:
     try:
-        scenario = Scenario.model_validate(document.value)
+        scenario = kind.model_validate(document.value)
     except ValidationError as error:
         problems = _first_causes(error.errors(include_url=False))
-        _refuse(document, [(_place(document, problem), _explain(problem)) for problem in problems])
-    conflicts = [(document.where(loc), f"{_dotted(loc)}: {reason}") for loc, reason in _conflicts(scenario)]
+        _refuse(document, [(_place(document, problem), _explain(problem, kind)) for problem in problems])
+    conflicts = [(document.where(loc), f"{_dotted(loc)}: {reason}") for loc, reason in scenario.conflicts()]
     if conflicts:
         _refuse(document, conflicts)
     return scenario
 
 
-def json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a scenario file, for editors and other programs."""
-    return {"$schema": SCHEMA_ID, **Scenario.model_json_schema()}
-
-
 def _first_causes(problems: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Without "too short" of lists whose items were refused one by one."""
-    inner = {problem["loc"][:-1] for problem in problems}
+    """Without "too short" of lists whose items, or something in them, were refused one by one."""
+    inner = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
     return [p for p in problems if p["type"] != "too_short" or p["loc"] not in inner]
 
 
@@ -96,68 +113,27 @@ def _refuse(document: Document, problems: list[tuple[Mark, str]]) -> NoReturn:
     raise InputError("\n".join(head + lines))
 
 
-def _conflicts(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """Keys that are right by themselves but do not go together."""
-    dut = scenario.dut
-    if dut.name == "ruleset":
-        if dut.ruleset is None:
-            yield ("dut",), "the device 'ruleset' needs the key 'ruleset' with the path of a file"
-        for loc, positions in _position_lists(scenario):
-            if positions != (0,):
-                yield loc, "the device 'ruleset' has its own rules: write 'positions: [0]'"
-        if scenario.profile.mixed:
-            yield ("profile", "mixed"), "the device 'ruleset' has its own rules: leave it out"
-        if scenario.profile.position_step:
-            yield ("profile", "position_step"), "the device 'ruleset' has its own rules: leave it out"
-    elif dut.ruleset is not None:
-        yield ("dut", "ruleset"), f"goes with the device 'ruleset', not with {dut.name!r}"
-    traffic, profile = scenario.traffic, scenario.profile
-    if profile.stateful and dut.stateful not in profile.stateful:
-        yield ("profile", "stateful"), "write [false, true] to compare, or 'stateful: true' below 'dut'"
-    if profile.arrivals and traffic.arrivals not in profile.arrivals:
-        yield ("profile", "arrivals"), f"must have {traffic.arrivals!r} in it, which 'traffic' asks for"
-    flows = Flows(traffic.flows, traffic.l4, traffic.ip, traffic.order, traffic.seed)
-    smallest = min_frame_bytes(flows)
-    for loc, sizes in _size_lists(scenario):
-        for i, text in enumerate(sizes):
-            try:
-                validate(parse_sizes(text), smallest, describe_headers(flows))
-            except InputError as error:
-                yield (*loc, i), str(error)
-
-
-def _position_lists(scenario: Scenario) -> Iterator[tuple[Location, tuple[int, ...]]]:
-    yield ("profile", "positions"), scenario.profile.positions
-    for i, held_out in enumerate(scenario.verify):
-        yield ("verify", i, "positions"), held_out.positions
-
-
-def _size_lists(scenario: Scenario) -> Iterator[tuple[Location, tuple[str, ...]]]:
-    yield ("profile", "sizes"), scenario.profile.sizes
-    for i, held_out in enumerate(scenario.verify):
-        yield ("verify", i, "sizes"), held_out.sizes
-
-
 def _place(document: Document, problem: ErrorDetails) -> Mark:
     return document.where(problem["loc"], key=problem["type"] == "extra_forbidden")
 
 
-def _explain(problem: ErrorDetails) -> str:
+def _explain(problem: ErrorDetails, root: type[BaseModel]) -> str:
     loc = problem["loc"]
     where = _dotted(loc)
     match problem["type"]:
         case "extra_forbidden":
-            key, known = str(loc[-1]), _known_keys(loc[:-1])
+            key, known = str(loc[-1]), _known_keys(root, loc[:-1])
             close = difflib.get_close_matches(key, known, n=1)
             advice = f"did you mean {close[0]!r}?" if close else f"known keys are {', '.join(known)}"
             return f"{where}: unknown key; {advice}"
         case "missing":
             inside = f"{_dotted(loc[:-1])}: " if loc[:-1] else ""
-            return f"{inside}the key {str(loc[-1])!r} is missing"
+            told = f"; {listed()} are what a scenario can be about" if loc == (KINDS[0].KEY,) else ""
+            return f"{inside}the key {str(loc[-1])!r} is missing{told}"
         case "value_error":
             reason = str(problem.get("ctx", {}).get("error", problem["msg"]))
         case "model_type" | "model_attributes_type" | "dict_type":
-            reason = f"must have keys ({', '.join(_known_keys(loc))}), one per line below it"
+            reason = f"must have keys ({', '.join(_known_keys(root, loc))}), one per line below it"
         case "too_short":
             reason = "must not be empty"
         case "tuple_type" | "list_type":
@@ -179,9 +155,9 @@ def _dotted(loc: Sequence[int | str]) -> str:
     return text.removeprefix(".")
 
 
-def _known_keys(loc: Sequence[int | str]) -> list[str]:
-    """The keys that the section at ``loc`` may have."""
-    section: type[BaseModel] = Scenario
+def _known_keys(root: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
+    """The keys that the section at ``loc`` of ``root`` may have."""
+    section = root
     for part in loc:
         if isinstance(part, str) and part in section.model_fields:
             section = _section_in(section.model_fields[part].annotation) or section

@@ -7,9 +7,9 @@ packets/s or bytes. A relative path starts from the scenario file's folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -120,6 +120,21 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+class Root(Section):
+    """A whole scenario file of one kind; :mod:`weirlab.scenario.kinds` lists them."""
+
+    KEY: ClassVar[str]
+    """The top-level key that only files of this kind have."""
+
+    def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
+        """Where keys that are right by themselves do not go together, and why not."""
+        return iter(())
+
+    def beside(self, folder: Path) -> Self:
+        """With relative paths to what is read starting from ``folder``, where the file lies."""
+        return self
+
+
 class Device(Section):
     """A simulated device: what the ``sim`` lab puts between sender and receiver."""
 
@@ -172,6 +187,12 @@ class Dut(Section):
     """The user's own rules (``iptables-save`` or ``nft list ruleset`` format) for the driver ``ruleset``."""
     stateful: bool = False
     """Put connection tracking in front of the rules."""
+
+    def beside(self, folder: Path) -> Self:
+        """With the path of the ruleset starting from ``folder``."""
+        if self.ruleset is None or self.ruleset.is_absolute():
+            return self
+        return self.model_copy(update={"ruleset": folder / self.ruleset})
 
 
 class TrafficShape(Section):
@@ -303,9 +324,10 @@ class ReportSection(Section):
     """Folder for every plot as PNG, SVG and CSV; none if left out."""
 
 
-class Scenario(Section):
+class Scenario(Root):
     """A scenario: what to test, where, and what to do with the results."""
 
+    KEY = "profile"
     model_config = ConfigDict(title="Weir scenario")
 
     version: Literal[1] = 1
@@ -324,3 +346,13 @@ class Scenario(Section):
     """Left out: the models are fitted but not checked."""
     report: ReportSection | None = ReportSection()
     """``null``: no report."""
+
+    def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
+        """See :meth:`Root.conflicts`."""
+        from weirlab.scenario.conflicts import of_profile
+
+        return of_profile(self)
+
+    def beside(self, folder: Path) -> Self:
+        """See :meth:`Root.beside`."""
+        return self.model_copy(update={"dut": self.dut.beside(folder)})
