@@ -23,6 +23,7 @@ from weirlab.cli import (
     stored,
     transients,
 )
+from weirlab.cli.calls import failover, generate, quality
 from weirlab.cli.output import Globals
 
 _CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in failures.EXIT_CODES.items())
@@ -113,5 +114,8 @@ def _options(
     ctx.obj = Globals(store=store, command=shlex.join(["weir", *typed]))
 
 
-for _part in (measuring, searching, scenarios, modelling, planning, transients, stored, machine):
+for _part in (
+    *(measuring, searching, generate, quality, failover, scenarios),
+    *(modelling, planning, transients, stored, machine),
+):
     _part.add_to(app)

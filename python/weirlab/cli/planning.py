@@ -14,7 +14,7 @@ from weirlab.errors import InputError
 
 if TYPE_CHECKING:
     from weirlab.model.planning import Requirement
-    from weirlab.traffic.voice import VoiceStream
+    from weirlab.traffic.calls.codecs import VoiceStream
 
 PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
 
@@ -164,8 +164,8 @@ def plan(
     """Plan."""
     from weirlab import jobs
     from weirlab.cli import plans
+    from weirlab.traffic.calls.codecs import parse_codec
     from weirlab.traffic.load import parse_rate
-    from weirlab.traffic.voice import parse_codec
 
     with Session(ctx, as_json=json, store=store) as session:
         said = merged(

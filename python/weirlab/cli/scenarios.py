@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from weirlab.cli.options import JsonOption, LabKind, OutOption, PlotsOption, ResumeOption, StoreOption
-from weirlab.cli.output import Session, to_json
+from weirlab.cli.output import Session, Table, to_json
 from weirlab.errors import InputError
 
+if TYPE_CHECKING:
+    from weirlab.jobs.scenarios import AnyOutcome
+    from weirlab.scenario import AnyScenario
+
 RUN = """Carry out a scenario from calibration to report.
+
+What it is about shows in a key at its top: profile, capacity (in calls), or
+failover (of a redundant pair).
 
 Ctrl-C keeps every finished trial; --resume goes on where it stopped.
 
@@ -19,6 +26,8 @@ Examples:
   weir run scenarios/firewall-rules.yaml
   weir run scenarios/firewall-rules.yaml --lab sim       without root
   weir run scenarios/firewall-rules.yaml --out report.html --plots plots
+  weir run scenarios/call-capacity.yaml
+  weir run scenarios/failover.yaml
   weir run --resume last
 """
 
@@ -55,23 +64,52 @@ def run(
 ) -> None:
     """Run a scenario."""
     from weirlab import jobs
-    from weirlab.cli import tables, wording
     from weirlab.scenario import load
 
     with Session(ctx, as_json=json, store=store) as session:
         if (scenario is None) == (resume is None):
             raise InputError("give either a scenario file or --resume RUN")
         if scenario is not None:
-            what = load(scenario)
-            if lab is not None:
-                what = what.model_copy(update={"lab": what.lab.model_copy(update={"kind": lab})})
+            what = _in_lab(load(scenario), lab)
             outcome = jobs.run_scenario(
                 session.store, what, session.progress, out=out, plots=plots, command=session.command
             )
         else:
             assert resume is not None
             outcome = jobs.resume_scenario(session.store, resume, session.progress, out=out, plots=plots)
-        session.finish(outcome.document(), wording.scenario(outcome), tables.scenario(outcome))
+        conclusion, tables = _told(outcome)
+        session.finish(outcome.document(), conclusion, tables)
+        if isinstance(outcome, jobs.CapacityOutcome | jobs.FailoverOutcome):
+            session.complain(outcome.problem())
+
+
+def _in_lab(what: AnyScenario, lab: LabKind | None) -> AnyScenario:
+    """``what`` in another lab than it says; refused where it has none to choose."""
+    if lab is None:
+        return what
+    from weirlab.scenario import Lab
+
+    section = getattr(what, "lab", None)
+    if not isinstance(section, Lab):
+        raise InputError(f"--lab: a scenario about {what.KEY} has a lab of its own; leave the option out")
+    return what.model_copy(update={"lab": section.model_copy(update={"kind": lab})})
+
+
+def _told(outcome: AnyOutcome) -> tuple[str, list[Table]]:
+    """Conclusion and tables in the manner of the scenario's kind."""
+    from weirlab import jobs
+
+    if isinstance(outcome, jobs.CapacityOutcome):
+        from weirlab.cli.calls import capacity
+
+        return capacity.conclusion(outcome), capacity.tables(outcome)
+    if isinstance(outcome, jobs.FailoverOutcome):
+        from weirlab.cli.calls import failover
+
+        return failover.conclusion(outcome), failover.tables(outcome)
+    from weirlab.cli import tables, wording
+
+    return wording.scenario(outcome), tables.scenario(outcome)
 
 
 def schema(

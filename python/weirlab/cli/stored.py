@@ -12,9 +12,9 @@ from weirlab.cli.output import Session, Table
 
 REPORT = """Write the report of a run: one HTML file that needs no network.
 
-RUN is an ID, the beginning of one, or "last" for the newest profile. Without
---out the report is written beside the run; --plots also writes each plot as
-PNG, SVG and CSV.
+RUN is an ID, the beginning of one, or "last" for the newest run that has a
+report: a profile, calls, capacity or failover. Without --out the report is
+written beside the run; --plots also writes each plot as PNG, SVG and CSV.
 
 Examples:
   weir report last --out firewall.html
@@ -42,8 +42,9 @@ Examples:
 
 EXPORT = """Write a run's tables as CSV or Parquet, for other programs.
 
-Tables: trials (one row per attempt), histograms, series and flows, joined by
-trial_id; beside them the manifest and what else the run keeps, as JSON.
+Tables: trials (one row per attempt), histograms, series, flows and calls,
+joined by trial_id, and those of capacity and failover; beside them the
+manifest and what else the run keeps, as JSON.
 
 Examples:
   weir export last --format csv --out data

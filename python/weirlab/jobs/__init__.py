@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
+    from weirlab.jobs.call_sheets import CallSheet, calls_sheet
+    from weirlab.jobs.calls import CallsOutcome, CaptureOutcome, make_calls, write_calls
+    from weirlab.jobs.capacity import CapacityOutcome
+    from weirlab.jobs.failover import FailoverOutcome
     from weirlab.jobs.inventory import RunOutcome, show
     from weirlab.jobs.modelling import (
         DevicesOutcome,
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from weirlab.jobs.planning import PlanOutcome, PlanRequest, plan
     from weirlab.jobs.profiles import ProfileOutcome, profile, resume_profile
     from weirlab.jobs.progress import Interrupted, Progress, Quiet
+    from weirlab.jobs.quality import QualityOutcome, capture_quality
     from weirlab.jobs.reports import ReportOutcome, report
     from weirlab.jobs.scenarios import ScenarioOutcome, resume_scenario, run_scenario
     from weirlab.jobs.searches import Rfc2544Outcome, SearchOutcome, rfc2544, search
@@ -33,7 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CalibrationOutcome",
+    "CallSheet",
+    "CallsOutcome",
+    "CapacityOutcome",
+    "CaptureOutcome",
     "DevicesOutcome",
+    "FailoverOutcome",
     "FitOutcome",
     "Interrupted",
     "OverTimeOutcome",
@@ -42,6 +52,7 @@ __all__ = [
     "PredictionOutcome",
     "ProfileOutcome",
     "Progress",
+    "QualityOutcome",
     "Quiet",
     "ReportOutcome",
     "Rfc2544Outcome",
@@ -52,9 +63,12 @@ __all__ = [
     "TrialOutcome",
     "VerificationOutcome",
     "calibrate",
+    "calls_sheet",
+    "capture_quality",
     "compare_steps",
     "fit",
     "fit_devices",
+    "make_calls",
     "plan",
     "predict",
     "predict_steps",
@@ -68,15 +82,21 @@ __all__ = [
     "show",
     "trial",
     "verify",
+    "write_calls",
 ]
 
 _HOMES: Final = {
     "calibrations": ("CalibrationOutcome", "calibrate"),
+    "call_sheets": ("CallSheet", "calls_sheet"),
+    "calls": ("CallsOutcome", "CaptureOutcome", "make_calls", "write_calls"),
+    "capacity": ("CapacityOutcome",),
+    "failover": ("FailoverOutcome",),
     "inventory": ("RunOutcome", "show"),
     "modelling": ("DevicesOutcome", "FitOutcome", "PredictionOutcome", "fit", "fit_devices", "predict"),
     "planning": ("PlanOutcome", "PlanRequest", "plan"),
     "profiles": ("ProfileOutcome", "profile", "resume_profile"),
     "progress": ("Interrupted", "Progress", "Quiet"),
+    "quality": ("QualityOutcome", "capture_quality"),
     "reports": ("ReportOutcome", "report"),
     "scenarios": ("ScenarioOutcome", "resume_scenario", "run_scenario"),
     "searches": ("Rfc2544Outcome", "SearchOutcome", "rfc2544", "search"),

@@ -29,9 +29,9 @@ from weirlab.model.planning.planner import outlook
 from weirlab.rules import Advice, Ruleset, advise, parse_iptables, parse_nftables, reordered
 from weirlab.store import Store
 from weirlab.store.files import write_bytes
+from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
-from weirlab.traffic.voice import VoiceStream
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from weirlab.measure import Outcome
 from weirlab.measure import profile as measuring
 from weirlab.measure.plan import Extras
 from weirlab.measure.verify import thresholds
-from weirlab.scenario import Scenario, from_plain
+from weirlab.scenario import Root, Scenario, from_plain
 from weirlab.store import Run, RunWriter, Store
 from weirlab.traffic.load import LOAD_SHARES, LOAD_STRIDE
 from weirlab.traffic.places import parse_places
@@ -120,7 +120,7 @@ def flows(scenario: Scenario) -> Flows:
     return Flows(traffic.flows, traffic.l4, traffic.ip, traffic.order, traffic.seed)
 
 
-def begin(store: Store, scenario: Scenario, bed: TestBed, command: str, kind: str = KIND) -> RunWriter:
+def begin(store: Store, scenario: Root, bed: TestBed, command: str, kind: str = KIND) -> RunWriter:
     """A new run for ``scenario`` that holds the calibration in force."""
     calibration = in_force(store, bed)
     writer = store.create(

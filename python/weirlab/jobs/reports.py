@@ -9,7 +9,8 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.jobs.modelling import models_of
-from weirlab.jobs.profiles import named
+from weirlab.jobs.profiles import KIND, named
+from weirlab.jobs.stories import STORIES
 from weirlab.jobs.verification import errors_of
 from weirlab.store import Run, Store
 from weirlab.store.files import telling
@@ -33,22 +34,36 @@ class ReportOutcome:
 def report(store: Store, run_id: str, *, out: Path | None = None, plots: Path | None = None) -> ReportOutcome:
     """Write the report of ``run_id`` to ``out`` (default: beside the run), and each plot into ``plots``.
 
-    ``last`` is the newest profile.
+    ``last`` is the newest run that has one: a profile, or calls, capacity or failover.
     """
-    return write(named(store, run_id), out=out, plots=plots)
+    return write(_reportable(store, run_id), out=out, plots=plots)
+
+
+def _reportable(store: Store, run_id: str) -> Run:
+    if run_id != "last":
+        return store.open(run_id)
+    kinds = {KIND, *STORIES}
+    newest = next((found.run_id for found in store.runs() if found.kind in kinds), None)
+    return named(store, "last") if newest is None else store.open(newest)
 
 
 def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
     """As :func:`report`, for a run at hand."""
+    target = out or run.path / REPORT
+    with telling(target.parent, "make the folder"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if (told := STORIES.get(run.manifest.kind)) is not None:
+        from weirlab.report import story
+
+        what = told(run)
+        path = story.build(what, target)
+        return ReportOutcome(run.run_id, path, tuple(story.export_plots(what, plots) if plots else ()))
     from weirlab.report import Verification, build, export_plots
 
     models = models_of(run)
     errors = tuple(errors_of(run))
     heldout = run.trials().filter(pl.col("role") == "verify")
     verification = Verification(heldout, errors) if heldout.height else None
-    target = out or run.path / REPORT
-    with telling(target.parent, "make the folder"):
-        target.parent.mkdir(parents=True, exist_ok=True)
     path = build(run, models, verification, target)
     written = export_plots(run, models, verification, plots) if plots is not None else []
     return ReportOutcome(run.run_id, path, tuple(written))

@@ -1,26 +1,29 @@
-"""A scenario from calibration to report, and going on with an interrupted one."""
+"""A scenario of any kind from its file to its report, and going on with an interrupted one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from weirlab.jobs import modelling, profiles, reports, testbeds, verification
+from weirlab.jobs import capacity, failover, modelling, profiles, reports, testbeds, verification
 from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
+from weirlab.jobs.capacity import CapacityOutcome
+from weirlab.jobs.failover import FailoverOutcome
 from weirlab.jobs.modelling import FitOutcome
 from weirlab.jobs.profiles import ProfileOutcome
 from weirlab.jobs.progress import Interrupted, Progress, Quiet, kept
 from weirlab.jobs.reports import ReportOutcome
 from weirlab.jobs.verification import VerificationOutcome
 from weirlab.lab.base import TestBed
-from weirlab.scenario import Scenario
+from weirlab.scenario import AnyScenario, CapacityScenario, Scenario
+from weirlab.scenario.failover import FailoverScenario
 from weirlab.store import RunWriter, Store
 
 
 @dataclass(frozen=True)
 class ScenarioOutcome:
-    """Everything that came of a scenario; None for what it did not ask for."""
+    """Everything that came of a scenario with a profile; None for what it did not ask for."""
 
     calibration: CalibrationOutcome | None
     profile: ProfileOutcome
@@ -44,19 +47,55 @@ class ScenarioOutcome:
         }
 
 
+AnyOutcome = ScenarioOutcome | CapacityOutcome | FailoverOutcome
+
+KINDS: Final = (profiles.KIND, capacity.KIND, failover.KIND)
+"""Kinds of runs that scenarios make."""
+
+
 def run_scenario(
     store: Store,
-    scenario: Scenario,
+    scenario: AnyScenario,
     progress: Progress,
     *,
     out: Path | None = None,
     plots: Path | None = None,
     command: str = "",
-) -> ScenarioOutcome:
-    """Calibrate, profile, fit, verify and report, as far as ``scenario`` asks for it.
+) -> AnyOutcome:
+    """Do what ``scenario`` asks for, from calibration to report.
 
     ``out`` and ``plots`` go before what the scenario says about the report.
     """
+    match scenario:
+        case CapacityScenario():
+            return capacity.run(store, scenario, progress, out=out, plots=plots, command=command)
+        case FailoverScenario():
+            return failover.run(store, scenario, progress, out=out, plots=plots, command=command)
+        case Scenario():
+            return _run_profile(store, scenario, progress, out, plots, command)
+
+
+def resume_scenario(
+    store: Store, run_id: str, progress: Progress, *, out: Path | None = None, plots: Path | None = None
+) -> AnyOutcome:
+    """Go on with an interrupted scenario; trials that have a valid attempt are not repeated."""
+    kind = store.open(run_id, kind=KINDS).manifest.kind
+    if kind == capacity.KIND:
+        return capacity.resume(store, run_id, progress, out=out, plots=plots)
+    if kind == failover.KIND:
+        return failover.resume(store, run_id, progress, out=out, plots=plots)
+    return _resume_profile(store, run_id, progress, out, plots)
+
+
+def _run_profile(
+    store: Store,
+    scenario: Scenario,
+    progress: Progress,
+    out: Path | None,
+    plots: Path | None,
+    command: str,
+) -> ScenarioOutcome:
+    """Calibrate, profile, fit, verify and report, as far as ``scenario`` asks for it."""
     profiles.refuse_impossible(scenario)
     calibration = None
     if scenario.calibrate is not None and testbeds.choose(scenario.lab, scenario.dut, Quiet()) == "netns":
@@ -68,10 +107,9 @@ def run_scenario(
     return _conclude(scenario, calibration, measured, progress, out, plots)
 
 
-def resume_scenario(
-    store: Store, run_id: str, progress: Progress, *, out: Path | None = None, plots: Path | None = None
+def _resume_profile(
+    store: Store, run_id: str, progress: Progress, out: Path | None, plots: Path | None
 ) -> ScenarioOutcome:
-    """Go on with an interrupted scenario; trials that have a valid attempt are not repeated."""
     run, scenario = profiles.interrupted(store, run_id)
     with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
         testbeds.tell_if_busy(bed.lab, progress)

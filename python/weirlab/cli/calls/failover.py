@@ -1,0 +1,298 @@
+"""``weir failover``, and what scenarios about failover print."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from weirlab.cli import options
+from weirlab.cli.output import Session, Table
+from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, plural, significant
+from weirlab.errors import InputError
+
+if TYPE_CHECKING:
+    from weirlab.jobs.failover import FailoverOutcome
+    from weirlab.measure.failover import Group
+    from weirlab.measure.failover.compare import Spread
+
+FAILOVER = """Measure what happens to ongoing calls when the active firewall of a pair goes down.
+
+Two firewalls in network namespaces share their addresses by VRRP (keepalived)
+or CARP (ucarp) and their connection states by conntrackd. While calls stand,
+the master steps down (soft), dies (hard), or comes back after its death
+(return). Each packet is logged, so that the gap, the losses, the jitter and
+the MOS of every call are known. Every run begins with a newly built pair.
+
+First it is found how many of the calls the pair carries without loss. Several
+pairs are compared by: weir run scenarios/failover.yaml
+
+Examples:
+  weir failover --protocol keepalived --advert 0.1
+  weir failover --protocol ucarp --kinds hard --repetitions 3
+  weir failover --states off --calls 500 --codec g711
+  weir failover --kinds soft,hard,return --nat --directions forward
+  weir failover --advert 0.1 --repetitions 1 --json
+"""
+
+_PAIR = "Pair"
+_CALLS = "Calls"
+_PLAN = "Plan"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("failover", help=FAILOVER, rich_help_panel="Measure")(failover)
+
+
+def failover(
+    ctx: typer.Context,
+    protocol: Annotated[
+        Literal["keepalived", "ucarp"],
+        typer.Option("--protocol", help="What shares the addresses.", rich_help_panel=_PAIR),
+    ] = "keepalived",
+    advert: Annotated[
+        float | None,
+        typer.Option("--advert", help="Seconds between advertisements (1).", rich_help_panel=_PAIR),
+    ] = None,
+    states: Annotated[
+        Literal["direct", "cached", "off"],
+        typer.Option(
+            "--states",
+            help="conntrackd straight into the other kernel, by its external cache, or no conntrackd.",
+            rich_help_panel=_PAIR,
+        ),
+    ] = "direct",
+    preempt: Annotated[
+        bool | None,
+        typer.Option(
+            "--preempt/--no-preempt",
+            help="Does the preferred firewall take over again?",
+            show_default=False,
+            rich_help_panel=_PAIR,
+        ),
+    ] = None,
+    nat: Annotated[
+        bool,
+        typer.Option("--nat", help="Translate the callers' addresses (forward only).", rich_help_panel=_PAIR),
+    ] = False,
+    backend: options.BackendOption = "auto",
+    calls: Annotated[
+        int, typer.Option("--calls", min=1, help="Calls that stand.", rich_help_panel=_CALLS)
+    ] = 3000,
+    codec: Annotated[
+        str,
+        typer.Option("--codec", help="Codec, with its packet time if wanted.", rich_help_panel=_CALLS),
+    ] = "g711:60ms",
+    transport: Annotated[
+        Literal["rtp", "iax2", "iax2-trunk"],
+        typer.Option("--transport", help="What carries the speech.", rich_help_panel=_CALLS),
+    ] = "rtp",
+    directions: Annotated[
+        Literal["forward", "both"],
+        typer.Option("--directions", help="Who talks.", rich_help_panel=_CALLS),
+    ] = "both",
+    kinds: Annotated[
+        str,
+        typer.Option("--kinds", help="Some of soft,hard,return.", metavar="KIND,...", rich_help_panel=_PLAN),
+    ] = "soft,hard",
+    repetitions: Annotated[
+        int, typer.Option("--repetitions", min=1, help="Valid runs of each.", rich_help_panel=_PLAN)
+    ] = 7,
+    event: Annotated[
+        float | None,
+        typer.Option(
+            "--event", help="Seconds from when all calls stand to the event (3).", rich_help_panel=_PLAN
+        ),
+    ] = None,
+    after: Annotated[
+        float | None,
+        typer.Option("--after", help="Seconds from the event to the end (13).", rich_help_panel=_PLAN),
+    ] = None,
+    find_load: Annotated[
+        bool,
+        typer.Option(
+            "--find-load/--as-told",
+            help="Find first how many calls the pair carries without loss.",
+            rich_help_panel=_PLAN,
+        ),
+    ] = True,
+    admission: Annotated[
+        Literal["closed", "open"],
+        typer.Option(
+            "--admission",
+            help="Whether the firewalls admit what they have no state of, from shortly before the event.",
+            rich_help_panel=_PLAN,
+        ),
+    ] = "closed",
+    attempts: options.AttemptsOption = None,
+    seed: options.SeedOption = 1,
+    out: options.OutOption = None,
+    plots: options.PlotsOption = None,
+    store: options.StoreOption = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Measure the failover of one pair."""
+    from weirlab.jobs import failover as job
+    from weirlab.scenario.failover import FailoverScenario
+    from weirlab.scenario.load import from_plain
+
+    with Session(ctx, as_json=json, store=store) as session:
+        if plots is not None and out is None:
+            raise InputError("--plots needs --out: plots belong to a report")
+        pair = options.plan(protocol=protocol, states=states, nat=nat, advert_s=advert, preempt=preempt)
+        plan = options.plan(
+            pairs=[pair],
+            kinds=[kind.strip() for kind in kinds.split(",")],
+            repetitions=repetitions,
+            event_s=event,
+            after_s=after,
+            find_load=find_load,
+            close_admission=admission == "closed",
+            max_attempts=attempts,
+            seed=seed,
+        )
+        content: dict[str, Any] = {
+            "name": f"failover of {protocol}",
+            "lab": {"backend": backend},
+            "calls": {
+                "count": calls,
+                "codec": codec,
+                "transport": transport,
+                "directions": directions,
+                "seed": seed,
+            },
+            "failover": plan,
+            "report": None,
+        }
+        scenario = from_plain(content, "the options", FailoverScenario)
+        outcome = job.run(
+            session.store, scenario, session.progress, out=out, plots=plots, command=session.command
+        )
+        session.finish(outcome.document(), conclusion(outcome), tables(outcome))
+        session.complain(outcome.problem())
+
+
+def conclusion(outcome: FailoverOutcome) -> str:
+    """A sentence per pair and kind of event, and where everything is."""
+    from weirlab.jobs.failover import load_text
+
+    lines = [*outcome.conclusions] or ["No switch was measured."]
+    attempts, valid = len(outcome.rows), sum(row.valid for row in outcome.rows)
+    spoiled = f", {plural(attempts - valid, 'attempt')} spoiled by the host" if attempts > valid else ""
+    took = f" in {clock(outcome.elapsed_s)}" if outcome.elapsed_s else ""
+    report = "" if outcome.report is None else f" Report: {outcome.report.path}"
+    told = load_text(outcome.load)
+    lines.append(f"{told[0].upper()}{told[1:]}.")
+    lines.append(
+        f"Run {outcome.run.run_id}: {valid} of {outcome.planned} switches measured{took}{spoiled}.{report}"
+    )
+    return "\n".join(lines)
+
+
+def tables(outcome: FailoverOutcome) -> list[Table]:
+    """Medians per pair and kind: how long nothing arrived, what was lost, what callers heard."""
+    groups = tuple(group for group in outcome.groups if group.runs)
+    return [_gaps(groups), _losses(groups), _heard(groups)] if groups else []
+
+
+_WHERE = ("pair", "event")
+
+
+def _gaps(groups: tuple[Group, ...]) -> Table:
+    columns = (
+        *_WHERE,
+        "runs",
+        "no packet for",
+        "back after",
+        "timers say",
+        "forward",
+        "back",
+        "a call's gap",
+        "longest",
+    )
+    rows = [
+        (
+            group.pair,
+            group.kind,
+            str(group.runs),
+            _span(group.spread["outage_ns"], duration),
+            # Where nothing was lost, nothing had to come back.
+            "" if group.lossless else duration(group.spread["resumed_ns"].median),
+            f"{group.expected_s[0]:.3g} to {group.expected_s[1]:.3g} s" if group.expected_s[1] else "",
+            *(duration(group.spread[f"outage_{way}_ns"].median) for way in ("forward", "back")),
+            duration(group.spread["gap_p50_ns"].median),
+            duration(group.spread["gap_max_ns"].high),
+        )
+        for group in groups
+    ]
+    title = "time without packets: median of the runs (least to greatest)"
+    return Table(columns, rows, title=title, right=columns[2:])
+
+
+def _losses(groups: tuple[Group, ...]) -> Table:
+    columns = (
+        *_WHERE,
+        "lost",
+        "lost/rate, ms",
+        "reordered",
+        "duplicated",
+        "streams alive",
+        "states kept",
+        "event took",
+        "spoiled",
+    )
+    rows = [
+        (
+            group.pair,
+            group.kind,
+            _span(group.spread["lost"], count),
+            significant(group.spread["glitch_ms"].median),
+            *(count(group.spread[name].median) for name in ("reordered", "duplicated")),
+            f"{_span(group.spread['alive'], count)} of {count(group.spread['streams'].median)}",
+            count(group.spread["states_surviving"].median),
+            duration(group.spread["cut_off_ns" if group.kind == "hard" else "event_took_ns"].median),
+            str(group.invalid),
+        )
+        for group in groups
+    ]
+    return Table(columns, rows, title="packets, streams and states", right=columns[2:])
+
+
+def _heard(groups: tuple[Group, ...]) -> Table:
+    columns = (
+        *_WHERE,
+        "MOS before",
+        "affected",
+        "worst",
+        "3.6 or better",
+        "after",
+        "jitter before",
+        "during",
+        "after ",
+    )
+    rows = [
+        (
+            group.pair,
+            group.kind,
+            *(_mos(group.spread[name]) for name in ("mos_before", "mos_affected", "mos_affected_min")),
+            percent(group.spread["mos_affected_good"].median),
+            _mos(group.spread["mos_after"]),
+            *(duration(group.spread[f"jitter_{part}_ns"].median) for part in ("before", "during", "after")),
+        )
+        for group in groups
+    ]
+    return Table(columns, rows, title="what callers heard: medians over calls and runs", right=columns[2:])
+
+
+def _span(found: Spread, shown: Any) -> str:
+    """Median, and the extremes where they differ."""
+    if not math.isfinite(found.median):
+        return NOTHING
+    middle, low, high = shown(found.median), shown(found.low), shown(found.high)
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _mos(found: Spread) -> str:
+    return f"{found.median:.2f}" if math.isfinite(found.median) else NOTHING

@@ -1,0 +1,141 @@
+"""``weir quality``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from weirlab.cli import options
+from weirlab.cli.calls.buffers import jitter_buffer as read_jitter_buffer
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+
+if TYPE_CHECKING:
+    from weirlab.jobs.quality import Encoding
+
+QUALITY = """Tell how the voice streams in a capture file were heard.
+
+For every RTP or IAX2 stream: loss and its bursts, copies, order, jitter
+(RFC 3550), the longest gap, and R and MOS behind a jitter buffer by the
+E-model. FILE is pcap or pcapng, also in gzip or zstd, from Ethernet, VLANs,
+Linux "any" (SLL), raw IP or loopback. Codecs are known from fixed payload
+types and from SIP in the capture; --codec names the others.
+
+A capture does not tell how long packets were under way: without --delay, MOS
+has only codec, packet and jitter buffer in it, and is that much too good.
+
+Examples:
+  weir quality calls.pcapng
+  weir quality calls.pcap.zst --delay 40 --json
+  weir quality trunk.pcap --codec 111=opus --codec 96=AMR/8000
+  weir quality calls.pcap --stream 3,192.0.2.5:4000 --jitter-buffer fixed:40ms
+  weir quality short.pcap --decode-as 10000-20000
+"""
+
+_PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+_CODEC: Final = re.compile(r"(?:(?P<type>\d{1,3})=)?(?P<name>[\w.\-]+)(?:/(?P<clock>\d+)(?:/\d+)?)?")
+_MOST_CLOCK_HZ: Final = 1_000_000
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("quality", help=QUALITY, rich_help_panel="Measure")(quality)
+
+
+def quality(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Capture file.", metavar="FILE")],
+    codec: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--codec",
+            help="What a payload type is: 111=opus, 96=AMR/8000; without type: all unknown ones.",
+            metavar="[PT=]CODEC",
+        ),
+    ] = None,
+    delay: Annotated[
+        float | None,
+        typer.Option("--delay", help="One-way delay of the network, if known.", metavar="MS"),
+    ] = None,
+    jitter_buffer: Annotated[
+        str,
+        typer.Option(
+            "--jitter-buffer",
+            help="MOS behind which: fixed:60ms, adaptive, or the better one.",
+            metavar="KIND",
+        ),
+    ] = "best",
+    stream: Annotated[
+        str | None,
+        typer.Option(
+            "--stream",
+            help="Only these: numbers, SSRCs (0x..), addresses, address:port.",
+            metavar="STREAM,...",
+        ),
+    ] = None,
+    decode_as: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--decode-as", help="UDP ports that are RTP without proof; repeatable.", metavar="PORT[-PORT]"
+        ),
+    ] = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Assess a capture."""
+    from weirlab import jobs
+    from weirlab.cli.calls import streams
+
+    with Session(ctx, as_json=json) as session:
+        heard, buffers = read_jitter_buffer(jitter_buffer)
+        only = [part.strip() for part in (stream or "").split(",") if part.strip()]
+        if stream is not None and not only:
+            raise InputError(
+                f"--stream '{stream}' names no stream; accepted are numbers, SSRCs (0x1234abcd), addresses "
+                "and address:port, divided by commas"
+            )
+        outcome = jobs.capture_quality(
+            file,
+            codecs=dict(_codec(text) for text in codec or ()),
+            network_ms=delay,
+            buffers=buffers,
+            heard=heard,
+            only=only,
+            decode_as=[_ports(text) for text in decode_as or ()],
+        )
+        session.finish(outcome.document(), streams.sentence(outcome), streams.tables(outcome))
+        for note in () if json else outcome.notes():
+            session.say(note)
+
+
+def _codec(text: str) -> tuple[int | None, Encoding]:
+    """``111=opus``, ``g729`` or ``96=AMR-WB/16000``."""
+    from weirlab.jobs.quality import Encoding
+    from weirlab.traffic.calls.codecs import parse_codec
+
+    match = _CODEC.fullmatch(text.strip())
+    if match is None or (match["type"] and int(match["type"]) > 127):
+        raise InputError(
+            f"--codec '{text}' not understood; accepted are g729, 111=opus (payload type 111), and the name "
+            "and clock rate of SDP: 96=AMR/8000"
+        )
+    payload_type = int(match["type"]) if match["type"] else None
+    if match["clock"]:
+        clock_hz = int(match["clock"])
+        if not 0 < clock_hz <= _MOST_CLOCK_HZ:
+            raise InputError(f"--codec '{text}': a clock rate is from 1 to {_MOST_CLOCK_HZ:,} Hz")
+        return payload_type, Encoding(match["name"], clock_hz)
+    known = parse_codec(match["name"]).codec
+    return payload_type, Encoding(known.encoding.split("/")[0], known.rtp_clock_hz)
+
+
+def _ports(text: str) -> tuple[int, int]:
+    match = _PORTS.fullmatch(text.strip())
+    low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 0 < low <= high <= 65535:
+        raise InputError(
+            f"--decode-as '{text}' not understood; accepted are 4000 and 10000-20000, up to 65535"
+        )
+    return low, high

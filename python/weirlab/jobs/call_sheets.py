@@ -1,0 +1,223 @@
+"""What calls take on the wire: sizes, gaps, rates, and how many a line carries. Computed, nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from weirlab.errors import InputError
+from weirlab.traffic.calls import control, lines
+from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES, UDP_BYTES, describe_codec
+from weirlab.traffic.calls.spec import CallClass, Calls, describe, validate
+from weirlab.traffic.calls.spurts import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY
+from weirlab.traffic.calls.transport import behind_udp_bytes, calls_per_packet, frame_bytes
+from weirlab.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES, bps_from_pps
+
+KIND: Final = "calls"
+
+
+@dataclass(frozen=True)
+class Load:
+    """Packets in one direction or in both.
+
+    ``frame_bps`` counts frames with FCS, ``wire_bps`` preamble and gap between frames as well.
+    """
+
+    rate_pps: float
+    frame_bps: float
+    wire_bps: float
+
+    @classmethod
+    def of(cls, rate_pps: float, size: int) -> Load:
+        """``rate_pps`` frames of ``size`` bytes."""
+        return cls(rate_pps, rate_pps * size * 8, bps_from_pps(rate_pps, size))
+
+    def times(self, factor: float) -> Load:
+        return Load(self.rate_pps * factor, self.frame_bps * factor, self.wire_bps * factor)
+
+    def plus(self, other: Load) -> Load:
+        return Load(
+            self.rate_pps + other.rate_pps,
+            self.frame_bps + other.frame_bps,
+            self.wire_bps + other.wire_bps,
+        )
+
+    def document(self, duration_s: float) -> dict[str, float]:
+        """With the gap between packets and how many there are in ``duration_s``."""
+        gap_ns = NS_PER_S / self.rate_pps if self.rate_pps else float("nan")
+        return {"gap_ns": gap_ns, **asdict(self), "packets": round(self.rate_pps * duration_s)}
+
+
+@dataclass(frozen=True)
+class ClassSheet:
+    """What the calls of one kind take."""
+
+    kind: CallClass
+    calls: float
+    """How many of all."""
+    calls_per_packet: int
+    frame_bytes: int
+    """With FCS."""
+    header_bytes: dict[str, int]
+    media: Load
+    """Per direction."""
+    control: Load
+    """RTCP per direction; nothing where there is none."""
+    line: lines.Line
+    published: lines.PublishedLine
+
+    def document(self, duration_s: float) -> dict[str, Any]:
+        stream = self.kind.stream
+        return {
+            "codec": describe_codec(stream),
+            "title": stream.title,
+            "transport": self.kind.transport,
+            "share": self.kind.share,
+            "calls": self.calls,
+            "packet_ms": stream.packet_ms,
+            "payload_bytes": stream.payload_bytes,
+            "calls_per_packet": self.calls_per_packet,
+            "header_bytes": {**self.header_bytes, "total": sum(self.header_bytes.values())},
+            "frame_bytes": self.frame_bytes,
+            "frame_bytes_without_fcs": self.frame_bytes - FCS_BYTES,
+            "wire_bytes": self.frame_bytes + WIRE_OVERHEAD_BYTES,
+            "per_direction": self.media.document(duration_s),
+            "rtcp_per_direction": self.control.document(duration_s) if self.control.rate_pps else None,
+            "line": asdict(self.line),
+            "published": asdict(self.published),
+        }
+
+
+@dataclass(frozen=True)
+class CallSheet:
+    """What calls take on the wire, computed."""
+
+    calls: Calls
+    duration_s: float
+    line_bps: float
+    classes: tuple[ClassSheet, ...]
+    line_calls: int
+    """How many calls in these proportions the line carries, control packets included."""
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.calls.directions == "both" else 1
+
+    @property
+    def activity(self) -> float:
+        """Share of the time that who talks is heard; 1 without silences."""
+        if not self.calls.spurts:
+            return 1.0
+        return CONVERSATION_ACTIVITY if self.directions == 2 else MONOLOGUE_ACTIVITY
+
+    @property
+    def media(self) -> Load:
+        """Speech in one direction, while everybody talks."""
+        return _sum(each.media for each in self.classes)
+
+    @property
+    def control(self) -> Load:
+        """RTCP in one direction."""
+        return _sum(each.control for each in self.classes)
+
+    @property
+    def mean_frame_bytes(self) -> float:
+        """Of frames with speech, FCS included."""
+        return self.media.frame_bps / self.media.rate_pps / 8
+
+    @property
+    def published(self) -> tuple[int, int]:
+        """Packets/s and calls in these proportions of a line by the published definition."""
+        if len(self.classes) == 1:
+            only = self.classes[0].published
+            return only.max_pps, only.calls
+        max_pps = int(lines.PUBLISHED_BYTES_PER_S // self.mean_frame_bytes)
+        return max_pps, int(max_pps * self.calls.count // self.media.rate_pps)
+
+    @property
+    def line_share(self) -> float:
+        """Part of the line that they take in a direction, RTCP included."""
+        return self.media.plus(self.control).wire_bps / self.line_bps
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        total = self.media.times(self.directions)
+        silences = {
+            "activity": self.activity,
+            "mean_per_direction": self.media.times(self.activity).document(self.duration_s),
+            "mean_total": total.times(self.activity).document(self.duration_s),
+        }
+        return {
+            "kind": KIND,
+            "description": describe(self.calls),
+            "calls": self.calls.count,
+            "directions": self.calls.directions,
+            "duration_s": self.duration_s,
+            "mean_frame_bytes": self.mean_frame_bytes,
+            "classes": [each.document(self.duration_s) for each in self.classes],
+            "per_direction": self.media.document(self.duration_s),
+            "total": total.document(self.duration_s),
+            **(silences if self.calls.spurts else {}),
+            "rtcp_per_direction": self.control.document(self.duration_s) if self.control.rate_pps else None,
+            "line": {
+                "line_bps": self.line_bps,
+                "calls_with_control": self.line_calls,
+                "share": self.line_share,
+            },
+            "published": dict(zip(("max_pps", "calls"), self.published, strict=True)),
+        }
+
+
+def calls_sheet(calls: Calls, *, duration_s: float, line_bps: float) -> CallSheet:
+    """Compute what ``calls`` take; nothing is sent.
+
+    Raises
+    ------
+    InputError
+        There can be no such calls, or no time for them.
+    """
+    validate(calls)
+    if not 0 < duration_s < float("inf"):
+        raise InputError(f"duration of {duration_s:g} s: it must be above 0 s")
+    return CallSheet(
+        calls,
+        duration_s,
+        line_bps,
+        tuple(_class_sheet(kind, calls, line_bps) for kind in calls.classes),
+        lines.line_calls(calls, line_bps),
+    )
+
+
+def _class_sheet(kind: CallClass, calls: Calls, line_bps: float) -> ClassSheet:
+    stream, count = kind.stream, kind.share * calls.count
+    per_packet = calls_per_packet(stream, kind.transport, kind.trunk_calls)
+    size = frame_bytes(stream, kind.transport, per_packet)
+    control_pps = 0.0
+    if calls.rtcp and kind.transport == "rtp":
+        directions = 2 if calls.directions == "both" else 1
+        control_pps = count / control.interval_s(stream, directions=directions, least_s=calls.rtcp_min_s)
+    behind_udp = behind_udp_bytes(stream, kind.transport, per_packet)
+    return ClassSheet(
+        kind,
+        count,
+        per_packet,
+        size,
+        {
+            "ethernet": ETHERNET_BYTES,
+            "ip": IP_BYTES[stream.ip],
+            "udp": UDP_BYTES,
+            kind.transport: behind_udp - per_packet * stream.payload_bytes,
+        },
+        Load.of(count * stream.rate_pps / per_packet, size),
+        Load.of(control_pps, control.frame_bytes(stream.ip)),
+        lines.line(kind, line_bps, rtcp=calls.rtcp, rtcp_min_s=calls.rtcp_min_s),
+        lines.published_line(kind),
+    )
+
+
+def _sum(loads: Iterable[Load]) -> Load:
+    total = Load(0.0, 0.0, 0.0)
+    for load in loads:
+        total = total.plus(load)
+    return total

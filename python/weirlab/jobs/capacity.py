@@ -1,0 +1,338 @@
+"""How many calls a device carries: sweep, search and the model's prediction, as one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab.errors import TrialError
+from weirlab.jobs import modelling, profiles, reports, testbeds
+from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
+from weirlab.jobs.capacity_asked import goals_of, profile_of, to_search, to_sweep
+from weirlab.jobs.capacity_predicted import Foretold, foretell
+from weirlab.jobs.progress import Interrupted, Progress, Quiet, kept, passed_on
+from weirlab.jobs.reports import ReportOutcome
+from weirlab.lab.base import TestBed, Watchable
+from weirlab.measure import profile as measuring
+from weirlab.measure.calls import ROLE
+from weirlab.measure.capacity import (
+    CAPACITY,
+    SWEEP,
+    CallGoal,
+    Carried,
+    Dropping,
+    Keeper,
+    Setting,
+    dropping,
+    search_calls,
+    sweep,
+)
+from weirlab.measure.capacity.rows import Row
+from weirlab.measure.search import Trials
+from weirlab.measure.search.trials import MAX_ATTEMPTS
+from weirlab.measure.sequence import next_index
+from weirlab.model import Model, Queueing
+from weirlab.scenario import CapacityScenario, from_plain
+from weirlab.store import Run, RunWriter, Store
+from weirlab.traffic.schedule import compile_plan
+
+KIND: Final = "capacity"
+RESULT: Final = "capacity"
+"""Name under which a run keeps what was found."""
+
+_EACH_S: Final = 0.8
+"""What a trial with thousands of calls takes beside its traffic: its schedule, and what was heard."""
+
+
+@dataclass(frozen=True)
+class CapacityOutcome:
+    """What a run about capacity found."""
+
+    run: Run
+    calibration: CalibrationOutcome | None
+    dropping: tuple[Dropping, ...]
+    """Where the sweep showed loss, per position; empty without one."""
+    carried: tuple[Carried, ...]
+    """What the search found, per position and goal; empty without one."""
+    foretold: tuple[Foretold, ...]
+    """What the model says, per position and goal; empty without one."""
+    checked: int
+    """Valid trials whose counts could be compared with the device's own."""
+    agreed: int
+    """Those of them in which both told the same."""
+    model: str
+    """Where the model came from; empty without one."""
+    report: ReportOutcome | None = None
+
+    def measured(self, position: int, goal: CallGoal) -> int | None:
+        """Most calls at ``position``, by the search or else (without loss) by the sweep."""
+        for found in self.carried:
+            if (found.position, found.goal) == (position, goal):
+                return found.calls
+        swept = [one.carried for one in self.dropping if one.position == position and goal.mos is None]
+        return swept[0] if swept else None
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "kind": KIND,
+            "run_id": self.run.run_id,
+            "path": self.run.path,
+            "calibration": None if self.calibration is None else self.calibration.document(),
+            **self.findings(),
+            "report": None if self.report is None else self.report.document(),
+        }
+
+    def problem(self) -> TrialError | None:
+        """The error that it is when the host spoiled a search."""
+        told = [
+            f"{one.goal.name} at position {one.position}: {one.problem}"
+            for one in self.carried
+            if one.problem
+        ]
+        if not told:
+            return None
+        return TrialError(f"not everything was found: {'; '.join(told)} (run {self.run.run_id})")
+
+    def findings(self) -> dict[str, Any]:
+        """What the run keeps of it."""
+        return {
+            "sweep": [vars(one) for one in self.dropping],
+            "search": [one.to_json() for one in self.carried],
+            "model": self.model,
+            "predicted": [
+                {
+                    **vars(one),
+                    "goal": one.goal.to_json(),
+                    "ratio_to_measured": one.ratio(self.measured(one.position, one.goal)),
+                }
+                for one in self.foretold
+            ],
+            "counters": {"compared": self.checked, "agreed": self.agreed},
+        }
+
+
+def run(
+    store: Store,
+    scenario: CapacityScenario,
+    progress: Progress,
+    *,
+    out: Path | None = None,
+    plots: Path | None = None,
+    command: str = "",
+) -> CapacityOutcome:
+    """Measure what ``scenario`` asks for, as a new run, and write its report."""
+    _refuse_impossible(store, scenario)
+    calibration = None
+    if scenario.calibrate is not None and testbeds.choose(scenario.lab, scenario.dut, Quiet()) == "netns":
+        calibration = calibrate(store, scenario.lab, scenario.calibrate, progress, command=command)
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+        testbeds.tell_if_busy(bed.lab, progress)
+        writer = profiles.begin(store, scenario, bed, command, KIND)
+        outcome = _measure(store, bed, scenario, writer, calibration, progress)
+    return _reported(outcome, scenario, progress, out, plots)
+
+
+def resume(
+    store: Store, run_id: str, progress: Progress, *, out: Path | None = None, plots: Path | None = None
+) -> CapacityOutcome:
+    """Go on with an interrupted run; trials that have a valid attempt are not repeated."""
+    found = store.open(run_id, kind=KIND)
+    scenario = from_plain(found.manifest.scenario, f"scenario of run {found.run_id}", CapacityScenario)
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+        testbeds.tell_if_busy(bed.lab, progress)
+        writer = profiles.go_on(store, found, bed)
+        outcome = _measure(store, bed, scenario, writer, None, progress)
+    return _reported(outcome, scenario, progress, out, plots)
+
+
+def _measure(
+    store: Store,
+    bed: TestBed,
+    scenario: CapacityScenario,
+    writer: RunWriter,
+    calibration: CalibrationOutcome | None,
+    progress: Progress,
+) -> CapacityOutcome:
+    with kept(writer, f"weir run --resume {writer.run_id}"):
+        _tell_time(scenario, bed, progress)
+        model, source = _model(store, bed, scenario, writer, progress)
+        setting = Setting(scenario.calls.calls(1), scenario.dut.stateful)
+        wanted = scenario.capacity
+        good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0
+        keeper = Keeper(bed, writer, good_mos=good_mos)
+        carried: tuple[Carried, ...] = ()
+        with _watched(bed, wanted.inside, progress):
+            if wanted.sweep is not None:
+                _sweep(bed, scenario, setting, writer, keeper, progress)
+            if wanted.search is not None:
+                carried = _search(bed, scenario, setting, writer, keeper, progress)
+        lines = _still_valid(writer, keeper)
+        counted = [line["counters_agree"] for line in lines if line["counters_agree"] is not None]
+        foretold: tuple[Foretold, ...] = ()
+        if model is not None:
+            trial_s = (
+                wanted.search.trial_s if wanted.search else wanted.sweep.trial_s if wanted.sweep else 1.0
+            )
+            foretold = tuple(foretell(model, setting, goals_of(scenario), wanted.positions, trial_s))
+        outcome = CapacityOutcome(
+            run=writer.run,
+            calibration=calibration,
+            dropping=tuple(dropping(lines, wanted.search.loss_ratio if wanted.search else 0.0)),
+            carried=carried,
+            foretold=foretold,
+            checked=len(counted),
+            agreed=sum(counted),
+            model=source,
+        )
+        writer.put_json(RESULT, outcome.findings())
+    return outcome
+
+
+@contextmanager
+def _watched(bed: TestBed, wanted: bool, progress: Progress) -> Iterator[None]:
+    """Meanwhile the device's own monitoring runs, where there is a device to look into."""
+    inside = wanted and isinstance(bed, Watchable)
+    if wanted and not inside:
+        progress.note(
+            f"the device of the lab {bed.lab} has no inside to look at: CPU and states not measured"
+        )
+    with bed.watch_inside() if inside and isinstance(bed, Watchable) else nullcontext():
+        yield
+
+
+def _sweep(
+    bed: TestBed,
+    scenario: CapacityScenario,
+    setting: Setting,
+    writer: RunWriter,
+    keeper: Keeper,
+    progress: Progress,
+) -> None:
+    what = to_sweep(scenario)
+    progress.stage(f"sweep of {bed.dut} in the lab {bed.lab}, run {writer.run_id}")
+    attempts = scenario.capacity.max_attempts
+    sweep(bed, what, setting, writer, keeper, passed_on(progress), max_attempts=attempts)
+
+
+def _search(
+    bed: TestBed,
+    scenario: CapacityScenario,
+    setting: Setting,
+    writer: RunWriter,
+    keeper: Keeper,
+    progress: Progress,
+) -> tuple[Carried, ...]:
+    wanted = scenario.capacity
+    what = to_search(scenario)
+    assert wanted.search is not None
+    progress.stage(f"search of the most calls, run {writer.run_id}")
+    phases = {"search"}
+    if wanted.sweep is not None and (wanted.sweep.trial_s, wanted.sweep.warmup_s) == (
+        what.trial_s,
+        what.warmup_s,
+    ):
+        phases.add("sweep")
+    trials = Trials(
+        bed,
+        writer,
+        passed_on(progress),
+        max_attempts=max(wanted.max_attempts, MAX_ATTEMPTS),
+        first_index=next_index(writer, measuring.PLAN, SWEEP),
+        role=ROLE,
+        completed=lambda record: keeper.complete(record, "search", None),
+    )
+    carried: list[Carried] = []
+    for i, position in enumerate(wanted.positions):
+        trials.expect(what.expected_s() * (len(wanted.positions) - i))
+        known = [row for row in keeper.valid_rows if row["position"] == position and row["phase"] in phases]
+        carried += search_calls(trials, what, setting, position, lambda: keeper.valid_rows[-1], known)
+    return tuple(carried)
+
+
+def _still_valid(writer: RunWriter, keeper: Keeper) -> list[Row]:
+    """Lines of valid trials, without those that turned out to belong to another state of the host."""
+    trials = writer.run.trials()
+    valid = set(trials.filter("valid")["trial_id"].to_list())
+    return [row for row in keeper.valid_rows if row["trial_id"] in valid]
+
+
+def _model(
+    store: Store, bed: TestBed, scenario: CapacityScenario, writer: RunWriter, progress: Progress
+) -> tuple[Model | None, str]:
+    """The model to predict with and where it came from; measured first if none is named."""
+    predict = scenario.capacity.predict
+    if predict is None:
+        return None, ""
+    if predict.model is not None:
+        models, run = modelling.find(store, predict.model)
+        return models[Queueing.name], predict.model if run is None else run.run_id
+    profiles.measured(bed, profile_of(scenario), writer, progress)
+    progress.stage("fitting the models")
+    return modelling.fit_run(writer.run)[Queueing.name], writer.run_id
+
+
+def _refuse_impossible(store: Store, scenario: CapacityScenario) -> None:
+    """Raise for what cannot be carried out, before anything is built."""
+    wanted = scenario.capacity
+    setting = Setting(scenario.calls.calls(1), scenario.dut.stateful)
+    for what, count in (
+        (wanted.sweep, wanted.sweep.counts[-1] if wanted.sweep else 0),
+        (wanted.search, wanted.search.max_calls or wanted.search.min_calls if wanted.search else 0),
+    ):
+        if what is not None:
+            spec = setting.spec(0, count, trial_s=what.trial_s, warmup_s=what.warmup_s)
+            compile_plan(spec.traffic)
+    if wanted.predict is not None and wanted.predict.model is not None:
+        modelling.find(store, wanted.predict.model)
+    elif wanted.predict is not None:
+        profiles.refuse_impossible(profile_of(scenario))
+
+
+def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> None:
+    """Before anything is measured: how many trials there are, and how long they take."""
+    wanted = scenario.capacity
+    told, seconds = [], 0.0
+    if wanted.predict is not None and wanted.predict.model is None:
+        plan = profiles.to_measure(profile_of(scenario))
+        told.append(f"{len(measuring.expected(plan)):,} of a profile")
+        seconds += measuring.estimate_s(plan)
+    if wanted.sweep is not None:
+        what = to_sweep(scenario)
+        trials = len(what.order)
+        told.append(f"{trials:,} of the sweep")
+        seconds += trials * (what.warmup_s + what.trial_s + _EACH_S)
+    if wanted.search is not None:
+        each = to_search(scenario).expected_s()
+        told.append(f"some {len(each) * len(wanted.positions):,} of the search")
+        seconds += sum(each) * len(wanted.positions)
+    # A simulated device waits for nobody.
+    took = "" if bed.lab == "sim" else f", some {seconds / 60:.0f} min if none has to be made again"
+    progress.note(f"trials: {', '.join(told)}{took}")
+
+
+def _reported(
+    outcome: CapacityOutcome,
+    scenario: CapacityScenario,
+    progress: Progress,
+    out: Path | None,
+    plots: Path | None,
+) -> CapacityOutcome:
+    section = scenario.report
+    if section is None and out is None:
+        return outcome
+    progress.stage("writing the report")
+    run = outcome.run
+    try:
+        written = reports.write(
+            run,
+            out=out or (section.out if section else None),
+            plots=plots or (section.plots if section else None),
+        )
+    except KeyboardInterrupt as error:
+        trials = run.table(CAPACITY).height if run.has_table(CAPACITY) else 0
+        raise Interrupted(run.run_id, trials, f"weir report {run.run_id}") from error
+    return replace(outcome, report=written)

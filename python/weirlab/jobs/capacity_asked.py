@@ -1,0 +1,79 @@
+"""What a scenario about capacity asks for, in the terms of measurements and profiles."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weirlab.measure.capacity import CallGoal, Search, Setting, Sweep
+from weirlab.scenario import QUICK, CapacityScenario, Profile, Scenario
+from weirlab.scenario.model import TrafficShape
+from weirlab.traffic.sizes import mean_bytes
+
+WITHOUT_LOSS: Final = "without loss"
+
+
+def goals_of(scenario: CapacityScenario) -> tuple[CallGoal, ...]:
+    """What is searched, and predicted even where nothing is searched."""
+    what = scenario.capacity.search
+    lossless = CallGoal(WITHOUT_LOSS, what.loss_ratio if what else 0.0)
+    if what is None or what.mos is None:
+        return (lossless,)
+    name = f"with MOS {what.mos:.3g} for {what.good_share * 100:g} % of them"
+    return lossless, CallGoal(name, round(1 - what.good_share, 9), what.mos)
+
+
+def to_sweep(scenario: CapacityScenario) -> Sweep:
+    """The sweep of ``scenario`` in the terms of ``weirlab.measure``."""
+    what, wanted = scenario.capacity.sweep, scenario.capacity
+    assert what is not None
+    return Sweep(what.counts, wanted.positions, what.repetitions, what.trial_s, what.warmup_s, wanted.seed)
+
+
+def to_search(scenario: CapacityScenario) -> Search:
+    """The search of ``scenario`` in the terms of ``weirlab.measure``."""
+    what = scenario.capacity.search
+    assert what is not None
+    return Search(
+        goals_of(scenario),
+        what.trial_s,
+        what.warmup_s,
+        what.trials,
+        what.bad_share,
+        what.width,
+        what.min_calls,
+        what.max_calls,
+    )
+
+
+def profile_of(scenario: CapacityScenario) -> Scenario:
+    """The profile that the prediction is made from, as a scenario of its own."""
+    wanted = scenario.capacity
+    assert wanted.predict is not None
+    return Scenario(
+        name=scenario.name,
+        lab=scenario.lab,
+        dut=scenario.dut,
+        traffic=TrafficShape(ip=scenario.calls.ip, flows=_flows(scenario)),
+        profile=wanted.predict.profile or _quick(scenario),
+        report=None,
+    )
+
+
+def _flows(scenario: CapacityScenario) -> int:
+    """As many flows as calls have voice streams: a device that looks up many is slower than with one."""
+    wanted = scenario.capacity
+    assert wanted.predict is not None
+    if wanted.predict.flows is not None:
+        return wanted.predict.flows
+    most = wanted.sweep.last if wanted.sweep else wanted.search.min_calls if wanted.search else 1
+    return most * Setting(scenario.calls.calls(1)).streams
+
+
+def _quick(scenario: CapacityScenario) -> Profile:
+    """The calls' frame size at the positions asked for and some around them."""
+    positions = {0, *scenario.capacity.positions}
+    if top := max(positions):
+        positions |= {top // 2, top + top // 2}
+    setting = Setting(scenario.calls.calls(1000))
+    frame = round(mean_bytes(setting.spec(0, 1000, trial_s=1.0, warmup_s=0.0).traffic.sizes))
+    return Profile(**{**QUICK, "positions": tuple(sorted(positions)), "sizes": (str(frame),)})

@@ -1,0 +1,207 @@
+"""A scenario about capacity, from its file to what is found, in the simulated lab."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from weirlab.cli.calls import capacity as words
+from weirlab.cli.output import plain
+from weirlab.errors import InputError, ModelError
+from weirlab.jobs import Interrupted, resume_scenario, run_scenario, testbeds
+from weirlab.jobs.capacity import CapacityOutcome
+from weirlab.jobs.progress import Quiet
+from weirlab.lab.sim import SimDevice, SimLab
+from weirlab.measure.capacity import CAPACITY
+from weirlab.records import EngineResult
+from weirlab.scenario import CapacityScenario, from_plain
+from weirlab.store import Store
+from weirlab.traffic.spec import Traffic
+
+from .conftest import Told
+
+# So slow that few calls fill it: 20 and 30 us per packet carry 500 and 333 calls.
+DEVICE = {"service_fixed_ns": 20_000.0, "service_per_rule_ns": 100.0, "service_per_byte_ns": 0.0}
+TRUTH = {0: 500, 100: 333}
+
+
+def scenario(**capacity: Any) -> CapacityScenario:
+    wanted = {
+        "positions": [0, 100],
+        "sweep": {"first": 300, "last": 600, "step": 100, "repetitions": 2, "trial_s": 0.3, "warmup_s": 0.05},
+        "search": {"trial_s": 0.3, "warmup_s": 0.05, "trials": 3, "min_calls": 20, "width": 0.03},
+        "predict": {
+            "profile": {
+                "positions": [0, 50, 100, 150],
+                "sizes": ["218"],
+                "load_shares": [0.1, 0.4, 0.7, 0.9, 1.2, 1.5],
+                "repetitions": 1,
+                "trial_s": 0.2,
+            }
+        },
+        **capacity,
+    }
+    return from_plain(
+        {
+            "name": "small",
+            "lab": {"kind": "sim", "device": DEVICE},
+            "calls": {"rtcp": False},
+            "capacity": wanted,
+            "report": None,
+        },
+        "the test",
+        CapacityScenario,
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[CapacityOutcome, Told]:
+    told = Told()
+    outcome = run_scenario(Store(tmp_path_factory.mktemp("store")), scenario(), told)
+    assert isinstance(outcome, CapacityOutcome)
+    return outcome, told
+
+
+def test_the_search_finds_what_the_device_carries(finished: tuple[CapacityOutcome, Told]) -> None:
+    outcome, _ = finished
+    lossless = {one.position: one for one in outcome.carried if one.goal.mos is None}
+    for position, truth in TRUTH.items():
+        found = lossless[position]
+        assert found.calls is not None
+        assert found.calls == pytest.approx(truth, rel=0.06)
+        assert found.pps == pytest.approx(100 * found.calls, rel=0.01)
+
+
+def test_the_sweep_shows_where_it_begins_to_drop(finished: tuple[CapacityOutcome, Told]) -> None:
+    outcome, _ = finished
+    found = {one.position: (one.carried, one.dropped) for one in outcome.dropping}
+    assert found[0] in {(400, 500), (500, 600)}
+    assert found[100] == (300, 400)
+
+
+def test_the_model_of_the_profile_predicts_it_within_ten_percent(
+    finished: tuple[CapacityOutcome, Told],
+) -> None:
+    outcome, _ = finished
+    assert outcome.model == outcome.run.run_id
+    for one in outcome.foretold:
+        if one.goal.mos is None:
+            ratio = one.ratio(outcome.measured(one.position, one.goal))
+            assert ratio is not None
+            assert abs(ratio) < 0.1
+            assert one.threshold_pps == pytest.approx(100 * TRUTH[one.position], rel=0.03)
+
+
+def test_every_trial_has_its_line(finished: tuple[CapacityOutcome, Told]) -> None:
+    outcome, _ = finished
+    table = outcome.run.table(CAPACITY)
+    trials = outcome.run.trials()
+    called = trials.filter(trials["role"] == "calls")
+    assert set(table["trial_id"]) == set(called["trial_id"])
+    swept = table.filter(table["phase"] == "sweep")
+    assert swept.height == 4 * 2 * 2
+    assert sorted(swept["run"].unique()) == [1, 2]
+    assert swept["mos_p50"].is_between(1, 4.5).all()
+    carried = swept.filter(swept["loss_ratio"] == 0)
+    assert (carried["good_share"] == 1).all()
+    assert table["counters_agree"].all()
+    assert outcome.checked == outcome.agreed == table["valid"].sum()
+    assert table["samples_due"].is_null().all(), "a simulated device has no inside"
+
+
+def test_flows_are_kept_by_direction(finished: tuple[CapacityOutcome, Told]) -> None:
+    outcome, _ = finished
+    flows = outcome.run.flows()
+    called = set(outcome.run.table(CAPACITY)["trial_id"])
+    per_trial = flows.filter(flows["trial_id"].is_in(list(called))).group_by("trial_id").len()
+    assert (per_trial["len"] == 2).all()
+
+
+def test_the_time_is_told_before(finished: tuple[CapacityOutcome, Told]) -> None:
+    _, told = finished
+    assert told.notes[0].startswith("trials: ")
+    assert "16 of the sweep" in told.notes[0]
+    assert [stage.split()[0] for stage in told.stages] == ["profiling", "fitting", "sweep", "search"]
+
+
+def test_it_can_be_read_by_people_and_programs(finished: tuple[CapacityOutcome, Told]) -> None:
+    outcome, _ = finished
+    document = json.loads(json.dumps(plain(outcome.document()), allow_nan=False))
+    assert document["kind"] == "capacity"
+    assert len(document["search"]) == len(document["predicted"]) == 4
+    assert outcome.run.get_json("capacity")["search"] == document["search"]
+    sentence = words.conclusion(outcome)
+    assert "simulated, no rules: " in sentence
+    assert "calls without loss" in sentence.replace("(", "").replace(")", "")
+    assert "The model of the profile" in sentence
+    titles = [table.title for table in words.tables(outcome)]
+    assert titles[0] == "capacity in calls, measured and predicted"
+    for table in words.tables(outcome):
+        assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+class Stopping(SimLab):
+    """Interrupted by the user after some trials."""
+
+    def __init__(self, trials: int) -> None:
+        super().__init__(SimDevice(**DEVICE))
+        self.left = trials
+
+    def run(self, traffic: Traffic) -> EngineResult:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return super().run(traffic)
+
+
+@pytest.mark.parametrize("trials_before", [3, 9, 20])
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    store: Store, monkeypatch: pytest.MonkeyPatch, trials_before: int
+) -> None:
+    """In the sweep (of 8 trials) or in the search behind it."""
+    short = {"first": 300, "last": 600, "step": 300, "repetitions": 2, "trial_s": 0.3, "warmup_s": 0.05}
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_: Stopping(trials_before))
+    with pytest.raises(Interrupted) as caught:
+        run_scenario(store, scenario(predict=None, sweep=short), Quiet())
+    assert caught.value.resume == f"weir run --resume {caught.value.run_id}"
+    kept = store.open("last").table(CAPACITY)["trial_id"].to_list()
+    assert len(kept) == trials_before
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_: SimLab(SimDevice(**DEVICE)))
+    outcome = resume_scenario(store, "last", Quiet())
+    assert isinstance(outcome, CapacityOutcome)
+    table = outcome.run.table(CAPACITY)
+    assert table["trial_id"].to_list()[:trials_before] == kept
+    assert table["trial_id"].n_unique() == table.height
+    assert table.filter(table["phase"] == "sweep").height == 8
+    assert all(one.calls is not None for one in outcome.carried)
+    assert outcome.run.manifest.status == "complete"
+
+
+def test_a_model_that_is_named_is_used(store: Store, finished: tuple[CapacityOutcome, Told]) -> None:
+    file = finished[0].run.path / "model.json"
+    sweep = {"first": 300, "last": 300, "repetitions": 1, "trial_s": 0.1, "warmup_s": 0.0}
+    wanted = scenario(predict={"model": str(file)}, sweep=sweep, search=None)
+    outcome = run_scenario(store, wanted, Quiet())
+    assert isinstance(outcome, CapacityOutcome)
+    assert outcome.model == str(file)
+    assert [one.position for one in outcome.foretold] == [0, 100]
+    assert set(outcome.run.trials()["role"]) == {"calls"}
+
+
+def test_a_model_that_is_missing_is_noticed_before_anything_is_built(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_: pytest.fail("the lab was built"))
+    with pytest.raises(ModelError, match=r"nowhere\.json"):
+        run_scenario(store, scenario(predict={"model": "nowhere.json"}), Quiet())
+
+
+def test_more_calls_than_there_can_be_are_refused_before_anything_is_built(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_: pytest.fail("the lab was built"))
+    sweep = {"first": 1_000_000, "last": 1_000_000, "step": 1}
+    with pytest.raises(InputError):
+        run_scenario(store, scenario(sweep=sweep, predict=None), Quiet())

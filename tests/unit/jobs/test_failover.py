@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.jobs import failover
+from weirlab.jobs.failover import FailoverOutcome, load_text
+from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.measure.failover import Pair
+from weirlab.scenario.failover import FailoverScenario
+from weirlab.scenario.load import from_plain
+from weirlab.store import Store
+from weirlab.testing import FakeClock
+from weirlab.testing.pair import FakePair, Manner, Mishap, instant
+
+CONTENT: dict[str, Any] = {
+    "name": "test",
+    "calls": {"count": 30, "codec": "g711"},
+    "failover": {
+        "pairs": [
+            {"protocol": "keepalived", "advert_s": 0.1},
+            {"protocol": "keepalived", "advert_s": 0.1, "states": "off"},
+        ],
+        "repetitions": 2,
+        "event_s": 0.5,
+        "after_s": 4.5,
+        "affected_s": 2.5,
+        "load_s": 0.2,
+    },
+    "report": None,
+}
+
+
+def scenario(**changes: Any) -> FailoverScenario:
+    content = {**CONTENT, "failover": {**CONTENT["failover"], **changes}}
+    return from_plain(content, "test", FailoverScenario)
+
+
+class Opener:
+    """Fake pairs on one clock; a pair without states forgets them."""
+
+    def __init__(self, *mishaps: Mishap | None, carries_calls: int = 1000) -> None:
+        self.clock = FakeClock()
+        self.opened: list[FakePair] = []
+        self.carries_calls = carries_calls
+        self._mishaps = iter(mishaps)
+
+    def __call__(self, pair: Pair) -> FakePair:
+        usual = instant(pair.protocol)
+        manner = Manner(usual.outage_s, shares_states=pair.sharing != "off", carries_calls=self.carries_calls)
+        self.opened.append(FakePair(pair.protocol, manner, self._mishaps, self.clock))
+        return self.opened[-1]
+
+    def now_ns(self) -> int:
+        return round(self.clock() * 1e9)
+
+
+Do = Callable[..., FailoverOutcome]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def run(store: Store, opener: Opener, what: FailoverScenario | None = None) -> FailoverOutcome:
+    return failover.run(
+        store,
+        what or scenario(),
+        Quiet(),
+        open_pair=opener,
+        clock=opener.now_ns,
+        sleep=opener.clock.advance,
+    )
+
+
+def test_one_command_measures_every_pair_and_draws_conclusions(store: Store) -> None:
+    outcome = run(store, Opener())
+    assert outcome.planned == 8
+    assert outcome.missing == ()
+    assert outcome.problem() is None
+    assert {(group.sharing, group.kind, group.runs) for group in outcome.groups} == {
+        ("direct", "soft", 2), ("direct", "hard", 2), ("off", "soft", 2), ("off", "hard", 2),
+    }  # fmt: skip
+    told = "\n".join(outcome.conclusions)
+    assert "keepalived 0.1 s, soft: no packet was lost in all 2 runs" in told
+    assert "no conntrackd, hard: every one of 60 streams died in all 2 runs" in told
+    assert "as the timers say (0.261 to 0.361 s)" in told
+    manifest = outcome.run.manifest
+    assert manifest.status == "complete"
+    assert [pair["sharing"] for pair in manifest.facts["pairs"]] == ["direct", "off"]
+
+
+def test_the_document_is_complete_and_the_run_gives_the_same_again(store: Store) -> None:
+    outcome = run(store, Opener())
+    document = outcome.document()
+    assert len(document["switches"]) == 8
+    assert document["load"]["calls"] == 30
+    assert len(document["groups"]) == 4
+    assert len(document["conclusions"]) == 6  # Each group by itself, and both kinds with and without states.
+    again = failover.outcome_of(store.open("last")).document()
+    for name in ("load", "groups", "conclusions", "planned", "missing"):
+        assert repr(again[name]) == repr(document[name])
+
+
+def test_calls_that_no_pair_carries_are_not_made(store: Store) -> None:
+    outcome = run(store, Opener(carries_calls=20))
+    assert outcome.load.reduced
+    assert 19 <= outcome.load.calls <= 20
+    assert all(row.calls == outcome.load.calls and row.valid for row in outcome.rows)
+    assert "30 calls were wanted" in load_text(outcome.load)
+    assert "carries without loss on this machine (with more: " in load_text(outcome.load)
+
+
+def test_a_load_that_the_host_limits_does_not_speak_of_the_pair(store: Store) -> None:
+    outcome = run(store, Opener(*[Mishap(steal_s=1.0)] * 6))
+    assert "the most that could be sent undisturbed on this machine, not the most" in load_text(outcome.load)
+
+
+def test_what_a_run_says_of_its_host_is_not_about_one_of_its_pairs(store: Store) -> None:
+    facts = run(store, Opener()).run.manifest.facts
+    assert facts["made_of"] == "formulas"
+    assert {"keepalived", "conntrackd"} <= set(facts)
+    assert not [name for name in facts if name.startswith(("protocol_", "states_"))]
+
+
+def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
+    stopped = Opener(*[None] * 6, Mishap(fails=KeyboardInterrupt()))
+    with pytest.raises(Interrupted, match="go on with: weir run --resume"):
+        run(store, stopped)
+    held = store.open("last")
+    done = held.table("switches").filter("valid").height
+    assert 0 < done < 8
+    opener = Opener()
+    outcome = failover.resume(
+        store, held.run_id, Quiet(), open_pair=opener, clock=opener.now_ns, sleep=opener.clock.advance
+    )
+    assert outcome.missing == ()
+    assert len(opener.opened) == 8 - done
+    assert sorted(row.index for row in outcome.rows) == list(range(8))
+
+
+def test_what_the_host_spoils_for_good_is_a_problem_with_advice(store: Store) -> None:
+    # The search for the load takes four trials; then the first switch is spoiled in each attempt.
+    outcome = run(store, Opener(*[None] * 4, *[Mishap(away_ns=10**9)] * 4))
+    assert len(outcome.missing) == 1
+    problem = outcome.problem()
+    assert problem is not None
+    assert "1 of 8 switches stayed without a valid attempt" in str(problem)
+    assert f"weir run --resume {outcome.run.run_id}" in str(problem)
+
+
+def test_more_calls_than_fit_into_a_switch_are_refused_before_anything_is_built(store: Store) -> None:
+    opener = Opener()
+    many = scenario().model_copy(update={"calls": scenario().calls.model_copy(update={"count": 100_000})})
+    # They would fit into the short trials that find the load.
+    with pytest.raises(InputError, match=r"more than the .* of a trial"):
+        run(store, opener, many)
+    assert opener.opened == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"after_s": 11.5}, "give at least 12 s"),
+        (
+            {"kinds": ["return"], "pairs": [{"protocol": "keepalived", "preempt_delay_s": 20}]},
+            "its timers take up to 23.6 s",
+        ),
+        (
+            {"pairs": [{"protocol": "ucarp"}, {"protocol": "ucarp", "deadratio": 4}]},
+            "two pairs are both called 'ucarp 1 s",
+        ),
+    ],
+)
+def test_impossible_plans_are_refused_before_anything_is_built(
+    store: Store, changes: dict[str, Any], message: str
+) -> None:
+    opener = Opener()
+    with pytest.raises(InputError, match=message):
+        run(store, opener, scenario(**({"after_s": 12, "affected_s": 10} | changes)))
+    assert opener.opened == []
+    assert store.runs() == []
