@@ -68,10 +68,13 @@ class CapacityOutcome:
     report: ReportOutcome | None = None
 
     def measured(self, position: int, goal: CallGoal) -> int | None:
-        """Most calls at ``position``, by the search or else (without loss) by the sweep."""
+        """Most calls at ``position``, by the search or else (without loss) by the sweep.
+
+        None where nobody knows, "at least" included.
+        """
         for found in self.carried:
             if (found.position, found.goal) == (position, goal):
-                return found.calls
+                return None if found.at_least else found.calls
         swept = [one.carried for one in self.dropping if one.position == position and goal.mos is None]
         return swept[0] if swept else None
 

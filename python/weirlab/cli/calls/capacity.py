@@ -53,7 +53,7 @@ def _carried_lines(outcome: CapacityOutcome) -> Iterator[str]:
 
 
 def _carried(one: Carried) -> str:
-    if one.problem:
+    if one.problem and one.calls is None:
         return f"{one.goal.name} was not found ({one.problem})"
     if one.calls is None:
         return f"not even {count(one.too_many or math.nan)} calls {one.goal.name}"

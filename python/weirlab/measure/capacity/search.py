@@ -17,7 +17,7 @@ from weirlab.errors import InputError, TrialError
 from weirlab.measure.capacity.rows import Row
 from weirlab.measure.capacity.setting import Setting
 from weirlab.measure.search import Goal, mlr
-from weirlab.measure.search.sender import senders_limit, unsent
+from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.search.throughput import nothing_arrived
 from weirlab.measure.search.trials import Trials
 from weirlab.measure.trial import FailedTrial
@@ -109,7 +109,7 @@ class Carried:
     pps: float | None = None
     """Offered load with so many calls."""
     problem: str = ""
-    """Why there is no result."""
+    """Why there is no result, or (with ``at_least``) why more calls were not tried."""
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "goal": self.goal.to_json()}
@@ -125,6 +125,8 @@ class _Counted:
             self._rows[row["calls"]].append(row)
         self._unsent: dict[int, mlr.Measured] = {}
         self.pps: dict[int, float] = {}
+        self.spoiled: dict[int, str] = {}
+        """Why so many calls could not be tried; empty where it was the sender's limit."""
 
     def taker(self, goal: CallGoal) -> Callable[[int], mlr.Measured]:
         """Gives one trial after the other for ``goal``, those that exist already first."""
@@ -136,8 +138,9 @@ class _Counted:
             if taken[count] == len(self._rows[count]):
                 try:
                     self._rows[count].append(self._measure(count))
-                except BeyondSender as beyond:
+                except NotTried as beyond:
                     self._unsent[count] = beyond.measured
+                    self.spoiled[count] = beyond.why
                     return beyond.measured
             row = self._rows[count][taken[count]]
             taken[count] += 1
@@ -146,17 +149,18 @@ class _Counted:
 
         return take
 
-    def beyond_sender(self, count: int) -> bool:
-        """Was it the sender that could not make so many calls?"""
+    def not_tried(self, count: int) -> bool:
+        """Could so many calls not be tried, by the sender's or the host's doing?"""
         return count in self._unsent
 
 
-class BeyondSender(Exception):
-    """The sender cannot make so many calls."""
+class NotTried(Exception):
+    """So many calls cannot be made: the sender is too slow, or (``why``) the host spoils every attempt."""
 
-    def __init__(self, measured: mlr.Measured) -> None:
+    def __init__(self, measured: mlr.Measured, why: str) -> None:
         super().__init__()
         self.measured = measured
+        self.why = why
 
 
 def search_calls(
@@ -189,10 +193,12 @@ def search_calls(
         try:
             trials.run(spec)
         except FailedTrial as error:
-            if nothing_arrived(error.records) or not senders_limit(error.records, trials.limits):
+            if nothing_arrived(error.records):
                 raise
-            best = max(error.records, key=lambda record: record.result.sent)
-            raise BeyondSender(mlr.Measured(best.result.sent, 0, max(unsent(best), 1))) from error
+            sent = max(record.result.sent for record in error.records)
+            why = "" if senders_limit(error.records, trials.limits) else str(error)
+            # Bad by any goal, also by one that bears some loss.
+            raise NotTried(mlr.Measured(sent, 0, max(sent, 1)), why) from error
         return row_of()
 
     counted = _Counted(measure, known)
@@ -211,7 +217,7 @@ def _searched(what: Search, goal: CallGoal, position: int, counted: _Counted) ->
                 min_load_pps=what.min_calls,
                 max_load_pps=top,
             )
-            limit = found.upper_pps is not None or top == most or counted.beyond_sender(top)
+            limit = found.upper_pps is not None or top == most or counted.not_tried(top)
             if limit:
                 break
             # A single trial was bad by chance when the way up ended; with more of them it is not.
@@ -221,6 +227,9 @@ def _searched(what: Search, goal: CallGoal, position: int, counted: _Counted) ->
             raise
         return Carried(goal, position, None, None, problem=str(error))
     calls = None if found.lower_pps is None else round(found.lower_pps)
+    # What the host spoiled says nothing about the device; the answer is what was seen below.
+    spoiled = [why for count, why in sorted(counted.spoiled.items()) if why and count > (calls or 0)]
+    problem = spoiled[0] if spoiled and (found.at_least or calls is None) else ""
     return Carried(
         goal,
         position,
@@ -228,6 +237,7 @@ def _searched(what: Search, goal: CallGoal, position: int, counted: _Counted) ->
         None if found.upper_pps is None else round(found.upper_pps),
         found.at_least,
         None if calls is None else counted.pps.get(calls),
+        problem,
     )
 
 
