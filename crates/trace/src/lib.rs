@@ -6,13 +6,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
-pub mod capture;
 pub mod packet;
 #[cfg(test)]
 mod testing;
 pub mod voice;
 
 use std::io::Read;
+
+pub use weir_capture as capture;
 
 use capture::CaptureError;
 use voice::{Options, Voice};

@@ -3,6 +3,8 @@
 //! The parsers ([`pcap`], [`pcapng`]) look at a slice and say what is in front, or how much more they
 //! need; [`Capture`] fills the slice from any [`Read`]. It holds one record at a time.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
 mod compressed;
 mod error;
 mod pcap;

@@ -1,7 +1,6 @@
 use std::io::Write;
 
 use super::*;
-use crate::testing::pcap;
 
 /// Times and contents.
 type Packets = Vec<(i64, Vec<u8>)>;
@@ -172,4 +171,18 @@ fn packets_without_a_time_are_counted() {
     let mut capture = open(&file[..]).unwrap();
     assert!(capture.next_packet().unwrap().is_some());
     assert_eq!(capture.timeless(), 1);
+}
+
+/// A pcap file, little-endian, µs: times in µs and frames.
+pub fn pcap(link: u32, packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, link] {
+        file.extend(word.to_le_bytes());
+    }
+    for (time_us, data) in packets {
+        let words = [time_us / 1_000_000, time_us % 1_000_000, data.len() as u64, data.len() as u64];
+        file.extend(words.iter().flat_map(|word| (*word as u32).to_le_bytes()));
+        file.extend(data);
+    }
+    file
 }
