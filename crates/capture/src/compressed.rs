@@ -1,9 +1,13 @@
 //! gzip and zstd around a capture.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
-use ruzstd::decoding::StreamingDecoder;
+
+/// Largest window of zstd that is accepted, as a power of two: 128 MiB, which is what its own tools accept
+/// unasked. A decoder takes as much memory as the file wants, up to that; files of the usual levels want 8
+/// MiB at most.
+const MAX_WINDOW_LOG: u32 = 27;
 
 /// What a file is wrapped in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,63 +33,16 @@ impl Compression {
     }
 
     /// `source` without its wrapping.
-    pub(crate) fn reader<'a>(self, source: impl Read + 'a) -> Box<dyn Read + 'a> {
-        match self {
+    pub(crate) fn reader<'a>(self, source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(match self {
             Self::None => Box::new(source),
-            Self::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(source))),
-            Self::Zstd => Box::new(Frames { state: Some(State::Between(BufReader::new(source))) }),
-        }
-    }
-}
-
-/// A zstd file is one frame after another (RFC 8878 section 3.1), a decoder reads one.
-struct Frames<R: Read> {
-    state: Option<State<BufReader<R>>>,
-}
-
-enum State<R: Read> {
-    Between(R),
-    Inside(Box<StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>),
-}
-
-impl<R: Read> Read for Frames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.state.take() {
-                None => return Ok(0),
-                Some(State::Between(mut source)) => {
-                    if source.fill_buf()?.is_empty() {
-                        return Ok(0);
-                    }
-                    if skip_frame(&mut source)? {
-                        self.state = Some(State::Between(source));
-                        continue;
-                    }
-                    // A window beyond 100 MB is refused by the decoder, so memory is bounded.
-                    let decoder = StreamingDecoder::new(source).map_err(io::Error::other)?;
-                    self.state = Some(State::Inside(Box::new(decoder)));
-                }
-                Some(State::Inside(mut decoder)) => {
-                    let read = decoder.read(buffer)?;
-                    if read > 0 || buffer.is_empty() {
-                        self.state = Some(State::Inside(decoder));
-                        return Ok(read);
-                    }
-                    self.state = Some(State::Between(decoder.into_inner()));
-                }
+            Self::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(64 << 10, source))),
+            Self::Zstd => {
+                // Frames that follow each other, and those to be skipped, are its business too.
+                let mut decoder = zstd::stream::read::Decoder::new(source)?;
+                decoder.window_log_max(MAX_WINDOW_LOG)?;
+                Box::new(decoder)
             }
-        }
+        })
     }
-}
-
-/// Passes over a skippable frame (RFC 8878 section 3.1.2) if that is what comes.
-fn skip_frame(source: &mut impl BufRead) -> io::Result<bool> {
-    if !matches!(source.fill_buf()?, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]) {
-        return Ok(false);
-    }
-    let mut head = [0; 8];
-    source.read_exact(&mut head)?;
-    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-    io::copy(&mut source.take(length.into()), &mut io::sink())?;
-    Ok(true)
 }

@@ -32,8 +32,8 @@ pub enum CaptureError {
         /// The length it claims.
         bytes: u64,
     },
-    /// A packet of an interface that was not described.
-    #[error("damaged at offset {offset}: a packet of interface {interface}, of {known} described")]
+    /// An interface that was not described, or one too many.
+    #[error("damaged at offset {offset}: interface {interface}, where {known} are described")]
     Interface {
         /// Where the block begins.
         offset: u64,

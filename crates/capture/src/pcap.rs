@@ -1,6 +1,8 @@
 //! libpcap's format (draft-ietf-opsawg-pcap): a header, then records.
 
-use super::{CaptureError, LinkType, MAX_RECORD_BYTES, Order, Record, Step};
+use super::interface::Interface;
+use super::numbers::Order;
+use super::{CaptureError, Direction, LinkType, MAX_RECORD_BYTES, Record, Step};
 
 /// Length of the header of the file.
 pub const HEADER_LEN: usize = 24;
@@ -12,13 +14,18 @@ const MICRO: u32 = 0xa1b2_c3d4;
 const NANO: u32 = 0xa1b2_3c4d;
 const MODIFIED: u32 = 0xa1b2_cd34;
 
+/// Packet type in a modified record: "outgoing", as in `linux/if_packet.h`.
+const PACKET_OUTGOING: u8 = 4;
+
 /// What the header said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Pcap {
     order: Order,
     fraction_ns: i64,
     record_len: usize,
     link: LinkType,
+    /// The only one, of which the header tells link type and snap length.
+    pub interface: Interface,
 }
 
 impl Pcap {
@@ -28,17 +35,48 @@ impl Pcap {
             .into_iter()
             .map(|order| (order, order.u32(head, 0)))
             .find(|(_, magic)| matches!(*magic, MICRO | NANO | MODIFIED))?;
+        // The upper 16 bits say whether there is a frame check sequence.
+        let link = LinkType((order.u32(head, 20) & 0xffff) as u16);
         Some(Self {
             order,
             fraction_ns: if magic == NANO { 1 } else { 1_000 },
             record_len: if magic == MODIFIED { RECORD_LEN_MODIFIED } else { RECORD_LEN },
-            // The upper 16 bits say whether there is a frame check sequence.
-            link: LinkType((order.u32(head, 20) & 0xffff) as u16),
+            link,
+            interface: Interface { link, snap_bytes: order.u32(head, 16), ..Interface::default() },
+        })
+    }
+
+    /// The packet in front of `bytes` if all of it is there: the usual case, and quick.
+    #[inline]
+    pub fn front(&mut self, bytes: &[u8]) -> Option<Record> {
+        let head = bytes.get(..self.record_len)?;
+        let captured = self.order.u32(head, 8);
+        let used = self.record_len + captured as usize;
+        if captured as usize > MAX_RECORD_BYTES || bytes.len() < used {
+            return None;
+        }
+        let (seconds, fraction) = (self.order.u32(head, 0), self.order.u32(head, 4));
+        let (interface, direction) = match head.get(16..23) {
+            Some(more) if more[6] == PACKET_OUTGOING => (self.order.u32(more, 0), Direction::Outbound),
+            Some(more) => (self.order.u32(more, 0), Direction::Inbound),
+            None => (0, Direction::Unknown),
+        };
+        self.interface.packets += 1;
+        Some(Record {
+            // Never beyond MAX_TIME_NS: both numbers have 32 bits.
+            time_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * self.fraction_ns,
+            link: self.link,
+            interface,
+            direction,
+            original_len: self.order.u32(head, 12).max(captured),
+            lost_before: 0,
+            data: self.record_len..used,
+            used,
         })
     }
 
     /// What lies in front of `bytes`.
-    pub fn step(&self, bytes: &[u8], offset: u64) -> Result<Step, CaptureError> {
+    pub fn step(&mut self, bytes: &[u8], offset: u64) -> Result<Step, CaptureError> {
         if bytes.len() < self.record_len {
             return Ok(Step::More { needed: self.record_len });
         }
@@ -46,18 +84,6 @@ impl Pcap {
         if captured > MAX_RECORD_BYTES {
             return Err(CaptureError::Length { offset, what: "a packet", bytes: captured as u64 });
         }
-        let used = self.record_len + captured;
-        if bytes.len() < used {
-            return Ok(Step::More { needed: used });
-        }
-        let (seconds, fraction) = (self.order.u32(bytes, 0), self.order.u32(bytes, 4));
-        let record = Record {
-            time_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * self.fraction_ns,
-            link: self.link,
-            interface: 0,
-            original_len: self.order.u32(bytes, 12).max(captured as u32),
-            data: self.record_len..used,
-        };
-        Ok(Step::Packet { record, used })
+        Ok(self.front(bytes).map_or(Step::More { needed: self.record_len + captured }, Step::Packet))
     }
 }

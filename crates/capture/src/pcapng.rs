@@ -1,22 +1,39 @@
 //! pcapng (draft-ietf-opsawg-pcapng): sections of blocks, several interfaces with clocks of their own.
 
-use super::{CaptureError, LinkType, MAX_RECORD_BYTES, Order, Record, Step};
+use super::interface::{Interface, Statistics, text};
+use super::numbers::Order;
+use super::{CaptureError, Direction, LinkType, MAX_RECORD_BYTES, MAX_TIME_NS, Record, Step};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 /// Replaced by the enhanced packet block, and still found in old files.
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
+const STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 const ORDER_MARK: u32 = 0x1a2b_3c4d;
 
 /// Type and length in front, length behind.
 const FRAME_LEN: usize = 12;
+/// The same and what a packet block says before the packet.
+const PACKET_LEN: usize = 32;
+/// Of a section; a packet may name no more.
 const MAX_INTERFACES: usize = 1 << 16;
+/// Of all sections, whose facts are kept.
+const MAX_FACTS: usize = 1 << 12;
 
-const END_OF_OPTIONS: u16 = 0;
+const IF_NAME: u16 = 2;
+const IF_DESCRIPTION: u16 = 3;
 const IF_TSRESOL: u16 = 9;
+const IF_FILTER: u16 = 11;
 const IF_TSOFFSET: u16 = 14;
+const EPB_FLAGS: u16 = 2;
+const EPB_DROPCOUNT: u16 = 4;
+const ISB_IFRECV: u16 = 4;
+const ISB_IFDROP: u16 = 5;
+const ISB_FILTERACCEPT: u16 = 6;
+const ISB_OSDROP: u16 = 7;
+const ISB_USRDELIV: u16 = 8;
 
 /// Are these the first bytes of a section?
 pub fn begins(head: &[u8]) -> bool {
@@ -27,20 +44,27 @@ pub fn begins(head: &[u8]) -> bool {
 #[derive(Debug)]
 pub struct Pcapng {
     order: Order,
-    interfaces: Vec<Interface>,
+    sections: u32,
+    /// Of this section.
+    sources: Vec<Source>,
+    /// Of all sections.
+    pub interfaces: Vec<Interface>,
 }
 
 impl Default for Pcapng {
     fn default() -> Self {
-        Self { order: Order::Little, interfaces: Vec::new() }
+        Self { order: Order::Little, sections: 0, sources: Vec::new(), interfaces: Vec::new() }
     }
 }
 
+/// What is needed to read a packet of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Interface {
+struct Source {
     link: LinkType,
     clock: Clock,
     offset_ns: i64,
+    /// Place in `interfaces`; none where there are too many.
+    facts: Option<usize>,
 }
 
 /// How long a tick of an interface's time stamps is.
@@ -48,34 +72,103 @@ struct Interface {
 enum Clock {
     /// This many ns: the usual case.
     Ns(u64),
-    /// This many ticks make a second.
-    PerSecond(u128),
+    /// This many ticks make a ns.
+    PerNs(u64),
+    /// Two to the power of this many ticks make a second.
+    Binary(u32),
 }
 
 impl Clock {
     /// Of the option `if_tsresol`.
     fn of(resolution: u8) -> Option<Self> {
         let exponent = u32::from(resolution & 0x7f);
-        if resolution & 0x80 != 0 {
-            return 1_u128.checked_shl(exponent).filter(|n| *n > 0).map(Self::PerSecond);
-        }
-        match exponent {
-            0..=9 => Some(Self::Ns(10_u64.pow(9 - exponent))),
-            _ => 10_u128.checked_pow(exponent).map(Self::PerSecond),
+        match (resolution & 0x80, exponent) {
+            (0, 0..=9) => Some(Self::Ns(10_u64.pow(9 - exponent))),
+            (0, _) => 10_u64.checked_pow(exponent - 9).map(Self::PerNs),
+            _ => Some(Self::Binary(exponent)),
         }
     }
 
-    fn ns(self, ticks: u64) -> i64 {
-        match self {
-            Self::Ns(tick) => i64::try_from(u128::from(ticks) * u128::from(tick)).unwrap_or(i64::MAX),
-            Self::PerSecond(rate) => {
-                i64::try_from(u128::from(ticks) * 1_000_000_000 / rate).unwrap_or(i64::MAX)
-            }
-        }
+    /// None for what no clock shows.
+    #[inline]
+    fn ns(self, ticks: u64) -> Option<i64> {
+        let ns = match self {
+            Self::Ns(tick) => ticks.checked_mul(tick)?,
+            Self::PerNs(ticks_per_ns) => ticks / ticks_per_ns,
+            Self::Binary(exponent) => u64::try_from((u128::from(ticks) * 1_000_000_000) >> exponent).ok()?,
+        };
+        i64::try_from(ns).ok()
     }
 }
 
 impl Pcapng {
+    /// The packet in front of `bytes` if all of it is there and nothing is wrong: the usual case, and quick.
+    #[inline]
+    pub fn front(&mut self, bytes: &[u8]) -> Option<Record> {
+        let head = bytes.get(..PACKET_LEN)?;
+        let old = match self.order.u32(head, 0) {
+            ENHANCED_PACKET => false,
+            PACKET => true,
+            _ => return None,
+        };
+        let length = self.order.u32(head, 4) as usize;
+        let used = length.next_multiple_of(4);
+        if !(PACKET_LEN..=MAX_RECORD_BYTES).contains(&length) || bytes.len() < used {
+            return None;
+        }
+        let captured = self.order.u32(head, 20);
+        if self.order.u32(bytes, used - 4) as usize != length || captured as usize > used - PACKET_LEN {
+            return None;
+        }
+        let id = if old { self.order.u16(head, 8).into() } else { self.order.u32(head, 8) };
+        let source = *self.sources.get(id as usize)?;
+        let ticks = (u64::from(self.order.u32(head, 12)) << 32) | u64::from(self.order.u32(head, 16));
+        let time_ns = source.clock.ns(ticks)?.checked_add(source.offset_ns)?;
+        if time_ns.unsigned_abs() >= MAX_TIME_NS as u64 {
+            return None;
+        }
+        let end = 28 + captured as usize;
+        let options = &bytes[end.next_multiple_of(4).min(used - 4)..used - 4];
+        let (direction, mut lost_before) =
+            if options.is_empty() { (Direction::Unknown, 0) } else { self.packet_options(options) };
+        if old {
+            // The old block has a counter of its own, all ones where it is not known.
+            lost_before = Some(self.order.u16(head, 10)).filter(|n| *n != u16::MAX).unwrap_or(0).into();
+        }
+        if let Some(interface) = source.facts.and_then(|at| self.interfaces.get_mut(at)) {
+            interface.packets += 1;
+            interface.lost_between = interface.lost_between.saturating_add(lost_before);
+        }
+        Some(Record {
+            time_ns,
+            link: source.link,
+            interface: id,
+            direction,
+            original_len: self.order.u32(head, 24).max(captured),
+            lost_before,
+            data: 28..end,
+            used,
+        })
+    }
+
+    fn packet_options(&self, options: &[u8]) -> (Direction, u64) {
+        let mut found = (Direction::Unknown, 0);
+        for (code, value) in self.order.options(options) {
+            match (code, value.len()) {
+                (EPB_FLAGS, 4) => {
+                    found.0 = match self.order.u32(value, 0) & 3 {
+                        1 => Direction::Inbound,
+                        2 => Direction::Outbound,
+                        _ => Direction::Unknown,
+                    }
+                }
+                (EPB_DROPCOUNT, 8) => found.1 = self.order.u64(value, 0),
+                _ => {}
+            }
+        }
+        found
+    }
+
     /// What lies in front of `bytes`.
     pub fn step(&mut self, bytes: &[u8], offset: u64) -> Result<Step, CaptureError> {
         if bytes.len() < FRAME_LEN {
@@ -89,95 +182,121 @@ impl Pcapng {
             };
         }
         let kind = self.order.u32(bytes, 0);
-        let length = self.order.u32(bytes, 4) as usize;
+        let length = self.order.u32(bytes, 4);
         let minimum = match kind {
             SECTION => 28,
             INTERFACE => 20,
-            ENHANCED_PACKET | PACKET => 32,
+            STATISTICS => 24,
+            ENHANCED_PACKET | PACKET => PACKET_LEN,
             SIMPLE_PACKET => 16,
             _ => FRAME_LEN,
         };
-        if length < minimum {
-            return Err(CaptureError::Length { offset, what: "a block", bytes: length as u64 });
+        let wrong = |what| Err(CaptureError::Length { offset, what, bytes: u64::from(length) });
+        if (length as usize) < minimum {
+            return wrong("a block");
         }
         // Some writers leave the padding to 32 bits out of the length.
-        let used = length.next_multiple_of(4);
-        if !matches!(kind, SECTION | INTERFACE | ENHANCED_PACKET | PACKET) {
-            let step = if kind == SIMPLE_PACKET { Step::Timeless { used } } else { Step::Skip { used } };
-            return Ok(step);
+        let used = (length as usize).next_multiple_of(4);
+        match kind {
+            SECTION | INTERFACE | STATISTICS | ENHANCED_PACKET | PACKET => {}
+            SIMPLE_PACKET => return Ok(Step::Timeless { used, length }),
+            _ => return Ok(Step::Foreign { used, length }),
         }
-        if length > MAX_RECORD_BYTES {
-            return Err(CaptureError::Length { offset, what: "a block", bytes: length as u64 });
+        if length as usize > MAX_RECORD_BYTES {
+            return wrong("a block");
         }
         if bytes.len() < used {
             return Ok(Step::More { needed: used });
         }
-        let behind = self.order.u32(bytes, used - 4) as usize;
-        if behind != length {
-            return Err(CaptureError::Length {
-                offset,
-                what: "a block that does not end with its length,",
-                bytes: length as u64,
-            });
+        if self.order.u32(bytes, used - 4) != length {
+            return wrong("a block that does not end with its length,");
         }
         let block = &bytes[..used - 4];
         match kind {
-            SECTION => self.interfaces.clear(),
+            SECTION => {
+                self.sections = self.sections.saturating_add(1);
+                self.sources.clear();
+            }
             INTERFACE => self.describe(block, offset)?,
-            _ => return self.packet(kind, block, offset, used),
+            STATISTICS => self.count(block, offset)?,
+            _ => return self.packet(kind, bytes, offset, used),
         }
         Ok(Step::Skip { used })
     }
 
+    /// A packet block, complete, which may have something wrong with it.
+    fn packet(&mut self, kind: u32, bytes: &[u8], offset: u64, used: usize) -> Result<Step, CaptureError> {
+        let id = if kind == PACKET { self.order.u16(bytes, 8).into() } else { self.order.u32(bytes, 8) };
+        self.source(id, offset)?;
+        let captured = self.order.u32(bytes, 20);
+        if captured as usize > used - PACKET_LEN {
+            return Err(CaptureError::Length { offset, what: "a packet", bytes: captured.into() });
+        }
+        // Only the time can be wrong now.
+        let length = self.order.u32(bytes, 4);
+        Ok(self.front(bytes).map_or(Step::Timeless { used, length }, Step::Packet))
+    }
+
+    fn source(&self, id: u32, offset: u64) -> Result<&Source, CaptureError> {
+        let known = self.sources.len();
+        self.sources.get(id as usize).ok_or(CaptureError::Interface { offset, interface: id, known })
+    }
+
     fn describe(&mut self, block: &[u8], offset: u64) -> Result<(), CaptureError> {
-        if self.interfaces.len() == MAX_INTERFACES {
-            let known = self.interfaces.len();
+        let known = self.sources.len();
+        if known == MAX_INTERFACES {
             return Err(CaptureError::Interface { offset, interface: known as u32, known });
         }
-        let mut interface =
-            Interface { link: LinkType(self.order.u16(block, 8)), clock: Clock::Ns(1_000), offset_ns: 0 };
-        let mut at = 16;
-        while at + 4 <= block.len() {
-            let (code, length) = (self.order.u16(block, at), self.order.u16(block, at + 2) as usize);
-            let Some(value) = block.get(at + 4..at + 4 + length) else { break };
+        let link = LinkType(self.order.u16(block, 8));
+        let facts = Some(self.interfaces.len()).filter(|at| *at < MAX_FACTS);
+        let mut source = Source { link, clock: Clock::Ns(1_000), offset_ns: 0, facts };
+        let mut interface = Interface {
+            section: self.sections.saturating_sub(1),
+            id: known as u32,
+            link,
+            snap_bytes: self.order.u32(block, 12),
+            ..Interface::default()
+        };
+        for (code, value) in self.order.options(&block[16..]) {
             match (code, value) {
-                (END_OF_OPTIONS, _) => break,
+                (IF_NAME, value) => interface.name = text(value),
+                (IF_DESCRIPTION, value) => interface.description = text(value),
+                // A string of libpcap; others are programs.
+                (IF_FILTER, [0, value @ ..]) => interface.filter = text(value),
                 (IF_TSRESOL, &[resolution]) => {
-                    interface.clock =
-                        Clock::of(resolution).ok_or(CaptureError::Clock { offset, resolution })?;
+                    source.clock = Clock::of(resolution).ok_or(CaptureError::Clock { offset, resolution })?;
                 }
-                (IF_TSOFFSET, value) if length == 8 => {
-                    let (first, second) = (self.order.u32(value, 0), self.order.u32(value, 4));
-                    let (high, low) =
-                        if self.order == Order::Big { (first, second) } else { (second, first) };
-                    let seconds = (i64::from(high) << 32) | i64::from(low);
-                    interface.offset_ns = seconds.saturating_mul(1_000_000_000);
+                (IF_TSOFFSET, value) if value.len() == 8 => {
+                    let seconds = self.order.u64(value, 0).cast_signed();
+                    source.offset_ns = seconds.saturating_mul(1_000_000_000);
                 }
                 _ => {}
             }
-            at += 4 + length.next_multiple_of(4);
         }
-        self.interfaces.push(interface);
+        self.sources.push(source);
+        if facts.is_some() {
+            self.interfaces.push(interface);
+        }
         Ok(())
     }
 
-    fn packet(&self, kind: u32, block: &[u8], offset: u64, used: usize) -> Result<Step, CaptureError> {
-        let id = if kind == PACKET { self.order.u16(block, 8).into() } else { self.order.u32(block, 8) };
-        let Some(interface) = self.interfaces.get(id as usize) else {
-            return Err(CaptureError::Interface { offset, interface: id, known: self.interfaces.len() });
-        };
-        let captured = self.order.u32(block, 20) as usize;
-        if captured > block.len() - 28 {
-            return Err(CaptureError::Length { offset, what: "a packet", bytes: captured as u64 });
+    /// Statistics: counters since the beginning of the capture, so that the last ones count.
+    fn count(&mut self, block: &[u8], offset: u64) -> Result<(), CaptureError> {
+        let facts = self.source(self.order.u32(block, 8), offset)?.facts;
+        let Some(interface) = facts.and_then(|at| self.interfaces.get_mut(at)) else { return Ok(()) };
+        let Statistics { received, dropped, accepted, dropped_by_system, delivered } =
+            &mut interface.statistics;
+        for (code, value) in self.order.options(&block[20..]).filter(|(_, value)| value.len() == 8) {
+            let place = match code {
+                ISB_IFRECV => &mut *received,
+                ISB_IFDROP => &mut *dropped,
+                ISB_FILTERACCEPT => &mut *accepted,
+                ISB_OSDROP => &mut *dropped_by_system,
+                ISB_USRDELIV => &mut *delivered,
+                _ => continue,
+            };
+            *place = Some(self.order.u64(value, 0));
         }
-        let ticks = (u64::from(self.order.u32(block, 12)) << 32) | u64::from(self.order.u32(block, 16));
-        let record = Record {
-            time_ns: interface.clock.ns(ticks).saturating_add(interface.offset_ns),
-            link: interface.link,
-            interface: id,
-            original_len: self.order.u32(block, 24).max(captured as u32),
-            data: 28..28 + captured,
-        };
-        Ok(Step::Packet { record, used })
+        Ok(())
     }
 }

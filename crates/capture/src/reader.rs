@@ -1,0 +1,297 @@
+//! A capture being read: the buffer between a stream of bytes and the parsers.
+
+use std::io::{self, ErrorKind, Read};
+
+use super::interface::Interface;
+use super::pcap::{self, Pcap};
+use super::pcapng::{self, Pcapng};
+use super::{CaptureError, Compression, Format, MAX_RECORD_BYTES, Packet, Record, Step};
+
+/// Read at a time: much for the system, and little for the cache.
+const CHUNK_BYTES: usize = 128 << 10;
+/// A buffer that grew beyond this for one packet is made small again.
+const KEPT_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+enum Parser {
+    Pcap(Pcap),
+    Pcapng(Pcapng),
+}
+
+impl Parser {
+    #[inline]
+    fn front(&mut self, bytes: &[u8]) -> Option<Record> {
+        match self {
+            Self::Pcap(parser) => parser.front(bytes),
+            Self::Pcapng(parser) => parser.front(bytes),
+        }
+    }
+
+    fn step(&mut self, bytes: &[u8], offset: u64) -> Result<Step, CaptureError> {
+        match self {
+            Self::Pcap(parser) => parser.step(bytes, offset),
+            Self::Pcapng(parser) => parser.step(bytes, offset),
+        }
+    }
+}
+
+/// A capture being read.
+pub struct Capture<R> {
+    source: R,
+    parser: Parser,
+    compression: Compression,
+    buffer: Vec<u8>,
+    /// The unread part of `buffer`.
+    begin: usize,
+    end: usize,
+    /// Of the buffer's first byte within the (decompressed) file.
+    base: u64,
+    ended: bool,
+    cut_short: bool,
+    timeless: u64,
+    foreign: u64,
+    backwards: u64,
+    last_ns: i64,
+}
+
+/// Opens a capture, decompressing it if its first bytes say so.
+///
+/// # Errors
+/// [`CaptureError::Unknown`] for what is no capture, and whatever reading raises.
+pub fn open<'a>(mut source: impl Read + 'a) -> Result<Capture<Box<dyn Read + 'a>>, CaptureError> {
+    let mut head = [0; 4];
+    let wrong = |source| CaptureError::Read { offset: 0, source };
+    let length = fill(&mut source, &mut head).map_err(wrong)?;
+    let compression = Compression::of(&head[..length]);
+    if compression == Compression::None {
+        // The bytes go into the buffer itself, so that nothing stands between it and the file.
+        return Capture::new(Box::new(source), compression, &head[..length]);
+    }
+    let whole = io::Cursor::new(head).take(length as u64).chain(source);
+    Capture::new(compression.reader(whole).map_err(wrong)?, compression, &[])
+}
+
+impl<R: Read> Capture<R> {
+    /// `head` are bytes that come before those of `source`.
+    fn new(source: R, compression: Compression, head: &[u8]) -> Result<Self, CaptureError> {
+        let mut capture = Self {
+            source,
+            parser: Parser::Pcapng(Pcapng::default()),
+            compression,
+            buffer: vec![0; CHUNK_BYTES],
+            begin: 0,
+            end: head.len(),
+            base: 0,
+            ended: false,
+            cut_short: false,
+            timeless: 0,
+            foreign: 0,
+            backwards: 0,
+            last_ns: i64::MIN,
+        };
+        capture.buffer[..head.len()].copy_from_slice(head);
+        capture.need(pcap::HEADER_LEN)?;
+        let head = &capture.buffer[..capture.end];
+        if head.len() < pcap::HEADER_LEN {
+            return Err(CaptureError::TooShort { bytes: head.len() });
+        }
+        if let Some(parser) = Pcap::from_header(head) {
+            capture.parser = Parser::Pcap(parser);
+            capture.begin = pcap::HEADER_LEN;
+        } else if !pcapng::begins(head) {
+            return Err(CaptureError::Unknown { found: [head[0], head[1], head[2], head[3]] });
+        }
+        Ok(capture)
+    }
+
+    /// The next packet; None at the end.
+    ///
+    /// # Errors
+    /// [`CaptureError`] where the file is damaged; nothing more can be read then.
+    #[inline]
+    pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
+        let record = match self.parser.front(&self.buffer[self.begin..self.end]) {
+            Some(record) => record,
+            None => match self.search()? {
+                Some(record) => record,
+                None => return Ok(None),
+            },
+        };
+        self.backwards += u64::from(record.time_ns < self.last_ns);
+        self.last_ns = record.time_ns;
+        let bytes = &self.buffer[self.begin..self.end];
+        self.begin += record.used;
+        Ok(Some(Packet {
+            time_ns: record.time_ns,
+            link: record.link,
+            interface: record.interface,
+            direction: record.direction,
+            original_len: record.original_len,
+            lost_before: record.lost_before,
+            data: &bytes[record.data],
+        }))
+    }
+
+    /// The next packet where it is not simply in front: `begin` is at its record then.
+    #[cold]
+    fn search(&mut self) -> Result<Option<Record>, CaptureError> {
+        loop {
+            if self.begin == self.end && !self.need(1)? {
+                return Ok(None);
+            }
+            let offset = self.offset();
+            match self.parser.step(&self.buffer[self.begin..self.end], offset)? {
+                Step::Packet(record) => return Ok(Some(record)),
+                Step::Skip { used } => self.begin += used,
+                Step::Timeless { used, length } => {
+                    self.pass(used, length)?;
+                    self.timeless += 1;
+                }
+                Step::Foreign { used, length } => {
+                    self.pass(used, length)?;
+                    self.foreign += 1;
+                }
+                Step::More { needed } => {
+                    if !self.need(needed)? {
+                        self.cut_short = true;
+                        self.begin = self.end;
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// pcap or pcapng.
+    pub const fn format(&self) -> Format {
+        match self.parser {
+            Parser::Pcap(_) => Format::Pcap,
+            Parser::Pcapng(_) => Format::Pcapng,
+        }
+    }
+
+    /// What the file was wrapped in.
+    pub const fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// Interfaces described until now, section by section, and what is known of them; a file of thousands
+    /// has the first ones here.
+    pub fn interfaces(&self) -> &[Interface] {
+        match &self.parser {
+            Parser::Pcap(parser) => std::slice::from_ref(&parser.interface),
+            Parser::Pcapng(parser) => &parser.interfaces,
+        }
+    }
+
+    /// Does the file end inside a record?
+    pub const fn cut_short(&self) -> bool {
+        self.cut_short
+    }
+
+    /// Packets that are left out since they have no time (pcapng's Simple Packet Blocks), or one that
+    /// cannot be.
+    pub const fn timeless(&self) -> u64 {
+        self.timeless
+    }
+
+    /// Blocks of pcapng that were passed over: name resolution, secrets, and what is not known here.
+    pub const fn foreign_blocks(&self) -> u64 {
+        self.foreign
+    }
+
+    /// Packets whose time is before that of the packet in front of them.
+    pub const fn backwards(&self) -> u64 {
+        self.backwards
+    }
+
+    /// Offset of what comes next in the (decompressed) file.
+    pub const fn offset(&self) -> u64 {
+        self.base + self.begin as u64
+    }
+
+    /// Memory of the buffer.
+    #[cfg(test)]
+    pub(crate) const fn buffer_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Passes over a block of `used` bytes that ends with its `length`, reading on where it is not in the
+    /// buffer.
+    fn pass(&mut self, used: usize, length: u32) -> Result<(), CaptureError> {
+        let offset = self.offset();
+        let mut left = used - 4;
+        loop {
+            let here = left.min(self.end - self.begin);
+            self.begin += here;
+            left -= here;
+            if !self.need(if left == 0 { 4 } else { 1 })? {
+                self.begin = self.end;
+                self.cut_short = true;
+                return Ok(());
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        let behind = &self.buffer[self.begin..self.begin + 4];
+        if behind != length.to_le_bytes() && behind != length.to_be_bytes() {
+            let what = "a block that does not end with its length,";
+            return Err(CaptureError::Length { offset, what, bytes: length.into() });
+        }
+        self.begin += 4;
+        Ok(())
+    }
+
+    /// Sees to it that `needed` unread bytes are in the buffer; false if the file has fewer.
+    fn need(&mut self, needed: usize) -> Result<bool, CaptureError> {
+        debug_assert!(needed <= MAX_RECORD_BYTES + 24, "callers refuse what is longer");
+        if self.end - self.begin >= needed {
+            return Ok(true);
+        }
+        self.buffer.copy_within(self.begin..self.end, 0);
+        self.base += self.begin as u64;
+        self.end -= self.begin;
+        self.begin = 0;
+        if self.buffer.len() > KEPT_BYTES && self.end.max(needed) <= CHUNK_BYTES {
+            self.buffer.truncate(CHUNK_BYTES);
+            self.buffer.shrink_to_fit();
+        }
+        while self.end < needed && !self.ended {
+            if self.buffer.len() == self.end {
+                // As bytes really come: a length that lies costs nothing.
+                let more = needed.min(self.buffer.len() * 2);
+                self.buffer.reserve_exact(more - self.buffer.len());
+                self.buffer.resize(more, 0);
+            }
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.ended = true,
+                Ok(read) => self.end += read,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // A compressed file of which the end is missing.
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                    self.ended = true;
+                    self.cut_short = true;
+                }
+                Err(source) => {
+                    return Err(CaptureError::Read { offset: self.base + self.end as u64, source });
+                }
+            }
+        }
+        Ok(self.end >= needed)
+    }
+}
+
+/// Fills `bytes` as far as `source` goes.
+fn fill(source: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < bytes.len() {
+        match source.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(length)
+}

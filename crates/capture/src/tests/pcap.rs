@@ -1,0 +1,101 @@
+use super::*;
+
+#[test]
+fn pcap_is_read_in_either_byte_order_and_resolution() {
+    for order in [Order::Little, Order::Big] {
+        for (magic, fraction_ns) in [(0xa1b2_c3d4, 1_000), (0xa1b2_3c4d, 1)] {
+            // Version 2.4 is two halves of 16 bits, which nobody here looks at.
+            let head = words(order, &[magic, 0, 0, 0, 96, 1]);
+            let file = [head, words(order, &[1_700_000_000, 999_999, 4, 90]), vec![1, 2, 3, 4]].concat();
+            let time_ns = 1_700_000_000_000_000_000 + 999_999 * fraction_ns;
+            assert_eq!(read(&file), (vec![(time_ns, vec![1, 2, 3, 4])], Ok(false)));
+            let mut capture = open(&file[..]).unwrap();
+            let packet = capture.next_packet().unwrap().unwrap();
+            assert_eq!((packet.original_len, packet.link), (90, LinkType(1)));
+        }
+    }
+}
+
+#[test]
+fn records_with_8_bytes_more_are_read() {
+    let head = words(Order::Little, &[0xa1b2_cd34, 0, 0, 0, 96, 1]);
+    let file = [head, words(Order::Little, &[1, 0, 2, 2, 0, 0]), vec![7, 8]].concat();
+    assert_eq!(read(&file), (vec![(1_000_000_000, vec![7, 8])], Ok(false)));
+}
+
+#[test]
+fn a_file_that_ends_inside_a_packet_is_read_until_there() {
+    let file = pcap(1, &[(1, vec![5; 30]), (2, vec![6; 10])]);
+    for missing in 1..26 {
+        let (packets, end) = read(&file[..file.len() - missing]);
+        assert_eq!((packets.len(), end), (1, Ok(true)), "{missing} bytes missing");
+    }
+}
+
+#[test]
+fn records_with_8_bytes_more_tell_the_direction() {
+    for order in [Order::Little, Order::Big] {
+        for (kind, direction) in [(0, Direction::Inbound), (3, Direction::Inbound), (4, Direction::Outbound)]
+        {
+            let head = words(order, &[0xa1b2_cd34, 0, 0, 0, 96, 1]);
+            let file = [head, words(order, &[1, 0, 1, 2, 7]), vec![8, 0, kind, 0, 5]].concat();
+            let mut capture = open(&file[..]).unwrap();
+            let packet = capture.next_packet().unwrap().unwrap();
+            assert_eq!((packet.interface, packet.direction, packet.original_len), (7, direction, 2));
+        }
+    }
+}
+
+#[test]
+fn the_header_tells_of_the_only_interface() {
+    let head = words(Order::Big, &[0xa1b2_c3d4, 0, 0, 0, 96, 0x1400_0071]);
+    let file = [head, words(Order::Big, &[1, 0, 0, 2])].concat();
+    let mut capture = open(&file[..]).unwrap();
+    assert_eq!(capture.next_packet().unwrap().unwrap().original_len, 2);
+    let expected = Interface { link: LinkType(113), snap_bytes: 96, packets: 1, ..Interface::default() };
+    assert_eq!(capture.interfaces(), [expected]);
+}
+
+#[test]
+fn packets_that_go_back_in_time_are_counted() {
+    let times = [5, 6, 4, 4, 7, 6];
+    let file = pcap(1, &times.map(|time| (time, vec![1])));
+    let mut capture = open(&file[..]).unwrap();
+    while capture.next_packet().unwrap().is_some() {}
+    assert_eq!(capture.backwards(), 2);
+}
+
+#[test]
+fn a_record_longer_than_the_buffer_is_read_and_the_buffer_made_small_again() {
+    let long = vec![7; 3 << 20];
+    let file = pcap(1, &[(1, vec![5; 30]), (2, long.clone()), (3, vec![6; 200_000]), (4, vec![6; 9])]);
+    let mut capture = open(&file[..]).unwrap();
+    capture.next_packet().unwrap();
+    assert_eq!(capture.next_packet().unwrap().unwrap().data, long);
+    assert_eq!(capture.next_packet().unwrap().unwrap().data.len(), 200_000);
+    assert_eq!(capture.next_packet().unwrap().unwrap().data.len(), 9);
+    assert!(capture.next_packet().unwrap().is_none());
+    assert!(capture.buffer_bytes() < 1 << 20);
+    assert_eq!(capture.offset(), file.len() as u64);
+}
+
+#[test]
+fn bytes_may_come_in_any_portions() {
+    /// One byte at a time, with interruptions.
+    struct Drops<'a>(&'a [u8], bool);
+    impl std::io::Read for Drops<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(std::io::ErrorKind::Interrupted.into());
+            }
+            let some = buffer.len().min(1);
+            self.0.read(&mut buffer[..some])
+        }
+    }
+    let file = pcap(1, &[(1, vec![5; 30]), (2, vec![6; 10])]);
+    let mut capture = open(Drops(&file, false)).unwrap();
+    assert_eq!(capture.next_packet().unwrap().unwrap().data, [5; 30]);
+    assert_eq!(capture.next_packet().unwrap().unwrap().data, [6; 10]);
+    assert!(capture.next_packet().unwrap().is_none());
+}
