@@ -1,11 +1,15 @@
-//! IPv4 and IPv6, and the ports behind them.
+//! IPv4 and IPv6, tunnels made of them, and what is behind.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Datagram, Decoded, Tags, u16_at};
+use super::{Datagram, Decoded, Esp, Tags, Way, u16_at, u32_at};
 
+const IPV4: u8 = 4;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const IPV6: u8 = 41;
+const GRE: u8 = 47;
+const ESP: u8 = 50;
 const UDP_LEN: usize = 8;
 
 /// Extension headers in a row; more is no traffic but an attack.
@@ -19,131 +23,232 @@ const MOBILITY: u8 = 135;
 const HIP: u8 = 139;
 const SHIM6: u8 = 140;
 
-/// Where the transport header is and how much of it was sent.
-struct Inner<'a> {
-    src: IpAddr,
-    dst: IpAddr,
-    protocol: u8,
+/// Tunnels in tunnels; more is a loop.
+const MAX_TUNNELS: u8 = 4;
+
+/// What an IP packet turns out to be.
+#[derive(Debug)]
+pub enum Found<'a> {
+    /// Something whole, or beyond help.
+    Whole(Decoded<'a>),
+    /// Part of something.
+    Piece(Piece<'a>),
+}
+
+const MALFORMED: Found<'static> = Found::Whole(Decoded::Malformed);
+
+/// What the header of an IP packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub src: IpAddr,
+    pub dst: IpAddr,
+    pub ecn: u8,
+    /// 0 in IPv6.
+    pub ip_id: u16,
+}
+
+/// What is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest<'a> {
+    pub protocol: u8,
     /// Captured, padding of the link layer cut off.
-    data: &'a [u8],
+    pub data: &'a [u8],
     /// As sent.
-    len: usize,
+    pub len: usize,
 }
 
-/// Takes an IP packet apart.
-pub fn decode(data: &[u8], tags: Tags, point: u32) -> Decoded<'_> {
-    let inner = match data.first().map(|b| b >> 4) {
-        Some(4) => ipv4(data),
-        Some(6) => ipv6(data),
-        // A loopback header in front of something else than IP.
-        Some(_) => return Decoded::NotIp,
-        None => return Decoded::Malformed,
-    };
-    let inner = match inner {
-        Ok(inner) => inner,
-        Err(other) => return other,
-    };
-    let header_len = match inner.protocol {
-        UDP => Some(UDP_LEN),
-        TCP => inner.data.get(12).map(|b| usize::from(b >> 4) * 4).filter(|len| *len >= 20),
-        _ => return Decoded::OtherIp,
-    };
-    let ports = u16_at(inner.data, 0).zip(u16_at(inner.data, 2));
-    let (Some(header_len), Some((src_port, dst_port))) = (header_len, ports) else {
-        return Decoded::Malformed;
-    };
-    let mut len = inner.len;
-    if inner.protocol == UDP {
-        match u16_at(inner.data, 4).map(usize::from) {
-            // A length of 0 means "as long as IP says" (RFC 2675 section 4).
-            Some(0) => {}
-            Some(udp_len) if udp_len >= UDP_LEN => len = len.min(udp_len),
-            _ => return Decoded::Malformed,
-        }
-    }
-    if len < header_len {
-        return Decoded::Malformed;
-    }
-    let end = len.min(inner.data.len());
-    let datagram = Datagram {
-        src: inner.src,
-        dst: inner.dst,
-        src_port,
-        dst_port,
-        tags,
-        point,
-        payload: inner.data.get(header_len..end).unwrap_or_default(),
-        payload_len: len - header_len,
-    };
-    if inner.protocol == UDP { Decoded::Udp(datagram) } else { Decoded::Tcp(datagram) }
+/// A fragment: a part of what is behind a header.
+#[derive(Debug)]
+pub struct Piece<'a> {
+    pub head: Head,
+    pub rest: Rest<'a>,
+    pub way: Way,
+    pub id: u32,
+    /// In bytes.
+    pub offset: usize,
+    /// Are there fragments behind it?
+    pub more: bool,
 }
 
-fn ipv4(data: &[u8]) -> Result<Inner<'_>, Decoded<'_>> {
-    let Some(head) = data.first_chunk::<20>() else { return Err(Decoded::Malformed) };
-    let header_len = usize::from(head[0] & 0x0f) * 4;
-    let total = match usize::from(u16::from_be_bytes([head[2], head[3]])) {
-        // Captured before the network card cut it into segments.
-        0 => data.len(),
-        total => total,
-    };
-    if header_len < 20 || total < header_len {
-        return Err(Decoded::Malformed);
+/// A TCP segment straight behind an IPv4 header without options, of which nothing is unusual: most packets.
+#[inline(always)]
+pub fn segment(data: &[u8], tags: Tags, point: u32) -> Option<Datagram<'_>> {
+    let head = data.first_chunk::<40>()?;
+    // Neither a fragment nor the first of some.
+    if head[0] != 0x45 || head[9] != TCP || u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0 {
+        return None;
     }
-    // More fragments to come, or not the first.
-    if u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0 {
-        return Err(Decoded::Fragment);
+    let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
+    let header_len = usize::from(head[32] >> 4) * 4;
+    if header_len < 20 || total < 20 + header_len {
+        return None;
     }
-    Ok(Inner {
+    let (_, captured) = data[..total.min(data.len())].split_at(20);
+    let (header, payload) = captured.split_at(header_len.min(captured.len()));
+    Some(Datagram {
         src: Ipv4Addr::new(head[12], head[13], head[14], head[15]).into(),
         dst: Ipv4Addr::new(head[16], head[17], head[18], head[19]).into(),
-        protocol: head[9],
-        data: data.get(header_len..total.min(data.len())).ok_or(Decoded::Malformed)?,
-        len: total - header_len,
+        src_port: u16::from_be_bytes([head[20], head[21]]),
+        dst_port: u16::from_be_bytes([head[22], head[23]]),
+        tags,
+        point,
+        ecn: head[1] & 3,
+        ip_id: u16::from_be_bytes([head[4], head[5]]),
+        header,
+        payload,
+        payload_len: total - 20 - header_len,
     })
 }
 
-fn ipv6(data: &[u8]) -> Result<Inner<'_>, Decoded<'_>> {
-    let address = |at: usize| data.get(at..).and_then(<[u8]>::first_chunk::<16>).copied();
-    let (Some(src), Some(dst), Some(payload)) = (address(8), address(24), u16_at(data, 4)) else {
-        return Err(Decoded::Malformed);
+/// Takes an IP packet apart.
+pub fn dissect<'a>(data: &'a [u8], way: &Way) -> Found<'a> {
+    match data.first().map(|b| b >> 4) {
+        Some(4) => match segment(data, way.tags, way.point) {
+            Some(segment) => Found::Whole(Decoded::Tcp(segment)),
+            None => ipv4(data, way).unwrap_or(MALFORMED),
+        },
+        Some(6) => ipv6(data, way).unwrap_or(MALFORMED),
+        // A loopback header in front of something else than IP.
+        Some(_) => Found::Whole(Decoded::NotIp),
+        None => MALFORMED,
+    }
+}
+
+fn ipv4<'a>(data: &'a [u8], way: &Way) -> Option<Found<'a>> {
+    let raw = data.first_chunk::<20>()?;
+    let header_len = usize::from(raw[0] & 0x0f) * 4;
+    let total = match usize::from(u16::from_be_bytes([raw[2], raw[3]])) {
+        // Captured before the network card cut it into segments.
+        0 => data.len() + way.missing,
+        total => total,
     };
-    let total = match usize::from(payload) {
+    if header_len < 20 || total < header_len {
+        return None;
+    }
+    let ip_id = u16::from_be_bytes([raw[4], raw[5]]);
+    let head = Head {
+        src: Ipv4Addr::new(raw[12], raw[13], raw[14], raw[15]).into(),
+        dst: Ipv4Addr::new(raw[16], raw[17], raw[18], raw[19]).into(),
+        ecn: raw[1] & 3,
+        ip_id,
+    };
+    let captured = data.get(header_len..total.min(data.len()))?;
+    let rest = Rest { protocol: raw[9], data: captured, len: total - header_len };
+    let cut = u16::from_be_bytes([raw[6], raw[7]]) & 0x3fff;
+    Some(if cut == 0 {
+        payload(head, rest, way)
+    } else {
+        let (offset, more) = (usize::from(cut & 0x1fff) * 8, cut & 0x2000 != 0);
+        Found::Piece(Piece { head, rest, way: *way, id: ip_id.into(), offset, more })
+    })
+}
+
+fn ipv6<'a>(data: &'a [u8], way: &Way) -> Option<Found<'a>> {
+    let raw = data.first_chunk::<40>()?;
+    let address = |at: usize| raw[at..].first_chunk::<16>().map(|raw| Ipv6Addr::from(*raw).into());
+    let total = match usize::from(u16::from_be_bytes([raw[4], raw[5]])) {
         // A jumbogram, or captured before the network card cut it into segments.
-        0 => data.len(),
+        0 => data.len() + way.missing,
         payload => 40 + payload,
     };
-    let captured = &data[..total.min(data.len())];
-    let (mut next, mut at) = (data[6], 40);
+    let head = Head { src: address(8)?, dst: address(24)?, ecn: (raw[1] >> 4) & 3, ip_id: 0 };
+    let rest = Rest { protocol: raw[6], data: &data[40..total.min(data.len())], len: total - 40 };
+    Some(payload(head, rest, way))
+}
+
+/// What is behind an IP header, or in fragments put together.
+pub fn payload<'a>(head: Head, mut rest: Rest<'a>, way: &Way) -> Found<'a> {
+    let is_v6 = head.src.is_ipv6();
     for _ in 0..=MAX_EXTENSIONS {
-        let length = match next {
-            HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6 => {
-                captured.get(at + 1).map(|units| (usize::from(*units) + 1) * 8)
+        let units = rest.data.get(1).copied().map(usize::from);
+        let length = match rest.protocol {
+            TCP | UDP => return Found::Whole(transport(head, rest, way).unwrap_or(Decoded::Malformed)),
+            ESP => {
+                let esp = Esp::of(rest.data, rest.len, [head.src, head.dst], way.tags, way.point);
+                return Found::Whole(esp.map_or(Decoded::Malformed, Decoded::Esp));
             }
-            AUTHENTICATION => captured.get(at + 1).map(|units| (usize::from(*units) + 2) * 4),
-            FRAGMENT => match u16_at(captured, at + 2) {
+            IPV4 | IPV6 => return tunnel(rest, 0, way),
+            GRE => return gre(rest, way),
+            AUTHENTICATION => units.map(|units| (units + 2) * 4),
+            HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6 if is_v6 => {
+                units.map(|units| (units + 1) * 8)
+            }
+            FRAGMENT if is_v6 => match (u16_at(rest.data, 2), u32_at(rest.data, 4)) {
                 // An atomic fragment (RFC 6946): a whole packet all the same.
-                Some(offset) if offset & 0xfff9 == 0 => Some(8),
-                Some(_) => return Err(Decoded::Fragment),
-                None => None,
-            },
-            protocol => {
-                if at > total {
-                    return Err(Decoded::Malformed);
+                (Some(cut), Some(_)) if cut & 0xfff9 == 0 => Some(8),
+                (Some(cut), Some(id)) => {
+                    let Some(rest) = behind(rest, 8) else { return MALFORMED };
+                    let (offset, more) = (usize::from(cut & 0xfff8), cut & 1 != 0);
+                    return Found::Piece(Piece { head, rest, way: *way, id, offset, more });
                 }
-                return Ok(Inner {
-                    src: Ipv6Addr::from(src).into(),
-                    dst: Ipv6Addr::from(dst).into(),
-                    protocol,
-                    data: captured.get(at..).ok_or(Decoded::Malformed)?,
-                    len: total - at,
-                });
-            }
+                _ => None,
+            },
+            _ => return Found::Whole(Decoded::OtherIp),
         };
-        let Some((length, following)) = length.zip(captured.get(at).copied()) else {
-            return Err(Decoded::Malformed);
-        };
-        next = following;
-        at += length;
+        let Some(next) = length.and_then(|length| behind(rest, length)) else { return MALFORMED };
+        rest = next;
     }
-    Err(Decoded::Malformed)
+    MALFORMED
+}
+
+/// What is behind a header of this length, of which the first byte names what follows.
+fn behind(rest: Rest<'_>, length: usize) -> Option<Rest<'_>> {
+    let len = rest.len.checked_sub(length)?;
+    Some(Rest { protocol: *rest.data.first()?, data: rest.data.get(length..)?, len })
+}
+
+/// An IP packet in an IP packet, after `skip` bytes.
+fn tunnel<'a>(rest: Rest<'a>, skip: usize, way: &Way) -> Found<'a> {
+    if way.tunnels == MAX_TUNNELS {
+        return MALFORMED;
+    }
+    let Some(data) = rest.data.get(skip..) else { return MALFORMED };
+    let missing = rest.len.saturating_sub(rest.data.len());
+    dissect(data, &Way { missing, tunnels: way.tunnels + 1, ..*way })
+}
+
+/// RFC 2784 and 2890. Frames of Ethernet inside, PPP (RFC 2637) and source routes (RFC 1701) are left alone.
+fn gre<'a>(rest: Rest<'a>, way: &Way) -> Found<'a> {
+    let (Some(flags), Some(kind)) = (u16_at(rest.data, 0), u16_at(rest.data, 2)) else { return MALFORMED };
+    if flags & 0x4007 != 0 || !matches!(kind, 0x0800 | 0x86dd) {
+        return Found::Whole(Decoded::OtherIp);
+    }
+    // Checksum, key, sequence number: each four bytes.
+    let options = (flags & 0xb000).count_ones() as usize;
+    tunnel(rest, 4 + 4 * options, way)
+}
+
+fn transport<'a>(head: Head, rest: Rest<'a>, way: &Way) -> Option<Decoded<'a>> {
+    let is_udp = rest.protocol == UDP;
+    let (src_port, dst_port) = (u16_at(rest.data, 0)?, u16_at(rest.data, 2)?);
+    let (mut len, header_len) = if is_udp {
+        let len = match usize::from(u16_at(rest.data, 4)?) {
+            // "As long as IP says" (RFC 2675 section 4).
+            0 => rest.len,
+            len => rest.len.min(len),
+        };
+        (len, UDP_LEN)
+    } else {
+        (rest.len, usize::from(*rest.data.get(12)? >> 4) * 4)
+    };
+    if len < header_len || (!is_udp && header_len < 20) {
+        return None;
+    }
+    let captured = &rest.data[..len.min(rest.data.len())];
+    let (header, payload) = captured.split_at(header_len.min(captured.len()));
+    len -= header_len;
+    let datagram = Datagram {
+        src: head.src,
+        dst: head.dst,
+        src_port,
+        dst_port,
+        tags: way.tags,
+        point: way.point,
+        ecn: head.ecn,
+        ip_id: head.ip_id,
+        header,
+        payload,
+        payload_len: len,
+    };
+    Some(if is_udp { Decoded::Udp(datagram) } else { Decoded::Tcp(datagram) })
 }

@@ -5,7 +5,7 @@ use crate::capture::LinkType;
 
 /// LINKTYPE_... of <https://www.tcpdump.org/linktypes.html>.
 const NULL: u16 = 0;
-const ETHERNET: u16 = 1;
+pub const ETHERNET: u16 = 1;
 /// DLT_RAW as Linux and OpenBSD number it, seen in files of old programs.
 const RAW_LINUX: u16 = 12;
 const RAW_OPENBSD: u16 = 14;

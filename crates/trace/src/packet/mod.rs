@@ -1,11 +1,17 @@
-//! From a captured packet to what it carries: link layer, IP, UDP and TCP, without copying.
+//! From a captured packet to what it carries: link layer, tunnels, IP, then UDP, TCP or ESP, without copying.
+//!
+//! [`decode`] looks at one packet, [`Reassembly`] also puts fragments together.
 
+mod esp;
 mod ip;
 mod link;
+mod reassembly;
 mod tags;
 
 use std::net::IpAddr;
 
+pub use esp::{Esp, Natt};
+pub use reassembly::{FragmentCounts, Reassembly};
 pub use tags::Tags;
 
 use crate::capture::Packet;
@@ -25,6 +31,12 @@ pub struct Datagram<'a> {
     pub tags: Tags,
     /// Which interface saw it, where the link layer tells (SLL2); 0 elsewhere.
     pub point: u32,
+    /// The two ECN bits of the IP header (RFC 3168).
+    pub ecn: u8,
+    /// Identification of the IPv4 header; 0 in IPv6.
+    pub ip_id: u16,
+    /// What was captured of the transport header, options included.
+    pub header: &'a [u8],
     /// What was captured of the payload.
     pub payload: &'a [u8],
     /// Length of the payload as sent.
@@ -38,9 +50,11 @@ pub enum Decoded<'a> {
     Udp(Datagram<'a>),
     /// A segment.
     Tcp(Datagram<'a>),
+    /// Encrypted (RFC 4303), not in UDP; see [`Datagram::natt`] for that.
+    Esp(Esp),
     /// IP with something else inside.
     OtherIp,
-    /// A fragment of a datagram; not put together.
+    /// A fragment of a datagram that is not complete.
     Fragment,
     /// No IP: ARP, spanning tree and the like.
     NotIp,
@@ -50,15 +64,57 @@ pub enum Decoded<'a> {
     Malformed,
 }
 
-/// Takes a packet apart.
+/// What was passed on the way to an IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    tags: Tags,
+    point: u32,
+    /// Bytes at the end of the packet that were not captured.
+    missing: usize,
+    /// Tunnels.
+    tunnels: u8,
+}
+
+/// Takes a packet apart; what is in tunnels of IP or GRE stands for the whole.
+#[inline]
 #[must_use]
 pub fn decode<'a>(packet: &Packet<'a>) -> Decoded<'a> {
-    match link::network(packet.link, packet.data) {
-        link::Network::Ip { data, tags, point } => ip::decode(data, tags, point),
+    match plain(packet) {
+        Some(segment) => Decoded::Tcp(segment),
+        None => decode_any(packet),
+    }
+}
+
+/// The segment in a packet of which nothing is unusual, as nearly all are.
+#[inline(always)]
+fn plain<'a>(packet: &Packet<'a>) -> Option<Datagram<'a>> {
+    match packet.data {
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, data @ ..] if packet.link.0 == link::ETHERNET => {
+            ip::segment(data, Tags::default(), 0)
+        }
+        _ => None,
+    }
+}
+
+#[inline(never)]
+fn decode_any<'a>(packet: &Packet<'a>) -> Decoded<'a> {
+    match dissect(packet) {
+        ip::Found::Whole(decoded) => decoded,
+        ip::Found::Piece(_) => Decoded::Fragment,
+    }
+}
+
+/// The same in all cases, the less usual ones too.
+fn dissect<'a>(packet: &Packet<'a>) -> ip::Found<'a> {
+    ip::Found::Whole(match link::network(packet.link, packet.data) {
+        link::Network::Ip { data, tags, point } => {
+            let missing = (packet.original_len as usize).saturating_sub(packet.data.len());
+            return ip::dissect(data, &Way { tags, point, missing, tunnels: 0 });
+        }
         link::Network::NotIp => Decoded::NotIp,
         link::Network::Unknown => Decoded::UnknownLink,
         link::Network::Malformed => Decoded::Malformed,
-    }
+    })
 }
 
 /// The 16 bits at `at`, in network byte order.

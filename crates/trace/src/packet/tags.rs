@@ -10,12 +10,23 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// Adds the tag control information of one more tag.
+    /// Adds the tag control information of one more tag. ID 0 names no VLAN: the tag is there for its priority
+    /// (IEEE 802.1Q clause 9.6), often in one direction only.
     pub fn push(&mut self, control: u16) {
+        let vlan = control & 0x0fff;
+        if vlan == 0 {
+            return;
+        }
         if let Some(id) = self.ids.get_mut(usize::from(self.count)) {
-            *id = control & 0x0fff;
+            *id = vlan;
             self.count += 1;
         }
+    }
+
+    /// All of it in 24 bits.
+    #[inline]
+    pub(crate) fn bits(self) -> u32 {
+        u32::from(self.ids[0]) << 12 | u32::from(self.ids[1])
     }
 
     /// The IDs.

@@ -70,7 +70,8 @@ pub fn assigned(payload_type: u8) -> Option<Encoding> {
 }
 
 /// Clock rates of speech and pictures, for streams of which nobody says it.
-const CLOCKS_HZ: [u32; 9] = [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 90_000];
+pub(super) const CLOCKS_HZ: [u32; 9] =
+    [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 90_000];
 /// Half the distance of the closest two, 44,100 and 48,000 Hz, is 4 %.
 const CLOCK_TOLERANCE: f64 = 0.04;
 

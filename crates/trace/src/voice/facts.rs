@@ -55,70 +55,122 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(super) fn of(mut track: Track) -> Self {
+    pub(super) fn of(mut track: Track<Vec<Row>>) -> Self {
         let facts = match track.key.protocol {
-            Protocol::Rtp => of_rtp(track.media.as_deref(), &mut track.rows),
-            Protocol::Iax2 => of_iax2(track.codec, &mut track.rows),
+            Protocol::Rtp => of_rtp(track.media.as_deref(), &mut track.kept),
+            Protocol::Iax2 => of_iax2(track.codec, &mut track.kept),
         };
-        Self { key: track.key, part: track.part, rows: track.rows, strays: track.strays, facts }
+        Self { key: track.key, part: track.part, rows: track.kept, strays: track.strays, facts }
     }
 }
 
 /// What is known about a payload type.
 type Known = Option<(Encoding, KnownBy)>;
 
-fn of_rtp(media: Option<&Media>, rows: &mut [Row]) -> Facts {
-    let encoding_of = |payload_type: u8| -> Known {
-        let told = media.and_then(|media| media.encoding(payload_type).cloned());
-        told.map(|e| (e, KnownBy::Sdp)).or_else(|| Some((assigned(payload_type)?, KnownBy::Static)))
-    };
-    let mut types: BTreeMap<u8, (u64, Known)> = BTreeMap::new();
-    for row in rows.iter() {
-        types.entry(row.payload_type).or_insert_with(|| (0, encoding_of(row.payload_type))).0 += 1;
+/// The payload types of a stream: packets of each, and what they stand for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Types {
+    known: BTreeMap<u8, (u64, Known)>,
+}
+
+impl Types {
+    /// One more packet.
+    pub fn add(&mut self, payload_type: u8, media: Option<&Media>) {
+        self.known.entry(payload_type).or_insert_with(|| (0, encoding_of(payload_type, media))).0 += 1;
     }
-    let is_speech = |known: &Known| known.as_ref().is_none_or(|(e, _)| e.is_speech());
-    let usual = types.iter().max_by_key(|(_, (count, known))| (is_speech(known), *count));
-    let usual = usual.map_or(0, |(payload_type, _)| *payload_type);
-    let main = types.get(&usual).and_then(|(_, known)| known.clone());
-    let clock = main.as_ref().map_or(0, |(e, _)| e.clock_hz);
-    for row in rows.iter_mut() {
-        // A second type speaks only if it is known to, by the same clock.
-        row.speech = match types.get(&row.payload_type) {
-            Some((_, Some((e, _)))) => e.is_speech() && (clock == 0 || e.clock_hz == clock),
-            _ => row.payload_type == usual,
+
+    /// The same packets by what is known now.
+    pub fn told_by(&self, media: Option<&Media>) -> Self {
+        let known =
+            self.known.iter().map(|(number, (count, _))| (*number, (*count, encoding_of(*number, media))));
+        Self { known: known.collect() }
+    }
+
+    /// The type of most packets; speech before what is none.
+    pub fn usual(&self) -> u8 {
+        let is_speech = |known: &Known| known.as_ref().is_none_or(|(e, _)| e.is_speech());
+        let usual = self.known.iter().max_by_key(|(_, (count, known))| (is_speech(known), *count));
+        usual.map_or(0, |(payload_type, _)| *payload_type)
+    }
+
+    fn encoding(&self, payload_type: u8) -> Option<&(Encoding, KnownBy)> {
+        self.known.get(&payload_type).and_then(|(_, known)| known.as_ref())
+    }
+
+    /// Clock rate of a type; 0 where nobody says it.
+    pub fn clock_hz(&self, payload_type: u8) -> u32 {
+        self.encoding(payload_type).map_or(0, |(e, _)| e.clock_hz)
+    }
+
+    /// Do the time stamps of this type follow the packets in a stream of mostly `usual`? A second type speaks
+    /// only if it is known to, by the same clock.
+    pub fn speaks(&self, payload_type: u8, usual: u8) -> bool {
+        let clock = self.clock_hz(usual);
+        match self.encoding(payload_type) {
+            Some((e, _)) => e.is_speech() && (clock == 0 || e.clock_hz == clock),
+            None => payload_type == usual,
+        }
+    }
+
+    /// The facts; `measured_hz` tells how fast time stamps run where nobody says it.
+    pub fn facts(self, media: Option<&Media>, measured_hz: impl FnOnce() -> Option<f64>) -> Facts {
+        let usual = self.usual();
+        let (codec, clock_hz, kind, known_by) = match self.encoding(usual).cloned() {
+            Some((encoding, by)) => (encoding.name, encoding.clock_hz, encoding.kind, by),
+            None => match measured_hz().and_then(usual_clock) {
+                Some(hz) => (String::new(), hz, Kind::Unknown, KnownBy::Estimated),
+                None => (String::new(), 0, Kind::Unknown, KnownBy::Nothing),
+            },
         };
+        let name = |known: Known| known.map_or(String::new(), |(encoding, _)| encoding.name);
+        Facts {
+            payload_type: usual,
+            payload_types: self
+                .known
+                .into_iter()
+                .map(|(number, (count, known))| (number, count, name(known)))
+                .collect(),
+            clock_hz,
+            codec,
+            kind: if kind == Kind::Unknown { media.map_or(kind, |media| media.kind) } else { kind },
+            known_by,
+        }
     }
-    let (codec, clock_hz, kind, known_by) = match main {
-        Some((encoding, by)) => (encoding.name, encoding.clock_hz, encoding.kind, by),
-        None => match measured_clock(rows).and_then(usual_clock) {
-            Some(hz) => (String::new(), hz, Kind::Unknown, KnownBy::Estimated),
-            None => (String::new(), 0, Kind::Unknown, KnownBy::Nothing),
-        },
-    };
-    let name = |known: Known| known.map_or(String::new(), |(encoding, _)| encoding.name);
-    Facts {
-        payload_type: usual,
-        payload_types: types
-            .into_iter()
-            .map(|(number, (count, known))| (number, count, name(known)))
-            .collect(),
-        clock_hz,
-        codec,
-        kind: if kind == Kind::Unknown { media.map_or(kind, |media| media.kind) } else { kind },
-        known_by,
+}
+
+fn encoding_of(payload_type: u8, media: Option<&Media>) -> Known {
+    let told = media.and_then(|media| media.encoding(payload_type).cloned());
+    told.map(|e| (e, KnownBy::Sdp)).or_else(|| Some((assigned(payload_type)?, KnownBy::Static)))
+}
+
+fn of_rtp(media: Option<&Media>, rows: &mut [Row]) -> Facts {
+    let mut types = Types::default();
+    for row in rows.iter() {
+        types.add(row.payload_type, media);
     }
+    let usual = types.usual();
+    for row in rows.iter_mut() {
+        row.speech = types.speaks(row.payload_type, usual);
+    }
+    types.facts(media, || measured_clock(rows))
 }
 
 fn of_iax2(codec: Option<u8>, rows: &mut [Row]) -> Facts {
     number_by_time(rows);
-    let payload_type = codec.unwrap_or(NO_CODEC);
+    let facts = facts_of_iax2(codec, rows.len() as u64);
     for row in rows.iter_mut() {
-        row.payload_type = payload_type;
+        row.payload_type = facts.payload_type;
     }
+    facts
+}
+
+/// What is known about a stream over IAX2.
+pub(super) fn facts_of_iax2(codec: Option<u8>, packets: u64) -> Facts {
+    let payload_type = codec.unwrap_or(NO_CODEC);
     let codec = codec.and_then(iax2::encoding).map_or(String::new(), |e| e.name);
     Facts {
         payload_type,
-        payload_types: vec![(payload_type, rows.len() as u64, codec.clone())],
+        payload_types: vec![(payload_type, packets, codec.clone())],
         clock_hz: iax2::CLOCK_HZ,
         codec,
         kind: Kind::Audio,
@@ -130,7 +182,11 @@ fn of_iax2(codec: Option<u8>, rows: &mut [Row]) -> Facts {
 fn measured_clock(rows: &[Row]) -> Option<f64> {
     let mut speech = rows.iter().filter(|row| row.speech);
     let first = speech.next()?;
-    let last = speech.next_back()?;
+    clock_between(first, speech.next_back()?)
+}
+
+/// How fast time stamps run from one packet to another, in Hz.
+pub(super) fn clock_between(first: &Row, last: &Row) -> Option<f64> {
     let (ticks, ns) = (last.timestamp - first.timestamp, last.arrival_ns.saturating_sub(first.arrival_ns));
     (ticks > 0 && ns > 0).then(|| ticks as f64 / ns as f64 * 1e9)
 }
@@ -141,6 +197,19 @@ const LONGEST_PACKET_MS: usize = 200;
 /// Gives IAX2 frames numbers: their time in units of the usual step.
 fn number_by_time(rows: &mut [Row]) {
     let Some(first) = rows.first().map(|row| row.timestamp) else { return };
+    let usual = usual_step(rows);
+    for row in rows {
+        row.seq = numbered(row.timestamp - first, usual);
+    }
+}
+
+/// Where a frame belongs that is this much later than the first.
+pub(super) const fn numbered(elapsed: i64, usual_step: i64) -> i64 {
+    (elapsed + usual_step / 2).div_euclid(usual_step)
+}
+
+/// The most frequent time from one IAX2 frame to the next; the lesser of two.
+pub(super) fn usual_step(rows: &[Row]) -> i64 {
     let mut steps = [0_u64; LONGEST_PACKET_MS + 1];
     for pair in rows.windows(2) {
         let step = usize::try_from(pair[1].timestamp - pair[0].timestamp).unwrap_or(0);
@@ -148,9 +217,5 @@ fn number_by_time(rows: &mut [Row]) {
             *count += 1;
         }
     }
-    let usual =
-        (1..steps.len()).max_by_key(|step| (steps[*step], std::cmp::Reverse(*step))).unwrap_or(1) as i64;
-    for row in rows {
-        row.seq = (row.timestamp - first + usual / 2).div_euclid(usual);
-    }
+    (1..steps.len()).max_by_key(|step| (steps[*step], std::cmp::Reverse(*step))).unwrap_or(1) as i64
 }

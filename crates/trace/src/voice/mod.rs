@@ -3,7 +3,9 @@
 mod codecs;
 mod collector;
 mod facts;
+mod finder;
 mod iax2;
+mod meter;
 mod rtp;
 mod sdp;
 mod sequence;
@@ -16,6 +18,8 @@ use std::ops::RangeInclusive;
 pub use codecs::{Encoding, Kind};
 pub use collector::Collector;
 pub use facts::{Facts, KnownBy, Stream};
+pub use finder::Others;
+pub use meter::{Jitter, Measured, Meter};
 
 use crate::capture::{Compression, Format};
 use crate::packet::Tags;

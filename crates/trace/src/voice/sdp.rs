@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use super::codecs::{Encoding, Kind};
 
+/// Longest first line of a message that is looked at.
+const MAX_LINE: usize = 1024;
 const MAX_MEDIA: usize = 32;
 const MAX_FORMATS: usize = 64;
 const MAX_NAME: usize = 32;
@@ -34,18 +36,22 @@ impl Media {
 }
 
 /// Is this the beginning of a SIP message (RFC 3261 section 7)?
+#[inline]
 #[must_use]
 pub fn is_sip(payload: &[u8]) -> bool {
-    if payload.starts_with(b"SIP/2.0 ") {
-        return true;
+    // Most payloads are none, which their first byte tells.
+    payload.first().is_some_and(u8::is_ascii_uppercase)
+        && (payload.starts_with(b"SIP/2.0 ") || is_request(payload))
+}
+
+fn is_request(payload: &[u8]) -> bool {
+    let method = payload.iter().take(MAX_LINE).take_while(|b| b.is_ascii_uppercase()).count();
+    let Some(rest) = payload[method..].strip_prefix(b" ") else { return false };
+    if ![&b"sip:"[..], b"sips:", b"tel:"].iter().any(|scheme| rest.starts_with(scheme)) {
+        return false;
     }
-    let line = &payload[..payload.iter().take(1024).take_while(|b| !b"\r\n".contains(b)).count()];
-    let mut words = line.split(|b| *b == b' ');
-    words.next().is_some_and(|method| !method.is_empty() && method.iter().all(u8::is_ascii_uppercase))
-        && words
-            .next()
-            .is_some_and(|uri| [&b"sip:"[..], b"sips:", b"tel:"].iter().any(|s| uri.starts_with(s)))
-        && words.next() == Some(b"SIP/2.0")
+    let line = &rest[..rest.iter().take(MAX_LINE).take_while(|b| !b"\r\n".contains(b)).count()];
+    line.split(|b| *b == b' ').nth(1) == Some(b"SIP/2.0")
 }
 
 /// The media of the session description in a message; empty where there is none.

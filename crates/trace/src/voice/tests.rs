@@ -1,4 +1,4 @@
-use super::collector::MAX_CANDIDATES;
+use super::finder::MAX_CANDIDATES;
 use super::*;
 use crate::capture::Packet;
 use crate::testing::{pcap, rtp, udp_frame};
@@ -268,13 +268,10 @@ fn a_flood_of_sources_is_forgotten_and_counted() {
     let packets = u32::try_from(MAX_CANDIDATES).unwrap() + 1_000;
     for i in 0..packets {
         let data = udp_frame(4_000, 4_002, &rtp(0, 1, 1, i));
-        let original_len = data.len() as u32;
-        let link = crate::capture::LinkType(1);
-        collector.put(&Packet { time_ns: 0, link, interface: 0, original_len, data: &data });
+        collector.put(&Packet::new(0, crate::capture::LinkType(1), &data));
     }
-    assert!(collector.tracks.len() <= MAX_CANDIDATES + 1);
-    assert!(collector.index.len() <= MAX_CANDIDATES);
-    assert_eq!(collector.counts.other_udp, 1_000);
+    assert_eq!(collector.finder.open(), MAX_CANDIDATES);
+    assert_eq!(collector.finder.others().udp, 1_000);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! One stream as it goes by: first a candidate that has to prove itself, then rows.
+//! One stream as it goes by: first a candidate that has to prove itself, then what is kept of its packets.
 
 use std::rc::Rc;
 
 use super::sdp::Media;
 use super::sequence::{Sequence, extend, extend16};
-use super::{Key, Row, iax2, rtp};
+use super::{Key, Protocol, Row, iax2, rtp};
 
 /// Steps forward in a row that make a candidate a stream; one is enough where SIP announced it
 /// (RFC 3550 appendix A.1 takes two packets).
@@ -14,7 +14,7 @@ const STEPS_ANNOUNCED: u8 = 1;
 const LONGEST_STEP: i64 = 50;
 const LONGEST_PAUSE: i64 = 1 << 24;
 /// A candidate that has shown so much and proven nothing begins anew.
-pub const MAX_CANDIDATE_ROWS: usize = 512;
+pub const MAX_CANDIDATE_ROWS: u64 = 512;
 /// The next mini frame of a call comes within this time, in ms.
 const LONGEST_MINI_STEP: i64 = 1_000;
 /// A call that says nothing for an hour is over.
@@ -31,6 +31,36 @@ pub enum Put {
     Restart(Raw, Raw),
 }
 
+/// What is kept of a stream's packets: all of them, or sums.
+pub trait Keep {
+    /// Nothing yet, of a stream of this kind.
+    fn new(protocol: Protocol) -> Self;
+    /// The next packet; `media` is what SIP said until now.
+    fn push(&mut self, row: Row, media: Option<&Media>);
+    /// Packets pushed.
+    fn packets(&self) -> u64;
+    /// Number and arrival of the first.
+    fn first(&self) -> Option<(i64, i64)>;
+}
+
+impl Keep for Vec<Row> {
+    fn new(_protocol: Protocol) -> Self {
+        Self::new()
+    }
+
+    fn push(&mut self, row: Row, _media: Option<&Media>) {
+        self.push(row);
+    }
+
+    fn packets(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn first(&self) -> Option<(i64, i64)> {
+        <[Row]>::first(self).map(|row| (row.seq, row.arrival_ns))
+    }
+}
+
 /// A packet as its header has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
@@ -42,7 +72,7 @@ pub struct Raw {
 
 /// A stream or a candidate.
 #[derive(Debug)]
-pub struct Track {
+pub struct Track<K> {
     /// Which it is.
     pub key: Key,
     /// Position of its first packet in the capture.
@@ -51,8 +81,8 @@ pub struct Track {
     pub birth: u64,
     /// How often the source started anew before.
     pub part: u32,
-    /// Its packets.
-    pub rows: Vec<Row>,
+    /// Its packets, or what is kept of them; a place that is free has none.
+    pub kept: K,
     /// What SIP said about it until it was proven.
     pub media: Option<Rc<Media>>,
     /// IAX2: the codec of its full frames.
@@ -69,7 +99,7 @@ pub struct Track {
     newest: Row,
 }
 
-impl Track {
+impl<K: Keep> Track<K> {
     /// Begins with an RTP packet. `trusted`: it needs no proof.
     pub fn new(key: Key, order: u64, part: u32, first: Raw, trusted: bool) -> Self {
         let row = Row {
@@ -87,12 +117,18 @@ impl Track {
     }
 
     fn begin(key: Key, order: u64, part: u32, row: Row, trusted: bool) -> Self {
+        let mut kept = K::new(key.protocol);
+        kept.push(row, None);
+        Self::with(kept, key, order, part, row, trusted)
+    }
+
+    fn with(kept: K, key: Key, order: u64, part: u32, row: Row, trusted: bool) -> Self {
         Self {
             key,
             order,
             birth: order,
             part,
-            rows: vec![row],
+            kept,
             media: None,
             codec: None,
             strays: 0,
@@ -156,7 +192,19 @@ impl Track {
         if step >= 0 {
             self.newest = row;
         }
-        self.rows.push(row);
+        self.kept.push(row, self.media.as_deref());
+    }
+
+    /// When its newest packet was captured.
+    pub const fn newest_ns(&self) -> i64 {
+        self.newest.arrival_ns
+    }
+
+    /// Takes the track out of its place, which is free then.
+    pub fn vacate(&mut self) -> Self {
+        let nothing = K::new(self.key.protocol);
+        let free = Self::with(nothing, self.key, self.order, self.part, self.newest, false);
+        std::mem::replace(self, free)
     }
 
     /// The end: what was held back came to nothing.
@@ -169,7 +217,7 @@ impl Track {
             self.newest = row;
         }
         self.sequence.advance(row.seq);
-        self.rows.push(row);
+        self.kept.push(row, self.media.as_deref());
     }
 
     /// Counts steps towards the proof; true if this cannot be a stream.
@@ -177,7 +225,7 @@ impl Track {
         if self.is_proven() {
             return false;
         }
-        if step > LONGEST_STEP || pause.abs() >= LONGEST_PAUSE || self.rows.len() >= MAX_CANDIDATE_ROWS {
+        if step > LONGEST_STEP || pause.abs() >= LONGEST_PAUSE || self.kept.packets() >= MAX_CANDIDATE_ROWS {
             return true;
         }
         self.moved |= step > 0 && pause > 0;
@@ -189,7 +237,7 @@ impl Track {
     }
 
     fn start_over(&mut self, raw: Raw, order: u64) -> Put {
-        let dropped = self.rows.len() as u64;
+        let dropped = self.kept.packets();
         *self = Self { birth: self.birth, ..Self::new(self.key, order, self.part, raw, false) };
         Put::Refuted(dropped)
     }
@@ -222,9 +270,9 @@ impl Track {
 
     /// How many packets are sent in so many ns, by the stream until now; None where that is not known.
     fn packets_in(&self, elapsed_ns: i64) -> Option<f64> {
-        let first = self.rows.first()?;
-        let sent = self.newest.seq - first.seq;
-        let lasted = self.newest.arrival_ns.saturating_sub(first.arrival_ns);
+        let (first_seq, first_ns) = self.kept.first()?;
+        let sent = self.newest.seq - first_seq;
+        let lasted = self.newest.arrival_ns.saturating_sub(first_ns);
         (sent > 0 && lasted > 0).then(|| elapsed_ns as f64 * sent as f64 / lasted as f64)
     }
 }

@@ -1,10 +1,12 @@
+mod reassembly;
+mod tunnels;
+
 use super::*;
 use crate::capture::LinkType;
 use crate::testing::{udp, udp_frame, udp_over_ipv4};
 
 fn decoded(link: u16, data: &[u8]) -> Decoded<'_> {
-    let original_len = data.len() as u32;
-    decode(&Packet { time_ns: 0, link: LinkType(link), interface: 0, original_len, data })
+    decode(&Packet::new(0, LinkType(link), data))
 }
 
 fn datagram(link: u16, data: &[u8]) -> Datagram<'_> {
@@ -52,6 +54,9 @@ fn vlan_tags_are_passed_over_and_named() {
     assert_eq!(datagram(1, &one).tags.to_string(), "100");
     let two = tagged(&[0x88, 0xa8, 0, 10, 0x81, 0, 0, 100, 8, 0]);
     assert_eq!(datagram(1, &two).tags.to_string(), "10.100");
+    // A priority, and no VLAN: what is tagged so in one direction only is one connection all the same.
+    let none = [&one[..14], &[0xe0, 0], &one[16..]].concat();
+    assert_eq!(datagram(1, &none).tags, Tags::default());
     assert_eq!(datagram(1, &two).payload, b"speech");
 }
 
@@ -123,4 +128,55 @@ fn headers_that_contradict_themselves_are_malformed() {
 fn an_endless_chain_of_extension_headers_ends() {
     let chain: Vec<u8> = (0..100).flat_map(|_| [60, 0, 0, 0, 0, 0, 0, 0]).collect();
     assert_eq!(decoded(101, &ipv6(60, &chain)), Decoded::Malformed);
+}
+
+/// A segment over IPv4 in an Ethernet frame: 192.0.2.1 to 192.0.2.2, `options` of TCP.
+fn tcp_frame(options: &[u8], payload: &[u8]) -> Vec<u8> {
+    let header_len = 20 + options.len();
+    let total = (20 + header_len + payload.len()) as u16;
+    let [high, low] = total.to_be_bytes();
+    let ip = [0x45, 1, high, low, 0x12, 0x34, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+    let tcp =
+        [0x9c, 0x40, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, (header_len as u8 / 4) << 4, 0x18, 1, 0, 0, 0, 0, 0];
+    [&[2; 6][..], &[3; 6], &[8, 0], &ip, &tcp, options, payload].concat()
+}
+
+#[test]
+fn segments_are_taken_apart_whatever_is_in_front_of_them() {
+    let frame = tcp_frame(&[1; 12], b"GET /");
+    let vlan = [&frame[..12], &[0x81, 0, 0, 7, 8, 0], &frame[14..]].concat();
+    // An option of IP, which takes another way.
+    let mut optioned = [&frame[14..34], &[1, 1, 1, 0], &frame[34..]].concat();
+    (optioned[0], optioned[3]) = (0x46, optioned[3] + 4);
+    let cases = [(1, &frame[..], ""), (1, &vlan, "7"), (101, &frame[14..], ""), (101, &optioned, "")];
+    for (link, data, tags) in cases {
+        let Decoded::Tcp(found) = decoded(link, data) else { panic!("{:?}", decoded(link, data)) };
+        assert_eq!((found.src.to_string().as_str(), found.src_port), ("192.0.2.1", 40_000));
+        assert_eq!((found.dst.to_string().as_str(), found.dst_port), ("192.0.2.2", 80));
+        assert_eq!((found.ecn, found.ip_id, found.tags.to_string().as_str()), (1, 0x1234, tags));
+        assert_eq!((found.header.len(), &found.header[20..]), (32, &[1; 12][..]));
+        assert_eq!((found.payload, found.payload_len), (&b"GET /"[..], 5));
+    }
+}
+
+#[test]
+fn segments_that_the_capture_cut_keep_what_there_is_of_them() {
+    let frame = tcp_frame(&[1; 12], &[7; 100]);
+    for (captured, header, payload) in [(54, 20, 0), (60, 26, 0), (66, 32, 0), (70, 32, 4), (47, 13, 0)] {
+        let Decoded::Tcp(found) = decoded(1, &frame[..captured]) else { panic!("{captured} bytes") };
+        let lengths = (found.header.len(), found.payload.len(), found.payload_len);
+        assert_eq!(lengths, (header, payload, 100), "{captured} bytes");
+    }
+    assert_eq!(decoded(1, &frame[..46]), Decoded::Malformed);
+}
+
+#[test]
+fn segments_that_contradict_themselves_are_malformed() {
+    let good = tcp_frame(&[], b"GET /");
+    // Header lengths of 16 and 60 bytes, where there are 25.
+    for (at, value) in [(46, 0x40), (46, 0xf0), (17, 39)] {
+        let mut frame = good.clone();
+        frame[at] = value;
+        assert_eq!(decoded(1, &frame), Decoded::Malformed, "byte {at} = {value}");
+    }
 }

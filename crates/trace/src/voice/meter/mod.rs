@@ -1,0 +1,165 @@
+//! Streams measured while they go by: memory grows with the streams that are open and not with their packets.
+
+mod jitter;
+mod losses;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+pub use jitter::Jitter;
+
+use super::finder::{Finder, Others};
+use super::track::{Keep, Track};
+use super::{Facts, Key, Options, Protocol};
+use crate::capture::Packet;
+use crate::packet::Decoded;
+use sums::Sums;
+
+/// A stream of which nothing came for so long is over; what comes later is another one.
+pub const IDLE_NS: u64 = 60_000_000_000;
+/// How often that is looked for, in time of the capture.
+const SWEEP_NS: u64 = 10_000_000_000;
+/// Streams at a time; beyond, the older half of them is over.
+pub const MAX_STREAMS: usize = 1 << 15;
+
+/// What is known about a stream that is over. Definitions are those of docs/quality.md.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Which it is.
+    pub key: Key,
+    /// Position of its first packet in the capture, from 1.
+    pub order: u64,
+    /// How often the source had started anew before.
+    pub part: u32,
+    /// What its packets are.
+    pub facts: Facts,
+    /// Packets, copies included.
+    pub packets: u64,
+    /// Their payload as sent.
+    pub payload_bytes: u64,
+    /// Earliest packet, ns since 1970.
+    pub first_ns: i64,
+    /// Latest packet.
+    pub last_ns: i64,
+    /// Numbers from the first to the last.
+    pub expected: u64,
+    /// Numbers that never came.
+    pub lost: u64,
+    /// Are the numbers made of time stamps, as over IAX2? What was not said in silence counts as lost then.
+    pub loss_estimated: bool,
+    /// Unbroken runs of losses.
+    pub loss_runs: u64,
+    /// The longest run.
+    pub longest_run: u64,
+    /// Packets whose number had come before.
+    pub copies: u64,
+    /// Packets behind one with a higher number.
+    pub reordered: u64,
+    /// Packets that belong to no place in the sequence, left out.
+    pub strays: u64,
+    /// Packets with RTP's marker.
+    pub markers: u64,
+    /// Longest time between two arrivals, ns; None with less than two.
+    pub gap_max_ns: Option<i64>,
+    /// Of the packets whose time stamps follow them; None with less than two, or without a known clock.
+    pub jitter: Option<Jitter>,
+}
+
+/// Finds streams by the rules of [`super::Collector`] and keeps sums of them.
+#[derive(Debug)]
+pub struct Meter {
+    finder: Finder<Sums>,
+    swept_ns: i64,
+    /// Packets until streams are looked through again, so that times which jump cost little.
+    rest: usize,
+}
+
+impl Meter {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { finder: Finder::new(options), swept_ns: i64::MIN, rest: 0 }
+    }
+
+    /// The next packet, and what it was taken for; `sink` is given the streams that are over.
+    #[inline]
+    pub fn put(&mut self, packet: &Packet<'_>, decoded: &Decoded<'_>, sink: impl FnMut(Measured)) {
+        self.finder.put(packet, decoded);
+        self.rest = self.rest.saturating_sub(1);
+        if self.finder.open() == 0 {
+            return;
+        }
+        if self.finder.streams() > MAX_STREAMS {
+            self.halve(sink);
+        } else if self.rest == 0 && packet.time_ns.abs_diff(self.swept_ns) >= SWEEP_NS {
+            self.sweep(packet.time_ns, sink);
+        }
+    }
+
+    /// The streams that are left.
+    pub fn finish(&mut self, sink: impl FnMut(Measured)) {
+        self.end(|_| true, sink);
+    }
+
+    /// What belonged to no stream.
+    #[must_use]
+    pub const fn others(&self) -> Others {
+        self.finder.others()
+    }
+
+    #[cold]
+    fn sweep(&mut self, now_ns: i64, sink: impl FnMut(Measured)) {
+        self.swept_ns = now_ns;
+        self.end(|track| now_ns.abs_diff(track.newest_ns()) >= IDLE_NS, sink);
+        self.rest = self.finder.open();
+    }
+
+    /// Ends the older half of the streams: as many packets go by until there are too many again.
+    #[cold]
+    fn halve(&mut self, sink: impl FnMut(Measured)) {
+        let mut times: Vec<_> = self.finder.newest_ns().collect();
+        let middle = times.len() / 2;
+        let (_, median, _) = times.select_nth_unstable(middle);
+        let median = *median;
+        self.end(|track| track.is_proven() && track.newest_ns() <= median, sink);
+    }
+
+    fn end(&mut self, is_over: impl Fn(&Track<Sums>) -> bool, mut sink: impl FnMut(Measured)) {
+        self.finder.end(is_over, |track| {
+            if let Some(measured) = Measured::of(track) {
+                sink(measured);
+            }
+        });
+    }
+}
+
+impl Measured {
+    fn of(track: Track<Sums>) -> Option<Self> {
+        let packets = track.kept.packets();
+        let media = track.media.as_deref();
+        let sums = track.kept.finish(media)?;
+        let (facts, jitter) = sums.judge(packets, track.codec, media);
+        let (loss_runs, longest_run) = sums.losses.clone().runs();
+        Some(Self {
+            key: track.key,
+            order: track.order,
+            part: track.part,
+            facts,
+            packets,
+            payload_bytes: sums.payload_bytes,
+            first_ns: sums.first_ns,
+            last_ns: sums.last_ns,
+            expected: sums.losses.expected(),
+            lost: sums.losses.lost(),
+            loss_estimated: track.key.protocol == Protocol::Iax2,
+            loss_runs,
+            longest_run,
+            copies: sums.losses.copies(),
+            reordered: sums.losses.reordered(),
+            strays: track.strays,
+            markers: sums.markers,
+            gap_max_ns: sums.gap_max_ns,
+            jitter,
+        })
+    }
+}
