@@ -1,12 +1,16 @@
 //! Captures that others made: pcap and pcapng in, facts out. No file is opened here and no clock read.
 //!
 //! [`capture`] takes a stream of bytes apart into packets with their times, [`packet`] finds what an IP
-//! packet carries, [`voice`] recognises RTP and IAX2 streams. Bytes are never trusted: what is damaged
-//! is an error with its offset or is counted and skipped, and memory grows with what is kept only.
+//! packet carries, [`voice`] recognises RTP and IAX2 streams, [`esp`] security associations. Bytes are never
+//! trusted: what is damaged is an error with its offset or is counted and skipped, and memory grows with what
+//! is kept only.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
+pub mod analysis;
+pub mod esp;
 pub mod packet;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
 pub mod voice;

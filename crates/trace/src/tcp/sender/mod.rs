@@ -1,0 +1,392 @@
+//! One end of a connection as a sender: what it sent, what of that was acknowledged, and what it advertised.
+
+mod ack;
+mod cause;
+mod data;
+mod ranges;
+mod recent;
+mod repeats;
+mod rtt;
+
+use std::collections::VecDeque;
+
+pub use ack::Acknowledged;
+pub use data::Placed;
+use ranges::Ranges;
+use recent::Recent;
+pub use recent::is_soon;
+use repeats::Repeats;
+use rtt::{Path, Smoothed, Sums, Ticks};
+
+use super::facts::{From, Side};
+use super::segment::{ACK, FIN, RST, SYN, Segment};
+use super::settings::Counts;
+
+/// Segments of one direction that are remembered until they are acknowledged.
+const MAX_QUEUE: usize = 1 << 16;
+/// The same as long as the other direction was not seen: nothing will ever be acknowledged, perhaps.
+const MAX_QUEUE_UNANSWERED: usize = 64;
+/// A queue that is empty keeps room for so many.
+const KEPT_QUEUE: usize = 1 << 10;
+/// Packets in a row with rising IP identification that make it a counter.
+const RISING: u8 = 3;
+/// What no window reaches (RFC 7323 section 2.3).
+const MAX_WINDOW: i64 = 1 << 30;
+
+/// Where findings go, and what is known about the packet at hand.
+pub struct Context<'a, S> {
+    pub sink: &'a mut S,
+    pub counts: &'a mut Counts,
+    /// Segments that all connections remember, and how many may be.
+    pub outstanding: &'a mut usize,
+    pub max_outstanding: usize,
+    pub connection: u32,
+}
+
+/// A segment with data on its way.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    start: i64,
+    end: i64,
+    /// Last time.
+    time_ns: i64,
+    repeated: bool,
+}
+
+/// What was sent behind a gap when that was first seen.
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    time_ns: i64,
+    ip_id: u16,
+    timestamp: Option<u32>,
+}
+
+/// One end as a sender. Sequence numbers are carried on beyond 32 bits and counted from its SYN.
+///
+/// In the order of use: what every packet touches lies together.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Sender {
+    /// Sequence number that counts as 0.
+    base: Option<u32>,
+    window: Option<u32>,
+    /// Behind the last byte sent.
+    next: i64,
+    /// What the other end acknowledged; nothing before its first ACK.
+    acked: Option<i64>,
+    last_ns: Option<i64>,
+    /// Time without a packet of it before the last one.
+    silence_ns: u64,
+    /// Up to where the other end's window lets it send.
+    edge: Option<i64>,
+    zero_since: Option<i64>,
+    pub syn_seen: bool,
+    pub fin_seen: bool,
+    /// Whether a packet of it was seen that tells where it is.
+    seen: bool,
+    /// Whether data or FIN of it was seen.
+    data_seen: bool,
+    /// Shift of the window it advertises.
+    pub shift: u8,
+    /// The shift is known, be it 0.
+    pub shift_known: bool,
+    /// Packets in a row whose IP identification rises by a few, up to those that make it a counter.
+    rising_ids: u8,
+    /// ACKs in a row that cannot be, and the last of them.
+    strange: u8,
+    strange_ack: u32,
+    last_id: u16,
+    /// Duplicate ACKs in a row, and others that report a loss.
+    duplicates: u32,
+    last_data_ns: i64,
+    /// When the other end last acknowledged or repeated itself.
+    last_ack_ns: i64,
+    queue: VecDeque<Sent>,
+    pub side: Side,
+    flight_sum: u128,
+    flight_count: u64,
+    /// End of a window probe's byte, which may be accepted or not.
+    probe_end: i64,
+    /// Bytes of probes that were accepted: they count with the next data.
+    owed: u32,
+    ticks: Ticks,
+    recent: Recent,
+    /// From the point of capture to the other end and back.
+    pub smoothed: Smoothed,
+    pub rtt: Sums,
+    rtt_timestamp: Sums,
+    /// What was passed over and may still come.
+    holes: Ranges<Behind>,
+    /// What SACK blocks reported, above `acked`.
+    sacked: Ranges<()>,
+    repeats: Repeats,
+    /// End of what was sent when the last loss was noticed: by time-out, and by duplicate ACKs.
+    timeout_until: i64,
+    recovery_until: i64,
+}
+
+/// What a packet says about the window of its sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Advertised {
+    /// Scaled.
+    pub window: u32,
+    /// As it was before.
+    pub unchanged: bool,
+    /// The SYN of who advertises it was seen.
+    pub syn_seen: bool,
+}
+
+/// SYNs sent again before anything else happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Repetitions {
+    pub count: u32,
+    marks: u32,
+    link_bytes: u64,
+    last_ns: i64,
+    idle_max_ns: u64,
+}
+
+impl Repetitions {
+    /// One more; the first SYN came at `first_ns`.
+    pub fn add(&mut self, first_ns: i64, segment: &Segment<'_>) {
+        let last_ns = if self.count == 0 { first_ns } else { self.last_ns };
+        self.idle_max_ns = self.idle_max_ns.max(elapsed(last_ns, segment.time_ns));
+        self.last_ns = last_ns.max(segment.time_ns);
+        self.count += 1;
+        self.marks += u32::from(segment.marked);
+        self.link_bytes += u64::from(segment.link_bytes);
+    }
+}
+
+impl Sender {
+    /// Counts SYNs that were not given one by one.
+    pub fn add_syns(&mut self, syns: &Repetitions) {
+        let (side, count) = (&mut self.side, u64::from(syns.count));
+        side.packets += count;
+        side.syns += count;
+        side.link_bytes += syns.link_bytes;
+        side.congestion_marks += u64::from(syns.marks);
+        side.retransmissions.total += count;
+        side.retransmissions.handshake += count;
+        side.idle_max_ns = side.idle_max_ns.max(syns.idle_max_ns);
+        self.last_ns = Some(syns.last_ns);
+    }
+
+    /// The initial sequence number, or the first one seen.
+    pub fn base(&self) -> Option<u32> {
+        self.base
+    }
+
+    /// Counts from `base`, near `near`.
+    #[inline]
+    fn unwrapped(&self, near: i64, number: u32) -> i64 {
+        let at = self.base.unwrap_or(number).wrapping_add(near as u32);
+        near + i64::from(number.wrapping_sub(at) as i32)
+    }
+
+    /// Where an ACK of the other end lies.
+    pub fn position_of_ack(&self, segment: &Segment<'_>) -> i64 {
+        if segment.has(ACK) { self.unwrapped(self.acked.unwrap_or(self.next), segment.ack) } else { 0 }
+    }
+
+    /// Where a segment's sequence number lies.
+    #[inline]
+    pub fn position(&mut self, segment: &Segment<'_>) -> i64 {
+        match self.base {
+            Some(_) => {
+                let start = self.unwrapped(self.next, segment.seq);
+                // So far back nothing is sent again: it is the next round, and the capture has a gap.
+                if start < self.next - MAX_WINDOW && self.seen { start + (1 << 32) } else { start }
+            }
+            // A RST may carry any number: it does not tell where its sender is.
+            None if segment.has(RST) => 0,
+            None => {
+                self.base = Some(segment.seq);
+                0
+            }
+        }
+    }
+
+    /// Counts what every packet counts in.
+    #[inline]
+    pub fn count(&mut self, segment: &Segment<'_>) {
+        let side = &mut self.side;
+        side.packets += 1;
+        side.link_bytes += u64::from(segment.link_bytes);
+        side.congestion_marks += u64::from(segment.marked);
+        side.pure_acks += u64::from(segment.is_pure_ack());
+        if segment.flags & (SYN | FIN | RST) != 0 {
+            side.syns += u64::from(segment.has(SYN));
+            side.fins += u64::from(segment.has(FIN));
+            side.resets += u64::from(segment.has(RST));
+        }
+        let time_ns = segment.time_ns;
+        let last_ns = self.last_ns.unwrap_or(time_ns);
+        self.silence_ns = elapsed(last_ns, time_ns);
+        side.idle_max_ns = side.idle_max_ns.max(self.silence_ns);
+        self.last_ns = Some(last_ns.max(time_ns));
+        // A copy has the same.
+        if self.rising_ids < RISING && segment.ip_id != self.last_id {
+            let rises = segment.ip_id.wrapping_sub(self.last_id).wrapping_sub(1) < 16;
+            self.rising_ids = if rises { self.rising_ids + 1 } else { 0 };
+        }
+        self.last_id = segment.ip_id;
+    }
+
+    /// Counts the data of a packet.
+    #[inline]
+    pub fn count_data(&mut self, segment: &Segment<'_>) {
+        if segment.payload > 0 && !segment.has(RST) {
+            let (side, time) = (&mut self.side, segment.time_ns);
+            side.data_packets += 1;
+            side.data_bytes += u64::from(segment.payload);
+            side.payload_max = side.payload_max.max(segment.payload);
+            side.data_ns = Some(side.data_ns.map_or((time, time), |(a, b)| (a.min(time), b.max(time))));
+        }
+    }
+
+    /// Was this packet copied on the way? `start` is its place.
+    #[inline]
+    pub fn is_copy(&self, start: i64, segment: &Segment<'_>, is_first_syn: bool, peer: &Self) -> bool {
+        // What brings something new is none, and need not be looked for.
+        let again = if segment.has(RST) {
+            false
+        } else if segment.has(SYN) {
+            !is_first_syn
+        } else if segment.payload > 0 || segment.has(FIN) {
+            start < self.next.max(self.probe_end)
+        } else {
+            // Real duplicate ACKs differ in their identification only, and come close together.
+            segment.ip_id != 0 && peer.has_acknowledged(segment.ack)
+        };
+        again && self.recent.has(segment)
+    }
+
+    /// Was this ACK of the other end, or a later one, seen before?
+    #[inline]
+    fn has_acknowledged(&self, ack: u32) -> bool {
+        self.acked.is_some_and(|acked| self.unwrapped(acked, ack) <= acked)
+    }
+
+    /// Keeps what tells this packet from a copy of it.
+    #[inline]
+    pub fn passed(&mut self, segment: &Segment<'_>) {
+        self.recent.add(segment);
+    }
+
+    /// A packet's window, scaled.
+    #[inline]
+    pub fn scaled(&self, segment: &Segment<'_>) -> u32 {
+        // The window of a SYN is never scaled (RFC 7323 section 2.2).
+        u32::from(segment.window) << if segment.has(SYN) { 0 } else { self.shift }
+    }
+
+    /// Takes the window that a packet advertises.
+    #[inline]
+    pub fn advertise(&mut self, segment: &Segment<'_>) -> Advertised {
+        let window = self.scaled(segment);
+        let found = Advertised { window, unchanged: self.window == Some(window), syn_seen: self.syn_seen };
+        if segment.has(SYN) {
+            self.window = Some(window);
+            return found;
+        }
+        if segment.has(RST) {
+            return found;
+        }
+        let side = &mut self.side;
+        side.window = Some(side.window.map_or((window, window), |(a, b)| (a.min(window), b.max(window))));
+        match (window, self.zero_since) {
+            (0, None) => {
+                side.zero_windows += 1;
+                self.zero_since = Some(segment.time_ns);
+            }
+            (1.., Some(since)) => {
+                side.zero_window_ns = side.zero_window_ns.saturating_add(elapsed(since, segment.time_ns));
+                self.zero_since = None;
+            }
+            _ => {}
+        }
+        self.window = Some(window);
+        found
+    }
+
+    #[inline]
+    pub fn is_acknowledged(&self) -> bool {
+        self.acked.is_some()
+    }
+
+    #[inline]
+    pub fn window_is_closed(&self) -> bool {
+        self.zero_since.is_some()
+    }
+
+    /// Data sent and not yet acknowledged; 0 before the other end acknowledged anything, and behind a gap of the
+    /// capture that no window spans.
+    #[inline]
+    pub fn flight(&self) -> u64 {
+        let flight = self.acked.map_or(0, |acked| self.next - acked);
+        if flight > MAX_WINDOW { 0 } else { flight.unsigned_abs() }
+    }
+
+    /// Behind the last byte sent.
+    #[inline]
+    pub fn next(&self) -> i64 {
+        self.next
+    }
+
+    /// May a RST at `start` be one that the other end believes (RFC 5961 section 3)? `peer` is that end.
+    pub fn may_reset_at(&self, start: i64, peer: &Self) -> bool {
+        let (Some(acked), true) = (self.acked, self.seen) else { return true };
+        let window = match peer.side.window {
+            Some((_, window)) if peer.shift_known => i64::from(window.max(1 << 16)),
+            _ => MAX_WINDOW,
+        };
+        (acked - 2 * window..=self.next + 2 * window).contains(&start)
+    }
+
+    /// What it sent, at the end; `last_ns` is the last packet of the connection.
+    #[expect(clippy::cast_precision_loss, reason = "a mean has no more than 53 bits to tell")]
+    pub fn into_side(mut self, last_ns: i64) -> Side {
+        if let Some(since) = self.zero_since {
+            self.side.zero_window_ns = self.side.zero_window_ns.saturating_add(elapsed(since, last_ns));
+        }
+        self.side.rtt = self.rtt.summary();
+        self.side.rtt_timestamp = self.rtt_timestamp.summary();
+        if self.flight_count > 0 {
+            self.side.flight_mean = self.flight_sum as f64 / self.flight_count as f64;
+        }
+        self.side
+    }
+
+    /// Segments it remembers.
+    pub fn outstanding(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+/// From `then` to `now`; 0 if the clock went backwards.
+#[inline]
+pub fn elapsed(then: i64, now: i64) -> u64 {
+    u64::try_from(now.saturating_sub(then)).unwrap_or(0)
+}
+
+/// The other end of `from`.
+#[inline]
+pub const fn other(from: From) -> From {
+    match from {
+        From::A => From::B,
+        From::B => From::A,
+    }
+}
+
+/// Whether an acknowledgement is in a segment.
+#[inline]
+fn acknowledges(segment: &Segment<'_>) -> bool {
+    segment.flags & (ACK | RST) == ACK
+}
+
+impl<S> Context<'_, S> {
+    fn forget(&mut self) {
+        self.counts.forgotten += 1;
+    }
+}

@@ -1,0 +1,54 @@
+//! How long connections are kept, how much of them, and what had to be given up.
+
+/// Bounds of an analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// A connection without a handshake is given up after this, ns.
+    pub half_open_ns: i64,
+    /// An open connection is given up after this, ns; hosts ask after two hours of silence (RFC 9293 section
+    /// 3.8.4), and translators keep a connection as long as that takes (RFC 5382, requirement 5).
+    pub idle_ns: i64,
+    /// A closed connection waits this long for late packets, ns.
+    pub closed_ns: i64,
+    /// The same after a RST.
+    pub reset_ns: i64,
+    /// Open connections at a time, those with nothing but a SYN included.
+    pub max_connections: usize,
+    /// Of these, connections with more than a SYN: they take ten times the memory.
+    pub max_states: usize,
+    /// Segments sent and not yet acknowledged that are remembered, all connections together.
+    pub max_outstanding: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        const SECOND: i64 = 1_000_000_000;
+        Self {
+            half_open_ns: 300 * SECOND,
+            idle_ns: 8_100 * SECOND,
+            closed_ns: 60 * SECOND,
+            reset_ns: 5 * SECOND,
+            max_connections: 1_000_000,
+            max_states: 200_000,
+            max_outstanding: 1 << 20,
+        }
+    }
+}
+
+/// What an analysis met and could not use in full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Segments analysed.
+    pub segments: u64,
+    /// Segments whose header the capture cut.
+    pub truncated: u64,
+    /// Segments older than one before them of the same connection; times between them count as 0.
+    pub backwards: u64,
+    /// ACKs of more than any window allows; not believed.
+    pub impossible_acks: u64,
+    /// Connections given up before their time because too many were open.
+    pub evicted: u64,
+    /// Segments, gaps and SACK ranges forgotten because there were too many; round trips and causes of
+    /// retransmissions may be missing for them.
+    pub forgotten: u64,
+}

@@ -1,0 +1,380 @@
+//! Open connections: found by their ends, and ordered by how long they have been silent.
+
+mod wire;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::IpAddr;
+
+use super::connection::{Interface, Open};
+use super::facts::{Endpoint, From};
+use crate::packet::Datagram;
+use wire::{Wire, hash};
+
+/// Slots per page; pages never move, so that growing needs no second copy.
+const PAGE: usize = 1 << 10;
+/// Connections of one hash; more is an attack.
+const MAX_CHAIN: usize = 32;
+const NONE: u32 = u32::MAX;
+const QUEUES: usize = 5;
+/// Order within a queue is kept to this.
+const COARSE_NS: u64 = 1_000_000_000;
+
+/// Hands on a hash that was made already.
+#[derive(Default)]
+pub struct Ready(u64);
+
+impl Hasher for Ready {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// A place for a connection.
+#[derive(Debug)]
+pub struct Slot {
+    open: Option<Open>,
+    hash: u64,
+    /// When it was put at the end of its queue.
+    queued_ns: i64,
+    /// Next of the same hash, or next free slot.
+    chain: u32,
+    older: u32,
+    newer: u32,
+    queue: u8,
+}
+
+/// Where a connection stands in its queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    queue: u8,
+    queued_ns: i64,
+}
+
+impl Place {
+    /// Whether it should stand elsewhere now.
+    #[inline]
+    pub fn is_wrong_for(&self, open: &Open) -> bool {
+        self.queue != open.phase() as u8 || self.queued_ns.abs_diff(open.last_ns) >= COARSE_NS
+    }
+}
+
+/// Silent longest first.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    oldest: u32,
+    newest: u32,
+}
+
+/// All open connections.
+#[derive(Debug)]
+pub struct Table {
+    heads: HashMap<u64, u32, BuildHasherDefault<Ready>>,
+    pages: Vec<Vec<Slot>>,
+    free: u32,
+    queues: [Queue; QUEUES],
+    len: usize,
+    /// What was found last; most packets come in bursts.
+    last: Last,
+    /// What was found not long before that.
+    lately: Box<[Lately; LATELY]>,
+}
+
+/// A connection, and what its packets look like that were found last. Where it is does not depend on the packet
+/// at hand: the processor looks there before it is done with comparing.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: u32,
+    wires: [Wire; 2],
+}
+
+impl Last {
+    const NONE: Self = Self { at: NONE, wires: [Wire::NONE; 2] };
+}
+
+/// Places for what was found lately: some 100 KiB, which a processor keeps at hand.
+const LATELY: usize = 2_048;
+
+/// A direction of a connection that had a packet a short while ago.
+#[derive(Clone, Copy, Debug)]
+struct Lately {
+    wire: Wire,
+    at: u32,
+    /// Of the connection, which may be gone.
+    id: u32,
+    from: From,
+}
+
+impl Table {
+    pub fn new() -> Self {
+        Self {
+            heads: HashMap::default(),
+            pages: Vec::new(),
+            free: NONE,
+            queues: [Queue { oldest: NONE, newest: NONE }; QUEUES],
+            len: 0,
+            last: Last::NONE,
+            lately: Box::new([Lately { wire: Wire::NONE, at: NONE, id: 0, from: From::A }; LATELY]),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn slot(&self, at: u32) -> &Slot {
+        &self.pages[at as usize / PAGE][at as usize % PAGE]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, at: u32) -> &mut Slot {
+        &mut self.pages[at as usize / PAGE][at as usize % PAGE]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, at: u32) -> Option<&mut Open> {
+        self.slot_mut(at).open.as_mut()
+    }
+
+    /// The same, with its phase and time when it was put where it is in its queue.
+    #[inline]
+    pub fn queued_mut(&mut self, at: u32) -> Option<(&mut Open, Place)> {
+        let slot = self.slot_mut(at);
+        let place = Place { queue: slot.queue, queued_ns: slot.queued_ns };
+        Some((slot.open.as_mut()?, place))
+    }
+
+    #[inline]
+    pub fn get(&self, at: u32) -> Option<&Open> {
+        self.slot(at).open.as_ref()
+    }
+
+    /// The connection of a packet, and which end sent it.
+    #[inline]
+    pub fn find(&mut self, interface: Interface, datagram: &Datagram<'_>) -> Option<(u32, From)> {
+        let wire = Wire::of(interface, datagram);
+        let Last { at, wires: [a, b] } = &self.last;
+        let from = if wire.is(a) { From::A } else { From::B };
+        if (wire.is(a) || wire.is(b)) && self.is_of(*at, from, &wire, datagram) {
+            return Some((*at, from));
+        }
+        self.find_again(interface, datagram, wire)
+    }
+
+    /// Is a packet that looks so of this connection?
+    #[inline]
+    fn is_of(&self, at: u32, from: From, wire: &Wire, datagram: &Datagram<'_>) -> bool {
+        wire.is_exact() || self.get(at).is_some_and(|open| sender_in(open, datagram) == Some(from))
+    }
+
+    #[inline(never)]
+    fn find_again(
+        &mut self,
+        interface: Interface,
+        datagram: &Datagram<'_>,
+        wire: Wire,
+    ) -> Option<(u32, From)> {
+        let place = wire.place(LATELY);
+        let known = self.lately[place];
+        let is_known = wire.is(&known.wire)
+            && self.get(known.at).is_some_and(|open| open.id == known.id)
+            && self.is_of(known.at, known.from, &wire, datagram);
+        let (at, from) = if is_known {
+            (known.at, known.from)
+        } else {
+            let (at, from) = self.search(interface, datagram)?;
+            self.lately[place] = Lately { wire, at, id: self.get(at)?.id, from };
+            (at, from)
+        };
+        if self.last.at != at {
+            self.last = Last { at, ..Last::NONE };
+        }
+        self.last.wires[from as usize] = wire;
+        Some((at, from))
+    }
+
+    fn search(&mut self, interface: Interface, datagram: &Datagram<'_>) -> Option<(u32, From)> {
+        let mut at = *self.heads.get(&hash(datagram))?;
+        let mut free = None;
+        while at != NONE {
+            let slot = self.slot(at);
+            if let Some(open) = &slot.open
+                && let Some(from) = sender_in(open, datagram)
+            {
+                let [own, peer] = [open.interfaces[from as usize], open.interfaces[1 - from as usize]];
+                if own == Some(interface) {
+                    return Some((at, from));
+                }
+                // A direction not seen yet: the one whose other direction came by the same interface first.
+                if own.is_none() && (free.is_none() || peer == Some(interface)) {
+                    free = Some((at, from));
+                }
+            }
+            at = slot.chain;
+        }
+        let (at, from) = free?;
+        if let Some(open) = self.get_mut(at) {
+            open.interfaces[from as usize] = Some(interface);
+        }
+        Some((at, from))
+    }
+
+    /// One of the same hash that must go before another is put in.
+    pub fn crowded(&self, datagram: &Datagram<'_>) -> Option<u32> {
+        let mut at = *self.heads.get(&hash(datagram))?;
+        for _ in 1..MAX_CHAIN {
+            at = self.slot(at).chain;
+            if at == NONE {
+                return None;
+            }
+        }
+        Some(at)
+    }
+
+    /// Puts in the connection of `datagram`.
+    pub fn put(&mut self, open: Open, datagram: &Datagram<'_>) -> u32 {
+        let hash = hash(datagram);
+        let (queue, queued_ns) = (open.phase() as u8, open.last_ns);
+        let at = self.vacant();
+        let chain = self.heads.insert(hash, at).unwrap_or(NONE);
+        *self.slot_mut(at) =
+            Slot { open: Some(open), hash, queued_ns, chain, older: NONE, newer: NONE, queue };
+        self.append(at);
+        self.len += 1;
+        at
+    }
+
+    /// Takes a connection out.
+    pub fn take(&mut self, at: u32) -> Option<Open> {
+        let (hash, next) = (self.slot(at).hash, self.slot(at).chain);
+        let open = self.slot_mut(at).open.take()?;
+        self.detach(at);
+        match self.heads.get(&hash).copied() {
+            Some(head) if head == at && next == NONE => {
+                self.heads.remove(&hash);
+            }
+            Some(head) if head == at => {
+                self.heads.insert(hash, next);
+            }
+            Some(mut before) => {
+                while self.slot(before).chain != at && self.slot(before).chain != NONE {
+                    before = self.slot(before).chain;
+                }
+                self.slot_mut(before).chain = next;
+            }
+            None => {}
+        }
+        self.slot_mut(at).chain = self.free;
+        self.free = at;
+        self.len -= 1;
+        if self.last.at == at {
+            self.last = Last::NONE;
+        }
+        Some(open)
+    }
+
+    /// Puts a connection that had a packet behind the others of its phase.
+    pub fn touch(&mut self, at: u32) {
+        let Some(open) = &self.slot(at).open else { return };
+        let (queue, last_ns) = (open.phase() as u8, open.last_ns);
+        if self.queues[usize::from(queue)].newest == at {
+            return self.slot_mut(at).queued_ns = last_ns;
+        }
+        self.detach(at);
+        let slot = self.slot_mut(at);
+        (slot.queue, slot.queued_ns) = (queue, last_ns);
+        self.append(at);
+    }
+
+    /// The connection of a phase that has been silent longest.
+    pub fn oldest(&self, queue: usize) -> Option<u32> {
+        Some(self.queues[queue].oldest).filter(|at| *at != NONE)
+    }
+
+    /// Any connection, in the order of their numbers.
+    pub fn all(&self) -> Vec<u32> {
+        let mut all: Vec<(u32, u32)> = (0..)
+            .zip(self.pages.iter().flatten())
+            .filter_map(|(at, slot)| Some((slot.open.as_ref()?.id, at)))
+            .collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, at)| at).collect()
+    }
+
+    fn vacant(&mut self) -> u32 {
+        if self.free != NONE {
+            let at = self.free;
+            self.free = self.slot(at).chain;
+            return at;
+        }
+        if self.pages.last().is_none_or(|page| page.len() == PAGE) {
+            self.pages.push(Vec::with_capacity(PAGE));
+        }
+        let full = (self.pages.len() - 1) * PAGE;
+        let Some(page) = self.pages.last_mut() else { return NONE };
+        let at = full + page.len();
+        page.push(Slot {
+            open: None,
+            hash: 0,
+            queued_ns: 0,
+            chain: NONE,
+            older: NONE,
+            newer: NONE,
+            queue: 0,
+        });
+        at as u32
+    }
+
+    fn append(&mut self, at: u32) {
+        let queue = usize::from(self.slot(at).queue);
+        let newest = std::mem::replace(&mut self.queues[queue].newest, at);
+        if newest == NONE {
+            self.queues[queue].oldest = at;
+        } else {
+            self.slot_mut(newest).newer = at;
+        }
+        let slot = self.slot_mut(at);
+        (slot.older, slot.newer) = (newest, NONE);
+    }
+
+    fn detach(&mut self, at: u32) {
+        let slot = self.slot(at);
+        let (queue, older, newer) = (usize::from(slot.queue), slot.older, slot.newer);
+        if older == NONE {
+            self.queues[queue].oldest = newer;
+        } else {
+            self.slot_mut(older).newer = newer;
+        }
+        if newer == NONE {
+            self.queues[queue].newest = older;
+        } else {
+            self.slot_mut(newer).older = older;
+        }
+    }
+}
+
+/// Which end of `open` sent a packet, if it is of this connection at all.
+#[inline]
+fn sender_in(open: &Open, datagram: &Datagram<'_>) -> Option<From> {
+    let is = |end: &Endpoint, addr: IpAddr, port: u16| end.port == port && end.addr == addr;
+    if open.tags != datagram.tags {
+        None
+    } else if is(&open.a, datagram.src, datagram.src_port) && is(&open.b, datagram.dst, datagram.dst_port) {
+        Some(From::A)
+    } else if is(&open.b, datagram.src, datagram.src_port) && is(&open.a, datagram.dst, datagram.dst_port) {
+        Some(From::B)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,81 @@
+//! What the ends of a packet look like, made to be compared and hashed at little cost.
+
+use std::net::IpAddr;
+
+use super::Interface;
+use crate::packet::{Datagram, Tags};
+
+/// What tells packets of one direction of a connection from others, made to be compared at once. Of IPv6 the
+/// addresses are mixed, so that packets of others may look the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Wire {
+    ends: u64,
+    /// Ports, VLAN tags, and whether it is IPv6.
+    rest: u64,
+    interface: u64,
+}
+
+impl Wire {
+    /// No packet's.
+    pub const NONE: Self = Self { ends: 0, rest: u64::MAX, interface: 0 };
+    const IPV6: u64 = 1 << 63;
+
+    #[inline]
+    pub fn of((of_file, of_link): Interface, datagram: &Datagram<'_>) -> Self {
+        let (ends, version) = match (datagram.src, datagram.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                (u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits()), 0)
+            }
+            (src, dst) => (fold(end(src, 0)).wrapping_add(end(dst, 0)), Self::IPV6),
+        };
+        // Apart from each other: side by side they would be read as one, and that waits until both are written.
+        let ports = u64::from(datagram.src_port) << 20 | u64::from(datagram.dst_port);
+        let rest = ports | u64::from(datagram.tags.bits()) << 36 | version;
+        Self { ends, rest, interface: u64::from(of_file) << 32 | u64::from(of_link) }
+    }
+
+    /// No other packets look the same.
+    #[inline]
+    pub fn is_exact(&self) -> bool {
+        self.rest & Self::IPV6 == 0
+    }
+
+    /// One of `places` to keep it at.
+    #[inline]
+    pub fn place(&self, places: usize) -> usize {
+        ((self.ends ^ self.rest).wrapping_mul(FACTOR) >> 48) as usize % places
+    }
+
+    #[inline]
+    pub fn is(&self, other: &Self) -> bool {
+        (self.ends ^ other.ends) | (self.rest ^ other.rest) | (self.interface ^ other.interface) == 0
+    }
+}
+
+/// Hash of a packet's ends, the same for both directions.
+pub fn hash(datagram: &Datagram<'_>) -> u64 {
+    let ends = end(datagram.src, datagram.src_port).wrapping_add(end(datagram.dst, datagram.dst_port));
+    fold(ends ^ tags(datagram.tags))
+}
+
+fn end(addr: IpAddr, port: u16) -> u64 {
+    match addr {
+        IpAddr::V4(addr) => fold(u64::from(addr.to_bits()) << 16 | u64::from(port)),
+        IpAddr::V6(addr) => {
+            let bits = addr.to_bits();
+            fold(fold((bits >> 64) as u64 ^ u64::from(port)).wrapping_add(bits as u64))
+        }
+    }
+}
+
+fn tags(tags: Tags) -> u64 {
+    tags.ids().iter().fold(0, |sum, id| sum << 16 | u64::from(*id) | 1 << 12)
+}
+
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The halves of a product, one upon the other: every bit in has a say in every bit out.
+fn fold(value: u64) -> u64 {
+    let product = u128::from(value ^ 0x2545_f491_4f6c_dd1d) * u128::from(FACTOR);
+    (product as u64) ^ ((product >> 64) as u64)
+}

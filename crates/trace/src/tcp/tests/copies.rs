@@ -1,0 +1,122 @@
+//! Copies made on the way, probes, and what must not be taken for either.
+
+use super::*;
+
+const START: i64 = 30 * MS;
+
+/// Every packet twice, as a port that mirrors both directions gives them.
+fn mirrored(packets: &[Made]) -> Vec<Made> {
+    let twice = |made: &Made| [made.clone(), Made { time_ns: made.time_ns + 1_000, ..made.clone() }];
+    packets.iter().flat_map(twice).collect()
+}
+
+#[test]
+fn copies_of_the_handshake_leave_its_times_alone() {
+    for ip_id in [0, 7] {
+        let mut packets: Vec<_> = handshake(1_000).into_iter().map(|made| made.ip_id(ip_id)).collect();
+        if ip_id == 0 {
+            // Without an identification an ACK cannot be told from the next one.
+            packets = [mirrored(&packets[..2]), packets[2..].to_vec()].concat();
+        } else {
+            packets = mirrored(&packets);
+        }
+        let rows = analysed(&packets);
+        assert_consistent(&rows);
+        let connection = &rows.connections[0];
+        assert_eq!(connection.handshake_ns, (Some(20_000_000), Some(10_000)), "{ip_id}");
+        let copies = connection.sides.iter().map(|side| side.copies).sum::<u64>();
+        assert_eq!(copies, packets.len() as u64 - 3, "{ip_id}");
+        assert!(connection.sides.iter().all(|side| side.retransmissions.total == 0), "{ip_id}");
+    }
+}
+
+#[test]
+fn copies_of_duplicate_acks_ask_for_nothing_and_do_not_hide_a_counter() {
+    let mut packets: Vec<_> = (0..20_u16)
+        .map(|n| a(START + i64::from(n), 1_001 + u32::from(n) * MSS, MSS).ip_id(100 + n))
+        .collect();
+    let last = START + 20 * MS;
+    packets.push(b(last, 21_001).ip_id(1));
+    // Two packets overtake one, and each makes a duplicate ACK.
+    packets.push(a(last + MS, 22_001, MSS).ip_id(121));
+    packets.push(b(last + MS + 1_000_000, 21_001).ip_id(2));
+    packets.push(a(last + 3 * MS, 23_001, MSS).ip_id(122));
+    packets.push(b(last + 4 * MS, 21_001).ip_id(3));
+    packets.push(a(last + 5 * MS, 21_001, MSS).ip_id(120));
+    let (connection, _) = talk(1_000, &mirrored(&packets));
+    let [a, b] = &connection.sides;
+    assert_eq!((a.out_of_order, a.retransmissions.total, a.unique_bytes), (1, 0, 23_000));
+    assert_eq!((b.duplicate_acks, b.copies), (2, 3));
+}
+
+#[test]
+fn a_report_of_what_came_twice_does_not_ask_for_anything() {
+    // DSACKs alone, behind a lost segment at the end of a flight.
+    let mut packets = vec![a(START, 1_001, MSS), b(START + RTT, 2_001), a(START + 21 * MS, 2_001, MSS)];
+    packets.extend((0..3).map(|n| b(START + (22 + n) * MS, 2_001).sack(&[(1_001, 2_001)])));
+    packets.push(a(START + 300 * MS, 2_001, MSS));
+    let (connection, _) = talk(1_000, &packets);
+    assert_eq!((connection.sides[1].dsacks, connection.sides[0].retransmissions.fast), (3, 0));
+}
+
+#[test]
+fn a_byte_sent_again_for_a_lost_ack_is_no_keep_alive() {
+    let packets = [
+        a(START, 1_001, 1),
+        b(START + RTT, 1_002),
+        a(START + 300 * MS, 1_001, 1),
+        b(START + 320 * MS, 1_002).sack(&[(1_001, 1_002)]),
+    ];
+    let (connection, _) = talk(1_000, &packets);
+    let side = &connection.sides[0];
+    assert_eq!((side.keep_alives, side.retransmissions.total, side.retransmissions.spurious), (0, 1, 1));
+}
+
+#[test]
+fn the_report_of_a_keep_alive_is_about_nothing_else() {
+    let packets = [
+        a(START, 1_001, MSS),
+        a(START + 300 * MS, 1_001, MSS),
+        b(START + 320 * MS, 2_001),
+        a(START + 60_000 * MS, 2_000, 1),
+        b(START + 60_020 * MS, 2_001).sack(&[(2_000, 2_001)]),
+    ];
+    let (connection, _) = talk(1_000, &packets);
+    let side = &connection.sides[0];
+    assert_eq!((side.keep_alives, side.retransmissions.total, side.retransmissions.spurious), (1, 1, 0));
+}
+
+#[test]
+fn keep_alives_without_data_are_told_from_the_middle_on_and_before_any_data() {
+    let asked = |time_s: i64| [a(time_s * 1_000 * MS, 1_000, 0), b(time_s * 1_000 * MS + RTT, 1_001)];
+    let packets: Vec<_> = (1..=10).flat_map(|n| asked(60 * n)).collect();
+    let rows = analysed(&packets);
+    assert_consistent(&rows);
+    // The first one may as well be an ACK.
+    assert_eq!((rows.connections[0].sides[0].keep_alives, rows.connections[0].sides[0].unseen_bytes), (9, 0));
+    let (connection, _) = talk(1_000, &packets);
+    assert_eq!((connection.sides[0].keep_alives, connection.sides[0].unseen_bytes), (10, 0));
+}
+
+#[test]
+fn a_copied_keep_alive_is_one() {
+    let ask = a(START + 60_000 * MS, 2_000, 1).ip_id(9);
+    let again = Made { time_ns: ask.time_ns + 1_000, ..ask.clone() };
+    let (connection, _) = talk(1_000, &[a(START, 1_001, MSS), b(START + RTT, 2_001), ask, again]);
+    assert_eq!((connection.sides[0].keep_alives, connection.sides[0].copies), (1, 1));
+}
+
+#[test]
+fn the_byte_of_a_probe_counts_with_the_data_behind_it() {
+    let packets = [
+        a(START, 1_001, MSS),
+        b(START + RTT, 2_001).window(0),
+        a(START + 300 * MS, 2_001, 1),
+        b(START + 320 * MS, 2_002),
+        a(START + 321 * MS, 2_002, 500),
+    ];
+    let (connection, rows) = talk(1_000, &packets);
+    let new: Vec<_> = rows.segments.iter().map(|row| row.new_bytes).filter(|bytes| *bytes > 0).collect();
+    assert_eq!((new, connection.sides[0].unique_bytes), (vec![1_000, 501], 1_501));
+    assert_eq!((connection.sides[0].data_packets, connection.sides[0].data_bytes), (2, 1_501));
+}
