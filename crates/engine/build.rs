@@ -9,12 +9,17 @@ fn main() {
     println!("cargo:rerun-if-changed={}", bpf.display());
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    for name in ["generator", "receiver"] {
+    for name in ["generator", "receiver", "tap"] {
         let source = bpf.join(format!("{name}.bpf.c"));
         // The headers of the build machine's architecture: asm/types.h lives there on Debian.
         let arch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+        // There, stores are seen in their order; elsewhere the programs have to see to it.
+        let order = match std::env::consts::ARCH {
+            "x86_64" => "-DWEIR_TOTAL_STORE_ORDER",
+            _ => "-UWEIR_TOTAL_STORE_ORDER",
+        };
         let status = Command::new(&clang)
-            .args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"])
+            .args([order, "-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"])
             .args(["-isystem", &arch, "-c"])
             .arg(&source)
             .arg("-o")

@@ -72,6 +72,17 @@ pub enum EngineError {
         /// Where it was looked for.
         netns: String,
     },
+    /// Frames of an interface are not those of Ethernet.
+    #[error(
+        "interface {interface} is no Ethernet interface (its kind is ARPHRD {kind}): only Ethernet frames can be \
+         recorded"
+    )]
+    NotEthernet {
+        /// Its name.
+        interface: String,
+        /// Its kind, a number of `linux/if_arp.h`.
+        kind: u16,
+    },
     /// XDP does not work here.
     #[error(transparent)]
     Xdp(#[from] XdpError),

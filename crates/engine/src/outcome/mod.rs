@@ -83,6 +83,8 @@ pub struct Outcome {
     pub late_max_ns: u64,
     /// How far the sender was behind its schedule at the end.
     pub slipped_ns: u64,
+    /// Probes that arrived in all, those that departed outside of the recording included.
+    pub arrived: u64,
     /// Frames at the receiver that were no probes of this trial.
     pub stray: u64,
     /// Frames that the receiver's socket dropped; the XDP receiver has no queue of its own.
@@ -235,6 +237,7 @@ impl Outcome {
             late_sum_ns: sent.late_sum_ns,
             late_max_ns: sent.late_max_ns,
             slipped_ns: sent.slipped_ns,
+            arrived: received.totals.probes,
             stray: received.totals.stray,
             receiver_dropped: received.dropped,
             first_arrival_ns: received.totals.first_arrival_ns,

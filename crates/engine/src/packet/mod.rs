@@ -3,7 +3,7 @@
 
 mod receiver;
 mod sender;
-mod socket;
+pub(crate) mod socket;
 
 pub use receiver::{Progress, Receiver};
 pub use sender::Sender;

@@ -272,7 +272,7 @@ fn batch_for(gap_ns: f64) -> u32 {
 ///
 /// A call with repeat > 1 puts its program into the kernel's XDP dispatcher, which rewrites
 /// code and waits for every CPU: 24 ms. A program that is attached anywhere is there already.
-fn attach_aside(program: &mut Xdp) -> Result<File, XdpError> {
+pub fn attach_aside(program: &mut Xdp) -> Result<File, XdpError> {
     const LOOPBACK: u32 = 1;
     std::thread::scope(|scope| {
         let aside = scope.spawn(|| {

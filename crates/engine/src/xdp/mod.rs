@@ -5,6 +5,6 @@ mod load;
 mod media;
 mod receiver;
 
-pub use generator::Generator;
+pub use generator::{Generator, attach_aside};
 pub use load::XdpError;
-pub use receiver::{Receiver, log_room};
+pub use receiver::{Receiver, log_room, possible_cpus};

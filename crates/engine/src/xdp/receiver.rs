@@ -162,7 +162,7 @@ impl Receiver {
 }
 
 /// One more than the highest CPU number that can ever appear ("0-3,8" gives 9).
-fn possible_cpus() -> io::Result<usize> {
+pub fn possible_cpus() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = text.trim().rsplit([',', '-']).next().unwrap_or_default();
     last.parse::<usize>().map(|n| n + 1).map_err(|_| io::Error::other(format!("unexpected content {text:?}")))

@@ -1,0 +1,66 @@
+//! The system calls on files, behind a trait so that a disk can be full when a test wants it to be.
+
+use std::fs;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// Written by one system call: a kernel that is not preemptible lets nobody else onto the CPU meanwhile, not even
+/// what forwards frames.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A place for files.
+pub trait Storage: Send {
+    /// Makes a file, empty.
+    fn create(&mut self, path: &Path) -> io::Result<Box<dyn Output>>;
+
+    /// Removes one.
+    fn remove(&mut self, path: &Path) -> io::Result<()>;
+}
+
+/// A file being written.
+pub trait Output: Send {
+    /// Appends all of `bytes`; after an error, part of them.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Takes away all behind `len` bytes, where writing goes on.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Waits until the disk has all of it.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The file system.
+pub struct Files;
+
+impl Storage for Files {
+    fn create(&mut self, path: &Path) -> io::Result<Box<dyn Output>> {
+        Ok(Box::new(fs::File::create(path)?))
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+}
+
+impl Output for fs::File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        bytes.chunks(PIECE_BYTES).try_for_each(|piece| self.write_all(piece))
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        if !self.metadata()?.is_file() {
+            // A device or a pipe: what went there cannot be taken back.
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        self.set_len(len)?;
+        self.seek(SeekFrom::Start(len)).map(|_| ())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        match self.sync_all() {
+            // A pipe, or a device without memory.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            result => result,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Why there is no tap.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::xdp::XdpError;
+
+/// Why a bridge could not be built or taken away.
+#[derive(Debug, Error)]
+pub enum TapError {
+    /// The namespace cannot be entered.
+    #[error("cannot enter network namespace {path}: {source}")]
+    Netns {
+        /// Its path.
+        path: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// An interface does not exist.
+    #[error("there is no interface {interface} in network namespace {netns}")]
+    Missing {
+        /// Its name.
+        interface: String,
+        /// Where it was looked for.
+        netns: String,
+    },
+    /// An interface cannot carry frames.
+    #[error("interface {interface} is down: bring it up first (ip link set {interface} up)")]
+    Down {
+        /// Its name.
+        interface: String,
+    },
+    /// Two of the three interfaces are one.
+    #[error("a tap needs different interfaces, but {interface} is given twice")]
+    Same {
+        /// Its name.
+        interface: String,
+    },
+    /// Another program has the interface.
+    #[error(
+        "interface {interface} already has an XDP program, perhaps that of another tap: take it away first \
+         (ip link set {interface} xdp off)"
+    )]
+    Taken {
+        /// Its name.
+        interface: String,
+    },
+    /// A number that cannot be.
+    #[error("{0}")]
+    Option(String),
+    /// The interface refused the program in each mode.
+    #[error("XDP does not run on {interface}: {reasons}")]
+    Refused {
+        /// Its name.
+        interface: String,
+        /// One for each mode that was tried.
+        reasons: String,
+    },
+    /// XDP does not work here.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// A system call failed.
+    #[error("cannot {action} {interface}{}: {source}", needs(source))]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// On which interface.
+        interface: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+fn needs(error: &io::Error) -> &'static str {
+    if error.raw_os_error() == Some(libc::EPERM) { " (needs CAP_NET_RAW)" } else { "" }
+}
