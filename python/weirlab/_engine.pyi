@@ -115,3 +115,140 @@ def rtp_packets(path: str, decode_as: Sequence[tuple[int, int]] = ()) -> dict[st
     ``timeless`` (packets without a time), ``rtcp``, ``sip``, ``iax2`` (its signalling), ``other_udp``
     (no voice), ``cut_short`` (bool: the file ends inside a packet).
     """
+
+class Tap:
+    """An XDP bridge between interfaces ``a`` and ``b`` of one namespace, and copies of what crosses it.
+
+    Copies go into a ring in memory that a ``Recorder`` reads (``ring``), and by way of a second ring out of
+    ``mirror``, whole and with destination ``logger_mac``. ``netns``: name of a network namespace, None: this
+    one. ``ring_bytes``: size of each ring, divided among all CPUs that there may be and rounded down to
+    256 KiB times a power of two for each: a frame goes into the share of the CPU that forwards it.
+    ``snap_bytes``: bytes of each frame that are copied for the recorder (at most 16,360 are). ``mirror_cpu``
+    pins the thread that feeds the mirror. The bridge forwards while this object is open, whatever becomes of
+    its readers.
+    ``link_first``: while the forwarding CPU has no time left, copies for the recorder are cut to their first
+    128 bytes (``cut`` counts these), and longer frames are left out of the mirror, so that copying costs the
+    link nothing.
+    With ``mode`` "auto", XDP is generic where an interface takes no native program or no XDP frames. What a
+    sender's kernel leaves to its (virtual) hardware is lost on the way: hosts behind a veth have to complete
+    checksums and VLAN tags themselves (ethtool -K IF tx off txvlan off) and send no frames beyond the MTU.
+    Raises ``MissingCapability`` where XDP cannot run, ``LabError`` where an interface is missing or taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        a: str,
+        b: str,
+        netns: str | None = None,
+        ring: bool = False,
+        mirror: str | None = None,
+        logger_mac: bytes | None = None,
+        ring_bytes: int = 64 << 20,
+        snap_bytes: int = 262_144,
+        link_first: bool = True,
+        mirror_cpu: int | None = None,
+        mode: Literal["auto", "native", "generic"] = "auto",
+    ) -> None: ...
+    @property
+    def xdp_mode(self) -> Literal["native", "generic"]: ...
+    @property
+    def warnings(self) -> list[str]:
+        """What does not work as it should here, and the remedy, in sentences."""
+
+    @property
+    def ring_bytes_per_cpu(self) -> int:
+        """The share of each CPU in each ring."""
+
+    def counters(self) -> dict[str, Any]:
+        """Frames so far, by stage; once closed, those of the end.
+
+        ``a`` and ``b``, by the interface where frames came in: ``received``, ``forwarded``,
+        ``not_forwarded`` (the other interface refused them, or its queue was full), ``copied`` (into the
+        ring), ``not_copied`` (it was full), ``cut`` (of those copied, for the sake of the link), ``bytes``.
+        ``mirror``: ``sent``, ``not_sent``, ``waiting``.
+        ``reason`` in each: why frames were not forwarded or not sent, a sentence, or "".
+        ``assumed``: nobody tells what became of frames behind the bridge (generic mode, or no tracepoints);
+        those that are not known to be refused count as forwarded.
+        After the traffic has ended and the ring is empty, received = forwarded + not_forwarded =
+        copied + not_copied.
+        """
+
+    def ring_fds(self) -> list[int]:
+        """File descriptors by which a ``Recorder`` reads the ring, also in a child that inherits them."""
+
+    def close(self) -> None:
+        """Take the bridge away. Within 0.3 s the mirror sends what waits, and frames under way arrive; what
+        waits after that counts as not sent. Safe to call again.
+        """
+
+class Recorder:
+    """Writes frames into pcapng files, in a thread of its own.
+
+    Frames come from the ring of a ``Tap`` (``ring_fds``) or from an interface (``interface`` in
+    ``netns``). ``path``: the file; with rotation its stem gets a number and the time. ``filter``: an
+    expression of libpcap (pcap-filter(7)). ``snap_bytes``: bytes of each frame that are written.
+    ``rotate_bytes`` (before compression) and ``rotate_seconds`` begin a new file; ``keep_files`` removes the
+    oldest ones. Raises ``InputError`` for a bad filter or path, ``MissingCapability``, ``LabError``.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        ring_fds: Sequence[int] = (),
+        interface: str | None = None,
+        netns: str | None = None,
+        filter: str = "",
+        snap_bytes: int = 262_144,
+        rotate_bytes: int | None = None,
+        rotate_seconds: float | None = None,
+        keep_files: int | None = None,
+        compress: Literal["", "zstd"] = "",
+        ring_bytes: int = 64 << 20,
+        cpu: int | None = None,
+        comment: str = "",
+    ) -> None: ...
+    def start(self) -> None:
+        """Begin to record."""
+
+    def progress(self) -> dict[str, Any]:
+        """What became of frames so far: ``interfaces`` (a list: ``name``, ``seen``, ``lost``, ``filtered``,
+        ``written``, ``not_written``), ``bytes`` written before compression, ``file`` being written,
+        ``failure`` (a sentence, or ""), ``ended`` (although nobody called ``stop``: its source failed, say).
+
+        seen = filtered + written + not_written once stopped; ``lost`` are those that never came here: the
+        recorder, or its disk, was too slow. ``not_written`` are those that the disk refused.
+        """
+
+    def stop(self) -> dict[str, Any]:
+        """Write what is there, close the file; ``progress`` and besides ``files`` (``path``, ``frames``,
+        ``bytes``, ``first_ns``, ``last_ns``), ``files_removed`` (how many ``keep_files`` took away) and
+        ``gaps``: where frames are missing from the record (``from_ns``, ``to_ns``, ``interface``, its name,
+        ``frames``, ``stage``: "ring" or "disk"). Safe to call again.
+        """
+
+def analyse(
+    paths: Sequence[str],
+    *,
+    filter: str = "",
+    from_ns: int | None = None,
+    to_ns: int | None = None,
+    relative: bool = False,
+    series: str | None = None,
+    period_ns: int = 100_000_000,
+    decode_as: Sequence[tuple[int, int]] = (),
+    keep: int = 100_000,
+) -> dict[str, Any]:
+    """Analyse captures, one after the other as if they were one file; see ``docs/trace.md``.
+
+    ``filter``: an expression of libpcap. ``from_ns``, ``to_ns``: only packets of this time, since 1970 or,
+    if ``relative``, since the first packet. ``series``: a folder that is given Parquet files:
+    ``connections``, ``segments``, ``rtt``, ``sack``, ``periods`` (of ``period_ns``) and ``streams``.
+    ``keep``: connections and streams that are returned, those with most bytes; the files have all.
+
+    The answer: ``capture`` (counts), ``connections`` (a list of dicts, sides under ``a`` and ``b``),
+    ``connections_left_out``, ``streams`` (voice), ``streams_left_out``, ``esp`` (a list of dicts),
+    ``esp_left_out``, ``elapsed_ns``.
+    Raises ``InputError`` for files that cannot be read; the message names the offset.
+    """

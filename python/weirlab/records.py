@@ -260,6 +260,8 @@ class EngineResult:
     series: Series
     flows: FlowTable
     receiver_dropped: int = 0
+    arrived: int = 0
+    """Probes that arrived in all; ``received`` are those that departed while it was recorded."""
     packets: PacketLog | None = None
     """Only where calls were sent."""
 

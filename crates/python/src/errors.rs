@@ -2,14 +2,37 @@
 
 use pyo3::prelude::*;
 use weir_engine::EngineError;
+use weir_engine::tap::TapError;
 
 /// The exception of `weirlab.errors` that fits.
 pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
     let class = match error {
         EngineError::Plan(_) => "InputError",
-        EngineError::Netns { .. } | EngineError::Interface { .. } => "LabError",
+        EngineError::Netns { .. } | EngineError::Interface { .. } | EngineError::NotEthernet { .. } => {
+            "LabError"
+        }
         EngineError::Xdp(_) | EngineError::Socket { .. } => "MissingCapability",
         EngineError::Interrupted => return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(()),
+    };
+    exception(py, class, &describe(error))
+}
+
+/// The exception of `weirlab.errors` that fits.
+pub fn translate_tap(py: Python<'_>, error: &TapError) -> PyErr {
+    let class = match error {
+        TapError::Option(_) => "InputError",
+        TapError::Refused { .. } | TapError::Xdp(_) => "MissingCapability",
+        TapError::Netns { source, .. } | TapError::System { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            "MissingCapability"
+        }
+        TapError::Netns { .. }
+        | TapError::Missing { .. }
+        | TapError::Down { .. }
+        | TapError::Same { .. }
+        | TapError::Taken { .. }
+        | TapError::System { .. } => "LabError",
     };
     exception(py, class, &describe(error))
 }

@@ -1,9 +1,12 @@
 //! `weirlab._engine`: plans in, outcomes out. Nothing is decided here.
 
+mod analysis;
 mod errors;
 mod media;
 mod outcome;
 mod plan;
+mod record;
+mod tap;
 mod trace;
 
 use std::path::{Path, PathBuf};
@@ -210,6 +213,9 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Engine>()?;
+    m.add_class::<record::Recorder>()?;
+    m.add_class::<tap::Tap>()?;
+    m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;
     m.add_function(wrap_pyfunction!(handover_ns, m)?)?;
     m.add_function(wrap_pyfunction!(trace::rtp_packets, m)?)?;

@@ -33,6 +33,7 @@ pub fn to_dict<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, Py
         ("late_sum_ns", outcome.late_sum_ns),
         ("late_max_ns", outcome.late_max_ns),
         ("slipped_ns", outcome.slipped_ns),
+        ("arrived", outcome.arrived),
         ("stray", outcome.stray),
         ("receiver_dropped", outcome.receiver_dropped),
         ("first_arrival_ns", outcome.first_arrival_ns),

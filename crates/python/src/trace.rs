@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
@@ -20,22 +20,30 @@ const BETWEEN_SIGNALS: usize = 256 << 10;
 #[pyo3(signature = (path, decode_as=Vec::new()))]
 pub fn rtp_packets(py: Python<'_>, path: PathBuf, decode_as: Vec<(u16, u16)>) -> PyResult<Bound<'_, PyDict>> {
     let options = Options { decode_as: decode_as.into_iter().map(|(low, high)| low..=high).collect() };
-    let name = path.display().to_string();
+    let file = open(py, &path)?;
+    let mut signal = None;
+    let found = py.detach(|| weir_trace::voice_of(Interruptible::new(file, &mut signal), options));
+    match (signal, found) {
+        (Some(signal), _) => Err(signal),
+        (None, Ok(voice)) => to_dict(py, &voice),
+        (None, Err(error)) => Err(refusal(py, &path, &error)),
+    }
+}
+
+/// Opens a capture file.
+pub fn open(py: Python<'_>, path: &Path) -> PyResult<File> {
+    let name = path.display();
     let refuse = |message: String| exception(py, "InputError", &message);
     if path.is_dir() {
         return Err(refuse(format!("{name} is a folder; expected is a capture file")));
     }
-    let file = File::open(&path).map_err(|e| refuse(format!("the capture {name} cannot be opened: {e}")))?;
-    let mut signal = None;
-    let found =
-        py.detach(|| weir_trace::voice_of(Interruptible { file, since: 0, signal: &mut signal }, options));
-    match (signal, found) {
-        (Some(signal), _) => Err(signal),
-        (None, Ok(voice)) => to_dict(py, &voice),
-        (None, Err(error)) => {
-            Err(refuse(format!("the capture {name}: {}; {}", describe(&error), way_out(&error))))
-        }
-    }
+    File::open(path).map_err(|e| refuse(format!("the capture {name} cannot be opened: {e}")))
+}
+
+/// What to say of a capture that cannot be read.
+pub fn refusal(py: Python<'_>, path: &Path, error: &CaptureError) -> PyErr {
+    let message = format!("the capture {}: {}; {}", path.display(), describe(error), way_out(error));
+    exception(py, "InputError", &message)
 }
 
 const fn way_out(error: &CaptureError) -> &'static str {
@@ -48,10 +56,17 @@ const fn way_out(error: &CaptureError) -> &'static str {
 }
 
 /// A file whose reading Ctrl-C ends.
-struct Interruptible<'a> {
+pub struct Interruptible<'a> {
     file: File,
     since: usize,
     signal: &'a mut Option<PyErr>,
+}
+
+impl<'a> Interruptible<'a> {
+    /// Reads `file`; what Ctrl-C raised goes into `signal`.
+    pub const fn new(file: File, signal: &'a mut Option<PyErr>) -> Self {
+        Self { file, since: 0, signal }
+    }
 }
 
 impl Read for Interruptible<'_> {
@@ -120,29 +135,29 @@ fn streams<'py>(py: Python<'py>, streams: &[Stream]) -> PyResult<Bound<'py, PyDi
     list("src", &|s| s.key.src.to_string())?;
     list("dst", &|s| s.key.dst.to_string())?;
     list("vlan", &|s| s.key.tags.to_string())?;
-    list("interface", &|s| interface(s.key.interface))?;
+    list("interface", &|s| interface_name(s.key.interface))?;
     list("codec", &|s| s.facts.codec.clone())?;
-    list("protocol", &|s| protocol(s.key.protocol).to_owned())?;
-    list("media", &|s| kind(s.facts.kind).to_owned())?;
-    list("known_by", &|s| known_by(s.facts.known_by).to_owned())?;
+    list("protocol", &|s| protocol_name(s.key.protocol).to_owned())?;
+    list("media", &|s| kind_name(s.facts.kind).to_owned())?;
+    list("known_by", &|s| known_by_name(s.facts.known_by).to_owned())?;
     let types = streams.iter().map(|s| s.facts.payload_types.clone()).collect::<Vec<_>>();
     dict.set_item("payload_types", types)?;
     Ok(dict)
 }
 
 /// Interface of the file, and that of the link layer if it names one.
-fn interface((of_file, of_link): (u32, u32)) -> String {
+pub fn interface_name((of_file, of_link): (u32, u32)) -> String {
     if of_link == 0 { of_file.to_string() } else { format!("{of_file}.{of_link}") }
 }
 
-const fn protocol(protocol: Protocol) -> &'static str {
+pub const fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Rtp => "rtp",
         Protocol::Iax2 => "iax2",
     }
 }
 
-const fn kind(kind: Kind) -> &'static str {
+pub const fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Audio => "audio",
         Kind::Video => "video",
@@ -150,7 +165,7 @@ const fn kind(kind: Kind) -> &'static str {
     }
 }
 
-const fn known_by(known_by: KnownBy) -> &'static str {
+pub const fn known_by_name(known_by: KnownBy) -> &'static str {
     match known_by {
         KnownBy::Nothing => "",
         KnownBy::Sdp => "sdp",
@@ -162,16 +177,7 @@ const fn known_by(known_by: KnownBy) -> &'static str {
 
 fn capture<'py>(py: Python<'py>, voice: &Voice) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    let format = match voice.format {
-        Format::Pcap => "pcap",
-        Format::Pcapng => "pcapng",
-    };
-    let wrapping = match voice.compression {
-        Compression::None => "",
-        Compression::Gzip => "+gzip",
-        Compression::Zstd => "+zstd",
-    };
-    dict.set_item("format", format!("{format}{wrapping}"))?;
+    dict.set_item("format", format_name(voice.format, voice.compression))?;
     let counts = &voice.counts;
     dict.set_item("first_ns", counts.first_ns)?;
     dict.set_item("last_ns", counts.last_ns)?;
@@ -195,4 +201,18 @@ fn capture<'py>(py: Python<'py>, voice: &Voice) -> PyResult<Bound<'py, PyDict>> 
     dict.set_item("unknown_links", counts.unknown_links.iter().copied().collect::<Vec<u16>>())?;
     dict.set_item("cut_short", voice.cut_short)?;
     Ok(dict)
+}
+
+/// `pcapng+zstd`, for instance.
+pub fn format_name(format: Format, compression: Compression) -> String {
+    let format = match format {
+        Format::Pcap => "pcap",
+        Format::Pcapng => "pcapng",
+    };
+    let wrapping = match compression {
+        Compression::None => "",
+        Compression::Gzip => "+gzip",
+        Compression::Zstd => "+zstd",
+    };
+    format!("{format}{wrapping}")
 }

@@ -36,6 +36,7 @@ def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:
         duplicated=int(flows["duplicated"].sum()),
         reordered=int(flows["reordered"].sum()),
         stray=raw["stray"],
+        arrived=raw["arrived"],
         receiver_dropped=raw["receiver_dropped"],
         delay_min_ns=float(flows["delay_min_ns"][arrived].min()) if n else nan,
         delay_mean_ns=delay_sum / n if n else nan,

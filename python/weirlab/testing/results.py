@@ -74,6 +74,7 @@ def make_result(
         duplicated=0,
         reordered=0,
         stray=0,
+        arrived=received + round(rate_pps * warmup_s),
         delay_min_ns=delay * _SHAPE[0][1],
         delay_mean_ns=delay,
         delay_max_ns=delay * _SHAPE[-1][1],

@@ -1,0 +1,184 @@
+//! Facts as Python's dicts and lists: no NumPy, which takes longer to import than many a capture to read.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use weir_capture::Interface;
+use weir_trace::analysis::{Facts, File};
+use weir_trace::esp::Flow;
+use weir_trace::tcp::{Connection, Endpoint, Side, Summary};
+use weir_trace::voice::Measured;
+
+use super::kept::Kept;
+use crate::trace::{format_name, interface_name, kind_name, known_by_name, protocol_name};
+
+/// Sets items whose names are those of fields, or given.
+macro_rules! fields {
+    ($dict:expr, $of:expr; $($name:ident),* $(,)?) => {
+        $($dict.set_item(intern!($dict.py(), stringify!($name)), $of.$name)?;)*
+    };
+}
+
+pub fn to_dict<'py>(
+    py: Python<'py>,
+    facts: &Facts,
+    files: &[File],
+    mut kept: Kept,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("capture", capture(py, facts, files)?)?;
+    let (connections, left_out) = kept.connections();
+    dict.set_item("connections", list(py, &connections, connection)?)?;
+    dict.set_item("connections_left_out", left_out)?;
+    let (streams, left_out) = kept.streams();
+    dict.set_item("streams", list(py, &streams, stream)?)?;
+    dict.set_item("streams_left_out", left_out)?;
+    dict.set_item("esp", list(py, &facts.esp, esp)?)?;
+    dict.set_item("esp_left_out", facts.esp_left_out)?;
+    Ok(dict)
+}
+
+fn list<'py, T>(
+    py: Python<'py>,
+    items: &[T],
+    each: impl Fn(Python<'py>, &T) -> PyResult<Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for item in items {
+        list.append(each(py, item)?)?;
+    }
+    Ok(list)
+}
+
+fn capture<'py>(py: Python<'py>, facts: &Facts, files: &[File]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let counts = &facts.counts;
+    dict.set_item("files", list(py, files, file)?)?;
+    fields!(dict, counts; packets, origin_ns, selected, bytes, first_ns, last_ns, truncated, tcp, udp, esp);
+    fields!(dict, counts; other_ip, not_ip, malformed, unknown_link);
+    dict.set_item("unknown_links", counts.unknown_links.iter().copied().collect::<Vec<_>>())?;
+    let fragments = &facts.fragments;
+    fields!(dict, fragments; fragments);
+    dict.set_item("reassembled", fragments.datagrams)?;
+    dict.set_item("fragments_dropped", {
+        let lost = PyDict::new(py);
+        fields!(lost, fragments; duplicates, overlapping, expired, crowded_out, malformed);
+        lost
+    })?;
+    let voice = &facts.voice;
+    fields!(dict, voice; rtcp, sip);
+    dict.set_item("iax2_signalling", voice.iax2)?;
+    dict.set_item("other_udp", voice.udp)?;
+    dict.set_item("timeless", files.iter().map(|file| file.timeless).sum::<u64>())?;
+    dict.set_item("backwards", files.iter().map(|file| file.backwards).sum::<u64>())?;
+    dict.set_item("cut_short", files.iter().any(|file| file.cut_short))?;
+    dict.set_item("tcp_limits", {
+        let limits = PyDict::new(py);
+        let tcp = &facts.tcp;
+        fields!(limits, tcp; truncated, backwards, impossible_acks, evicted, forgotten);
+        limits
+    })?;
+    Ok(dict)
+}
+
+fn file<'py>(py: Python<'py>, file: &File) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("format", format_name(file.format, file.compression))?;
+    fields!(dict, file; packets, cut_short, timeless, backwards);
+    dict.set_item("interfaces", list(py, &file.interfaces, interface)?)?;
+    Ok(dict)
+}
+
+fn interface<'py>(py: Python<'py>, interface: &Interface) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    fields!(dict, interface; section, id, packets, snap_bytes);
+    dict.set_item("name", &interface.name)?;
+    dict.set_item("description", &interface.description)?;
+    dict.set_item("link", interface.link.0)?;
+    dict.set_item("lost", interface.lost())?;
+    Ok(dict)
+}
+
+fn connection<'py>(py: Python<'py>, connection: &Connection) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    fields!(dict, connection; id, first_ns, last_ns, handshake_ns, idle_max_ns);
+    dict.set_item(intern!(py, "vlan"), connection.tags.to_string())?;
+    dict.set_item(intern!(py, "interface"), connection.interface_name())?;
+    dict.set_item(intern!(py, "begin"), connection.begin.name())?;
+    dict.set_item(intern!(py, "end"), connection.end.name())?;
+    dict.set_item(intern!(py, "place"), connection.place.name())?;
+    let [a, b] = &connection.sides;
+    dict.set_item(intern!(py, "a"), side(py, &connection.a, a)?)?;
+    dict.set_item(intern!(py, "b"), side(py, &connection.b, b)?)?;
+    Ok(dict)
+}
+
+fn side<'py>(py: Python<'py>, end: &Endpoint, side: &Side) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item(intern!(py, "addr"), end.addr.to_string())?;
+    dict.set_item(intern!(py, "port"), end.port)?;
+    fields!(dict, side; packets, link_bytes, data_packets, data_bytes, unique_bytes, pure_acks, data_ns);
+    fields!(dict, side; payload_max, syns, fins, resets, out_of_order, copies, unseen_bytes, keep_alives);
+    fields!(dict, side; window_probes, duplicate_acks, sack_blocks, dsacks, window, zero_windows);
+    fields!(dict, side; zero_window_ns, window_full, flight_max, flight_mean, idle_max_ns, congestion_marks);
+    let options = side.options.map(|options| {
+        let offered = PyDict::new(py);
+        fields!(offered, options; mss, window_scale, sack, timestamps);
+        PyResult::Ok(offered)
+    });
+    dict.set_item(intern!(py, "options"), options.transpose()?)?;
+    let repeated = PyDict::new(py);
+    let causes = &side.retransmissions;
+    fields!(repeated, causes; total, bytes, timeout, fast, tail_probe, handshake, unexplained, spurious);
+    dict.set_item(intern!(py, "retransmissions"), repeated)?;
+    dict.set_item(intern!(py, "rtt"), summary(py, &side.rtt)?)?;
+    dict.set_item(intern!(py, "rtt_timestamp"), summary(py, &side.rtt_timestamp)?)?;
+    Ok(dict)
+}
+
+/// Of nothing there is no least, greatest and mean.
+fn summary<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let there = summary.count > 0;
+    dict.set_item(intern!(py, "count"), summary.count)?;
+    dict.set_item(intern!(py, "min_ns"), there.then_some(summary.min_ns))?;
+    dict.set_item(intern!(py, "max_ns"), there.then_some(summary.max_ns))?;
+    dict.set_item(intern!(py, "mean_ns"), there.then_some(summary.mean_ns))?;
+    dict.set_item(intern!(py, "sd_ns"), there.then_some(summary.sd_ns))?;
+    Ok(dict)
+}
+
+fn stream<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let (key, facts) = (&stream.key, &stream.facts);
+    dict.set_item("src", key.src.to_string())?;
+    dict.set_item("src_port", key.src_port)?;
+    dict.set_item("dst", key.dst.to_string())?;
+    dict.set_item("dst_port", key.dst_port)?;
+    dict.set_item("protocol", protocol_name(key.protocol))?;
+    dict.set_item("ssrc", key.source)?;
+    dict.set_item("vlan", key.tags.to_string())?;
+    dict.set_item("interface", interface_name(key.interface))?;
+    dict.set_item("codec", &facts.codec)?;
+    dict.set_item("payload_types", facts.payload_types.clone())?;
+    dict.set_item("media", kind_name(facts.kind))?;
+    dict.set_item("known_by", known_by_name(facts.known_by))?;
+    fields!(dict, facts; payload_type, clock_hz);
+    fields!(dict, stream; part, packets, payload_bytes, first_ns, last_ns, expected, lost, loss_estimated);
+    fields!(dict, stream; loss_runs, longest_run, copies, reordered, strays, markers, gap_max_ns);
+    dict.set_item("jitter_mean_ns", stream.jitter.map(|jitter| jitter.mean_ns))?;
+    dict.set_item("jitter_max_ns", stream.jitter.map(|jitter| jitter.max_ns))?;
+    Ok(dict)
+}
+
+fn esp<'py>(py: Python<'py>, flow: &Flow) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let key = &flow.key;
+    dict.set_item("src", key.src.to_string())?;
+    dict.set_item("dst", key.dst.to_string())?;
+    dict.set_item("vlan", key.tags.to_string())?;
+    dict.set_item("interface", interface_name(key.interface))?;
+    fields!(dict, key; spi, ports);
+    fields!(dict, flow; packets, bytes, first_ns, last_ns, lost, reordered, copies, restarts);
+    Ok(dict)
+}

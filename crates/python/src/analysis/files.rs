@@ -1,0 +1,58 @@
+//! The files of the series: under other names until they are whole, and gone if they never are.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use weir_tables::TableError;
+
+/// A file that is not whole yet.
+pub type Partial = File;
+
+/// The folder, and what was begun in it.
+pub struct Folder {
+    path: PathBuf,
+    begun: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Folder {
+    /// Makes the folder if it is not there.
+    pub fn new(path: &Path) -> Result<Self, TableError> {
+        fs::create_dir_all(path).map_err(|e| failed(path, e))?;
+        Ok(Self { path: path.to_owned(), begun: Vec::new() })
+    }
+
+    /// Begins a file.
+    pub fn make(&mut self, name: &str) -> io::Result<Partial> {
+        let partial = self.path.join(format!(".{name}.{}.partial", std::process::id()));
+        let file = File::create(&partial)?;
+        self.begun.push((partial, self.path.join(name)));
+        Ok(file)
+    }
+
+    /// Gives all files their names.
+    pub fn keep(mut self) -> Result<(), TableError> {
+        while let Some((partial, path)) = self.begun.pop() {
+            if let Err(error) = fs::rename(&partial, &path) {
+                self.begun.push((partial, path.clone()));
+                return Err(failed(&path, error));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for (partial, _) in &self.begun {
+            if let Err(error) = fs::remove_file(partial) {
+                // Nobody is left to tell but the user.
+                drop(writeln!(io::stderr(), "weir: {} was left behind: {error}", partial.display()));
+            }
+        }
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> TableError {
+    TableError::Make { name: path.display().to_string(), source }
+}

@@ -1,0 +1,90 @@
+//! Connections and streams that will be shown.
+
+use std::cmp::Reverse;
+
+use weir_trace::tcp::Connection;
+use weir_trace::voice::Measured;
+
+/// The connections with most bytes, and the streams with most packets.
+pub struct Kept {
+    connections: Most<Connection>,
+    streams: Most<Measured>,
+}
+
+impl Kept {
+    /// Up to `most` of either kind.
+    pub const fn new(most: usize) -> Self {
+        Self { connections: Most::new(most), streams: Most::new(most) }
+    }
+
+    pub fn connection(&mut self, connection: Connection) {
+        self.connections.put(connection, bytes);
+    }
+
+    pub fn stream(&mut self, stream: Measured) {
+        self.streams.put(stream, packets);
+    }
+
+    /// The connections in the order of their first packets, and how many are left out.
+    pub fn connections(&mut self) -> (Vec<Connection>, u64) {
+        let (mut connections, left_out) = self.connections.take(bytes);
+        connections.sort_by_key(|connection| connection.id);
+        (connections, left_out)
+    }
+
+    /// The streams in the order of their first packets, and how many are left out.
+    pub fn streams(&mut self) -> (Vec<Measured>, u64) {
+        let (mut streams, left_out) = self.streams.take(packets);
+        streams.sort_by_key(|stream| (stream.order, stream.part));
+        (streams, left_out)
+    }
+}
+
+/// Size of a connection, and what decides between equals.
+fn bytes(connection: &Connection) -> (Reverse<u64>, u64) {
+    let bytes: u64 = connection.sides.iter().map(|side| side.link_bytes).sum();
+    (Reverse(bytes), connection.id.into())
+}
+
+fn packets(stream: &Measured) -> (Reverse<u64>, u64) {
+    (Reverse(stream.packets), stream.order)
+}
+
+/// The greatest of many.
+struct Most<T> {
+    most: usize,
+    items: Vec<T>,
+    seen: u64,
+}
+
+impl<T> Most<T> {
+    const fn new(most: usize) -> Self {
+        Self { most, items: Vec::new(), seen: 0 }
+    }
+
+    fn put(&mut self, item: T, rank: fn(&T) -> (Reverse<u64>, u64)) {
+        self.seen += 1;
+        self.items.push(item);
+        // Twice as many before the smaller half goes, so that each costs little.
+        if self.items.len() > self.most.saturating_mul(2).max(1 << 10) {
+            self.cut(rank);
+        }
+    }
+
+    /// What is kept, and how many were left out.
+    fn take(&mut self, rank: fn(&T) -> (Reverse<u64>, u64)) -> (Vec<T>, u64) {
+        self.cut(rank);
+        let items = std::mem::take(&mut self.items);
+        let left_out = self.seen - items.len() as u64;
+        (items, left_out)
+    }
+
+    fn cut(&mut self, rank: fn(&T) -> (Reverse<u64>, u64)) {
+        if self.items.len() > self.most {
+            if self.most > 0 {
+                self.items.select_nth_unstable_by_key(self.most - 1, rank);
+            }
+            self.items.truncate(self.most);
+        }
+    }
+}
