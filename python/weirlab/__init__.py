@@ -1,8 +1,20 @@
 """Weir measures, models and predicts what network gear does to real-time traffic."""
 
-from importlib.metadata import PackageNotFoundError, version
+from __future__ import annotations
 
-try:
-    __version__ = version("weirlab")
-except PackageNotFoundError:  # running from a source tree that was never installed
-    __version__ = "0.0.0"
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        """``__version__``, when it is asked for: to read the metadata takes longer than many a command."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("weirlab")
+        except PackageNotFoundError:  # running from a source tree that was never installed
+            return "0.0.0"

@@ -1,8 +1,8 @@
 """The command ``weir``.
 
-``app`` assembles the commands; each command reads its options, calls ``weirlab.jobs`` or a
-part below it and hands the outcome to ``output``. Importing this package is cheap: what a
-command needs beyond its options is imported when it runs.
+``app`` knows the commands and imports the one that is wanted; it reads its options, calls
+``weirlab.jobs`` or a part below it and hands the outcome to ``output``. Importing this package
+is cheap: what a command needs beyond its options is imported when it runs.
 """
 
 from __future__ import annotations

@@ -5,26 +5,37 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
-from weirlab import __version__
-from weirlab.cli import (
-    failures,
-    machine,
-    measuring,
-    modelling,
-    planning,
-    scenarios,
-    searching,
-    stored,
-    transients,
-)
-from weirlab.cli.calls import failover, generate, quality
+from weirlab.cli import failures
+from weirlab.cli.coercion import quicken
 from weirlab.cli.output import Globals
+
+PARTS: Final = {
+    "measuring": ("calibrate", "trial", "profile"),
+    "searching": ("search", "rfc2544"),
+    "calls.generate": ("calls",),
+    "calls.quality": ("quality",),
+    "calls.failover": ("failover",),
+    "link.commands": ("tap", "log"),
+    "trace.command": ("trace",),
+    "scenarios": ("run", "schema"),
+    "modelling": ("fit", "predict", "verify"),
+    "planning": ("plan",),
+    "transients": ("transients",),
+    "stored": ("report", "runs", "show", "export"),
+    "machine": ("doctor", "lab"),
+}
+"""Modules below ``weirlab.cli`` and the commands that their ``add_to`` adds, in the order of the help.
+
+A module is imported when one of its commands is wanted: the others would only delay the start.
+"""
 
 _CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in failures.EXIT_CODES.items())
 
@@ -50,9 +61,25 @@ class Weir(TyperGroup):
     argv: Sequence[str] = ()
     """What the user typed behind ``weir``."""
 
+    def get_params(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Options before the command's name, ``--help`` among them."""
+        params = super().get_params(ctx)
+        quicken(params)
+        return params
+
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """In the order in which they were added, which is the order of work."""
-        return list(self.commands)
+        """In the order of work."""
+        return [name for names in PARTS.values() for name in names]
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        """The command, its module imported; for a name that is none all are, to suggest one of them."""
+        known = [part for part, names in PARTS.items() if cmd_name in names]
+        for part in known or PARTS:
+            if not self.commands.keys() >= set(PARTS[part]):
+                self.commands.update(commands_of(part))
+        found = self.commands.get(cmd_name)
+        quicken(found.get_params(ctx) if found else ())
+        return found
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
@@ -88,8 +115,17 @@ app = typer.Typer(
 )
 
 
+def commands_of(part: str) -> dict[str, Any]:
+    """The commands of a module of ``PARTS``, by name."""
+    alone = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    import_module(f"weirlab.cli.{part}").add_to(alone)
+    return dict(get_group(alone).commands)
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from weirlab import __version__
+
         print(f"weir {__version__}")
         raise typer.Exit
 
@@ -112,10 +148,3 @@ def _options(
 ) -> None:
     typed = ctx.command.argv if isinstance(ctx.command, Weir) else ()
     ctx.obj = Globals(store=store, command=shlex.join(["weir", *typed]))
-
-
-for _part in (
-    *(measuring, searching, generate, quality, failover, scenarios),
-    *(modelling, planning, transients, stored, machine),
-):
-    _part.add_to(app)

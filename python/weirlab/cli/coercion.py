@@ -1,0 +1,67 @@
+"""Plain values of options without pydantic.
+
+Typer checks every option by pydantic, whose import takes longer than the summary of a capture. Text, whole
+numbers, paths and choices that are as they should be need none of it. Everything else, and every mistake,
+is left to typer, so that values and messages are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, get_args, get_origin
+
+import typer
+
+_ALIKE: Final = (str, int, bool)
+
+
+def quicken(parameters: Iterable[Any]) -> None:
+    """Let the parameters of a command take plain values the short way."""
+    for parameter in parameters:
+        # Made by typer when it is first used, and only then. A typer that knows no such attribute ignores it.
+        if getattr(parameter, "_runtime_param", parameter) is None:
+            parameter._runtime_param = _Short()
+
+
+class _Short:
+    """In place of typer's ``RuntimeParam``."""
+
+    def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
+        """``value`` as the type of ``param``."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        descriptor = param.type_descriptor
+        taken = _taken(value, descriptor.annotation, descriptor.parameter_info)
+        if taken is not None:
+            return taken
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _taken(value: Any, kind: Any, info: Any) -> Any:
+    """``value`` as a ``kind``; None where that takes more than a look."""
+    if info.parser is not None:
+        return None
+    if get_origin(kind) is list:
+        if isinstance(value, str):
+            return None
+        items = [_taken(item, get_args(kind)[0], info) for item in value]
+        return None if any(item is None for item in items) else items
+    if kind is Path:
+        return Path(value) if isinstance(value, str) and _is_usual(value, info) else None
+    if kind is int and isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if kind in _ALIKE and type(value) is kind:
+        low, high = info.min, info.max
+        return value if (low is None or value >= low) and (high is None or value <= high) else None
+    return value if isinstance(value, str) and value in get_args(kind) else None
+
+
+def _is_usual(path: str, info: Any) -> bool:
+    """Is there nothing about ``path`` that typer would complain of or change?"""
+    special = info.resolve_path or info.allow_dash or info.path_type or info.writable
+    if special or not (info.file_okay and info.dir_okay):
+        return False
+    return os.access(path, os.R_OK) or not (info.exists or os.path.exists(path))
