@@ -19,6 +19,8 @@ Examples:
 
 CLEAN = """Remove test beds whose owner died (kill -9, power cut); running ones stay.
 
+Interfaces that a dead weir tap had prepared are put back as they were.
+
 The next start does the same by itself.
 
 Examples:
@@ -54,7 +56,9 @@ def clean(ctx: typer.Context, json: JsonOption = False) -> None:
     """Clean up."""
     from weirlab.cli import wording
     from weirlab.lab.clean import clean as remove
+    from weirlab.link.host.journal import clean as undo
 
     with Session(ctx, as_json=json) as session:
-        removed = remove()
-        session.finish({"kind": "lab clean", "removed": removed}, wording.clean(removed))
+        removed, taps = remove(), undo()
+        document = {"kind": "lab clean", "removed": removed, "taps": taps}
+        session.finish(document, wording.clean(removed, taps))

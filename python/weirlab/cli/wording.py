@@ -200,8 +200,11 @@ def doctor(findings: Sequence[Finding]) -> str:
     return "Everything that Weir needs works here."
 
 
-def clean(removed: Sequence[str]) -> str:
+def clean(removed: Sequence[str], taps: Sequence[str] = ()) -> str:
     """What was left behind and is gone."""
-    if not removed:
-        return "Nothing was left behind."
-    return f"Removed {plural(len(removed), 'namespace')} of dead owners: {', '.join(removed)}."
+    said = []
+    if removed:
+        said.append(f"Removed {plural(len(removed), 'namespace')} of dead owners: {', '.join(removed)}.")
+    if taps:
+        said.append(f"Put back what {plural(len(taps), 'dead tap')} had changed: {', '.join(taps)}.")
+    return " ".join(said) or "Nothing was left behind."

@@ -38,7 +38,7 @@ class Claim:
             while True:
                 identifier = secrets.token_hex(4)
                 path = directory / f"{identifier}.lock"
-                fd = _open_locked(path, os.O_CREAT | os.O_EXCL)
+                fd = open_locked(path, os.O_CREAT | os.O_EXCL)
                 if fd is not None:
                     break
         except OSError as error:
@@ -76,7 +76,7 @@ def clean(directory: Path = LOCKS) -> list[str]:
         if not _IDENTIFIER.fullmatch(path.stem):
             continue
         try:
-            fd = _open_locked(path, 0)
+            fd = open_locked(path, 0)
         except OSError as error:
             raise MissingCapability(
                 f"cannot tell whether a lab was left behind: {path}: {error.strerror}; run as root"
@@ -114,7 +114,7 @@ def alone(directory: Path = LOCKS) -> Iterator[None]:
         os.close(fd)
 
 
-def _open_locked(path: Path, flags: int) -> int | None:
+def open_locked(path: Path, flags: int) -> int | None:
     """Descriptor of ``path`` with its lock held; None if another holds it, or made or removed it meanwhile.
 
     Close-on-exec: a child that inherited the lock would keep a dead lab alive.

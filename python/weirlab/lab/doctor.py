@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -64,6 +65,7 @@ def diagnose(store: Path | None = None) -> list[Finding]:
         _engine(),
         *_devices(),
         _redundant_pairs(),
+        _tap(),
         _cores(),
         _clock(),
         _frequency(),
@@ -211,6 +213,28 @@ def _redundant_pairs() -> Finding:
             name, False, "; ".join(missing), "follow the advice; all else works without", essential=False
         )
     return Finding(name, True, capabilities.versions())
+
+
+def _tap() -> Finding:
+    """What a link tap needs beyond XDP, which is tried above."""
+    name = "link tap"
+    lacking = []
+    if not any(_can_be_loaded(library) for library in ("libpcap.so.1", "libpcap.so.0.8")):
+        lacking.append("libpcap, for --filter")
+    if shutil.which("nft") is None:
+        lacking.append("nft, for a mirror without XDP")
+    if lacking:
+        remedy = "install libpcap0.8 or libpcap, and nftables; a tap works without, as far as it goes"
+        return Finding(name, False, f"missing: {'; '.join(lacking)}", remedy, essential=False)
+    return Finding(name, True, "libpcap for filters, nft for a mirror without XDP")
+
+
+def _can_be_loaded(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def _cores() -> Finding:

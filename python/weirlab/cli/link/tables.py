@@ -1,0 +1,123 @@
+"""The stages of a tap or a logger as tables: on the screen while it runs, and at the end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from weirlab.cli.output import Table
+from weirlab.cli.quantities import NOTHING, count, rate, significant
+
+if TYPE_CHECKING:
+    from weirlab.link.account import Account
+    from weirlab.link.session import Outcome, Rates, Snapshot
+
+_BITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
+_MOST_GAPS: Final = 20
+_BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+def of(outcome: Outcome) -> list[Table]:
+    """What is shown at the end."""
+    shown = [
+        table
+        for table in (
+            link(outcome.last, live=False),
+            mirror(outcome.last.account),
+            record(outcome.last.account),
+        )
+        if table
+    ]
+    gaps, files = outcome.document["gaps"], outcome.document["files"]
+    if gaps:
+        rows = [
+            [
+                *(clock_time(gap["from_ns"]), clock_time(gap["to_ns"])),
+                *(gap["interface"] or NOTHING, gap["stage"]),
+                NOTHING if gap["frames"] is None else count(gap["frames"]),
+            ]
+            for gap in gaps[:_MOST_GAPS]
+        ]
+        more = (
+            f" (first {_MOST_GAPS} of {len(gaps):,}; all are in the manifest)"
+            if len(gaps) > _MOST_GAPS
+            else ""
+        )
+        columns = ["from", "to", "interface", "lost at", "frames"]
+        shown.append(Table(columns, rows, f"Missing from the record{more}", ["frames"]))
+    if files:
+        rows = [[str(file["path"]), count(file["frames"]), size(file["bytes"])] for file in files]
+        shown.append(Table(["file", "frames", "size"], rows, "", ["frames", "size"]))
+    return shown
+
+
+def link(snapshot: Snapshot, *, live: bool) -> Table | None:
+    """The two ends; None where there is only a logger."""
+    account = snapshot.account
+    if not account.sides:
+        return None
+    columns = ["from", "received", "forwarded", "not forwarded"]
+    if live:
+        columns[1:1] = ["frames/s", "bits/s"]
+    if account.ring:
+        columns += ["copied", "ring lost"]
+    if account.cut:
+        columns.append("copies cut")
+    rows = []
+    for side in account.sides:
+        rates = _rates(snapshot.rates.get(side.interface)) if live else []
+        row = [side.interface, *rates, *map(count, (side.received, side.forwarded, side.not_forwarded))]
+        if account.ring:
+            row += [count(side.copied), count(side.not_copied)]
+        if account.cut:
+            row.append(count(side.cut))
+        rows.append(row)
+    return Table(columns, rows, "", columns[1:])
+
+
+def mirror(account: Account) -> Table | None:
+    """Copies to the logger."""
+    if account.mirror is None:
+        return None
+    columns = ["mirror", "sent", "not sent", "waiting"]
+    row = [
+        account.mirror.interface,
+        *map(count, (account.mirror.sent, account.mirror.not_sent, account.mirror.waiting)),
+    ]
+    return Table(columns, [row], "", columns[1:])
+
+
+def record(account: Account) -> Table | None:
+    """What became of frames in the recorder."""
+    if not account.recorded:
+        return None
+    columns = ["recorder", "seen", "lost before", "filtered", "written", "not written"]
+    rows = [
+        [each.name, *map(count, (each.seen, each.lost, each.filtered, each.written, each.not_written))]
+        for each in account.recorded
+    ]
+    return Table(columns, rows, "", columns[1:])
+
+
+def size(size_bytes: float) -> str:
+    """``1.24 GB``."""
+    return _scaled(size_bytes, _BYTES)
+
+
+def clock_time(at_ns: int) -> str:
+    """Time of day, local, to the millisecond."""
+    moment = datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).astimezone()
+    return f"{moment:%H:%M:%S}.{at_ns // 1_000_000 % 1000:03d}"
+
+
+def _rates(rates: Rates | None) -> list[str]:
+    if rates is None:
+        return [NOTHING, NOTHING]
+    return [rate(rates.frames_per_s), _scaled(rates.bits_per_s, _BITS)]
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    for factor, unit in units:
+        if value >= factor:
+            return f"{significant(value / factor)} {unit}"
+    return f"{significant(value)} {units[-1][1]}"

@@ -1,0 +1,271 @@
+"""Where every frame went: the stages, and the sums that must hold; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
+
+Stage = Literal["ring", "disk", "recorder"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Frames that came in by ``interface``, one end of the link."""
+
+    interface: str
+    received: int = 0
+    forwarded: int = 0
+    not_forwarded: int = 0
+    """The other end refused them, or its queue was full: lost on the link."""
+    copied: int = 0
+    """Into the ring of the recorder here."""
+    not_copied: int = 0
+    """The ring was full."""
+    cut: int = 0
+    """Copied to their first bytes only, as the CPU that forwards had no time left."""
+    bytes: int = 0
+    reason: str = ""
+    """Why the other end refused frames, if it did."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Copies that leave for the logger by ``interface``."""
+
+    interface: str
+    sent: int = 0
+    not_sent: int = 0
+    waiting: int = 0
+    reason: str = ""
+    """Why copies were not sent, if some were not."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What became of frames of one interface in the recorder."""
+
+    name: str
+    seen: int = 0
+    lost: int = 0
+    """Never came here: the buffer in front of the recorder was full."""
+    filtered: int = 0
+    written: int = 0
+    not_written: int = 0
+
+    def plus(self, other: Self) -> Self:
+        """Both together."""
+        return replace(
+            self, **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)[1:]}
+        )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """As a recorder's ``progress`` tells it."""
+        return cls(str(values["name"]), *(int(values[f.name]) for f in fields(cls)[1:]))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Frames that are missing from the record, and when they came. Times are ns since 1970."""
+
+    from_ns: int
+    to_ns: int
+    stage: Stage
+    """Where they were lost: ``ring`` full, ``disk`` refused them, or with a ``recorder`` that died."""
+    frames: int | None
+    """None where it is not known how many."""
+    interface: str = ""
+    reason: str = ""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """As a recorder's ``stop`` tells it."""
+        return cls(
+            from_ns=int(values["from_ns"]),
+            to_ns=int(values["to_ns"]),
+            stage=values["stage"],
+            frames=int(values["frames"]),
+            interface=str(values["interface"] or ""),
+        )
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Two numbers that must be equal."""
+
+    what: str
+    left: int
+    right: int
+
+    @property
+    def holds(self) -> bool:
+        """Are they?"""
+        return self.left == self.right
+
+
+@dataclass(frozen=True)
+class Account:
+    """All stages at one moment."""
+
+    sides: tuple[Side, ...] = ()
+    """Both ends of the link; none where there is only a logger."""
+    mirror: Mirror | None = None
+    ring: bool = False
+    """Whether a recorder here reads the tap's ring."""
+    recorded: tuple[Recorded, ...] = ()
+    """By interface, all recorders of this session together; of one that died, what it last said."""
+    vanished: int = 0
+    """Taken from the ring by a recorder that died, and in none of its files."""
+    repeated: int = 0
+    """Written by a recorder that died before it gave them back to the ring, and again by the next one."""
+    recording: bool = False
+    """Whether frames are recorded here at all."""
+    assumed: bool = False
+    """What was forwarded is worked out from what came in: nobody tells what the other end refused."""
+    interrupted: bool = False
+    """A recorder ended before the session did."""
+    unknown: bool = False
+    """Frames are missing and nobody counted them: nothing listened, or a file could not be counted."""
+    gaps: tuple[Gap, ...] = ()
+    failures: tuple[str, ...] = ()
+    """What recorders complained of last."""
+    finished: bool = False
+    """No frame is under way any more, so that the sums can be judged."""
+
+    @property
+    def received(self) -> int:
+        return sum(side.received for side in self.sides)
+
+    @property
+    def forwarded(self) -> int:
+        return sum(side.forwarded for side in self.sides)
+
+    @property
+    def not_forwarded(self) -> int:
+        return sum(side.not_forwarded for side in self.sides)
+
+    @property
+    def copied(self) -> int:
+        return sum(side.copied for side in self.sides)
+
+    @property
+    def cut(self) -> int:
+        """Frames of which only the first bytes were copied, for the sake of the link."""
+        return sum(side.cut for side in self.sides)
+
+    @property
+    def written(self) -> int:
+        return sum(each.written for each in self.recorded)
+
+    @property
+    def filtered(self) -> int:
+        return sum(each.filtered for each in self.recorded)
+
+    @property
+    def ring_lost(self) -> int:
+        """Frames that found no room in front of the recorder."""
+        if self.ring:
+            return sum(side.not_copied for side in self.sides)
+        return sum(each.lost for each in self.recorded)
+
+    @property
+    def not_written(self) -> int:
+        return sum(each.not_written for each in self.recorded)
+
+    @property
+    def missing(self) -> int:
+        """Frames that should be in the record here and are not, as far as they were counted."""
+        return self.ring_lost + self.not_written + self.vanished
+
+    @property
+    def complete(self) -> bool | None:
+        """Whether every frame is in the record, whole; None while frames come, and without a record here."""
+        if not (self.finished and self.recording):
+            return None
+        lacking = self.missing or self.unknown or self.cut or self.gaps or self.failures
+        return not lacking and not self.broken_sums()
+
+    @property
+    def waiting(self) -> int:
+        """Copies in the ring, or in the recorder's hands."""
+        if not self.ring:
+            return 0
+        return max(self.copied - sum(each.seen for each in self.recorded) - self.vanished, 0)
+
+    def sums(self) -> tuple[Sum, ...]:
+        """What must be equal once traffic has been cut and everything is written."""
+        found: list[Sum] = []
+        for side in self.sides:
+            name = side.interface
+            # Where one is worked out from the others the sum says nothing.
+            if not self.assumed:
+                found.append(
+                    Sum(
+                        f"{name}: received = forwarded + not forwarded",
+                        side.received,
+                        side.forwarded + side.not_forwarded,
+                    )
+                )
+            if self.ring:
+                found.append(
+                    Sum(
+                        f"{name}: received = copied + not copied",
+                        side.received,
+                        side.copied + side.not_copied,
+                    )
+                )
+        if self.ring:
+            seen = sum(each.seen for each in self.recorded)
+            found.append(
+                Sum(
+                    "copied + repeated = seen by recorders + lost with one that died",
+                    self.copied + self.repeated,
+                    seen + self.vanished,
+                )
+            )
+        for each in self.recorded:
+            found.append(
+                Sum(
+                    f"recorder, {each.name}: seen = filtered + written + not written",
+                    each.seen,
+                    each.filtered + each.written + each.not_written,
+                )
+            )
+        if self.mirror is not None:
+            sent = self.mirror.sent + self.mirror.not_sent + self.mirror.waiting
+            found.append(Sum(f"received = mirrored by {self.mirror.interface}", self.received, sent))
+        return tuple(found)
+
+    def broken_sums(self) -> tuple[Sum, ...]:
+        """Those that do not hold."""
+        return tuple(each for each in self.sums() if not each.holds)
+
+
+def from_tap(
+    counters: Mapping[str, Any], a: str, b: str, mirror: str | None
+) -> tuple[tuple[Side, ...], Mirror | None]:
+    """The tap's ``counters`` by the names of its interfaces."""
+    numbers = ("received", "forwarded", "not_forwarded", "copied", "not_copied", "cut", "bytes")
+    sides = tuple(
+        Side(
+            interface=name,
+            reason=str(counters[side].get("reason", "")),
+            **{key: int(counters[side][key]) for key in numbers},
+        )
+        for side, name in (("a", a), ("b", b))
+    )
+    if mirror is None:
+        return sides, None
+    values = counters["mirror"]
+    sent, not_sent, waiting = (int(values[key]) for key in ("sent", "not_sent", "waiting"))
+    return sides, Mirror(mirror, sent, not_sent, waiting, str(values.get("reason", "")))
+
+
+def added(parts: Iterable[Sequence[Recorded]]) -> tuple[Recorded, ...]:
+    """Recorders that worked one after the other, by interface."""
+    total: dict[str, Recorded] = {}
+    for part in parts:
+        for each in part:
+            total[each.name] = total[each.name].plus(each) if each.name in total else each
+    return tuple(total.values())

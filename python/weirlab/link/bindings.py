@@ -1,0 +1,127 @@
+"""What the link monitor needs of the engine, so that it can be tried without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import weirlab
+from weirlab.errors import LabError
+from weirlab.link.settings import RING_BYTES, SNAP_BYTES, Recording, TapSettings
+
+COUNT_S: Final = 120.0
+"""For counting what is in the file of a recorder that died."""
+
+
+class Tap(Protocol):
+    """``weirlab._engine.Tap``."""
+
+    @property
+    def xdp_mode(self) -> str: ...
+
+    @property
+    def warnings(self) -> Sequence[str]: ...
+
+    def counters(self) -> dict[str, Any]: ...
+
+    def ring_fds(self) -> list[int]: ...
+
+    def close(self) -> None: ...
+
+
+class Recorder(Protocol):
+    """``weirlab._engine.Recorder``."""
+
+    def start(self) -> None: ...
+
+    def progress(self) -> dict[str, Any]: ...
+
+    def stop(self) -> dict[str, Any]: ...
+
+
+def open_tap(settings: TapSettings) -> Tap:
+    """The XDP bridge that ``settings`` ask for. Raises ``MissingCapability`` where XDP cannot run."""
+    try:
+        from weirlab._engine import Tap as EngineTap
+    except ImportError as error:
+        raise LabError(f"the engine is not built ({error}); make build builds it") from error
+    recording = settings.recording
+    filtered = recording is not None and bool(recording.filter)
+    ring_bytes = recording.ring_bytes if recording is not None else RING_BYTES
+    more: dict[str, Any] = {"ring_bytes": settings.ring_bytes or ring_bytes}
+    if recording is not None:
+        # A filter has to see frames whole; what is kept of them the recorder cuts.
+        more["snap_bytes"] = SNAP_BYTES if filtered else recording.snap_bytes
+    return EngineTap(
+        a=settings.a,
+        b=settings.b,
+        netns=settings.netns,
+        ring=recording is not None,
+        mirror=settings.mirror,
+        logger_mac=settings.logger_mac,
+        link_first=not (settings.whole or filtered),
+        **more,
+    )
+
+
+def open_recorder(
+    recording: Recording,
+    *,
+    path: str,
+    ring_fds: Sequence[int] = (),
+    interface: str | None = None,
+    netns: str | None = None,
+    comment: str = "",
+) -> Recorder:
+    """A recorder that writes to ``path`` from a ring or an interface."""
+    try:
+        from weirlab._engine import Recorder as EngineRecorder
+    except ImportError as error:
+        raise LabError(f"the engine is not built ({error}); make build builds it") from error
+    return EngineRecorder(
+        path,
+        ring_fds=ring_fds,
+        interface=interface,
+        netns=netns,
+        filter=recording.filter,
+        snap_bytes=recording.snap_bytes,
+        rotate_bytes=recording.rotate_bytes,
+        rotate_seconds=recording.rotate_seconds,
+        keep_files=recording.keep_files,
+        compress="zstd" if recording.zstd else "",
+        ring_bytes=recording.ring_bytes,
+        cpu=recording.cpu,
+        comment=comment,
+    )
+
+
+def recorded(path: str) -> dict[str, Any] | None:
+    """``packets``, ``first_ns``, ``last_ns``, ``cut_short``, ``bytes`` of a capture; None if it is none.
+
+    A process of its own reads it, which may be large, and yields to everything else on this host. None, too,
+    where that takes longer than ``COUNT_S``.
+    """
+    home = str(Path(weirlab.__file__).absolute().parent.parent)
+    paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        size_bytes = Path(path).stat().st_size
+        if size_bytes == 0:
+            return {"packets": 0, "first_ns": 0, "last_ns": 0, "cut_short": True, "bytes": 0}
+        done = subprocess.run(
+            [sys.executable, "-m", "weirlab.link.recording.counting", path],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COUNT_S,
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,
+        )
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return {**found, "bytes": size_bytes} if isinstance(found, dict) else None

@@ -1,0 +1,121 @@
+"""The recorder's process: reads a ring or an interface, writes files, tells how it goes.
+
+``python -m weirlab.link.recording.child ORDER``, with the order as JSON. Lines of JSON on standard output:
+``{"started": true}``, then ``{"at_ns": ..., "progress": {...}}`` four times a second, at the end
+``{"at_ns": ..., "stopped": {...}}``; and ``{"error": ..., "kind": ...}`` if it could not begin or its source
+came to an end. Standard input is there to end: its end, or SIGTERM, says that the file is to be finished. So
+the file is finished as well when whoever started this was killed, because the kernel closes the other end of
+the pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from weirlab.errors import LabError, WeirError
+from weirlab.link import bindings
+from weirlab.link.settings import Recording
+
+PERIOD_S: Final = 0.25
+
+
+def main(order: str) -> int:
+    """Record until told to stop."""
+    # Of the whole terminal's Ctrl-C the one in front decides; this one is told by its pipe.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    ends, tell_end = os.pipe()
+
+    def finish(number: int, frame: FrameType | None) -> None:
+        os.write(tell_end, b"x")
+
+    signal.signal(signal.SIGTERM, finish)
+    say = _Speaker()
+    try:
+        run(json.loads(order), say, lambda: _told_to_stop(ends))
+    except WeirError as error:
+        say({"error": str(error), "kind": type(error).__name__})
+        return error.exit_code
+    except OSError as error:
+        say({"error": str(error), "kind": "LabError"})
+        return 4
+    return 0
+
+
+def run(order: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None], stop: Callable[[], bool]) -> None:
+    """Do as ``order`` says until ``stop``, which waits for a moment, is true."""
+    recording = Recording(**{**order["recording"], "path": Path(order["recording"]["path"])})
+    recorder = bindings.open_recorder(
+        recording,
+        path=order["path"],
+        ring_fds=order["ring_fds"],
+        interface=order["interface"],
+        netns=order["netns"],
+        comment=order["comment"],
+    )
+    failure = ""
+    try:
+        recorder.start()
+        say({"started": True})
+        while not stop():
+            progress = recorder.progress()
+            say({"at_ns": time.time_ns(), "progress": progress})
+            if progress.get("ended"):
+                failure = str(progress.get("failure", "")) or "no more frames come from the source"
+                break
+    finally:
+        outcome = _stopped(recorder, say)
+    say({"at_ns": time.time_ns(), "stopped": outcome})
+    if failure:
+        raise LabError(failure)
+
+
+def _stopped(recorder: bindings.Recorder, say: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+    """What there is once all is written; that may take a while, in which it tells how it goes."""
+    with ThreadPoolExecutor(1, "weir-stop") as pool:
+        try:
+            stopping = pool.submit(recorder.stop)
+        except RuntimeError:
+            # No thread to be had: then in silence.
+            return recorder.stop()
+        while not stopping.done():
+            wait([stopping], PERIOD_S)
+            if not stopping.done():
+                say({"at_ns": time.time_ns(), "progress": recorder.progress()})
+        return stopping.result()
+
+
+class _Speaker:
+    """Writes lines until nobody listens any more; the record goes on regardless."""
+
+    def __init__(self) -> None:
+        self._heard = True
+
+    def __call__(self, message: Mapping[str, Any]) -> None:
+        if not self._heard:
+            return
+        try:
+            print(json.dumps(message), flush=True)
+        except OSError:
+            self._heard = False
+            # Else the interpreter complains about the pipe when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told_to_stop(ends: int) -> bool:
+    ready, _, _ = select.select([sys.stdin, ends], [], [], PERIOD_S)
+    return bool(ready)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,274 @@
+"""A tap or a logger from its start to its end: watched four times a second, its manifest kept up to date."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+from weirlab.errors import StoreError
+from weirlab.link import manifest
+from weirlab.link.account import Account, Gap, Side, added, from_tap
+from weirlab.link.bindings import Tap
+from weirlab.link.recording.supervisor import Supervisor
+from weirlab.link.ringwatch import RingWatch
+from weirlab.link.verdict import verdict
+
+TICK_S: Final = 0.25
+MANIFEST_EVERY_S: Final = 3.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What came in by an interface in the last moment."""
+
+    frames_per_s: float
+    bits_per_s: float
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that is shown at one moment."""
+
+    account: Account
+    sentence: str
+    elapsed_s: float
+    left_s: float | None
+    rates: Mapping[str, Rates] = field(default_factory=dict)
+    file: str = ""
+    file_bytes: int = 0
+
+
+class Watcher(Protocol):
+    """Who shows it."""
+
+    def show(self, snapshot: Snapshot) -> None: ...
+
+    def note(self, message: str) -> None: ...
+
+
+class Stopper(Protocol):
+    """Who ends it; :class:`weirlab.link.stopping.Stop`."""
+
+    @property
+    def requested(self) -> bool: ...
+
+    def wait(self, descriptors: Sequence[int], timeout_s: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a session is, for its manifest, and how long it lasts."""
+
+    kind: Literal["tap", "log"]
+    command: str
+    mode: Mapping[str, Any]
+    duration_s: float | None
+    manifest: Path | None
+    a: str = ""
+    b: str = ""
+    mirror: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended. ``document`` is the manifest."""
+
+    document: Mapping[str, Any]
+    last: Snapshot
+
+
+class Session:
+    """Watches ``tap`` (None: a logger) and ``recorder`` (None: a mirror only), both running already."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        watcher: Watcher,
+        *,
+        tap: Tap | None = None,
+        recorder: Supervisor | None = None,
+        notes: list[str] | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._plan, self._watcher, self._tap, self._recorder = plan, watcher, tap, recorder
+        self._clock_s, self._now_ns = clock_s, now_ns
+        self._notes = notes if notes is not None else []
+        self._start_s, self._start_ns = clock_s(), now_ns()
+        self._host = manifest.host_facts()
+        self._ring = tap is not None and bool(tap.ring_fds())
+        self._ringwatch = RingWatch()
+        self._before: tuple[float, Mapping[str, tuple[int, int]]] | None = None
+        self._manifest_s = float("-inf")
+        self._manifest_failed = False
+
+    def run(self, stop: Stopper) -> None:
+        """Watch until ``stop`` or the end of the time."""
+        self.look()
+        while not stop.requested and (self._left_s() is None or self._left_s() != 0.0):
+            left_s = self._left_s()
+            descriptors = self._recorder.descriptors() if self._recorder else ()
+            stop.wait(descriptors, TICK_S if left_s is None else min(TICK_S, left_s))
+            self.look()
+
+    def look(self) -> Snapshot:
+        """Take in what has happened, show it, and refresh the manifest if that is due."""
+        if self._recorder is not None:
+            self._recorder.tick()
+        snapshot = self._snapshot(self._known(self._account()))
+        self._watcher.show(snapshot)
+        if self._clock_s() - self._manifest_s >= MANIFEST_EVERY_S:
+            self._write(self._document("running", snapshot))
+        return snapshot
+
+    def finish(self, restore: Callable[[], None] = lambda: None) -> Outcome:
+        """Cut the link, let the recorder write what is in the ring, and close the account.
+
+        ``restore`` puts everything else back as it was; what it notes is in the manifest.
+        """
+        counters = None
+        if self._tap is not None:
+            counters = self._tap.counters()
+            self._tap.close()
+            # One that tells nothing any more has told the last that is known of it.
+            with suppress(ValueError):
+                counters = self._tap.counters()
+        if self._recorder is not None:
+            self._recorder.finish(lambda: self._show_writing(counters))
+        restore()
+        account = replace(self._known(self._settled(self._account(counters)), settled=True), finished=True)
+        snapshot = self._snapshot(account)
+        document = self._document("finished", snapshot)
+        self._write(document, durable=True)
+        self._watcher.show(snapshot)
+        return Outcome(document, snapshot)
+
+    def _show_writing(self, counters: Mapping[str, Any] | None) -> None:
+        account = self._known(self._account(counters))
+        self._watcher.show(self._snapshot(account, ("writing what is in the ring",)))
+
+    def _account(self, counters: Mapping[str, Any] | None = None) -> Account:
+        sides: tuple[Side, ...] = ()
+        mirror = None
+        assumed = False
+        if self._tap is not None:
+            told = self._tap.counters() if counters is None else counters
+            sides, mirror = from_tap(told, self._plan.a, self._plan.b, self._plan.mirror)
+            assumed = bool(told.get("assumed"))
+            if self._ring:
+                self._ringwatch.look(self._now_ns(), {side.interface: side.not_copied for side in sides})
+        return Account(
+            sides=sides,
+            mirror=mirror,
+            ring=self._ring,
+            recorded=added(part.recorded for part in self._recorder.parts) if self._recorder else (),
+            recording=self._recorder is not None,
+            assumed=assumed,
+        )
+
+    def _known(self, account: Account, *, settled: bool = False) -> Account:
+        """With what is known of the recorders themselves."""
+        recorder = self._recorder
+        if recorder is None:
+            return account
+        return replace(
+            account,
+            interrupted=recorder.interrupted,
+            # A ring keeps what came while nobody read it; an interface does not.
+            unknown=recorder.uncounted or (recorder.interrupted and not self._ring),
+            failures=recorder.failures,
+            gaps=self._gaps(recorder, account, settled=settled),
+        )
+
+    def _settled(self, account: Account) -> Account:
+        """With what went with a recorder that died, which shows when everything else is known."""
+        if not self._ring or self._recorder is None or not self._recorder.interrupted:
+            return account
+        difference = account.copied - sum(each.seen for each in account.recorded)
+        return replace(account, vanished=max(difference, 0), repeated=max(-difference, 0))
+
+    def _gaps(self, recorder: Supervisor, account: Account, *, settled: bool) -> tuple[Gap, ...]:
+        gaps = recorder.gaps(account.vanished if self._ring and settled else None, self._now_ns())
+        if not self._ring:
+            return gaps
+        # A recorder that died took with it what it knew of the ring; then what was seen from here counts.
+        told = sum(gap.frames or 0 for gap in gaps if gap.stage == "ring")
+        if told == account.ring_lost:
+            return gaps
+        others = [gap for gap in gaps if gap.stage != "ring"]
+        return tuple(sorted([*others, *self._ringwatch.gaps()], key=lambda gap: gap.from_ns))
+
+    def _snapshot(self, account: Account, troubles: tuple[str, ...] = ()) -> Snapshot:
+        if account.finished:
+            troubles = account.failures
+        elif not troubles and self._recorder is not None:
+            troubles = self._recorder.troubles()
+        file, file_bytes = self._recorder.current() if self._recorder is not None else ("", 0)
+        return Snapshot(
+            account=account,
+            sentence=verdict(account, troubles),
+            elapsed_s=self._clock_s() - self._start_s,
+            left_s=self._left_s(),
+            rates=self._rates(account),
+            file=file,
+            file_bytes=file_bytes,
+        )
+
+    def _rates(self, account: Account) -> dict[str, Rates]:
+        now_s = self._clock_s()
+        if account.sides:
+            now = {side.interface: (side.received, side.bytes) for side in account.sides}
+        else:
+            # A recorder tells bytes of all its interfaces together only.
+            now = {each.name: (each.seen + each.lost, 0) for each in account.recorded}
+        before, self._before = self._before, (now_s, now)
+        if before is None or now_s <= before[0]:
+            return {}
+        lasted_s = now_s - before[0]
+        return {
+            name: Rates(
+                max(frames - before[1][name][0], 0) / lasted_s, (size - before[1][name][1]) * 8 / lasted_s
+            )
+            for name, (frames, size) in now.items()
+            if name in before[1]
+        }
+
+    def _left_s(self) -> float | None:
+        if self._plan.duration_s is None:
+            return None
+        return max(self._plan.duration_s - (self._clock_s() - self._start_s), 0.0)
+
+    def _document(self, state: manifest.State, snapshot: Snapshot) -> dict[str, Any]:
+        files: tuple[Mapping[str, Any], ...] = self._recorder.files() if self._recorder is not None else ()
+        if state == "running" and self._recorder is not None:
+            files = (*files, {"path": snapshot.file, "open": True})
+        return manifest.document(
+            kind=self._plan.kind,
+            command=self._plan.command,
+            host=self._host,
+            mode=self._plan.mode,
+            state=state,
+            start_ns=self._start_ns,
+            end_ns=self._now_ns(),
+            account=snapshot.account,
+            parts=tuple(part.document() for part in self._recorder.parts) if self._recorder else (),
+            files=files,
+            notes=tuple(self._notes),
+            sentence=snapshot.sentence,
+        )
+
+    def _write(self, document: Mapping[str, Any], *, durable: bool = False) -> None:
+        """A manifest that the disk refuses stops nothing; it is said once, and tried again."""
+        if self._plan.manifest is None:
+            return
+        self._manifest_s = self._clock_s()
+        try:
+            manifest.write(self._plan.manifest, document, durable=durable)
+        except StoreError as error:
+            if not self._manifest_failed:
+                self._watcher.note(str(error))
+            self._manifest_failed = True

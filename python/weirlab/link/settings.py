@@ -1,0 +1,185 @@
+"""What a tap or a logger is asked to do; pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Final, Literal
+
+from weirlab.errors import InputError
+
+Fallback = Literal["auto", "never", "only"]
+
+SNAP_BYTES: Final = 262_144
+"""Bytes kept of each frame unless told otherwise: all of any frame there is."""
+
+RING_BYTES: Final = 64 << 20
+
+_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(?:(?P<by>[:-])[0-9a-fA-F]{2})(?:(?P=by)[0-9a-fA-F]{2}){4}")
+_POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]?b|[kmgt]ib|[kmgt]|)", re.IGNORECASE)
+_MOST_BYTES: Final = 1 << 62
+_MOST_S: Final = 1e9
+_TIME_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TIME: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*(ms|s|min|m|h|d|)")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """How frames are written. ``path`` is the file, or with rotation what its names begin with."""
+
+    path: Path
+    filter: str = ""
+    snap_bytes: int = SNAP_BYTES
+    rotate_bytes: int | None = None
+    rotate_seconds: float | None = None
+    keep_files: int | None = None
+    zstd: bool = False
+    ring_bytes: int = RING_BYTES
+    cpu: int | None = None
+
+    @property
+    def rotates(self) -> bool:
+        """Whether there will be more than one file."""
+        return self.rotate_bytes is not None or self.rotate_seconds is not None
+
+
+@dataclass(frozen=True)
+class TapSettings:
+    """A tap between the interfaces ``a`` and ``b`` of the namespace ``netns`` (None: this one)."""
+
+    a: str
+    b: str
+    netns: str | None = None
+    mirror: str | None = None
+    logger_mac: bytes | None = None
+    recording: Recording | None = None
+    fallback: Fallback = "auto"
+    duration_s: float | None = None
+    whole: bool = False
+    """Copy frames whole even where that costs frames of the link; a filter needs them whole in any case."""
+    ring_bytes: int | None = None
+    """Memory before the recorder, and the same before the mirror."""
+
+    def __post_init__(self) -> None:
+        if self.a == self.b:
+            raise InputError(f"--between {self.a} {self.b}: a link has two ends; name two interfaces")
+        if self.mirror in (self.a, self.b):
+            raise InputError(
+                f"--mirror {self.mirror}: copies cannot leave by an end of the link itself; name a third "
+                "interface"
+            )
+        if self.mirror is not None and self.logger_mac is None:
+            raise InputError(
+                f"--mirror {self.mirror} needs --logger-mac: a switch on the way would drop frames that are "
+                "addressed to others; the logger's address: ip link show IF"
+            )
+        if self.logger_mac is not None and self.mirror is None:
+            raise InputError("--logger-mac needs --mirror: the interface that leads to the logger")
+        if self.mirror is None and self.recording is None:
+            raise InputError(
+                "nothing would become of the copies: give --write FILE (record here), "
+                "--mirror IF --logger-mac MAC (record elsewhere), or both"
+            )
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """All that are used."""
+        return (self.a, self.b, *((self.mirror,) if self.mirror else ()))
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """A logger on one interface."""
+
+    interface: str
+    recording: Recording
+    netns: str | None = None
+    duration_s: float | None = None
+    wire: bool = False
+    """Switch off what merges frames or takes tags out of them, for as long as it records."""
+
+
+def parse_mac(text: str, option: str = "--logger-mac") -> bytes:
+    """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; a station's, not a group's."""
+    if not _MAC.fullmatch(text.strip()):
+        raise InputError(f"{option} '{text}' is no MAC address; six pairs are needed, e.g. 02:00:00:00:00:01")
+    mac = bytes.fromhex(re.sub("[:-]", "", text.strip()))
+    if not any(mac):
+        raise InputError(f"{option} {text}: no station has this address; give the logger's own")
+    return mac
+
+
+def parse_size(text: str, option: str) -> int:
+    """Bytes of ``500MB`` (a thousand each, as a disk's), ``64MiB`` or ``64M`` (1024 each), ``65536``."""
+    match = _SIZE.fullmatch(text.strip())
+    value = 0
+    if match:
+        unit = match[2].lower()
+        base = 1000 if unit.endswith("b") and "i" not in unit else 1024
+        value = int(Decimal(match[1]) * base ** _POWERS[unit[:1].strip("b")])
+    if not 1 <= value <= _MOST_BYTES:
+        raise InputError(f"{option} '{_short(text)}' is no size; accepted are 500MB, 64MiB, 65536 (bytes)")
+    return value
+
+
+def parse_time(text: str, option: str) -> float:
+    """Seconds of ``10``, ``90s``, ``5min``, ``1h``."""
+    match = _TIME.fullmatch(text.strip().lower())
+    value = float(match[1]) * _TIME_UNITS_S[match[2]] if match else 0.0
+    if not 0 < value <= _MOST_S:
+        raise InputError(f"{option} '{_short(text)}' is no time; accepted are 90s, 5min, 1h, 10 (seconds)")
+    return value
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def check_files(recording: Recording, manifest: Path, *, force: bool) -> None:
+    """Raise ``InputError`` for files that cannot or must not be written, before anything is changed."""
+    for option, path in (("--write", recording.path), ("--manifest", manifest)):
+        check_file(option, path, force=force)
+    if recording.path.resolve() == manifest.resolve():
+        raise InputError(
+            f"--write {recording.path} and --manifest {manifest} are the same file; give each its own"
+        )
+
+
+def check_file(option: str, path: Path, *, force: bool) -> None:
+    """The same for one file."""
+    if not path.parent.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {path.parent}; make it first")
+    if path.is_dir():
+        raise InputError(f"{option} {path}: that is a folder; name a file in it, e.g. {path / 'link.pcapng'}")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{option} {path}: that is no regular file; name one, e.g. link.pcapng")
+    if path.exists() and not force:
+        raise InputError(f"{option} {path}: the file exists; choose another name, or replace it with --force")
+
+
+def bare_name(path: Path) -> tuple[str, str]:
+    """Name without its endings, and these: ``link.pcapng.zst`` gives ``link`` and ``.pcapng.zst``."""
+    endings = "".join(path.suffixes[-2:] if path.suffix == ".zst" else path.suffixes[-1:])
+    return path.name.removesuffix(endings), endings
+
+
+def part_path(path: Path, part: int) -> Path:
+    """Where the ``part``-th recorder writes, from 0; the first keeps the name."""
+    if part == 0:
+        return path
+    stem, endings = bare_name(path)
+    return path.with_name(f"{stem}.part{part + 1}{endings}")
+
+
+def with_compression(path: Path, zstd: bool) -> tuple[Path, bool]:
+    """A file in zstd is called so, and one that is called so is in zstd."""
+    named = path.suffix == ".zst"
+    return (path.with_name(f"{path.name}.zst") if zstd and not named else path), zstd or named
+
+
+def manifest_path(path: Path) -> Path:
+    """Beside the record."""
+    return path.with_name(f"{path.name}.json")

@@ -1,0 +1,227 @@
+"""``weir tap``: the link taken, watched, and given back as it was."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pyroute2.ethtool.ioctl import EthtoolError
+from pyroute2.netlink.exceptions import NetlinkError
+
+from weirlab.errors import LabError, MissingCapability
+from weirlab.link import bindings
+from weirlab.link.host import interfaces, journal, prepare
+from weirlab.link.host.duplicate import DIFFERENCES, KernelBridge
+from weirlab.link.recording.process import Source
+from weirlab.link.recording.supervisor import Supervisor
+from weirlab.link.session import Outcome, Plan, Session, Stopper, Watcher
+from weirlab.link.settings import LogSettings, TapSettings
+
+_NET_ADMIN: Final = 12
+_NET_RAW: Final = 13
+
+OpenTap = Callable[[TapSettings], bindings.Tap]
+
+
+class Notes:
+    """What was changed and what the user should know: said at once, and kept for the manifest."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.kept: list[str] = []
+        self._watcher = watcher
+
+    def __call__(self, message: str) -> None:
+        self.kept.append(message)
+        self._watcher.note(message)
+
+
+def run_tap(
+    settings: TapSettings,
+    watcher: Watcher,
+    stop: Stopper,
+    *,
+    manifest: Path | None = None,
+    command: str = "",
+    open_tap: OpenTap = bindings.open_tap,
+) -> Outcome:
+    """Bridge, copy and record until ``stop`` or the end of the time; then put everything back as it was.
+
+    Raises
+    ------
+    InputError
+        An interface, a filter or a file that cannot be used.
+    MissingCapability
+        A privilege or a feature of the kernel is missing, and nothing can stand in for it.
+    LabError
+        An interface is taken by something else.
+    """
+    with _understood():
+        require_privileges("weir tap")
+        notes = Notes(watcher)
+        journal.clean(tell=notes)
+        where = f"in namespace {settings.netns}" if settings.netns else "here"
+        found = interfaces.look(settings.netns)
+        chosen = interfaces.choose(found, settings.interfaces, where)
+        ends = chosen[:2]
+        for facts in ends:
+            interfaces.check_end(facts, xdp=settings.fallback != "only")
+        if settings.mirror is not None:
+            interfaces.check_mirror(chosen[2])
+        for warning in interfaces.warnings(ends):
+            notes(warning)
+        with _journal(notes) as changes:
+            # Before they are up, or they have spoken already.
+            for change in prepare.silence(changes, settings.netns, ends):
+                notes(change)
+            for change in prepare.ends(changes, settings.netns, ends):
+                notes(change)
+            for facts in chosen[2:]:
+                for change in prepare.up(changes, settings.netns, facts):
+                    notes(change)
+            far = interfaces.peers(ends, settings.netns)
+            for change in prepare.far_ends(changes, far, xdp=settings.fallback != "only"):
+                notes(change)
+            tap, mode = _bridge(settings, changes, notes, open_tap)
+            try:
+                return _watch_tap(settings, tap, mode, changes, notes, watcher, stop, manifest, command)
+            finally:
+                tap.close()
+
+
+def run_log(
+    settings: LogSettings, watcher: Watcher, stop: Stopper, *, manifest: Path | None = None, command: str = ""
+) -> Outcome:
+    """Record an interface until ``stop`` or the end of the time. Raises as :func:`run_tap`."""
+    with _understood():
+        require_privileges("weir log")
+        notes = Notes(watcher)
+        journal.clean(tell=notes)
+        where = f"in namespace {settings.netns}" if settings.netns else "here"
+        (facts,) = interfaces.choose(interfaces.look(settings.netns), (settings.interface,), where)
+        with _journal(notes) as changes:
+            if not facts.loopback and facts.ethernet:
+                if settings.wire:
+                    for change in prepare.receive_as_on_the_wire(changes, settings.netns, facts.name):
+                        notes(change)
+                elif merging := prepare.merging(settings.netns, facts.name):
+                    notes(
+                        f"{facts.name}: {' and '.join(merging)} on: frames that arrive together are recorded "
+                        "as one, longer than on the wire; --wire switches that off meanwhile"
+                    )
+            for change in prepare.up(changes, settings.netns, facts):
+                notes(change)
+            promiscuous = prepare.Promiscuous(settings.netns, [facts.index])
+            try:
+                source = Source(interface=settings.interface, netns=settings.netns)
+                comment = f"weir log of {settings.interface}"
+                recorder = Supervisor(settings.recording, source, notes, comment=comment)
+                plan = Plan("log", command, {"capture": "af_packet"}, settings.duration_s, manifest)
+                try:
+                    recorder.begin()
+                    session = Session(plan, watcher, recorder=recorder, notes=notes.kept)
+                    session.run(stop)
+                    return session.finish(lambda: _undo(changes, notes))
+                finally:
+                    recorder.close()
+            finally:
+                promiscuous.close()
+
+
+def require_privileges(command: str) -> None:
+    """Raise ``MissingCapability`` where interfaces cannot be changed and packet sockets not be had."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)
+    effective = int(match[1], 16) if match else 0
+    if not (effective >> _NET_ADMIN & 1 and effective >> _NET_RAW & 1):
+        raise MissingCapability(
+            f"{command} needs CAP_NET_ADMIN and CAP_NET_RAW (a tap CAP_BPF, too): run as root "
+            f"(sudo {command} ...); in a container: --privileged"
+        )
+
+
+def _bridge(
+    settings: TapSettings, changes: journal.Journal, notes: Notes, open_tap: OpenTap
+) -> tuple[bindings.Tap, dict[str, Any]]:
+    """The bridge, and how it works for the manifest."""
+    reason = "asked for (--fallback only)"
+    if settings.fallback != "only":
+        try:
+            tap = open_tap(settings)
+        except MissingCapability as error:
+            if settings.fallback == "never":
+                raise
+            reason = str(error)
+        else:
+            for warning in tap.warnings:
+                notes(warning)
+            if tap.xdp_mode == "generic":
+                notes("XDP runs in the kernel's generic hook here, not in the drivers: that takes longer")
+            return tap, {"bridge": "xdp", "xdp_mode": tap.xdp_mode}
+    notes(f"falling back to a Linux bridge: {reason}. What differs: {'; '.join(DIFFERENCES)}")
+    return KernelBridge(settings, changes), {
+        "bridge": "linux",
+        "fallback_reason": reason,
+        "differences": list(DIFFERENCES),
+    }
+
+
+def _watch_tap(
+    settings: TapSettings,
+    tap: bindings.Tap,
+    mode: dict[str, Any],
+    changes: journal.Journal,
+    notes: Notes,
+    watcher: Watcher,
+    stop: Stopper,
+    manifest: Path | None,
+    command: str,
+) -> Outcome:
+    recorder = None
+    if settings.recording is not None:
+        ring_fds = tuple(tap.ring_fds())
+        # Without a ring one end is listened to: what comes in there and what goes out are both directions.
+        source = Source(ring_fds) if ring_fds else Source(interface=settings.a, netns=settings.netns)
+        comment = f"weir tap between {settings.a} and {settings.b}"
+        recorder = Supervisor(settings.recording, source, notes, comment=comment)
+    plan = Plan("tap", command, mode, settings.duration_s, manifest, settings.a, settings.b, settings.mirror)
+    try:
+        if recorder is not None:
+            recorder.begin()
+        session = Session(plan, watcher, tap=tap, recorder=recorder, notes=notes.kept)
+        session.run(stop)
+        return session.finish(lambda: _undo(changes, notes))
+    finally:
+        if recorder is not None:
+            recorder.close()
+
+
+@contextmanager
+def _journal(notes: Notes) -> Iterator[journal.Journal]:
+    changes = journal.Journal()
+    try:
+        yield changes
+    finally:
+        _undo(changes, notes)
+
+
+def _undo(changes: journal.Journal, notes: Notes) -> None:
+    for problem in changes.undo():
+        notes(problem)
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """The kernel's refusals in words."""
+    try:
+        yield
+    except NetlinkError as error:
+        if error.code == errno.EPERM:
+            raise MissingCapability("no right to change interfaces; run as root") from error
+        raise LabError(f"the kernel refuses: {error}") from error
+    except EthtoolError as error:
+        raise LabError(f"the kernel refuses to tell or to switch offloads: {error}") from error
+    except PermissionError as error:
+        raise MissingCapability(f"{error}; run as root") from error
