@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 RUN = """Carry out a scenario from calibration to report.
 
-What it is about shows in a key at its top: profile, capacity (in calls), or
-failover (of a redundant pair).
+What it is about shows in a key at its top: profile, capacity (in calls),
+failover (of a redundant pair), or monitor (of a link).
 
 Ctrl-C keeps every finished trial; --resume goes on where it stopped.
 
@@ -28,6 +28,7 @@ Examples:
   weir run scenarios/firewall-rules.yaml --out report.html --plots plots
   weir run scenarios/call-capacity.yaml
   weir run scenarios/failover.yaml
+  weir run scenarios/link-monitor.yaml
   weir run --resume last
 """
 
@@ -79,7 +80,7 @@ def run(
             outcome = jobs.resume_scenario(session.store, resume, session.progress, out=out, plots=plots)
         conclusion, tables = _told(outcome)
         session.finish(outcome.document(), conclusion, tables)
-        if isinstance(outcome, jobs.CapacityOutcome | jobs.FailoverOutcome):
+        if isinstance(outcome, jobs.CapacityOutcome | jobs.FailoverOutcome | jobs.MonitorOutcome):
             session.complain(outcome.problem())
 
 
@@ -107,6 +108,10 @@ def _told(outcome: AnyOutcome) -> tuple[str, list[Table]]:
         from weirlab.cli.calls import failover
 
         return failover.conclusion(outcome), failover.tables(outcome)
+    if isinstance(outcome, jobs.MonitorOutcome):
+        from weirlab.cli import monitored
+
+        return monitored.conclusion(outcome), monitored.tables(outcome)
     from weirlab.cli import tables, wording
 
     return wording.scenario(outcome), tables.scenario(outcome)

@@ -13,8 +13,8 @@ from weirlab.cli.output import Session, Table
 REPORT = """Write the report of a run: one HTML file that needs no network.
 
 RUN is an ID, the beginning of one, or "last" for the newest run that has a
-report: a profile, calls, capacity or failover. Without --out the report is
-written beside the run; --plots also writes each plot as PNG, SVG and CSV.
+report: a profile, calls, capacity, failover or a link monitor. Without --out
+the report is written beside the run; --plots also writes each plot as PNG, SVG and CSV.
 
 Examples:
   weir report last --out firewall.html

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         fit_devices,
         predict,
     )
+    from weirlab.jobs.monitor import MonitorOutcome
     from weirlab.jobs.planning import PlanOutcome, PlanRequest, plan
     from weirlab.jobs.profiles import ProfileOutcome, profile, resume_profile
     from weirlab.jobs.progress import Interrupted, Progress, Quiet
@@ -46,6 +47,7 @@ __all__ = [
     "FailoverOutcome",
     "FitOutcome",
     "Interrupted",
+    "MonitorOutcome",
     "OverTimeOutcome",
     "PlanOutcome",
     "PlanRequest",
@@ -93,6 +95,7 @@ _HOMES: Final = {
     "failover": ("FailoverOutcome",),
     "inventory": ("RunOutcome", "show"),
     "modelling": ("DevicesOutcome", "FitOutcome", "PredictionOutcome", "fit", "fit_devices", "predict"),
+    "monitor": ("MonitorOutcome",),
     "planning": ("PlanOutcome", "PlanRequest", "plan"),
     "profiles": ("ProfileOutcome", "profile", "resume_profile"),
     "progress": ("Interrupted", "Progress", "Quiet"),

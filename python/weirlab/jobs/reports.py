@@ -34,7 +34,7 @@ class ReportOutcome:
 def report(store: Store, run_id: str, *, out: Path | None = None, plots: Path | None = None) -> ReportOutcome:
     """Write the report of ``run_id`` to ``out`` (default: beside the run), and each plot into ``plots``.
 
-    ``last`` is the newest run that has one: a profile, or calls, capacity or failover.
+    ``last`` is the newest run that has one: a profile, or calls, capacity, failover or monitor.
     """
     return write(_reportable(store, run_id), out=out, plots=plots)
 

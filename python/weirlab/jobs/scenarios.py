@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.jobs import capacity, failover, modelling, profiles, reports, testbeds, verification
+from weirlab.jobs import capacity, failover, modelling, monitor, profiles, reports, testbeds, verification
 from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
 from weirlab.jobs.capacity import CapacityOutcome
 from weirlab.jobs.failover import FailoverOutcome
 from weirlab.jobs.modelling import FitOutcome
+from weirlab.jobs.monitor import MonitorOutcome
 from weirlab.jobs.profiles import ProfileOutcome
 from weirlab.jobs.progress import Interrupted, Progress, Quiet, kept
 from weirlab.jobs.reports import ReportOutcome
@@ -18,6 +19,7 @@ from weirlab.jobs.verification import VerificationOutcome
 from weirlab.lab.base import TestBed
 from weirlab.scenario import AnyScenario, CapacityScenario, Scenario
 from weirlab.scenario.failover import FailoverScenario
+from weirlab.scenario.monitor import MonitorScenario
 from weirlab.store import RunWriter, Store
 
 
@@ -47,9 +49,9 @@ class ScenarioOutcome:
         }
 
 
-AnyOutcome = ScenarioOutcome | CapacityOutcome | FailoverOutcome
+AnyOutcome = ScenarioOutcome | CapacityOutcome | FailoverOutcome | MonitorOutcome
 
-KINDS: Final = (profiles.KIND, capacity.KIND, failover.KIND)
+KINDS: Final = (profiles.KIND, capacity.KIND, failover.KIND, monitor.KIND)
 """Kinds of runs that scenarios make."""
 
 
@@ -71,6 +73,8 @@ def run_scenario(
             return capacity.run(store, scenario, progress, out=out, plots=plots, command=command)
         case FailoverScenario():
             return failover.run(store, scenario, progress, out=out, plots=plots, command=command)
+        case MonitorScenario():
+            return monitor.run(store, scenario, progress, out=out, plots=plots, command=command)
         case Scenario():
             return _run_profile(store, scenario, progress, out, plots, command)
 
@@ -84,6 +88,8 @@ def resume_scenario(
         return capacity.resume(store, run_id, progress, out=out, plots=plots)
     if kind == failover.KIND:
         return failover.resume(store, run_id, progress, out=out, plots=plots)
+    if kind == monitor.KIND:
+        return monitor.resume(store, run_id, progress, out=out, plots=plots)
     return _resume_profile(store, run_id, progress, out, plots)
 
 

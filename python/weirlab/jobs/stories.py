@@ -46,6 +46,16 @@ def _failover(run: Run) -> Story:
     )
 
 
+def _monitor(run: Run) -> Story:
+    from weirlab.jobs.monitor import SEARCH, evidence_of
+    from weirlab.measure.monitor import TRIALS
+    from weirlab.report.monitor import tell
+
+    if not run.has_table(TRIALS):
+        raise InputError(f"run {run.run_id} was interrupted before its first trial: {_go_on(run)}")
+    return tell(evidence_of(run, run.get_json(SEARCH) if run.has(SEARCH) else []))
+
+
 def _go_on(run: Run) -> str:
     return f"go on with weir run --resume {run.run_id}"
 
@@ -87,6 +97,7 @@ def _behind(choice: BufferChoice, calls: pl.DataFrame) -> pl.DataFrame:
 STORIES: Final[Mapping[str, Callable[[Run], Story]]] = {
     "capacity": _capacity,
     "failover": _failover,
+    "monitor": _monitor,
     "calls": _calls,
 }
 """By kind of run."""

@@ -14,10 +14,11 @@ from typing import Final
 from weirlab.scenario.capacity import CapacityScenario
 from weirlab.scenario.failover import FailoverScenario
 from weirlab.scenario.model import Root, Scenario
+from weirlab.scenario.monitor import MonitorScenario
 
-AnyScenario = Scenario | CapacityScenario | FailoverScenario
+AnyScenario = Scenario | CapacityScenario | FailoverScenario | MonitorScenario
 
-KINDS: Final[tuple[type[Root], ...]] = (Scenario, CapacityScenario, FailoverScenario)
+KINDS: Final[tuple[type[Root], ...]] = (Scenario, CapacityScenario, FailoverScenario, MonitorScenario)
 """The first is meant where nothing tells."""
 
 

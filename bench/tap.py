@@ -1,0 +1,217 @@
+"""What copying costs a link, up to which rate nothing is lost, and what a stall does, beside tcpdump.
+
+The same link is bridged by the tap and by the kernel, without anybody recording and with: the tap's
+ring, its mirror, and tcpdump -w on the bridge and at the receiver. All take turns in one run, and
+the counters of every trial are held against each other.
+
+    make bench-tap
+    .venv/bin/python bench/tap.py --repeats 3 --out build/bench
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from machine import versions
+from weirlab.errors import WeirError
+from weirlab.jobs import monitor
+from weirlab.jobs.monitor import MonitorOutcome
+from weirlab.jobs.progress import Quiet
+from weirlab.lab.monitor import METHODS, RECORDING
+from weirlab.scenario.load import from_plain
+from weirlab.scenario.monitor import MonitorScenario
+from weirlab.store import Store
+
+HERE = Path(__file__).resolve().parent
+RATES = ("100kpps", "200kpps", "300kpps", "max")
+COST = ("copies by", "payload B", "kpps with", "kpps without", "ratio", "in the record", "cut")
+RECORD = ("recorded by", "payload B", "load", "link lost", "record lost", "in the record / by tcpdump")
+SEARCH = ("recorded by", "frame B", "nothing lost up to", "Gbit/s", "tap is")
+STALL = ("recorded by", "sent", "link lost", "nobody records", "record misses", "names")
+LEGEND = (
+    "Medians of runs that took turns. Ratio: frames at the far end in overload with copies, over those "
+    "without on the same bridge. Link lost: of the frames sent; record lost: of the frames that came by. "
+    "In the record / by tcpdump: frames in the record over those that tcpdump on the bridge has in its own. "
+    "Cut: copies of the first 128 bytes only, as the bridge had no time left; whole: neither cut nor left "
+    "out."
+)
+
+
+class Told(Quiet):
+    """Says what goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def stage(self, title: str) -> None:
+        self._console.print(f"[dim]{title}[/]")
+
+    def note(self, message: str) -> None:
+        self._console.print(message)
+
+
+def scenario(repeats: int, trial_s: float) -> MonitorScenario:
+    """What is measured."""
+    content = {
+        "name": "bench",
+        "monitor": {
+            "methods": list(METHODS),
+            "payloads": [10, 1400],
+            "loads": list(RATES),
+            "runs": repeats,
+            "trial_s": trial_s,
+            "stall": {"methods": list(METHODS), "repetitions": min(repeats, 3)},
+            "search": {"methods": list(RECORDING)},
+            "copy_cost": {"methods": list(RECORDING), "repetitions": repeats},
+        },
+        "report": None,
+    }
+    return from_plain(content, "the benchmark", MonitorScenario)
+
+
+def tables(outcome: MonitorOutcome) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """What :data:`COST` and the others are the headings of."""
+    cost: list[tuple[str, ...]] = [
+        (
+            f"{one.method}, whole" if one.whole else one.method,
+            str(one.payload_bytes),
+            f"{one.with_pps / 1e3:,.0f}",
+            f"{one.without_pps / 1e3:,.0f}",
+            f"{one.ratio:.3f}",
+            f"{one.logged_ratio:.2%}",
+            f"{one.cut_ratio:.2%}",
+        )
+        for one in outcome.costs
+    ]
+    by_tcpdump = {
+        (group.payload_bytes, group.load): group.logged_per_min
+        for group in outcome.groups
+        if group.method == "tcpdump-bridge"
+    }
+    record: list[tuple[str, ...]] = []
+    for group in outcome.groups:
+        if group.logged_per_min is None:
+            continue
+        beside = by_tcpdump.get((group.payload_bytes, group.load))
+        record.append(
+            (
+                group.method,
+                str(group.payload_bytes),
+                group.load,
+                f"{group.link_loss_ratio:.3%}",
+                f"{group.record_loss_ratio:.3%}",
+                f"{group.logged_per_min / beside:.2f} x" if beside else "",
+            )
+        )
+    peers = {
+        found.frame_bytes: found.greatest_pps for found in outcome.found if found.method == "tcpdump-bridge"
+    }
+    searched: list[tuple[str, ...]] = []
+    for found in outcome.found:
+        pps, peer = found.greatest_pps, peers.get(found.frame_bytes)
+        searched.append(
+            (
+                found.method,
+                str(found.frame_bytes),
+                "at no rate" if pps is None else f"{pps / 1e3:,.0f} kpps",
+                "" if pps is None else f"{pps * found.frame_bytes * 8 / 1e9:.2f}",
+                "" if pps is None or not peer else f"{pps / peer:.2f} x",
+            )
+        )
+    stalled: list[tuple[str, ...]] = [
+        (
+            one.method,
+            f"{one.sent:,.0f}",
+            f"{one.link_lost:,.0f}",
+            f"{one.link_lost_bare:,.0f}",
+            f"{one.missing:,.0f}",
+            f"{one.named:,.0f}",
+        )
+        for one in outcome.stalls
+    ]
+    return {COST: cost, RECORD: record, SEARCH: searched, STALL: stalled}
+
+
+def page(shown: dict[tuple[str, ...], list[tuple[str, ...]]], about: dict[str, Any]) -> str:
+    """The summary in Markdown."""
+    lines = [
+        f"# Link monitors side by side, {about['date']}",
+        "",
+        f"`{about['command']}`; raw data in `raw.json`.",
+        "",
+        *(f"- {name}: {value}" for name, value in (about["versions"] | about["facts"]).items()),
+        "",
+        *(f"- {line}" for line in about["conclusions"]),
+        f"- {about['balance']}",
+    ]
+    for headings, rows in shown.items():
+        lines += ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", LEGEND, ""])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
+    parser.add_argument("--trial", type=float, default=1.0, help="seconds of a trial (default 1)")
+    parser.add_argument(
+        "--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-tap)"
+    )
+    options = parser.parse_args()
+    if options.repeats < 1 or options.trial <= 0:
+        parser.error("--repeats has to be 1 or more, and --trial above 0")
+    now = datetime.now(UTC)
+    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-tap"
+    console = Console()
+    try:
+        found = versions()
+        with TemporaryDirectory(prefix="weir-bench-") as scratch:
+            what = scenario(options.repeats, options.trial)
+            outcome = monitor.run(Store(Path(scratch)), what, Told(console))
+            facts = dict(outcome.run.manifest.facts)
+    except WeirError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return error.exit_code
+
+    closed = len(outcome.rows) - outcome.unbalanced
+    about = {
+        "date": f"{now:%Y-%m-%d %H:%M} UTC",
+        "command": " ".join(["bench/tap.py", *sys.argv[1:]]),
+        "repeats": options.repeats,
+        "versions": found,
+        "facts": {name: value for name, value in facts.items() if name not in ("command", "lab", "dut")},
+        "conclusions": outcome.conclusions,
+        "balance": f"Counters agree in {closed:,} of {len(outcome.rows):,} trials; {outcome.remainder:,} "
+        "frames got lost where nobody counts.",
+    }
+    shown = tables(outcome)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "raw.json").write_text(
+        json.dumps({**about, "trials": [asdict(row) for row in outcome.rows]}, indent=1) + "\n"
+    )
+    (out / "README.md").write_text(page(shown, about))
+    for headings, rows in shown.items():
+        table = Table(*headings)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(LEGEND)
+    console.print(about["balance"])
+    console.print(f"Raw data and summary: {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

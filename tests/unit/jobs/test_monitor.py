@@ -1,0 +1,180 @@
+"""From a scenario to a kept run, its page and its conclusions, on links made of formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weirlab.cli import monitored
+from weirlab.errors import LabError
+from weirlab.jobs import monitor
+from weirlab.jobs.monitor import MonitorOutcome
+from weirlab.jobs.monitor_asked import common_settings
+from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.lab.monitor import Settings
+from weirlab.measure.monitor import rows_of
+from weirlab.scenario.load import from_plain
+from weirlab.scenario.monitor import MonitorScenario
+from weirlab.store import Store
+from weirlab.testing.monitor import FakeLink, Mishap, Powers
+
+CONTENT: dict[str, Any] = {
+    "name": "test",
+    "monitor": {
+        "payloads": [10, 1400],
+        "loads": ["max", "400kpps"],
+        "runs": 2,
+        "trial_s": 0.1,
+        "stall": {"before_s": 0.2, "pause_s": 0.5, "after_s": 0.3, "repetitions": 1},
+        "search": {"frames": [60], "trial_s": 0.1},
+        "copy_cost": {"repetitions": 2, "trial_s": 0.1},
+    },
+    "report": None,
+}
+METHODS = 6
+VALIDATION = METHODS * 2 * 2 * 2
+COPY = 5 * 2 * 2
+WHOLE = 3 * 2
+"""The taps only, with the payload that a cut copy does not hold."""
+STALL = 5
+PLANNED = VALIDATION + COPY + WHOLE + STALL
+
+
+def scenario(**changes: Any) -> MonitorScenario:
+    content = {**CONTENT, "monitor": {**CONTENT["monitor"], **changes}}
+    return from_plain(content, "test", MonitorScenario)
+
+
+class Opener:
+    """Fake links; ``mishaps`` count from the first trial on."""
+
+    def __init__(self, *mishaps: Mishap | None) -> None:
+        self.opened: list[FakeLink] = []
+        self._mishaps = iter(mishaps)
+
+    def __call__(self, settings: Settings) -> FakeLink:
+        self.opened.append(FakeLink(settings, Powers(), self._mishaps))
+        return self.opened[-1]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def run(store: Store, opener: Opener, what: MonitorScenario | None = None, **more: Any) -> MonitorOutcome:
+    return monitor.run(store, what or scenario(), Quiet(), open_lab=opener, clock=lambda: 0.0, **more)
+
+
+def test_a_run_keeps_every_trial_with_its_stages(store: Store) -> None:
+    outcome = run(store, Opener())
+    rows = rows_of(outcome.run.table("monitor"))
+    assert outcome.planned == PLANNED
+    assert len([row for row in rows if row.part != "search"]) == PLANNED
+    assert {row.part for row in rows} == {"validation", "copy", "whole", "stall", "search"}
+    assert (outcome.missing, outcome.unbalanced) == ((), 0)
+    assert outcome.run.trials().height == len(rows)
+    assert outcome.problem() is None
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
+    with pytest.raises(Interrupted) as caught:
+        run(store, Opener(*[None] * 10, Mishap(fails=KeyboardInterrupt())))
+    assert caught.value.kept == 10
+    opener = Opener()
+    outcome = monitor.resume(store, caught.value.run_id, Quiet(), open_lab=opener, clock=lambda: 0.0)
+    rows = [row for row in outcome.rows if row.part != "search"]
+    assert len(rows) == PLANNED
+    assert len({row.index for row in rows}) == PLANNED
+    assert len(outcome.found) == 2
+
+
+def test_a_search_that_was_interrupted_begins_anew_with_numbers_of_its_own(store: Store) -> None:
+    with pytest.raises(Interrupted) as caught:
+        run(store, Opener(*[None] * (PLANNED + 3), Mishap(fails=KeyboardInterrupt())))
+    outcome = monitor.resume(store, caught.value.run_id, Quiet(), open_lab=Opener(), clock=lambda: 0.0)
+    assert len({row.trial_id for row in outcome.rows}) == len(outcome.rows)
+    assert [found.method for found in outcome.found] == ["tap-ring", "tcpdump-bridge"]
+    found = {one.method: one.greatest_pps for one in outcome.found}
+    assert found["tap-ring"] == pytest.approx(700e3, rel=0.05)
+
+
+def test_what_cannot_be_built_leaves_no_run_behind(store: Store) -> None:
+    def refuse(settings: Settings) -> FakeLink:
+        raise LabError("no bridge here")
+
+    with pytest.raises(LabError, match="no bridge here"):
+        monitor.run(store, scenario(), Quiet(), open_lab=refuse)
+    assert store.runs() == []
+
+
+def test_a_trial_that_stays_spoiled_is_a_problem_with_a_way_on(store: Store) -> None:
+    outcome = run(store, Opener(*[Mishap(steal_s=0.05)] * 3))
+    assert len(outcome.missing) == 1
+    problem = outcome.problem()
+    assert problem is not None
+    assert f"weir run --resume {outcome.run.run_id}" in str(problem)
+    assert "stolen" in str(problem)
+
+
+def test_sums_that_do_not_close_are_told(store: Store) -> None:
+    outcome = run(store, Opener(Mishap(vanished=3)))
+    assert outcome.unbalanced == 1
+    assert "In 1 attempt counters do not agree." in monitored.conclusion(outcome)
+
+
+def test_what_is_printed_has_conclusions_and_a_row_per_group(store: Store) -> None:
+    outcome = run(store, Opener())
+    told = monitored.conclusion(outcome)
+    assert told.startswith("Up to ")
+    assert "The counters of every trial agree." in told
+    (table,) = monitored.tables(outcome)
+    assert len(table.rows) == METHODS * 2 * 2
+
+
+def test_frames_that_only_a_difference_tells_of_are_said_to_be_such(store: Store) -> None:
+    outcome = run(store, Opener())
+    behind = replace(outcome, rows=(replace(outcome.rows[0], lost_behind=2, lost_logger=1),))
+    assert (outcome.remainder, behind.remainder) == (0, 3)
+    assert "agree. 3 frames got lost where nobody counts." in monitored.conclusion(behind)
+
+
+def test_the_document_is_plain(store: Store) -> None:
+    from weirlab.cli.output import to_json
+
+    document = run(store, Opener()).document()
+    assert document["kind"] == "monitor"
+    assert '"copy_cost"' in to_json(document)
+
+
+def test_a_report_is_written_and_can_be_written_again(store: Store, tmp_path: Path) -> None:
+    from weirlab.jobs.reports import report
+
+    outcome = run(store, Opener(), out=tmp_path / "page.html")
+    assert outcome.report is not None
+    page = (tmp_path / "page.html").read_text()
+    assert "every frame was forwarded and logged" in page
+    again = report(store, outcome.run.run_id, out=tmp_path / "again.html")
+    assert again.path.read_text() == page
+
+
+def test_an_interrupted_run_has_a_report_of_what_is_there(store: Store, tmp_path: Path) -> None:
+    from weirlab.jobs.reports import report
+
+    for kept in (1, 3, VALIDATION + 1, PLANNED - 1, PLANNED + 2):
+        with pytest.raises(Interrupted) as caught:
+            run(store, Opener(*[None] * kept, Mishap(fails=KeyboardInterrupt())))
+        page = report(store, caught.value.run_id, out=tmp_path / f"{kept}.html").path.read_text()
+        assert "link monitors" in page
+        assert page.rstrip().endswith("</html>")
+
+
+def test_records_stay_only_where_they_are_wanted(tmp_path: Path) -> None:
+    usual = common_settings(scenario())
+    assert (usual.folder, usual.keep) == (None, False)
+    assert str(common_settings(scenario(records="memory")).folder) == "/dev/shm"
+    kept = common_settings(scenario(keep=str(tmp_path)))
+    assert (kept.folder, kept.keep) == (tmp_path, True)
