@@ -13,8 +13,11 @@ from weirlab.errors import StoreError
 def written(path: Path, content: bytes) -> Path:
     """Put ``content`` at ``path`` in full or not at all; returns ``path``.
 
-    Raises ``StoreError`` naming ``path`` when it cannot be written.
+    Raises ``StoreError`` naming ``path`` when it cannot be written, and where anything but a regular file
+    has this name already: a device or a pipe would be replaced by a file.
     """
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path} is no regular file and is not replaced; choose another place")
     scratch: Path | None = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)

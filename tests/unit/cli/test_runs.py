@@ -199,5 +199,7 @@ def test_doctor_fails_only_for_what_is_essential(weir: Weir, monkeypatch: pytest
 
 def test_lab_clean_tells_what_it_removed(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weirlab.lab.clean.clean", lambda: ["weir-1-tx", "weir-1-rx"])
+    monkeypatch.setattr("weirlab.link.host.journal.clean", lambda: ["weir-00c0ffee"])
     assert weir("lab", "clean", "--json").json["removed"] == ["weir-1-tx", "weir-1-rx"]
     assert "Removed 2 namespaces of dead owners" in weir("lab", "clean").out
+    assert "Put back what 1 dead tap had changed: weir-00c0ffee" in weir("lab", "clean").out

@@ -1,0 +1,292 @@
+"""TCP conversations from a script: what a capture at some point of the path would hold.
+
+A script says who sends what and when, what is lost, and what the capture misses; numbers, acknowledgements,
+SACK blocks and time stamps follow from what arrived::
+
+    talk = Talk()
+    talk.handshake(rtt_ms=10)
+    first = talk.a.send(1000, "lost")
+    for _ in range(3):
+        talk.a.send(1000)
+        talk.b.ack()
+    talk.a.again(first)
+    talk.b.ack()
+    write_pcap(path, talk.packets())
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntFlag
+from typing import Final, Literal, TypeAlias
+
+from weirlab.testing import capture
+
+Fate: TypeAlias = Literal["arrives", "lost", "unseen", "late"]
+"""Of a packet: ``arrives`` and was captured before; ``lost`` behind the capture; ``unseen`` by the capture,
+though it arrives; ``late``: neither captured nor arrived until :meth:`Talk.arrive` is called, if ever."""
+
+_MS: Final = 1_000_000
+_START_NS: Final = 1_700_000_000_000_000_000
+_WRAP: Final = 1 << 32
+
+
+class Flag(IntFlag):
+    """Byte 13 of the header (RFC 9293, 3.1)."""
+
+    FIN = 1
+    SYN = 2
+    RST = 4
+    PSH = 8
+    ACK = 16
+
+
+@dataclass(frozen=True)
+class Side:
+    """One end: address, port, initial sequence number, and what its SYN offers."""
+
+    address: str
+    port: int
+    isn: int = 1_000_000
+    mss: int | None = 1460
+    window_scale: int | None = 7
+    sack: bool = True
+    timestamps: bool = True
+    window_bytes: int = 65_536
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A packet; sequence numbers go on beyond 32 bits."""
+
+    time_ns: int
+    sender: Literal["a", "b"]
+    flags: Flag
+    seq: int
+    ack: int
+    window: int
+    """As in the header: unscaled."""
+    options: bytes
+    payload_bytes: int
+    ip_id: int
+    ts_val: int
+    ecn: int = 0
+
+    @property
+    def end(self) -> int:
+        """The sequence number behind it; SYN and FIN take one."""
+        return self.seq + self.payload_bytes + bool(self.flags & Flag.SYN) + bool(self.flags & Flag.FIN)
+
+    @property
+    def payload(self) -> bytes:
+        """Bytes that depend on their sequence number only, as if it were one stream of data."""
+        return bytes((self.seq + i) % 251 for i in range(self.payload_bytes))
+
+
+class End:
+    """One end of a :class:`Talk`."""
+
+    def __init__(self, talk: Talk, name: Literal["a", "b"], side: Side) -> None:
+        self.side = side
+        self.window_bytes = side.window_bytes
+        self.next_seq = side.isn
+        self._talk, self._name = talk, name
+        self._ip_id = 1 if name == "a" else 30_000
+        self._ack: int | None = None
+        self._islands: list[tuple[int, int]] = []
+        """What arrived beyond a hole, the latest first."""
+        self._duplicate: tuple[int, int] | None = None
+        self._ts_recent = 0
+
+    @property
+    def peer(self) -> End:
+        return self._talk.b if self is self._talk.a else self._talk.a
+
+    @property
+    def shift(self) -> int:
+        """By how much windows are scaled: only if both ends offered it (RFC 7323, 2.2)."""
+        mine, theirs = self.side.window_scale, self.peer.side.window_scale
+        return 0 if mine is None or theirs is None else mine
+
+    def syn(self, fate: Fate = "arrives") -> Segment:
+        """SYN, or SYN/ACK where the peer's SYN arrived; the same again when called again."""
+        self.next_seq = self.side.isn
+        return self._emit(Flag.SYN, 0, fate)
+
+    def send(self, payload_bytes: int, fate: Fate = "arrives", *, ecn: int = 0) -> Segment:
+        """New data, one packet."""
+        return self._emit(Flag.PSH, payload_bytes, fate, ecn=ecn)
+
+    def again(self, segment: Segment, fate: Fate = "arrives", *, payload_bytes: int | None = None) -> Segment:
+        """Sent again, from the same place on; a packet of its own, with today's acknowledgement."""
+        length = segment.payload_bytes if payload_bytes is None else payload_bytes
+        kind = segment.flags & (Flag.PSH | Flag.FIN | Flag.SYN)
+        return self._emit(kind, length, fate, seq=segment.seq)
+
+    def ack(self, fate: Fate = "arrives", *, window_bytes: int | None = None) -> Segment:
+        """An ACK of what has arrived; ``window_bytes`` is advertised from now on."""
+        if window_bytes is not None:
+            self.window_bytes = window_bytes
+        return self._emit(Flag(0), 0, fate)
+
+    def fin(self, fate: Fate = "arrives") -> Segment:
+        return self._emit(Flag.FIN, 0, fate)
+
+    def reset(self, fate: Fate = "arrives") -> Segment:
+        return self._emit(Flag.RST, 0, fate)
+
+    def keep_alive(self, payload_bytes: int = 0, fate: Fate = "arrives") -> Segment:
+        """A byte before what comes next, or only its number (RFC 9293, 3.8.4).
+
+        Linux probes a closed window in the same way.
+        """
+        return self._emit(Flag(0), payload_bytes, fate, seq=self.next_seq - 1)
+
+    def probe(self, fate: Fate = "arrives") -> Segment:
+        """One byte of new data into a closed window (RFC 9293, 3.8.6.1), not taken."""
+        return self._emit(Flag(0), 1, fate, seq=self.next_seq)
+
+    def _emit(self, kind: Flag, length: int, fate: Fate, *, seq: int | None = None, ecn: int = 0) -> Segment:
+        flags = kind if self._ack is None else kind | Flag.ACK
+        window = self.window_bytes >> (0 if kind & Flag.SYN else self.shift)
+        segment = Segment(
+            time_ns=self._talk.now_ns,
+            sender=self._name,
+            flags=flags,
+            seq=self.next_seq if seq is None else seq,
+            ack=0 if self._ack is None else self._ack,
+            window=min(window, 0xFFFF),
+            options=self._options(kind),
+            payload_bytes=length,
+            ip_id=self._ip_id,
+            ts_val=self._clock_ms(),
+            ecn=ecn,
+        )
+        self._ip_id += 1
+        self._duplicate = None
+        if not (length == 1 and kind == Flag(0)):
+            self.next_seq = max(self.next_seq, segment.end)
+        self._talk.record(segment, fate)
+        return segment
+
+    def _clock_ms(self) -> int:
+        return (self._talk.now_ns - _START_NS) // _MS + (1000 if self._name == "a" else 77_000)
+
+    def _options(self, kind: Flag) -> bytes:
+        side, parts = self.side, []
+        is_syn = bool(kind & Flag.SYN)
+        if is_syn and side.mss is not None:
+            parts.append(struct.pack(">BBH", 2, 4, side.mss))
+        if is_syn and side.window_scale is not None:
+            parts.append(struct.pack(">BBBB", 1, 3, 3, side.window_scale))
+        if is_syn and side.sack:
+            parts.append(b"\x01\x01\x04\x02")
+        if side.timestamps and (is_syn or self.peer.side.timestamps) and not kind & Flag.RST:
+            parts.append(struct.pack(">BBBBII", 1, 1, 8, 10, self._clock_ms(), self._ts_recent))
+        if not is_syn and side.sack and self.peer.side.sack:
+            parts.append(self._sack())
+        return b"".join(parts)
+
+    def _sack(self) -> bytes:
+        """The duplicate first (RFC 2883), then the latest holes' far sides (RFC 2018)."""
+        blocks = [*([self._duplicate] if self._duplicate else []), *self._islands][:3]
+        if not blocks:
+            return b""
+        edges = [edge % _WRAP for block in blocks for edge in block]
+        return struct.pack(f">BBBB{len(edges)}I", 1, 1, 5, 2 + 4 * len(edges), *edges)
+
+    def take(self, segment: Segment) -> None:
+        """A packet of the peer arrives."""
+        if segment.flags & Flag.RST:
+            return
+        if segment.flags & Flag.SYN:
+            self._ack = max(self._ack or 0, segment.end)
+            self._ts_recent = segment.ts_val
+            return
+        if self._ack is None:
+            self._ack = segment.seq
+        if segment.seq <= self._ack:
+            # RFC 7323, 4.3: the earliest packet that the next ACK answers.
+            self._ts_recent = max(self._ts_recent, segment.ts_val)
+        is_probe = segment.payload_bytes == 1 and self.window_bytes == 0
+        if segment.end == segment.seq or is_probe:
+            return
+        span = (segment.seq, segment.end)
+        covered = any(left <= span[0] and span[1] <= right for left, right in self._islands)
+        if span[1] <= self._ack or covered:
+            self._duplicate = span
+            return
+        touching = [i for i in self._islands if i[0] <= span[1] and span[0] <= i[1]]
+        merged = (min([span[0], *(i[0] for i in touching)]), max([span[1], *(i[1] for i in touching)]))
+        self._islands = [merged, *(i for i in self._islands if i not in touching)]
+        if merged[0] <= self._ack:
+            self._ack = merged[1]
+            self._islands.remove(merged)
+
+
+class Talk:
+    """A conversation as it is captured.
+
+    ``gap_ns`` passes from one packet to the next; :meth:`wait` adds to it.
+    """
+
+    def __init__(
+        self,
+        a: Side = Side("192.0.2.1", 40_000),
+        b: Side = Side("198.51.100.2", 80, isn=9_000_000),
+        *,
+        start_ns: int = _START_NS,
+        gap_ns: int = 10_000,
+        vlans: Sequence[int] = (),
+    ) -> None:
+        self.a, self.b = End(self, "a", a), End(self, "b", b)
+        self.now_ns = start_ns
+        self.segments: list[Segment] = []
+        """As captured."""
+        self._gap_ns, self._vlans = gap_ns, tuple(vlans)
+
+    def wait(self, ms: float) -> None:
+        """Time passes."""
+        self.now_ns += round(ms * _MS)
+
+    def handshake(self, *, rtt_ms: float = 10.0, place: float = 0.0) -> None:
+        """SYN, SYN/ACK and ACK. ``place`` is where the capture is: 0 at ``a``, 1 at ``b``."""
+        self.a.syn()
+        self.wait(rtt_ms * (1 - place))
+        self.b.syn()
+        self.wait(rtt_ms * place)
+        self.a.ack()
+
+    def record(self, segment: Segment, fate: Fate) -> None:
+        """What becomes of a packet."""
+        if fate in ("arrives", "lost"):
+            self.segments.append(replace(segment, time_ns=self.now_ns))
+            self.now_ns += self._gap_ns
+        if fate in ("arrives", "unseen"):
+            (self.b if segment.sender == "a" else self.a).take(segment)
+
+    def arrive(self, segment: Segment) -> None:
+        """A packet that was under way is captured now, as it was sent, and arrives; also a copy of it."""
+        self.record(segment, "arrives")
+
+    def packets(self, *, mtu_bytes: int | None = None) -> list[capture.Packet]:
+        """What was captured; longer packets than ``mtu_bytes`` in fragments (IPv4)."""
+        return [
+            (segment.time_ns, capture.frame(ip, from_a=segment.sender == "a", vlans=self._vlans))
+            for segment in self.segments
+            for ip in self._ip(segment, mtu_bytes)
+        ]
+
+    def _ip(self, segment: Segment, mtu_bytes: int | None) -> Iterator[bytes]:
+        me, peer = (self.a, self.b) if segment.sender == "a" else (self.b, self.a)
+        src, dst = me.side.address, peer.side.address
+        data_offset = (20 + len(segment.options)) // 4 << 4
+        fields = (me.side.port, peer.side.port, segment.seq % _WRAP, segment.ack % _WRAP)
+        head = struct.pack(">HHIIBBH", *fields, data_offset, segment.flags, segment.window)
+        rest = struct.pack(">H", 0) + segment.options + segment.payload
+        total = capture.tcp_checksum(src, dst, head + b"\0\0" + rest)
+        tcp = head + struct.pack(">H", total) + rest
+        ip = capture.ip_packet(src, dst, tcp, ip_id=segment.ip_id, ecn=segment.ecn)
+        yield from capture.fragments(ip, mtu_bytes) if mtu_bytes else [ip]

@@ -1,0 +1,271 @@
+"""What an analysis tells, as ``weirlab._engine.analyse`` gives it: mappings, so that nothing has to be built.
+
+Definitions of all numbers are in ``docs/trace.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypedDict
+
+Begin = Literal["handshake", "syn", "middle"]
+End = Literal["open", "closed", "half_closed", "reset", "idle", "replaced"]
+Place = Literal["at_a", "at_b", "between", "unknown"]
+SideName = Literal["a", "b"]
+
+BEGINS: Final = ("handshake", "syn", "middle")
+ENDS: Final = ("open", "closed", "half_closed", "reset", "idle", "replaced")
+PLACES: Final = ("at_a", "at_b", "between", "unknown")
+
+MEANINGS: Final = (
+    "new",
+    "ack",
+    "duplicate_ack",
+    "out_of_order",
+    "timeout",
+    "fast",
+    "tail_probe",
+    "handshake",
+    "unexplained",
+    "copy",
+    "keep_alive",
+    "window_probe",
+    "reset",
+)
+"""Names of ``meaning`` in the table of segments, in the order of their numbers."""
+
+RETRANSMISSIONS: Final = ("timeout", "fast", "tail_probe", "handshake", "unexplained")
+"""Causes of what was sent again; the same words are meanings and fields of ``Retransmissions``."""
+
+METHODS: Final = ("ack", "timestamp")
+"""Names of ``method`` in the table of round trips, in the order of their numbers."""
+
+
+class Summary(TypedDict):
+    """Times, summed up; in ns. None where ``count`` is 0."""
+
+    count: int
+    min_ns: int | None
+    max_ns: int | None
+    mean_ns: float | None
+    sd_ns: float | None
+
+
+class Retransmissions(TypedDict):
+    """Packets sent again, each counted once by its cause; ``bytes`` is their payload."""
+
+    total: int
+    bytes: int
+    timeout: int
+    fast: int
+    tail_probe: int
+    handshake: int
+    unexplained: int
+    spurious: int
+    """Among all of them, those that the receiver had already."""
+
+
+class SynOptions(TypedDict):
+    """Options of a SYN. ``mss`` in bytes; ``window_scale`` is the shift."""
+
+    mss: int | None
+    window_scale: int | None
+    sack: bool
+    timestamps: bool
+
+
+class Side(TypedDict):
+    """One end of a connection and what it sent. Sizes in bytes, times in ns."""
+
+    addr: str
+    port: int
+    packets: int
+    link_bytes: int
+    data_packets: int
+    data_bytes: int
+    unique_bytes: int
+    pure_acks: int
+    data_ns: tuple[int, int] | None
+    payload_max: int
+    syns: int
+    fins: int
+    resets: int
+    options: SynOptions | None
+    retransmissions: Retransmissions
+    out_of_order: int
+    copies: int
+    unseen_bytes: int
+    keep_alives: int
+    window_probes: int
+    duplicate_acks: int
+    sack_blocks: int
+    dsacks: int
+    window: tuple[int, int] | None
+    zero_windows: int
+    zero_window_ns: int
+    window_full: int
+    rtt: Summary
+    rtt_timestamp: Summary
+    flight_max: int
+    flight_mean: float
+    idle_max_ns: int
+    congestion_marks: int
+
+
+class Connection(TypedDict):
+    """A TCP connection. ``a`` sent the SYN, or the first packet that was captured."""
+
+    id: int
+    vlan: str
+    interface: str
+    a: Side
+    b: Side
+    first_ns: int
+    last_ns: int
+    begin: Begin
+    end: End
+    handshake_ns: tuple[int | None, int | None]
+    idle_max_ns: int
+    place: Place
+
+
+class File(TypedDict):
+    """What is told about a file."""
+
+    path: str
+    format: str
+    packets: int
+    cut_short: bool
+    timeless: int
+    backwards: int
+    interfaces: list[dict[str, Any]]
+
+
+class Capture(TypedDict):
+    """What was read, and what of it was passed over."""
+
+    files: list[File]
+    packets: int
+    origin_ns: int | None
+    """Time of the first packet of all, from which relative times count."""
+    selected: int
+    bytes: int
+    first_ns: int | None
+    last_ns: int | None
+    truncated: int
+    fragments: int
+    reassembled: int
+    not_ip: int
+    other_ip: int
+    malformed: int
+    unknown_link: int
+    timeless: int
+    backwards: int
+    cut_short: bool
+    tcp: int
+    udp: int
+
+
+class Stream(TypedDict):
+    """A voice stream: RTP, or one direction of an IAX2 call. Times in ns; see ``docs/quality.md``."""
+
+    src: str
+    src_port: int
+    dst: str
+    dst_port: int
+    protocol: Literal["rtp", "iax2"]
+    ssrc: int
+    vlan: str
+    interface: str
+    codec: str
+    payload_types: list[tuple[int, int, str]]
+    media: str
+    known_by: str
+    payload_type: int
+    clock_hz: int
+    part: int
+    packets: int
+    payload_bytes: int
+    first_ns: int
+    last_ns: int
+    expected: int
+    lost: int
+    loss_estimated: bool
+    loss_runs: int
+    longest_run: int
+    copies: int
+    reordered: int
+    strays: int
+    markers: int
+    gap_max_ns: int | None
+    jitter_mean_ns: float | None
+    jitter_max_ns: float | None
+
+
+class EspFlow(TypedDict):
+    """What one security association sent; ``ports`` if in UDP."""
+
+    src: str
+    dst: str
+    vlan: str
+    interface: str
+    spi: int
+    ports: tuple[int, int] | None
+    packets: int
+    bytes: int
+    first_ns: int
+    last_ns: int
+    lost: int
+    reordered: int
+    copies: int
+    restarts: int
+
+
+class Analysis(TypedDict):
+    """The whole answer."""
+
+    capture: Capture
+    connections: list[Connection]
+    connections_left_out: int
+    streams: list[Stream]
+    streams_left_out: int
+    """Streams beyond the bound, that are not in the answer."""
+    esp: list[EspFlow]
+    esp_left_out: int
+    elapsed_ns: int
+
+
+def start_ns(analysis: Analysis) -> int:
+    """Time of the first packet, from which relative times count."""
+    return analysis["capture"]["origin_ns"] or 0
+
+
+def side(connection: Connection, name: SideName) -> Side:
+    """Side ``a`` or ``b``."""
+    return connection["a"] if name == "a" else connection["b"]
+
+
+def sides(connection: Connection) -> tuple[Side, Side]:
+    """Both sides, the initiator first."""
+    return connection["a"], connection["b"]
+
+
+def busier(connection: Connection) -> SideName:
+    """The side that sent more payload."""
+    return "b" if connection["b"]["data_bytes"] > connection["a"]["data_bytes"] else "a"
+
+
+def link_bytes(connection: Connection) -> int:
+    """Bytes of all its frames: by these the engine keeps the greatest connections."""
+    return connection["a"]["link_bytes"] + connection["b"]["link_bytes"]
+
+
+def endpoint(end: Side) -> str:
+    """``192.0.2.1:443``, ``[2001:db8::1]:443``."""
+    return place(end["addr"], end["port"])
+
+
+def place(addr: str, port: int) -> str:
+    """The same of an address and a port; without port 0."""
+    if not port:
+        return addr
+    return f"[{addr}]:{port}" if ":" in addr else f"{addr}:{port}"

@@ -1,0 +1,241 @@
+"""Analyses as Polars frames."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import polars as pl
+
+from weirlab.errors import InputError
+from weirlab.trace import flat, schema, times
+from weirlab.trace.analysis import KEEP, PERIOD_NS, PathText, analyse
+from weirlab.trace.facts import Analysis
+
+Time = int | str | datetime
+"""ns since 1970; text as ``weir trace --from`` takes it; a date and time with its zone."""
+
+_NO_SERIES: Final = (
+    "this analysis has no series: ask for them with read(..., series=True), or series='FOLDER' to keep them"
+)
+
+
+class Trace:
+    """What captures say. Times are ns since 1970 (``to_datetime`` makes dates of them), sizes bytes.
+
+    A context manager: leaving it removes the series unless a folder of the caller's holds them.
+
+    Attributes
+    ----------
+    facts : Analysis
+        The engine's answer as it came.
+    folder : Path or None
+        Where the Parquet files are.
+    period_ns : int
+        Length of a row of ``periods``.
+    """
+
+    def __init__(
+        self,
+        facts: Analysis,
+        folder: Path | None,
+        temporary: tempfile.TemporaryDirectory[str] | None = None,
+        period_ns: int = PERIOD_NS,
+    ) -> None:
+        self.facts = facts
+        self.folder = folder
+        self.period_ns = period_ns
+        self._temporary = temporary
+
+    @property
+    def capture(self) -> dict[str, Any]:
+        """What was read and what of it was passed over."""
+        return dict(self.facts["capture"])
+
+    @cached_property
+    def connections(self) -> pl.DataFrame:
+        """One row per TCP connection: ends, times (ns), how it began and ended, where it was captured."""
+        return flat.connections(self.facts["connections"])
+
+    @cached_property
+    def directions(self) -> pl.DataFrame:
+        """One row per connection and side that sent: ``from_side`` is ``a`` or ``b``."""
+        return flat.directions(self.facts["connections"])
+
+    @cached_property
+    def streams(self) -> pl.DataFrame:
+        """One row per voice stream."""
+        return flat.streams(self.facts["streams"])
+
+    @cached_property
+    def esp(self) -> pl.DataFrame:
+        """One row per ESP flow."""
+        return flat.esp(self.facts["esp"])
+
+    @cached_property
+    def segments(self) -> pl.DataFrame:
+        """One row per TCP packet: ``time_ns``, ``seq`` and ``ack`` (counted from the initial ones, carried on
+        beyond 32 bits), ``payload_bytes``, ``window_bytes`` (scaled), ``flags``, ``meaning``,
+        ``flight_bytes``, ``sack_blocks``.
+        """
+        return self.scan_segments().collect()
+
+    @cached_property
+    def rtt(self) -> pl.DataFrame:
+        """One row per round trip of ``from_side``'s data: ``time_ns``, ``rtt_ns``, ``seq``, ``method``."""
+        return self.scan_rtt().collect()
+
+    @cached_property
+    def sack(self) -> pl.DataFrame:
+        """One row per SACK block that ``from_side`` sent: ``left`` to ``right``, ``duplicate``."""
+        return self.scan_sack().collect()
+
+    @cached_property
+    def periods(self) -> pl.DataFrame:
+        """One row per connection, side and period in which it sent: packets, bytes, round trips, flight."""
+        return self.scan_periods().collect()
+
+    def scan_segments(self) -> pl.LazyFrame:
+        """``segments`` without loading them: for captures that are larger than memory."""
+        return self._scan("segments")
+
+    def scan_rtt(self) -> pl.LazyFrame:
+        """``rtt`` without loading it."""
+        return self._scan("rtt")
+
+    def scan_sack(self) -> pl.LazyFrame:
+        """``sack`` without loading it."""
+        return self._scan("sack")
+
+    def scan_periods(self) -> pl.LazyFrame:
+        """``periods`` without loading them."""
+        return self._scan("periods")
+
+    def close(self) -> None:
+        """Remove the series if they are in a temporary folder. Safe to call again."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+            self.folder = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _scan(self, name: str) -> pl.LazyFrame:
+        if self.folder is None:
+            raise InputError(_NO_SERIES)
+        return _scanned(self.folder / f"{name}.parquet")
+
+
+def read(
+    paths: PathText | Sequence[PathText],
+    *,
+    filter: str = "",
+    start: Time | None = None,
+    end: Time | None = None,
+    series: bool | PathText = False,
+    period_ns: int = PERIOD_NS,
+    decode_as: Sequence[tuple[int, int]] = (),
+    keep: int = KEEP,
+    window: times.Window | None = None,
+) -> Trace:
+    """Analyse capture files as one capture.
+
+    Parameters
+    ----------
+    paths
+        pcap or pcapng, bare or in gzip or zstd; of a rotated record all files, in order.
+    filter
+        Expression of libpcap (pcap-filter(7)).
+    start, end
+        Only packets from ``start`` on and before ``end``.
+    series
+        True: series for as long as the ``Trace`` is open; a folder: Parquet files there, which stay.
+    period_ns
+        Length of a row of ``periods``, ns.
+    decode_as
+        Ranges of UDP ports, ends included, that are RTP without proof.
+    keep
+        At most so many connections are in ``connections``, those with most bytes; the series have all.
+    window
+        Instead of ``start`` and ``end``.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read or is damaged, or an argument is not understood; the message says which.
+    """
+    if window is None:
+        window = times.window(_moment(start, "start"), _moment(end, "end"))
+    temporary = tempfile.TemporaryDirectory(prefix="weir-trace-") if series is True else None
+    folder = Path(temporary.name) if temporary else Path(series) if not isinstance(series, bool) else None
+    try:
+        facts = analyse(
+            paths,
+            filter=filter,
+            window=window,
+            series=folder,
+            period_ns=period_ns,
+            decode_as=decode_as,
+            keep=keep,
+        )
+    except BaseException:
+        if temporary is not None:
+            temporary.cleanup()
+        raise
+    return Trace(facts, folder, temporary, period_ns)
+
+
+def from_folder(folder: PathText, name: str) -> pl.LazyFrame:
+    """A table that ``weir trace --series`` wrote: ``segments``, ``rtt``, ``sack``, ``periods``,
+    ``connections`` or ``streams``.
+
+    Raises
+    ------
+    InputError
+        There is no such table in ``folder``.
+    """
+    return _scanned(Path(folder) / f"{name}.parquet")
+
+
+def to_datetime(column: str) -> pl.Expr:
+    """Times in ``column`` (ns since 1970) as dates in UTC, to the nanosecond."""
+    return pl.col(column).cast(pl.Datetime("ns", "UTC"))
+
+
+def _scanned(path: Path) -> pl.LazyFrame:
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; write it with weir trace FILE --series {path.parent}")
+    frame = pl.scan_parquet(path)
+    columns = frame.collect_schema()
+    named = [
+        pl.lit(pl.Series(words, dtype=pl.Enum(words))).gather(pl.col(name)).alias(name)
+        for name, words in schema.CODES.items()
+        if name in columns and columns[name].is_integer()
+    ]
+    flags = [pl.col("duplicate").cast(pl.Boolean)] if "duplicate" in columns else []
+    return frame.with_columns(*named, *flags)
+
+
+def _moment(time: Time | None, name: str) -> times.Moment | None:
+    match time:
+        case None:
+            return None
+        case int():
+            return times.Moment(time, relative=False)
+        case str():
+            return times.parse(time, name)
+        case datetime():
+            if time.tzinfo is None:
+                raise InputError(f"{name} {time.isoformat()} has no zone; give it one, such as datetime.UTC")
+            return times.parse(time.isoformat(), name)

@@ -1,0 +1,152 @@
+"""Everything about one connection as text: a column per side."""
+
+from __future__ import annotations
+
+from weirlab.trace import times, words
+from weirlab.trace.facts import Connection, Side, Summary, sides
+from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
+
+
+def whole(connection: Connection, start_ns: int, *, absolute: bool) -> list[tuple[str, str]]:
+    """What both sides share: names and values."""
+
+    def moment(ns: int) -> str:
+        return times.absolute(ns) if absolute else times.since(ns, start_ns)
+
+    there, back = (NOTHING if ns is None else duration(ns) for ns in connection["handshake_ns"])
+    facts = [
+        ("first packet", moment(connection["first_ns"])),
+        ("last packet", moment(connection["last_ns"])),
+        ("duration", duration(connection["last_ns"] - connection["first_ns"])),
+        ("begins", words.BEGINS[connection["begin"]]),
+        ("ends", words.ENDS[connection["end"]]),
+        ("SYN to SYN/ACK, to ACK", f"{there}, {back}"),
+        ("longest silence", duration(connection["idle_max_ns"])),
+        ("captured", words.PLACES[connection["place"]]),
+    ]
+    if connection["vlan"]:
+        facts.append(("VLAN", connection["vlan"]))
+    if connection["interface"]:
+        facts.append(("interface", connection["interface"]))
+    return facts
+
+
+def both(connection: Connection) -> list[tuple[str, str, str]]:
+    """What each side sent: name, value of ``a``, value of ``b``. Windows are those that a side advertised."""
+    a, b = sides(connection)
+    return list(zip(_NAMES, _values(connection, a), _values(connection, b), strict=True))
+
+
+def window(connection: Connection, end: Side) -> str:
+    """The window that ``end`` advertised, least to greatest; ``unscaled`` where the scale is not known."""
+    if end["window"] is None:
+        return NOTHING
+    low, high = end["window"]
+    text = size(low) if low == high else f"{size(low)} – {size(high)}"
+    return text if scaled(connection) else f"{text} unscaled"
+
+
+def scaled(connection: Connection) -> bool:
+    """Are windows what they say? The scale is in the handshake alone (RFC 7323 section 2.2)."""
+    return connection["begin"] != "middle"
+
+
+_NAMES = (
+    "packets, bytes on the link",
+    "pure ACKs",
+    "packets with payload",
+    "payload, each byte once",
+    "payload with repeated bytes",
+    "greatest payload of a packet",
+    "throughput",
+    "first to last data",
+    "SYN, FIN, RST",
+    "MSS, window scale",
+    "SACK, time stamps offered",
+    "sent again",
+    "  payload",
+    "  after a time-out",
+    "  after duplicate ACKs or SACK",
+    "  to probe the tail",
+    "  of the handshake",
+    "  for no visible reason",
+    "  needless (DSACK)",
+    "out of order",
+    "copies made on the way",
+    "acknowledged, but not captured",
+    "keep-alives, window probes",
+    "duplicate ACKs",
+    "SACK blocks, of these DSACK",
+    "window",
+    "window closed, for",
+    "window filled by the peer",
+    "RTT samples",
+    "  least, mean, greatest",
+    "  standard deviation",
+    "RTT by time stamps, samples",
+    "  least, mean, greatest",
+    "flight greatest",
+    "flight mean",
+    "longest silence",
+    "marked CE (ECN)",
+)
+
+
+def _values(connection: Connection, end: Side) -> list[str]:
+    again, options, data = end["retransmissions"], end["options"], end["data_ns"]
+    share = f" ({percent(words.again_ratio(end))} of data)" if end["data_packets"] else ""
+    return [
+        f"{count(end['packets'])}, {size(end['link_bytes'])}",
+        count(end["pure_acks"]),
+        count(end["data_packets"]),
+        octets(end["unique_bytes"]),
+        octets(end["data_bytes"]),
+        octets(end["payload_max"]),
+        bit_rate(words.throughput_bps(end)),
+        NOTHING if data is None else duration(data[1] - data[0]),
+        f"{end['syns']}, {end['fins']}, {end['resets']}",
+        NOTHING
+        if options is None
+        else f"{_or_nothing(options['mss'])}, {_or_nothing(options['window_scale'])}",
+        NOTHING if options is None else f"{_yes(options['sack'])}, {_yes(options['timestamps'])}",
+        f"{plural(again['total'], 'packet')}{share}",
+        octets(again["bytes"]),
+        count(again["timeout"]),
+        count(again["fast"]),
+        count(again["tail_probe"]),
+        count(again["handshake"]),
+        count(again["unexplained"]),
+        count(again["spurious"]),
+        count(end["out_of_order"]),
+        count(end["copies"]),
+        octets(end["unseen_bytes"]),
+        f"{end['keep_alives']}, {end['window_probes']}",
+        count(end["duplicate_acks"]),
+        f"{count(end['sack_blocks'])}, {count(end['dsacks'])}",
+        window(connection, end),
+        f"{plural(end['zero_windows'], 'time')}, {duration(end['zero_window_ns'])}",
+        plural(end["window_full"], "time"),
+        count(end["rtt"]["count"]),
+        *_spread(end["rtt"]),
+        count(end["rtt_timestamp"]["count"]),
+        _spread(end["rtt_timestamp"])[0],
+        octets(end["flight_max"]),
+        octets(end["flight_mean"]),
+        duration(end["idle_max_ns"]),
+        count(end["congestion_marks"]),
+    ]
+
+
+def _spread(rtt: Summary) -> tuple[str, str]:
+    if not rtt["count"]:
+        return NOTHING, NOTHING
+    extremes = (rtt["min_ns"], rtt["mean_ns"], rtt["max_ns"])
+    return ", ".join(map(duration, extremes)), duration(rtt["sd_ns"])
+
+
+def _or_nothing(number: int | None) -> str:
+    return NOTHING if number is None else str(number)
+
+
+def _yes(offered: bool) -> str:
+    return "yes" if offered else "no"

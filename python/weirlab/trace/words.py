@@ -1,0 +1,199 @@
+"""What an analysis says, in sentences. Only what the packets show; causes beyond that are not guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weirlab.trace.facts import (
+    Analysis,
+    Connection,
+    Side,
+    SideName,
+    busier,
+    endpoint,
+    side,
+    sides,
+)
+from weirlab.trace.others import streams_left_out
+from weirlab.trace.quantities import (
+    bit_rate,
+    count,
+    duration,
+    listed,
+    octets,
+    percent,
+    plural,
+    size,
+)
+
+PLACES: Final = {
+    "at_a": "at a",
+    "at_b": "at b",
+    "between": "between",
+    "unknown": "unknown",
+}
+ENDS: Final = {
+    "open": "goes on",
+    "closed": "closed",
+    "half_closed": "half closed",
+    "reset": "reset",
+    "idle": "silent",
+    "replaced": "ports reused",
+}
+BEGINS: Final = {
+    "handshake": "with its handshake",
+    "syn": "with a SYN that nobody answered",
+    "middle": "in the middle",
+}
+CAUSES: Final = {
+    "timeout": "after a time-out",
+    "fast": "after duplicate ACKs or SACK",
+    "tail_probe": "to probe the tail",
+    "handshake": "of the handshake",
+    "unexplained": "for no visible reason",
+}
+
+_PASSED_OVER: Final = (
+    ("malformed", "with headers that contradict themselves"),
+    ("unknown_link", "of an unknown link type"),
+    ("timeless", "without a time"),
+    ("backwards", "with a time before that of the packet in front"),
+)
+
+
+def throughput_bps(sent: Side) -> float:
+    """Payload, each byte once, from the first packet with payload to the last; NaN for fewer than two."""
+    if sent["data_ns"] is None or sent["data_ns"][1] <= sent["data_ns"][0]:
+        return float("nan")
+    return sent["unique_bytes"] * 8e9 / (sent["data_ns"][1] - sent["data_ns"][0])
+
+
+def again_ratio(sent: Side) -> float:
+    """Data packets that were sent again over all data packets; NaN without any."""
+    again = sent["retransmissions"]
+    data = again["total"] - again["handshake"]
+    return data / sent["data_packets"] if sent["data_packets"] else float("nan")
+
+
+def capture(analysis: Analysis) -> str:
+    """One sentence about the whole capture."""
+    read = analysis["capture"]
+    shown = analysis["connections"]
+    number = len(shown) + analysis["connections_left_out"]
+    first_ns, last_ns = read["first_ns"], read["last_ns"]
+    lasted = "" if first_ns is None or last_ns is None else f" in {duration(last_ns - first_ns)}"
+    parts = [plural(number, "TCP connection")]
+    streams = len(analysis["streams"]) + streams_left_out(analysis)
+    if streams:
+        parts.append(plural(streams, "voice stream"))
+    esp = len(analysis["esp"]) + analysis["esp_left_out"]
+    if esp:
+        parts.append(plural(esp, "ESP flow"))
+    packets = plural(read["selected"], "packet")
+    if read["selected"] != read["packets"]:
+        packets = f"{count(read['selected'])} of {plural(read['packets'], 'packet')}"
+    text = f"{packets} ({size(read['bytes'])}){lasted}: {listed(parts)}"
+    every = [end for connection in shown for end in sides(connection)]
+    segments = sum(end["data_packets"] for end in every)
+    if segments:
+        scope = "" if not analysis["connections_left_out"] else f"; of the greatest {count(len(shown))}"
+        text += f"{scope}, {_again(every)}"
+    return f"{text}."
+
+
+def cautions(analysis: Analysis) -> list[str]:
+    """What the reader should know about the capture before trusting the numbers."""
+    read = analysis["capture"]
+    counts: dict[str, int] = {name: number for name, number in read.items() if isinstance(number, int)}
+    said = [
+        f"{plural(counts[name], 'packet')} {what}" for name, what in _PASSED_OVER if counts.get(name, 0) > 0
+    ]
+    notes = [f"The capture has {listed(said)}."] if said else []
+    lost = sum(each.get("lost") or 0 for file in read["files"] for each in file["interfaces"])
+    if lost:
+        notes.append(f"Whoever captured lost {plural(lost, 'packet')}, as the files say.")
+    if read.get("cut_short"):
+        notes.append("The capture ends inside a packet; all before it counts.")
+    unseen = sum(end["unseen_bytes"] for connection in analysis["connections"] for end in sides(connection))
+    if unseen:
+        notes.append(
+            f"The capture missed packets: {octets(unseen)} were acknowledged and never seen. "
+            "Retransmissions and flight may be counted wrong there."
+        )
+    return notes
+
+
+def conclusion(connection: Connection, sender: SideName | None = None) -> str:
+    """One sentence about what ``sender`` (the busier side if None) sent, and what stands out."""
+    name = sender or busier(connection)
+    sent = side(connection, name)
+    peer: SideName = "b" if name == "a" else "a"
+    other = side(connection, peer)
+    far = connection["place"] == f"at_{peer}"
+    if connection["begin"] == "syn":
+        tries = connection["a"]["syns"]
+        return f"Nobody answered: {plural(tries, 'SYN')} from {endpoint(connection['a'])}."
+    if not sent["data_packets"]:
+        if connection["end"] == "reset" and not other["data_packets"]:
+            by = next((n for n, end in zip("ab", sides(connection), strict=True) if end["resets"]), "")
+            return f"Reset{f' by {by}' if by else ''} before any data."
+        return "No data." if not other["data_packets"] else f"No data from {name}."
+    took = sent["data_ns"][1] - sent["data_ns"][0] if sent["data_ns"] else 0
+    text = f"{name} sent {size(sent['unique_bytes'])} in {duration(took)}"
+    if took > 0:
+        text += f" ({bit_rate(throughput_bps(sent))})"
+    return f"{'; '.join([text, _again([sent]), *_remarks(sent, other, far=far)])}."
+
+
+def causes(sent: Side) -> str:
+    """``51 after duplicate ACKs or SACK and 2 after a time-out``; empty without retransmissions."""
+    again = sent["retransmissions"]
+    numbers = {
+        "timeout": again["timeout"],
+        "fast": again["fast"],
+        "tail_probe": again["tail_probe"],
+        "handshake": again["handshake"],
+        "unexplained": again["unexplained"],
+    }
+    return listed([f"{count(n)} {CAUSES[name]}" for name, n in numbers.items() if n])
+
+
+def _again(senders: Sequence[Side]) -> str:
+    segments = sum(end["data_packets"] for end in senders)
+    total = sum(end["retransmissions"]["total"] - end["retransmissions"]["handshake"] for end in senders)
+    needless = sum(end["retransmissions"]["spurious"] for end in senders)
+    if not total:
+        return f"none of {plural(segments, 'segment')} was sent again"
+    text = f"{count(total)} of {plural(segments, 'segment')} {'was' if total == 1 else 'were'} sent again"
+    text += f" ({percent(total / segments)})" if segments else ""
+    return f"{text}, {count(needless)} needlessly" if needless else text
+
+
+def _remarks(sent: Side, receiver: Side, *, far: bool) -> list[str]:
+    """What stands out; ``far``: it was captured at the receiver, who answers itself at once."""
+    remarks = []
+    repeated = sent["retransmissions"]["handshake"]
+    if repeated:
+        remarks.append(f"its SYN was sent again {_times(repeated)}")
+    if far:
+        remarks.append("captured at the receiver, where the round trip is not seen")
+    elif sent["rtt"]["count"]:
+        remarks.append(
+            f"the RTT was {duration(sent['rtt']['mean_ns'])} on average, "
+            f"{duration(sent['rtt']['max_ns'])} at most"
+        )
+    if receiver["zero_windows"]:
+        remarks.append(
+            f"the receiver closed its window {_times(receiver['zero_windows'])}, "
+            f"for {duration(receiver['zero_window_ns'])} in all"
+        )
+    if receiver["window_full"]:
+        remarks.append(f"the receiver's window was full {_times(receiver['window_full'])}")
+    if sent["out_of_order"]:
+        remarks.append(f"{plural(sent['out_of_order'], 'segment')} came out of order")
+    return remarks
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{count(number)} times"
