@@ -1,0 +1,247 @@
+"""Weir's trace analysis beside tcptrace and tshark, on one capture, in one run.
+
+Every program reads the same file, which lies in memory, on the same core; turns are taken, so that a slow
+minute of the machine hits all of them. Whole processes are timed, from start to end, with what they need to
+start; for Weir the analysis itself as well. Packets per second are those of the file over that time.
+
+With ``--times`` the file is put behind itself so often, later and between other ports, so that what a
+program needs to start weighs less.
+
+    make bench-trace ARGS=capture.pcap
+    .venv/bin/python bench/trace.py capture.pcap.zst --times 8 --repeats 5 --out build/bench
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from machine import versions
+
+HERE = Path(__file__).resolve().parent
+WEIR = Path(sys.executable).with_name("weir")
+HEADINGS = ("program", "does", "s", "range", "M packets/s", "MB", "weir is")
+LEGEND = (
+    "s: median of the whole process, start included (of 'analysis': without). MB: most memory resident. "
+    "weir is: how many times as fast Weir's whole process is as this one, at the same task."
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and its task. ``{file}`` and ``{out}`` in the command are filled in."""
+
+    program: str
+    task: str
+    command: tuple[str, ...]
+    repeats: int | None = None
+    """Fewer than asked for, where a single one takes long."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One process."""
+
+    program: str
+    task: str
+    seconds: float
+    peak_bytes: int
+    analysis_seconds: float | None
+
+
+LAUNCHER = """
+import json, os, sys, time
+cpu, printed, *command = sys.argv[1:]
+os.sched_setaffinity(0, {int(cpu)})
+begin = time.perf_counter()
+child = os.fork()
+if child == 0:
+    os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.execvp(command[0], command)
+_, status, usage = os.wait4(child, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), time.perf_counter() - begin, usage.ru_maxrss]))
+"""
+"""Starts a program out of a small process: the memory of the one that forks counts as the program's."""
+
+SUMMARY = "summary"
+SERIES = "all series"
+
+
+def cases() -> tuple[Case, ...]:
+    return (
+        Case("weir", SUMMARY, (str(WEIR), "trace", "{file}", "--json")),
+        Case("tcptrace -l", SUMMARY, ("tcptrace", "-l", "{file}")),
+        Case("tcptrace -lrW", SUMMARY, ("tcptrace", "-lrW", "{file}")),
+        Case(
+            "tshark tcp.analysis",
+            SUMMARY,
+            ("tshark", "-n", "-q", "-r", "{file}", "-z", "io,stat,0,tcp.analysis.retransmission"),
+            repeats=1,
+        ),
+        Case("weir", SERIES, (str(WEIR), "trace", "{file}", "--json", "--series", "{out}/series")),
+        Case("tcptrace -G", SERIES, ("tcptrace", "-G", "--output_dir={out}", "{file}"), repeats=2),
+    )
+
+
+def sample(case: Case, file: Path, cpu: int) -> Sample:
+    """One process on one core; its output goes to a file in memory, as a pipe would make it wait."""
+    with TemporaryDirectory(prefix="weir-bench-", dir=_memory()) as out:
+        command = [part.format(file=file, out=out) for part in case.command]
+        printed = Path(out) / "printed"
+        launcher = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(cpu), str(printed), *command]
+        done = subprocess.run(launcher, capture_output=True, text=True, check=True)
+        code, seconds, peak_kib = json.loads(done.stdout)
+        if code != 0:
+            raise SystemExit(f"bench: {' '.join(command)} ended with exit code {code}")
+        analysis = None
+        if case.program == "weir":
+            analysis = json.loads(printed.read_text())["elapsed_ns"] / 1e9
+    return Sample(case.program, case.task, seconds, peak_kib * 1024, analysis)
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def unpacked(file: Path, folder: Path) -> Path:
+    """The capture without compression, which tcptrace cannot read, in memory and read once."""
+    bare = folder / "capture.pcap"
+    if file.suffix == ".zst":
+        subprocess.run(["zstd", "-dqf", str(file), "-o", str(bare)], check=True)
+    else:
+        shutil.copy(file, bare)
+    bare.read_bytes()
+    return bare
+
+
+def longer(file: Path, times: int) -> None:
+    """Put a pcap file of TCP over IPv4 over Ethernet behind itself: each time later, from other ports.
+
+    Ports are those of the side that sent the SYN; checksums are left as they are, no program looks at
+    them where packets are cut.
+    """
+    whole = np.fromfile(file, dtype=np.uint8)
+    if whole[:4].tobytes() not in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"):
+        raise SystemExit("bench: --times needs a little-endian pcap file")
+    raw, starts, at = whole.tobytes(), [], 24
+    while at + 16 <= len(raw):
+        starts.append(at)
+        at += 16 + int.from_bytes(raw[at + 8 : at + 12], "little")
+    first = np.array(starts)
+    seconds = whole[first[:, None] + np.arange(4)].copy().view("<u4").ravel()
+    step = int(seconds.max() - seconds.min()) + 90
+    port_at = first[:, None] + 16 + 34 + np.arange(4)
+    ports = whole[port_at].copy().view(">u2")
+    syn = whole[first + 16 + 47] & 0x12 == 0x02
+    clients = np.unique(ports[syn, 0])
+    with file.open("ab") as out:
+        for turn in range(1, times):
+            copy = whole.copy()
+            moved = np.where(np.isin(ports, clients), ports + turn * clients.size * 7, ports).astype(">u2")
+            copy[port_at] = moved.view(np.uint8).reshape(-1, 4)
+            later = (seconds + turn * step).astype("<u4")
+            copy[first[:, None] + np.arange(4)] = later.view(np.uint8).reshape(-1, 4)
+            out.write(copy[24:].tobytes())
+
+
+def packets_in(file: Path) -> int:
+    from weirlab import _engine
+
+    return int(_engine.analyse([str(file)])["capture"]["packets"])
+
+
+def rows(samples: Sequence[Sample], packets: int) -> list[tuple[str, ...]]:
+    """What ``HEADINGS`` are the headings of."""
+    weir = {
+        task: statistics.median(s.seconds for s in samples if (s.program, s.task) == ("weir", task))
+        for task in (SUMMARY, SERIES)
+    }
+    shown: list[tuple[str, ...]] = []
+    for program, task in dict.fromkeys((s.program, s.task) for s in samples):
+        own = [s for s in samples if (s.program, s.task) == (program, task)]
+        times = {program: [s.seconds for s in own]}
+        if program == "weir":
+            times["weir, analysis"] = [s.analysis_seconds for s in own if s.analysis_seconds is not None]
+        for name, seconds in times.items():
+            median = statistics.median(seconds)
+            shown.append(
+                (
+                    name,
+                    task,
+                    f"{median:.3f}",
+                    f"{min(seconds):.3f}-{max(seconds):.3f}",
+                    f"{packets / median / 1e6:.2f}",
+                    f"{max(s.peak_bytes for s in own) / 1e6:.0f}",
+                    f"{median / weir[task]:.1f} x",
+                )
+            )
+    return shown
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, help="capture: pcap, also in zstd")
+    parser.add_argument("--times", type=int, default=1, help="the file so often behind itself (default 1)")
+    parser.add_argument("--repeats", type=int, default=7, help="turns (default 7)")
+    parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="the core for all")
+    parser.add_argument("--out", type=Path, help="folder of the raw data (default bench/runs/DATE-trace)")
+    options = parser.parse_args()
+    now = datetime.now(UTC)
+    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-trace"
+    console = Console()
+    samples: list[Sample] = []
+    with TemporaryDirectory(prefix="weir-bench-", dir=_memory()) as folder:
+        file = unpacked(options.file, Path(folder))
+        if options.times > 1:
+            longer(file, options.times)
+        packets, file_bytes = packets_in(file), file.stat().st_size
+        here = [case for case in cases() if shutil.which(case.command[0])]
+        for turn in range(options.repeats):
+            for case in here:
+                if turn < (case.repeats or options.repeats):
+                    samples.append(sample(case, file, options.cpu))
+                    took = f"{samples[-1].seconds:.3f} s"
+                    console.print(f"turn {turn + 1}: {case.program}, {case.task}: {took}")
+    found = rows(samples, packets)
+    found_versions = versions()
+    about = {
+        "date": f"{now:%Y-%m-%d %H:%M} UTC",
+        "command": " ".join(["bench/trace.py", *sys.argv[1:]]),
+        "capture": f"{options.times} x {options.file.name}: {packets:,} packets, {file_bytes:,} bytes",
+        "versions": found_versions,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    raw = {**about, "samples": [asdict(each) for each in samples]}
+    (out / "raw.json").write_text(json.dumps(raw, indent=1) + "\n")
+    lines = [f"# Trace analysis side by side, {about['date']}", "", f"`{about['command']}`", ""]
+    lines += [f"- {about['capture']}", *(f"- {name}: {value}" for name, value in found_versions.items()), ""]
+    lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    lines += ["| " + " | ".join(row) + " |" for row in found]
+    (out / "README.md").write_text("\n".join([*lines, "", LEGEND, ""]))
+    table = Table(*HEADINGS)
+    for row in found:
+        table.add_row(*row)
+    console.print(table)
+    console.print(LEGEND)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
