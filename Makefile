@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test lint bench bench-model build format lock clean
+.PHONY: help demo test lint bench bench-model bench-tap bench-trace build format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -19,7 +19,8 @@ demo: build ## Measure a firewall, model it, predict, verify, report (a simulate
 
 test: build ## Run every test that this machine can run
 	@cargo test --workspace --locked --quiet
-	@pytest
+	@pytest -n auto --maxprocesses 8 --dist loadfile tests/unit
+	@pytest tests/netns
 
 lint: build ## Check style, types and layers, in Python and in Rust
 	ruff check .
@@ -35,6 +36,12 @@ bench: ## Compare the generator with trafgen, mgen and iperf3 (root)
 
 bench-model: build ## Score predictions on held-out trials (root; ARGS="--lab sim": without)
 	@python bench/model.py $(ARGS)
+
+bench-tap: build ## What copying costs a link, and what is lost, beside tcpdump (root)
+	@python bench/tap.py $(ARGS)
+
+bench-trace: build ## Time the trace analysis beside tcptrace and tshark (ARGS=capture.pcap)
+	@python bench/trace.py $(ARGS)
 
 build: ## Install what is missing and build the engine
 	@scripts/bootstrap
