@@ -28,7 +28,7 @@ pytestmark = pytest.mark.netns
 
 Eventually = Callable[[Callable[[], bool]], None]
 
-X, Y, TAP, LOGGER = (f"w5link{os.getpid()}{part}" for part in "xytl")
+X, Y, TAP, LOGGER = (f"weirlink{os.getpid()}{part}" for part in "xytl")
 ADDRESS = {X: "10.99.0.1", Y: "10.99.0.2"}
 LOGGER_MAC = "02:00:00:00:00:09"
 PORT = 5099

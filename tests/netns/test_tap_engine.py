@@ -65,8 +65,8 @@ class Link:
 
 @pytest.fixture
 def link() -> Iterator[Link]:
-    bridge = Namespace(f"w5tap{os.getpid()}-br")
-    ends = {end: Namespace(f"w5tap{os.getpid()}-{end}") for end in ("left", "right", "logger")}
+    bridge = Namespace(f"weirtap{os.getpid()}-br")
+    ends = {end: Namespace(f"weirtap{os.getpid()}-{end}") for end in ("left", "right", "logger")}
     sockets: list[socket.socket] = []
     try:
         for namespace in (bridge, *ends.values()):
@@ -325,7 +325,7 @@ def test_errors_say_which_interface_and_why(link: Link) -> None:
     with pytest.raises(LabError, match="wb is given twice"):
         engine.Tap(a=A.name, b=B.name, netns=link.namespace, mirror=B.name, logger_mac=LOGGER_MAC)
     with pytest.raises(LabError, match="network namespace"):
-        engine.Tap(a=A.name, b=B.name, netns="w5tap-nowhere")
+        engine.Tap(a=A.name, b=B.name, netns="weirtap-nowhere")
     with pytest.raises(ValueError, match="go together"):
         engine.Tap(a=A.name, b=B.name, netns=link.namespace, mirror=C.name)
 

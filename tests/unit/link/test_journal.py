@@ -102,6 +102,6 @@ def test_changes_of_the_living_stay_and_those_of_the_dead_are_undone(
 
 def test_changes_in_a_namespace_that_is_gone_went_with_it(undone: list[str], tmp_path: Path) -> None:
     changes = Journal(tmp_path)
-    changes.note("features", "w5link-never-there", "x", before={"rx-gro": True})
+    changes.note("features", "weirlink-never-there", "x", before={"rx-gro": True})
     assert changes.undo() == ()
     assert undone == []
