@@ -13,7 +13,7 @@ from weirlab.jobs import modelling, profiles, reports, testbeds
 from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
 from weirlab.jobs.capacity_asked import goals_of, profile_of, to_search, to_sweep
 from weirlab.jobs.capacity_predicted import Foretold, foretell
-from weirlab.jobs.progress import Interrupted, Progress, Quiet, kept, passed_on
+from weirlab.jobs.progress import Progress, Quiet, kept, passed_on
 from weirlab.jobs.reports import ReportOutcome
 from weirlab.lab.base import TestBed, Watchable
 from weirlab.measure import profile as measuring
@@ -324,18 +324,7 @@ def _reported(
     out: Path | None,
     plots: Path | None,
 ) -> CapacityOutcome:
-    section = scenario.report
-    if section is None and out is None:
-        return outcome
-    progress.stage("writing the report")
     run = outcome.run
-    try:
-        written = reports.write(
-            run,
-            out=out or (section.out if section else None),
-            plots=plots or (section.plots if section else None),
-        )
-    except KeyboardInterrupt as error:
-        trials = run.table(CAPACITY).height if run.has_table(CAPACITY) else 0
-        raise Interrupted(run.run_id, trials, f"weir report {run.run_id}") from error
-    return replace(outcome, report=written)
+    trials = run.table(CAPACITY).height if run.has_table(CAPACITY) else 0
+    report = reports.at_the_end(run, scenario.report, trials, progress, out, plots)
+    return replace(outcome, report=report)

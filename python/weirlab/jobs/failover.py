@@ -12,9 +12,8 @@ import numpy as np
 
 from weirlab.errors import InputError, MissingCapability, StoreError, TrialError
 from weirlab.jobs import testbeds
-from weirlab.jobs.progress import Interrupted, Progress, kept, passed_on
-from weirlab.jobs.reports import ReportOutcome
-from weirlab.jobs.reports import write as write_report
+from weirlab.jobs.progress import Progress, kept, passed_on
+from weirlab.jobs.reports import ReportOutcome, at_the_end
 from weirlab.measure.failover import (
     SWITCHES,
     Campaign,
@@ -242,19 +241,8 @@ def _reported(
     out: Path | None,
     plots: Path | None,
 ) -> FailoverOutcome:
-    section = scenario.report
-    if section is None and out is None:
-        return outcome
-    progress.stage("writing the report")
-    try:
-        report = write_report(
-            outcome.run,
-            out=out or (section.out if section else None),
-            plots=plots or (section.plots if section else None),
-        )
-    except KeyboardInterrupt as error:
-        run_id = outcome.run.run_id
-        raise Interrupted(run_id, len(campaign.rows), f"weir report {run_id}") from error
+    trials = len(campaign.rows)
+    report = at_the_end(outcome.run, scenario.report, trials, progress, out, plots)
     return replace(outcome, report=report)
 
 

@@ -11,9 +11,8 @@ from typing import Any, Final
 from weirlab.errors import InputError, MissingCapability, StoreError, TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.monitor_asked import checked, common_settings, methods_of
-from weirlab.jobs.progress import Interrupted, Progress, kept, passed_on
-from weirlab.jobs.reports import ReportOutcome
-from weirlab.jobs.reports import write as write_report
+from weirlab.jobs.progress import Progress, kept, passed_on
+from weirlab.jobs.reports import ReportOutcome, at_the_end
 from weirlab.lab.monitor import Method, Settings
 from weirlab.measure.monitor import (
     TRIALS,
@@ -316,19 +315,8 @@ def _reported(
     out: Path | None,
     plots: Path | None,
 ) -> MonitorOutcome:
-    section = scenario.report
-    if section is None and out is None:
-        return outcome
-    progress.stage("writing the report")
-    try:
-        report = write_report(
-            outcome.run,
-            out=out or (section.out if section else None),
-            plots=plots or (section.plots if section else None),
-        )
-    except KeyboardInterrupt as error:
-        run_id = outcome.run.run_id
-        raise Interrupted(run_id, len(outcome.rows), f"weir report {run_id}") from error
+    trials = len(outcome.rows)
+    report = at_the_end(outcome.run, scenario.report, trials, progress, out, plots)
     return replace(outcome, report=report)
 
 

@@ -10,8 +10,10 @@ import polars as pl
 
 from weirlab.jobs.modelling import models_of
 from weirlab.jobs.profiles import KIND, named
+from weirlab.jobs.progress import Interrupted, Progress
 from weirlab.jobs.stories import STORIES
 from weirlab.jobs.verification import errors_of
+from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, Store
 from weirlab.store.files import telling
 
@@ -45,6 +47,31 @@ def _reportable(store: Store, run_id: str) -> Run:
     kinds = {KIND, *STORIES}
     newest = next((found.run_id for found in store.runs() if found.kind in kinds), None)
     return named(store, "last") if newest is None else store.open(newest)
+
+
+def at_the_end(
+    run: Run,
+    wanted: ReportSection | None,
+    trials: int,
+    progress: Progress,
+    out: Path | None,
+    plots: Path | None,
+) -> ReportOutcome | None:
+    """The report of a scenario's ``run`` of so many ``trials``; None if nobody asks for one.
+
+    Raises ``Interrupted``, which says how to get the report later.
+    """
+    if wanted is None and out is None:
+        return None
+    progress.stage("writing the report")
+    try:
+        return write(
+            run,
+            out=out or (wanted.out if wanted else None),
+            plots=plots or (wanted.plots if wanted else None),
+        )
+    except KeyboardInterrupt as error:
+        raise Interrupted(run.run_id, trials, f"weir report {run.run_id}") from error
 
 
 def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:

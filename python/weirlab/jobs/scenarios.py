@@ -13,7 +13,7 @@ from weirlab.jobs.failover import FailoverOutcome
 from weirlab.jobs.modelling import FitOutcome
 from weirlab.jobs.monitor import MonitorOutcome
 from weirlab.jobs.profiles import ProfileOutcome
-from weirlab.jobs.progress import Interrupted, Progress, Quiet, kept
+from weirlab.jobs.progress import Progress, Quiet, kept
 from weirlab.jobs.reports import ReportOutcome
 from weirlab.jobs.verification import VerificationOutcome
 from weirlab.lab.base import TestBed
@@ -152,17 +152,6 @@ def _conclude(
 ) -> ScenarioOutcome:
     run = measured.profile.run
     verified = verification.score(run, measured.fit.models) if scenario.verify else None
-    written = None
-    if scenario.report is not None or out is not None:
-        section = scenario.report
-        progress.stage("writing the report")
-        try:
-            written = reports.write(
-                run,
-                out=out or (section.out if section else None),
-                plots=plots or (section.plots if section else None),
-            )
-        except KeyboardInterrupt as error:
-            trials = measured.profile.outcome.trials
-            raise Interrupted(run.run_id, trials, f"weir report {run.run_id}") from error
+    trials = measured.profile.outcome.trials
+    written = reports.at_the_end(run, scenario.report, trials, progress, out, plots)
     return ScenarioOutcome(calibration, measured.profile, measured.fit, verified, written)
