@@ -142,6 +142,7 @@ const fn name(decoded: &Decoded<'_>) -> &'static str {
         Decoded::OtherIp => "other ip",
         Decoded::Fragment => "fragment",
         Decoded::NotIp => "not ip",
+        Decoded::Opaque(what) => what.name(),
         Decoded::UnknownLink => "unknown link",
         Decoded::Malformed => "malformed",
     }
@@ -150,7 +151,8 @@ const fn name(decoded: &Decoded<'_>) -> &'static str {
 /// Finds the voice streams of a capture; how many there are.
 pub fn voice(data: &[u8]) -> usize {
     // Whatever looks like RTP is taken for it, but for the port of IAX2.
-    let options = voice::Options { decode_as: vec![0..=4_568, 4_570..=u16::MAX] };
+    let options =
+        voice::Options { decode_as: vec![0..=4_568, 4_570..=u16::MAX], ..voice::Options::default() };
     let Ok(voice) = weir_trace::voice_of(data, options) else { return 0 };
     for stream in &voice.streams {
         assert!(!stream.rows.is_empty());

@@ -113,8 +113,10 @@ pub(crate) enum Step {
     /// A block that says nothing here, and need not be in the slice: `used` bytes, of which the last four
     /// repeat its `length`.
     Foreign { used: usize, length: u32 },
-    /// A packet without a time, or with one that cannot be, in such a block.
+    /// A packet without a time, in such a block.
     Timeless { used: usize, length: u32 },
+    /// A packet with a time beyond [`MAX_TIME_NS`], in such a block.
+    Misdated { used: usize, length: u32 },
     /// This many bytes must be there to tell.
     More { needed: usize },
 }

@@ -17,12 +17,34 @@ const MODIFIED: u32 = 0xa1b2_cd34;
 /// Packet type in a modified record: "outgoing", as in `linux/if_packet.h`.
 const PACKET_OUTGOING: u8 = 4;
 
+/// Where a record has the lengths of its packet. Before version 2.4 they stood the other way round, in files of
+/// 2.3 in some, as libpcap's `sf-pcap.c` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lengths {
+    CapturedFirst,
+    OriginalFirst,
+    /// What was captured is not longer than what there was.
+    ShorterIsCaptured,
+}
+
+impl Lengths {
+    const fn of_version(major: u16, minor: u16) -> Self {
+        match (major, minor) {
+            // 543.0 is tcpdump's of DG/UX.
+            (2, 0..=2) | (543, _) => Self::OriginalFirst,
+            (2, 3) => Self::ShorterIsCaptured,
+            _ => Self::CapturedFirst,
+        }
+    }
+}
+
 /// What the header said.
 #[derive(Debug)]
 pub struct Pcap {
     order: Order,
     fraction_ns: i64,
     record_len: usize,
+    lengths: Lengths,
     link: LinkType,
     /// The only one, of which the header tells link type and snap length.
     pub interface: Interface,
@@ -41,6 +63,7 @@ impl Pcap {
             order,
             fraction_ns: if magic == NANO { 1 } else { 1_000 },
             record_len: if magic == MODIFIED { RECORD_LEN_MODIFIED } else { RECORD_LEN },
+            lengths: Lengths::of_version(order.u16(head, 4), order.u16(head, 6)),
             link,
             interface: Interface { link, snap_bytes: order.u32(head, 16), ..Interface::default() },
         })
@@ -50,7 +73,7 @@ impl Pcap {
     #[inline]
     pub fn front(&mut self, bytes: &[u8]) -> Option<Record> {
         let head = bytes.get(..self.record_len)?;
-        let captured = self.order.u32(head, 8);
+        let (captured, original) = self.lengths(head);
         let used = self.record_len + captured as usize;
         if captured as usize > MAX_RECORD_BYTES || bytes.len() < used {
             return None;
@@ -68,11 +91,22 @@ impl Pcap {
             link: self.link,
             interface,
             direction,
-            original_len: self.order.u32(head, 12).max(captured),
+            original_len: original.max(captured),
             lost_before: 0,
             data: self.record_len..used,
             used,
         })
+    }
+
+    /// How much of the packet was captured, and how much there was of it.
+    #[inline]
+    fn lengths(&self, record: &[u8]) -> (u32, u32) {
+        let (first, second) = (self.order.u32(record, 8), self.order.u32(record, 12));
+        match self.lengths {
+            Lengths::CapturedFirst => (first, second),
+            Lengths::OriginalFirst => (second, first),
+            Lengths::ShorterIsCaptured => (first.min(second), first.max(second)),
+        }
     }
 
     /// What lies in front of `bytes`.
@@ -80,7 +114,7 @@ impl Pcap {
         if bytes.len() < self.record_len {
             return Ok(Step::More { needed: self.record_len });
         }
-        let captured = self.order.u32(bytes, 8) as usize;
+        let captured = self.lengths(bytes).0 as usize;
         if captured > MAX_RECORD_BYTES {
             return Err(CaptureError::Length { offset, what: "a packet", bytes: captured as u64 });
         }

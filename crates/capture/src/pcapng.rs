@@ -234,7 +234,7 @@ impl Pcapng {
         }
         // Only the time can be wrong now.
         let length = self.order.u32(bytes, 4);
-        Ok(self.front(bytes).map_or(Step::Timeless { used, length }, Step::Packet))
+        Ok(self.front(bytes).map_or(Step::Misdated { used, length }, Step::Packet))
     }
 
     fn source(&self, id: u32, offset: u64) -> Result<&Source, CaptureError> {

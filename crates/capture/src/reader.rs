@@ -49,6 +49,7 @@ pub struct Capture<R> {
     ended: bool,
     cut_short: bool,
     timeless: u64,
+    misdated: u64,
     foreign: u64,
     backwards: u64,
     last_ns: i64,
@@ -85,6 +86,7 @@ impl<R: Read> Capture<R> {
             ended: false,
             cut_short: false,
             timeless: 0,
+            misdated: 0,
             foreign: 0,
             backwards: 0,
             last_ns: i64::MIN,
@@ -147,6 +149,10 @@ impl<R: Read> Capture<R> {
                     self.pass(used, length)?;
                     self.timeless += 1;
                 }
+                Step::Misdated { used, length } => {
+                    self.pass(used, length)?;
+                    self.misdated += 1;
+                }
                 Step::Foreign { used, length } => {
                     self.pass(used, length)?;
                     self.foreign += 1;
@@ -189,10 +195,14 @@ impl<R: Read> Capture<R> {
         self.cut_short
     }
 
-    /// Packets that are left out since they have no time (pcapng's Simple Packet Blocks), or one that
-    /// cannot be.
+    /// Packets that are left out since they have no time (pcapng's Simple Packet Blocks).
     pub const fn timeless(&self) -> u64 {
         self.timeless
+    }
+
+    /// Packets that are left out since their time cannot be: beyond [`super::MAX_TIME_NS`].
+    pub const fn misdated(&self) -> u64 {
+        self.misdated
     }
 
     /// Blocks of pcapng that were passed over: name resolution, secrets, and what is not known here.

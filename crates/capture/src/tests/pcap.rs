@@ -17,6 +17,31 @@ fn pcap_is_read_in_either_byte_order_and_resolution() {
 }
 
 #[test]
+fn records_of_old_versions_have_their_lengths_the_other_way_round() {
+    let version = |order, major: u16, minor: u16| match order {
+        Order::Little => [major.to_le_bytes(), minor.to_le_bytes()].concat(),
+        Order::Big => [major.to_be_bytes(), minor.to_be_bytes()].concat(),
+    };
+    for order in [Order::Little, Order::Big] {
+        for (major, minor, lengths) in
+            [(2, 2, [90, 4]), (2, 3, [90, 4]), (2, 3, [4, 90]), (2, 4, [4, 90]), (543, 0, [90, 4])]
+        {
+            let head =
+                [words(order, &[0xa1b2_c3d4]), version(order, major, minor), words(order, &[0, 0, 96, 1])];
+            let record = [words(order, &[7, 0]), words(order, &lengths), vec![1, 2, 3, 4]];
+            let file = [head.concat(), record.concat(), record.concat()].concat();
+            let mut capture = open(&file[..]).unwrap();
+            for _ in 0..2 {
+                let packet = capture.next_packet().unwrap().unwrap();
+                let told = (packet.original_len, packet.data);
+                assert_eq!(told, (90, &[1, 2, 3, 4][..]), "{major}.{minor} {lengths:?}");
+            }
+            assert!(capture.next_packet().unwrap().is_none());
+        }
+    }
+}
+
+#[test]
 fn records_with_8_bytes_more_are_read() {
     let head = words(Order::Little, &[0xa1b2_cd34, 0, 0, 0, 96, 1]);
     let file = [head, words(Order::Little, &[1, 0, 2, 2, 0, 0]), vec![7, 8]].concat();
