@@ -1,11 +1,11 @@
 //! Captures in one pass: every packet is decoded once and given to all who can make something of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::ControlFlow;
 
 use crate::capture::{self, CaptureError, Compression, Format, Interface, Packet};
-use crate::packet::{Decoded, FragmentCounts, Reassembly};
+use crate::packet::{Decoded, FragmentCounts, Opaque, Reassembly};
 use crate::voice::{Measured, Meter, Others};
 use crate::{esp, tcp, voice};
 
@@ -68,6 +68,8 @@ pub struct Counts {
     pub other_ip: u64,
     /// ARP and the like.
     pub not_ip: u64,
+    /// What may have IP in it and is not looked into.
+    pub opaque: BTreeMap<Opaque, u64>,
     /// Headers that contradict themselves.
     pub malformed: u64,
     /// Of a link layer that is not known here.
@@ -91,6 +93,8 @@ pub struct File {
     pub cut_short: bool,
     /// Packets without a time, left out.
     pub timeless: u64,
+    /// Packets with a time that cannot be, left out.
+    pub misdated: u64,
     /// Packets whose time is before that of the packet in front of them.
     pub backwards: u64,
 }
@@ -164,6 +168,7 @@ impl<S: Sink> Analysis<S> {
             packets: self.counts.packets - before,
             cut_short: capture.cut_short(),
             timeless: capture.timeless(),
+            misdated: capture.misdated(),
             backwards: capture.backwards(),
         })
     }
@@ -213,6 +218,7 @@ impl<S: Sink> Analysis<S> {
             // Counted where they are put together.
             Decoded::Fragment => {}
             Decoded::NotIp => counts.not_ip += 1,
+            Decoded::Opaque(what) => *counts.opaque.entry(*what).or_default() += 1,
             Decoded::Malformed => counts.malformed += 1,
             Decoded::UnknownLink => {
                 counts.unknown_link += 1;

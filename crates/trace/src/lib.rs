@@ -76,7 +76,7 @@ mod tests {
         ) {
             let count = packets.len() as u64;
             let packets: Vec<_> = packets.into_iter().zip(0..).map(|(data, at)| (at, data)).collect();
-            let voice = voice_of(&pcap(link, &packets)[..], Options { decode_as: vec![0..=65_535] }).unwrap();
+            let voice = voice_of(&pcap(link, &packets)[..], Options { decode_as: vec![0..=65_535], ..Options::default() }).unwrap();
             prop_assert_eq!(voice.counts.packets, count);
         }
 

@@ -14,7 +14,7 @@ columns! {
         a_port: U16 as Small(i32) = |c| c.a.port.into();
         b_addr: Text as Text(String).repeats() = |c| c.b.addr.to_string();
         b_port: U16 as Small(i32) = |c| c.b.port.into();
-        vlan: Text as Text(String).repeats() = |c| c.tags.to_string();
+        vlan: Text as Text(String).repeats() = |c| c.vlan();
         interface: Text as Text(String).repeats() = |c| c.interface_name();
         first_ns: I64 as I64(i64).rising() = |c| c.first_ns;
         last_ns: I64 as I64(i64).rising() = |c| c.last_ns;

@@ -74,7 +74,7 @@ fn connection(id: u32) -> Connection {
         id,
         a: end(40_000),
         b: end(443),
-        tags: weir_trace::packet::Tags::default(),
+        tags: [Some(weir_trace::packet::Tags::default()); 2],
         interface: (1, 0),
         first_ns: 5,
         last_ns: 9,

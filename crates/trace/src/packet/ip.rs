@@ -1,8 +1,8 @@
-//! IPv4 and IPv6, tunnels made of them, and what is behind.
+//! IPv4 and IPv6, and what is behind.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Datagram, Decoded, Esp, Tags, Way, u16_at, u32_at};
+use super::{Datagram, Decoded, Esp, Tags, Way, tunnel, u16_at, u32_at};
 
 const IPV4: u8 = 4;
 const TCP: u8 = 6;
@@ -23,9 +23,6 @@ const MOBILITY: u8 = 135;
 const HIP: u8 = 139;
 const SHIM6: u8 = 140;
 
-/// Tunnels in tunnels; more is a loop.
-const MAX_TUNNELS: u8 = 4;
-
 /// What an IP packet turns out to be.
 #[derive(Debug)]
 pub enum Found<'a> {
@@ -35,7 +32,8 @@ pub enum Found<'a> {
     Piece(Piece<'a>),
 }
 
-const MALFORMED: Found<'static> = Found::Whole(Decoded::Malformed);
+/// A packet that contradicts itself.
+pub const MALFORMED: Found<'static> = Found::Whole(Decoded::Malformed);
 
 /// What the header of an IP packet says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,13 +160,20 @@ pub fn payload<'a>(head: Head, mut rest: Rest<'a>, way: &Way) -> Found<'a> {
     for _ in 0..=MAX_EXTENSIONS {
         let units = rest.data.get(1).copied().map(usize::from);
         let length = match rest.protocol {
-            TCP | UDP => return Found::Whole(transport(head, rest, way).unwrap_or(Decoded::Malformed)),
+            TCP | UDP => {
+                let found = transport(head, rest, way).unwrap_or(Decoded::Malformed);
+                let inside = match &found {
+                    Decoded::Udp(datagram) => tunnel::in_udp(datagram, way),
+                    _ => None,
+                };
+                return inside.unwrap_or(Found::Whole(found));
+            }
             ESP => {
                 let esp = Esp::of(rest.data, rest.len, [head.src, head.dst], way.tags, way.point);
                 return Found::Whole(esp.map_or(Decoded::Malformed, Decoded::Esp));
             }
-            IPV4 | IPV6 => return tunnel(rest, 0, way),
-            GRE => return gre(rest, way),
+            IPV4 | IPV6 => return tunnel::ip_in_ip(rest, way),
+            GRE => return tunnel::gre(rest, way),
             AUTHENTICATION => units.map(|units| (units + 2) * 4),
             HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6 if is_v6 => {
                 units.map(|units| (units + 1) * 8)
@@ -195,27 +200,6 @@ pub fn payload<'a>(head: Head, mut rest: Rest<'a>, way: &Way) -> Found<'a> {
 fn behind(rest: Rest<'_>, length: usize) -> Option<Rest<'_>> {
     let len = rest.len.checked_sub(length)?;
     Some(Rest { protocol: *rest.data.first()?, data: rest.data.get(length..)?, len })
-}
-
-/// An IP packet in an IP packet, after `skip` bytes.
-fn tunnel<'a>(rest: Rest<'a>, skip: usize, way: &Way) -> Found<'a> {
-    if way.tunnels == MAX_TUNNELS {
-        return MALFORMED;
-    }
-    let Some(data) = rest.data.get(skip..) else { return MALFORMED };
-    let missing = rest.len.saturating_sub(rest.data.len());
-    dissect(data, &Way { missing, tunnels: way.tunnels + 1, ..*way })
-}
-
-/// RFC 2784 and 2890. Frames of Ethernet inside, PPP (RFC 2637) and source routes (RFC 1701) are left alone.
-fn gre<'a>(rest: Rest<'a>, way: &Way) -> Found<'a> {
-    let (Some(flags), Some(kind)) = (u16_at(rest.data, 0), u16_at(rest.data, 2)) else { return MALFORMED };
-    if flags & 0x4007 != 0 || !matches!(kind, 0x0800 | 0x86dd) {
-        return Found::Whole(Decoded::OtherIp);
-    }
-    // Checksum, key, sequence number: each four bytes.
-    let options = (flags & 0xb000).count_ones() as usize;
-    tunnel(rest, 4 + 4 * options, way)
 }
 
 fn transport<'a>(head: Head, rest: Rest<'a>, way: &Way) -> Option<Decoded<'a>> {

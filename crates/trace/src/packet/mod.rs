@@ -5,12 +5,15 @@
 mod esp;
 mod ip;
 mod link;
+mod opaque;
 mod reassembly;
 mod tags;
+mod tunnel;
 
 use std::net::IpAddr;
 
 pub use esp::{Esp, Natt};
+pub use opaque::Opaque;
 pub use reassembly::{FragmentCounts, Reassembly};
 pub use tags::Tags;
 
@@ -58,6 +61,8 @@ pub enum Decoded<'a> {
     Fragment,
     /// No IP: ARP, spanning tree and the like.
     NotIp,
+    /// What may have IP in it, but is not looked into.
+    Opaque(Opaque),
     /// A link layer that is not known here.
     UnknownLink,
     /// Headers that contradict themselves or that the capture cut off.
@@ -75,7 +80,7 @@ struct Way {
     tunnels: u8,
 }
 
-/// Takes a packet apart; what is in tunnels of IP or GRE stands for the whole.
+/// Takes a packet apart; what is in a tunnel stands for the whole.
 #[inline]
 #[must_use]
 pub fn decode<'a>(packet: &Packet<'a>) -> Decoded<'a> {
@@ -106,13 +111,16 @@ fn decode_any<'a>(packet: &Packet<'a>) -> Decoded<'a> {
 
 /// The same in all cases, the less usual ones too.
 fn dissect<'a>(packet: &Packet<'a>) -> ip::Found<'a> {
-    ip::Found::Whole(match link::network(packet.link, packet.data) {
-        link::Network::Ip { data, tags, point } => {
+    let Some((network, point)) = link::network(packet.link, packet.data) else {
+        return ip::Found::Whole(Decoded::UnknownLink);
+    };
+    ip::Found::Whole(match network {
+        link::Network::Ip { data, tags } => {
             let missing = (packet.original_len as usize).saturating_sub(packet.data.len());
             return ip::dissect(data, &Way { tags, point, missing, tunnels: 0 });
         }
         link::Network::NotIp => Decoded::NotIp,
-        link::Network::Unknown => Decoded::UnknownLink,
+        link::Network::Opaque(what) => Decoded::Opaque(what),
         link::Network::Malformed => Decoded::Malformed,
     })
 }

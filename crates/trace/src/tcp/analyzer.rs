@@ -1,6 +1,6 @@
 //! Segments in, connections out.
 
-use super::connection::{Open, Phase, Reason};
+use super::connection::{Interface, Open, Phase, Reason, Source};
 use super::facts::{Endpoint, From};
 use super::segment::{ACK, FIN, RST, SYN, Segment};
 use super::sender::{Context, elapsed};
@@ -14,9 +14,9 @@ use crate::packet::Datagram;
 const SWEEP_NS: u64 = 100_000_000;
 
 /// Who goes first where there is too little room: those that are over, then those that lead nowhere.
-const ALL: [Phase; 5] = [Phase::Closed, Phase::Reset, Phase::Syn, Phase::HalfOpen, Phase::Open];
+const ALL: [Phase; 5] = [Phase::Closed, Phase::Refused, Phase::Syn, Phase::HalfOpen, Phase::Open];
 /// The same, of connections with more than a SYN.
-const STATES: [Phase; 4] = [Phase::Closed, Phase::Reset, Phase::HalfOpen, Phase::Open];
+const STATES: [Phase; 4] = [Phase::Closed, Phase::Refused, Phase::HalfOpen, Phase::Open];
 
 /// Follows all TCP connections of a capture. Memory grows with the connections that are open at a time.
 pub struct Analyzer<S> {
@@ -37,8 +37,8 @@ impl<S: Sink> Analyzer<S> {
     /// An analysis that gives what it finds to `sink`.
     #[must_use]
     pub fn new(options: Options, sink: S) -> Self {
-        let Options { half_open_ns, idle_ns, closed_ns, reset_ns, .. } = options;
-        let shortest_ns = half_open_ns.min(idle_ns).min(closed_ns).min(reset_ns);
+        let Options { half_open_ns, idle_ns, closed_ns, refused_ns, .. } = options;
+        let shortest_ns = half_open_ns.min(idle_ns).min(closed_ns).min(refused_ns);
         Self {
             sink,
             options,
@@ -89,8 +89,8 @@ impl<S: Sink> Analyzer<S> {
             self.sweep(now);
         }
         let interface = (packet.interface, datagram.point);
-        let found =
-            self.table.find(interface, datagram).filter(|(at, from)| self.goes_on(*at, *from, &segment));
+        let found = self.table.find(interface, datagram, &segment);
+        let found = found.filter(|(at, from)| self.goes_on(*at, *from, &segment));
         let (at, from, is_first) = match found {
             Some((at, from)) => (at, from, false),
             None => {
@@ -150,13 +150,13 @@ impl<S: Sink> Analyzer<S> {
             Phase::Syn | Phase::HalfOpen => self.options.half_open_ns,
             Phase::Open => self.options.idle_ns,
             Phase::Closed => self.options.closed_ns,
-            Phase::Reset => self.options.reset_ns,
+            Phase::Refused => self.options.refused_ns,
         };
         elapsed(open.last_ns, now) > u64::try_from(limit_ns).unwrap_or(0)
     }
 
     #[inline(never)]
-    fn open(&mut self, interface: (u32, u32), datagram: &Datagram<'_>, segment: &Segment<'_>) -> (u32, From) {
+    fn open(&mut self, interface: Interface, datagram: &Datagram<'_>, segment: &Segment<'_>) -> (u32, From) {
         if let Some(at) = self.table.crowded(datagram) {
             self.counts.evicted += 1;
             self.give_away(at, Reason::Idle);
@@ -172,8 +172,8 @@ impl<S: Sink> Analyzer<S> {
         };
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
-        let mut open = Open::new(id, ends, datagram.tags, from, segment);
-        open.interfaces[from as usize] = Some(interface);
+        let source = Source { interface, tags: datagram.tags };
+        let mut open = Open::new(id, ends, source, from, segment);
         let small = segment.is_first_syn() && segment.payload == 0 && !segment.has(FIN);
         if small {
             open = open.with_syn(segment);
@@ -188,7 +188,7 @@ impl<S: Sink> Analyzer<S> {
     #[cold]
     /// Gives up the connections that have been silent for too long.
     fn sweep(&mut self, now: i64) {
-        for phase in [Phase::Syn, Phase::HalfOpen, Phase::Open, Phase::Closed, Phase::Reset] {
+        for phase in [Phase::Syn, Phase::HalfOpen, Phase::Open, Phase::Closed, Phase::Refused] {
             while let Some(at) = self.table.oldest(phase as usize) {
                 if !self.table.get(at).is_some_and(|open| self.is_over(open, now)) {
                     break;

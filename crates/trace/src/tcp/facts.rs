@@ -32,8 +32,8 @@ pub struct Connection {
     pub a: Endpoint,
     /// Its peer.
     pub b: Endpoint,
-    /// In this VLAN.
-    pub tags: Tags,
+    /// VLANs in which `a` and `b` were heard; None if they were not.
+    pub tags: [Option<Tags>; 2],
     /// Interface of the capture, and of its link layer where that names one.
     pub interface: (u32, u32),
     /// First packet, ns since 1970.
@@ -57,9 +57,11 @@ pub struct Connection {
 /// How a connection begins in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// With its handshake.
+    /// With its handshake: the SYNs of both ends.
     Handshake,
-    /// With a SYN that nobody answered.
+    /// With the SYN of one end; that of the other was not captured.
+    HalfHandshake,
+    /// With a SYN that nobody answered, or that was refused.
     Syn,
     /// In the middle.
     Middle,
@@ -217,6 +219,7 @@ impl Begin {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Handshake => "handshake",
+            Self::HalfHandshake => "half_handshake",
             Self::Syn => "syn",
             Self::Middle => "middle",
         }
@@ -252,6 +255,18 @@ impl Place {
 }
 
 impl Connection {
+    /// Its VLAN: `10.100`; empty without one. Where each direction has its own: `10/20`, that of `a` first, and
+    /// `-` for none.
+    #[must_use]
+    pub fn vlan(&self) -> String {
+        let [a, b] = match self.tags {
+            [Some(a), Some(b)] if a != b => [a, b],
+            [a, b] => return a.or(b).unwrap_or_default().to_string(),
+        };
+        let [a, b] = [a, b].map(|tags| if tags.ids().is_empty() { "-".into() } else { tags.to_string() });
+        format!("{a}/{b}")
+    }
+
     /// Interface of the file, and that of the link layer behind a point if it names one.
     #[must_use]
     pub fn interface_name(&self) -> String {

@@ -11,6 +11,7 @@
 //! | `sender/data` | is its data new, late, or sent again? |
 //! | `sender/cause` | why was it sent again? |
 //! | `sender/ack` | what does its ACK tell: round trip, gap of the capture, duplicates |
+//! | `sender/missed` | does it stand behind its own ACK? |
 //! | `place` | where was this captured? |
 //!
 //! Sequence numbers are carried on beyond 32 bits from the first packet on. Flight size is what was sent and
@@ -27,7 +28,7 @@
 //! * An ACK is a duplicate by RFC 5681 section 2 to the letter, with the window as it was and data
 //!   outstanding as the capture saw it; an ACK with a new window is none, whatever SACK blocks it has.
 //! * Bytes are unseen if they were acknowledged and lie behind the first packet seen of their sender; if
-//!   there is none, behind the first ACK.
+//!   there is none, behind the first ACK. What comes a moment behind its own ACK was seen after all.
 //! * Windows are scaled if both SYNs were seen and offer it; without the SYNs they are as on the wire, and
 //!   `window_full` is not told. A window counts as full once when new data reaches its end.
 //! * Keep-alives and probes of a closed window are no data, whatever byte they have. One that is acknowledged
@@ -35,12 +36,14 @@
 //! * A copy made on the way counts as a packet, and as data if it has some; nothing else that it says counts.
 //! * Flight size is 0 before the first ACK of the other end; round trips need both directions.
 //!
-//! Both directions of a connection may come by different interfaces. If the same direction comes by two
-//! (a router that captures on all of them), each is a connection of its own.
+//! Each direction of a connection comes by one interface and in one VLAN; the two directions may come by two
+//! interfaces and in two VLANs, in the latter case if the numbers fit. If the same direction comes by two (a
+//! router that captures on all of its interfaces), each is a connection of its own.
 
 mod analyzer;
 mod connection;
 mod facts;
+mod fold;
 mod place;
 mod segment;
 mod sender;

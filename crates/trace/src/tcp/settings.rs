@@ -8,10 +8,12 @@ pub struct Options {
     /// An open connection is given up after this, ns; hosts ask after two hours of silence (RFC 9293 section
     /// 3.8.4), and translators keep a connection as long as that takes (RFC 5382, requirement 5).
     pub idle_ns: i64,
-    /// A closed connection waits this long for late packets, ns.
+    /// A connection that is over waits this long for late packets, ns: in TIME-WAIT hosts do so for two segment
+    /// lifetimes of two minutes (RFC 9293 sections 3.4.2 and 3.6.1), and an end that was not heard repeats its FIN
+    /// or its data after a minute or two (RFC 6298 section 2.5).
     pub closed_ns: i64,
-    /// The same after a RST.
-    pub reset_ns: i64,
+    /// The same of one that was refused, of which there may be many.
+    pub refused_ns: i64,
     /// Open connections at a time, those with nothing but a SYN included.
     pub max_connections: usize,
     /// Of these, connections with more than a SYN: they take ten times the memory.
@@ -26,8 +28,8 @@ impl Default for Options {
         Self {
             half_open_ns: 300 * SECOND,
             idle_ns: 8_100 * SECOND,
-            closed_ns: 60 * SECOND,
-            reset_ns: 5 * SECOND,
+            closed_ns: 240 * SECOND,
+            refused_ns: 5 * SECOND,
             max_connections: 1_000_000,
             max_states: 200_000,
             max_outstanding: 1 << 20,

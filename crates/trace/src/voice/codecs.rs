@@ -69,6 +69,21 @@ pub fn assigned(payload_type: u8) -> Option<Encoding> {
     Some(Encoding { name: name.to_owned(), clock_hz, kind })
 }
 
+/// What the user says that payload types stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// By payload type; None: what a stream carries of which nobody else tells.
+    pub encodings: Vec<(Option<u8>, Encoding)>,
+}
+
+impl Told {
+    /// The meaning of a payload type, or of one that nobody knows.
+    #[must_use]
+    pub fn encoding(&self, payload_type: Option<u8>) -> Option<&Encoding> {
+        self.encodings.iter().find(|(number, _)| *number == payload_type).map(|(_, encoding)| encoding)
+    }
+}
+
 /// Clock rates of speech and pictures, for streams of which nobody says it.
 pub(super) const CLOCKS_HZ: [u32; 9] =
     [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 90_000];

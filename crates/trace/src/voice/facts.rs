@@ -1,11 +1,10 @@
-//! What is known about a stream once it is over: payload types, codec, clock, numbers of IAX2 frames.
+//! What is known about a stream once it is over: payload types, codec, clock.
 
 use std::collections::BTreeMap;
 
 use super::codecs::{Encoding, Kind, assigned, usual_clock};
 use super::sdp::Media;
-use super::track::Track;
-use super::{Key, NO_CODEC, Protocol, Row, iax2};
+use super::{NO_CODEC, Row, iax2};
 
 /// Where codec or clock rate are known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +17,8 @@ pub enum KnownBy {
     Static,
     /// A full frame, or the protocol.
     Iax2,
+    /// The user.
+    Option,
     /// The clock rate alone, from how fast the time stamps run.
     Estimated,
 }
@@ -39,31 +40,6 @@ pub struct Facts {
     pub known_by: KnownBy,
 }
 
-/// A stream.
-#[derive(Debug)]
-pub struct Stream {
-    /// Which it is.
-    pub key: Key,
-    /// How often the source had started anew before.
-    pub part: u32,
-    /// Packets in order of arrival.
-    pub rows: Vec<Row>,
-    /// Packets that belong to no place in the sequence, left out.
-    pub strays: u64,
-    /// What they are.
-    pub facts: Facts,
-}
-
-impl Stream {
-    pub(super) fn of(mut track: Track<Vec<Row>>) -> Self {
-        let facts = match track.key.protocol {
-            Protocol::Rtp => of_rtp(track.media.as_deref(), &mut track.kept),
-            Protocol::Iax2 => of_iax2(track.codec, &mut track.kept),
-        };
-        Self { key: track.key, part: track.part, rows: track.kept, strays: track.strays, facts }
-    }
-}
-
 /// What is known about a payload type.
 type Known = Option<(Encoding, KnownBy)>;
 
@@ -74,6 +50,15 @@ pub(super) struct Types {
 }
 
 impl Types {
+    /// Of these packets.
+    pub fn of(rows: &[Row], media: Option<&Media>) -> Self {
+        let mut types = Self::default();
+        for row in rows {
+            types.add(row.payload_type, media);
+        }
+        types
+    }
+
     /// One more packet.
     pub fn add(&mut self, payload_type: u8, media: Option<&Media>) {
         self.known.entry(payload_type).or_insert_with(|| (0, encoding_of(payload_type, media))).0 += 1;
@@ -93,7 +78,8 @@ impl Types {
         usual.map_or(0, |(payload_type, _)| *payload_type)
     }
 
-    fn encoding(&self, payload_type: u8) -> Option<&(Encoding, KnownBy)> {
+    /// What a type stands for, and who says it.
+    pub fn encoding(&self, payload_type: u8) -> Option<&(Encoding, KnownBy)> {
         self.known.get(&payload_type).and_then(|(_, known)| known.as_ref())
     }
 
@@ -143,79 +129,22 @@ fn encoding_of(payload_type: u8, media: Option<&Media>) -> Known {
     told.map(|e| (e, KnownBy::Sdp)).or_else(|| Some((assigned(payload_type)?, KnownBy::Static)))
 }
 
-fn of_rtp(media: Option<&Media>, rows: &mut [Row]) -> Facts {
-    let mut types = Types::default();
-    for row in rows.iter() {
-        types.add(row.payload_type, media);
-    }
-    let usual = types.usual();
-    for row in rows.iter_mut() {
-        row.speech = types.speaks(row.payload_type, usual);
-    }
-    types.facts(media, || measured_clock(rows))
-}
-
-fn of_iax2(codec: Option<u8>, rows: &mut [Row]) -> Facts {
-    number_by_time(rows);
-    let facts = facts_of_iax2(codec, rows.len() as u64);
-    for row in rows.iter_mut() {
-        row.payload_type = facts.payload_type;
-    }
-    facts
-}
-
 /// What is known about a stream over IAX2.
-pub(super) fn facts_of_iax2(codec: Option<u8>, packets: u64) -> Facts {
+pub(super) fn facts_of_iax2(codec: Option<u8>, packets: u64, clock_hz: u32) -> Facts {
     let payload_type = codec.unwrap_or(NO_CODEC);
     let codec = codec.and_then(iax2::encoding).map_or(String::new(), |e| e.name);
     Facts {
         payload_type,
         payload_types: vec![(payload_type, packets, codec.clone())],
-        clock_hz: iax2::CLOCK_HZ,
+        clock_hz,
         codec,
         kind: Kind::Audio,
         known_by: KnownBy::Iax2,
     }
 }
 
-/// How fast the time stamps of speech run.
-fn measured_clock(rows: &[Row]) -> Option<f64> {
-    let mut speech = rows.iter().filter(|row| row.speech);
-    let first = speech.next()?;
-    clock_between(first, speech.next_back()?)
-}
-
 /// How fast time stamps run from one packet to another, in Hz.
 pub(super) fn clock_between(first: &Row, last: &Row) -> Option<f64> {
     let (ticks, ns) = (last.timestamp - first.timestamp, last.arrival_ns.saturating_sub(first.arrival_ns));
     (ticks > 0 && ns > 0).then(|| ticks as f64 / ns as f64 * 1e9)
-}
-
-/// Longest packet time of any codec, in ms.
-const LONGEST_PACKET_MS: usize = 200;
-
-/// Gives IAX2 frames numbers: their time in units of the usual step.
-fn number_by_time(rows: &mut [Row]) {
-    let Some(first) = rows.first().map(|row| row.timestamp) else { return };
-    let usual = usual_step(rows);
-    for row in rows {
-        row.seq = numbered(row.timestamp - first, usual);
-    }
-}
-
-/// Where a frame belongs that is this much later than the first.
-pub(super) const fn numbered(elapsed: i64, usual_step: i64) -> i64 {
-    (elapsed + usual_step / 2).div_euclid(usual_step)
-}
-
-/// The most frequent time from one IAX2 frame to the next; the lesser of two.
-pub(super) fn usual_step(rows: &[Row]) -> i64 {
-    let mut steps = [0_u64; LONGEST_PACKET_MS + 1];
-    for pair in rows.windows(2) {
-        let step = usize::try_from(pair[1].timestamp - pair[0].timestamp).unwrap_or(0);
-        if let Some(count) = steps.get_mut(step).filter(|_| step > 0) {
-            *count += 1;
-        }
-    }
-    (1..steps.len()).max_by_key(|step| (steps[*step], std::cmp::Reverse(*step))).unwrap_or(1) as i64
 }

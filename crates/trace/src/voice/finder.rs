@@ -163,7 +163,8 @@ impl<K: Keep> Finder<K> {
 
     fn rtp(&mut self, key: Key, raw: Raw, trusted: bool) {
         let order = self.packets;
-        let Some(&at) = self.index.get(&key) else {
+        let known = self.index.get(&key).copied();
+        let Some(at) = known.filter(|at| self.tracks[*at].goes_on(raw.arrival_ns)) else {
             let track = Track::new(key, order, 0, raw, trusted);
             self.begin(track);
             return self.forget();

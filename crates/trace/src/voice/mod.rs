@@ -6,29 +6,33 @@ mod facts;
 mod finder;
 mod iax2;
 mod meter;
+mod numbers;
 mod rtp;
 mod sdp;
 mod sequence;
+mod stretches;
 mod track;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-pub use codecs::{Encoding, Kind};
+pub use codecs::{Encoding, Kind, Told};
 pub use collector::Collector;
-pub use facts::{Facts, KnownBy, Stream};
+pub use facts::{Facts, KnownBy};
 pub use finder::Others;
-pub use meter::{Jitter, Measured, Meter};
+pub use meter::{Jitter, Loss, Measured, Meter};
 
 use crate::capture::{Compression, Format};
-use crate::packet::Tags;
+use crate::packet::{Opaque, Tags};
 
 /// How to look.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// UDP ports whose packets need no proof to be RTP.
     pub decode_as: Vec<RangeInclusive<u16>>,
+    /// What payload types stand for, before all that the capture says.
+    pub told: Told,
 }
 
 /// What a stream runs over.
@@ -78,6 +82,8 @@ pub struct Row {
     pub marker: bool,
     /// Does its time stamp follow the packets?
     pub speech: bool,
+    /// How often the time stamps had begun anew before; delays of one stretch say nothing about those of another.
+    pub stretch: u32,
 }
 
 impl Row {
@@ -90,6 +96,7 @@ impl Row {
             payload_type: header.payload_type,
             marker: header.marker,
             speech: true,
+            stretch: 0,
         }
     }
 
@@ -102,6 +109,7 @@ impl Row {
             payload_type: speech.codec.unwrap_or(NO_CODEC),
             marker: false,
             speech: true,
+            stretch: 0,
         }
     }
 }
@@ -126,6 +134,8 @@ pub struct Counts {
     pub fragments: u64,
     /// ARP and the like.
     pub not_ip: u64,
+    /// What may have IP in it and is not looked into.
+    pub opaque: BTreeMap<Opaque, u64>,
     /// TCP, ICMP and the like.
     pub not_udp: u64,
     /// Headers that contradict themselves.
@@ -144,6 +154,17 @@ pub struct Counts {
     pub other_udp: u64,
     /// Packets without a time.
     pub timeless: u64,
+    /// Packets with a time that cannot be.
+    pub misdated: u64,
+}
+
+/// A stream with its packets.
+#[derive(Debug)]
+pub struct Stream {
+    /// All that is known about it.
+    pub measured: Measured,
+    /// Packets in order of arrival.
+    pub rows: Vec<Row>,
 }
 
 /// What a capture holds.

@@ -27,8 +27,8 @@ fn seqs(stream: &Stream) -> Vec<i64> {
 fn five_packets_that_go_on_are_a_stream_and_four_are_none() {
     let voice = found(&speech(0..5, 0));
     assert_eq!(seqs(&voice.streams[0]), [0, 1, 2, 3, 4]);
-    assert_eq!(voice.streams[0].facts.codec, "PCMU");
-    assert_eq!(voice.streams[0].facts.clock_hz, 8_000);
+    assert_eq!(voice.streams[0].measured.facts.codec, "PCMU");
+    assert_eq!(voice.streams[0].measured.facts.clock_hz, 8_000);
     let voice = found(&speech(0..4, 0));
     assert!(voice.streams.is_empty());
     assert_eq!(voice.counts.other_udp, 4);
@@ -67,13 +67,16 @@ fn a_late_packet_before_the_first_has_a_lower_number() {
 fn a_stray_packet_is_left_out_and_counted() {
     let voice = found(&speech((0..10).chain([40_000]).chain(10..20), 0));
     assert_eq!(seqs(&voice.streams[0]), (0..20).collect::<Vec<_>>());
-    assert_eq!(voice.streams[0].strays, 1);
+    assert_eq!(voice.streams[0].measured.strays, 1);
 }
 
 #[test]
 fn a_source_that_starts_anew_is_a_second_part_and_loses_nothing() {
     let voice = found(&speech((0..10).chain(40_000..40_010), 0));
-    assert_eq!(voice.streams.iter().map(|s| (s.part, s.rows.len())).collect::<Vec<_>>(), [(0, 10), (1, 10)]);
+    assert_eq!(
+        voice.streams.iter().map(|s| (s.measured.part, s.rows.len())).collect::<Vec<_>>(),
+        [(0, 10), (1, 10)]
+    );
     assert_eq!(seqs(&voice.streams[1]), (40_000..40_010).collect::<Vec<_>>());
 }
 
@@ -97,7 +100,11 @@ fn another_source_or_port_is_another_stream() {
         }
     }
     let voice = found(&packets);
-    let keys: Vec<_> = voice.streams.iter().map(|s| (s.key.dst_port, s.key.source, s.rows.len())).collect();
+    let keys: Vec<_> = voice
+        .streams
+        .iter()
+        .map(|s| (s.measured.key.dst_port, s.measured.key.source, s.rows.len()))
+        .collect();
     assert_eq!(keys, [(4_002, 1, 10), (4_002, 2, 10), (4_004, 1, 10)]);
 }
 
@@ -146,7 +153,7 @@ fn session_descriptions_name_dynamic_payload_types() {
     let mut packets = vec![(0, udp_frame(5_060, 5_060, INVITE.as_bytes()))];
     packets.extend(speech(0..20, 111));
     let voice = found(&packets);
-    let facts = &voice.streams[0].facts;
+    let facts = &voice.streams[0].measured.facts;
     assert_eq!((facts.codec.as_str(), facts.clock_hz, facts.kind), ("opus", 48_000, Kind::Audio));
     assert_eq!((facts.known_by, voice.counts.sip), (KnownBy::Sdp, 1));
 }
@@ -179,7 +186,7 @@ fn telephone_events_and_comfort_noise_tell_nothing_about_time() {
     let voice = found(&packets);
     let speaks: Vec<_> = voice.streams[0].rows.iter().map(|row| row.speech).collect();
     assert_eq!(speaks, [vec![true; 10], vec![false; 5]].concat());
-    let types = &voice.streams[0].facts.payload_types;
+    let types = &voice.streams[0].measured.facts.payload_types;
     assert_eq!(types.iter().map(|t| (t.0, t.1)).collect::<Vec<_>>(), [(13, 2), (101, 3), (111, 10)]);
 }
 
@@ -188,13 +195,13 @@ fn the_clock_of_an_unknown_codec_is_told_by_its_speed() {
     let packets: Vec<_> = (0..50_u32)
         .map(|i| (u64::from(i) * 20_000, udp_frame(1, 2, &rtp(111, i as u16, i * 960, SSRC))))
         .collect();
-    let facts = &found(&packets).streams[0].facts;
+    let facts = &found(&packets).streams[0].measured.facts;
     assert_eq!((facts.clock_hz, facts.known_by, facts.codec.as_str()), (48_000, KnownBy::Estimated, ""));
 }
 
 #[test]
 fn ports_named_by_the_user_need_no_proof() {
-    let options = Options { decode_as: vec![4_000..=4_001] };
+    let options = Options { decode_as: vec![4_000..=4_001], ..Options::default() };
     let voice = voice_of(&pcap(1, &speech([5], 0))[..], options).unwrap();
     assert_eq!(seqs(&voice.streams[0]), [5]);
 }
@@ -212,7 +219,10 @@ fn iax2_calls_are_numbered_by_their_times() {
     packets.extend([40_u16, 60, 100, 120, 140].map(|ms| (u64::from(ms) * 1_000, mini(ms))));
     let voice = found(&packets);
     let stream = &voice.streams[0];
-    assert_eq!((stream.key.source, stream.facts.codec.as_str(), stream.facts.clock_hz), (7, "GSM", 1_000));
+    assert_eq!(
+        (stream.measured.key.source, stream.measured.facts.codec.as_str(), stream.measured.facts.clock_hz),
+        (7, "GSM", 1_000)
+    );
     assert_eq!(seqs(stream), [0, 1, 2, 4, 5, 6]);
     assert!(stream.rows.iter().all(|row| row.payload_bytes == 33));
 }
@@ -257,7 +267,7 @@ fn calls_in_iax2_trunk_frames_are_streams_each() {
     let packets: Vec<_> = (0..10_u32).map(|i| (u64::from(i) * 20_000, trunk(i * 20))).collect();
     let voice = found(&packets);
     assert_eq!(
-        voice.streams.iter().map(|s| (s.key.source, s.rows.len())).collect::<Vec<_>>(),
+        voice.streams.iter().map(|s| (s.measured.key.source, s.rows.len())).collect::<Vec<_>>(),
         [(3, 10), (4, 10)]
     );
 }

@@ -17,8 +17,9 @@ const LONGEST_PAUSE: i64 = 1 << 24;
 pub const MAX_CANDIDATE_ROWS: u64 = 512;
 /// The next mini frame of a call comes within this time, in ms.
 const LONGEST_MINI_STEP: i64 = 1_000;
-/// A call that says nothing for an hour is over.
+/// A stream that says nothing for an hour is over, a candidate after a minute.
 const LONGEST_SILENCE_NS: u64 = 3_600_000_000_000;
+const LONGEST_DOUBT_NS: u64 = 60_000_000_000;
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum Put {
     Restart(Raw, Raw),
 }
 
-/// What is kept of a stream's packets: all of them, or sums.
+/// What is kept of a stream's packets: sums, or all of them as well.
 pub trait Keep {
     /// Nothing yet, of a stream of this kind.
     fn new(protocol: Protocol) -> Self;
@@ -41,24 +42,6 @@ pub trait Keep {
     fn packets(&self) -> u64;
     /// Number and arrival of the first.
     fn first(&self) -> Option<(i64, i64)>;
-}
-
-impl Keep for Vec<Row> {
-    fn new(_protocol: Protocol) -> Self {
-        Self::new()
-    }
-
-    fn push(&mut self, row: Row, _media: Option<&Media>) {
-        self.push(row);
-    }
-
-    fn packets(&self) -> u64 {
-        self.len() as u64
-    }
-
-    fn first(&self) -> Option<(i64, i64)> {
-        <[Row]>::first(self).map(|row| (row.seq, row.arrival_ns))
-    }
 }
 
 /// A packet as its header has it.
@@ -170,9 +153,11 @@ impl<K: Keep> Track<K> {
         Put::Kept
     }
 
-    /// Is a packet at this time part of the same IAX2 call? Call numbers are used again.
+    /// Is a packet at this time part of it? Ports, SSRCs and call numbers are used again, and a candidate that
+    /// says nothing for long comes to nothing.
     pub const fn goes_on(&self, time_ns: i64) -> bool {
-        time_ns.abs_diff(self.newest.arrival_ns) < LONGEST_SILENCE_NS
+        let longest_ns = if self.is_proven() { LONGEST_SILENCE_NS } else { LONGEST_DOUBT_NS };
+        time_ns.abs_diff(self.newest.arrival_ns) < longest_ns
     }
 
     /// The next IAX2 frame of this call: frames have no numbers, only times.

@@ -20,6 +20,15 @@ fn classic(big: bool, magic: u32, more: &[u8]) -> Vec<u8> {
     [&head, &record, more, &frame(), &record, more, &frame()].concat()
 }
 
+/// Of a version in which the lengths of records stood the other way round.
+fn old(minor: u8, longer: u32) -> Vec<u8> {
+    let mut head = words(false, &[0xa1b2_c3d4, 2, 0, 0, 65_535, 1]);
+    head[6] = minor;
+    let length = frame().len() as u32;
+    let record = |lengths: [u32; 2]| [words(false, &[7, 9]), words(false, &lengths), frame()].concat();
+    [head, record([length + longer, length]), record([length + longer, length])].concat()
+}
+
 fn block(big: bool, kind: u32, body: &[u8]) -> Vec<u8> {
     let length = 12 + body.len() as u32;
     [&words(big, &[kind, length]), body, &words(big, &[length])].concat()
@@ -126,6 +135,8 @@ pub fn seeds() -> Vec<Seed> {
         ("pcap-le-ns", classic(false, 0xa1b2_3c4d, &[]), 2, "whole"),
         ("pcap-be-ns", classic(true, 0xa1b2_3c4d, &[]), 2, "whole"),
         ("pcap-modified", classic(false, 0xa1b2_cd34, &[7, 0, 0, 0, 8, 0, 4, 0]), 2, "whole"),
+        ("pcap-2.2", old(2, 60), 2, "whole"),
+        ("pcap-2.3", old(3, 60), 2, "whole"),
         ("pcap-cut-short", whole[..whole.len() - 5].to_vec(), 1, "cut short"),
         ("pcap-cut-in-a-header", whole[..whole.len() - frame().len() - 5].to_vec(), 1, "cut short"),
         ("pcap-backwards", pcap(1, &[(9, frame()), (5, frame()), (7, frame())]), 3, "whole"),

@@ -30,6 +30,8 @@ pub fn seeds() -> Vec<Seed> {
     let options = |next: u8| [next, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let chain: Vec<u8> = (0..20).flat_map(|_| [60, 0, 1, 4, 0, 0, 0, 0]).collect();
     let gre = |head: &[u8], inner: &[u8]| ipv4(47, false, 0, &[head, inner].concat());
+    let to_port =
+        |port, head: &[u8], inner: &[u8]| ipv4(17, false, 0, &udp(50_000, port, &[head, inner].concat()));
     let nested = (0..5).fold(ip(), |inner, _| ipv4(4, false, 0, &inner));
     let mut no_length = ip();
     (no_length[2], no_length[3]) = (0, 0);
@@ -45,6 +47,14 @@ pub fn seeds() -> Vec<Seed> {
         ("null", input(0, &[behind(&[2, 0, 0, 0])]), &[("udp", 1)]),
         ("loop", input(108, &[behind(&[0, 0, 0, 2])]), &[("udp", 1)]),
         ("ppp", input(9, &[behind(&[0xff, 3, 0, 0x21]), behind(&[0, 0x21])]), &[("udp", 2)]),
+        (
+            "ppp-short-protocol",
+            input(9, &[behind(&[0xff, 3, 0x21]), behind(&[0x21]), vec![0x2d, 9]]),
+            &[("ppp", 1), ("udp", 2)],
+        ),
+        ("llc-snap", input(1, &[between(&[0, 89, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &ip())]), &[("udp", 1)]),
+        ("llc", input(1, &[between(&[0, 38, 0x42, 0x42, 3], &[0; 35])]), &[("not ip", 1)]),
+        ("mpls-pseudowire", input(1, &[between(&[0x88, 0x47, 0, 1, 1, 64], &[0; 40])]), &[("mpls", 1)]),
         ("sll", input(113, &[behind(&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0, 8, 0])]), &[("udp", 1)]),
         (
             "sll2",
@@ -121,7 +131,7 @@ pub fn seeds() -> Vec<Seed> {
             input(101, &[ipv4(4, false, 0, &ip()), ipv4(41, false, 0, &ipv6(17, &datagram))]),
             &[("udp", 2)],
         ),
-        ("ipip-too-deep", input(101, &[nested]), &[("malformed", 1)]),
+        ("ipip-too-deep", input(101, &[nested]), &[("deep", 1)]),
         (
             "gre",
             input(
@@ -133,7 +143,82 @@ pub fn seeds() -> Vec<Seed> {
             ),
             &[("udp", 2)],
         ),
-        ("gre-of-ethernet", input(101, &[gre(&[0, 0, 0x65, 0x58], &ethernet(&ip()))]), &[("other ip", 1)]),
+        ("gre-of-ethernet", input(101, &[gre(&[0, 0, 0x65, 0x58], &ethernet(&ip()))]), &[("udp", 1)]),
+        (
+            "gre-of-ppp",
+            input(101, &[gre(&[0x30, 1, 0x88, 0x0b, 0, 40, 0, 1, 0, 0, 0, 1, 0x21], &ip())]),
+            &[("udp", 1)],
+        ),
+        (
+            "gre-of-something",
+            input(101, &[gre(&[0, 0, 0x20, 0], &ip()), gre(&[0x40, 0, 8, 0], &ip())]),
+            &[("tunnel", 2)],
+        ),
+        (
+            "erspan",
+            input(
+                101,
+                &[
+                    gre(&[0, 0, 0x88, 0xbe], &ethernet(&ip())),
+                    gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 5, 0, 1, 0, 0, 0, 9], &ethernet(&ip())),
+                    gre(
+                        &[
+                            0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 5, 0, 1, 0, 0, 0, 9, 0, 0, 0, 1, 3, 0, 0,
+                            0, 0, 0, 0, 1,
+                        ],
+                        &ethernet(&ip()),
+                    ),
+                ],
+            ),
+            &[("udp", 3)],
+        ),
+        (
+            "vxlan",
+            input(
+                101,
+                &[
+                    to_port(4_789, &[8, 0, 0, 0, 0, 0, 1, 0], &ethernet(&ip())),
+                    to_port(8_472, &[0x88, 0, 0, 5, 0, 0, 1, 0], &ethernet(&ip())),
+                    to_port(4_790, &[0x0c, 0, 0, 1, 0, 0, 1, 0], &ip()),
+                ],
+            ),
+            &[("udp", 3)],
+        ),
+        (
+            "vxlan-cut-off",
+            input(101, &[to_port(4_789, &[8, 0, 0, 0, 0, 0, 1, 0], &[2; 9])]),
+            &[("malformed", 1)],
+        ),
+        (
+            "geneve",
+            input(
+                101,
+                &[
+                    to_port(6_081, &[0, 0, 0x65, 0x58, 0, 0, 1, 0], &ethernet(&ip())),
+                    to_port(6_081, &[2, 0, 8, 0, 0, 0, 1, 0, 1, 2, 3, 1, 9, 9, 9, 9], &ip()),
+                    to_port(6_081, &[0x3f, 0, 8, 0, 0, 0, 1, 0], &ip()),
+                ],
+            ),
+            &[("malformed", 1), ("udp", 2)],
+        ),
+        (
+            "gtp-u",
+            input(
+                101,
+                &[
+                    to_port(2_152, &[0x30, 255, 0, 34, 0, 0, 0, 1], &ip()),
+                    to_port(2_152, &[0x34, 255, 0, 46, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 1, 0], &ip()),
+                    to_port(2_152, &[0x34, 255, 0, 46, 0, 0, 0, 1, 0, 0, 0, 0x85], &[0, 1].repeat(60)),
+                    to_port(2_152, &[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
+                ],
+            ),
+            &[("tunnel", 1), ("udp", 3)],
+        ),
+        (
+            "l2tp",
+            input(101, &[to_port(1_701, &[0x4a, 2, 0, 50, 0, 1, 0, 2, 0, 0, 0, 0, 0, 1, 9, 0x21], &ip())]),
+            &[("udp", 1)],
+        ),
         (
             "tcp-header-lies",
             input(

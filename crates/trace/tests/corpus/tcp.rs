@@ -168,6 +168,50 @@ pub fn seeds() -> Vec<Seed> {
             ]),
             2,
         ),
+        (
+            "refused-and-tried-again",
+            connection(&[
+                HANDSHAKE[0],
+                (10, true, 0, 1, RST | ACK, &[], 0),
+                (500, false, 0, 0, SYN, &OFFER, 0),
+                (510, true, 0, 1, SYN | ACK, &OFFER, 0),
+                (520, false, 1, 1, ACK, &[], 9),
+            ]),
+            2,
+        ),
+        (
+            "half-open",
+            connection(&[
+                HANDSHAKE[0],
+                (10, true, 77_777, 999_999, ACK, &[], 0),
+                (11, false, 999_999, 0, RST, &[], 0),
+                (3_000, false, 0, 0, SYN, &OFFER, 0),
+                (3_010, true, 0, 1, SYN | ACK, &OFFER, 0),
+            ]),
+            1,
+        ),
+        (
+            "two-answers",
+            connection(&[
+                HANDSHAKE[0],
+                HANDSHAKE[1],
+                (11, true, 16_000_000, 1, SYN | ACK, &OFFER, 0),
+                (20, false, 1, 16_000_001, ACK, &[], 9),
+                (21, true, 16_000_001, 10, ACK, &[], 9),
+            ]),
+            1,
+        ),
+        (
+            "data-behind-its-ack",
+            after_handshake(&[
+                (21, false, 1, 1, ACK, &[], 100),
+                (31, true, 1, 401, ACK, &[], 0),
+                (32, false, 201, 1, ACK, &[], 200),
+                (32, false, 101, 1, ACK, &[], 100),
+                (33, false, 301, 1, FIN | ACK, &[], 200),
+            ]),
+            1,
+        ),
         ("flood", pcap(1, &(0..40).map(other).collect::<Vec<_>>()), 40),
         ("ipv6", pcap(101, &[(0, ipv6(6, &segment(false, 1, 1, ACK, &[], b"hello")))]), 1),
         (

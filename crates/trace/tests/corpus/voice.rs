@@ -60,6 +60,15 @@ pub fn seeds() -> Vec<Seed> {
         let entry = [&[0, 20, 0, 1, high, low][..], &[0xd5; 20]].concat();
         frame(4_569, 4_569, &[&[0, 0, 1, 1, 0, 0, 0, low][..], &entry, &[0xff, 0xff, 0]].concat())
     };
+    // Times as a clock shows them, not those of the speech.
+    let unlocked = |i: u16| {
+        let [high, low] = (i * 20 + [0, 7, 2, 11, 5, 13, 1][usize::from(i % 7)]).to_be_bytes();
+        frame(4_569, 4_569, &[&[0, 1, high, low][..], &[0xd5; 20]].concat())
+    };
+    let restart = |i: u16| {
+        let (marker, moved) = (u8::from(i == 10) << 7, if i < 10 { 0 } else { 344_000 });
+        rtp(0x80, marker, i, u32::from(i) * 160 + moved, &[0xd5; 20])
+    };
     let short: Vec<_> =
         (0..16_u8).map(|n| (u32::from(n), frame(4_000, 4_002, &vec![0x80; n.into()]))).collect();
     vec![
@@ -68,6 +77,8 @@ pub fn seeds() -> Vec<Seed> {
         ("rtp-reordered-and-twice", pcap(1, &swapped), 1),
         ("rtp-jumps", pcap(1, &jumps), 1),
         ("rtp-wrong-headers", pcap(1, &wrong), 1),
+        ("rtp-time-stamps-restart", pcap(1, &stream(restart)), 1),
+        ("iax2-unlocked", pcap(1, &stream(unlocked)), 1),
         ("rtp-short", pcap(1, &short), 1),
         ("rtp-announced", pcap(1, &announced.concat()), 1),
         ("rtcp", pcap(1, &[(0, frame(4_001, 4_003, &report))]), 0),

@@ -31,12 +31,19 @@ fn every_link_layer_leads_to_the_same_datagram() {
         (108, behind(&[0, 0, 0, 2])),
         (1, udp_frame(4_000, 4_002, b"speech")),
         (9, behind(&[0xff, 3, 0, 0x21])),
+        // The protocol in one byte, with and without address and control.
+        (9, behind(&[0xff, 3, 0x21])),
+        (9, behind(&[0x21])),
+        (50, behind(&[0xff, 3, 0, 0x21])),
         (12, ip.clone()),
         (101, ip.clone()),
         (228, ip.clone()),
         (113, behind(&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0, 8, 0])),
         (276, behind(&[8, 0, 0, 0, 0, 0, 0, 5, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0])),
         (1, [&[2; 12][..], &[0x88, 0x64, 0x11, 0, 0, 1, 0, 36, 0, 0x21], &ip].concat()),
+        (1, [&[2; 12][..], &[0x88, 0x64, 0x11, 0, 0, 1, 0, 35, 0x21], &ip].concat()),
+        (1, [&[2; 12][..], &[0, 42, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &ip].concat()),
+        (113, behind(&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0, 0, 4, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0])),
         (1, [&[2; 12][..], &[0x88, 0x47, 0, 1, 0, 64, 0, 2, 0x11, 64], &ip].concat()),
     ];
     for (link, data) in &cases {
@@ -46,6 +53,29 @@ fn every_link_layer_leads_to_the_same_datagram() {
         assert_eq!(found.point, if *link == 276 { 5 } else { 0 });
     }
     assert_eq!(decoded(105, &ip), Decoded::UnknownLink);
+}
+
+#[test]
+fn frames_that_hide_what_they_carry_are_told() {
+    let frame = |between: &[u8]| [&[2; 12][..], between, &[0; 40]].concat();
+    for (between, what) in [
+        // A pseudowire with its control word.
+        (&[0x88, 0x47, 0, 1, 1, 64, 0, 0, 0, 0][..], Opaque::Mpls),
+        (&[0x88, 0x48, 0, 1, 1, 64, 0, 0, 0, 0], Opaque::Mpls),
+        (&[0x81, 0, 0, 7, 0x88, 0xe5], Opaque::Macsec),
+        (&[0x88, 0xe7, 0, 0, 0, 1], Opaque::Backbone),
+        (&[0x88, 0x64, 0x11, 0, 0, 1, 0, 42, 0, 0xfd], Opaque::Ppp),
+    ] {
+        assert_eq!(decoded(1, &frame(between)), Decoded::Opaque(what));
+    }
+    // Spanning tree, Cisco's protocols behind a SNAP header, negotiation of PPP.
+    for between in [
+        &[0, 38, 0x42, 0x42, 3][..],
+        &[0, 40, 0xaa, 0xaa, 3, 0, 0, 0xc, 0x20, 0],
+        &[0x88, 0x64, 0x11, 0, 0, 1, 0, 42, 0xc0, 0x21],
+    ] {
+        assert_eq!(decoded(1, &frame(between)), Decoded::NotIp);
+    }
 }
 
 #[test]

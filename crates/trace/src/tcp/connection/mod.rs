@@ -4,7 +4,7 @@ mod talk;
 
 use super::facts::{Connection, Endpoint, From};
 use super::place::place;
-use super::segment::{FIN, RST, SYN, Segment};
+use super::segment::{ACK, FIN, RST, SYN, Segment};
 use super::sender::{Context, Repetitions, Sender, elapsed, is_soon};
 use super::series::{Meaning, Sink};
 use crate::packet::Tags;
@@ -13,15 +13,21 @@ use talk::{Row, Talk};
 /// An interface of the capture, and of its link layer where that names one.
 pub type Interface = (u32, u32);
 
+/// Where packets of one direction come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub interface: Interface,
+    pub tags: Tags,
+}
+
 /// A connection that is open, or was until lately.
 #[derive(Debug)]
 pub struct Open {
     pub id: u32,
     pub a: Endpoint,
     pub b: Endpoint,
-    pub tags: Tags,
-    /// Where packets of either end come from; the first of them is the connection's.
-    pub interfaces: [Option<Interface>; 2],
+    /// Where packets of either end come from; None as long as none came.
+    pub sources: [Option<Source>; 2],
     pub first_from: From,
     pub first_ns: i64,
     pub last_ns: i64,
@@ -51,8 +57,10 @@ pub enum Phase {
     Syn = 0,
     HalfOpen = 1,
     Open = 2,
+    /// Both ends said FIN, or one a RST.
     Closed = 3,
-    Reset = 4,
+    /// A RST answered the handshake.
+    Refused = 4,
 }
 
 /// Why a connection is given away.
@@ -76,16 +84,17 @@ impl Open {
     pub fn new(
         id: u32,
         ends: (Endpoint, Endpoint),
-        tags: Tags,
+        source: Source,
         first_from: From,
         segment: &Segment<'_>,
     ) -> Self {
+        let mut sources = [None; 2];
+        sources[first_from as usize] = Some(source);
         Self {
             id,
             a: ends.0,
             b: ends.1,
-            tags,
-            interfaces: [None; 2],
+            sources,
             first_from,
             first_ns: segment.time_ns,
             last_ns: segment.time_ns,
@@ -118,6 +127,15 @@ impl Open {
         match &self.state {
             State::Syn(_) => 0,
             State::Talk(talk) => talk.sides().iter().map(Sender::outstanding).sum(),
+        }
+    }
+
+    /// Can this be the first packet heard of `from`, by its numbers? They tell it from packets between the same
+    /// addresses and ports of another network.
+    pub fn may_begin(&self, from: From, segment: &Segment<'_>) -> bool {
+        match &self.state {
+            State::Syn(lone) => segment.has(ACK) && segment.ack == lone.syn.seq.wrapping_add(1),
+            State::Talk(talk) => talk.may_begin(from, segment),
         }
     }
 
@@ -185,8 +203,8 @@ impl Open {
             id: self.id,
             a: self.a,
             b: self.b,
-            tags: self.tags,
-            interface: self.interfaces[self.first_from as usize].unwrap_or_default(),
+            tags: self.sources.map(|source| source.map(|source| source.tags)),
+            interface: self.sources[self.first_from as usize].map_or((0, 0), |source| source.interface),
             first_ns: self.first_ns,
             last_ns: self.last_ns,
             begin,

@@ -14,7 +14,6 @@ pub struct Talk {
     syn_ns: Option<i64>,
     syn_ack_ns: Option<i64>,
     handshake_ns: (Option<u64>, Option<u64>),
-    syn_ack_seen: bool,
     /// The SYN was heard: something else than a RST followed.
     answered: bool,
     /// A packet beyond the handshake came.
@@ -39,10 +38,10 @@ impl Talk {
     pub fn phase(&self) -> Phase {
         // Of a direction that was not captured nothing will be heard.
         let is_over = |own: usize| self.sides[own].fin_seen && self.sides[1 - own].side.packets == 0;
-        if self.is_closed() || is_over(0) || is_over(1) {
+        if self.is_closed() || is_over(0) || is_over(1) || (self.open && self.is_reset()) {
             Phase::Closed
         } else if self.is_reset() {
-            Phase::Reset
+            Phase::Refused
         } else if self.open {
             Phase::Open
         } else {
@@ -77,6 +76,12 @@ impl Talk {
         self.resets[0] || self.resets[1]
     }
 
+    /// Can this be the first packet heard of `from`, by its numbers?
+    pub fn may_begin(&self, from: From, segment: &Segment<'_>) -> bool {
+        let (own, peer) = (&self.sides[from as usize], &self.sides[other(from) as usize]);
+        segment.has(ACK) && peer.is_near(segment.ack) && (segment.has(SYN) || own.is_near(segment.seq))
+    }
+
     /// Is this SYN that of a later connection between the same ports?
     pub fn is_replaced_by(&self, from: From, segment: &Segment<'_>) -> bool {
         let (own, peer) = (&self.sides[from as usize], &self.sides[other(from) as usize]);
@@ -85,13 +90,14 @@ impl Talk {
         // By what came behind it.
         let overtaken = !own.syn_seen && own.base() == Some(segment.seq.wrapping_add(1));
         if segment.has(ACK) {
+            let answers = peer.syn_seen && !own.syn_seen && peer.accepts(segment);
             // Of a connection seen in this direction only there is nothing else to tell it by.
             let used = !overtaken && (own.fin_seen || own.next() > 1);
-            return !same && (over || used);
+            return !same && !answers && (over || used);
         }
         match (own.syn_seen, own.base()) {
-            // Who sent a RST has nothing left that the SYN could be sent again for.
-            (true, _) => !same || self.resets[from as usize],
+            // Behind a RST there is nothing left that the SYN could be sent again for.
+            (true, _) => !same || (self.is_reset() && !own.has_passed(segment)),
             // Both ends open at the same time (RFC 9293 section 3.5).
             (false, None) => self.open || !peer.syn_seen,
             (false, Some(_)) => !overtaken || over,
@@ -99,12 +105,11 @@ impl Talk {
     }
 
     pub fn begin(&self) -> Begin {
-        if self.syn_ack_seen || (self.sides[0].syn_seen && self.answered) {
-            Begin::Handshake
-        } else if self.sides[0].syn_seen {
-            Begin::Syn
-        } else {
-            Begin::Middle
+        match (self.sides[0].syn_seen, self.sides[1].syn_seen) {
+            (true, true) => Begin::Handshake,
+            (true, false) if !self.answered => Begin::Syn,
+            (false, false) => Begin::Middle,
+            _ => Begin::HalfHandshake,
         }
     }
 
@@ -139,10 +144,8 @@ impl Talk {
         let (own, peer) = if from == From::A { (a, b) } else { (b, a) };
         own.count(segment);
         let is_syn = segment.flags & (SYN | RST) == SYN;
-        let is_first_syn = is_syn && own.synchronise(segment);
-        if is_syn && !is_first_syn && !own.is_acknowledged() {
-            own.rebase(segment);
-        }
+        let is_foreign = is_syn && !own.syn_seen && !peer.accepts(segment);
+        let is_first_syn = is_syn && !is_foreign && own.synchronise(segment);
         let start = own.position(segment);
         if own.is_copy(start, segment, is_first_syn, peer) {
             return Self::take_copy(own, peer, from, start, segment, cx);
@@ -156,7 +159,7 @@ impl Talk {
         let placed = if segment.has(RST) {
             Placed::plain(Meaning::Reset)
         } else if is_syn && !is_first_syn {
-            own.synchronise_again(segment)
+            if is_foreign { Placed::plain(Meaning::New) } else { own.synchronise_again(segment) }
         } else if has_data {
             // Behind the SYN's own number (RFC 7413).
             own.place(start + i64::from(is_syn), segment, closed, peer.smoothed, cx)
@@ -192,6 +195,7 @@ impl Talk {
         cx: &mut Context<'_, S>,
     ) {
         own.side.copies += 1;
+        own.remember_more(cx);
         own.count_data(segment);
         own.passed(segment);
         let (meaning, ack, flight) = (Meaning::Copy, peer.position_of_ack(segment), own.flight());
@@ -210,7 +214,14 @@ impl Talk {
     ) {
         let (own, peer) = (from as usize, other(from) as usize);
         if segment.has(RST) {
-            if !self.open || self.sides[own].may_reset_at(start, &self.sides[peer]) {
+            let (sender, receiver) = (&self.sides[own], &self.sides[peer]);
+            let is_opening = !self.open && receiver.syn_seen && !sender.syn_seen;
+            let believed = if is_opening {
+                segment.has(ACK) && receiver.awaits(ack.at)
+            } else {
+                sender.may_reset_at(start, receiver)
+            };
+            if believed {
                 self.resets[own] = true;
                 self.reset_at = [self.sides[0].next(), self.sides[1].next()];
             }
@@ -220,22 +231,22 @@ impl Talk {
         if ack.believed && self.is_reset() && ack.at > self.reset_at[peer] {
             self.resets = [false; 2];
         }
+        if segment.has(ACK) && !ack.believed {
+            // An answer to another connection's packets.
+            return;
+        }
         let now = segment.time_ns;
         if segment.has(SYN) {
             self.agree();
             let time = if segment.has(ACK) { &mut self.syn_ack_ns } else { &mut self.syn_ns };
             *time = is_first_syn.then_some(now);
-            if segment.has(ACK) {
-                self.syn_ack_seen = true;
-                if let (Some(syn), true) = (self.syn_ns, is_first_syn) {
-                    let rtt_ns = elapsed(syn, now);
-                    self.handshake_ns.0 = Some(rtt_ns);
-                    self.sides[peer].smoothed.add(rtt_ns);
-                }
+            if segment.has(ACK)
+                && let (Some(syn), true) = (self.syn_ns, is_first_syn)
+            {
+                let rtt_ns = elapsed(syn, now);
+                self.handshake_ns.0 = Some(rtt_ns);
+                self.sides[peer].smoothed.add(rtt_ns);
             }
-        } else if segment.has(ACK) && !ack.believed {
-            // An answer to another connection's packets.
-            return;
         } else if !self.open || self.syn_ack_ns.is_some() {
             self.open = true;
             // Only the SYN's sender answers a SYN/ACK.

@@ -3,7 +3,8 @@
 //! **Round trips.** An ACK gives a sample if the last segment that it acknowledges in full was sent once,
 //! had not been reported by SACK before, and was sent after (or together with) all others that the same ACK
 //! acknowledges: otherwise the ACK waited for a repeated or late segment, and the time would be that of the
-//! repair (Karn; RFC 6298 section 3). Data is sampled, SYN and FIN are not.
+//! repair (Karn; RFC 6298 section 3). Data is sampled, SYN and FIN are not: an ACK of a bare FIN, or of data
+//! that was not captured, answers that and gives no sample for the data in front of it.
 
 use super::super::facts::From;
 use super::super::segment::{ACK, MAX_BLOCKS, Segment};
@@ -51,12 +52,14 @@ impl Sender {
         if self.base.is_none() {
             self.base = Some(segment.ack);
         }
+        if self.other_isn.is_some() {
+            self.settle(segment.ack);
+        }
         // Behind a gap that no window spans, the new data is nearer.
         let near = self.acked.filter(|acked| self.next - acked <= MAX_WINDOW).unwrap_or(self.next);
         let mut at = self.unwrapped(near, segment.ack);
         // An answer to the SYN by a host that has an older connection in mind (RFC 9293 section 3.5.1).
-        let stale =
-            self.syn_seen && !advertised.syn_seen && self.acked.is_none() && !(1..=self.next).contains(&at);
+        let stale = self.syn_seen && !advertised.syn_seen && self.acked.is_none() && !self.awaits(at);
         let strange = at - self.next > MAX_WINDOW || self.acked.is_some_and(|acked| at < acked - MAX_WINDOW);
         if stale || strange {
             cx.counts.impossible_acks += 1;
@@ -68,7 +71,7 @@ impl Sender {
         self.strange = 0;
         let jump = at - self.next;
         if jump > 0 {
-            self.pass_unseen(at, jump.unsigned_abs());
+            self.pass_unseen(at, jump.unsigned_abs(), segment.time_ns, cx);
         }
         // Before the first ACK `acked` lies at the SYN, or at the first byte seen.
         let before = self.acked.unwrap_or(at.min(0));
@@ -107,20 +110,39 @@ impl Sender {
 
     /// Acknowledged beyond what was seen.
     #[cold]
-    fn pass_unseen(&mut self, at: i64, bytes: u64) {
+    fn pass_unseen<S>(&mut self, at: i64, bytes: u64, now: i64, cx: &mut Context<'_, S>) {
         if at <= self.probe_end {
             self.owed += bytes as u32;
         } else if bytes > 1 || self.data_seen || self.syn_seen || !self.seen {
             // Else only ACKs of it were seen, all a byte behind: keep-alives, and nothing is missing.
-            self.side.unseen_bytes += bytes;
+            self.miss(self.next, at, now, cx);
         }
         self.next = at;
+    }
+
+    /// What is in no packet that was seen, although an ACK at `now` covers it.
+    pub(super) fn miss<S>(&mut self, start: i64, end: i64, now: i64, cx: &mut Context<'_, S>) {
+        self.side.unseen_bytes += start.abs_diff(end);
+        // The first packet of an end that was never seen begins anew.
+        if self.seen && self.missed.add(start, end, now) {
+            cx.forget();
+        }
+    }
+
+    /// Acknowledges gaps before `at`.
+    #[cold]
+    fn pass_holes<S>(&mut self, at: i64, now: i64, cx: &mut Context<'_, S>) {
+        while let Some((start, end)) = self.holes.take_below(at) {
+            self.miss(start, end, now, cx);
+        }
     }
 
     #[inline]
     fn advance<S: Sink>(&mut self, at: i64, segment: &Segment<'_>, from: From, cx: &mut Context<'_, S>) {
         let now = segment.time_ns;
-        self.side.unseen_bytes += self.holes.cut_below(at);
+        if self.holes.reaches_below(at) {
+            self.pass_holes(at, now, cx);
+        }
         let mut last = None;
         let mut latest_ns = i64::MIN;
         while let Some(sent) = self.queue.front() {
@@ -135,8 +157,11 @@ impl Sender {
         if self.queue.capacity() > 2 * KEPT_QUEUE && self.queue.is_empty() {
             self.queue.shrink_to(KEPT_QUEUE);
         }
+        // Else it answers what came behind: a FIN, a probe, or data that the capture missed.
+        let answers_data =
+            last.is_none_or(|sent| sent.end == at || self.queue.front().is_some_and(|next| next.start < at));
         let sample = last.filter(|sent| {
-            !sent.repeated && latest_ns <= sent.time_ns && !self.sacked.contains(sent.end - 1)
+            answers_data && !sent.repeated && latest_ns <= sent.time_ns && !self.sacked.contains(sent.end - 1)
         });
         if let Some(sent) = sample {
             let rtt_ns = elapsed(sent.time_ns, now);
@@ -147,7 +172,8 @@ impl Sender {
                 cx.sink.rtt(&RttRow { connection, from, time_ns: now, rtt_ns, seq, method });
             }
         }
-        if let Some((time_ns, end)) = segment.timestamps().and_then(|(_, echo)| self.ticks.echo(echo)) {
+        let echoed = segment.timestamps().and_then(|(_, echo)| self.ticks.echo(echo));
+        if let Some((time_ns, end)) = echoed.filter(|_| answers_data) {
             let rtt_ns = elapsed(time_ns, now);
             self.rtt_timestamp.add(rtt_ns);
             if S::ROWS {

@@ -2,20 +2,25 @@
 //!
 //! **A gap that is filled later** is either repaired by its sender, who sent the data again after the first
 //! copy was lost before the point of capture, or was never lost: the packet was overtaken. In this order
-//! decides: the time-stamp option, if its clock ticked between the two packets; the IP identification, if
+//! decides: the time-stamp option, if its clock ticked between the two packets; a wait as long as a time-out,
+//! in which a packet was repaired, and a fast counter may have wrapped; the IP identification, if
 //! the sender counts it up; the time, less than a round trip (3 ms where that is unknown) and without three
 //! duplicate ACKs, which no sender can have repaired yet. Behind a loss of the last segments of a flight
 //! there is no gap: what is sent again then is new data there.
+//!
+//! **Data that stands behind its own ACK**, for the capture recorded the one direction a moment later than the
+//! other, is seen for the first time: see `missed`.
 
 use super::super::segment::{FIN, SYN, Segment};
 use super::super::series::{Meaning, Sink};
 use super::rtt::is_before;
 use super::{
-    Behind, Context, MAX_QUEUE, MAX_QUEUE_UNANSWERED, Path, RISING, Sender, Sent, Smoothed, elapsed,
+    Behind, Context, MAX_QUEUE, MAX_QUEUE_UNANSWERED, MAX_WINDOW, Missed, Path, RISING, Sender, Sent,
+    Smoothed, elapsed,
 };
 
 /// A gap closed faster than this was reordering, where the round trip is unknown.
-const REORDERED_NS: u64 = 3_000_000;
+pub(super) const REORDERED_NS: u64 = 3_000_000;
 /// How far into the queue a late segment is sorted in; farther back its round trip is not measured.
 const MAX_SHIFTED: usize = 4_096;
 /// Keep-alives come after a second of silence or more; the clocks of two machines differ a little.
@@ -55,9 +60,20 @@ impl Sender {
         }
         // A keep-alive asks about a connection on which all is acknowledged.
         let all = before_acked && self.acked == Some(self.next);
-        let idle = all && segment.is_pure_ack() && self.silence_ns >= QUIET_NS;
-        self.side.keep_alives += u64::from(idle);
-        idle.then_some(Meaning::KeepAlive)
+        let idle = all && segment.is_pure_ack() && self.silence_ns(segment.time_ns) >= QUIET_NS;
+        idle.then(|| self.keep_alive(segment.time_ns))
+    }
+
+    fn keep_alive(&mut self, now: i64) -> Meaning {
+        self.side.keep_alives += 1;
+        self.asked_ns = self.asked_ns.max(now);
+        Meaning::KeepAlive
+    }
+
+    /// How long this end has asked for no answer; ACKs that it gave meanwhile, be it to keep-alives of the other
+    /// end, break no silence.
+    fn silence_ns(&self, now: i64) -> u64 {
+        elapsed(self.last_data_ns.max(self.asked_ns), now)
     }
 
     /// What a packet without data is that probes nothing; `duplicate` says that it repeats the last ACK.
@@ -75,24 +91,27 @@ impl Sender {
         // ACKs that came before it were in answer to something older, or overtook it.
         if !self.data_seen {
             self.base = Some(segment.seq);
-            (self.next, self.acked, self.edge) = (1, self.acked.map(|_| 1), None);
+            (self.next, self.seen_end) = (1, 1);
+            (self.acked, self.edge) = (self.acked.map(|_| 1), None);
             self.side.unseen_bytes = 0;
+            self.missed = Missed::default();
+            (self.side.window, self.zero_since) = (None, None);
+            (self.side.zero_windows, self.side.zero_window_ns) = (0, 0);
         }
         (self.syn_seen, self.seen) = (true, true);
+        self.asked_ns = segment.time_ns;
         self.side.options = segment.offer();
         true
     }
 
-    /// A SYN that comes again.
+    /// A SYN that comes again, perhaps with another number.
     pub fn synchronise_again(&mut self, segment: &Segment<'_>) -> Placed {
+        if self.acked.is_none() && self.base != Some(segment.seq) {
+            self.other_isn = Some(segment.seq);
+        }
         self.count_data(segment);
         self.count_repeat(Meaning::Handshake, segment.payload);
         Placed::plain(Meaning::Handshake)
-    }
-
-    /// A SYN/ACK with another number, as servers without memory of the first may send.
-    pub fn rebase(&mut self, segment: &Segment<'_>) {
-        self.base = Some(segment.seq);
     }
 
     /// The first packet that tells where this end is, SYN apart.
@@ -100,7 +119,16 @@ impl Sender {
         self.seen = true;
         // What was acknowledged before came before the capture, or before its first packet of this end.
         self.side.unseen_bytes = 0;
-        self.next = self.next.max(start);
+        self.missed = Missed::default();
+        (self.next, self.seen_end) = (self.next.max(start), start);
+    }
+
+    /// The first packet seen of this end lies before what the other end acknowledged.
+    #[cold]
+    fn first_behind_its_ack<S>(&mut self, start: i64, now: i64, cx: &mut Context<'_, S>) {
+        if self.next - start <= MAX_WINDOW && elapsed(self.last_ack_ns, now) < REORDERED_NS {
+            self.miss(start, self.next, self.last_ack_ns, cx);
+        }
     }
 
     /// Takes `start..start + len`, data and FIN. `closed` says that the other end's window is; `there` is how
@@ -118,6 +146,9 @@ impl Sender {
         let end = start + i64::from(segment.payload) + i64::from(fin);
         if !self.seen {
             self.first(start);
+            if start < self.next && self.acked.is_some() {
+                self.first_behind_its_ack(start, segment.time_ns, cx);
+            }
         }
         if segment.payload == 1
             && let Some(meaning) = self.probe(start, segment, closed, there)
@@ -169,10 +200,9 @@ impl Sender {
         }
         // Sooner it is sent again, for its ACK was lost behind the point of capture.
         let quiet_ns = QUIET_NS.max(Path::new(self.smoothed, there).timeout_ns());
-        if again && self.silence_ns >= quiet_ns {
-            self.side.keep_alives += 1;
+        if again && self.silence_ns(segment.time_ns) >= quiet_ns {
             self.repeats.add_probe(start);
-            return Some(Meaning::KeepAlive);
+            return Some(self.keep_alive(segment.time_ns));
         }
         None
     }
@@ -197,7 +227,7 @@ impl Sender {
             }
         }
         let filled = self.edge.is_some_and(|edge| end >= edge && self.next < edge);
-        self.next = end;
+        (self.next, self.seen_end) = (end, end);
         if segment.payload > 0 {
             self.make_room(cx);
             self.queue.push_back(Sent { start, end, time_ns: segment.time_ns, repeated: false });
@@ -217,28 +247,38 @@ impl Sender {
     ) -> Placed {
         let now = segment.time_ns;
         let hole = self.holes.first_in(start, end);
-        let fin_is_new =
-            segment.has(FIN) && (end > self.next || (hole.is_some() && self.holes.contains(end - 1)));
+        self.missed.expire(now);
+        let is_expected = self.missed.overlaps(start, end);
+        let is_gap = |at| self.holes.contains(at) || self.missed.contains(at);
+        let fin_is_new = segment.has(FIN) && (end > self.next || is_gap(end - 1));
         let before = self.sent(start, end);
         // Decided before anything changes: this is what the sender knew.
         let meaning = match hole {
+            _ if is_expected && start >= self.seen_end => Meaning::New,
+            _ if is_expected => Meaning::OutOfOrder,
             Some(behind) if self.was_overtaken(&behind, segment, path) => Meaning::OutOfOrder,
             Some(behind) => self.cause((start, end), before.or(Some((behind.time_ns, false))), now, path),
             None => self.cause((start, end), before, now, path),
         };
-        let filled = if hole.is_some() { self.holes.cut(start, end) } else { 0 };
+        let mut filled = if hole.is_some() { self.holes.cut(start, end) } else { 0 };
+        if is_expected {
+            let found = self.missed.take(start, end);
+            self.side.unseen_bytes -= found;
+            filled += found;
+        }
         let beyond = u64::try_from(end - self.next).unwrap_or(0);
         let fresh = (filled + beyond).saturating_sub(u64::from(fin_is_new));
-        let repeated = meaning != Meaning::OutOfOrder;
-        self.next = self.next.max(end);
+        let repeated = !matches!(meaning, Meaning::New | Meaning::OutOfOrder);
+        (self.next, self.seen_end) = (self.next.max(end), self.seen_end.max(end));
         let mut sent = Sent { start, end, time_ns: now, repeated };
         let mut is_new = (filled > 0 || beyond > 0) && segment.payload > 0;
         if repeated {
             self.count_repeat(meaning, segment.payload);
             self.repeats.add(start, end);
+            self.remember_more(cx);
             is_new &= !self.mark_repeated(&mut sent, is_new, cx);
         } else {
-            self.side.out_of_order += 1;
+            self.side.out_of_order += u64::from(meaning == Meaning::OutOfOrder);
         }
         if is_new {
             self.sort_in(sent, cx);
@@ -253,11 +293,15 @@ impl Sender {
         {
             return is_before(here, there);
         }
+        let behind_ns = elapsed(behind.time_ns, segment.time_ns);
+        if behind_ns >= path.timeout_ns() {
+            return false;
+        }
         if self.counts_ids() && behind.ip_id != 0 && segment.ip_id != 0 && behind.ip_id != segment.ip_id {
             return (segment.ip_id.wrapping_sub(behind.ip_id) as i16) < 0;
         }
-        let limit = path.rtt_ns().unwrap_or(REORDERED_NS);
-        self.duplicates < 3 && elapsed(behind.time_ns, segment.time_ns) < limit
+        let limit_ns = path.rtt_ns().unwrap_or(REORDERED_NS);
+        self.duplicates < 3 && behind_ns < limit_ns
     }
 
     /// Whether the IP identification rises packet by packet, reordering apart.

@@ -3,6 +3,7 @@
 mod ack;
 mod cause;
 mod data;
+mod missed;
 mod ranges;
 mod recent;
 mod repeats;
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 
 pub use ack::Acknowledged;
 pub use data::Placed;
+use missed::Missed;
 use ranges::Ranges;
 use recent::Recent;
 pub use recent::is_soon;
@@ -32,6 +34,8 @@ const KEPT_QUEUE: usize = 1 << 10;
 const RISING: u8 = 3;
 /// What no window reaches (RFC 7323 section 2.3).
 const MAX_WINDOW: i64 = 1 << 30;
+/// The same without the option.
+const MAX_UNSCALED: i64 = 1 << 16;
 
 /// Where findings go, and what is known about the packet at hand.
 pub struct Context<'a, S> {
@@ -54,7 +58,7 @@ struct Sent {
 }
 
 /// What was sent behind a gap when that was first seen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Behind {
     time_ns: i64,
     ip_id: u16,
@@ -69,14 +73,16 @@ struct Behind {
 pub struct Sender {
     /// Sequence number that counts as 0.
     base: Option<u32>,
+    /// Number of a later SYN that differs, until it turns out which of them counts.
+    other_isn: Option<u32>,
     window: Option<u32>,
     /// Behind the last byte sent.
     next: i64,
+    /// Behind the last byte that was seen; more may have been acknowledged.
+    seen_end: i64,
     /// What the other end acknowledged; nothing before its first ACK.
     acked: Option<i64>,
     last_ns: Option<i64>,
-    /// Time without a packet of it before the last one.
-    silence_ns: u64,
     /// Up to where the other end's window lets it send.
     edge: Option<i64>,
     zero_since: Option<i64>,
@@ -99,6 +105,8 @@ pub struct Sender {
     /// Duplicate ACKs in a row, and others that report a loss.
     duplicates: u32,
     last_data_ns: i64,
+    /// When it last sent a SYN or a keep-alive, which are no data and want an answer.
+    asked_ns: i64,
     /// When the other end last acknowledged or repeated itself.
     last_ack_ns: i64,
     queue: VecDeque<Sent>,
@@ -117,6 +125,8 @@ pub struct Sender {
     rtt_timestamp: Sums,
     /// What was passed over and may still come.
     holes: Ranges<Behind>,
+    /// What was acknowledged a moment ago and not seen.
+    missed: Missed,
     /// What SACK blocks reported, above `acked`.
     sacked: Ranges<()>,
     repeats: Repeats,
@@ -192,6 +202,9 @@ impl Sender {
     /// Where a segment's sequence number lies.
     #[inline]
     pub fn position(&mut self, segment: &Segment<'_>) -> i64 {
+        if self.other_isn.is_some() && !segment.has(SYN) {
+            self.settle(segment.seq);
+        }
         match self.base {
             Some(_) => {
                 let start = self.unwrapped(self.next, segment.seq);
@@ -204,6 +217,19 @@ impl Sender {
                 self.base = Some(segment.seq);
                 0
             }
+        }
+    }
+
+    /// Decides between SYNs of different numbers, of which a server without memory of the first may send several:
+    /// by the first `number` of data or in an ACK. Before, the first one counts.
+    #[cold]
+    fn settle(&mut self, number: u32) {
+        let isn = Some(number.wrapping_sub(1));
+        if isn == self.other_isn && self.acked.is_none() {
+            self.base = isn;
+        }
+        if isn == self.other_isn || isn == self.base {
+            self.other_isn = None;
         }
     }
 
@@ -222,8 +248,7 @@ impl Sender {
         }
         let time_ns = segment.time_ns;
         let last_ns = self.last_ns.unwrap_or(time_ns);
-        self.silence_ns = elapsed(last_ns, time_ns);
-        side.idle_max_ns = side.idle_max_ns.max(self.silence_ns);
+        side.idle_max_ns = side.idle_max_ns.max(elapsed(last_ns, time_ns));
         self.last_ns = Some(last_ns.max(time_ns));
         // A copy has the same.
         if self.rising_ids < RISING && segment.ip_id != self.last_id {
@@ -274,6 +299,11 @@ impl Sender {
         self.recent.add(segment);
     }
 
+    /// Did this very packet pass just before?
+    pub fn has_passed(&self, segment: &Segment<'_>) -> bool {
+        self.recent.has(segment)
+    }
+
     /// A packet's window, scaled.
     #[inline]
     pub fn scaled(&self, segment: &Segment<'_>) -> u32 {
@@ -311,11 +341,6 @@ impl Sender {
     }
 
     #[inline]
-    pub fn is_acknowledged(&self) -> bool {
-        self.acked.is_some()
-    }
-
-    #[inline]
     pub fn window_is_closed(&self) -> bool {
         self.zero_since.is_some()
     }
@@ -334,11 +359,34 @@ impl Sender {
         self.next
     }
 
+    /// Does `number` lie where this end may be, as far as that is known?
+    pub fn is_near(&self, number: u32) -> bool {
+        (self.next - MAX_WINDOW..=self.next + MAX_WINDOW).contains(&self.unwrapped(self.next, number))
+    }
+
+    /// Can this SYN of the other end answer that of this one?
+    pub fn accepts(&self, segment: &Segment<'_>) -> bool {
+        !self.syn_seen || !segment.has(ACK) || self.awaits(self.unwrapped(self.next, segment.ack))
+    }
+
+    /// Can `at` answer its SYN? As long as it waits for the other end's, it believes nothing else, and no RST
+    /// (RFC 9293 section 3.10.7.3).
+    pub fn awaits(&self, at: i64) -> bool {
+        (1..=self.next).contains(&at)
+    }
+
     /// May a RST at `start` be one that the other end believes (RFC 5961 section 3)? `peer` is that end.
     pub fn may_reset_at(&self, start: i64, peer: &Self) -> bool {
-        let (Some(acked), true) = (self.acked, self.seen) else { return true };
+        let acked = match self.acked {
+            Some(acked) if self.seen => acked,
+            None if self.syn_seen => 0,
+            _ => return true,
+        };
+        // Before the handshake is over no window is scaled.
+        let is_opening = self.acked.is_none() || (peer.syn_seen && peer.side.window.is_none());
         let window = match peer.side.window {
-            Some((_, window)) if peer.shift_known => i64::from(window.max(1 << 16)),
+            _ if is_opening => MAX_UNSCALED,
+            Some((_, window)) if peer.shift_known => i64::from(window).max(MAX_UNSCALED),
             _ => MAX_WINDOW,
         };
         (acked - 2 * window..=self.next + 2 * window).contains(&start)
@@ -358,9 +406,9 @@ impl Sender {
         self.side
     }
 
-    /// Segments it remembers.
+    /// Segments, and marks of packets, that it remembers.
     pub fn outstanding(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.recent.more()
     }
 }
 

@@ -15,7 +15,11 @@ impl<T> Default for Ranges<T> {
     }
 }
 
-impl<T: Copy> Ranges<T> {
+impl<T: Copy + PartialEq> Ranges<T> {
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// End of the last one.
     pub fn end(&self) -> Option<i64> {
         self.list.last().map(|range| range.1)
@@ -30,13 +34,16 @@ impl<T: Copy> Ranges<T> {
         self.list.iter().find(|range| range.0 < end && start < range.1).map(|range| range.2)
     }
 
-    /// Adds one, melting it with those that it touches; true if the oldest had to go for it.
+    /// Adds one, melting it with those that it overlaps, and with those that it touches of which the same is
+    /// known; true if the first had to go for it.
     pub fn add(&mut self, start: i64, end: i64, known: T) -> bool {
         if start >= end {
             return false;
         }
-        let from = self.list.partition_point(|range| range.1 < start);
-        let to = from + self.list[from..].partition_point(|range| range.0 <= end);
+        let mut from = self.list.partition_point(|range| range.1 < start);
+        let mut to = from + self.list[from..].partition_point(|range| range.0 <= end);
+        from += usize::from(self.list.get(from).is_some_and(|range| range.1 == start && range.2 != known));
+        to -= usize::from(from < to && self.list[to - 1].0 == end && self.list[to - 1].2 != known);
         if from == to {
             let full = self.list.len() >= MAX_RANGES;
             if full {
@@ -78,9 +85,31 @@ impl<T: Copy> Ranges<T> {
         taken
     }
 
-    /// Takes out what lies before `end`; how many bytes that was.
-    pub fn cut_below(&mut self, end: i64) -> u64 {
-        if self.list.first().is_none_or(|range| range.0 >= end) { 0 } else { self.cut(i64::MIN, end) }
+    /// Takes out what lies before `end`.
+    #[inline]
+    pub fn cut_below(&mut self, end: i64) {
+        if self.reaches_below(end) {
+            self.cut(i64::MIN, end);
+        }
+    }
+
+    /// Does some of it lie before `end`?
+    #[inline]
+    pub fn reaches_below(&self, end: i64) -> bool {
+        self.list.first().is_some_and(|range| range.0 < end)
+    }
+
+    /// Takes out the first of what lies before `end`.
+    pub fn take_below(&mut self, end: i64) -> Option<(i64, i64)> {
+        let &(start, stop, _) = self.list.first().filter(|range| range.0 < end)?;
+        let stop = stop.min(end);
+        self.cut(start, stop);
+        Some((start, stop))
+    }
+
+    /// Keeps those of which the known is as `wanted`.
+    pub fn retain(&mut self, wanted: impl Fn(T) -> bool) {
+        self.list.retain(|range| wanted(range.2));
     }
 }
 
@@ -91,11 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_touch_become_one() {
+    fn ranges_that_overlap_or_are_alike_become_one() {
         let mut ranges = Ranges::default();
         ranges.add(10, 20, 'a');
         ranges.add(30, 40, 'b');
-        ranges.add(20, 30, 'c');
+        ranges.add(20, 30, 'a');
+        assert_eq!(ranges.list, [(10, 30, 'a'), (30, 40, 'b')]);
+        ranges.add(28, 35, 'c');
         assert_eq!(ranges.list, [(10, 40, 'a')]);
     }
 

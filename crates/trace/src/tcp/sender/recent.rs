@@ -3,11 +3,17 @@
 //! What was seen before in a packet that is the same in every field, its IP identification included, was copied
 //! on the way. Identification 0 tells nothing; then only a copy within 0.1 ms counts, and none of an ACK without
 //! data, of which there are many alike. It is looked for before anything else: what a copy says was said.
+//!
+//! Most connections have no copies, and those of most others come at once: few packets are remembered. A side of
+//! which a packet came again, be it a copy or not, remembers more from then on.
 
+use super::super::fold::fold;
 use super::super::segment::Segment;
-use super::elapsed;
+use super::{Context, Sender, elapsed};
 
-const RECENT: usize = 8;
+const FEW: usize = 8;
+/// As many as a fast side sends while a copy takes its detour.
+const MANY: usize = 1 << u8::BITS;
 /// A packet that went another way comes soon, or as long as its detour takes.
 const SOON_NS: u64 = 50_000_000;
 /// Without an identification nothing but the time tells a copy from a packet sent again.
@@ -16,7 +22,9 @@ const AT_ONCE_NS: u64 = 100_000;
 /// Marks of the last packets, and where the next one goes.
 #[derive(Debug, Default)]
 pub struct Recent {
-    marks: [Mark; RECENT],
+    few: [Mark; FEW],
+    /// Instead of these, once there was reason.
+    many: Vec<Mark>,
     at: u8,
 }
 
@@ -24,45 +32,61 @@ pub struct Recent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
     time_ns: i64,
-    seq: u32,
-    payload: u32,
-    ack: u32,
-    timestamps: (u32, u32),
-    window: u16,
-    ip_id: u16,
-    flags: u8,
+    /// Of all that a copy has in common with its like; that others have the same is one chance in 2^64.
+    fields: u64,
 }
 
 impl Mark {
     #[inline]
     fn new(segment: &Segment<'_>) -> Self {
-        Self {
-            time_ns: segment.time_ns,
-            seq: segment.seq,
-            payload: segment.payload,
-            ack: segment.ack,
-            timestamps: segment.timestamps().unwrap_or_default(),
-            window: segment.window,
-            ip_id: segment.ip_id,
-            flags: segment.flags,
-        }
+        let (value, echo) = segment.timestamps().unwrap_or_default();
+        let rest = u64::from(segment.window) << 24 | u64::from(segment.ip_id) << 8 | u64::from(segment.flags);
+        let words = [
+            u64::from(segment.seq) << 32 | u64::from(segment.ack),
+            u64::from(value) << 32 | u64::from(echo),
+            u64::from(segment.payload) << 40 | rest,
+        ];
+        Self { time_ns: segment.time_ns, fields: words.into_iter().fold(0, |sum, word| fold(sum ^ word)) }
     }
 }
 
 impl Recent {
     #[inline]
     pub fn add(&mut self, segment: &Segment<'_>) {
-        self.marks[usize::from(self.at) % RECENT] = Mark::new(segment);
-        self.at = (self.at + 1) % RECENT as u8;
+        let marks = if self.many.is_empty() { &mut self.few[..] } else { &mut self.many[..] };
+        // Their number is a power of two.
+        let at = usize::from(self.at) & (marks.len() - 1);
+        marks[at] = Mark::new(segment);
+        self.at = self.at.wrapping_add(1);
     }
 
     /// Is this a packet that was seen just before?
     pub fn has(&self, segment: &Segment<'_>) -> bool {
         let mark = Mark::new(segment);
-        self.marks.iter().any(|other| {
-            Mark { time_ns: mark.time_ns, ..*other } == mark
-                && is_soon(segment.ip_id, elapsed(other.time_ns, mark.time_ns))
+        let marks = if self.many.is_empty() { &self.few[..] } else { &self.many[..] };
+        marks.iter().any(|other| {
+            other.fields == mark.fields && is_soon(segment.ip_id, elapsed(other.time_ns, mark.time_ns))
         })
+    }
+
+    /// How many it remembers beyond those of every side.
+    pub fn more(&self) -> usize {
+        self.many.len()
+    }
+}
+
+impl Sender {
+    /// Remembers more packets from now on, unless all connections together remember too much: those count as
+    /// segments that are outstanding do.
+    #[cold]
+    pub fn remember_more<S>(&mut self, cx: &mut Context<'_, S>) {
+        let recent = &mut self.recent;
+        if recent.many.is_empty() && *cx.outstanding + MANY <= cx.max_outstanding / 2 {
+            *cx.outstanding += MANY;
+            recent.many = vec![Mark::default(); MANY];
+            recent.many[..FEW].copy_from_slice(&recent.few);
+            recent.at = FEW as u8;
+        }
     }
 }
 

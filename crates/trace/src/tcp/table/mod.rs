@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 
-use super::connection::{Interface, Open};
+use super::connection::{Interface, Open, Source};
 use super::facts::{Endpoint, From};
+use super::segment::Segment;
 use crate::packet::Datagram;
 use wire::{Wire, hash};
 
@@ -162,14 +163,19 @@ impl Table {
 
     /// The connection of a packet, and which end sent it.
     #[inline]
-    pub fn find(&mut self, interface: Interface, datagram: &Datagram<'_>) -> Option<(u32, From)> {
+    pub fn find(
+        &mut self,
+        interface: Interface,
+        datagram: &Datagram<'_>,
+        segment: &Segment<'_>,
+    ) -> Option<(u32, From)> {
         let wire = Wire::of(interface, datagram);
         let Last { at, wires: [a, b] } = &self.last;
         let from = if wire.is(a) { From::A } else { From::B };
         if (wire.is(a) || wire.is(b)) && self.is_of(*at, from, &wire, datagram) {
             return Some((*at, from));
         }
-        self.find_again(interface, datagram, wire)
+        self.find_again(interface, datagram, segment, wire)
     }
 
     /// Is a packet that looks so of this connection?
@@ -183,6 +189,7 @@ impl Table {
         &mut self,
         interface: Interface,
         datagram: &Datagram<'_>,
+        segment: &Segment<'_>,
         wire: Wire,
     ) -> Option<(u32, From)> {
         let place = wire.place(LATELY);
@@ -193,7 +200,7 @@ impl Table {
         let (at, from) = if is_known {
             (known.at, known.from)
         } else {
-            let (at, from) = self.search(interface, datagram)?;
+            let (at, from) = self.search(interface, datagram, segment)?;
             self.lately[place] = Lately { wire, at, id: self.get(at)?.id, from };
             (at, from)
         };
@@ -204,7 +211,15 @@ impl Table {
         Some((at, from))
     }
 
-    fn search(&mut self, interface: Interface, datagram: &Datagram<'_>) -> Option<(u32, From)> {
+    /// Each direction of a connection has one source. One that was not heard yet may have another than its peer;
+    /// the connection of which the peer has the same comes first.
+    fn search(
+        &mut self,
+        interface: Interface,
+        datagram: &Datagram<'_>,
+        segment: &Segment<'_>,
+    ) -> Option<(u32, From)> {
+        let source = Source { interface, tags: datagram.tags };
         let mut at = *self.heads.get(&hash(datagram))?;
         let mut free = None;
         while at != NONE {
@@ -212,12 +227,13 @@ impl Table {
             if let Some(open) = &slot.open
                 && let Some(from) = sender_in(open, datagram)
             {
-                let [own, peer] = [open.interfaces[from as usize], open.interfaces[1 - from as usize]];
-                if own == Some(interface) {
+                let [own, peer] = [open.sources[from as usize], open.sources[1 - from as usize]];
+                if own == Some(source) {
                     return Some((at, from));
                 }
-                // A direction not seen yet: the one whose other direction came by the same interface first.
-                if own.is_none() && (free.is_none() || peer == Some(interface)) {
+                let is_same = peer == Some(source);
+                let fits = |peer: Source| peer.tags == source.tags || open.may_begin(from, segment);
+                if own.is_none() && (is_same || (free.is_none() && peer.is_some_and(fits))) {
                     free = Some((at, from));
                 }
             }
@@ -225,7 +241,7 @@ impl Table {
         }
         let (at, from) = free?;
         if let Some(open) = self.get_mut(at) {
-            open.interfaces[from as usize] = Some(interface);
+            open.sources[from as usize] = Some(source);
         }
         Some((at, from))
     }
@@ -368,9 +384,7 @@ impl Table {
 #[inline]
 fn sender_in(open: &Open, datagram: &Datagram<'_>) -> Option<From> {
     let is = |end: &Endpoint, addr: IpAddr, port: u16| end.port == port && end.addr == addr;
-    if open.tags != datagram.tags {
-        None
-    } else if is(&open.a, datagram.src, datagram.src_port) && is(&open.b, datagram.dst, datagram.dst_port) {
+    if is(&open.a, datagram.src, datagram.src_port) && is(&open.b, datagram.dst, datagram.dst_port) {
         Some(From::A)
     } else if is(&open.b, datagram.src, datagram.src_port) && is(&open.a, datagram.dst, datagram.dst_port) {
         Some(From::B)

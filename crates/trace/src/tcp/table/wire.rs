@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use super::super::fold::{FACTOR, fold};
 use super::Interface;
-use crate::packet::{Datagram, Tags};
+use crate::packet::Datagram;
 
 /// What tells packets of one direction of a connection from others, made to be compared at once. Of IPv6 the
 /// addresses are mixed, so that packets of others may look the same.
@@ -52,10 +53,9 @@ impl Wire {
     }
 }
 
-/// Hash of a packet's ends, the same for both directions.
+/// Hash of a packet's ends, the same for both directions, which may have a VLAN each.
 pub fn hash(datagram: &Datagram<'_>) -> u64 {
-    let ends = end(datagram.src, datagram.src_port).wrapping_add(end(datagram.dst, datagram.dst_port));
-    fold(ends ^ tags(datagram.tags))
+    fold(end(datagram.src, datagram.src_port).wrapping_add(end(datagram.dst, datagram.dst_port)))
 }
 
 fn end(addr: IpAddr, port: u16) -> u64 {
@@ -66,16 +66,4 @@ fn end(addr: IpAddr, port: u16) -> u64 {
             fold(fold((bits >> 64) as u64 ^ u64::from(port)).wrapping_add(bits as u64))
         }
     }
-}
-
-fn tags(tags: Tags) -> u64 {
-    tags.ids().iter().fold(0, |sum, id| sum << 16 | u64::from(*id) | 1 << 12)
-}
-
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The halves of a product, one upon the other: every bit in has a say in every bit out.
-fn fold(value: u64) -> u64 {
-    let product = u128::from(value ^ 0x2545_f491_4f6c_dd1d) * u128::from(FACTOR);
-    (product as u64) ^ ((product >> 64) as u64)
 }

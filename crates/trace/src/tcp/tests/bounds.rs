@@ -97,7 +97,7 @@ fn ports_used_after_the_wait_of_a_closed_connection_are_another_one() {
     let fin = |time_ns, from, seq, ack| packet(time_ns, from, seq, ack, 0).flags(FIN | ACK);
     let mut packets = handshake(1_000);
     packets.extend([fin(40 * MS, From::A, 1_001, 5_001), fin(60 * MS, From::B, 5_001, 1_002)]);
-    packets.push(a(61_000 * MS, 70_000, 10));
+    packets.push(a(241_000 * MS, 70_000, 10));
     let rows = analysed(&packets);
     assert_eq!(rows.connections.len(), 2);
     assert_eq!((rows.connections[0].end, rows.connections[1].begin), (End::Closed, Begin::Middle));

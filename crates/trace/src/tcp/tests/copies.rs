@@ -50,6 +50,37 @@ fn copies_of_duplicate_acks_ask_for_nothing_and_do_not_hide_a_counter() {
 }
 
 #[test]
+fn copies_that_come_behind_many_other_packets_are_copies() {
+    let mut packets = Vec::new();
+    for burst in 0..5_u32 {
+        let at = |n: u32| START + i64::from(burst) * 10 * MS + i64::from(n) * 1_000;
+        let made = |n: u32, time_ns| {
+            let sent = 200 * burst + n;
+            a(time_ns, 1_001 + sent * 100, 100).ip_id(1 + sent as u16)
+        };
+        packets.extend((0..200).map(|n| made(n, at(n))));
+        // From the second on they come when 100 others have passed.
+        let delay = if burst == 0 { 1 } else { 100 };
+        packets.extend((0..200).map(|n| made(n, at(n + delay) + 500)));
+    }
+    packets.sort_by_key(|made| made.time_ns);
+    let (connection, _) = talk(1_000, &packets);
+    let side = &connection.sides[0];
+    assert_eq!((side.copies, side.retransmissions.total, side.unique_bytes), (1_000, 0, 100_000));
+}
+
+#[test]
+fn where_there_is_too_little_room_few_packets_are_remembered() {
+    // A packet that came again, in as many connections as may be remembered twice.
+    let of = |port: u16, n: u32| Made { ports: (port, 80), ..a(i64::from(n), 1_001 + n % 2 * 100, 100) };
+    let packets: Vec<_> = (0..40).flat_map(|port| (0..4).map(move |n| of(port, n).ip_id(9))).collect();
+    let options = Options { max_outstanding: 2_000, ..Options::default() };
+    let (rows, counts) = counted(options, &packets);
+    assert_eq!((rows.connections.len(), counts.forgotten), (40, 0));
+    assert!(rows.connections.iter().all(|c| c.sides[0].copies == 2));
+}
+
+#[test]
 fn a_report_of_what_came_twice_does_not_ask_for_anything() {
     // DSACKs alone, behind a lost segment at the end of a flight.
     let mut packets = vec![a(START, 1_001, MSS), b(START + RTT, 2_001), a(START + 21 * MS, 2_001, MSS)];

@@ -135,6 +135,85 @@ fn a_refused_syn_was_answered_by_nobody() {
 }
 
 #[test]
+fn a_handshake_without_its_answer_is_half_of_one() {
+    let mut packets = handshake(1_000);
+    packets.remove(1);
+    let rows = analysed(&packets);
+    assert_eq!(rows.connections[0].begin, Begin::HalfHandshake);
+}
+
+#[test]
+fn a_syn_retried_after_a_refusal_opens_a_new_connection_with_its_own_options() {
+    let scale = [3, 3, 7, 0];
+    let syn = |time_ns| packet(time_ns, From::A, 1_000, 0, 0).flags(SYN).options(&scale).ip_id(7);
+    let refusal = |time_ns| packet(time_ns, From::B, 0, 1_001, 0).flags(RST | ACK);
+    let packets = [
+        // Each packet twice, as a mirror gives them.
+        syn(0),
+        refusal(MS),
+        syn(MS + 100_000),
+        refusal(MS + 200_000),
+        Made { ip_id: 8, ..syn(500 * MS) },
+        packet(501 * MS, From::B, 5_000, 1_001, 0).flags(SYN | ACK).options(&scale),
+        packet(502 * MS, From::A, 1_001, 5_001, 0).window(1_000),
+    ];
+    let rows = analysed(&packets);
+    assert_consistent(&rows);
+    let ends: Vec<_> = rows.connections.iter().map(|c| (c.begin, c.end)).collect();
+    assert_eq!(ends, [(Begin::Syn, End::Reset), (Begin::Handshake, End::Open)]);
+    let [refused, opened] = [0, 1].map(|at: usize| &rows.connections[at].sides[0]);
+    assert_eq!((refused.syns, refused.copies, refused.retransmissions.total), (2, 1, 0));
+    assert_eq!((opened.syns, opened.window), (1, Some((128_000, 128_000))));
+}
+
+#[test]
+fn of_two_syn_acks_that_differ_the_one_acknowledged_counts() {
+    let syn_ack = |time_ns, isn| packet(time_ns, From::B, isn, 1_001, 0).flags(SYN | ACK);
+    for (counts, other) in [(5_000, 16_000_000), (16_000_000, 5_000)] {
+        let (first, second) = (counts.min(5_000), counts.max(16_000_000).max(other));
+        let packets = [
+            packet(0, From::A, 1_000, 0, 0).flags(SYN),
+            syn_ack(MS, first),
+            syn_ack(2 * MS, second),
+            packet(3 * MS, From::A, 1_001, counts + 1, 600),
+            packet(4 * MS, From::B, counts + 1, 1_601, 206),
+            packet(5 * MS, From::A, 1_601, counts + 207, 0),
+        ];
+        let rows = analysed(&packets);
+        assert_consistent(&rows);
+        assert_eq!(rows.connections.len(), 1, "{counts}");
+        let b = &rows.connections[0].sides[1];
+        assert_eq!((b.unique_bytes, b.unseen_bytes, b.flight_max), (206, 0, 206), "{counts}");
+        assert_eq!((b.retransmissions.total, b.retransmissions.handshake), (1, 1), "{counts}");
+        // The same without A's direction.
+        let alone: Vec<_> = packets.into_iter().filter(|made| made.from == From::B).collect();
+        let b = &analysed(&alone).connections[0].sides[1];
+        assert_eq!((b.unique_bytes, b.unseen_bytes), (206, 0), "{counts}");
+    }
+}
+
+#[test]
+fn a_fin_repeated_after_a_minute_belongs_to_its_connection() {
+    let fin = |seconds: i64| packet(seconds * 1_000 * MS, From::A, 1_001, 5_001, 0).flags(FIN | ACK);
+    // Of one direction alone, and of both.
+    for heard in [false, true] {
+        let mut packets = vec![fin(1), fin(9), fin(73), fin(193)];
+        if heard {
+            packets.insert(1, packet(2_000 * MS, From::B, 5_001, 1_002, 0).flags(FIN | ACK));
+        }
+        let (connection, _) = talk(1_000, &packets);
+        assert_eq!((connection.sides[0].fins, connection.sides[0].retransmissions.total), (4, 3), "{heard}");
+    }
+}
+
+#[test]
+fn data_repeated_long_after_a_reset_belongs_to_its_connection() {
+    let rst = packet(40 * MS, From::B, 5_001, 1_001, 0).flags(RST | ACK);
+    let (connection, _) = talk(1_000, &[a(30 * MS, 1_001, MSS), rst, a(20_000 * MS, 1_001, MSS)]);
+    assert_eq!((connection.end, connection.sides[0].retransmissions.total), (End::Reset, 1));
+}
+
+#[test]
 fn two_fins_close_and_late_packets_still_belong_to_it() {
     let fin = |time_ns, from, seq, ack| packet(time_ns, from, seq, ack, 0).flags(FIN | ACK);
     let packets = [
@@ -151,5 +230,5 @@ fn a_capture_that_begins_with_the_answer_knows_who_asked() {
     let rows = analysed(&handshake(1_000)[1..]);
     let connection = &rows.connections[0];
     assert_eq!((connection.a.port, connection.b.port), (40_000, 80));
-    assert_eq!((connection.begin, connection.handshake_ns.0), (Begin::Handshake, None));
+    assert_eq!((connection.begin, connection.handshake_ns.0), (Begin::HalfHandshake, None));
 }

@@ -175,6 +175,18 @@ fn a_counted_ip_identification_tells_them_apart_within_one_tick() {
 }
 
 #[test]
+fn a_packet_sent_again_after_a_time_out_is_no_disorder_though_its_identification_wrapped() {
+    let start = 30 * MS;
+    let mut packets: Vec<_> =
+        (0..10_u32).map(|n| a(start + i64::from(n), nth(n), MSS).ip_id(0x7470 + n as u16)).collect();
+    packets.push(a(start + 100, nth(11), MSS).ip_id(0x747b));
+    packets.push(a(start + 1_500 * MS, nth(10), MSS).ip_id(0x028c));
+    let (connection, _) = talk(ISN, &packets);
+    let side = &connection.sides[0];
+    assert_eq!((side.out_of_order, side.retransmissions.total), (0, 1));
+}
+
+#[test]
 fn the_same_packet_seen_twice_is_a_copy_and_no_retransmission() {
     let start = 30 * MS;
     let packets = [a(start, nth(0), MSS).ip_id(7), a(start + 20_000, nth(0), MSS).ip_id(7)];

@@ -3,11 +3,13 @@
 mod bounds;
 mod copies;
 mod handshake;
+mod late;
 mod loss;
 mod properties;
 mod quiet;
 mod round_trips;
 mod strange;
+mod vlans;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -65,6 +67,8 @@ struct Made {
     ecn: u8,
     ports: (u16, u16),
     interface: u32,
+    /// 0: none.
+    vlan: u16,
     /// Bytes of the header that were captured.
     kept: usize,
 }
@@ -139,6 +143,7 @@ fn packet(time_ns: i64, from: From, seq: u32, ack: u32, payload: u32) -> Made {
         ecn: 0,
         ports: (40_000, 80),
         interface: 0,
+        vlan: 0,
         kept: 60,
     }
 }
@@ -173,12 +178,14 @@ fn put<S: Sink>(analyzer: &mut Analyzer<S>, made: &Made) {
     let from_a = made.from == From::A;
     let (src, dst) = if from_a { (ends[0], ends[1]) } else { (ends[1], ends[0]) };
     let ports = if from_a { made.ports } else { (made.ports.1, made.ports.0) };
+    let mut tags = Tags::default();
+    tags.push(made.vlan);
     let datagram = Datagram {
         src,
         dst,
         src_port: ports.0,
         dst_port: ports.1,
-        tags: Tags::default(),
+        tags,
         point: 0,
         ecn: made.ecn,
         ip_id: made.ip_id,

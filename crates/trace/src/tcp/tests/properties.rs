@@ -14,15 +14,15 @@ fn arbitrary_packet() -> impl Strategy<Value = Made> {
         proptest::collection::vec(any::<u8>(), 0..10),
         proptest::collection::vec((0..40_u32, 0..40_u32), 0..4),
         0..5_u16,
-        (0..3_u16, time, 0..3_u32),
+        (0..3_u16, time, 0..3_u32, 0..3_u16),
     );
     (numbers, shape, rest).prop_map(|((seq, ack, by_a, off), (flags, window, payload), rest)| {
-        let (noise, blocks, ip_id, (port, time_ns, interface)) = rest;
+        let (noise, blocks, ip_id, (port, time_ns, interface, vlan)) = rest;
         let from = if by_a { From::A } else { From::B };
         // Numbers around the wrap, on a grid so that segments meet.
         let number = |n: u32| 0xffff_8000_u32.wrapping_add(n * 1_000 + off);
         let mut made = packet(time_ns, from, number(seq), number(ack), payload);
-        (made.flags, made.interface) = (flags, interface / 2);
+        (made.flags, made.interface, made.vlan) = (flags, interface / 2, vlan / 2);
         (made.window, made.ip_id, made.ports) = (window, ip_id, (port, 80));
         if !blocks.is_empty() {
             let blocks: Vec<_> = blocks.iter().map(|(l, r)| (number(*l), number(*r))).collect();

@@ -51,6 +51,25 @@ fn keep_alives_are_no_retransmissions() {
 }
 
 #[test]
+fn keep_alives_of_both_ends_at_the_same_time_are_no_time_outs() {
+    let data_of_b = Made { payload: 1_000, ..b(START + RTT, 2_001) };
+    let mut packets = vec![a(START, 1_001, MSS), data_of_b];
+    packets.push(packet(START + RTT + MS, From::A, 2_001, 6_001, 0));
+    for n in 1..=3 {
+        let at = START + n * 30_000 * MS;
+        let of = |after, from, seq, ack, payload| packet(at + after, from, seq, ack, payload);
+        packets.push(of(0, From::B, 6_000, 2_001, 1));
+        packets.push(of(MS, From::A, 2_001, 6_001, 0));
+        packets.push(of(2 * MS, From::A, 2_000, 6_001, (n % 2) as u32));
+        packets.push(of(RTT, From::B, 6_001, 2_001, 0));
+    }
+    let (connection, _) = talk(1_000, &packets);
+    for side in &connection.sides {
+        assert_eq!((side.keep_alives, side.retransmissions.total, side.unique_bytes), (3, 0, 1_000));
+    }
+}
+
+#[test]
 fn only_an_ack_that_changes_nothing_while_data_is_out_is_a_duplicate() {
     let out = a(START + 30 * MS, 2_001, MSS);
     let again = b(START + 51 * MS, 2_001);

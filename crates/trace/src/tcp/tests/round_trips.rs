@@ -21,6 +21,32 @@ fn repeated_data_measures_nothing() {
 }
 
 #[test]
+fn an_ack_that_answers_a_fin_measures_nothing() {
+    let fin = |time_ns, seq, payload| a(time_ns, seq, payload).flags(FIN | ACK);
+    let sent = a(START, 1_001, MSS);
+    // Behind data that was acknowledged before, that was not, and with data of its own.
+    let first = [sent.clone(), fin(START + 3_000 * MS, 2_001, 0), b(START + 3_020 * MS, 2_002)];
+    assert_eq!(talk(1_000, &first).0.sides[0].rtt.count, 0);
+    // Nor do time stamps of a clock so slow that both have the same.
+    let stamped = first.clone().map(|made| {
+        let (value, echo) = if made.from == From::A { (100, 1) } else { (1, 100) };
+        made.timestamps(value, echo)
+    });
+    assert_eq!(talk(1_000, &stamped).0.sides[0].rtt_timestamp.count, 0);
+    let last = b(START + 3_020 * MS, 2_002);
+    let after = [sent, b(START + RTT, 2_001), fin(START + 3_000 * MS, 2_001, 0), last];
+    assert_eq!(talk(1_000, &after).0.sides[0].rtt.max_ns, RTT as u64);
+    let with_data = [fin(START, 1_001, MSS), b(START + RTT, 2_002)];
+    assert_eq!(talk(1_000, &with_data).0.sides[0].rtt.count, 1);
+}
+
+#[test]
+fn an_ack_that_answers_data_not_captured_measures_nothing() {
+    let packets = [a(START, 1_001, MSS), b(START + 500 * MS, 3_001), a(START + 501 * MS, 3_001, MSS)];
+    assert_eq!(talk(1_000, &packets).0.sides[0].rtt.count, 0);
+}
+
+#[test]
 fn an_ack_that_waited_for_a_repaired_loss_measures_nothing() {
     let packets = [
         a(START, 1_001, MSS),

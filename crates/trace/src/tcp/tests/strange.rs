@@ -32,21 +32,73 @@ fn an_ack_that_answers_an_older_connection_is_not_believed() {
     }
 }
 
+/// RFC 9293 section 3.5.1: the other end has an older connection in mind, and a RST ends that one.
 #[test]
-fn a_syn_answered_by_a_stale_ack_alone_was_answered_by_nobody() {
+fn a_half_open_connection_that_is_discovered_does_not_end_the_new_one() {
+    let stale = packet(MS, From::B, 7_777, 500_000, 0).window(1);
     let rst = packet(2 * MS, From::A, 500_000, 0, 0).flags(RST);
-    let rows = analysed(&[syn(0), packet(MS, From::B, 7_777, 500_000, 0), rst]);
-    assert_eq!((rows.connections[0].begin, rows.connections[0].end), (Begin::Syn, End::Reset));
+    let first = vec![syn(0), stale, rst];
+    let rows = analysed(&first);
+    assert_eq!((rows.connections[0].begin, rows.connections[0].end), (Begin::Syn, End::Open));
+    let rows = analysed(&[first, opened(3_000 * MS)].concat());
+    assert_consistent(&rows);
+    assert_eq!(rows.connections.len(), 1);
+    let connection = &rows.connections[0];
+    let [a, b] = &connection.sides;
+    assert_eq!((connection.begin, connection.end), (Begin::Handshake, End::Open));
+    assert_eq!((a.syns, a.retransmissions.handshake, a.unique_bytes), (2, 1, 1_000));
+    // What the other end said of its older connection is not of this one.
+    assert_eq!(b.window, Some((60_000, 60_000)));
+}
+
+/// RFC 9293 section 3.10.7.3: as long as there is no SYN of the other end, a RST must acknowledge that of this one.
+#[test]
+fn a_rst_that_does_not_acknowledge_the_syn_refuses_nothing() {
+    for (flags, ack, end) in [
+        (RST | ACK, 1_001, End::Reset),
+        (RST | ACK, 1_000, End::Open),
+        (RST | ACK, 500_000, End::Open),
+        (RST, 0, End::Open),
+    ] {
+        let rst = packet(MS, From::B, 0, ack, 0).flags(flags);
+        let rows = analysed(&[syn(0), rst.clone()]);
+        assert_eq!((rows.connections[0].begin, rows.connections[0].end), (Begin::Syn, end), "{ack}");
+        let rows = analysed(&[vec![syn(0), rst], opened(1_000 * MS)].concat());
+        assert_consistent(&rows);
+        assert_eq!(rows.connections.len(), if end == End::Reset { 2 } else { 1 }, "{ack}");
+    }
+}
+
+#[test]
+fn a_syn_ack_behind_a_refusal_of_the_same_syn_opens_nothing_new() {
+    let refusal = packet(MS, From::B, 0, 1_001, 0).flags(RST | ACK);
+    let answer = packet(2 * MS, From::B, 5_000, 1_001, 0).flags(SYN | ACK);
+    let rst = packet(3 * MS, From::A, 1_001, 0, 0).flags(RST);
+    let rows = analysed(&[syn(0), refusal, answer, rst]);
+    assert_consistent(&rows);
+    let ends: Vec<_> = rows.connections.iter().map(|c| (c.begin, c.end)).collect();
+    assert_eq!(ends, [(Begin::Handshake, End::Reset)]);
+}
+
+#[test]
+fn a_syn_ack_that_answers_another_syn_is_not_believed() {
+    let foreign = packet(MS, From::B, 9_000_000, 500_000, 0).flags(SYN | ACK);
+    let (rows, counts) = counted(Options::default(), &[vec![syn(0), foreign], opened(1_000 * MS)].concat());
+    assert_consistent(&rows);
+    assert_eq!((rows.connections.len(), counts.impossible_acks), (1, 1));
+    let [a, b] = &rows.connections[0].sides;
+    assert_eq!((a.unique_bytes, a.unseen_bytes, a.rtt.count), (1_000, 0, 1));
+    assert_eq!((b.syns, b.unseen_bytes, b.retransmissions.total), (2, 0, 0));
 }
 
 #[test]
 fn a_syn_behind_a_rst_of_the_same_end_begins_anew() {
-    let rst = packet(2 * MS, From::A, 500_000, 0, 0).flags(RST);
-    let first = vec![syn(0), packet(MS, From::B, 7_777, 500_000, 0), rst];
-    let rows = analysed(&[first, opened(1_000 * MS)].concat());
+    let answer = packet(MS, From::B, 5_000, 1_001, 0).flags(SYN | ACK);
+    let rst = packet(2 * MS, From::A, 1_001, 0, 0).flags(RST);
+    let rows = analysed(&[vec![syn(0), answer, rst], opened(1_000 * MS)].concat());
     assert_consistent(&rows);
     let ends: Vec<_> = rows.connections.iter().map(|c| (c.begin, c.end)).collect();
-    assert_eq!(ends, [(Begin::Syn, End::Reset), (Begin::Handshake, End::Open)]);
+    assert_eq!(ends, [(Begin::Handshake, End::Reset), (Begin::Handshake, End::Open)]);
     assert_eq!(rows.connections[1].sides[0].unique_bytes, 1_000);
 }
 
@@ -128,7 +180,7 @@ fn of_one_direction_a_fin_is_the_end() {
     for made in &packets {
         put(&mut analyzer, made);
     }
-    put(&mut analyzer, &Made { ports: (9, 9), ..a(70_000 * MS, 1, 1) });
+    put(&mut analyzer, &Made { ports: (9, 9), ..a(250_000 * MS, 1, 1) });
     let ends: Vec<_> = analyzer.sink().connections.iter().map(|c| c.end).collect();
     assert_eq!(ends, [End::HalfClosed]);
 }

@@ -1,8 +1,8 @@
 //! Jitter while packets come in, also where the clock rate will only be known in the end.
 
+use super::super::Row;
 use super::super::codecs::CLOCKS_HZ;
-
-const NS: i64 = 1_000_000_000;
+use super::super::stretches::{Stretches, media_ns};
 
 /// Interarrival jitter of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,8 +17,11 @@ pub struct Jitter {
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     clock_hz: u32,
-    /// Arrival less media time of the last packet.
-    transit_ns: i64,
+    stretches: Stretches,
+    /// Stretch of the last packet, and its arrival less its media time.
+    last: Option<(u32, i64)>,
+    /// Differences between two packets that went in.
+    known: u64,
     now_ns: f64,
     sum_ns: f64,
     max_ns: f64,
@@ -34,22 +37,29 @@ pub struct Estimates {
 impl Estimates {
     /// For a clock rate, or if it is 0 for all usual ones.
     pub fn new(clock_hz: u32) -> Self {
-        let of = |clock_hz| Estimate { clock_hz, transit_ns: 0, now_ns: 0.0, sum_ns: 0.0, max_ns: 0.0 };
+        let of = |clock_hz| Estimate {
+            clock_hz,
+            stretches: Stretches::new(clock_hz),
+            last: None,
+            known: 0,
+            now_ns: 0.0,
+            sum_ns: 0.0,
+            max_ns: 0.0,
+        };
         let each = if clock_hz == 0 { CLOCKS_HZ.map(of).to_vec() } else { vec![of(clock_hz)] };
         Self { each, packets: 0 }
     }
 
-    /// The next packet, its time stamp counted from the stream's first.
-    pub fn put(&mut self, arrival_ns: i64, stamp: i64) {
+    /// Where time stamps tell nothing.
+    pub const fn none() -> Self {
+        Self { each: Vec::new(), packets: 0 }
+    }
+
+    /// The next packet, its time stamp counted from the stream's first. Where time stamps begin anew nothing is
+    /// known of the time between two packets.
+    pub fn put(&mut self, row: &Row) {
         for estimate in &mut self.each {
-            let transit_ns = arrival_ns.wrapping_sub(media_ns(stamp, estimate.clock_hz.into()));
-            if self.packets > 0 {
-                let change = transit_ns.wrapping_sub(estimate.transit_ns).unsigned_abs() as f64;
-                estimate.now_ns += (change - estimate.now_ns) / 16.0;
-                estimate.sum_ns += estimate.now_ns;
-                estimate.max_ns = estimate.max_ns.max(estimate.now_ns);
-            }
-            estimate.transit_ns = transit_ns;
+            estimate.put(row);
         }
         self.packets += 1;
     }
@@ -62,28 +72,54 @@ impl Estimates {
     /// By this clock; None without two packets, or where nobody expected the clock.
     pub fn by(&self, clock_hz: u32) -> Option<Jitter> {
         let estimate = self.each.iter().find(|estimate| estimate.clock_hz == clock_hz)?;
-        let known = self.packets.checked_sub(1).filter(|known| *known > 0)?;
+        let known = Some(estimate.known).filter(|known| *known > 0)?;
         Some(Jitter { mean_ns: estimate.sum_ns / known as f64, max_ns: estimate.max_ns })
     }
 }
 
-/// Media time; seconds apart, for a day of 90,000 ticks a second times 1e9 has more than 63 bits. What
-/// overflows all the same was no time stamp.
-const fn media_ns(stamp: i64, clock_hz: i64) -> i64 {
-    let (whole_s, ticks) = (stamp.div_euclid(clock_hz), stamp.rem_euclid(clock_hz));
-    whole_s.wrapping_mul(NS).wrapping_add(ticks.wrapping_mul(NS) / clock_hz)
+impl Estimate {
+    fn put(&mut self, row: &Row) {
+        let transit_ns = row.arrival_ns.wrapping_sub(media_ns(row.timestamp, self.clock_hz.into()));
+        let stretch = self.stretches.put(row);
+        match self.last {
+            // Late, from the stretch before.
+            Some((last, _)) if stretch < last => return,
+            Some((last, last_ns)) if stretch == last => {
+                let change = transit_ns.wrapping_sub(last_ns).unsigned_abs() as f64;
+                self.now_ns += (change - self.now_ns) / 16.0;
+                self.sum_ns += self.now_ns;
+                self.max_ns = self.max_ns.max(self.now_ns);
+                self.known += 1;
+            }
+            _ => {}
+        }
+        self.last = Some((stretch, transit_ns));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn row(seq: i64, arrival_ns: i64, timestamp: i64) -> Row {
+        Row {
+            arrival_ns,
+            seq,
+            timestamp,
+            payload_bytes: 160,
+            payload_type: 0,
+            marker: false,
+            speech: true,
+            stretch: 0,
+        }
+    }
+
     #[test]
     fn the_estimate_follows_rfc_3550() {
         let mut estimates = Estimates::new(8_000);
         // 20 ms apart by their stamps; 0, 4 ms and 0 late.
-        for (arrival_ns, stamp) in [(0, 0), (24_000_000, 160), (40_000_000, 320)] {
-            estimates.put(arrival_ns, stamp);
+        for (seq, arrival_ns, stamp) in [(0, 0, 0), (1, 24_000_000, 160), (2, 40_000_000, 320)] {
+            estimates.put(&row(seq, arrival_ns, stamp));
         }
         let first = 4e6 / 16.0;
         let second = first + (4e6 - first) / 16.0;
@@ -94,17 +130,27 @@ mod tests {
     #[test]
     fn one_packet_has_no_jitter_and_an_unexpected_clock_none_either() {
         let mut estimates = Estimates::new(8_000);
-        estimates.put(0, 0);
+        estimates.put(&row(0, 0, 0));
         assert_eq!(estimates.by(8_000), None);
-        estimates.put(20_000_000, 160);
+        estimates.put(&row(1, 20_000_000, 160));
         assert_eq!((estimates.by(16_000), estimates.by(8_000).is_some()), (None, true));
+    }
+
+    #[test]
+    fn time_stamps_that_begin_anew_are_no_jitter() {
+        let mut estimates = Estimates::new(8_000);
+        for i in 0..20 {
+            let moved = if i < 10 { 0 } else { 344_000 };
+            estimates.put(&row(i, i * 20_000_000, i * 160 + moved));
+        }
+        assert_eq!(estimates.by(8_000), Some(Jitter { mean_ns: 0.0, max_ns: 0.0 }));
     }
 
     #[test]
     fn every_usual_clock_is_tried_where_none_is_known() {
         let mut estimates = Estimates::new(0);
         for i in 0..10 {
-            estimates.put(i * 20_000_000, i * 960);
+            estimates.put(&row(i, i * 20_000_000, i * 960));
         }
         assert_eq!(estimates.by(48_000), Some(Jitter { mean_ns: 0.0, max_ns: 0.0 }));
         assert!(estimates.by(8_000).unwrap().mean_ns > 1e6);

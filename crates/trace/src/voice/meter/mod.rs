@@ -9,18 +9,29 @@ mod tests;
 pub use jitter::Jitter;
 
 use super::finder::{Finder, Others};
-use super::track::{Keep, Track};
-use super::{Facts, Key, Options, Protocol};
+use super::numbers::Numbers;
+use super::sdp::Media;
+use super::track::Track;
+use super::{Facts, Key, Options};
 use crate::capture::Packet;
 use crate::packet::Decoded;
-use sums::Sums;
+pub(super) use sums::{Running, Sums};
 
-/// A stream of which nothing came for so long is over; what comes later is another one.
-pub const IDLE_NS: u64 = 60_000_000_000;
-/// How often that is looked for, in time of the capture.
+/// How often streams that are over are looked for, in time of the capture.
 const SWEEP_NS: u64 = 10_000_000_000;
 /// Streams at a time; beyond, the older half of them is over.
 pub const MAX_STREAMS: usize = 1 << 15;
+
+/// Where a stream's losses are known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Sequence numbers.
+    Counted,
+    /// Time stamps, over IAX2: what was not said in silence counts as lost.
+    Estimated,
+    /// Nothing: over IAX2, from senders whose time stamps are not those of the speech.
+    Unknown,
+}
 
 /// What is known about a stream that is over. Definitions are those of docs/quality.md.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,10 +54,10 @@ pub struct Measured {
     pub last_ns: i64,
     /// Numbers from the first to the last.
     pub expected: u64,
-    /// Numbers that never came.
+    /// Numbers that never came; 0 where that cannot be told.
     pub lost: u64,
-    /// Are the numbers made of time stamps, as over IAX2? What was not said in silence counts as lost then.
-    pub loss_estimated: bool,
+    /// How far to trust that.
+    pub loss: Loss,
     /// Unbroken runs of losses.
     pub loss_runs: u64,
     /// The longest run.
@@ -110,7 +121,7 @@ impl Meter {
     #[cold]
     fn sweep(&mut self, now_ns: i64, sink: impl FnMut(Measured)) {
         self.swept_ns = now_ns;
-        self.end(|track| now_ns.abs_diff(track.newest_ns()) >= IDLE_NS, sink);
+        self.end(|track| !track.goes_on(now_ns), sink);
         self.rest = self.finder.open();
     }
 
@@ -126,40 +137,54 @@ impl Meter {
 
     fn end(&mut self, is_over: impl Fn(&Track<Sums>) -> bool, mut sink: impl FnMut(Measured)) {
         self.finder.end(is_over, |track| {
-            if let Some(measured) = Measured::of(track) {
-                sink(measured);
+            let Track { key, order, part, strays, codec, media, kept, .. } = track;
+            let media = media.as_deref();
+            if let Some(sums) = kept.finish(media) {
+                sink(Measured::of(Found { key, order, part, strays, codec, media }, &sums));
             }
         });
     }
 }
 
+/// What the finder says of a stream that is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    pub key: Key,
+    pub order: u64,
+    pub part: u32,
+    pub strays: u64,
+    pub codec: Option<u8>,
+    pub media: Option<&'a Media>,
+}
+
 impl Measured {
-    fn of(track: Track<Sums>) -> Option<Self> {
-        let packets = track.kept.packets();
-        let media = track.media.as_deref();
-        let sums = track.kept.finish(media)?;
-        let (facts, jitter) = sums.judge(packets, track.codec, media);
+    pub(super) fn of(found: Found<'_>, sums: &Running) -> Self {
+        let (facts, jitter) = sums.judge(found.codec, found.media);
         let (loss_runs, longest_run) = sums.losses.clone().runs();
-        Some(Self {
-            key: track.key,
-            order: track.order,
-            part: track.part,
+        Self {
+            key: found.key,
+            order: found.order,
+            part: found.part,
             facts,
-            packets,
+            packets: sums.packets,
             payload_bytes: sums.payload_bytes,
             first_ns: sums.first_ns,
             last_ns: sums.last_ns,
             expected: sums.losses.expected(),
             lost: sums.losses.lost(),
-            loss_estimated: track.key.protocol == Protocol::Iax2,
+            loss: match sums.numbers {
+                Numbers::Given => Loss::Counted,
+                Numbers::ByTime { .. } => Loss::Estimated,
+                Numbers::ByArrival { .. } => Loss::Unknown,
+            },
             loss_runs,
             longest_run,
             copies: sums.losses.copies(),
             reordered: sums.losses.reordered(),
-            strays: track.strays,
+            strays: found.strays,
             markers: sums.markers,
             gap_max_ns: sums.gap_max_ns,
             jitter,
-        })
+        }
     }
 }

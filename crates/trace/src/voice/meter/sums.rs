@@ -1,14 +1,12 @@
 //! What is kept of a stream that may last for ever: a few packets at its beginning, then sums.
 
-use super::super::facts::{Facts, Types, clock_between, facts_of_iax2, numbered, usual_step};
+use super::super::facts::{Facts, Types, clock_between, facts_of_iax2};
+use super::super::numbers::{LOOKED_AT, Numbers};
 use super::super::sdp::Media;
 use super::super::track::Keep;
-use super::super::{Protocol, Row, iax2};
+use super::super::{Protocol, Row};
 use super::jitter::{Estimates, Jitter};
 use super::losses::{Losses, Place};
-
-/// Packets by which the usual payload type and, over IAX2, the usual packet time are told.
-const HELD: usize = 64;
 
 /// A stream's packets, summed up.
 #[derive(Debug)]
@@ -27,9 +25,9 @@ pub struct Running {
     types: Types,
     /// The type whose time stamps count.
     usual: u8,
-    /// Usual time from one IAX2 frame to the next, and the time of the first.
-    step: i64,
+    pub numbers: Numbers,
     first_stamp: i64,
+    pub packets: u64,
     pub losses: Losses,
     pub payload_bytes: u64,
     pub markers: u64,
@@ -55,7 +53,7 @@ impl Keep for Sums {
             return running.put(row, media);
         }
         self.held.push(row);
-        if self.held.len() == HELD {
+        if self.held.len() == LOOKED_AT {
             let held = std::mem::take(&mut self.held);
             self.running = Running::of(self.protocol, &held, media).map(Box::new);
         }
@@ -83,32 +81,36 @@ impl Sums {
 impl Running {
     fn of(protocol: Protocol, held: &[Row], media: Option<&Media>) -> Option<Self> {
         let (first, rest) = held.split_first()?;
-        let mut types = Types::default();
-        for row in held {
-            types.add(row.payload_type, media);
-        }
+        let types = Types::of(held, media);
         let usual = types.usual();
-        let (step, clock_hz) = match protocol {
-            Protocol::Rtp => (0, types.clock_hz(usual)),
-            Protocol::Iax2 => (usual_step(held), iax2::CLOCK_HZ),
+        let mut numbers = match protocol {
+            Protocol::Rtp => Numbers::Given,
+            Protocol::Iax2 => Numbers::of_iax2(held),
         };
+        let jitter = match numbers {
+            Numbers::Given => Estimates::new(types.clock_hz(usual)),
+            Numbers::ByTime { .. } => Estimates::new(numbers.clock_hz()),
+            Numbers::ByArrival { .. } => Estimates::none(),
+        };
+        let first_number = numbers.number(first);
         let mut sums = Self {
             types,
             usual,
-            step,
+            numbers,
             first_stamp: first.timestamp,
-            losses: Losses::new(if step > 0 { 0 } else { first.seq }),
+            packets: 0,
+            losses: Losses::new(first_number),
             payload_bytes: 0,
             markers: 0,
             first_ns: first.arrival_ns,
             last_ns: first.arrival_ns,
             arrived_ns: first.arrival_ns,
             gap_max_ns: None,
-            jitter: Estimates::new(clock_hz),
+            jitter,
             speech: None,
         };
         sums.count(first);
-        sums.hear(first, true);
+        sums.hear(&Row { seq: first_number, ..*first }, true);
         for row in rest {
             sums.add(*row);
         }
@@ -121,9 +123,7 @@ impl Running {
     }
 
     fn add(&mut self, mut row: Row) {
-        if self.step > 0 {
-            row.seq = numbered(row.timestamp.wrapping_sub(self.first_stamp), self.step);
-        }
+        row.seq = self.numbers.number(&row);
         self.count(&row);
         let is_first = self.losses.put(row.seq) == Place::First;
         if is_first {
@@ -135,6 +135,7 @@ impl Running {
     }
 
     fn count(&mut self, row: &Row) {
+        self.packets += 1;
         self.payload_bytes += u64::from(row.payload_bytes);
         self.markers += u64::from(row.marker);
         self.first_ns = self.first_ns.min(row.arrival_ns);
@@ -143,7 +144,7 @@ impl Running {
 
     /// Only of first copies anybody hears the delay.
     fn hear(&mut self, row: &Row, is_first: bool) {
-        if self.step == 0 {
+        if self.numbers == Numbers::Given {
             if row.payload_type != self.usual && self.jitter.packets() == 0 {
                 // Comfort noise alone until now: who speaks begins here.
                 self.usual = self.types.usual();
@@ -155,17 +156,17 @@ impl Running {
         }
         self.speech = Some((self.speech.map_or(*row, |(first, _)| first), *row));
         if is_first {
-            self.jitter.put(row.arrival_ns, row.timestamp.wrapping_sub(self.first_stamp));
+            self.jitter.put(&Row { timestamp: row.timestamp.wrapping_sub(self.first_stamp), ..*row });
         }
     }
 
-    /// What the packets are, and their jitter. `packets` of them came.
-    pub fn judge(&self, packets: u64, codec: Option<u8>, media: Option<&Media>) -> (Facts, Option<Jitter>) {
-        let facts = if self.step > 0 {
-            facts_of_iax2(codec, packets)
-        } else {
+    /// What the packets are, and their jitter.
+    pub fn judge(&self, codec: Option<u8>, media: Option<&Media>) -> (Facts, Option<Jitter>) {
+        let facts = if self.numbers == Numbers::Given {
             let measured = || self.speech.as_ref().and_then(|(first, last)| clock_between(first, last));
             self.types.told_by(media).facts(media, measured)
+        } else {
+            facts_of_iax2(codec, self.packets, self.numbers.clock_hz())
         };
         let jitter = self.jitter.by(facts.clock_hz);
         (facts, jitter)

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::{Row, Stream, Voice};
+use super::super::{Kind, KnownBy, Row, Stream, Told, Voice};
 use super::*;
 use crate::capture;
 use crate::packet::decode;
@@ -56,7 +56,7 @@ fn by_rows(stream: &Stream) -> (u64, u64, u64, u64, Option<i64>, Option<Jitter>)
     }
     let expected = (seen.last().unwrap() - seen.first().unwrap() + 1) as u64;
     let gap = firsts.windows(2).map(|pair| pair[1].arrival_ns - pair[0].arrival_ns).max();
-    let clock = i64::from(stream.facts.clock_hz);
+    let clock = i64::from(stream.measured.facts.clock_hz);
     let spoken: Vec<_> = firsts.iter().filter(|row| row.speech && clock > 0).collect();
     let (mut now, mut sum, mut max) = (0.0_f64, 0.0, 0.0_f64);
     for pair in spoken.windows(2) {
@@ -77,11 +77,9 @@ fn assert_same(packets: &[(u64, Vec<u8>)]) {
     assert_eq!(measured.len(), voice.streams.len());
     assert_eq!((others.udp, others.sip), (voice.counts.other_udp, voice.counts.sip));
     for (mine, full) in measured.iter().zip(&voice.streams) {
-        assert_eq!((mine.key, mine.part, mine.strays), (full.key, full.part, full.strays));
-        assert_eq!(mine.facts, full.facts);
-        assert_eq!(mine.packets, full.rows.len() as u64);
+        assert_eq!(*mine, full.measured, "what looks at all packets finds the same");
         let bytes: u64 = full.rows.iter().map(|row| u64::from(row.payload_bytes)).sum();
-        assert_eq!(mine.payload_bytes, bytes);
+        assert_eq!((mine.packets, mine.payload_bytes), (full.rows.len() as u64, bytes));
         let (expected, lost, copies, reordered, gap, jitter) = by_rows(full);
         assert_eq!((mine.expected, mine.lost, mine.copies), (expected, lost, copies));
         assert_eq!((mine.reordered, mine.gap_max_ns), (reordered, gap));
@@ -146,7 +144,7 @@ fn iax2_is_measured_with_numbers_made_of_its_times() {
         (0..300_u16).filter(|i| i % 50 != 7).map(|i| (u64::from(i) * 20_000, mini(i * 20))).collect();
     assert_same(&packets);
     let (found, ..) = metered(&packets);
-    assert_eq!((found[0].expected, found[0].lost, found[0].loss_estimated), (300, 6, true));
+    assert_eq!((found[0].expected, found[0].lost, found[0].loss), (300, 6, Loss::Estimated));
 }
 
 #[test]
@@ -154,10 +152,86 @@ fn a_stream_is_given_out_when_it_has_been_idle_and_another_begins_after_that() {
     let mut packets = speech((0..50).map(|i| (i, 0, 0)));
     let later = packets.clone();
     // Something else keeps the clock going.
-    packets.extend((2..20).map(|i| (i * 10 * SECOND_US, udp_frame(1, 2, b"no voice"))));
-    packets.extend(later.into_iter().map(|(at, data)| (at + 200 * SECOND_US, data)));
+    packets.extend((2..400).map(|i| (i * 10 * SECOND_US, udp_frame(1, 2, b"no voice"))));
+    packets.extend(later.into_iter().map(|(at, data)| (at + 4_000 * SECOND_US, data)));
+    assert_same(&packets);
     let (found, early, _) = metered(&packets);
     assert_eq!((early, found.iter().map(|s| s.packets).collect::<Vec<_>>()), (1, vec![50, 50]));
+}
+
+#[test]
+fn a_stream_that_pauses_for_minutes_is_one_and_loses_what_was_lost() {
+    let packets = speech((0..50).chain(15_000..15_050).map(|i| (i, 0, 0)));
+    assert_same(&packets);
+    let (found, ..) = metered(&packets);
+    assert_eq!(found.iter().map(|s| (s.packets, s.lost)).collect::<Vec<_>>(), [(100, 14_950)]);
+}
+
+#[test]
+fn time_stamps_that_restart_at_a_marker_are_neither_delay_nor_jitter() {
+    let packets: Vec<_> = (0..200_u32)
+        .map(|i| {
+            let mut payload = rtp(0, i as u16, i * 160 + if i < 100 { 0 } else { 344_000 }, SSRC);
+            payload[1] |= if i == 100 { 0x80 } else { 0 };
+            (u64::from(i) * 20_000, udp_frame(4_000, 4_002, &payload))
+        })
+        .collect();
+    let stream = &collected(&packets).streams[0];
+    assert_eq!(stream.measured.jitter, Some(Jitter { mean_ns: 0.0, max_ns: 0.0 }));
+    let stretches: Vec<_> = stream.rows.iter().map(|row| row.stretch).collect();
+    assert_eq!(stretches, [[0; 100], [1; 100]].concat());
+    assert_eq!(metered(&packets).0[0], stream.measured);
+}
+
+/// IAX2 frames of 20 ms with these times in ms.
+fn iax2(times_ms: &[u16]) -> Vec<(u64, Vec<u8>)> {
+    let frame = |ms: u16| [&7_u16.to_be_bytes()[..], &ms.to_be_bytes(), &[0; 33]].concat();
+    let place = |(i, ms): (u64, &u16)| (i * 20_000, udp_frame(4_569, 4_569, &frame(*ms)));
+    (0..).zip(times_ms).map(place).collect()
+}
+
+#[test]
+fn iax2_times_that_are_not_locked_to_the_speech_tell_nothing() {
+    // As a clock shows them; one after the other, out of a buffer.
+    let clock: Vec<_> = (0..40_u16).map(|i| i * 20 + [0, 7, 2, 11, 5, 13, 1][usize::from(i % 7)]).collect();
+    let buffered: Vec<_> = [67, 84].into_iter().chain(525..560).collect();
+    for times in [clock, buffered] {
+        let packets = iax2(&times);
+        assert_eq!(metered(&packets).0[0], collected(&packets).streams[0].measured);
+        let found = &metered(&packets).0[0];
+        assert_eq!((found.lost, found.copies, found.loss), (0, 0, Loss::Unknown));
+        assert_eq!((found.facts.clock_hz, found.jitter), (0, None));
+    }
+    // Locked, with every fifth lost.
+    let lossy: Vec<_> = (0..100_u16).filter(|i| i % 5 != 3).map(|i| i * 20).collect();
+    let found = &metered(&iax2(&lossy)).0[0];
+    assert_eq!((found.lost, found.loss), (20, Loss::Estimated));
+}
+
+#[test]
+fn codecs_that_the_user_tells_come_before_what_the_capture_says() {
+    let encoding = |name: &str, clock_hz| super::super::Encoding {
+        name: name.to_owned(),
+        clock_hz,
+        kind: Kind::Unknown,
+    };
+    let told = |encodings| Options { told: Told { encodings }, ..Options::default() };
+    let packets = speech((0..200).map(|i| (i, 0, if i % 50 == 7 { 101 } else { 96 })));
+    let of = |encodings| {
+        let voice = voice_of(&pcap(1, &packets)[..], told(encodings)).unwrap();
+        let stream = &voice.streams[0];
+        let facts = &stream.measured.facts;
+        let jitter = stream.measured.jitter.map(|jitter| jitter.mean_ns);
+        let silent = stream.rows.iter().filter(|row| !row.speech).count();
+        (facts.codec.clone(), facts.clock_hz, facts.known_by, jitter, silent)
+    };
+    assert_eq!(of(vec![]), (String::new(), 8_000, KnownBy::Estimated, Some(0.0), 4));
+    let any = of(vec![(None, encoding("G729", 8_000))]);
+    assert_eq!(any, ("G729".to_owned(), 8_000, KnownBy::Option, Some(0.0), 4));
+    let (name, clock_hz, known_by, jitter, silent) =
+        of(vec![(Some(96), encoding("AMR", 16_000)), (Some(101), encoding("AMR", 16_000))]);
+    assert_eq!((name.as_str(), clock_hz, known_by, silent), ("AMR", 16_000, KnownBy::Option, 0));
+    assert!(jitter.unwrap() > 9e6, "by this clock the time stamps run at half speed");
 }
 
 #[test]
@@ -177,7 +251,7 @@ fn candidates_that_come_to_nothing_are_forgotten_and_counted() {
 
 #[test]
 fn too_many_streams_at_once_end_the_older_ones_and_lose_none() {
-    let mut meter = Meter::new(Options { decode_as: vec![4_000..=4_000] });
+    let mut meter = Meter::new(Options { decode_as: vec![4_000..=4_000], ..Options::default() });
     let mut found = 0;
     let flood = u32::try_from(MAX_STREAMS).unwrap() * 2;
     for ssrc in 0..flood {

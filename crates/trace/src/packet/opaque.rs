@@ -1,0 +1,34 @@
+//! What may have IP in it, and is not looked into.
+
+/// Why a packet is not looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Opaque {
+    /// Behind the labels of MPLS is something else than IP, such as the frames of a pseudowire (RFC 3985), of
+    /// which the labels do not tell the kind.
+    Mpls,
+    /// Encrypted frames (IEEE 802.1AE).
+    Macsec,
+    /// Frames in frames (IEEE 802.1ah).
+    Backbone,
+    /// PPP that is compressed, encrypted or spread over links.
+    Ppp,
+    /// A tunnel with something inside that is neither IP nor Ethernet nor MPLS, or GRE with source routes.
+    Tunnel,
+    /// More tunnels in tunnels than any network has.
+    Deep,
+}
+
+impl Opaque {
+    /// Name, as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mpls => "mpls",
+            Self::Macsec => "macsec",
+            Self::Backbone => "backbone",
+            Self::Ppp => "ppp",
+            Self::Tunnel => "tunnel",
+            Self::Deep => "deep",
+        }
+    }
+}
