@@ -10,8 +10,9 @@ class Engine:
 
     ``tx_netns`` and ``rx_netns`` are names of network namespaces (``None``: this one);
     ``tx_cpu`` pins the sender; ``spin_cpu`` is kept awake during trials by a thread of class
-    SCHED_IDLE. Raises ``MissingCapability`` when no allowed back end works and ``LabError``
-    when a namespace or an interface is missing.
+    SCHED_IDLE. ``device_threads`` (process numbers) do the device's work: they and the sender are
+    real time during trials that are short enough for it. Raises ``MissingCapability`` when no
+    allowed back end works and ``LabError`` when a namespace or an interface is missing.
     """
 
     def __init__(
@@ -23,6 +24,7 @@ class Engine:
         rx_if: str,
         tx_cpu: int | None = None,
         spin_cpu: int | None = None,
+        device_threads: Sequence[int] = (),
         backend: Literal["auto", "xdp", "af_packet"] = "auto",
     ) -> None: ...
     @property
@@ -31,6 +33,9 @@ class Engine:
     def xdp_mode(self) -> Literal["native", "generic", ""]: ...
     @property
     def fallback_reason(self) -> str | None: ...
+    @property
+    def real_time_refused(self) -> str | None:
+        """Why the last trial was not real time although it was short enough for it."""
     def run(
         self,
         plan: Plan,
@@ -74,12 +79,29 @@ def handover_ns(cpu: int, other: int) -> float | None:
     None where it cannot be told (one CPU, or no right to pin threads).
     """
 
-def rtp_packets(path: str, decode_as: Sequence[tuple[int, int]] = ()) -> dict[str, Any]:
+def listen(
+    spinning: Sequence[int], waking: Sequence[int], seconds: float, threshold_ns: int
+) -> list[dict[str, Any]]:
+    """Have a thread spin, or wake up every 0.1 ms, on each of the CPUs, all at once, and note when each CPU
+    was away for ``threshold_ns`` or longer.
+
+    One dict per CPU, those of ``spinning`` first: ``cpu``, ``start_ns``, ``end_ns`` (CLOCK_MONOTONIC),
+    ``real_time`` (bool: the thread had real-time priority), arrays ``gap_start_ns`` and ``gap_ns`` (u64).
+    ``OSError`` for a CPU that cannot be used.
+    """
+
+def rtp_packets(
+    path: str,
+    decode_as: Sequence[tuple[int, int]] = (),
+    encodings: Sequence[tuple[int | None, str, int]] = (),
+) -> dict[str, Any]:
     """Every packet of every voice stream in a capture file; see ``docs/quality.md``.
 
     ``path``: pcap or pcapng, bare or in gzip or zstd. ``decode_as``: ranges of UDP ports, ends
     included, whose packets are taken for RTP if they look like one packet of it; elsewhere a
-    stream has to prove itself. Runs without the GIL. Raises ``weirlab.errors.InputError`` for a
+    stream has to prove itself. ``encodings``: what payload types stand for (None: what a stream carries
+    of which nobody else tells), with encoding name and clock rate, before all that the capture says.
+    Runs without the GIL. Raises ``weirlab.errors.InputError`` for a
     file that cannot be read or is damaged, with the offset.
 
     The answer has three dicts. ``packets``, one element per packet, streams one after the other
@@ -95,24 +117,19 @@ def rtp_packets(path: str, decode_as: Sequence[tuple[int, int]] = ()) -> dict[st
       capture cut it short).
     - ``speech`` (bool): neither comfort noise nor a telephone event nor a payload type that is
       not known in this stream, whose time stamps do not follow the packets. Only these tell jitter.
+    - ``stretch`` (u32): how often the stream's time stamps had begun anew before, of speech.
 
-    ``streams``, one element per stream: arrays ``first`` and ``packets`` (u64: its rows are
-    ``first .. first + packets``), ``ssrc`` (u32; IAX2: source call number), ``src_port``,
-    ``dst_port`` (u16), ``payload_type`` (u8, the usual one), ``clock_hz`` (u32, 0: not known),
-    ``part`` (u32: how often the source had started anew before, RFC 3550 A.1; each part is a stream
-    of its own), ``strays`` (u64: packets that belong to no place in the sequence, left out); lists of
-    str ``src``, ``dst``, ``vlan`` (``10.100``; empty: untagged), ``interface`` (where it was captured),
-    ``protocol`` (``rtp``, ``iax2``), ``media`` (``audio``, ``video``, ``unknown``), ``codec``
-    (encoding name as in SDP: ``PCMU``, ``opus``; empty where not known), ``known_by`` (``sdp``,
-    ``static``, ``iax2``, ``estimated``: clock rate alone, from the stamps; empty);
-    ``payload_types`` (list of a list of ``(payload type, packets, encoding name)``). In IAX2 streams
-    ``seq`` is estimated from the time stamps: speech left out in silence counts as lost.
+    ``streams``, a dict per stream as of ``analyse`` (see ``weirlab.trace.facts.Stream``), and ``first``: its
+    rows are ``first .. first + packets``. In IAX2 streams ``seq`` is estimated from the time stamps: speech
+    left out in silence counts as lost. Where these are not those of the speech, packets are numbered as they
+    came, ``lost`` is None and ``clock_hz`` 0.
 
     ``capture``: what was read and what was passed over: ``format`` (``pcap``, ``pcapng``, with ``+gzip``
     or ``+zstd``), ``packets``, ``bytes`` of the packets as sent, ``first_ns``, ``last_ns``
     (0 without packets), ``truncated`` (cut by the capture length), ``fragments``, ``not_ip``,
     ``not_udp``, ``malformed``, ``unknown_link`` and ``unknown_links`` (their LINKTYPE numbers),
-    ``timeless`` (packets without a time), ``rtcp``, ``sip``, ``iax2`` (its signalling), ``other_udp``
+    ``timeless`` (packets without a time), ``misdated`` (with one that cannot be), ``opaque`` (what is not
+    looked into, by name), ``rtcp``, ``sip``, ``iax2`` (its signalling), ``other_udp``
     (no voice), ``cut_short`` (bool: the file ends inside a packet).
     """
 

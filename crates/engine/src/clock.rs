@@ -39,6 +39,23 @@ pub fn wait_until(due_ns: u64) {
     }
 }
 
+/// Sleeps until `due_ns`, or until a signal comes.
+pub fn sleep_until(due_ns: u64) {
+    let due = libc::timespec {
+        tv_sec: (due_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (due_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `due` is a valid timespec; nothing is written where the time left would go.
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &raw const due,
+            std::ptr::null_mut(),
+        )
+    };
+}
+
 fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec; both clocks exist on every Linux.

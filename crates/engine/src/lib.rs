@@ -11,9 +11,11 @@ mod frames;
 mod histogram;
 mod layout;
 mod mapped;
+mod noise;
 mod outcome;
 mod packet;
 mod plan;
+mod priority;
 pub mod record;
 mod schedule;
 mod sim;
@@ -25,6 +27,7 @@ mod xdp;
 pub use engine::{BackendChoice, Endpoint, Engine, EngineError, Options};
 pub use frames::{Frames, frames};
 pub use histogram::{BUCKETS, bounds_ns, bucket};
+pub use noise::{Gap, Heard, Way, listen};
 pub use outcome::{Backend, Bin, FlowOutcome, Outcome, PacketLog};
 pub use plan::{
     Entry, Impairment, Macs, Media, MediaFlow, NEXT_FLOW, NO_PAYLOAD, Packet, Phase, Plan, PlanError, Side,

@@ -52,9 +52,6 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 }
 
 /// Puts the calling thread ahead of other ordinary ones (nice -20).
-///
-/// Not SCHED_FIFO: a thread that never sleeps would be stopped for up to 50 ms in every
-/// second (the kernel's fair server, Linux 6.8), which spoils more trials than it saves.
 pub fn take_precedence() -> io::Result<()> {
     // SAFETY: a plain system call; who 0 is the calling thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) })
@@ -203,6 +200,6 @@ pub fn handover_ns(cpu: usize, other: usize) -> io::Result<f64> {
     })
 }
 
-fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
+pub fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

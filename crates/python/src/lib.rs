@@ -10,12 +10,14 @@ mod tap;
 mod trace;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_engine::{
-    Backend, BackendChoice, Device, DeviceError, Endpoint, Engine as Inner, EngineError, Macs, Noise, Options,
+    Backend, BackendChoice, Device, DeviceError, Endpoint, Engine as Inner, EngineError, Macs, Noise,
+    Options, Way,
 };
 
 /// Where `ip netns` keeps named namespaces.
@@ -30,7 +32,8 @@ struct Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (*, tx_netns, tx_if, rx_netns, rx_if, tx_cpu=None, spin_cpu=None, backend="auto"))]
+    #[pyo3(signature = (*, tx_netns, tx_if, rx_netns, rx_if, tx_cpu=None, spin_cpu=None, device_threads=vec![],
+        backend="auto"))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -40,6 +43,7 @@ impl Engine {
         rx_if: String,
         tx_cpu: Option<usize>,
         spin_cpu: Option<usize>,
+        device_threads: Vec<i32>,
         backend: &str,
     ) -> PyResult<Self> {
         let netns = |name: Option<&str>| name.map(|name| -> PathBuf { Path::new(NETNS_DIR).join(name) });
@@ -57,6 +61,7 @@ impl Engine {
             rx: Endpoint { netns: netns(rx_netns), interface: rx_if },
             tx_cpu,
             spin_cpu,
+            device_threads,
             backend,
         };
         let inner = py.detach(|| Inner::open(options)).map_err(|e| errors::translate(py, &e))?;
@@ -82,6 +87,12 @@ impl Engine {
     #[getter]
     fn fallback_reason(&self) -> PyResult<Option<String>> {
         Ok(self.open()?.fallback_reason().map(str::to_owned))
+    }
+
+    /// Why the last trial was not real time although it was short enough, or None.
+    #[getter]
+    fn real_time_refused(&self) -> PyResult<Option<String>> {
+        Ok(self.open()?.real_time_refused().map(str::to_owned))
     }
 
     /// Plays a plan; see `weirlab.lab.engine`.
@@ -178,6 +189,22 @@ fn handover_ns(py: Python<'_>, cpu: usize, other: usize) -> Option<f64> {
     py.detach(|| weir_engine::handover_ns(cpu, other)).ok()
 }
 
+/// What CPUs were away for while threads of ours wanted them; see `weirlab.measure.noise`.
+#[pyfunction]
+fn listen<'py>(
+    py: Python<'py>,
+    spinning: Vec<usize>,
+    waking: Vec<usize>,
+    seconds: f64,
+    threshold_ns: u64,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let lasts = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let in_a_way = |cpus: Vec<usize>, way| cpus.into_iter().map(move |cpu| (cpu, way));
+    let cpus: Vec<_> = in_a_way(spinning, Way::Spinning).chain(in_a_way(waking, Way::Waking)).collect();
+    let heard = py.detach(|| weir_engine::listen(&cpus, lasts, threshold_ns))?;
+    heard.into_iter().map(|heard| outcome::heard_to_dict(py, &heard)).collect()
+}
+
 fn get<'py, T: FromPyObjectOwned<'py>>(device: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
     let value =
         device.get_item(name)?.ok_or_else(|| PyValueError::new_err(format!("the device lacks {name}")))?;
@@ -218,6 +245,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;
     m.add_function(wrap_pyfunction!(handover_ns, m)?)?;
+    m.add_function(wrap_pyfunction!(listen, m)?)?;
     m.add_function(wrap_pyfunction!(trace::rtp_packets, m)?)?;
     m.add_function(wrap_pyfunction!(simulate, m)?)
 }

@@ -3,7 +3,7 @@
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weir_engine::{Backend, Bin, FlowOutcome, Frames, Outcome, PacketLog, bounds_ns};
+use weir_engine::{Backend, Bin, FlowOutcome, Frames, Heard, Outcome, PacketLog, bounds_ns};
 
 /// The name that records use.
 pub const fn backend_name(backend: &Backend) -> &'static str {
@@ -61,6 +61,18 @@ pub fn frames_to_dict(py: Python<'_>, frames: Frames) -> PyResult<Bound<'_, PyDi
     dict.set_item("length", PyArray1::from_vec(py, frames.length))?;
     dict.set_item("flow", PyArray1::from_vec(py, frames.flow))?;
     dict.set_item("bytes", PyArray1::from_vec(py, frames.bytes))?;
+    Ok(dict)
+}
+
+/// What one CPU did while it was listened to.
+pub fn heard_to_dict<'py>(py: Python<'py>, heard: &Heard) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("cpu", heard.cpu)?;
+    dict.set_item("start_ns", heard.start_ns)?;
+    dict.set_item("end_ns", heard.end_ns)?;
+    dict.set_item("real_time", heard.real_time)?;
+    dict.set_item("gap_start_ns", PyArray1::from_iter(py, heard.gaps.iter().map(|gap| gap.start_ns)))?;
+    dict.set_item("gap_ns", PyArray1::from_iter(py, heard.gaps.iter().map(|gap| gap.length_ns)))?;
     Ok(dict)
 }
 

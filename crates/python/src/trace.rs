@@ -1,14 +1,18 @@
 //! Voice streams of a capture file as NumPy arrays; see `weirlab._engine.rtp_packets`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 use weir_trace::capture::{CaptureError, Compression, Format};
-use weir_trace::voice::{Kind, KnownBy, Options, Protocol, Row, Stream, Voice};
+use weir_trace::packet::Opaque;
+use weir_trace::voice::{
+    Encoding, Kind, KnownBy, Loss, Measured, Options, Protocol, Row, Stream, Told, Voice,
+};
 
 use crate::errors::{describe, exception};
 
@@ -17,9 +21,18 @@ const BETWEEN_SIGNALS: usize = 256 << 10;
 
 /// Every packet of every voice stream in a capture file.
 #[pyfunction]
-#[pyo3(signature = (path, decode_as=Vec::new()))]
-pub fn rtp_packets(py: Python<'_>, path: PathBuf, decode_as: Vec<(u16, u16)>) -> PyResult<Bound<'_, PyDict>> {
-    let options = Options { decode_as: decode_as.into_iter().map(|(low, high)| low..=high).collect() };
+#[pyo3(signature = (path, decode_as=Vec::new(), encodings=Vec::new()))]
+pub fn rtp_packets(
+    py: Python<'_>,
+    path: PathBuf,
+    decode_as: Vec<(u16, u16)>,
+    encodings: Vec<(Option<u8>, String, u32)>,
+) -> PyResult<Bound<'_, PyDict>> {
+    let encoding = |(number, name, clock_hz)| (number, Encoding { name, clock_hz, kind: Kind::Unknown });
+    let options = Options {
+        decode_as: decode_as.into_iter().map(|(low, high)| low..=high).collect(),
+        told: Told { encodings: encodings.into_iter().map(encoding).collect() },
+    };
     let file = open(py, &path)?;
     let mut signal = None;
     let found = py.detach(|| weir_trace::voice_of(Interruptible::new(file, &mut signal), options));
@@ -103,6 +116,7 @@ fn packets<'py>(py: Python<'py>, streams: &[Stream]) -> PyResult<Bound<'py, PyDi
     column(&dict, streams, "marker", |row| row.marker)?;
     column(&dict, streams, "payload_bytes", |row| row.payload_bytes)?;
     column(&dict, streams, "speech", |row| row.speech)?;
+    column(&dict, streams, "stretch", |row| row.stretch)?;
     Ok(dict)
 }
 
@@ -116,32 +130,62 @@ fn column<T: Element>(
     dict.set_item(name, PyArray1::from_iter(dict.py(), values))
 }
 
-fn streams<'py>(py: Python<'py>, streams: &[Stream]) -> PyResult<Bound<'py, PyDict>> {
+fn streams<'py>(py: Python<'py>, streams: &[Stream]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    let mut first = 0;
+    for stream in streams {
+        let dict = measured(py, &stream.measured)?;
+        dict.set_item("first", first)?;
+        first += stream.rows.len();
+        list.append(dict)?;
+    }
+    Ok(list)
+}
+
+/// What is known about a stream, the same to whoever looks.
+pub fn measured<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    let sizes = streams.iter().map(|s| s.rows.len() as u64);
-    let firsts = sizes.clone().scan(0, |sum, size| Some(std::mem::replace(sum, *sum + size)));
-    dict.set_item("first", PyArray1::from_iter(py, firsts))?;
-    dict.set_item("packets", PyArray1::from_iter(py, sizes))?;
-    dict.set_item("ssrc", PyArray1::from_iter(py, streams.iter().map(|s| s.key.source)))?;
-    dict.set_item("src_port", PyArray1::from_iter(py, streams.iter().map(|s| s.key.src_port)))?;
-    dict.set_item("dst_port", PyArray1::from_iter(py, streams.iter().map(|s| s.key.dst_port)))?;
-    dict.set_item("part", PyArray1::from_iter(py, streams.iter().map(|s| s.part)))?;
-    dict.set_item("strays", PyArray1::from_iter(py, streams.iter().map(|s| s.strays)))?;
-    dict.set_item("payload_type", PyArray1::from_iter(py, streams.iter().map(|s| s.facts.payload_type)))?;
-    dict.set_item("clock_hz", PyArray1::from_iter(py, streams.iter().map(|s| s.facts.clock_hz)))?;
-    let list = |name: &str, text: &dyn Fn(&Stream) -> String| {
-        dict.set_item(name, streams.iter().map(text).collect::<Vec<_>>())
-    };
-    list("src", &|s| s.key.src.to_string())?;
-    list("dst", &|s| s.key.dst.to_string())?;
-    list("vlan", &|s| s.key.tags.to_string())?;
-    list("interface", &|s| interface_name(s.key.interface))?;
-    list("codec", &|s| s.facts.codec.clone())?;
-    list("protocol", &|s| protocol_name(s.key.protocol).to_owned())?;
-    list("media", &|s| kind_name(s.facts.kind).to_owned())?;
-    list("known_by", &|s| known_by_name(s.facts.known_by).to_owned())?;
-    let types = streams.iter().map(|s| s.facts.payload_types.clone()).collect::<Vec<_>>();
-    dict.set_item("payload_types", types)?;
+    let (key, facts) = (&stream.key, &stream.facts);
+    dict.set_item("src", key.src.to_string())?;
+    dict.set_item("src_port", key.src_port)?;
+    dict.set_item("dst", key.dst.to_string())?;
+    dict.set_item("dst_port", key.dst_port)?;
+    dict.set_item("protocol", protocol_name(key.protocol))?;
+    dict.set_item("ssrc", key.source)?;
+    dict.set_item("vlan", key.tags.to_string())?;
+    dict.set_item("interface", interface_name(key.interface))?;
+    dict.set_item("codec", &facts.codec)?;
+    dict.set_item("payload_types", facts.payload_types.clone())?;
+    dict.set_item("media", kind_name(facts.kind))?;
+    dict.set_item("known_by", known_by_name(facts.known_by))?;
+    dict.set_item("payload_type", facts.payload_type)?;
+    dict.set_item("clock_hz", facts.clock_hz)?;
+    dict.set_item("part", stream.part)?;
+    dict.set_item("packets", stream.packets)?;
+    dict.set_item("payload_bytes", stream.payload_bytes)?;
+    dict.set_item("first_ns", stream.first_ns)?;
+    dict.set_item("last_ns", stream.last_ns)?;
+    dict.set_item("expected", stream.expected)?;
+    dict.set_item("lost", (stream.loss != Loss::Unknown).then_some(stream.lost))?;
+    dict.set_item("loss_estimated", stream.loss == Loss::Estimated)?;
+    dict.set_item("loss_runs", stream.loss_runs)?;
+    dict.set_item("longest_run", stream.longest_run)?;
+    dict.set_item("copies", stream.copies)?;
+    dict.set_item("reordered", stream.reordered)?;
+    dict.set_item("strays", stream.strays)?;
+    dict.set_item("markers", stream.markers)?;
+    dict.set_item("gap_max_ns", stream.gap_max_ns)?;
+    dict.set_item("jitter_mean_ns", stream.jitter.map(|jitter| jitter.mean_ns))?;
+    dict.set_item("jitter_max_ns", stream.jitter.map(|jitter| jitter.max_ns))?;
+    Ok(dict)
+}
+
+/// What is not looked into, by name.
+pub fn opaque<'py>(py: Python<'py>, counts: &BTreeMap<Opaque, u64>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (what, count) in counts {
+        dict.set_item(what.name(), count)?;
+    }
     Ok(dict)
 }
 
@@ -150,14 +194,14 @@ pub fn interface_name((of_file, of_link): (u32, u32)) -> String {
     if of_link == 0 { of_file.to_string() } else { format!("{of_file}.{of_link}") }
 }
 
-pub const fn protocol_name(protocol: Protocol) -> &'static str {
+const fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Rtp => "rtp",
         Protocol::Iax2 => "iax2",
     }
 }
 
-pub const fn kind_name(kind: Kind) -> &'static str {
+const fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Audio => "audio",
         Kind::Video => "video",
@@ -165,13 +209,14 @@ pub const fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-pub const fn known_by_name(known_by: KnownBy) -> &'static str {
+const fn known_by_name(known_by: KnownBy) -> &'static str {
     match known_by {
         KnownBy::Nothing => "",
         KnownBy::Sdp => "sdp",
         KnownBy::Static => "static",
         KnownBy::Iax2 => "iax2",
         KnownBy::Estimated => "estimated",
+        KnownBy::Option => "option",
     }
 }
 
@@ -191,6 +236,7 @@ fn capture<'py>(py: Python<'py>, voice: &Voice) -> PyResult<Bound<'py, PyDict>> 
         ("malformed", counts.malformed),
         ("unknown_link", counts.unknown_link),
         ("timeless", counts.timeless),
+        ("misdated", counts.misdated),
         ("rtcp", counts.rtcp),
         ("sip", counts.sip),
         ("iax2", counts.iax2),
@@ -198,6 +244,7 @@ fn capture<'py>(py: Python<'py>, voice: &Voice) -> PyResult<Bound<'py, PyDict>> 
     ] {
         dict.set_item(name, value)?;
     }
+    dict.set_item("opaque", opaque(py, &counts.opaque)?)?;
     dict.set_item("unknown_links", counts.unknown_links.iter().copied().collect::<Vec<u16>>())?;
     dict.set_item("cut_short", voice.cut_short)?;
     Ok(dict)

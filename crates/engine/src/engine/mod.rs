@@ -5,6 +5,7 @@ mod play;
 use std::ffi::CString;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -12,8 +13,11 @@ use crate::clock::now_ns;
 use crate::outcome::{Backend, Outcome};
 use crate::packet;
 use crate::plan::{Bodies, Macs, Plan, PlanError, Side};
+use crate::priority::{self, Raised};
 use crate::thread::{self, Awake};
 use crate::xdp::{self, XdpError};
+
+use play::Steady;
 
 /// An interface in a network namespace.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub struct Options {
     pub tx_cpu: Option<usize>,
     /// CPU to keep awake during a trial: the device's.
     pub spin_cpu: Option<usize>,
+    /// Threads that do the device's work, to be real time during a trial.
+    pub device_threads: Vec<libc::pid_t>,
     /// Back end.
     pub backend: BackendChoice,
 }
@@ -106,6 +112,7 @@ pub struct Engine {
     rx_ifindex: u32,
     machinery: Machinery,
     fallback: Option<String>,
+    refused: Option<String>,
     next_magic: u16,
 }
 
@@ -156,7 +163,8 @@ impl Engine {
         // Stragglers of an engine that was here before carry other numbers.
         let next_magic = (now_ns() >> 10) as u16;
         let machinery = Machinery::Xdp(None);
-        let mut engine = Self { options, tx_ifindex, rx_ifindex, machinery, fallback: None, next_magic };
+        let mut engine =
+            Self { options, tx_ifindex, rx_ifindex, machinery, fallback: None, refused: None, next_magic };
         match engine.options.backend {
             BackendChoice::AfPacket => engine.fall_back(None)?,
             choice => match engine.load(&smallest_plan(), &Needs::default()) {
@@ -185,6 +193,12 @@ impl Engine {
         self.fallback.as_deref()
     }
 
+    /// Why the last trial was not real time although it was short enough.
+    #[must_use]
+    pub fn real_time_refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
     /// Plays a plan and counts. `interrupted` is asked every few milliseconds; `back` is for flows
     /// that are sent from the receiver's side.
     ///
@@ -206,6 +220,8 @@ impl Engine {
         self.next_magic = self.next_magic.wrapping_add(1);
         let magic = self.next_magic;
         let _awake = self.options.spin_cpu.map(Awake::start);
+        let raised = self.raise(plan);
+        let steady = Steady { cpu: self.options.tx_cpu, real_time: raised.is_some() };
         let (sent, received, window) = match &mut self.machinery {
             Machinery::Xdp(Some(loaded)) => play::xdp(
                 loaded,
@@ -215,14 +231,32 @@ impl Engine {
                 magic,
                 self.tx_ifindex,
                 &self.options,
+                steady,
                 interrupted,
             )?,
             Machinery::AfPacket(sockets) => {
-                play::packet(sockets, plan, &headers, magic, &self.options, interrupted)?
+                play::packet(sockets, plan, &headers, magic, &self.options, steady, interrupted)?
             }
             Machinery::Xdp(None) => unreachable!("loaded above"),
         };
         Ok(Outcome::join(self.backend(), window.bounds(), &sent, received))
+    }
+
+    /// Makes the device real time, where that helps a trial of this plan; the sender follows.
+    ///
+    /// It does not where the trial is longer than the kernel allows, nor where packets go both ways: then
+    /// two threads share the device's CPU, and a real-time thread gives its equal no turn.
+    fn raise(&mut self, plan: &Plan) -> Option<Raised> {
+        let goes_back = plan.media.as_ref().is_some_and(|media| media.goes_back());
+        let lasts = Duration::from_nanos(play::SETTLE_NS + plan.total_ns());
+        self.refused = None;
+        if goes_back || lasts > priority::longest() {
+            return None;
+        }
+        priority::allowed()
+            .and_then(|()| Raised::new(&self.options.device_threads))
+            .map_err(|error| self.refused = Some(error.to_string()))
+            .ok()
     }
 
     /// Makes sure that programs or sockets are there, with room for `plan`.

@@ -11,11 +11,12 @@ use crate::clock::now_ns;
 use crate::outcome::{Received, Sent};
 use crate::packet;
 use crate::plan::{Bodies, Plan, Side};
+use crate::priority;
 use crate::thread;
 use crate::window::Window;
 
 /// Time between the decision to start and the first departure.
-const SETTLE_NS: u64 = 5_000_000;
+pub const SETTLE_NS: u64 = 5_000_000;
 /// How often a running trial looks for an interruption and for stragglers.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -31,6 +32,7 @@ pub fn xdp(
     magic: u16,
     tx_ifindex: u32,
     options: &Options,
+    steady: Steady,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Played, EngineError> {
     let Programs { generator, receiver, back } = programs;
@@ -46,7 +48,7 @@ pub fn xdp(
     if let Some(back) = back {
         back.arm(plan, window);
     }
-    let result = play_programs(programs, plan, window, options, interrupted);
+    let result = play_programs(programs, plan, window, options, steady, interrupted);
     let Programs { generator, receiver, back } = programs;
     receiver.disarm();
     if let Some(back) = back {
@@ -65,18 +67,19 @@ fn play_programs(
     plan: &Plan,
     window: Window,
     options: &Options,
+    steady: Steady,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<(), EngineError> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
             within(&options.tx, || {
-                steady(options.tx_cpu);
+                steady.apply();
                 generator.play(plan, window.start_ns, &stop)
             })
         });
         let stopped = watch(&sender, &stop, interrupted);
-        join(sender)??;
+        thread::join(sender)??;
         stopped
     })?;
     let progress = || match &*back {
@@ -93,6 +96,7 @@ pub fn packet(
     headers: &[Header],
     magic: u16,
     options: &Options,
+    steady: Steady,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Played, EngineError> {
     let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
@@ -106,11 +110,11 @@ pub fn packet(
         let counting = scope.spawn(move || count(receiver, Side::Forward));
         let counting_back = back_receiver.map(|receiver| scope.spawn(move || count(receiver, Side::Back)));
         let sending = scope.spawn(|| {
-            steady(options.tx_cpu);
+            steady.apply();
             forward.0.play(back.as_ref().map(|b| &b.0), plan, headers, window, &stop_sending)
         });
         let stopped = watch(&sending, &stop_sending, interrupted);
-        let sent = join(sending);
+        let sent = thread::join(sending);
         let waited = match &sent {
             Ok(sent) if stopped.is_ok() => {
                 let arrived = || sum(progress[0].read(), progress[1].read());
@@ -119,7 +123,7 @@ pub fn packet(
             _ => Ok(()),
         };
         stop_counting.store(true, Ordering::Relaxed);
-        let (received, received_back) = (join(counting), counting_back.map(join));
+        let (received, received_back) = (thread::join(counting), counting_back.map(thread::join));
         stopped.and(waited)?;
         let error = |at: &Endpoint| {
             let interface = at.interface.clone();
@@ -178,15 +182,22 @@ fn sum(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
     (a.0 + b.0, a.1.max(b.1))
 }
 
-/// Gives the sending thread its CPU and the right of way there, as far as that is allowed;
-/// a sender that is late says so in its outcome anyway.
-fn steady(cpu: Option<usize>) {
-    if let Some(cpu) = cpu {
-        let _ = thread::pin(cpu);
-    }
-    let _ = thread::take_precedence();
+/// How the sending thread keeps its CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Steady {
+    pub cpu: Option<usize>,
+    pub real_time: bool,
 }
 
-fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+impl Steady {
+    /// Gives the calling thread its CPU and the right of way there, as far as that is allowed; a
+    /// sender that is late says so in its outcome anyway.
+    fn apply(self) {
+        if let Some(cpu) = self.cpu {
+            let _ = thread::pin(cpu);
+        }
+        if !self.real_time || priority::raise(0).is_err() {
+            let _ = thread::take_precedence();
+        }
+    }
 }

@@ -7,10 +7,9 @@ use weir_capture::Interface;
 use weir_trace::analysis::{Facts, File};
 use weir_trace::esp::Flow;
 use weir_trace::tcp::{Connection, Endpoint, Side, Summary};
-use weir_trace::voice::Measured;
 
 use super::kept::Kept;
-use crate::trace::{format_name, interface_name, kind_name, known_by_name, protocol_name};
+use crate::trace::{format_name, interface_name, measured, opaque};
 
 /// Sets items whose names are those of fields, or given.
 macro_rules! fields {
@@ -31,7 +30,7 @@ pub fn to_dict<'py>(
     dict.set_item("connections", list(py, &connections, connection)?)?;
     dict.set_item("connections_left_out", left_out)?;
     let (streams, left_out) = kept.streams();
-    dict.set_item("streams", list(py, &streams, stream)?)?;
+    dict.set_item("streams", list(py, &streams, measured)?)?;
     dict.set_item("streams_left_out", left_out)?;
     dict.set_item("esp", list(py, &facts.esp, esp)?)?;
     dict.set_item("esp_left_out", facts.esp_left_out)?;
@@ -56,6 +55,7 @@ fn capture<'py>(py: Python<'py>, facts: &Facts, files: &[File]) -> PyResult<Boun
     dict.set_item("files", list(py, files, file)?)?;
     fields!(dict, counts; packets, origin_ns, selected, bytes, first_ns, last_ns, truncated, tcp, udp, esp);
     fields!(dict, counts; other_ip, not_ip, malformed, unknown_link);
+    dict.set_item("opaque", opaque(py, &counts.opaque)?)?;
     dict.set_item("unknown_links", counts.unknown_links.iter().copied().collect::<Vec<_>>())?;
     let fragments = &facts.fragments;
     fields!(dict, fragments; fragments);
@@ -70,6 +70,7 @@ fn capture<'py>(py: Python<'py>, facts: &Facts, files: &[File]) -> PyResult<Boun
     dict.set_item("iax2_signalling", voice.iax2)?;
     dict.set_item("other_udp", voice.udp)?;
     dict.set_item("timeless", files.iter().map(|file| file.timeless).sum::<u64>())?;
+    dict.set_item("misdated", files.iter().map(|file| file.misdated).sum::<u64>())?;
     dict.set_item("backwards", files.iter().map(|file| file.backwards).sum::<u64>())?;
     dict.set_item("cut_short", files.iter().any(|file| file.cut_short))?;
     dict.set_item("tcp_limits", {
@@ -84,7 +85,7 @@ fn capture<'py>(py: Python<'py>, facts: &Facts, files: &[File]) -> PyResult<Boun
 fn file<'py>(py: Python<'py>, file: &File) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("format", format_name(file.format, file.compression))?;
-    fields!(dict, file; packets, cut_short, timeless, backwards);
+    fields!(dict, file; packets, cut_short, timeless, misdated, backwards);
     dict.set_item("interfaces", list(py, &file.interfaces, interface)?)?;
     Ok(dict)
 }
@@ -102,7 +103,7 @@ fn interface<'py>(py: Python<'py>, interface: &Interface) -> PyResult<Bound<'py,
 fn connection<'py>(py: Python<'py>, connection: &Connection) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     fields!(dict, connection; id, first_ns, last_ns, handshake_ns, idle_max_ns);
-    dict.set_item(intern!(py, "vlan"), connection.tags.to_string())?;
+    dict.set_item(intern!(py, "vlan"), connection.vlan())?;
     dict.set_item(intern!(py, "interface"), connection.interface_name())?;
     dict.set_item(intern!(py, "begin"), connection.begin.name())?;
     dict.set_item(intern!(py, "end"), connection.end.name())?;
@@ -145,29 +146,6 @@ fn summary<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyDic
     dict.set_item(intern!(py, "max_ns"), there.then_some(summary.max_ns))?;
     dict.set_item(intern!(py, "mean_ns"), there.then_some(summary.mean_ns))?;
     dict.set_item(intern!(py, "sd_ns"), there.then_some(summary.sd_ns))?;
-    Ok(dict)
-}
-
-fn stream<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    let (key, facts) = (&stream.key, &stream.facts);
-    dict.set_item("src", key.src.to_string())?;
-    dict.set_item("src_port", key.src_port)?;
-    dict.set_item("dst", key.dst.to_string())?;
-    dict.set_item("dst_port", key.dst_port)?;
-    dict.set_item("protocol", protocol_name(key.protocol))?;
-    dict.set_item("ssrc", key.source)?;
-    dict.set_item("vlan", key.tags.to_string())?;
-    dict.set_item("interface", interface_name(key.interface))?;
-    dict.set_item("codec", &facts.codec)?;
-    dict.set_item("payload_types", facts.payload_types.clone())?;
-    dict.set_item("media", kind_name(facts.kind))?;
-    dict.set_item("known_by", known_by_name(facts.known_by))?;
-    fields!(dict, facts; payload_type, clock_hz);
-    fields!(dict, stream; part, packets, payload_bytes, first_ns, last_ns, expected, lost, loss_estimated);
-    fields!(dict, stream; loss_runs, longest_run, copies, reordered, strays, markers, gap_max_ns);
-    dict.set_item("jitter_mean_ns", stream.jitter.map(|jitter| jitter.mean_ns))?;
-    dict.set_item("jitter_max_ns", stream.jitter.map(|jitter| jitter.max_ns))?;
     Ok(dict)
 }
 

@@ -1,7 +1,9 @@
 //! The files of the series: under other names until they are whole, and gone if they never are.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use weir_tables::TableError;
@@ -22,10 +24,18 @@ impl Folder {
         Ok(Self { path: path.to_owned(), begun: Vec::new() })
     }
 
-    /// Begins a file.
+    /// Begins a file, under a name that nobody can foresee.
     pub fn make(&mut self, name: &str) -> io::Result<Partial> {
-        let partial = self.path.join(format!(".{name}.{}.partial", std::process::id()));
-        let file = File::create(&partial)?;
+        let partial = self.path.join(format!(".{:016x}.tmp", RandomState::new().hash_one(name)));
+        let file = loop {
+            let file = File::create_new(&partial)?;
+            // Locked while this process lives: `weirlab.files.sweep` removes what nobody locks, and may have
+            // been quicker. Some network file systems know no locks; then nothing is swept there either.
+            drop(file.lock());
+            if file.metadata()?.nlink() > 0 {
+                break file;
+            }
+        };
         self.begun.push((partial, self.path.join(name)));
         Ok(file)
     }

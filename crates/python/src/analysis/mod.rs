@@ -54,7 +54,10 @@ pub fn analyse<'py>(
     let begin = Instant::now();
     let options = Options {
         tcp: tcp::Options::default(),
-        voice: voice::Options { decode_as: decode_as.into_iter().map(|(low, high)| low..=high).collect() },
+        voice: voice::Options {
+            decode_as: decode_as.into_iter().map(|(low, high)| low..=high).collect(),
+            ..voice::Options::default()
+        },
         span: Span { from_ns, to_ns, relative },
     };
     for path in &paths {

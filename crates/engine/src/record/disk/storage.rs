@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Written by one system call: a kernel that is not preemptible lets nobody else onto the CPU meanwhile, not even
@@ -10,7 +11,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// A place for files.
 pub trait Storage: Send {
-    /// Makes a file, empty.
+    /// Makes a file, empty, in place of one that has this name.
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Output>>;
 
     /// Removes one.
@@ -34,12 +35,30 @@ pub struct Files;
 
 impl Storage for Files {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Output>> {
-        Ok(Box::new(fs::File::create(path)?))
+        match fresh(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return Ok(Box::new(made?)),
+        }
+        let kind = fs::symlink_metadata(path)?.file_type();
+        if kind.is_symlink() {
+            return Err(io::Error::other("a symbolic link is neither followed nor replaced"));
+        }
+        if !kind.is_file() {
+            return Ok(Box::new(fs::File::options().write(true).custom_flags(libc::O_NOFOLLOW).open(path)?));
+        }
+        // Another one in its place: the old one may be open to others, and theirs.
+        fs::remove_file(path)?;
+        Ok(Box::new(fresh(path)?))
     }
 
     fn remove(&mut self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }
+}
+
+/// A file that nobody else had, wherever links may lead; what is recorded is its owner's business.
+fn fresh(path: &Path) -> io::Result<fs::File> {
+    fs::File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 impl Output for fs::File {

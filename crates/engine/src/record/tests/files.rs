@@ -1,3 +1,5 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+
 use weir_capture::Compression;
 
 use super::*;
@@ -215,4 +217,36 @@ fn a_recorder_that_ended_by_itself_says_so() {
 
     let asked = record(Options::new(folder.join("y.pcapng")), Script::new([frame(1, 60)]));
     assert!(!asked.progress.ended);
+}
+
+#[test]
+fn a_record_is_for_its_owner_only() {
+    let folder = Folder::new();
+    let path = folder.join("x.pcapng");
+    record(Options::new(path.clone()), Script::new([frame(1, 60)]));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn another_file_takes_the_place_of_one_that_others_may_have_open() {
+    let folder = Folder::new();
+    let path = folder.join("x.pcapng");
+    fs::write(&path, "old").unwrap();
+    let mut opened = fs::File::open(&path).unwrap();
+    record(Options::new(path.clone()), Script::new([frame(1, 60)]));
+    assert_eq!(io::read_to_string(&mut opened).unwrap(), "old");
+    assert_eq!(packets(&path).len(), 1);
+}
+
+#[test]
+fn a_link_in_the_place_of_a_record_is_neither_followed_nor_replaced() {
+    let folder = Folder::new();
+    let (victim, path) = (folder.join("victim"), folder.join("x.pcapng"));
+    fs::write(&victim, "old").unwrap();
+    symlink(&victim, &path).unwrap();
+    let mut recorder = Recorder::new(Options::new(path.clone())).unwrap();
+    let error = recorder.start(Box::new(Script::new([]))).unwrap_err().to_string();
+    assert!(error.contains("x.pcapng") && error.contains("symbolic link"), "{error}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "old");
+    assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
 }
