@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # Known to type checkers by its name; to import typing takes longer than this package.
 
 if TYPE_CHECKING:
     __version__: str

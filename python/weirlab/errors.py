@@ -6,6 +6,8 @@ result and never an error. ``exit_code`` is what the command line returns.
 
 from __future__ import annotations
 
+import signal
+
 
 class WeirError(Exception):
     """Base of every error that Weir raises on purpose."""
@@ -47,3 +49,15 @@ class ModelError(WeirError):
     """The data do not determine the model, or a prediction lies outside its range."""
 
     exit_code = 7
+
+
+class OutputError(WeirError):
+    """The result cannot be written on standard output: it is closed, or its disk is full."""
+
+    exit_code = 8
+
+
+class NobodyReads(OutputError):
+    """Whoever read standard output is gone, as ``head`` is after its last line; there is nothing to tell."""
+
+    exit_code = 128 + signal.SIGPIPE

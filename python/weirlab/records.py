@@ -26,7 +26,18 @@ SLOWEST_UNPACED_PPS: Final = 500_000
 """The XDP sender is faster than this when told to send as fast as possible, unless something holds it
 up, such as memory that the host has yet to back."""
 
+SIMULATION: Final = "sim"
+"""Name of the lab in which nothing is measured, since its device is simulated."""
+
 Backend = Literal["xdp", "af_packet", "sim"]
+
+_DEVICES: Final = {"ruleset": "your ruleset", "none": "the plain cable", "simulated": "the simulated device"}
+
+
+def device_in_words(dut: str, *, first: bool = False) -> str:
+    """What sentences call the device recorded as ``dut``; ``first`` where the sentence begins with it."""
+    said = _DEVICES.get(dut, dut)
+    return said[:1].upper() + said[1:] if first and dut in _DEVICES else said
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,60 @@
+"""What an installation may leave out: the extras of the package, and what to say where one is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Final
+
+from weirlab.errors import MissingCapability
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Packages that only some commands need, installed by ``pip install 'weirlab[name]'``."""
+
+    name: str
+    purpose: str
+    """What needs them, in the plural."""
+    packages: Mapping[str, str]
+    """Modules and the names by which people know them."""
+
+    @property
+    def remedy(self) -> str:
+        """The command that installs them."""
+        return f"pip install 'weirlab[{self.name}]'"
+
+    def missing(self) -> list[str]:
+        """Those that are not installed; none is imported to find out."""
+        return [name for module, name in self.packages.items() if find_spec(module) is None]
+
+    def require(self) -> None:
+        """Raise ``MissingCapability`` unless all are installed."""
+        if lacking := self.missing():
+            needed = " and ".join(lacking)
+            raise MissingCapability(
+                f"{self.purpose} need {needed}, not installed here; install with: {self.remedy}"
+            )
+
+    def deferred(self, module: str) -> Any:
+        """``module``, imported when it is first used; then ``MissingCapability`` where it is missing."""
+        return _Deferred(module, self)
+
+
+class _Deferred(ModuleType):
+    def __init__(self, name: str, extra: Extra) -> None:
+        super().__init__(name)
+        self._extra = extra
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Looking at the module is no use of it.
+            raise AttributeError(name)
+        self._extra.require()
+        return getattr(import_module(self.__name__), name)
+
+
+REPORT: Final = Extra("report", "the charts of a report", {"altair": "Altair", "vl_convert": "vl-convert"})
+"""A third of the installation's size, for the charts of pages and their images."""

@@ -1,0 +1,46 @@
+"""How much may be asked for, stated once: for options, scenario files and the plans made of them.
+
+Beyond these numbers nothing useful can be measured; they are there so that a slip of the pen is
+refused at once, with its place, and does not end in memory or patience running out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST_RULES: Final = 1_000_000
+"""Matching positions: rules up to and with the one that accepts."""
+
+MOST_FLOWS: Final = 1_000_000
+
+MOST_CALLS: Final = 1_000_000
+
+LONGEST_LOSS_RUN: Final = 10_000
+"""Packets lost in a row, on average: more than three minutes of a call."""
+
+LONGEST_S: Final = 3600.0
+"""Of anything that lasts within a trial, in s; in ns it is the most for a time of a simulated device."""
+
+MOST_REPETITIONS: Final = 10_000
+
+MOST_ATTEMPTS: Final = 1000
+
+MOST_TRIALS: Final = 100_000
+"""In a plan: more than half a day of short ones."""
+
+HIGHEST_SEED: Final = (1 << 63) - 1
+
+MOST_ITEMS: Final = 1000
+"""In a list of settings: positions, frame sizes, loads."""
+
+MOST_INPUT_BYTES: Final = 64_000_000
+"""Of a ruleset, some hundred thousand rules, or of a model file; a device takes some 100 kB."""
+
+MOST_BYTES: Final = 100_000
+"""Of a scenario file; the longest of those that come with Weir has 3,000."""
+
+MOST_VALUES: Final = 10_000
+"""In a scenario file, keys, lists and what aliases repeat included."""
+
+MOST_LEVELS: Final = 20
+"""Of nesting in a scenario file."""

@@ -1,0 +1,106 @@
+"""Programs that Weir starts: those of the system from the system's folders, its own in isolation.
+
+Weir mostly runs as root, and somewhere: in a folder that others can write, with a PATH that leads there or
+that lacks ``/usr/sbin``. So neither the current folder nor PATH decide what is started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab.errors import MissingCapability
+
+FOLDERS: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where the system's programs are looked for, and what they get as PATH."""
+
+Program = subprocess.Popen
+"""One that was started."""
+
+_HOME: Final = str(Path(__file__).absolute().parent.parent)
+
+# -I: neither the current folder nor PYTHONPATH. -S: no site-packages before the standard library is found.
+_ISOLATED: Final = ("-I", "-S")
+_MODULE: Final = (
+    "import json, runpy, sys; sys.path += json.loads(sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+
+def find(name: str) -> str | None:
+    """Path of one of the system's programs."""
+    return shutil.which(name, path=FOLDERS)
+
+
+def own(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of Weir.
+
+    It finds the packages where this process does, but nothing in the current folder, and nothing that has the
+    name of a module of the standard library.
+    """
+    return [sys.executable, *_ISOLATED, "-c", _MODULE, json.dumps(_search_path()), module, *arguments]
+
+
+def script(path: Path, *arguments: str) -> list[str]:
+    """The command that runs a file of Weir that needs nothing but the standard library."""
+    return [sys.executable, *_ISOLATED, str(path), *arguments]
+
+
+def located(command: Sequence[str]) -> list[str]:
+    """``command`` with the path of its program; raises ``MissingCapability`` where that is not installed."""
+    name, *arguments = command
+    if (path := name if os.path.isabs(name) else find(name)) is None:
+        raise MissingCapability(
+            f"{name} is not installed: none of {FOLDERS.replace(':', ', ')} has it; see weir doctor"
+        )
+    return [path, *arguments]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What a program gets: the environment of this one, with the system's folders as PATH."""
+    return {**os.environ, "PATH": FOLDERS, **more}
+
+
+def start(command: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any) -> Program[Any]:
+    """``subprocess.Popen`` of one of the system's programs, of :func:`own` or of :func:`script`.
+
+    It has a process group of its own: Ctrl-C at a terminal reaches Weir alone, which ends it in good order.
+    Raises ``MissingCapability`` where it is not installed.
+    """
+    return Program(located(command), env=environment() if env is None else env, **_apart(options))
+
+
+def run(
+    command: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """``subprocess.run``, as :func:`start`. A failure shows in ``returncode`` unless ``check`` is set."""
+    options.setdefault("check", False)
+    return subprocess.run(located(command), env=environment() if env is None else env, **_apart(options))
+
+
+def _apart(options: dict[str, Any]) -> dict[str, Any]:
+    """``options`` with a process group of the program's own; a session of its own has one."""
+    return options if options.get("start_new_session") else {"process_group": 0, **options}
+
+
+def _search_path() -> list[str]:
+    """Where this process finds packages, without the current folder unless they were installed there."""
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:
+        # It was removed.
+        here = ""
+    kept = {_HOME, *site.getsitepackages(), site.getusersitepackages()}
+    found = [
+        entry
+        for entry in sys.path
+        if os.path.isabs(entry) and (entry in kept or os.path.realpath(entry) != here)
+    ]
+    return list(dict.fromkeys([_HOME, *found]))
