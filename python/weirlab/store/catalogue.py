@@ -7,19 +7,28 @@ import re
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from weirlab import interrupts
 from weirlab.errors import StoreError
+from weirlab.files import wait_for_lock
+from weirlab.interrupts import shielded
+from weirlab.quoting import quoted
+from weirlab.records import SIMULATION
+from weirlab.store import tables
 from weirlab.store.files import plain, telling
 from weirlab.store.manifest import Manifest, host, kernel, versions
 from weirlab.store.run import Run
 from weirlab.store.writer import RunWriter
 
 _RUN_ID: Final = re.compile(r"\d{8}-\d{6}-([a-z][a-z0-9_]*)-[0-9a-f]{4}")
+_BEGUN: Final = ".new"
+"""Ends the name of a folder that is to be a run, and begins with a dot, until its manifest is there."""
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -39,6 +48,8 @@ class RunSummary:
     invalid: int | None
     path: Path
     problem: str = ""
+    simulated: bool = False
+    """Nothing in it was measured: the device was a simulated one."""
 
 
 def default_root() -> Path:
@@ -58,8 +69,11 @@ class Store:
     def __init__(self, root: Path | None = None, *, now: Callable[[], datetime] = utc_now) -> None:
         """``root`` defaults to :func:`default_root`; ``now`` gives the time in UTC."""
         self.root = default_root() if root is None else root
+        # This package has imported Polars.
+        interrupts.catch_again()
         self._now = now
 
+    @shielded
     def create(
         self,
         kind: str,
@@ -76,9 +90,8 @@ class Store:
         if not _KIND.fullmatch(kind):
             raise ValueError(f"not a kind of run: {kind!r}")
         created = self._now()
-        path = self._make_folder(created, kind)
         manifest = Manifest(
-            run_id=path.name,
+            run_id="",
             kind=kind,
             status="running",
             created=created.isoformat(timespec="milliseconds"),
@@ -89,11 +102,15 @@ class Store:
             calibration=calibration,
             facts=plain(facts),
         )
-        try:
-            return RunWriter(path, self._now, manifest)
-        except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
-            raise
+        with telling(self.root, "make the store"):
+            self.root.mkdir(parents=True, exist_ok=True)
+        with self._alone() as alone:
+            if alone:
+                self._sweep()
+            while True:
+                run_id = f"{created:%Y%m%d-%H%M%S}-{kind}-{secrets.token_hex(2)}"
+                if not (self.root / run_id).exists():
+                    return self._begin(replace(manifest, run_id=run_id))
 
     def resume(self, run_id: str) -> RunWriter:
         """Go on with a run; takes what :meth:`open` takes. Refused while another process writes it."""
@@ -108,21 +125,21 @@ class Store:
         kinds = (kind,) if isinstance(kind, str) else kind
         names = [name for name in self._names() if kinds is None or _kind_of(name) in kinds]
         if run_id == "last":
-            fitting = names[:1]
+            fitting = [name for name in names if not _is_empty(self.root / name)][:1]
         else:
             fitting = [name for name in names if name == run_id] or [
                 name for name in names if run_id and name.startswith(run_id)
             ]
         if not fitting:
             what = f"{' or '.join(kinds)} run" if kinds else "run"
-            wanted = f"no {what} yet" if run_id == "last" else f"no {what} '{run_id}'"
+            wanted = f"no {what} yet" if run_id == "last" else f"no {what} {quoted(run_id)}"
             raise StoreError(
                 f"{wanted} in {self.root}; 'weir runs' lists what is there (--store DIR looks elsewhere)"
             )
         if len(fitting) > 1:
             shown = ", ".join(fitting[:5]) + (", ..." if len(fitting) > 5 else "")
             raise StoreError(
-                f"'{run_id}' fits {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
+                f"{quoted(run_id)} fits {len(fitting)} runs in {self.root}: {shown}; give more of the ID"
             )
         run = Run(self.root / fitting[0])
         Manifest.load(run.path)
@@ -149,22 +166,49 @@ class Store:
 
         return sorted(found, key=order, reverse=True)
 
-    def _make_folder(self, created: datetime, kind: str) -> Path:
-        with telling(self.root, "make the store"):
-            self.root.mkdir(parents=True, exist_ok=True)
-        while True:
-            path = self.root / f"{created:%Y%m%d-%H%M%S}-{kind}-{secrets.token_hex(2)}"
-            with telling(path, "make the folder"):
-                try:
-                    path.mkdir()
-                    return path
-                except FileExistsError:
-                    continue
+    def _begin(self, manifest: Manifest) -> RunWriter:
+        """The run, which others see with its manifest or not at all."""
+        begun = self.root / f".{manifest.run_id}{_BEGUN}"
+        with telling(begun, "make the folder"):
+            begun.mkdir()
+        try:
+            writer = RunWriter(begun, self._now, manifest)
+            writer.move(self.root / manifest.run_id)
+        except BaseException:
+            shutil.rmtree(begun, ignore_errors=True)
+            raise
+        return writer
+
+    def _sweep(self) -> None:
+        """Remove what was left of runs whose writer was killed before others could see them."""
+        for folder in self.root.glob(f".*{_BEGUN}"):
+            if _RUN_ID.fullmatch(folder.name[1:].removesuffix(_BEGUN)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """While inside, no other process begins a run in this store; False where that cannot be had."""
+        with telling(self.root, "read the store"):
+            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # Not every network file system locks folders.
+            try:
+                wait_for_lock(fd)
+                alone = True
+            except OSError:
+                alone = False
+            yield alone
+        finally:
+            os.close(fd)
 
     def _summary(self, name: str) -> RunSummary:
         path = self.root / name
         try:
+            if _is_empty(path):
+                raise StoreError(f"{path} was made and nothing written into it; delete it")
             manifest = Manifest.load(path)
+            if manifest.status != "running" and (problem := tables.problem(path, manifest.trials)):
+                raise StoreError(problem)
         except StoreError as error:
             return RunSummary(name, _kind_of(name), "corrupt", "", "", "", None, None, path, str(error))
         title = manifest.scenario.get("name") or ""
@@ -178,7 +222,14 @@ class Store:
             trials=manifest.trials,
             invalid=manifest.invalid,
             path=path,
+            simulated=manifest.facts.get("lab") == SIMULATION,
         )
+
+
+def _is_empty(path: Path) -> bool:
+    """Is this the folder of a run that earlier versions made, and did not come to write anything into?"""
+    parts = path / tables.PARTS_DIR
+    return not any(found for folder in (path, parts) for found in folder.glob("[!.]*") if found != parts)
 
 
 def _kind_of(name: str) -> str:

@@ -29,7 +29,7 @@ class WriterLock:
         """Take the lock of the run in ``run_path``; raises ``StoreError`` when another writer lives."""
         path = run_path / LOCK_FILE
         with telling(path, "lock"):
-            self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             with telling(path, "lock"):
                 if not _take(self._fd):

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from weirlab.errors import StoreError
+from weirlab.quoting import shortened
 from weirlab.store import lock
 from weirlab.store.files import read_json, write_json
 
 MANIFEST_FILE: Final = "manifest.json"
 FORMAT: Final = "weir-run"
 FORMAT_VERSION: Final = 1
+
+_COUNT_MAX: Final = 1 << 63
+_SHOWN_CHARACTERS: Final = 40
 
 Status = Literal["running", "complete", "interrupted", "failed"]
 STATUSES: Final[tuple[Status, ...]] = ("running", "complete", "interrupted", "failed")
@@ -57,7 +63,7 @@ class Manifest:
         A run whose writer died without a word counts as interrupted.
         """
         path = run_path / MANIFEST_FILE
-        content = read_json(path, f"restore it from a copy or delete {run_path}")
+        content = read_json(path, _remedy(path))
         manifest = cls._from_json(content, path)
         if manifest.status == "running" and not lock.is_held(run_path):
             return replace(manifest, status="interrupted")
@@ -73,15 +79,78 @@ class Manifest:
                 f"{FORMAT_VERSION}; read it with the Weir that wrote it ({content.get('versions')})"
             )
         known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
-        missing = [
-            name
-            for name in ("run_id", "kind", "status", "created", "scenario", "versions", "host", "kernel")
-            if name not in known
-        ]
-        if missing or known["status"] not in STATUSES:
-            wrong = f"without {', '.join(missing)}" if missing else f"unknown status {known['status']!r}"
-            raise StoreError(f"{path} is damaged ({wrong}); restore it from a copy or delete {path.parent}")
+        if wrong := _wrong(known):
+            raise StoreError(f"{path} is damaged ({wrong}); {_remedy(path)}")
         return cls(**known)
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """A section of the scenario; empty where it has none."""
+        found = self.scenario.get(name) or {}
+        if not isinstance(found, Mapping):
+            raise StoreError(
+                f"the manifest of run {self.run_id} is damaged (scenario.{name}: an object was expected); "
+                "restore it from a copy or delete the run"
+            )
+        return found
+
+
+_TEXT: Final = "text"
+_OBJECT: Final = "an object"
+_COUNT: Final = "a count or null"
+_EXPECTED: Final[Mapping[str, str]] = {
+    "run_id": _TEXT,
+    "kind": _TEXT,
+    "status": _TEXT,
+    "created": "a date and time",
+    "scenario": _OBJECT,
+    "versions": _OBJECT,
+    "host": _TEXT,
+    "kernel": _TEXT,
+    "calibration": "text or null",
+    "facts": _OBJECT,
+    "finished": "text or null",
+    "trials": _COUNT,
+    "invalid": _COUNT,
+}
+_OPTIONAL: Final = ("calibration", "facts", "finished", "trials", "invalid")
+
+
+def _wrong(known: Mapping[str, Any]) -> str:
+    """What is wrong with the fields of a manifest, in words; empty for a sound one."""
+    missing = [name for name in _EXPECTED if name not in known and name not in _OPTIONAL]
+    if missing:
+        return f"without {', '.join(missing)}"
+    for name, value in known.items():
+        if not _fits(value, _EXPECTED[name]):
+            return f"{name}: {_EXPECTED[name]} was expected, not {_shown(value)}"
+    if known["status"] not in STATUSES:
+        return f"unknown status {_shown(known['status'])}"
+    return ""
+
+
+def _fits(value: Any, expected: str) -> bool:
+    if value is None:
+        return expected.endswith("or null")
+    if expected == _COUNT:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _COUNT_MAX
+    if expected == _OBJECT:
+        return isinstance(value, Mapping)
+    if not isinstance(value, str):
+        return False
+    if expected != "a date and time":
+        return True
+    try:
+        return datetime.fromisoformat(value) is not None
+    except ValueError:
+        return False
+
+
+def _shown(value: Any) -> str:
+    return shortened(json.dumps(value), _SHOWN_CHARACTERS)
+
+
+def _remedy(path: Path) -> str:
+    return f"restore it from a copy or delete {path.parent}"
 
 
 def versions() -> dict[str, str]:

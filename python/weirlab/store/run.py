@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, BinaryIO, Final, Literal, TypeVar, get_args, overload
 
 import polars as pl
 
-from weirlab.errors import InputError, StoreError
-from weirlab.records import Observation
+from weirlab import files
+from weirlab.errors import InputError, StoreError, WeirError
+from weirlab.records import SIMULATION, Observation
 from weirlab.store import states, tables
-from weirlab.store.files import read_json, telling, write_bytes, write_json, write_with
+from weirlab.store.files import read_json, telling, write_json, write_with
 from weirlab.store.manifest import MANIFEST_FILE, Manifest
 from weirlab.store.rows import TABLES
 
 ExportFormat = Literal["csv", "parquet"]
+T = TypeVar("T")
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
 HOST: Final = "host"
@@ -59,12 +62,20 @@ class Run:
         Attempts made while the host was in another state than in most of the run's trials
         are invalid, see :mod:`weirlab.store.states`.
         """
-        trials = tables.read(self.path, "trials").sort("index", "attempt")
+        trials = self._attempts().sort("index", "attempt")
         return states.mark(trials, self._settled_host() or states.reference_ns(trials))
 
     def host_reference_ns(self) -> float | None:
         """The handover time that stands for the host's state in this run; None if it was never measured."""
-        return self._settled_host() or states.reference_ns(tables.read(self.path, "trials"))
+        return self._settled_host() or states.reference_ns(self._attempts())
+
+    def _attempts(self) -> pl.DataFrame:
+        """The table of trials, if it holds as many as the manifest counts."""
+        counted = self.manifest.trials
+        trials = tables.read(self.path, "trials")
+        if counted is not None and (problem := tables.shortage(self.path, trials.height, counted)):
+            raise StoreError(problem)
+        return trials
 
     def settle_host(self) -> float | None:
         """From here on the state of most trials so far is the run's, and is returned."""
@@ -74,7 +85,7 @@ class Run:
         return reference
 
     def _settled_host(self) -> float | None:
-        return float(self.get_json(HOST)["handover_ns"]) if self.has(HOST) else None
+        return self.get_json(HOST, lambda kept: float(kept["handover_ns"])) if self.has(HOST) else None
 
     def histograms(self) -> pl.DataFrame:
         """Delay histograms: ``trial_id, lower_ns, upper_ns, count``, one row per filled bucket."""
@@ -135,22 +146,42 @@ class Run:
             for row in rows.iter_rows(named=True)
         ]
 
+    @property
+    def simulated(self) -> bool:
+        """Whether the device was a simulated one, so that nothing of it was measured."""
+        return self.manifest.facts.get("lab") == SIMULATION
+
     def _base(self) -> tuple[bool, bool]:
         """Whether the scenario's device tracks connections, and has cross traffic, throughout."""
-        scenario = self.manifest.scenario
-        dut, profile = scenario.get("dut") or {}, scenario.get("profile") or {}
-        return bool(dut.get("stateful", False)), list(profile.get("cross_traffic") or ()) == [True]
+        manifest = self.manifest
+        dut, profile = manifest.section("dut"), manifest.section("profile")
+        return bool(dut.get("stateful", False)), profile.get("cross_traffic") == [True]
 
     def has(self, name: str) -> bool:
         """Whether :meth:`put_json` kept something under ``name``."""
         return self._json_path(name).exists()
 
-    def get_json(self, name: str) -> Any:
-        """What was kept under ``name``; raises ``StoreError`` when it is missing or damaged."""
+    @overload
+    def get_json(self, name: str) -> Any: ...
+
+    @overload
+    def get_json(self, name: str, decode: Callable[[Any], T]) -> T: ...
+
+    def get_json(self, name: str, decode: Callable[[Any], Any] | None = None) -> Any:
+        """What was kept under ``name``, or what ``decode`` makes of it.
+
+        Raises ``StoreError`` when that is missing or damaged: not JSON, or not what ``decode`` expects.
+        """
         path = self._json_path(name)
         if not path.exists():
             raise StoreError(f"run {self.run_id} has no {name} ({path} does not exist)")
-        return read_json(path, f"delete it and make the {name} of run {self.run_id} again")
+        remedy = f"delete it and make the {name} of run {self.run_id} again"
+        value = read_json(path, remedy)
+        try:
+            return value if decode is None else decode(value)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, WeirError) as error:
+            reason = str(error) if isinstance(error, WeirError) else f"{type(error).__name__}: {error}"
+            raise StoreError(f"{path} is damaged ({reason}); {remedy}") from error
 
     def put_json(self, name: str, value: object) -> None:
         """Keep ``value`` under ``name`` in place of what was there; NaN and infinity become null."""
@@ -170,7 +201,8 @@ class Run:
         if not path.exists():
             raise StoreError(f"run {self.run_id} has no table {name} ({path} does not exist)")
         try:
-            return pl.read_parquet(path)
+            with path.open("rb") as file:
+                return pl.read_parquet(file)
         except (pl.exceptions.PolarsError, OSError) as error:
             raise StoreError(
                 f"{path} is damaged ({error}); restore it from a copy or delete {self.path}"
@@ -178,7 +210,7 @@ class Run:
 
     def put_table(self, name: str, frame: pl.DataFrame) -> None:
         """Keep ``frame`` under ``name`` in place of what was there, in one step."""
-        write_with(self._table_path(name), frame.write_parquet)
+        write_with(self._table_path(name), lambda file: frame.write_parquet(file))
 
     def export(self, dest: Path, format: ExportFormat = "csv") -> list[Path]:
         """Write the tables and all JSON into the folder ``dest``; returns the files written.
@@ -190,25 +222,30 @@ class Run:
             raise InputError(f"export format '{format}' is not known; choose one of {known}")
         # All is read before anything is written: a damaged run exports nothing.
         Manifest.load(self.path)
-        frames = {table: tables.read(self.path, table) for table in TABLES}
-        frames["trials"] = frames["trials"].sort("index", "attempt")
+        frames = {table: tables.read(self.path, table) for table in TABLES if table != "trials"}
+        frames["trials"] = self._attempts().sort("index", "attempt")
         kept = sorted(path.stem for path in self.path.glob("*.parquet") if path.stem not in TABLES)
         frames |= {name: self.table(name) for name in kept}
-        with telling(dest, "make the folder"):
-            dest.mkdir(parents=True, exist_ok=True)
-        written = []
-        for table, frame in frames.items():
-            write = frame.write_csv if format == "csv" else frame.write_parquet
-            target = dest / f"{table}.{format}"
-            write_with(target, write)
-            written.append(target)
-        for source in sorted(self.path.glob("*.json")):
+        files.make_folder(dest)
+        exported = {dest / f"{table}.{format}": frame for table, frame in frames.items()}
+        copied = {dest / source.name: source for source in sorted(self.path.glob("*.json"))}
+        for target in (*exported, *copied):
+            files.check_output(target)
+        for target, frame in exported.items():
+
+            def write(file: BinaryIO, frame: pl.DataFrame = frame) -> None:
+                if format == "csv":
+                    frame.write_csv(file)
+                else:
+                    frame.write_parquet(file)
+
+            with telling(target, "write"):
+                files.write(target, write)
+        for target, source in copied.items():
             with telling(source, "read"):
                 content = source.read_bytes()
-            target = dest / source.name
-            write_bytes(target, content)
-            written.append(target)
-        return written
+            files.write_bytes(target, content)
+        return [*exported, *copied]
 
     def _table_path(self, name: str) -> Path:
         if not _NAME.fullmatch(name) or name in TABLES:

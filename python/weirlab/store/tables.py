@@ -9,11 +9,12 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import polars as pl
 
 from weirlab.errors import StoreError
+from weirlab.files import SCRATCH
 from weirlab.records import TrialRecord
 from weirlab.store.files import telling, write_bytes, write_with
 from weirlab.store.rows import TABLES, completed, part_bytes, part_schema, table_of_parts, table_schema
@@ -40,6 +41,35 @@ def read(run_path: Path, table: str) -> pl.DataFrame:
                 raise _culprit(run_path) or fallback from error
 
 
+def shortage(run_path: Path, found: int, counted: int) -> str:
+    """What is wrong where there are ``found`` attempts and the manifest has ``counted``; empty for nothing.
+
+    As long as there are parts a damaged one may have been deleted: then the others count.
+    """
+    if found >= counted or (run_path / PARTS_DIR).is_dir():
+        return ""
+    path = _file(run_path, "trials")
+    what = f"holds {found} of the {counted}" if path.exists() else f"is missing, with all {counted}"
+    return (
+        f"{path} is damaged: it {what} attempts in the manifest; restore it from a copy or delete {run_path}"
+    )
+
+
+def problem(run_path: Path, counted: int | None) -> str:
+    """What is wrong with the table of trials at first sight; empty for nothing. Reads no rows."""
+    if not counted or (run_path / PARTS_DIR).is_dir():
+        return ""
+    path = _file(run_path, "trials")
+    if not path.exists():
+        return shortage(run_path, 0, counted)
+    try:
+        with path.open("rb") as file:
+            found = pl.scan_parquet(file).select(pl.len()).collect().item()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        return f"{path} is damaged ({error}); restore it from a copy or delete {run_path}"
+    return shortage(run_path, found, counted)
+
+
 def compact(run_path: Path) -> None:
     """Turn all parts into one file per table; rows already in a table stay."""
     parts = _parts(run_path)
@@ -47,7 +77,8 @@ def compact(run_path: Path) -> None:
         return
     try:
         for table in TABLES:
-            frame = _scan(run_path, table, parts)
+            with telling(run_path / PARTS_DIR, "read"):
+                frame = _scan(run_path, table, parts)
             write_with(_file(run_path, table), partial(_sink, frame), durable=True)
     except StoreError as error:
         raise _culprit(run_path) or error from error
@@ -61,7 +92,7 @@ def compact(run_path: Path) -> None:
 def sweep(run_path: Path) -> None:
     """Delete what a writer that was killed left half-written."""
     for folder in (run_path, run_path / PARTS_DIR):
-        for scratch in folder.glob(".*.tmp"):
+        for scratch in folder.glob(SCRATCH):
             with telling(scratch, "delete"):
                 scratch.unlink(missing_ok=True)
 
@@ -75,8 +106,8 @@ def _parts(run_path: Path) -> list[Path]:
         return sorted((run_path / PARTS_DIR).glob("[0-9]*.parquet"))
 
 
-def _sink(frame: pl.LazyFrame, path: Path) -> None:
-    frame.sink_parquet(path, compression="zstd")
+def _sink(frame: pl.LazyFrame, file: BinaryIO) -> None:
+    frame.sink_parquet(file, compression="zstd")
 
 
 def _scan(run_path: Path, table: str, parts: list[Path]) -> pl.LazyFrame:
@@ -85,8 +116,7 @@ def _scan(run_path: Path, table: str, parts: list[Path]) -> pl.LazyFrame:
     if file.exists():
         frames.append(_scan_file(file, table))
     if parts:
-        found = pl.scan_parquet(parts, schema=part_schema(), missing_columns="insert")
-        fresh = table_of_parts(found, table)
+        fresh = table_of_parts(_scan_parts(parts), table)
         if frames:
             kept = frames[0].select("trial_id").unique()
             fresh = fresh.join(kept, on="trial_id", how="anti")
@@ -96,9 +126,16 @@ def _scan(run_path: Path, table: str, parts: list[Path]) -> pl.LazyFrame:
     return pl.concat(frames)
 
 
-def _scan_file(file: Path, table: str) -> pl.LazyFrame:
-    """``table`` as kept in ``file``; columns that an earlier version did not write are filled in."""
-    frame = pl.scan_parquet(file, schema=table_schema(table), missing_columns="insert")
+def _scan_parts(parts: list[Path]) -> pl.LazyFrame:
+    # Read, not kept open: there may be more parts than a process may have files.
+    contents: list[bytes] = [part.read_bytes() for part in parts]
+    return pl.scan_parquet(contents, schema=part_schema(), missing_columns="insert")
+
+
+def _scan_file(path: Path, table: str) -> pl.LazyFrame:
+    """``table`` as kept in a file; columns that an earlier version did not write are filled in."""
+    with path.open("rb") as file:
+        frame = pl.scan_parquet(file, schema=table_schema(table), missing_columns="insert")
     return completed(frame) if table == "trials" else frame
 
 
@@ -110,7 +147,7 @@ def _culprit(run_path: Path) -> StoreError | None:
         part = file.parent.name == PARTS_DIR
         try:
             if part:
-                pl.scan_parquet(file, schema=part_schema(), missing_columns="insert").collect()
+                _scan_parts([file]).collect()
             else:
                 _scan_file(file, file.stem).collect()
         except (pl.exceptions.PolarsError, OSError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from weirlab.errors import StoreError
+from weirlab.interrupts import behind, shielded
 from weirlab.records import TrialRecord
 from weirlab.store import tables
 from weirlab.store.files import telling
@@ -37,9 +39,9 @@ class RunWriter:
         self._run = Run(path)
         try:
             tables.sweep(path)
+            known = None if manifest is not None else self._run.trials()
             with telling(path / tables.PARTS_DIR, "make the folder"):
                 (path / tables.PARTS_DIR).mkdir(exist_ok=True)
-            rows = self._run.trials().select("index", "attempt", "valid")
             begun = manifest or replace(Manifest.load(path), finished=None, trials=None, invalid=None)
             replace(begun, status="running").save(path)
         except BaseException:
@@ -48,9 +50,15 @@ class RunWriter:
         self._open = True
         self._valid: set[int] = set()
         self._attempts: dict[int, int] = {}
-        self._trials = self._invalid = 0
-        for index, attempt, valid in rows.iter_rows():
-            self._count(index, attempt, valid)
+        if known is not None:
+            for index, attempt, valid in known.select("index", "attempt", "valid").iter_rows():
+                self._count(index, attempt, valid)
+
+    def move(self, path: Path) -> None:
+        """Go on in the folder ``path``, where nothing is yet: in one step for every reader."""
+        with telling(path, "make the folder"):
+            os.rename(self.path, path)
+        self._run = Run(path)
 
     @property
     def run_id(self) -> str:
@@ -75,6 +83,7 @@ class RunWriter:
         """By index of the trial, the highest number of an attempt kept so far."""
         return dict(self._attempts)
 
+    @shielded
     def add(self, record: TrialRecord) -> None:
         """Keep one attempt; raises ``StoreError`` when the disk refuses, and then nothing of it stays."""
         if not self._open:
@@ -91,17 +100,20 @@ class RunWriter:
         return self._run.has(name)
 
     def get_json(self, name: str) -> Any:
-        """What is kept under ``name``."""
+        """What is kept under ``name``; :meth:`Run.get_json` also decodes it."""
         return self._run.get_json(name)
 
+    @shielded
     def put_json(self, name: str, value: object) -> None:
         """Keep ``value`` under ``name``, replacing what was there."""
         self._run.put_json(name, value)
 
+    @shielded
     def put_table(self, name: str, frame: pl.DataFrame) -> None:
         """Keep the table ``frame`` under ``name``, replacing what was there."""
         self._run.put_table(name, frame)
 
+    @shielded
     def finish(self, status: Status = "complete") -> None:
         """Write the final manifest, turn parts into tables, let go of the run; may be called twice.
 
@@ -113,20 +125,20 @@ class RunWriter:
         try:
             manifest = Manifest.load(self.path)
             finished = self._now().isoformat(timespec="milliseconds")
-            replace(
-                manifest, status=status, finished=finished, trials=self._trials, invalid=self._invalid
-            ).save(self.path)
+            # What counts as invalid is known only now: trials in another state of the host do, too.
+            trials = self._run.trials()
+            invalid = trials.height - int(trials["valid"].sum())
+            replace(manifest, status=status, finished=finished, trials=trials.height, invalid=invalid).save(
+                self.path
+            )
             tables.compact(self.path)
         finally:
             self._lock.release()
 
     def _count(self, index: int, attempt: int, valid: bool) -> None:
         self._attempts[index] = max(attempt, self._attempts.get(index, 0))
-        self._trials += 1
         if valid:
             self._valid.add(index)
-        else:
-            self._invalid += 1
 
     def __enter__(self) -> RunWriter:
         return self
@@ -138,7 +150,7 @@ class RunWriter:
             self.finish("complete")
             return
         try:
-            self.finish("interrupted" if issubclass(kind, KeyboardInterrupt) else "failed")
+            self.finish("interrupted" if error is not None and behind(error) else "failed")
         except StoreError as second:
             # The first error is what the user has to know; on a full disk this one only repeats it.
             if error is not None:

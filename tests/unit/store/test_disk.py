@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import polars as pl
 import pytest
@@ -24,14 +24,14 @@ REFUSALS = [
 ]
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, number: int, what: str = "write_bytes") -> None:
+def refuse(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let writing fail after the file has been made, as a full disk does."""
 
-    def fail(path: Path, *rest: Any, **more: Any) -> None:
-        path.touch()
-        raise OSError(number, os.strerror(number), str(path))
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Path, what, fail)
+    for name in ("link", "replace"):
+        monkeypatch.setattr(os, name, fail)
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def test_a_disk_that_refuses_an_attempt_is_named_and_complete_ones_stay(
 def test_a_disk_that_is_full_when_finishing_leaves_all_trials_readable(
     store: Store, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(frame: pl.LazyFrame, path: Path, **more: Any) -> None:
-        path.write_bytes(b"PAR1")
+    def full(frame: pl.LazyFrame, file: BinaryIO, **more: Any) -> None:
+        file.write(b"PAR1")
         raise pl.exceptions.ComputeError("IO error: No space left on device (os error 28)")
 
     with monkeypatch.context() as patch:

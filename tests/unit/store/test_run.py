@@ -145,6 +145,23 @@ def test_exporting_a_damaged_run_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_an_export_follows_no_link_that_somebody_planted(tmp_path: Path) -> None:
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    out.mkdir()
+    victim.write_text("old")
+    run = run_of(tmp_path, make_record())
+    (out / ".trials.csv.tmp").symlink_to(victim)
+    run.export(out)
+    assert (out / "trials.csv").stat().st_size > 0
+    (out / "manifest.json").unlink()
+    (out / "manifest.json").symlink_to(victim)
+    (out / "trials.csv").unlink()
+    with pytest.raises(InputError, match=r"manifest\.json: that is a symbolic link"):
+        run.export(out)
+    assert victim.read_text() == "old"
+    assert not (out / "trials.csv").exists()
+
+
 def test_an_unknown_export_format_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="csv, parquet"):
         run_of(tmp_path, make_record()).export(tmp_path / "out", "xlsx")  # type: ignore[arg-type]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,20 @@ def add(writer: RunWriter, index: int, attempt: int = 1, invalid: tuple[str, ...
 
 def names(path: Path) -> set[str]:
     return {entry.name for entry in path.iterdir() if not entry.name.startswith(".writer")}
+
+
+def test_trials_in_another_state_of_the_host_are_invalid_in_the_list_of_runs_too(
+    store: Store, writer: RunWriter
+) -> None:
+    """One definition: the list of runs once counted only what was invalid when it was measured."""
+    for index, handover_ns in enumerate((66.0, 67.0, 68.0, 245.0)):
+        record = make_record(run_id=writer.run_id, index=index)
+        writer.add(replace(record, host=replace(record.host, handover_ns=handover_ns)))
+    add(writer, 4, invalid=("sender late",))
+    writer.finish()
+    (listed,) = store.runs()
+    assert (listed.trials, listed.invalid) == (5, 2)
+    assert listed.invalid == store.open(writer.run_id).trials().filter(~pl.col("valid")).height
 
 
 def test_an_attempt_is_readable_as_soon_as_it_is_added(store: Store, writer: RunWriter) -> None:
