@@ -1,7 +1,7 @@
 """Scenario files: YAML that says what to test, checked with places in its messages.
 
 ``kinds`` tells what files can be about, ``model`` (and a module per further kind) has the keys and
-their meaning, ``document`` reads YAML, ``load`` joins them.
+their meaning, ``document`` reads YAML, ``load`` joins them. ``ready`` holds the files that come with Weir.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from weirlab.scenario.calls import CallShape
 from weirlab.scenario.conflicts import Conflict, of_device
 from weirlab.scenario.model import (
     NO_DEVICE,
+    Attempts,
     Calibrate,
     Count,
     Dut,
@@ -28,6 +29,7 @@ from weirlab.scenario.model import (
     Seconds,
     Section,
     Seed,
+    Shares,
     WarmUp,
 )
 from weirlab.traffic.calls.codecs import parse_codec
@@ -39,12 +41,15 @@ Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 class Sweep(Section):
     """Numbers of calls that are tried whatever comes of them, in random order."""
 
-    first: Count = 500
-    """Fewest calls."""
-    last: Count = 3000
-    """Most calls."""
+    around: Shares = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4)
+    """Numbers of calls as shares of what the search found carried at each position: below 1 of the least of
+    its goals, above 1 of the greatest. Both answers are always among them."""
+    first: Count | None = None
+    """Fewest calls: with ``last`` fixed numbers at all positions instead, before the search."""
+    last: Count | None = None
+    """Most calls, with ``first``."""
     step: Count = 100
-    """Calls from one number to the next."""
+    """Calls from one number to the next, with ``first`` and ``last``."""
     repetitions: Repetitions = 7
     """Trials per number of calls and position."""
     trial_s: Seconds = 1.0
@@ -53,9 +58,11 @@ class Sweep(Section):
     """Calls stand for so long before recording, in s."""
 
     @property
-    def counts(self) -> tuple[int, ...]:
-        """The numbers of calls, ascending."""
-        return tuple(range(self.first, self.last + 1, self.step))
+    def fixed(self) -> range:
+        """The numbers of calls, ascending; none where they come from the search."""
+        if self.first is None or self.last is None:
+            return range(0)
+        return range(self.first, self.last + 1, self.step)
 
 
 class CallSearch(Section):
@@ -92,7 +99,8 @@ class Prediction(Section):
     profile: Profile | None = None
     """That profile; left out: a quick one around the positions, with the calls' frame size."""
     flows: Count | None = None
-    """Flows of that profile; left out: as many as the most calls of the sweep have voice streams."""
+    """Flows of that profile; left out: as many as the most calls of a sweep with fixed numbers have voice
+    streams, or else 3000 calls."""
 
 
 class Capacity(Section):
@@ -108,7 +116,7 @@ class Capacity(Section):
     """``null``: no prediction."""
     inside: bool = True
     """Look at the device from inside while calls stand."""
-    max_attempts: Annotated[int, Field(strict=True, ge=1, le=20)] = 5
+    max_attempts: Attempts = 5
     """How often a trial is tried that the host spoils."""
     seed: Seed = 1
     """Seed of the trials' order."""
@@ -143,8 +151,8 @@ class CapacityScenario(Root):
             yield ("dut", "name"), "a plain cable has no capacity to find; name a device"
         if wanted.sweep is None and wanted.search is None:
             yield ("capacity",), "neither a sweep nor a search is left to do; leave one of them in"
-        if wanted.sweep is not None and wanted.sweep.last < wanted.sweep.first:
-            yield ("capacity", "sweep", "last"), f"must not be below 'first' ({wanted.sweep.first})"
+        if wanted.sweep is not None:
+            yield from _of_sweep(wanted.sweep, searched=wanted.search is not None)
         search = wanted.search
         if search is not None and search.max_calls is not None and search.max_calls <= search.min_calls:
             yield ("capacity", "search", "max_calls"), f"must be above 'min_calls' ({search.min_calls})"
@@ -164,9 +172,31 @@ class CapacityScenario(Root):
         if wanted.predict is not None and wanted.predict.model and wanted.predict.flows:
             yield ("capacity", "predict", "flows"), "belongs to a profile to measure, but a model is named"
 
+    def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
+        """See :meth:`Root.trials`; those of a search follow from each other and are few."""
+        what = self.capacity
+        if what.sweep is not None:
+            yield (
+                ("capacity", "sweep"),
+                len(what.positions) * len(what.sweep.fixed or what.sweep.around) * what.sweep.repetitions,
+            )
+        if what.predict is not None and what.predict.profile is not None:
+            yield ("capacity", "predict", "profile"), what.predict.profile.trials
+
     def beside(self, folder: Path) -> Self:
         """See :meth:`Root.beside`."""
         return self.model_copy(update={"dut": self.dut.beside(folder)})
+
+
+def _of_sweep(sweep: Sweep, *, searched: bool) -> Iterator[Conflict]:
+    where = ("capacity", "sweep")
+    if (sweep.first is None) != (sweep.last is None):
+        missing = "first" if sweep.first is None else "last"
+        yield where, f"'first' and 'last' go together, {missing!r} is missing"
+    elif sweep.first is None and not searched:
+        yield where, "without a search there is nothing to sweep around: give 'first' and 'last'"
+    elif sweep.first is not None and sweep.last is not None and sweep.last < sweep.first:
+        yield (*where, "last"), f"must not be below 'first' ({sweep.first})"
 
 
 def best_mos(codec: str) -> float:

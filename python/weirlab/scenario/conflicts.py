@@ -45,8 +45,10 @@ def of_device(dut: Dut, position_lists: Iterator[tuple[Location, tuple[int, ...]
         for loc, positions in position_lists:
             if positions != (0,):
                 yield loc, "the device 'ruleset' has its own rules: write 'positions: [0]'"
-    elif dut.ruleset is not None:
-        yield ("dut", "ruleset"), f"goes with the device 'ruleset', not with {dut.name!r}"
+        return
+    for key in ("ruleset", "match"):
+        if getattr(dut, key) is not None:
+            yield ("dut", key), f"goes with the device 'ruleset', not with {dut.name!r}"
 
 
 def _position_lists(scenario: Scenario) -> Iterator[tuple[Location, tuple[int, ...]]]:

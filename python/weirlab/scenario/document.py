@@ -10,13 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
+from weirlab import files, limits
 from weirlab.errors import InputError
-
-MAX_BYTES: Final = 1_000_000
+from weirlab.quoting import quoted
 
 Location = tuple[int | str, ...]
 
@@ -55,7 +55,42 @@ class Document:
 
 
 class _Yaml12(yaml.SafeLoader):
-    """Composes nodes with the implicit types of YAML 1.2's core schema."""
+    """Composes nodes with the implicit types of YAML 1.2's core schema, and no more than a scenario needs."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._composed = 0
+        self._level = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """As inherited, counted: a text may describe far more than its length lets expect."""
+        self._composed += 1
+        self._level += 1
+        try:
+            if self._composed > limits.MOST_VALUES:
+                self._refuse(_most_values())
+            if self._level > limits.MOST_LEVELS:
+                self._refuse(_most_levels())
+            return super().compose_node(parent, index)
+        finally:
+            self._level -= 1
+
+    def _refuse(self, problem: str) -> NoReturn:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        raise _TooMuch(problem, event.start_mark)
+
+
+class _TooMuch(yaml.MarkedYAMLError):
+    def __init__(self, problem: str, mark: yaml.Mark) -> None:
+        super().__init__(problem=problem, problem_mark=mark)
+
+
+def _most_values() -> str:
+    return f"more than {limits.MOST_VALUES:,} values, which is more than any scenario needs"
+
+
+def _most_levels() -> str:
+    return f"nested more than {limits.MOST_LEVELS} levels deep"
 
 
 _Yaml12.yaml_implicit_resolvers = {}
@@ -77,23 +112,12 @@ def read(path: Path) -> Document:
     InputError
         The file cannot be read, or is not YAML; with ``file:line:column`` where there is one.
     """
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(f"{path}: {size} bytes is more than a scenario ever needs ({MAX_BYTES})")
-        text = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give the path of a scenario file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a directory; give the path of a scenario file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    try:
-        return parse(text.decode("utf-8-sig"), str(path))
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        column = error.start - (text.rfind(b"\n", 0, error.start) + 1) + 1
-        raise InputError(f"{path}:{line}:{column}: not UTF-8 text") from None
+    return parse(source(path), str(path))
+
+
+def source(path: Path) -> str:
+    """The text of the scenario file at ``path``, as it stands there; see :func:`read`."""
+    return files.read_text(path, "a scenario file", limits.MOST_BYTES)
 
 
 def parse(text: str, name: str = "<text>") -> Document:
@@ -105,12 +129,12 @@ def parse(text: str, name: str = "<text>") -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise InputError(f"{place}: not valid YAML: {error.problem or error.context}") from None
+        said = str(error.problem or error.context)
+        wrong = said if isinstance(error, _TooMuch) else f"not valid YAML: {said}"
+        raise InputError(f"{place}: {wrong}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise InputError(f"{name}:{line}: not valid YAML: {error.reason}") from None
-    except RecursionError:
-        raise InputError(f"{name}: nested too deeply") from None
     document = Document(name, None if root is None else {})
     if root is None:
         return document
@@ -131,8 +155,11 @@ class _Plain:
         self._count += 1
         if node in self._open:
             self._fail(node, "an alias (*) that contains itself")
-        if self._count > 100_000:
-            self._fail(node, "aliases (*) blow the document up beyond 100,000 values")
+        # What the text itself holds was counted before: only aliases can still go beyond.
+        if self._count > limits.MOST_VALUES:
+            self._fail(node, f"with aliases (*) repeated, {_most_values()}")
+        if len(path) >= limits.MOST_LEVELS:
+            self._fail(node, f"with aliases (*) repeated, {_most_levels()}")
         self._open.append(node)
         try:
             if isinstance(node, yaml.MappingNode):
@@ -151,7 +178,7 @@ class _Plain:
             key = str(key_node.value)
             if key in result:
                 first = self._document.keys[(*path, key)]
-                self._fail(key_node, f"key {key!r} appears twice (first in line {first.line})")
+                self._fail(key_node, f"key {quoted(key)} appears twice (first in line {first.line})")
             self._document.keys[(*path, key)] = _mark(key_node)
             result[key] = self.convert(value_node, (*path, key))
         return result
@@ -171,8 +198,8 @@ class _Plain:
             if kind == "float":
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
-            self._fail(node, f"{text[:40]!r} is not a number")
-        self._fail(node, f"the tag {node.tag!r} has no meaning here")
+            self._fail(node, f"{quoted(text)} is not a number")
+        self._fail(node, f"the tag {quoted(node.tag)} has no meaning here")
 
     def _fail(self, node: yaml.Node, what: str) -> NoReturn:
         raise InputError(f"{self._document.at(_mark(node))}: {what}")

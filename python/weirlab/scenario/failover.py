@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.errors import InputError
 from weirlab.lab.redundant import Conntrackd, Keepalived, Ucarp
+from weirlab.quoting import quoted
 from weirlab.scenario.calls import CallShape, CodecText
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import (
+    Attempts,
     Count,
+    NotEmpty,
     NotNegative,
     Repetitions,
     ReportSection,
@@ -22,6 +25,7 @@ from weirlab.scenario.model import (
     Section,
     Seed,
     WarmUp,
+    _no_repeats,
 )
 from weirlab.traffic.calls.spec import Calls
 
@@ -61,25 +65,25 @@ class PairSection(Section):
     step_down: Literal["priority", "stop", "demote"] | None = None
     """How a master steps down: ``priority`` or ``stop`` (keepalived), ``demote`` or ``stop`` (ucarp)."""
     priorities: tuple[int, int] | None = None
-    """Of the two firewalls (keepalived)."""
+    """VRRP priorities of the two firewalls (keepalived)."""
     preempt_delay_s: NotNegative | None = None
-    """How much later the preferred firewall takes over again (keepalived)."""
+    """Seconds that the preferred firewall waits, when it is back, before it takes over again (keepalived)."""
     version: Literal[2, 3] | None = None
-    """Of VRRP (keepalived)."""
+    """Version of VRRP (keepalived)."""
     use_vmac: bool | None = None
     """The addresses move with a MAC address of their own (keepalived)."""
     sync_group: bool | None = None
     """Both sides always change together (keepalived)."""
     garp_repeat: int | None = None
-    """Gratuitous ARPs at once (keepalived)."""
+    """Gratuitous ARPs that a new master sends at once (keepalived)."""
     garp_delay_s: int | None = None
-    """After how long once more (keepalived)."""
+    """Seconds until a new master sends its gratuitous ARPs a second time (keepalived)."""
     garp_refresh_s: int | None = None
-    """How often for ever, 0: not (keepalived)."""
+    """Seconds between gratuitous ARPs that a master goes on to send; 0: it sends no more (keepalived)."""
     advskews: tuple[int, int] | None = None
-    """256ths of a second on top of the interval, of the two firewalls (ucarp)."""
+    """What each of the two firewalls adds to its advertisement interval, in 1/256 s (ucarp)."""
     deadratio: int | None = None
-    """After how many intervals without advertisement a backup takes over (ucarp)."""
+    """Number of intervals without advertisement after which a backup takes over (ucarp)."""
 
     def addresses(self) -> Keepalived | Ucarp:
         """The protocol with its settings; raises ``InputError`` for what cannot work."""
@@ -114,7 +118,7 @@ class PairSection(Section):
 
 
 class OngoingCalls(CallShape):
-    """The calls that stand while the pair switches."""
+    """The calls in progress while the pair switches."""
 
     count: Count = 3000
     """How many; fewer are made where the pair does not carry them without loss."""
@@ -132,8 +136,8 @@ class OngoingCalls(CallShape):
 class Failover(Section):
     """Switches to measure: every kind of event with every pair."""
 
-    pairs: Annotated[tuple[PairSection, ...], Field(min_length=1)]
-    kinds: Annotated[tuple[EventKind, ...], Field(min_length=1)] = ("soft", "hard")
+    pairs: Annotated[tuple[PairSection, ...], NotEmpty]
+    kinds: Annotated[tuple[EventKind, ...], NotEmpty, AfterValidator(_no_repeats)] = ("soft", "hard")
     """``soft``: the master steps down; ``hard``: it dies; ``return``: the dead one comes back."""
     repetitions: Repetitions = 7
     """Valid runs of each."""
@@ -154,7 +158,7 @@ class Failover(Section):
     known to the new master. UDP would otherwise make a new state with its next packet."""
     cut_ratio: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.1
     """Cutting a master off may take so much of the time that the protocol needs to notice."""
-    max_attempts: Annotated[int, Field(strict=True, ge=1, le=20)] = 4
+    max_attempts: Attempts = 4
     """How often a switch is tried that the host spoils."""
     seed: Seed = 1
     """Seed of the order of switches."""
@@ -185,6 +189,11 @@ class FailoverScenario(Root):
     report: ReportSection | None = ReportSection()
     """``null``: no report."""
 
+    def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
+        """See :meth:`Root.trials`."""
+        what = self.failover
+        yield ("failover",), len(what.pairs) * len(what.kinds) * what.repetitions
+
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""
         if self.calls.spurts:
@@ -200,9 +209,6 @@ class FailoverScenario(Root):
                 "packets back are dropped until one forward has made the call known to the firewall: give at "
                 f"least {least_s:g} s",
             )
-        kinds = self.failover.kinds
-        if repeated := [kind for i, kind in enumerate(kinds) if kind in kinds[:i]]:
-            yield ("failover", "kinds"), f"{repeated[0]!r} is listed twice"
         seen: dict[tuple[Keepalived | Ucarp, Conntrackd, bool], int] = {}
         for i, pair in enumerate(self.failover.pairs):
             place: tuple[int | str, ...] = ("failover", "pairs", i)
@@ -226,4 +232,4 @@ class FailoverScenario(Root):
                         yield place, f"is the same as number {seen[found] + 1} of the list"
                     seen.setdefault(found, i)
             if pair.name is not None and pair.name in [other.name for other in self.failover.pairs[:i]]:
-                yield (*place, "name"), f"another pair is called {pair.name!r} already"
+                yield (*place, "name"), f"another pair is called {quoted(pair.name)} already"

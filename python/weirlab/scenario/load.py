@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, overload
 
@@ -12,7 +12,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 from pydantic_core import ErrorDetails
 
+from weirlab import limits
 from weirlab.errors import InputError
+from weirlab.quoting import MOST_QUOTED, quoted, shortened
 from weirlab.scenario.document import Document, Mark, parse, read
 from weirlab.scenario.kinds import KINDS, AnyScenario, kind_of, listed, telling
 from weirlab.scenario.model import Root, Scenario, Section
@@ -67,7 +69,7 @@ def check(document: Document) -> AnyScenario:
     about = telling(document.value)
     if len(about) > 1:
         place = document.at(document.where((about[1],), key=True))
-        raise InputError(f"{place}: {about[1]}: the file has {about[0]!r} already; write a file for each")
+        raise InputError(f"{place}: {about[1]}: the file has '{about[0]}' already; write a file for each")
     scenario = _checked(document, kind_of(document.value))
     assert isinstance(scenario, AnyScenario)
     return scenario
@@ -92,10 +94,23 @@ def _checked(document: Document, kind: type[R]) -> R:
     except ValidationError as error:
         problems = _first_causes(error.errors(include_url=False))
         _refuse(document, [(_place(document, problem), _explain(problem, kind)) for problem in problems])
-    conflicts = [(document.where(loc), f"{_dotted(loc)}: {reason}") for loc, reason in scenario.conflicts()]
+    conflicts = [
+        (document.where(loc), f"{_dotted(loc)}: {reason}")
+        for loc, reason in (*_too_much(scenario), *scenario.conflicts())
+    ]
     if conflicts:
         _refuse(document, conflicts)
     return scenario
+
+
+def _too_much(scenario: Root) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    for loc, trials in scenario.trials():
+        if trials > limits.MOST_TRIALS:
+            yield (
+                loc,
+                f"{trials:,} trials are planned here, and at most {limits.MOST_TRIALS:,} are possible; list "
+                "fewer settings or take fewer repetitions",
+            )
 
 
 def _first_causes(problems: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -124,7 +139,7 @@ def _explain(problem: ErrorDetails, root: type[BaseModel]) -> str:
         case "extra_forbidden":
             key, known = str(loc[-1]), _known_keys(root, loc[:-1])
             close = difflib.get_close_matches(key, known, n=1)
-            advice = f"did you mean {close[0]!r}?" if close else f"known keys are {', '.join(known)}"
+            advice = f"did you mean {quoted(close[0])}?" if close else f"known keys are {', '.join(known)}"
             return f"{where}: unknown key; {advice}"
         case "missing":
             inside = f"{_dotted(loc[:-1])}: " if loc[:-1] else ""
@@ -134,6 +149,9 @@ def _explain(problem: ErrorDetails, root: type[BaseModel]) -> str:
             reason = str(problem.get("ctx", {}).get("error", problem["msg"]))
         case "model_type" | "model_attributes_type" | "dict_type":
             reason = f"must have keys ({', '.join(_known_keys(root, loc))}), one per line below it"
+        case "too_long":
+            many, most = len(problem["input"]), problem["ctx"]["max_length"]
+            reason = f"{many:,} items, and at most {most:,} are possible"
         case "too_short":
             reason = "must not be empty"
         case "tuple_type" | "list_type":
@@ -142,7 +160,7 @@ def _explain(problem: ErrorDetails, root: type[BaseModel]) -> str:
             reason = problem["msg"].replace("Input should", "must", 1)
     found = problem["input"]
     if isinstance(found, (str, int, float, bool)) or found is None:
-        shown = "nothing" if found is None else repr(found)
+        shown = "nothing" if found is None else quoted(found)
         if shown not in reason:
             reason = f"{reason} (found {shown})"
     return f"{where}: {reason}" if where else reason
@@ -151,7 +169,7 @@ def _explain(problem: ErrorDetails, root: type[BaseModel]) -> str:
 def _dotted(loc: Sequence[int | str]) -> str:
     text = ""
     for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+        text += f"[{part}]" if isinstance(part, int) else f".{shortened(part, MOST_QUOTED)}"
     return text.removeprefix(".")
 
 

@@ -13,9 +13,12 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from weirlab import limits
 from weirlab.errors import InputError
 from weirlab.lab.sim import SimDevice
+from weirlab.quoting import quoted
 from weirlab.traffic.load import LOAD_SHARES
+from weirlab.traffic.spec import Arrivals
 
 NO_DEVICE: Final = "none"
 """In place of a device's name: sender and receiver on one cable."""
@@ -67,9 +70,11 @@ def _dut_name(name: str) -> str:
 
 
 def _no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    for i, value in enumerate(values):
-        if value in values[:i]:
-            raise ValueError(f"{value!r} is listed twice")
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"{quoted(value)} is listed twice")
+        seen.add(value)
     return values
 
 
@@ -97,18 +102,21 @@ SizesText = Annotated[
     Field(json_schema_extra=_text_or_number("integer", 64, "imix", "poisson:64-200")),
 ]
 PlacesText = Annotated[str, AfterValidator(_places), Field(json_schema_extra={"examples": ["1:50,99:50"]})]
-Position = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+Position = Annotated[int, Field(strict=True, ge=0, le=limits.MOST_RULES)]
 Share = Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
-Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Repetitions = Annotated[int, Field(strict=True, ge=1, le=10_000)]
-Seed = Annotated[int, Field(strict=True, ge=0)]
-WarmUp = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
-Positions = Annotated[tuple[Position, ...], Field(min_length=1), AfterValidator(_no_repeats)]
-SizeList = Annotated[tuple[SizesText, ...], Field(min_length=1), AfterValidator(_no_repeats)]
-Shares = Annotated[tuple[Share, ...], Field(min_length=1), AfterValidator(_no_repeats)]
-Compared = Annotated[tuple[bool, ...], AfterValidator(_no_repeats)]
+Seconds = Annotated[float, Field(gt=0, le=limits.LONGEST_S, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=1, le=limits.MOST_FLOWS)]
+NotNegative = Annotated[float, Field(ge=0, le=limits.LONGEST_S * 1e9, allow_inf_nan=False)]
+Repetitions = Annotated[int, Field(strict=True, ge=1, le=limits.MOST_REPETITIONS)]
+Attempts = Annotated[int, Field(strict=True, ge=1, le=limits.MOST_ATTEMPTS)]
+Seed = Annotated[int, Field(strict=True, ge=0, le=limits.HIGHEST_SEED)]
+WarmUp = Annotated[float, Field(ge=0, le=limits.LONGEST_S, allow_inf_nan=False)]
+MayBeEmpty = Field(max_length=limits.MOST_ITEMS)
+NotEmpty = Field(min_length=1, max_length=limits.MOST_ITEMS)
+Positions = Annotated[tuple[Position, ...], NotEmpty, AfterValidator(_no_repeats)]
+SizeList = Annotated[tuple[SizesText, ...], NotEmpty, AfterValidator(_no_repeats)]
+Shares = Annotated[tuple[Share, ...], NotEmpty, AfterValidator(_no_repeats)]
+Compared = Annotated[tuple[bool, ...], MayBeEmpty, AfterValidator(_no_repeats)]
 
 
 _DEVICE: Final = SimDevice()
@@ -128,6 +136,10 @@ class Root(Section):
 
     def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
         """Where keys that are right by themselves do not go together, and why not."""
+        return iter(())
+
+    def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
+        """Which section plans how many trials: at most, and without making the plan."""
         return iter(())
 
     def beside(self, folder: Path) -> Self:
@@ -185,6 +197,10 @@ class Dut(Section):
     """Name of the driver; ``weir doctor`` says which of them work here."""
     ruleset: Path | None = None
     """The user's own rules (``iptables-save`` or ``nft list ruleset`` format) for the driver ``ruleset``."""
+    match: Annotated[str, Field(min_length=1)] | None = None
+    """The rule of ``ruleset`` that test traffic is to match: its place (``12``, ``CHAIN:12``), ``handle 12``,
+    ``line 12``, its comment, some words of it, or ``policy``; left out: the one that counted most packets and
+    that test traffic can match, else the first."""
     stateful: bool = False
     """Put connection tracking in front of the rules."""
 
@@ -203,8 +219,8 @@ class TrafficShape(Section):
     l4: Literal["udp", "tcp"] = "udp"
     ip: Literal[4, 6] = 4
     order: Literal["advance", "random"] = "advance"
-    """Do addresses and ports count up from flow to flow, or are they drawn."""
-    arrivals: Literal["constant", "poisson"] = "constant"
+    """``advance``: addresses and ports count up from flow to flow; ``random``: they are drawn."""
+    arrivals: Arrivals = "constant"
     """Equal gaps between packets, or exponential ones."""
     seed: Seed = 1
 
@@ -212,7 +228,7 @@ class TrafficShape(Section):
 class Calibrate(Section):
     """Trials over a plain cable, to know the bed's own error."""
 
-    rates: Annotated[tuple[RateText, ...], Field(min_length=1), AfterValidator(_no_repeats)] = (
+    rates: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)] = (
         "1kpps", "10kpps", "100kpps", "1Mpps", "max",
     )  # fmt: skip
     """Loads at which pacing, time stamps and false loss are looked at."""
@@ -231,7 +247,7 @@ class Adaptive(Section):
     budget: Count | None = None
     """Trials at most; left out: half as many as the same profile has without ``adaptive``."""
     target: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 0.05
-    """Measuring ends when the model is surer than this of 95 % of the settings (a ratio)."""
+    """Measuring stops when predictions are known to within this ratio at 95 % of the settings."""
     batch: Count = 8
     """Trials between two fits, at least."""
 
@@ -240,14 +256,14 @@ class Profile(Section):
     """The plan of trials that characterises the device."""
 
     positions: Positions = (0, 50, 100, 150, 200, 280, 400, 600, 800, 1000)
-    """Matching positions: number of rules up to and with the one that accepts; 0: no rules."""
+    """Matching positions: number of rules up to and including the one that accepts; 0: no rules."""
     sizes: SizeList = ("64", "512", "1518")
     """Frame sizes with FCS, or mixes."""
     load_shares: Shares = LOAD_SHARES
     """Offered loads as shares of the forwarding rate found in overload, per position and size."""
     load_stride: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
-    """Of the loads below 1 each position and size takes only every so many-th, its neighbours the others;
-    left out: every third of the default loads, all of others."""
+    """Every how many-th of the loads below 1 is measured at each position and size; neighbours take the loads
+    in between. Left out: 3 for the default loads, 1 (all of them) for others."""
     repetitions: Repetitions = 3
     """Trials per setting."""
     trial_s: Seconds = 0.1
@@ -256,8 +272,8 @@ class Profile(Section):
     """Sent before recording, in s."""
     scout_s: Seconds = 0.1
     """Length of the trials that find the forwarding rate in overload, in s."""
-    max_attempts: Annotated[int, Field(strict=True, ge=1, le=20)] = 5
-    """How often a trial is tried that the host spoils."""
+    max_attempts: Attempts = 5
+    """Attempts per trial, at most; a trial that the host spoils is tried again."""
     seed: Seed = 1
     """Seed of the trials' order."""
     adaptive: Adaptive | None = None
@@ -267,9 +283,9 @@ class Profile(Section):
     cross_traffic: Compared = ()
     """``[false, true]``: some loads with a management session on the device, too; ``[true]``: in every
     trial; left out: none."""
-    arrivals: Annotated[tuple[Literal["constant", "poisson"], ...], AfterValidator(_no_repeats)] = ()
+    arrivals: Annotated[tuple[Arrivals, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
     """``[constant, poisson]``: some loads with both; left out: as ``traffic`` says throughout."""
-    mixed: Annotated[tuple[PlacesText, ...], AfterValidator(_no_repeats)] = ()
+    mixed: Annotated[tuple[PlacesText, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
     """Traffic that matches at several positions at once, as ``position:weight``, e.g. ``1:50,99:50``."""
     rate_step: tuple[Share, Share] | None = None
     """Loads before and after a step in mid-trial, as shares of the forwarding rate in overload."""
@@ -280,6 +296,15 @@ class Profile(Section):
     extra_shares: Shares = (0.08, 0.44, 0.65, 0.82, 0.95, 1.2)
     """Loads of all these extra trials; the nearest ones of ``load_shares`` are taken."""
 
+    @property
+    def trials(self) -> int:
+        """At most so many, scouting included."""
+        points = len(self.positions) * len(self.sizes)
+        settings = len(self.mixed) + len(self.stateful) + len(self.cross_traffic)
+        extras = len(self.extra_shares) * (settings + len(self.arrivals) * len(self.positions))
+        extras += (self.rate_step is not None) + (self.position_step is not None)
+        return points + self.repetitions * (points * len(self.load_shares) + extras)
+
 
 QUICK: Final[dict[str, Any]] = {
     "positions": (0, 50, 100, 400, 1000),
@@ -288,6 +313,9 @@ QUICK: Final[dict[str, Any]] = {
     "trial_s": 0.1,
     "warmup_s": 0.03,
     "scout_s": 0.1,
+    # Calls come at random: without some such trials no plan for them could be answered.
+    "arrivals": ("constant", "poisson"),
+    "extra_shares": (0.4, 0.85),
 }
 """Settings of a :class:`Profile` that takes less than four minutes."""
 
@@ -299,11 +327,11 @@ class HeldOut(Section):
     """Matching positions; those that the profile leaves out tell most."""
     sizes: SizeList = ("64",)
     """Frame sizes with FCS, or mixes."""
-    load_shares: Annotated[tuple[Share, ...], AfterValidator(_no_repeats)] = ()
+    load_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
     """Loads below the threshold, as shares of it; drawn at random if left out."""
     draws: Annotated[int, Field(strict=True, ge=0, le=1000)] = 6
     """How many loads are drawn."""
-    overload_shares: Annotated[tuple[Share, ...], AfterValidator(_no_repeats)] = (1.15, 1.5)
+    overload_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = (1.15, 1.5)
     """Loads beyond the threshold, as shares of it; they also measure it."""
     repetitions: Repetitions = 3
     """Trials per setting."""
@@ -313,6 +341,12 @@ class HeldOut(Section):
     """Sent before recording, in s."""
     seed: Seed = 7
     """Seed of the loads drawn and of the trials' order."""
+
+    @property
+    def trials(self) -> int:
+        """At most so many."""
+        loads = (len(self.load_shares) or self.draws) + len(self.overload_shares)
+        return len(self.positions) * len(self.sizes) * loads * self.repetitions
 
 
 class ReportSection(Section):
@@ -342,7 +376,7 @@ class Scenario(Root):
     calibrate: Calibrate | None = None
     """Left out: the calibration in force is used."""
     profile: Profile
-    verify: tuple[HeldOut, ...] = ()
+    verify: Annotated[tuple[HeldOut, ...], MayBeEmpty] = ()
     """Left out: the models are fitted but not checked."""
     report: ReportSection | None = ReportSection()
     """``null``: no report."""
@@ -352,6 +386,12 @@ class Scenario(Root):
         from weirlab.scenario.conflicts import of_profile
 
         return of_profile(self)
+
+    def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
+        """See :meth:`Root.trials`."""
+        yield ("profile",), self.profile.trials
+        for i, held_out in enumerate(self.verify):
+            yield ("verify", i), held_out.trials
 
     def beside(self, folder: Path) -> Self:
         """See :meth:`Root.beside`."""

@@ -11,6 +11,8 @@ from pydantic import AfterValidator, ConfigDict, Field
 from weirlab.lab.monitor import BARE, METHODS, RECORDING, Method
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import (
+    Attempts,
+    NotEmpty,
     RateText,
     Repetitions,
     ReportSection,
@@ -26,15 +28,15 @@ MAX_PAYLOAD_BYTES: Final = 1472
 """In an Ethernet frame of 1514 bytes."""
 
 Payload = Annotated[int, Field(strict=True, ge=1, le=MAX_PAYLOAD_BYTES)]
-Payloads = Annotated[tuple[Payload, ...], Field(min_length=1), AfterValidator(_no_repeats)]
-Methods = Annotated[tuple[Method, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+Payloads = Annotated[tuple[Payload, ...], NotEmpty, AfterValidator(_no_repeats)]
+Methods = Annotated[tuple[Method, ...], NotEmpty, AfterValidator(_no_repeats)]
 Frame = Annotated[int, Field(strict=True, ge=60, le=1514)]
 Pps = Annotated[float, Field(gt=0, le=2e7, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(strict=True, ge=1 << 16, le=1 << 32)]
 
 
 class StallSection(Section):
-    """Trials in which who records stands still for a while (SIGSTOP)."""
+    """Trials in which the recorder is stopped for a while (SIGSTOP)."""
 
     methods: Methods = ("tap-bare", "tap-ring", "tap-mirror", "plain-bridge", "tcpdump-bridge")
     """Those that record, and beside them the bridges alone."""
@@ -43,19 +45,19 @@ class StallSection(Section):
     before_s: Seconds = 0.5
     """From the beginning to the stop, in s."""
     pause_s: Seconds = 2.0
-    """For so long it stands still, in s."""
+    """How long the recorder is stopped, in s."""
     after_s: Seconds = 1.0
     """From then to the last frame, in s."""
     repetitions: Repetitions = 3
     ring_bytes: Bytes = 8 << 20
-    """Of the ring between bridge and recorder: too small for the pause, so that there is a gap to name."""
+    """Size of the ring between bridge and recorder: too small for the pause, so that there is a gap."""
 
 
 class SearchSection(Section):
     """The greatest rate at which every frame is forwarded and recorded in most trials."""
 
     methods: Methods = ("tap-ring", "tcpdump-bridge")
-    frames: Annotated[tuple[Frame, ...], Field(min_length=1), AfterValidator(_no_repeats)] = (60, 1514)
+    frames: Annotated[tuple[Frame, ...], NotEmpty, AfterValidator(_no_repeats)] = (60, 1514)
     """Frame sizes in bytes, without FCS."""
     min_pps: Pps = 20e3
     max_pps: Pps = 2e6
@@ -72,10 +74,10 @@ class CopyCostSection(Section):
     methods: Methods = ("tap-ring", "tap-mirror", "tcpdump-bridge")
     payloads: Payloads = (10, 1400)
     repetitions: Repetitions = 7
-    """Of each; methods take turns."""
+    """Trials per method and payload; methods take turns."""
     trial_s: Seconds = 0.3
     ring_bytes: Bytes = 512 << 20
-    """So large that copies find room while the bridge has no time for who records: what is not copied
+    """Size of the ring between bridge and recorder: large enough for all copies, since what is not copied
     costs nothing."""
     whole: bool = True
     """Measure the taps with copies whole at any price, too, where frames have more than 128 bytes: else a tap
@@ -92,7 +94,7 @@ class Monitor(Section):
     link ends."""
     payloads: Payloads = PUBLISHED_PAYLOADS
     """Bytes of UDP payload. Frames have at least 60 bytes (64 with FCS), so that 10 and 18 look alike."""
-    loads: Annotated[tuple[RateText, ...], Field(min_length=1), AfterValidator(_no_repeats)] = (
+    loads: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)] = (
         "max",
         "200kpps",
     )
@@ -107,16 +109,16 @@ class Monitor(Section):
     snap_bytes: Annotated[int, Field(strict=True, ge=64, le=262_144)] = 262_144
     """Bytes of each frame that are recorded."""
     ring_bytes: Bytes = 64 << 20
-    """Of the ring between bridge and recorder, an equal part of it for each CPU of the machine, and of the
-    logger's."""
+    """Size of the ring between bridge and recorder, shared equally among the machine's CPUs, and of the
+    logger's ring."""
     tcpdump_buffer_kib: Annotated[int, Field(strict=True, ge=1, le=1 << 22)] | None = None
     """tcpdump's -B; left out: its own choice (2 MiB)."""
     stall: StallSection | None = StallSection()
-    """``null``: left out, as the next two."""
+    """Trials with a recorder that stalls; ``null``: none."""
     search: SearchSection | None = SearchSection()
     copy_cost: CopyCostSection | None = CopyCostSection()
-    max_attempts: Annotated[int, Field(strict=True, ge=1, le=20)] = 3
-    """How often a trial is made that the host spoils."""
+    max_attempts: Attempts = 3
+    """Attempts per trial, at most; a trial that the host spoils is made again."""
 
 
 class LinkSection(Section):
@@ -145,6 +147,16 @@ class MonitorScenario(Root):
     monitor: Monitor
     report: ReportSection | None = ReportSection()
     """``null``: no report."""
+
+    def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
+        """See :meth:`Root.trials`; those of a search follow from each other and are few."""
+        what = self.monitor
+        yield ("monitor",), len(what.methods) * len(what.payloads) * len(what.loads) * what.runs
+        if (stall := what.stall) is not None:
+            yield ("monitor", "stall"), len(stall.methods) * stall.repetitions
+        if (copy := what.copy_cost) is not None:
+            # Each method beside the bare bridge, and the taps once more with copies whole.
+            yield ("monitor", "copy_cost"), 3 * len(copy.methods) * len(copy.payloads) * copy.repetitions
 
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""

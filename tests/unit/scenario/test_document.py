@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab import limits
 from weirlab.errors import InputError
-from weirlab.scenario.document import MAX_BYTES, Mark, parse, read
+from weirlab.scenario.document import Mark, parse, read
 
 
 def test_values_and_keys_know_their_places() -> None:
@@ -77,23 +78,37 @@ def test_what_is_wrong_is_named_with_its_place(text: str, place: str, reason: st
 def test_aliases_that_blow_the_document_up_are_refused() -> None:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with pytest.raises(InputError, match="blow the document up"):
+    with pytest.raises(InputError, match=r"with aliases .* repeated, more than"):
         parse("\n".join(lines))
 
 
 def test_deep_nesting_is_refused_not_fatal() -> None:
-    with pytest.raises(InputError, match="nested too deeply"):
+    with pytest.raises(InputError, match=r"<text>:1:21: nested more than 20 levels deep"):
         parse("[" * 5000)
+
+
+def test_aliases_that_deepen_nesting_are_refused_where_they_stand() -> None:
+    lines = ["a0: &a0 [1]", *(f"a{i}: &a{i} [[[[[*a{i - 1}]]]]]" for i in range(1, 400))]
+    with pytest.raises(
+        InputError, match=r"<text>:\d+:\d+: with aliases \(\*\) repeated, nested more than 20"
+    ):
+        parse("\n".join(lines))
+
+
+def test_a_list_of_too_many_values_is_refused_without_a_word_of_aliases() -> None:
+    with pytest.raises(InputError, match=r"<text>:1:\d+: more than 10,000 values") as refused:
+        parse(f"positions: [{', '.join('1' for _ in range(20_000))}]")
+    assert "alias" not in str(refused.value)
 
 
 def test_a_missing_file_a_directory_and_a_huge_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.yaml: no such file"):
         read(tmp_path / "none.yaml")
-    with pytest.raises(InputError, match="is a directory"):
+    with pytest.raises(InputError, match="that is a folder"):
         read(tmp_path)
     huge = tmp_path / "huge.yaml"
-    huge.write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(InputError, match="more than a scenario ever needs"):
+    huge.write_bytes(b"#" * (limits.MOST_BYTES + 1))
+    with pytest.raises(InputError, match="more than 100,000 bytes, and a scenario file is never so large"):
         read(huge)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from weirlab.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.plan.extras import NO_EXTRAS, Extras
-from weirlab.scenario import load, loads
-
-SCENARIOS = Path(__file__).parents[3] / "scenarios"
+from weirlab.scenario import load, loads, ready
 
 
 def profile_of(*lines: str, rest: str = "") -> str:
@@ -71,7 +68,7 @@ def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
 def test_the_full_profiles_scenario_says_what_the_command_does() -> None:
     from weirlab.scenario import Profile, full
 
-    scenario = load(SCENARIOS / "full-profile.yaml")
+    scenario = load(ready.FOLDER / "full-profile.yaml")
     assert scenario.profile == Profile(**{**full("iptables"), "positions": Profile().positions})
 
 

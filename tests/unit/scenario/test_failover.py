@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from weirlab.errors import InputError
 from weirlab.lab.redundant import Conntrackd, Keepalived, Ucarp
-from weirlab.scenario import json_schema, load, loads
+from weirlab.scenario import json_schema, load, loads, ready
 from weirlab.scenario.failover import FailoverScenario
 from weirlab.scenario.load import from_plain
 
-ROOT = Path(__file__).resolve().parents[3]
 PAIR = "name: t\nfailover:\n  pairs:\n    - protocol: keepalived\n"
 
 
@@ -37,7 +34,7 @@ def test_the_shortest_scenario_measures_both_kinds_seven_times() -> None:
 
 
 def test_the_shipped_scenario_has_what_the_question_needs() -> None:
-    scenario = load(ROOT / "scenarios" / "failover.yaml")
+    scenario = load(ready.FOLDER / "failover.yaml")
     assert isinstance(scenario, FailoverScenario)
     found = [(p.protocol, p.advert_s, p.states) for p in scenario.failover.pairs]
     assert {("keepalived", 1, "direct"), ("keepalived", 0.1, "direct"), ("ucarp", 1, "direct")} <= set(found)

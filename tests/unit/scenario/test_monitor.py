@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.scenario import json_schema, load, loads
+from weirlab.scenario import json_schema, load, loads, ready
 from weirlab.scenario.load import from_plain
 from weirlab.scenario.monitor import MonitorScenario
 
-ROOT = Path(__file__).resolve().parents[3]
 MINIMAL = "name: t\nmonitor: {}\n"
 
 
@@ -29,7 +26,7 @@ def test_the_shortest_scenario_repeats_the_published_validation() -> None:
 
 
 def test_the_shipped_scenario_asks_for_all_that_the_question_needs() -> None:
-    scenario = load(ROOT / "scenarios" / "link-monitor.yaml")
+    scenario = load(ready.FOLDER / "link-monitor.yaml")
     assert isinstance(scenario, MonitorScenario)
     what = scenario.monitor
     assert set(what.methods) >= {"tap-ring", "tap-mirror", "tcpdump-bridge", "tcpdump-receiver"}

@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from weirlab.errors import InputError
-from weirlab.scenario import AnyScenario, from_plain, json_schema, load, loads
+from weirlab.scenario import AnyScenario, from_plain, json_schema, load, loads, ready
 
-ROOT = Path(__file__).resolve().parents[3]
-SHIPPED = sorted((ROOT / "scenarios").glob("*.yaml"))
+SHIPPED = [ready.FOLDER / f"{name}.yaml" for name in ready.names()]
 MINIMAL = "name: t\nprofile: {}\n"
 
 
@@ -163,5 +162,7 @@ def test_the_schema_refuses_what_the_loader_refuses() -> None:
 
 
 def test_the_published_schema_is_current() -> None:
-    published = json.loads((ROOT / "scenarios" / "scenario.schema.json").read_text())
-    assert published == json_schema(), "write it anew: weir schema > scenarios/scenario.schema.json"
+    published = json.loads((ready.FOLDER / "scenario.schema.json").read_text())
+    assert published == json_schema(), (
+        "write it anew: weir schema > python/weirlab/scenario/ready/scenario.schema.json"
+    )
