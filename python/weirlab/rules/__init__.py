@@ -1,15 +1,18 @@
-"""Rulesets of packet filters: how far packets walk, and an order that makes them walk less. Pure."""
+"""Rulesets of packet filters: how far packets walk, an order that makes them walk less, and which packets
+come through. Pure."""
 
 from __future__ import annotations
 
 from weirlab.rules.advice import Advice, ChainAdvice, Move, advise
-from weirlab.rules.chains import Chain, Rule, Ruleset
-from weirlab.rules.iptables import parse_iptables, reordered
-from weirlab.rules.nftables import parse_nftables
+from weirlab.rules.aiming import Aim, aim, verify
+from weirlab.rules.chains import Chain, Rule, Ruleset, as_in
+from weirlab.rules.iptables import iptables_path, parse_iptables, reordered
+from weirlab.rules.nftables import nftables_path, parse_nftables
 from weirlab.rules.walking import Walk, walk
 
 __all__ = [
     "Advice",
+    "Aim",
     "Chain",
     "ChainAdvice",
     "Move",
@@ -17,8 +20,13 @@ __all__ = [
     "Ruleset",
     "Walk",
     "advise",
+    "aim",
+    "as_in",
+    "iptables_path",
+    "nftables_path",
     "parse_iptables",
     "parse_nftables",
     "reordered",
+    "verify",
     "walk",
 ]

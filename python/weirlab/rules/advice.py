@@ -13,6 +13,29 @@ WORTH: Final = 1e-3
 """A chain is left alone if a better order saves less than this share of all comparisons."""
 
 
+MOST_FREED: Final = 8
+"""So many of the rules that keep their place are looked at one by one, those of most packets first: for each
+of them a whole chain is put in order once more."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A rule that keeps its place because it depends on more than the packet, or was not understood."""
+
+    chain: str
+    place: int
+    """In its chain, from 1."""
+    why: str
+    freed_mean_position: float | None = None
+    """Mean position after the better order if this rule could move as well, were it not for ``why``; None
+    where nobody looked."""
+
+    @property
+    def text(self) -> str:
+        """``FORWARD rule 3: ...``."""
+        return f"{self.chain} rule {self.place}: {self.why}"
+
+
 @dataclass(frozen=True)
 class Move:
     """Rule ``text`` stands at ``place`` in its chain and should stand at ``new_place``; counted from 1."""
@@ -45,8 +68,8 @@ class Advice:
     """In the new order."""
     chains: tuple[ChainAdvice, ...]
     """Those whose order changes."""
-    unclear: tuple[str, ...]
-    """Rules that keep their place, and why."""
+    kept: tuple[Kept, ...]
+    """Rules that keep their place, and what freeing each of them would gain."""
     notes: tuple[str, ...]
 
     @property
@@ -62,12 +85,12 @@ def advise(rules: Ruleset) -> Advice:
     """
     before = walk(rules)
     notes = list(before.notes)
-    unclear: list[str] = []
+    kept: list[Kept] = []
     changed: list[ChainAdvice] = []
     better = rules
     for name in before.chains:
         chain = rules.chains[name]
-        unclear += [f"{name} rule {i}: {r.unclear}" for i, r in enumerate(chain.rules, 1) if r.unclear]
+        kept += [Kept(name, i, r.unclear) for i, r in enumerate(chain.rules, 1) if r.unclear]
         if len(chain.rules) < 2:
             continue
         if len(chain.rules) > MAX_RULES:
@@ -81,7 +104,28 @@ def advise(rules: Ruleset) -> Advice:
         if saved > WORTH * before.mean_position:
             better = trial
             changed.append(ChainAdvice(name, tuple(order), _moves(chain, order, before)))
-    return Advice(before, walk(better), better, tuple(changed), tuple(unclear), tuple(notes))
+    return Advice(
+        before, walk(better), better, tuple(changed), _freed(rules, better, before, kept), tuple(notes)
+    )
+
+
+def _freed(rules: Ruleset, better: Ruleset, before: Walk, kept: list[Kept]) -> tuple[Kept, ...]:
+    """``kept`` with the mean position that the order would have if each could move, one at a time."""
+    now = walk(better).mean_position
+
+    def without(one: Kept) -> Kept:
+        chain, left = rules.chains[one.chain], before.chains[one.chain].left
+        if not 2 <= len(chain.rules) <= MAX_RULES:
+            return one
+        order = improve(left, exchangeable(chain.rules, freed=one.place - 1))
+        chains = {**better.chains, one.chain: _ordered(chain, order)}
+        return replace(one, freed_mean_position=min(walk(replace(better, chains=chains)).mean_position, now))
+
+    def packets(one: Kept) -> int:
+        return rules.chains[one.chain].rules[one.place - 1].packets
+
+    chosen = set(sorted(kept, key=packets, reverse=True)[:MOST_FREED])
+    return tuple(without(one) if one in chosen else one for one in kept)
 
 
 def _ordered(chain: Chain, order: list[int]) -> Chain:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from weirlab.rules.matching import Match
 
@@ -25,6 +25,13 @@ class Rule:
     """What was not understood of it, or depends on the packets before; such a rule keeps its place."""
     line: int = 0
     """Where it is written, counted from 1."""
+    number: int = 0
+    """Its place in the chain, counted from 1."""
+    handle: int | None = None
+    """What nft calls it."""
+    comment: str = ""
+    conditions: str = ""
+    """What it asks for beyond ``match``."""
 
     @property
     def terminates(self) -> bool:
@@ -53,8 +60,31 @@ class Ruleset:
     """``iptables-save`` or ``nft``."""
     notes: tuple[str, ...] = field(default=())
     """What was left out of account."""
+    table: str = "filter"
+    """The chains' table."""
 
     @property
     def forward(self) -> Chain:
         """The chain that forwarded packets enter."""
         return self.chains[self.entry]
+
+
+def as_in(path: Sequence[Ruleset], written: Sequence[Ruleset]) -> list[Ruleset]:
+    """``path`` with lines and handles of the same rules as ``written``, where both have as many in a chain.
+
+    A tool lists what it has loaded with lines and handles of its own.
+    """
+    known = {(each.table, chain.name): chain.rules for each in written for chain in each.chains.values()}
+
+    def renamed(table: str, chain: Chain) -> Chain:
+        others = known.get((table, chain.name), ())
+        if [rule.number for rule in others] != [rule.number for rule in chain.rules]:
+            return replace(chain, rules=tuple(replace(rule, line=0, handle=None) for rule in chain.rules))
+        pairs = zip(chain.rules, others, strict=True)
+        rules = (replace(rule, line=other.line, handle=other.handle) for rule, other in pairs)
+        return replace(chain, rules=tuple(rules))
+
+    return [
+        replace(each, chains={name: renamed(each.table, chain) for name, chain in each.chains.items()})
+        for each in path
+    ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.rules import matching
 from weirlab.rules.chains import Chain, Rule, Ruleset
-from weirlab.rules.matching import ALL_STATES, Interface, Match, Ranges
+from weirlab.rules.matching import ALL_STATES, Interface, Match, Ranges, TcpFlags
 
 ENTRY: Final = "FORWARD"
 
@@ -35,6 +36,16 @@ _COUNTING: Final = frozenset({
 })  # fmt: skip
 
 _ANY_ICMP: Final = "255"
+_TCP_FLAGS: Final = frozenset({"FIN", "SYN", "RST", "PSH", "ACK", "URG"})
+
+FORWARDED: Final = (
+    ("raw", "PREROUTING"),
+    ("mangle", "PREROUTING"),
+    ("mangle", "FORWARD"),
+    ("filter", ENTRY),
+    ("mangle", "POSTROUTING"),
+)
+"""Tables and chains that a forwarded packet walks, in their order; address translation apart."""
 
 _LINE: Final = re.compile(r"(?:\[(?P<packets>\d+):\d+\]\s+)?-A\s+(?P<chain>\S+)\s*(?P<rest>.*)")
 _CHAIN: Final = re.compile(r":(?P<name>\S+)\s+(?P<policy>\S+)(?:\s+\[(?P<packets>\d+):\d+\])?")
@@ -68,6 +79,9 @@ class _Parts:
     target: str | None = None
     goto: bool = False
     target_options: list[str] = field(default_factory=list)
+    comment: str = ""
+    flags: TcpFlags | None = None
+    conditions: list[str] = field(default_factory=list)
     unclear: list[str] = field(default_factory=list)
 
 
@@ -76,38 +90,65 @@ def parse_iptables(text: str, where: str = "the ruleset") -> Ruleset:
 
     Raises ``InputError`` if there is no such chain, a rule has no counter or cannot be read.
     """
-    chains: dict[str, list[Rule]] = {}
-    policies: dict[str, tuple[str | None, int | None]] = {}
-    table = ""
-    lines = text.splitlines()
-    # Chains are declared before their rules, so that a target can be told from a chain.
-    for number, line in enumerate(lines, 1):
-        plain = line.strip()
-        if plain.startswith("*"):
-            table = plain[1:]
-        elif table == "filter" and plain.startswith(":"):
-            match = _CHAIN.fullmatch(plain)
-            if match is None:
-                raise InputError(f"{where}:{number}: chain {plain!r} not understood")
-            policy = None if match["policy"] == "-" else match["policy"]
-            counted = int(match["packets"]) if match["packets"] and policy else None
-            policies[match["name"]] = (policy, counted)
-            chains[match["name"]] = []
-        elif table == "filter" and (match := _LINE.fullmatch(plain)):
-            if match["chain"] not in chains:
-                raise InputError(f"{where}:{number}: chain {match['chain']} is not declared above")
-            if match["packets"] is None:
-                raise InputError(
-                    f"{where}:{number}: the rule has no counter; save them with iptables-save -c"
-                )
-            rule = _rule(match["rest"], int(match["packets"]), policies, f"{where}:{number}", number)
-            chains[match["chain"]].append(rule)
-    if ENTRY not in chains:
+    tables = _tables(text, where, counted=True)
+    if ENTRY not in tables.get("filter", {}):
         raise InputError(
             f"{where} has no chain {ENTRY} in a table filter; give the output of iptables-save -c"
         )
-    found = {name: Chain(name, tuple(rules), *policies[name]) for name, rules in chains.items()}
-    return Ruleset(ENTRY, found, "iptables-save")
+    return Ruleset(ENTRY, tables["filter"], "iptables-save")
+
+
+def iptables_path(text: str, where: str = "the ruleset") -> list[Ruleset]:
+    """What forwarded packets walk, one after the other; rules need no counters.
+
+    Raises ``InputError`` for rules that cannot be read.
+    """
+    tables = _tables(text, where, counted=False)
+    return [
+        Ruleset(entry, tables[table], "iptables-save", table=table)
+        for table, entry in FORWARDED
+        if entry in tables.get(table, {})
+    ]
+
+
+def _tables(text: str, where: str, *, counted: bool) -> dict[str, dict[str, Chain]]:
+    """The chains by table and name; ``counted``: of the table filter alone, whose rules need counters."""
+    rules: dict[str, dict[str, list[Rule]]] = {}
+    policies: dict[str, dict[str, tuple[str | None, int | None]]] = {}
+    table = ""
+    # Chains are declared before their rules, so that a target can be told from a chain.
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = line.strip()
+        if plain.startswith("*"):
+            table = plain[1:]
+            rules.setdefault(table, {})
+            policies.setdefault(table, {})
+        elif not table or (counted and table != "filter"):
+            continue
+        elif plain.startswith(":"):
+            match = _CHAIN.fullmatch(plain)
+            if match is None:
+                raise InputError(f"{where}:{number}: chain {quoted(plain)} not understood")
+            policy = None if match["policy"] == "-" else match["policy"]
+            packets = int(match["packets"]) if match["packets"] and policy else None
+            policies[table][match["name"]] = (policy, packets)
+            rules[table][match["name"]] = []
+        elif match := _LINE.fullmatch(plain):
+            if match["chain"] not in rules[table]:
+                raise InputError(f"{where}:{number}: chain {match['chain']} is not declared above")
+            if counted and match["packets"] is None:
+                raise InputError(
+                    f"{where}:{number}: the rule has no counter; save them with iptables-save -c"
+                )
+            chain = rules[table][match["chain"]]
+            read = _rule(
+                match["rest"], int(match["packets"] or 0), policies[table], f"{where}:{number}", number
+            )
+            chain.append(replace(read, number=len(chain) + 1))
+    return {
+        table: {name: Chain(name, tuple(listed), *policies[table][name]) for name, listed in chains.items()}
+        for table, chains in rules.items()
+    }
 
 
 def reordered(text: str, orders: Mapping[str, Sequence[int]]) -> str:
@@ -135,7 +176,7 @@ def _rule(rest: str, packets: int, chains: Mapping[str, object], where: str, lin
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        raise InputError(f"{where}: rule {rest!r} cannot be read: {error}") from error
+        raise InputError(f"{where}: rule {quoted(rest)} cannot be read: {error}") from error
     parts = _Parts()
     for option in _options(words):
         try:
@@ -149,8 +190,24 @@ def _rule(rest: str, packets: int, chains: Mapping[str, object], where: str, lin
         verdict = " ".join([parts.target or "", *parts.target_options])
     elif parts.target is not None and parts.target not in PASSING:
         parts.unclear.append(f"target {parts.target} is not known")
-    match = Match(**parts.fields, states=parts.states, inward=parts.inward, outward=parts.outward)
-    return Rule(rest, match, verdict, jump, packets, "; ".join(parts.unclear), line)
+    match = Match(
+        **parts.fields,
+        states=parts.states,
+        inward=parts.inward,
+        outward=parts.outward,
+        tcp_flags=parts.flags,
+    )
+    return Rule(
+        rest,
+        match,
+        verdict,
+        jump,
+        packets,
+        "; ".join(parts.unclear),
+        line,
+        comment=parts.comment,
+        conditions=", ".join(parts.conditions),
+    )
 
 
 def _options(words: list[str]) -> Iterator[_Option]:
@@ -196,12 +253,39 @@ def _take(parts: _Parts, option: _Option) -> None:
             _icmp(parts, option)
         case "--ctstate":
             parts.states &= _states(option)
+            if not frozenset(values[0].upper().split(",")) <= ALL_STATES:
+                parts.conditions.append(_words(option))
+        case "--syn":
+            flags = TcpFlags(frozenset({"FIN", "SYN", "RST", "ACK"}), frozenset({"SYN"}), option.inverted)
+            parts.flags = _only_flags(parts, flags)
+        case "--tcp-flags":
+            mask, value = _flags(values[0]), _flags(values[1])
+            parts.flags = _only_flags(parts, TcpFlags(mask, value, option.inverted))
+        case "--comment":
+            parts.comment = values[0]
         case "-i":
             parts.inward = _interface(option)
         case "-o":
             parts.outward = _interface(option)
         case _ if parts.target is not None:
             parts.target_options += ["!"] * option.inverted + [name, *values]
+        case _:
+            parts.conditions.append(_words(option))
+
+
+def _words(option: _Option) -> str:
+    return " ".join(["!"] * option.inverted + [option.name, *option.values])
+
+
+def _flags(text: str) -> frozenset[str]:
+    names = frozenset(text.upper().split(",")) - {"NONE"}
+    return _TCP_FLAGS if "ALL" in names else names
+
+
+def _only_flags(parts: _Parts, flags: TcpFlags) -> TcpFlags:
+    if parts.flags is not None:
+        raise ValueError("two matches on flags")
+    return flags
 
 
 def _address(parts: _Parts, name: str, option: _Option) -> None:
@@ -229,9 +313,11 @@ def _ports(parts: _Parts, name: str, option: _Option) -> None:
 
 def _icmp(parts: _Parts, option: _Option) -> None:
     """Types as numbers, as iptables-save writes them; of names and codes no use is made."""
-    text = option.values[0].partition("/")[0]
+    text, _, code = option.values[0].partition("/")
     if text.isdigit() and text != _ANY_ICMP and not option.inverted:
         _narrow(parts, "icmp_type", ((int(text), int(text)),), matching.ICMP, inverted=False)
+    if code or not text.isdigit():
+        parts.conditions.append(_words(option))
 
 
 def _states(option: _Option) -> frozenset[str]:

@@ -44,6 +44,19 @@ class Interface:
 
 
 @dataclass(frozen=True)
+class TcpFlags:
+    """A match on TCP flags: those of ``mask`` that are set are exactly ``value``."""
+
+    mask: frozenset[str]
+    value: frozenset[str]
+    inverted: bool = False
+
+    def holds(self, flags: frozenset[str]) -> bool:
+        """Does a segment with these flags match?"""
+        return (flags & self.mask == self.value) != self.inverted
+
+
+@dataclass(frozen=True)
 class Match:
     """The packets that a rule can match lie within this; None for any interface."""
 
@@ -56,6 +69,7 @@ class Match:
     states: frozenset[str] = ALL_STATES
     inward: Interface | None = None
     outward: Interface | None = None
+    tcp_flags: TcpFlags | None = None
 
 
 RANGED: Final = (
@@ -111,6 +125,11 @@ def interfaces_disjoint(a: Interface | None, b: Interface | None) -> bool:
     return not (_within(a, b) or _within(b, a))
 
 
+def named(interface: Interface | None, name: str) -> bool:
+    """Does the interface called ``name`` match?"""
+    return interface is None or _within(Interface(name), interface) != interface.inverted
+
+
 def _within(inner: Interface, outer: Interface) -> bool:
     """Does every name of ``inner`` match ``outer``, inversion apart?"""
     if outer.prefix:
@@ -163,6 +182,13 @@ def network(text: str) -> tuple[Range, int]:
     found = ipaddress.ip_network(text, strict=False)
     offset = _OFFSET[found.version]
     return (int(found.network_address) + offset, int(found.broadcast_address) + offset), found.version
+
+
+def address(value: int) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address that ``value`` in a range stands for."""
+    if value <= ADDRESSES[4][1]:
+        return ipaddress.IPv4Address(value)
+    return ipaddress.IPv6Address(value - _OFFSET[6])
 
 
 def numbers(text: str, names: dict[str, int] | None = None, separator: str = ":") -> Range:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from weirlab.errors import InputError
@@ -22,10 +22,19 @@ _COMMENT: Final = re.compile(r'^((?:[^"#]|"[^"]*")*?)\s*#.*$')
 _TABLE: Final = re.compile(r"table\s+(?P<family>\S+)\s+(?P<name>\S+)\s*\{")
 _BLOCK: Final = re.compile(r"(?P<kind>chain|set|map|counter|flowtable|quota|limit)\s+(?P<name>\S+)\s*\{")
 _BASE: Final = re.compile(r"type\s+filter\s+hook\s+(?P<hook>\S+).*?policy\s+(?P<policy>\w+)")
+_HOOK: Final = re.compile(r"type\s+(?P<type>\S+)\s+hook\s+(?P<hook>\S+).*?priority\s+(?P<priority>[^;]+);")
+_HANDLE: Final = re.compile(r"#\s*handle\s+(\d+)\s*$")
+_ELEMENTS: Final = re.compile(r"elements\s*=\s*\{(?P<listed>[^}]*)\}", re.DOTALL)
+_PRIORITIES: Final = {"raw": -300, "mangle": -150, "dstnat": -100, "filter": 0, "security": 50, "srcnat": 100}
+"""Names of priorities as in nft(8)."""
 _TOKEN: Final = re.compile(r'"[^"]*"|\{|\}|,|[^\s{},]+')
 
 _VERDICTS: Final = frozenset({"accept", "drop", "reject", "return", "queue"})
 _COUNTING: Final = frozenset({"limit", "quota", "connlimit", "meter", "numgen", "update", "add", "over"})
+_HOOKS: Final = ("prerouting", "forward", "postrouting")
+"""Those that a forwarded packet meets, in their order."""
+_STATEMENTS: Final = frozenset({"log", "notrack"})
+"""Words that neither narrow what a rule matches nor end the walk."""
 _FAMILIES: Final = frozenset({"ip", "ip6", "inet"})
 _TRANSPORT: Final = frozenset({"tcp", "udp", "udplite", "sctp", "dccp", "th"})
 
@@ -39,6 +48,8 @@ class _Reading:
     inward: Interface | None = None
     outward: Interface | None = None
     packets: int | None = None
+    comment: str = ""
+    conditions: list[str] = field(default_factory=list)
     verdict: str | None = None
     jump: str | None = None
     unclear: list[str] = field(default_factory=list)
@@ -49,20 +60,64 @@ def parse_nftables(text: str, where: str = "the ruleset") -> Ruleset:
 
     Raises ``InputError`` if there is none, or none of its rules has a counter.
     """
-    notes: list[str] = []
-    candidates: list[tuple[str, dict[str, Chain]]] = []
-    for title, chains, entries in _tables(text, where):
-        candidates += [(entry, chains) for entry in entries]
-        notes += [f"chain {e} of table {title} is also walked and was left out" for e in entries]
+    tables = list(_tables(text, where))
+    candidates = [(entry, table) for table in tables for entry in table.entries("forward")]
     if not candidates:
         raise InputError(f"{where} has no chain of type filter at the hook forward")
-    entry, chains = candidates[0]
-    counted = [rule for chain in chains.values() for rule in chain.rules]
+    entry, first = candidates[0]
+    notes = [
+        f"chain {other} of table {table.title} is also walked and was left out" for other, table in candidates
+    ]
+    counted = [rule for chain in first.chains.values() for rule in chain.rules]
     if not any(rule.packets for rule in counted):
         raise InputError(
             f"{where}: no rule has counted a packet; put 'counter' into the rules, before the verdict"
         )
-    return Ruleset(entry, chains, "nft", (*_uncounted(chains), *notes[1:]))
+    return Ruleset(entry, first.chains, "nft", (*_uncounted(first.chains), *notes[1:]))
+
+
+def nftables_path(text: str, where: str = "the ruleset") -> list[Ruleset]:
+    """What forwarded packets walk, one base chain after the other; rules need no counters.
+
+    Unlike for a better order, elements of sets and verdict maps are taken as they are listed: a verdict
+    map becomes a rule per element, which share the number of the rule that they come from.
+
+    Raises ``InputError`` for a ruleset that cannot be read.
+    """
+    found = [
+        (_HOOKS.index(base.hook), base.priority, i, base.chain, table)
+        for i, table in enumerate(_tables(text, where, listed=True))
+        for base in table.bases
+        if base.hook in _HOOKS
+    ]
+    return [
+        Ruleset(entry, table.chains, "nft", table=table.title)
+        for *_, entry, table in sorted(found, key=lambda each: each[:3])
+    ]
+
+
+@dataclass(frozen=True)
+class _Base:
+    """A base chain: where it hooks in."""
+
+    chain: str
+    hook: str
+    priority: int
+
+
+@dataclass
+class _Table:
+    """A table as it is being read."""
+
+    title: str
+    family: str
+    chains: dict[str, Chain] = field(default_factory=dict)
+    bases: list[_Base] = field(default_factory=list)
+    elements: dict[str, list[str]] = field(default_factory=dict)
+    """Of sets and maps whose elements are all listed and single values, by name, as tokens."""
+
+    def entries(self, hook: str) -> list[str]:
+        return [base.chain for base in self.bases if base.hook == hook]
 
 
 def _uncounted(chains: dict[str, Chain]) -> list[str]:
@@ -75,50 +130,108 @@ def _uncounted(chains: dict[str, Chain]) -> list[str]:
     return [f"rules without counter count as never matched: {', '.join(named)}"] if named else []
 
 
-def _tables(text: str, where: str) -> Iterator[tuple[str, dict[str, Chain], list[str]]]:
-    table = block = None
-    depth = 0
-    chains: dict[str, Chain] = {}
+def _tables(text: str, where: str, *, listed: bool = False) -> Iterator[_Table]:
+    """The tables for IP; ``listed``: with the elements of sets and maps in the place of their names."""
+    table: _Table | None = None
+    block: str | None = None
+    depth, inside = 0, ("", "")
     rules: list[Rule] = []
+    count = 0
     policy: str | None = None
-    entries: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         plain = _COMMENT.sub(r"\1", line).strip()
         if not plain:
             continue
         if table is None:
             if match := _TABLE.match(plain):
-                table, chains, entries = match, {}, []
+                table = _Table(f"{match['family']} {match['name']}", match["family"])
             continue
         if depth:
+            inside = (inside[0], f"{inside[1]} {plain}")
             depth += plain.count("{") - plain.count("}")
+            if not depth and (elements := _elements(inside[1])) is not None:
+                table.elements[inside[0]] = elements
             continue
         if block is None:
             if plain == "}":
-                if table["family"] in _FAMILIES:
-                    yield f"{table['family']} {table['name']}", chains, entries
+                if table.family in _FAMILIES:
+                    yield table
                 table = None
             elif match := _BLOCK.match(plain):
                 if match["kind"] == "chain":
-                    block, rules, policy = match["name"], [], None
+                    block, rules, policy, count = match["name"], [], None, 0
                 else:
-                    depth = plain.count("{") - plain.count("}")
+                    depth, inside = plain.count("{") - plain.count("}"), (match["name"], "")
             continue
         if plain == "}":
-            chains[block] = Chain(block, tuple(rules), policy)
+            table.chains[block] = Chain(block, tuple(rules), policy)
             block = None
         elif plain.startswith("type "):
             if base := _BASE.match(plain):
                 policy = base["policy"]
-                entries += [block] * (base["hook"] == "forward")
+                table.bases.append(_Base(block, base["hook"], _priority(plain)))
         elif not plain.startswith(("policy ", "comment ")):
-            rules.append(_rule(plain, number))
+            count += 1
+            handle = _HANDLE.search(line)
+            read = (
+                _cases(plain, number, table.elements)
+                if listed
+                else [_rule(_TOKEN.findall(plain), plain, number)]
+            )
+            rules += [replace(rule, number=count, handle=int(handle[1]) if handle else None) for rule in read]
     if table is not None:
-        raise InputError(f"{where} ends inside table {table['name']}")
+        raise InputError(f"{where} ends inside table {table.title.split()[1]}")
 
 
-def _rule(text: str, line: int) -> Rule:
-    tokens = _TOKEN.findall(text)
+def _priority(text: str) -> int:
+    """Of a base chain: ``filter``, ``-150`` or ``mangle + 5``."""
+    match = _HOOK.match(text)
+    words = match["priority"].replace("+", " ").replace("- ", "-").split() if match else []
+    return sum(_PRIORITIES[word] if word in _PRIORITIES else int(word) for word in words)
+
+
+def _elements(block: str) -> list[str] | None:
+    """The elements of a set or map as tokens, commas in between; None where they are not all known."""
+    match = _ELEMENTS.search(block)
+    if match is None or "dynamic" in block or " . " in block:
+        return [] if match is None and "dynamic" not in block else None
+    # Of an element with a counter, timeout or comment only the first word and what a map gives it count.
+    tokens: list[str] = []
+    for part in match["listed"].split(","):
+        words = part.split()
+        mapped = words[words.index(":") :] if ":" in words else []
+        tokens += ([","] if tokens else []) + words[:1] + mapped
+    return tokens
+
+
+def _cases(text: str, line: int, elements: dict[str, list[str]]) -> list[Rule]:
+    """A rule with the elements of sets in their place; of a verdict map, a rule per element."""
+    tokens: list[str] = []
+    for token in _TOKEN.findall(text):
+        known = elements.get(token.removeprefix("@")) if token.startswith("@") else None
+        tokens += [token] if known is None else ["{", *known, "}"]
+    if "vmap" not in tokens:
+        return [_rule(tokens, text, line)]
+    at = tokens.index("vmap")
+    if tokens[at + 1 : at + 2] != ["{"] or "." in tokens[:at] or "}" not in tokens[at:]:
+        return [_rule(tokens, text, line)]
+    end = tokens.index("}", at)
+    found: list[Rule] = []
+    part: list[str] = []
+    for token in [*tokens[at + 2 : end], ","]:
+        if token != ",":
+            part.append(token)
+            continue
+        if ":" in part:
+            value, verdict = part[: part.index(":")], part[part.index(":") + 1 :]
+            # The wildcard takes what no other element does.
+            asked = tokens[:at] + value if value != ["*"] else tokens[: at - 2]
+            found.append(_rule([*asked, *verdict, *tokens[end + 1 :]], text, line))
+        part = []
+    return sorted(found, key=lambda rule: rule.match == Match())
+
+
+def _rule(tokens: list[str], text: str, line: int) -> Rule:
     reading = _Reading()
     if "vmap" in tokens:
         reading.unclear.append("a verdict map is not understood")
@@ -130,9 +243,23 @@ def _rule(text: str, line: int) -> Rule:
         except (ValueError, IndexError):
             reading.unclear.append(f"'{' '.join(tokens[i : i + 3])}' is not understood")
             i += 1
-    match = Match(**reading.fields, states=reading.states, inward=reading.inward, outward=reading.outward)
-    unclear = "; ".join(dict.fromkeys(reading.unclear))
-    return Rule(text, match, reading.verdict, reading.jump, reading.packets or 0, unclear, line)
+    return Rule(
+        text,
+        Match(
+            **reading.fields,
+            states=reading.states,
+            inward=reading.inward,
+            outward=reading.outward,
+            tcp_flags=None,
+        ),
+        reading.verdict,
+        reading.jump,
+        reading.packets or 0,
+        "; ".join(dict.fromkeys(reading.unclear)),
+        line,
+        comment=reading.comment,
+        conditions=" ".join(reading.conditions),
+    )
 
 
 def _take(reading: _Reading, tokens: list[str], i: int) -> int:
@@ -146,7 +273,12 @@ def _take(reading: _Reading, tokens: list[str], i: int) -> int:
             reading.packets = int(tokens[i + 2])
             return i + 5
         return i + 1
-    if word in ("comment", "prefix"):
+    if word == "comment":
+        reading.comment = tokens[i + 1].strip('"')
+        return i + 2
+    if word in ("prefix", "level", "group", "snaplen", "queue-threshold"):
+        return i + 2
+    if word == "flags" and tokens[i - 1] != "tcp":
         return i + 2
     if word in ("jump", "goto"):
         reading.jump = tokens[i + 1]
@@ -172,6 +304,8 @@ def _take(reading: _Reading, tokens: list[str], i: int) -> int:
             _narrow(reading, "protocol", (_protocols(word),))
         name = "source_port" if tokens[i + 1] == "sport" else "destination_port"
         return _values(reading, name, tokens, i + 2, _ports, matching.PORTS)
+    if word not in _STATEMENTS:
+        reading.conditions.append(word)
     return i + 1
 
 
@@ -200,6 +334,7 @@ def _values(
 ) -> int:
     values, after, inverted = _listed(tokens, i)
     if any(value.startswith(("@", "$")) for value in values):
+        reading.conditions.append(" ".join(tokens[i - 2 : after]))
         return after
     found = matching.union(read(value) for value in values)
     if inverted:
@@ -229,6 +364,8 @@ def _states(reading: _Reading, tokens: list[str], i: int) -> int:
     named = frozenset(value.upper() for value in values)
     if named <= ALL_STATES:
         reading.states &= ALL_STATES - named if inverted else named
+    else:
+        reading.conditions.append(" ".join(tokens[i - 2 : after]))
     return after
 
 
@@ -241,4 +378,6 @@ def _interface(reading: _Reading, tokens: list[str], i: int) -> int:
             reading.inward = found
         else:
             reading.outward = found
+    else:
+        reading.conditions.append(" ".join(tokens[i:after]))
     return after

@@ -35,14 +35,17 @@ MAX_RULES: Final = 5000
 """Above this the pairs alone would take hundreds of megabytes."""
 
 
-def exchangeable(rules: Sequence[Rule]) -> Bool:
-    """Which pairs of rules may change places: a symmetric matrix, n x n."""
+def exchangeable(rules: Sequence[Rule], freed: int | None = None) -> Bool:
+    """Which pairs of rules may change places: a symmetric matrix, n x n.
+
+    The rule ``freed`` is taken as if all that it matches had been understood.
+    """
     verdicts = [rule.verdict if rule.verdict is not None and rule.jump is None else None for rule in rules]
     known = {verdict: i for i, verdict in enumerate(dict.fromkeys(v for v in verdicts if v is not None))}
     ids = np.array([-1 if v is None else known[v] for v in verdicts], dtype=np.int64)
     allowed = (ids[:, None] == ids[None, :]) & (ids >= 0)[:, None]
     allowed |= _disjoint([rule.match for rule in rules])
-    pinned = np.array([bool(rule.unclear) for rule in rules], dtype=np.bool_)
+    pinned = np.array([bool(rule.unclear) and i != freed for i, rule in enumerate(rules)], dtype=np.bool_)
     allowed &= ~(pinned[:, None] | pinned[None, :])
     return np.asarray(allowed)
 

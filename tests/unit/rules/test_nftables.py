@@ -98,7 +98,7 @@ def test_what_is_not_understood_keeps_its_place_and_is_named(rule: str) -> None:
     )
     advice = advise(parse_nftables(text))
     assert advice.moves == []
-    assert advice.unclear[0].startswith("c rule 1: ")
+    assert advice.kept[0].text.startswith("c rule 1: ")
 
 
 def test_rules_without_counter_are_named() -> None:

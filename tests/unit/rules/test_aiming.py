@@ -1,0 +1,236 @@
+"""Test traffic for the user's own rules, told from the rules alone."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.lab.dut.aiming import Aimed, aimed
+from weirlab.rules import Ruleset, iptables_path, nftables_path
+from weirlab.traffic.calls.spec import parse_calls
+from weirlab.traffic.flows import table
+from weirlab.traffic.spec import Flows
+
+USUAL = Flows()
+
+OFFICE = """\
+*raw
+:PREROUTING ACCEPT [0:0]
+[0:0] -A PREROUTING -s 10.9.0.0/16 -j DROP
+COMMIT
+*filter
+:FORWARD DROP [50:3000]
+:web - [0:0]
+[9000:1] -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+[5:1] -A FORWARD -m conntrack --ctstate INVALID -j DROP
+[0:0] -A FORWARD -p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -m conntrack --ctstate NEW -j DROP
+[300:1] -A FORWARD -i eth1 -o eth0 -p udp -m udp --dport 443 -m comment --comment "quic out" -j ACCEPT
+[500:1] -A FORWARD -i eth0 -o eth1 -d 10.1.2.0/24 -p udp -j web
+[900:1] -A FORWARD -s 10.0.0.0/8 -p udp -m udp --dport 53 -j ACCEPT
+[1:1] -A FORWARD -d 10.1.2.7/32 -p tcp -m tcp --dport 22 -j ACCEPT
+[0:0] -A FORWARD -p esp -j ACCEPT
+[200:1] -A FORWARD -s 10.9.8.0/24 -d 10.1.2.0/24 -j ACCEPT
+[3:1] -A web -m limit --limit 5/min -j LOG --log-prefix "web "
+[400:1] -A web -p udp -m multiport --dports 8080,8443 -m conntrack --ctstate NEW -j ACCEPT
+[0:0] -A web -d 10.1.2.99/32 -m set --match-set blocked src -j DROP
+[9:1] -A web -j RETURN
+COMMIT
+"""
+
+BRANCH = """\
+table inet filter { # handle 1
+	set blocked { # handle 3
+		type ipv4_addr
+		flags interval
+		elements = { 192.168.10.0-192.168.10.127, 203.0.113.0/24 }
+	}
+
+	chain forward { # handle 2
+		type filter hook forward priority filter; policy drop;
+		ct state vmap { invalid : drop, established : accept, related : accept } # handle 6
+		ip saddr @blocked drop # handle 7
+		iifname "lan*" oifname "wan" ip saddr 192.168.10.0/24 udp dport { 443, 500-600 } accept # handle 9
+		iifname "lan*" oifname "wan" jump more # handle 11
+	}
+
+	chain more { # handle 4
+		ip6 saddr fd00:10::/64 tcp dport 22 accept # handle 12
+		tcp dport vmap { 80 : accept, 81 : drop } # handle 13
+	}
+}
+table ip late { # handle 2
+	chain forward { # handle 1
+		type filter hook forward priority filter + 10; policy accept;
+		udp dport 443 drop # handle 2
+	}
+}
+"""
+
+
+def office(match: str | None, flows: Flows = USUAL) -> Aimed:
+    return aimed(iptables_path(OFFICE), "office.save", match, flows)
+
+
+def branch(match: str | None, flows: Flows = USUAL) -> Aimed:
+    return aimed(nftables_path(BRANCH), "branch.nft", match, flows)
+
+
+def test_the_accepting_rule_that_counted_most_packets_is_met_and_the_one_passed_over_is_named() -> None:
+    found = office(None)
+    assert found.rule == "FORWARD rule 6"
+    assert found.endpoints is not None
+    assert found.endpoints.destination_port == (53, 53)
+    assert ipaddress.ip_address(found.endpoints.source[0]) in ipaddress.ip_network("10.0.0.0/8")
+    assert (
+        "FORWARD rule 1, which counted most packets, takes packets in the state ESTABLISHED" in found.sentence
+    )
+
+
+@pytest.mark.parametrize("name", ["web:2", "web rule 2", "8080,8443", "line 18"])
+def test_a_rule_is_named_by_place_words_or_line(name: str) -> None:
+    found = office(name)
+    assert found.rule == "web rule 2"
+    assert (found.inward, found.outward) == ("eth0", "eth1")
+    assert found.endpoints is not None
+    assert found.endpoints.destination_port == (8080, 8080)
+    assert found.endpoints.destination[0] == "10.1.2.1"
+
+
+@pytest.mark.parametrize(("name", "rule"), [("handle 9", 3), ("500-600", 3), ("forward:3", 3), ("more 2", 2)])
+def test_a_rule_of_nft_is_named_by_handle_comment_or_chain(name: str, rule: int) -> None:
+    assert f"rule {rule} of table inet filter" in branch(name).rule
+
+
+def test_a_comment_counts_before_words_of_other_rules() -> None:
+    assert office("quic out").rule == "FORWARD rule 4"
+
+
+def test_what_earlier_rules_and_other_base_chains_drop_is_left_out() -> None:
+    """Half of the sources are blocked, and the second table drops one of the two ports."""
+    found = branch("handle 9")
+    assert found.endpoints is not None
+    assert found.endpoints.source == ("192.168.10.129", "192.168.10.254")
+    assert found.endpoints.destination_port == (500, 600)
+    assert (found.inward, found.outward) == ("lan0", "wan")
+
+
+def test_protocol_and_ip_version_follow_the_rule_where_it_takes_no_other() -> None:
+    found = branch("more 1")
+    assert (found.l4, found.ip) == ("tcp", 6)
+    assert (branch("more 2").l4, branch("more 2").ip) == ("tcp", 4)
+    assert branch(None).l4 == "udp"
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("1", r"FORWARD rule 1 \(-m conntrack .*\) takes packets in the state ESTABLISHED or RELATED"),
+        ("2", r"FORWARD rule 2 .* does not accept: its verdict is drop"),
+        ("5", r"FORWARD rule 5 .* does not accept: it jumps to web"),
+        ("7", r"FORWARD rule 7 .* is never reached: an earlier rule decides, FORWARD rule 3"),
+        ("8", r"FORWARD rule 8 .* takes another protocol; test traffic is UDP or TCP"),
+        ("9", r"FORWARD rule 9 .* is never reached: an earlier rule decides, PREROUTING rule 1 of table raw"),
+        ("policy", r"policy of FORWARD \(DROP\) does not accept"),
+        ("10.1.2", r"means several rules: FORWARD rule 5 \(.*\); FORWARD rule 7 .* and 1 more"),
+        ("77", r"no rule for forwarded packets is called '77'; give its place"),
+    ],
+)
+def test_a_rule_that_no_test_traffic_meets_is_refused_with_the_reason(name: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        office(name)
+
+
+def test_a_ruleset_that_accepts_no_test_traffic_is_refused_with_the_reason_of_each_rule() -> None:
+    text = (
+        "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m state --state ESTABLISHED -j ACCEPT\n"
+        "-A FORWARD -i lo -j ACCEPT\nCOMMIT\n"
+    )
+    with pytest.raises(
+        InputError, match=r"no rule accepts test traffic: FORWARD rule 1 .*; FORWARD rule 2 .*"
+    ) as no:
+        aimed(iptables_path(text), "my.rules", None, Flows())
+    assert "it ends at the policy of FORWARD" in str(no.value)
+
+
+def test_rules_that_accept_the_benchmarking_ranges_are_met_as_before() -> None:
+    text = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -s 198.18.0.0/16 -d 198.19.0.0/16 -j ACCEPT\nCOMMIT\n"
+    found = aimed(iptables_path(text), "my.rules", None, Flows())
+    assert found.endpoints is None
+    assert (found.inward, found.outward) == ("in0", "out0")
+
+
+def test_a_rule_that_may_or_may_not_match_is_told() -> None:
+    text = (
+        "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m string --string x --algo bm -j DROP\n"
+        "-A FORWARD -p udp -j ACCEPT\nCOMMIT\n"
+    )
+    found = aimed(iptables_path(text), "my.rules", None, Flows())
+    assert found.rule == "FORWARD rule 2"
+    assert "whether it also matches FORWARD rule 1 is not known" in found.sentence
+
+
+def test_flows_keep_to_the_rule_and_are_all_different() -> None:
+    endpoints = branch("handle 9").endpoints
+    assert endpoints is not None
+    for order in ("advance", "random"):
+        found = table(Flows(count=1000, order=order), endpoints=endpoints)
+        sources = {bytes(row[:4]) for row in found.src_ip}
+        assert all(b"\xc0\xa8\x0a\x81" <= source <= b"\xc0\xa8\x0a\xfe" for source in sources)
+        assert set(found.dst_port.tolist()) <= set(range(500, 601))
+        keys = zip(
+            map(bytes, found.src_ip), map(bytes, found.dst_ip), found.src_port, found.dst_port, strict=True
+        )
+        assert len(set(keys)) == 1000
+
+
+def test_more_flows_than_a_rule_has_room_for_are_refused() -> None:
+    text = (
+        "*filter\n:FORWARD DROP [0:0]\n"
+        "-A FORWARD -s 10.0.0.1/32 -d 10.0.0.2/32 -p udp --sport 7 --dport 53 -j ACCEPT\nCOMMIT\n"
+    )
+    endpoints = aimed(iptables_path(text), "my.rules", None, Flows()).endpoints
+    with pytest.raises(InputError, match="room for 1 different"):
+        table(Flows(count=2), endpoints=endpoints)
+
+
+STATEFUL_VOICE = """\
+*filter
+:FORWARD DROP [0:0]
+-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A FORWARD -s 10.20.0.0/16 -d 10.30.0.0/24 -p udp -m udp --dport 10000:30000 -j ACCEPT
+{sip}COMMIT
+"""
+
+
+def test_calls_need_a_rule_for_each_kind_of_their_packets_and_a_way_back() -> None:
+    calls = parse_calls("10", "g711", "rtp", 4)
+    whole = STATEFUL_VOICE.format(sip="-A FORWARD -s 10.20.0.0/16 -p udp -m udp --dport 5060 -j ACCEPT\n")
+    found = aimed(iptables_path(whole), "voice.save", None, Flows(), calls)
+    assert found.rule == "FORWARD rule 2"
+    assert found.endpoints is not None
+    assert found.endpoints.source[0].startswith("10.20.")
+    with pytest.raises(InputError, match="SIP from the callers would end at the policy of FORWARD"):
+        aimed(iptables_path(STATEFUL_VOICE.format(sip="")), "voice.save", None, Flows(), calls)
+    stateless = whole.replace("-m conntrack --ctstate RELATED,ESTABLISHED", "-s 192.0.2.1/32")
+    with pytest.raises(InputError, match="RTP from those called would end at the policy of FORWARD"):
+        aimed(iptables_path(stateless), "voice.save", "2", Flows(), calls)
+
+
+def test_a_large_ruleset_is_walked_in_no_time() -> None:
+    lines = [f"-A FORWARD -s 10.{i >> 8}.{i & 255}.0/24 -p udp --dport {1 + i} -j DROP" for i in range(3000)]
+    text = "*filter\n:FORWARD DROP [0:0]\n" + "\n".join(
+        [*lines, "-A FORWARD -s 10.0.0.0/8 -j ACCEPT", "COMMIT", ""]
+    )
+    found = aimed(iptables_path(text), "large.save", None, Flows())
+    assert found.rule == "FORWARD rule 3001"
+
+
+def walked(path: list[Ruleset]) -> list[str]:
+    return [ruleset.table for ruleset in path]
+
+
+def test_every_base_chain_that_a_forwarded_packet_meets_is_walked_in_order() -> None:
+    assert walked(iptables_path(OFFICE)) == ["raw", "filter"]
+    assert walked(nftables_path(BRANCH)) == ["inet filter", "ip late"]
