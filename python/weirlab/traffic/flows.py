@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
+import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from weirlab.errors import InputError
 from weirlab.traffic.places import Places, flow_groups
-from weirlab.traffic.spec import Flows
+from weirlab.traffic.spec import Endpoints, Flows
 
 PROBE_BYTES: Final = 18
 """Magic, flow, sequence number and send time behind the transport header."""
@@ -29,8 +31,10 @@ _PORTS: Final = 65536 - 1024
 
 _IP_BYTES: Final = {4: 20, 6: 40}
 _L4_BYTES: Final = {"udp": 8, "tcp": 20}
-_V4_NET: Final = {"src": bytes([198, 18]), "dst": bytes([198, 19])}
-_V6_NET: Final = {
+Side = Literal["src", "dst"]
+
+_V4_NET: Final[dict[Side, bytes]] = {"src": bytes([198, 18]), "dst": bytes([198, 19])}
+_V6_NET: Final[dict[Side, bytes]] = {
     "src": bytes.fromhex("20010002000000010000000000000000"),
     "dst": bytes.fromhex("20010002000000020000000000000000"),
 }
@@ -64,8 +68,8 @@ def describe_headers(flows: Flows) -> str:
     return f"a {flows.l4.upper()}/IPv{flows.ip} probe"
 
 
-def table(flows: Flows, places: Places = ()) -> FlowAddresses:
-    """Addresses and ports of every flow.
+def table(flows: Flows, places: Places = (), endpoints: Endpoints | None = None) -> FlowAddresses:
+    """Addresses and ports of every flow: from the benchmarking ranges, or between ``endpoints``.
 
     ``advance`` counts the source address up and, once all 64,516 are used, the source
     port; ``random`` draws source address, destination address and source port. With
@@ -74,6 +78,8 @@ def table(flows: Flows, places: Places = ()) -> FlowAddresses:
     """
     if not 1 <= flows.count <= MAX_FLOWS:
         raise InputError(f"{flows.count} flows asked for; between 1 and {MAX_FLOWS} can be sent")
+    if endpoints is not None:
+        return _between(flows, endpoints)
     several = len(places) > 1
     group = flow_groups(places, flows.count) if several else np.zeros(flows.count, dtype=np.int64)
     count, hosts = len(group), _HOSTS_OF_PLACE if several else HOSTS
@@ -94,6 +100,45 @@ def table(flows: Flows, places: Places = ()) -> FlowAddresses:
     )
 
 
+def _between(flows: Flows, endpoints: Endpoints) -> FlowAddresses:
+    """Flows between ``endpoints``: source addresses count up, then source ports, destinations and ports."""
+    first_port, last_port = endpoints.source_port
+    first_to, last_to = endpoints.destination_port
+    sizes = (
+        hosts_between(endpoints.source),
+        last_port - first_port + 1,
+        hosts_between(endpoints.destination),
+        last_to - first_to + 1,
+    )
+    room = math.prod(sizes)
+    if flows.count > room:
+        raise InputError(
+            f"{flows.count:,} flows asked for, and the rule that they are to match has room for {room:,} "
+            "different pairs of addresses and ports; use fewer flows, or another rule"
+        )
+    if flows.order == "advance":
+        key = np.arange(flows.count, dtype=np.int64)
+    else:
+        key = _distinct(flows.count, room, np.random.default_rng(flows.seed))
+    digits = []
+    for size in sizes:
+        key, digit = np.divmod(key, size)
+        digits.append(digit)
+    src, port, dst, to = digits
+    return FlowAddresses(
+        src_ip=host_addresses("src", src, flows.ip, endpoints),
+        dst_ip=host_addresses("dst", dst, flows.ip, endpoints),
+        src_port=(first_port + port).astype(np.uint16),
+        dst_port=(first_to + to).astype(np.uint16),
+    )
+
+
+def hosts_between(addresses: tuple[str, str]) -> int:
+    """How many addresses there are from the first to the last."""
+    first, last = (int(ipaddress.ip_address(address)) for address in addresses)
+    return last - first + 1
+
+
 def _distinct(n: int, below: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """``n`` different integers in random order."""
     values = np.empty(0, dtype=np.int64)
@@ -104,8 +149,13 @@ def _distinct(n: int, below: int, rng: np.random.Generator) -> npt.NDArray[np.in
     return values
 
 
-def host_addresses(side: str, host: npt.NDArray[np.int64], ip: int) -> npt.NDArray[np.uint8]:
-    """Host ``h`` is ``<net>.x.y`` with x and y counting from 1 to 254."""
+def host_addresses(
+    side: Side, host: npt.NDArray[np.int64], ip: int, endpoints: Endpoints | None = None
+) -> npt.NDArray[np.uint8]:
+    """Host ``h`` is ``<net>.x.y`` with x and y counting from 1 to 254, or the h-th from the first of
+    ``endpoints``, from 0."""
+    if endpoints is not None:
+        return _counted(endpoints.source if side == "src" else endpoints.destination, host)
     rows = np.zeros((len(host), 16), dtype=np.uint8)
     if ip == 4:
         rows[:, :2] = np.frombuffer(_V4_NET[side], dtype=np.uint8)
@@ -115,4 +165,20 @@ def host_addresses(side: str, host: npt.NDArray[np.int64], ip: int) -> npt.NDArr
         place = 14
     rows[:, place] = 1 + host // 254
     rows[:, place + 1] = 1 + host % 254
+    return rows
+
+
+def _counted(addresses: tuple[str, str], host: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """The ``host``-th address from the first one; raises ``InputError`` beyond the last."""
+    first, room = ipaddress.ip_address(addresses[0]), hosts_between(addresses)
+    if len(host) and int(host.max()) >= room:
+        raise InputError(
+            f"{int(host.max()) + 1:,} hosts are needed, and the rule that they are to match has room for "
+            f"{room:,}, {addresses[0]} to {addresses[1]}; use less traffic, or another rule"
+        )
+    rows = np.zeros((len(host), 16), dtype=np.uint8)
+    each, which = np.unique(host, return_inverse=True)
+    packed = [(first + int(h)).packed for h in each]
+    known = np.frombuffer(b"".join(packed), dtype=np.uint8).reshape(len(packed), -1)
+    rows[:, : known.shape[1]] = known[which]
     return rows

@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import Rate, Traffic, stretches
 from weirlab.units import pps_from_bps
@@ -49,7 +50,7 @@ def parse_rate(text: str) -> Rate:
         line_bps = float(match[2]) * _SCALE[match[3].lower()] if match[2] else 1e9
         rate = Rate(float(match[1]), "percent", line_bps)
     else:
-        raise InputError(f"rate '{text}' not understood; accepted are {ACCEPTED}")
+        raise InputError(f"rate {quoted(text)} not understood; accepted are {ACCEPTED}")
     validate(rate, text)
     return rate
 
@@ -58,7 +59,7 @@ def validate(rate: Rate, text: str | None = None) -> None:
     """Raise ``InputError`` unless ``rate`` is a load that can be sent; ``text`` is how the user wrote it."""
     if rate.unit == "max":
         return
-    shown = f"rate '{text if text is not None else describe_rate(rate)}'"
+    shown = f"rate {quoted(text if text is not None else describe_rate(rate))}"
     if not (math.isfinite(rate.value) and rate.value > 0):
         raise InputError(f"{shown} must be above 0 and finite; accepted are {ACCEPTED}")
     if rate.unit == "percent":

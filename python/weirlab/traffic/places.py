@@ -17,7 +17,9 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from weirlab import limits
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 
 Places = tuple[tuple[int, float], ...]
 """Pairs of matching position (1 or more, ascending) and share of the packets; the shares add up to 1.
@@ -27,7 +29,7 @@ MAX_PLACES: Final = 16
 
 ACCEPTED: Final = "'1:50,99:50' (position:weight), with positions from 1 up"
 
-_PART: Final = re.compile(r"(\d+):(\d+(?:\.\d+)?)%?")
+_PART: Final = re.compile(r"(\d{1,9}):(\d+(?:\.\d+)?)%?")
 _FINEST: Final = 10_000
 _BLOCK: Final = 8
 
@@ -37,11 +39,11 @@ def parse_places(text: str) -> Places:
     parts = text.replace(" ", "").split(",")
     matches = [_PART.fullmatch(part) for part in parts]
     if not all(matches):
-        raise InputError(f"matching positions '{text}' not understood; give {ACCEPTED}")
+        raise InputError(f"matching positions {quoted(text)} not understood; give {ACCEPTED}")
     pairs = sorted((int(match[1]), float(match[2])) for match in matches if match)
     total = sum(weight for _, weight in pairs)
     if total <= 0:
-        raise InputError(f"matching positions '{text}': at least one weight must be above 0")
+        raise InputError(f"matching positions {quoted(text)}: at least one weight must be above 0")
     places = tuple((position, weight / total) for position, weight in pairs)
     validate(places)
     return places
@@ -61,6 +63,8 @@ def validate(places: Places) -> None:
     shares = [share for _, share in places]
     if len(places) > MAX_PLACES:
         raise InputError(f"{shown}: at most {MAX_PLACES} are possible")
+    if positions[-1] > limits.MOST_RULES:
+        raise InputError(f"{shown}: positions up to {limits.MOST_RULES:,} are possible")
     if positions[0] < 1 or any(b <= a for a, b in itertools.pairwise(positions)):
         raise InputError(f"{shown}: they must be 1 or more and each of them named once, in ascending order")
     if not all(math.isfinite(share) and share >= 0 for share in shares) or abs(sum(shares) - 1) > 1e-6:

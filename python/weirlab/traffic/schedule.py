@@ -16,7 +16,7 @@ from weirlab.traffic.flows import FlowAddresses, describe_headers, min_frame_byt
 from weirlab.traffic.load import describe_rate, rate_pps
 from weirlab.traffic.places import Places, flow_groups, turns
 from weirlab.traffic.sizes import Constant
-from weirlab.traffic.spec import Arrivals, Rate, Traffic, stretches
+from weirlab.traffic.spec import Arrivals, Endpoints, Rate, Traffic, stretches
 from weirlab.units import NS_PER_S
 
 NEXT_FLOW: Final = 0xFFFFFFFF
@@ -142,14 +142,15 @@ class Plan:
     """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
 
 
-def compile_plan(traffic: Traffic, places: Places = ()) -> Plan:
+def compile_plan(traffic: Traffic, places: Places = (), endpoints: Endpoints | None = None) -> Plan:
     """Turn ``traffic`` into a :class:`Plan`; raises ``InputError`` for what cannot be sent.
 
-    The pattern is a function of ``traffic`` (its seed included) and ``places`` alone.
-    ``places`` says which share of the packets is to match where, if not all at one position.
+    The pattern is a function of ``traffic`` (its seed included), ``places`` and ``endpoints`` alone.
+    ``places`` says which share of the packets is to match where, if not all at one position;
+    ``endpoints`` are those of the flows, if not the usual ones.
     """
     if traffic.calls is not None:
-        return _compile_calls(traffic, places)
+        return _compile_calls(traffic, places, endpoints)
     warmup_ns, duration_ns = _window(traffic)
     sizes.validate(traffic.sizes, min_frame_bytes(traffic.flows), describe_headers(traffic.flows))
     loads = _loads(traffic, warmup_ns, duration_ns)
@@ -196,20 +197,20 @@ def compile_plan(traffic: Traffic, places: Places = ()) -> Plan:
         warmup_ns=warmup_ns,
         duration_ns=duration_ns,
         bin_ns=bin_width_ns(traffic),
-        flows=table(traffic.flows, places),
+        flows=table(traffic.flows, places, endpoints),
         l4=traffic.flows.l4,
         ip=traffic.flows.ip,
         nominal_pps=recorded_packets * NS_PER_S / duration_ns,
     )
 
 
-def _compile_calls(traffic: Traffic, places: Places) -> Plan:
+def _compile_calls(traffic: Traffic, places: Places, endpoints: Endpoints | None) -> Plan:
     # That module needs this one.
     from weirlab.traffic.calls.plan import compile_calls
 
     if len(places) > 1:
         raise InputError("calls through rules at several positions are not possible; name one position")
-    return compile_calls(traffic)
+    return compile_calls(traffic, endpoints)
 
 
 def bin_width_ns(traffic: Traffic) -> int:

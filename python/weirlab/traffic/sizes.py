@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 
 
@@ -46,8 +47,8 @@ SIMPLE_IMIX: Final = Weighted(((64, 7.0), (594, 4.0), (1518, 1.0)), name="imix")
 
 ACCEPTED: Final = "'64', 'imix', '64:7,594:4,1518:1' (size:weight), 'poisson:64-200' or 'poisson:64-200@120'"
 
-_POISSON = re.compile(r"poisson:(\d+)-(\d+)(?:@(\d+(?:\.\d+)?))?")
-_PART = re.compile(r"(\d+):(\d+(?:\.\d+)?)")
+_POISSON = re.compile(r"poisson:(\d{1,9})-(\d{1,9})(?:@(\d+(?:\.\d+)?))?")
+_PART = re.compile(r"(\d{1,9}):(\d+(?:\.\d+)?)")
 
 
 def parse_sizes(text: str) -> SizeMix:
@@ -56,7 +57,7 @@ def parse_sizes(text: str) -> SizeMix:
     mix: SizeMix
     if plain == "imix":
         return SIMPLE_IMIX
-    if re.fullmatch(r"\d+b?", plain):
+    if re.fullmatch(r"\d{1,9}b?", plain):
         mix = Constant(int(plain.removesuffix("b")))
     elif match := _POISSON.fullmatch(plain):
         low, high = int(match[1]), int(match[2])
@@ -65,7 +66,7 @@ def parse_sizes(text: str) -> SizeMix:
         pairs = (part.split(":") for part in plain.split(","))
         mix = Weighted(tuple((int(size), float(weight)) for size, weight in pairs))
     else:
-        raise InputError(f"frame sizes '{text}' not understood; accepted are {ACCEPTED}")
+        raise InputError(f"frame sizes {quoted(text)} not understood; accepted are {ACCEPTED}")
     validate(mix)
     return mix
 

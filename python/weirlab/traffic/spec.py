@@ -57,6 +57,17 @@ class Flows:
 
 
 @dataclass(frozen=True)
+class Endpoints:
+    """Where flows come from and go to, if not the benchmarking ranges: of addresses (as text) and ports the
+    first and the last, both included."""
+
+    source: tuple[str, str]
+    destination: tuple[str, str]
+    source_port: tuple[int, int]
+    destination_port: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Traffic:
     """All that the sender needs to know about one trial."""
 

@@ -20,6 +20,7 @@ from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import HOSTS, MAX_FLOWS, FlowAddresses, host_addresses
 from weirlab.traffic.schedule import CallFlows
+from weirlab.traffic.spec import Endpoints
 
 I64 = npt.NDArray[np.int64]
 
@@ -49,17 +50,22 @@ class FlowMap:
     pair: I64
     port: I64
     ip: Literal[4, 6]
+    endpoints: Endpoints | None = None
+    """Whose addresses those of the hosts are, if not the usual ones."""
 
     def hosts(self, unit: int) -> tuple[str, str]:
         """Addresses of the two sides of a unit, the sender's side first, as text."""
         pair = self.pair[unit : unit + 1]
         length = 4 if self.ip == 4 else 16
-        both = (host_addresses("src", _src(pair), self.ip), host_addresses("dst", _dst(pair), self.ip))
+        both = (
+            host_addresses("src", _src(pair), self.ip, self.endpoints),
+            host_addresses("dst", _dst(pair), self.ip, self.endpoints),
+        )
         first, second = (str(ipaddress.ip_address(side[0, :length].tobytes())) for side in both)
         return first, second
 
 
-def flow_map(calls: Calls, units: Units) -> FlowMap:
+def flow_map(calls: Calls, units: Units, endpoints: Endpoints | None = None) -> FlowMap:
     """Flows of all ``units``: speech first, by unit and direction, then control packets, then signalling.
 
     Raises
@@ -107,8 +113,8 @@ def flow_map(calls: Calls, units: Units) -> FlowMap:
             unit[first[who] + way] = who
             ports[first[who] + way] = number[who, None]
     back = np.tile(np.array(sides), last // ways)
-    src = host_addresses("src", _src(pair[unit]), calls.classes[0].stream.ip)
-    dst = host_addresses("dst", _dst(pair[unit]), calls.classes[0].stream.ip)
+    src = host_addresses("src", _src(pair[unit]), calls.classes[0].stream.ip, endpoints)
+    dst = host_addresses("dst", _dst(pair[unit]), calls.classes[0].stream.ip, endpoints)
     swap = back[:, None]
     packet_ns = np.array([kind.stream.packet_ns for kind in calls.classes])[units.call_class]
     carries_media = np.arange(last) < first_control
@@ -134,6 +140,7 @@ def flow_map(calls: Calls, units: Units) -> FlowMap:
         pair=pair,
         port=port,
         ip=calls.classes[0].stream.ip,
+        endpoints=endpoints,
     )
 
 

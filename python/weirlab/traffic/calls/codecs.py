@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.units import FCS_BYTES, MAX_FRAME_BYTES, MIN_FRAME_BYTES
 
 RTP_BYTES: Final = 12
@@ -159,22 +160,24 @@ def parse_codec(text: str, ip: Literal[4, 6] = 4) -> VoiceStream:
     codec = next((c for c in CODECS if match and c.name == match["name"]), None)
     if match is None or codec is None:
         known = ", ".join(c.name for c in CODECS)
-        raise InputError(f"codec '{text}' not understood; codecs are {known}; forms are {ACCEPTED}")
+        raise InputError(f"codec {quoted(text)} not understood; codecs are {known}; forms are {ACCEPTED}")
     if match["rate"]:
         codec = _at_rate(codec, float(match["rate"]) * (1e3 if match["kilo"] else 1), text)
     packet_ms = float(match["packet"]) if match["packet"] else codec.packet_ms
     frames = packet_ms / codec.frame_ms
     if packet_ms > _LONGEST_MS or frames < 1 or frames != round(frames):
         raise InputError(
-            f"codec '{text}': packets of {codec.title} last a multiple of {codec.frame_ms:g} ms, "
+            f"codec {quoted(text)}: packets of {codec.title} last a multiple of {codec.frame_ms:g} ms, "
             f"at most {_LONGEST_MS} ms"
         )
     if codec.name == "opus" and packet_ms not in _OPUS_PACKETS_MS:
         listed = ", ".join(f"{ms:g}" for ms in _OPUS_PACKETS_MS)
-        raise InputError(f"codec '{text}': packets of Opus last {listed} ms")
+        raise InputError(f"codec {quoted(text)}: packets of Opus last {listed} ms")
     stream = VoiceStream(codec, packet_ms, ip)
     if stream.frame_bytes > MAX_FRAME_BYTES:
-        raise InputError(f"codec '{text}' would need frames of {stream.frame_bytes} B; shorten the packets")
+        raise InputError(
+            f"codec {quoted(text)} would need frames of {stream.frame_bytes} B; shorten the packets"
+        )
     return stream
 
 
@@ -189,11 +192,11 @@ def describe_codec(stream: VoiceStream) -> str:
 def _at_rate(codec: Codec, bit_rate_bps: float, text: str) -> Codec:
     if codec.name != "opus":
         raise InputError(
-            f"codec '{text}': {codec.title} has {codec.bit_rate_bps:g} bit/s; only Opus has a choice"
+            f"codec {quoted(text)}: {codec.title} has {codec.bit_rate_bps:g} bit/s; only Opus has a choice"
         )
     low, high = _OPUS_BPS
     if not low <= bit_rate_bps <= high:
-        raise InputError(f"codec '{text}': Opus has {low:,} to {high:,} bit/s (RFC 6716)")
+        raise InputError(f"codec {quoted(text)}: Opus has {low:,} to {high:,} bit/s (RFC 6716)")
     return replace(
         codec,
         title=f"Opus at {bit_rate_bps / 1e3:g} kbit/s",

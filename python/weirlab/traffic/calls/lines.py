@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.traffic.calls import control
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes
@@ -25,7 +26,7 @@ PUBLISHED_BYTES_PER_S: Final = 134_217_728
 
 LINES: Final[tuple[str, ...]] = ("10Mbit/s", "100Mbit/s", "1Gbit/s", "10Gbit/s", "25Gbit/s", "100Gbit/s")
 
-_LINE: Final = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)(?:bit/s|bps|bit|b/s)?")
+_LINE: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kmg]?)(?:bit/s|bps|bit|b/s)?")
 _SCALE: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
@@ -35,7 +36,7 @@ def parse_line(text: str) -> float:
     match = _LINE.fullmatch(plain)
     if match is None or float(match[1]) <= 0 or "B" in text:
         raise InputError(
-            f"line rate '{text}' not understood; accepted are e.g. '100Mbit/s', '1Gbit/s' and '10G' "
+            f"line rate {quoted(text)} not understood; accepted are e.g. '100Mbit/s', '1Gbit/s' and '10G' "
             "(bits, not bytes)"
         )
     return float(match[1]) * _SCALE[match[2]]

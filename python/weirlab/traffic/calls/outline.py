@@ -19,6 +19,7 @@ from weirlab.traffic.calls.addresses import FlowMap, flow_map
 from weirlab.traffic.calls.arrivals import FIRST_ANSWER_NS, FOREVER_NS, SET_UP_NS, Units, backs, draw_units
 from weirlab.traffic.calls.spec import Calls, validate
 from weirlab.traffic.calls.transport import calls_per_packet, check_sendable
+from weirlab.traffic.spec import Endpoints
 from weirlab.units import NS_PER_S
 
 I64 = npt.NDArray[np.int64]
@@ -58,7 +59,14 @@ class Outline:
     """RTP time stamp of each stream's packet time 0; shape (streams,)."""
 
 
-def outline(calls: Calls, warmup_ns: int, duration_ns: int, *, mail_from_ns: int = 0) -> Outline:
+def outline(
+    calls: Calls,
+    warmup_ns: int,
+    duration_ns: int,
+    endpoints: Endpoints | None = None,
+    *,
+    mail_from_ns: int = 0,
+) -> Outline:
     """What is sent in ``warmup_ns + duration_ns``.
 
     Messages that depart before ``mail_from_ns`` are left out, for whoever only counts.
@@ -91,7 +99,7 @@ def outline(calls: Calls, warmup_ns: int, duration_ns: int, *, mail_from_ns: int
     units, runs = _shifted(units, runs, ways, zero_ns, total_ns, calls.signalling)
     _check_amount(calls, warmup_ns, duration_ns, runs.total)
 
-    flows = flow_map(calls, units)
+    flows = flow_map(calls, units, endpoints)
     streams = len(units) * ways
     ssrc = named.integers(1 << 32, size=streams, dtype=np.uint32)
     first_stamp = named.integers(1 << 32, size=streams, dtype=np.int64)

@@ -8,12 +8,13 @@ from weirlab.errors import InputError
 from weirlab.traffic.calls.outline import MAX_GAP_NS
 from weirlab.traffic.calls.schedule import schedule
 from weirlab.traffic.schedule import Media, Plan, bin_width_ns
-from weirlab.traffic.spec import Traffic
+from weirlab.traffic.spec import Endpoints, Traffic
 from weirlab.units import NS_PER_S
 
 
-def compile_calls(traffic: Traffic) -> Plan:
-    """The calls of ``traffic``, every packet an entry that is played once.
+def compile_calls(traffic: Traffic, endpoints: Endpoints | None = None) -> Plan:
+    """The calls of ``traffic``, every packet an entry that is played once; ``endpoints``: between these
+    addresses, where the sender's side is the source.
 
     Departures are whole ns, each rounded by itself, so that rounding adds up to nothing.
 
@@ -28,7 +29,7 @@ def compile_calls(traffic: Traffic) -> Plan:
     if traffic.steps:
         raise InputError("load steps with calls are not possible; run a trial per number of calls")
     bin_ns = bin_width_ns(traffic)
-    calls = schedule(traffic.calls, traffic.duration_s, traffic.warmup_s)
+    calls = schedule(traffic.calls, traffic.duration_s, traffic.warmup_s, endpoints)
     total_ns = calls.warmup_ns + calls.duration_ns
     gap_ns = np.diff(calls.due_ns, append=total_ns)
     longest_ns = int(gap_ns.max())

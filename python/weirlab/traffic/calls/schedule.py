@@ -23,7 +23,7 @@ from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes, frame
 from weirlab.traffic.flows import FlowAddresses
 from weirlab.traffic.schedule import PACKET_KINDS, CallFlows
 from weirlab.traffic.sizes import Constant, SizeMix, Weighted
-from weirlab.traffic.spec import Flows, Rate, Traffic
+from weirlab.traffic.spec import Endpoints, Flows, Rate, Traffic
 from weirlab.units import NS_PER_S
 
 I64 = npt.NDArray[np.int64]
@@ -85,7 +85,9 @@ def even_gap_ns(calls: Calls) -> float:
     return NS_PER_S / (calls.count * pps)
 
 
-def schedule(calls: Calls, duration_s: float, warmup_s: float = 0.0) -> Schedule:
+def schedule(
+    calls: Calls, duration_s: float, warmup_s: float = 0.0, endpoints: Endpoints | None = None
+) -> Schedule:
     """Every packet of ``calls`` in a trial of ``duration_s`` after a warm-up of ``warmup_s``.
 
     A function of its arguments alone. Standing calls stand in the warm-up already.
@@ -97,7 +99,7 @@ def schedule(calls: Calls, duration_s: float, warmup_s: float = 0.0) -> Schedule
         apart; the message says what to change.
     """
     warmup_ns, duration_ns = _window(duration_s, warmup_s)
-    plan = outline(calls, warmup_ns, duration_ns)
+    plan = outline(calls, warmup_ns, duration_ns, endpoints)
     runs, ways = plan.runs, plan.flows.ways
     unit = runs.stream // ways
     call_class = plan.units.call_class[unit]

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from weirlab import limits
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec, parse_codec
 from weirlab.traffic.calls.transport import TITLES, TRANSPORTS, Transport, check, parse_transport
 
@@ -108,15 +110,15 @@ def parse_calls(
     shares = [share for _, share in parts]
     if len(parts) == 1 and shares[0] is not None:
         raise InputError(
-            f"calls '{codec}': is the number behind the colon a share or a packet time? A share needs "
+            f"calls {quoted(codec)}: is the number behind the colon a share or a packet time? A share needs "
             f"another codec beside it; for the packet time write '{text}ms'"
         )
     if any(share is None for share in shares) and any(share is not None for share in shares):
-        raise InputError(f"calls '{codec}': give every part a share, or none")
+        raise InputError(f"calls {quoted(codec)}: give every part a share, or none")
     weights = [1.0 if share is None else share for share in shares]
     total = sum(weights)
     if not (math.isfinite(total) and total > 0 and min(weights) > 0):
-        raise InputError(f"calls '{codec}': shares must be above 0")
+        raise InputError(f"calls {quoted(codec)}: shares must be above 0")
     calls = Calls(
         tuple(
             CallClass(kind.stream, kind.transport, weight / total, kind.trunk_calls)
@@ -201,7 +203,7 @@ def _part(
 ) -> tuple[CallClass, float | None]:
     match = _PART.fullmatch(part)
     if match is None:
-        raise InputError(f"calls '{whole}': '{part}' not understood; accepted are {ACCEPTED}")
+        raise InputError(f"calls {quoted(whole)}: {quoted(part)} not understood; accepted are {ACCEPTED}")
     stream = parse_codec(match["codec"], ip)
     transport, trunk_calls = parse_transport(match["transport"]) if match["transport"] else usual
     share = None
@@ -209,7 +211,7 @@ def _part(
         try:
             share = float(match["share"])
         except ValueError:
-            raise InputError(f"calls '{whole}': share '{match['share']}' is no number") from None
+            raise InputError(f"calls {quoted(whole)}: share {quoted(match['share'])} is no number") from None
     return CallClass(stream, transport, 1.0, trunk_calls), share
 
 
@@ -218,8 +220,9 @@ def _count(count: str | int) -> int:
         return count
     match = _COUNT.fullmatch(count.strip().lower().replace(",", ""))
     value = float(match[1]) * (1000 if match[2] else 1) if match else 0.0
-    if match is None or value != int(value):
+    if match is None or not value.is_integer() or value > limits.MOST_CALLS:
         raise InputError(
-            f"number of calls '{count}' not understood; accepted are e.g. '500', '3,000' or '10k'"
+            f"number of calls {quoted(count)} not understood; accepted are e.g. '500', '3,000' or '10k', up "
+            f"to {limits.MOST_CALLS:,}"
         )
     return int(value)

@@ -11,6 +11,7 @@ import re
 from typing import Final, Literal
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.traffic.calls.codecs import (
     ETHERNET_BYTES,
     IP_BYTES,
@@ -32,7 +33,7 @@ TITLES: Final[dict[Transport, str]] = {"rtp": "RTP", "iax2": "IAX2", "iax2-trunk
 MAX_ETHERNET_BYTES: Final = 1518
 """Ethernet without jumbo frames: 1500 B of IP."""
 
-_TRANSPORT: Final = re.compile(r"(?P<name>[a-z0-9-]+)(?:\*(?P<calls>\d+))?")
+_TRANSPORT: Final = re.compile(r"(?P<name>[a-z0-9-]+)(?:\*(?P<calls>\d{1,9}))?")
 
 
 def parse_transport(text: str) -> tuple[Transport, int | None]:
@@ -47,13 +48,13 @@ def parse_transport(text: str) -> tuple[Transport, int | None]:
     name = next((t for t in TRANSPORTS if match and t == match["name"]), None)
     if match is None or name is None:
         raise InputError(
-            f"transport '{text}' not understood; accepted are {', '.join(TRANSPORTS)}, and "
+            f"transport {quoted(text)} not understood; accepted are {', '.join(TRANSPORTS)}, and "
             "'iax2-trunk*8' for 8 calls in a packet"
         )
     if match["calls"] is None:
         return name, None
     if name != "iax2-trunk":
-        raise InputError(f"transport '{text}': only iax2-trunk puts several calls into one packet")
+        raise InputError(f"transport {quoted(text)}: only iax2-trunk puts several calls into one packet")
     return name, int(match["calls"])
 
 

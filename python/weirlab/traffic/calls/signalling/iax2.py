@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.traffic.calls.signalling import PROBE_BYTES, Message
 
 PORT: Final = 4569
@@ -101,7 +102,9 @@ class IaxCall:
 def format_of(codec: str) -> int:
     """The codec's bit; raises ``InputError`` if IAX2 has none for it."""
     if codec not in FORMATS:
-        raise InputError(f"codec '{codec}' has no number in IAX2 (RFC 5456, 8.7); use {', '.join(FORMATS)}")
+        raise InputError(
+            f"codec {quoted(codec)} has no number in IAX2 (RFC 5456, 8.7); use {', '.join(FORMATS)}"
+        )
     return FORMATS[codec]
 
 
