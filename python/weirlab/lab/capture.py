@@ -6,30 +6,30 @@ and everything built on libpcap read.
 
 from __future__ import annotations
 
-import errno
-import os
 import struct
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError, LabError, StoreError
+from weirlab import files
+from weirlab.errors import InputError, LabError
 from weirlab.lab import wiring
+from weirlab.traffic.calls.impairments import Arrivals, Impairments, impair
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S
-from weirlab.traffic.schedule import Plan
+from weirlab.traffic.schedule import PACKET_KINDS, Plan
 from weirlab.units import NS_PER_S
 
 _MAGIC_NS: Final = 0xA1B23C4D
 _ETHERNET: Final = 1
+_HEADER: Final = struct.Struct("<IHHiIII")
 _RECORD_BYTES: Final = 16
 _SNAPLEN: Final = 262_144
 _FRAMES_AT_ONCE: Final = 1 << 16
 
+I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 
 
@@ -43,19 +43,11 @@ class Captured:
     lasts_ns: int
 
 
-def check(path: Path, option: str = "--write") -> None:
-    """Raise ``InputError`` for a file that cannot be written later, before anything is computed."""
-    if not path.parent.is_dir():
-        raise InputError(f"{option} {path}: there is no folder {path.parent}; make it first")
-    if path.is_dir():
-        raise InputError(f"{option} {path}: that is a folder; name a file in it, e.g. {path / 'calls.pcap'}")
-
-
-def write_plan(path: Path, plan: Plan) -> Captured:
+def write_plan(path: Path, plan: Plan, faults: Impairments | None = None) -> tuple[Captured, Arrivals | None]:
     """Write every frame of ``plan`` to ``path``, as between sender and receiver on one cable.
 
     Frames of the flows that are sent from the receiver's side are among them; all have the time
-    at which they are due.
+    at which they are due, or with ``faults`` what is left of them behind such a network.
 
     Raises
     ------
@@ -73,11 +65,22 @@ def write_plan(path: Path, plan: Plan) -> Captured:
         raw = _engine.frames(plan, tx, rx, rx, tx)
     except ValueError as error:
         raise InputError(f"this traffic cannot be written as a capture: {error}") from error
-    return write_frames(path, raw["due_ns"], raw["length"], raw["bytes"])
+    due_ns, length, content = raw["due_ns"], raw["length"], raw["bytes"]
+    arrivals = frame = None
+    if faults is not None and plan.media is not None:
+        speech = plan.media.kind != PACKET_KINDS["raw"]
+        at_ns, flow = due_ns.astype(np.int64), raw["flow"].astype(np.int64)
+        arrivals = impair(at_ns, flow, speech, len(plan.flows), faults)
+        due_ns, frame = arrivals.at_ns.astype(np.uint64), arrivals.frame
+    return write_frames(path, due_ns, length, content, frame), arrivals
 
 
 def write_frames(
-    path: Path, due_ns: npt.NDArray[np.uint64], length: npt.NDArray[np.uint32], content: U8
+    path: Path,
+    due_ns: npt.NDArray[np.uint64],
+    length: npt.NDArray[np.uint32],
+    content: U8,
+    frame: I64 | None = None,
 ) -> Captured:
     """Write frames to ``path`` in one step.
 
@@ -86,48 +89,53 @@ def write_frames(
     path
         Where to; what was there is replaced.
     due_ns
-        Time of each frame from the start of the schedule, shape (frames,).
+        Time of each frame that is written, from the start of the schedule, shape (written,).
     length
-        Its bytes, without FCS, shape (frames,).
+        Bytes of each frame in ``content``, without FCS, shape (frames,).
     content
         All frames one after the other.
+    frame
+        Numbers of those that are written, in this order, shape (written,); by default each once.
 
     Raises
     ------
     StoreError
         The disk refuses; ``path`` keeps what it had.
     """
-    scratch: Path | None = None
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        scratch = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            _write(file, due_ns, length, content)
-            size = file.tell()
-        scratch.chmod(0o644)
-        scratch.replace(path)
-    except OSError as error:
-        way_out = "choose another place"
-        if error.errno == errno.ENOSPC:
-            way_out = "free some space there, or write fewer calls or seconds"
-        raise StoreError(f"{path} cannot be written: {error.strerror}; {way_out}") from error
-    finally:
-        if scratch is not None:
-            with suppress(OSError):
-                scratch.unlink()
+    elsewhere = "choose another place, or write fewer calls or seconds"
+    files.write(
+        path, lambda file: _write(file, due_ns, length, content, frame), private=True, elsewhere=elsewhere
+    )
     n = len(due_ns)
+    written = length if frame is None else length[frame]
+    size = _HEADER.size + n * _RECORD_BYTES + int(written.sum(dtype=np.int64))
     return Captured(path, n, size, int(due_ns[-1] - due_ns[0]) if n else 0)
 
 
 def _write(
-    file: IO[bytes], due_ns: npt.NDArray[np.uint64], length: npt.NDArray[np.uint32], content: U8
+    file: BinaryIO,
+    due_ns: npt.NDArray[np.uint64],
+    length: npt.NDArray[np.uint32],
+    content: U8,
+    frame: I64 | None,
 ) -> None:
-    file.write(struct.pack("<IHHiIII", _MAGIC_NS, 2, 4, 0, 0, _SNAPLEN, _ETHERNET))
+    file.write(_HEADER.pack(_MAGIC_NS, 2, 4, 0, 0, _SNAPLEN, _ETHERNET))
     ends = np.concatenate(([0], np.cumsum(length, dtype=np.int64)))
     for first in range(0, len(due_ns), _FRAMES_AT_ONCE):
         last = min(first + _FRAMES_AT_ONCE, len(due_ns))
-        records = _records(due_ns[first:last], length[first:last], content[ends[first] : ends[last]])
-        file.write(records.tobytes())
+        if frame is None:
+            sizes, chosen = length[first:last], content[ends[first] : ends[last]]
+        else:
+            sizes, chosen = length[frame[first:last]], _picked(content, ends, frame[first:last])
+        file.write(_records(due_ns[first:last], sizes, chosen).tobytes())
+
+
+def _picked(content: U8, ends: I64, frame: I64) -> U8:
+    """The bytes of these frames one after the other; frame ``i`` ends at ``ends[i + 1]``."""
+    # An index of every byte would take eight times what it points to.
+    view = content.data
+    starts_ends = zip(ends[frame].tolist(), ends[frame + 1].tolist(), strict=True)
+    return np.frombuffer(b"".join([view[start:end] for start, end in starts_ends]), dtype=np.uint8)
 
 
 def _records(due_ns: npt.NDArray[np.uint64], length: npt.NDArray[np.uint32], content: U8) -> U8:

@@ -11,23 +11,30 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from weirlab.errors import MissingCapability
+from weirlab.files import wait_for_lock
+from weirlab.interrupts import shielded
 from weirlab.lab.linux import namespace
+from weirlab.lab.linux.privilege import way_out
 
 LOCKS: Final = Path("/run/weir")
 
 _NAME: Final = re.compile(r"weir-(?P<lab>[0-9a-f]{8})-[a-z]+")
 _IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}")
+_SCRATCH: Final = "weir-"
+"""Begins the names of folders that belong to a lab."""
 
 
 class Claim:
     """The ownership of one lab, from construction to :meth:`release`."""
 
+    @shielded
     def __init__(self, directory: Path = LOCKS) -> None:
         """Choose a free identifier and take its lock.
 
@@ -43,7 +50,7 @@ class Claim:
                     break
         except OSError as error:
             raise MissingCapability(
-                f"cannot take ownership of a lab in {directory}: {error.strerror}; run as root"
+                f"cannot take ownership of a lab in {directory}: {error.strerror}; {way_out(error)}"
             ) from error
         self.identifier = identifier
         self._path = path
@@ -54,6 +61,13 @@ class Claim:
         """Name of the namespace that plays ``part`` (``tx``, ``dut``, ``rx``)."""
         return f"weir-{self.identifier}-{part}"
 
+    def own(self, folder: Path) -> None:
+        """Have ``folder`` removed with the lab, by whoever cleans up if its owner dies."""
+        assert self._fd is not None
+        assert folder.name.startswith(_SCRATCH)
+        os.write(self._fd, os.fsencode(folder.absolute()) + b"\0")
+
+    @shielded
     def release(self) -> None:
         """Remove what carries the identifier, then give up the lock. May be called twice."""
         if self._fd is None:
@@ -65,6 +79,7 @@ class Claim:
         os.close(fd)
 
 
+@shielded
 def clean(directory: Path = LOCKS) -> list[str]:
     """Remove every lab whose owner is dead; returns the names of the namespaces that went.
 
@@ -79,7 +94,7 @@ def clean(directory: Path = LOCKS) -> list[str]:
             fd = open_locked(path, 0)
         except OSError as error:
             raise MissingCapability(
-                f"cannot tell whether a lab was left behind: {path}: {error.strerror}; run as root"
+                f"cannot tell whether a lab was left behind: {path}: {error.strerror}; {way_out(error)}"
             ) from error
         if fd is None:
             continue
@@ -87,6 +102,8 @@ def clean(directory: Path = LOCKS) -> list[str]:
             for name in _namespaces(path.stem):
                 namespace.Namespace(name).remove()
                 removed.append(name)
+            for folder in _folders(path):
+                shutil.rmtree(folder, ignore_errors=True)
             path.unlink(missing_ok=True)
         finally:
             os.close(fd)
@@ -108,7 +125,7 @@ def alone(directory: Path = LOCKS) -> Iterator[None]:
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        wait_for_lock(fd)
         yield
     finally:
         os.close(fd)
@@ -135,6 +152,13 @@ def open_locked(path: Path, flags: int) -> int | None:
         raise
     os.close(fd)
     return None
+
+
+def _folders(path: Path) -> list[Path]:
+    """The folders that a lab's owner noted in its lock file, behind the number of its process."""
+    _, _, noted = path.read_bytes().partition(b"\n")
+    found = [Path(os.fsdecode(name)) for name in noted.split(b"\0") if name]
+    return [folder for folder in found if folder.name.startswith(_SCRATCH) and not folder.is_symlink()]
 
 
 def _namespaces(identifier: str | None = None) -> list[str]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weirlab import programs
 from weirlab.errors import MissingCapability
+from weirlab.extras import REPORT
 from weirlab.lab import clean, cores, dut
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux import bpf, interface, syscalls
@@ -66,7 +68,9 @@ def diagnose(store: Path | None = None) -> list[Finding]:
         *_devices(),
         _redundant_pairs(),
         _tap(),
+        _charts(),
         _cores(),
+        _real_time(),
         _clock(),
         _frequency(),
         _temperature(),
@@ -221,12 +225,20 @@ def _tap() -> Finding:
     lacking = []
     if not any(_can_be_loaded(library) for library in ("libpcap.so.1", "libpcap.so.0.8")):
         lacking.append("libpcap, for --filter")
-    if shutil.which("nft") is None:
+    if programs.find("nft") is None:
         lacking.append("nft, for a mirror without XDP")
     if lacking:
         remedy = "install libpcap0.8 or libpcap, and nftables; a tap works without, as far as it goes"
         return Finding(name, False, f"missing: {'; '.join(lacking)}", remedy, essential=False)
     return Finding(name, True, "libpcap for filters, nft for a mirror without XDP")
+
+
+def _charts() -> Finding:
+    name = "reports"
+    if missing := REPORT.missing():
+        detail = f"missing: {', '.join(missing)}, for the charts"
+        return Finding(name, False, detail, REPORT.remedy, essential=False)
+    return Finding(name, True, f"{', '.join(REPORT.packages.values())} for the charts")
 
 
 def _can_be_loaded(library: str) -> bool:
@@ -252,6 +264,26 @@ def _cores() -> Finding:
             essential=False,
         )
     return Finding("CPUs", True, text)
+
+
+def _real_time() -> Finding:
+    """Whether sender and device may have right of way over all ordinary work during a trial."""
+
+    def become() -> None:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
+
+    name = "real-time priority"
+    try:
+        in_thread(become)
+    except OSError as error:
+        return Finding(
+            name,
+            False,
+            f"refused: {_reason(error)}; other work on this machine spoils more trials",
+            "give CAP_SYS_NICE; with control groups of version 1 also cpu.rt_runtime_us",
+            essential=False,
+        )
+    return Finding(name, True, "sender and device can have it during short trials")
 
 
 def _clock() -> Finding:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +14,18 @@ from typing import TYPE_CHECKING, Final, Literal
 from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import clean, wiring
 from weirlab.lab.base import DutDriver
 from weirlab.lab.cores import Cores, choose, share_a_core
+from weirlab.lab.dut.aiming import Aimed
 from weirlab.lab.host import HostReader
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
-from weirlab.lab.inside.view import InsideView, view
+from weirlab.lab.inside.view import InsideView, Sample, view
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.management.session import Session
 from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, RuleSetup
 from weirlab.traffic.places import Places
@@ -60,6 +64,7 @@ class _Bed(ABC):
         self._engine: Engine | None = None
         self._opened = ExitStack()
         self._meters: list[Counters] = []
+        self._threads: list[int] = []
         clean.clean()
         self._cores = cores or choose()
         self._host = HostReader({"sender": self._cores.sender, "dut": self._cores.dut}, handover=_handover_ns)
@@ -82,6 +87,7 @@ class _Bed(ABC):
     @property
     def facts(self) -> Mapping[str, object]:
         fallback = self._engine.fallback_reason if self._engine is not None else None
+        refused = self._engine.real_time_refused if self._engine is not None else None
         return {
             "kernel": platform.release(),
             "sender_cpu": self._cores.sender,
@@ -89,6 +95,7 @@ class _Bed(ABC):
             "cpus_share_a_core": share_a_core(self._cores),
             "mtu_bytes": wiring.MTU_BYTES,
             **({"fallback_reason": fallback} if fallback else {}),
+            **({"real_time_refused": refused} if refused else {}),
         }
 
     @property
@@ -162,11 +169,13 @@ class _Bed(ABC):
                 rx_if=wiring.RX0.name,
                 tx_cpu=self._cores.sender,
                 spin_cpu=self._cores.dut,
+                device_threads=self._threads,
                 backend=self._backend,
             )
             self._warm_up(self._engine)
         return self._engine
 
+    @interruptible
     def _warm_up(self, engine: Engine) -> None:
         """Send until frames lie in memory that was used before.
 
@@ -198,6 +207,9 @@ class NetnsLab(_Bed):
         ``xdp``, ``af_packet``, or ``auto`` for the first that works.
     cores:
         CPUs to use; :func:`weirlab.lab.cores.choose` decides by default.
+    aimed:
+        What test traffic has to look like for the device's rules to accept it, and what the device's
+        interfaces are called; None for the benchmarking ranges, ``in0`` and ``out0``.
 
     Raises
     ------
@@ -212,11 +224,19 @@ class NetnsLab(_Bed):
     _back_destination = wiring.OUT0
 
     def __init__(
-        self, driver: DutDriver, backend: BackendChoice = "auto", cores: Cores | None = None
+        self,
+        driver: DutDriver,
+        backend: BackendChoice = "auto",
+        cores: Cores | None = None,
+        aimed: Aimed | None = None,
     ) -> None:
         if missing := driver.check():
             raise MissingCapability(f"device {driver.name}: {'; '.join(missing)}")
         self._driver = driver
+        self._aimed = aimed
+        self._ports = wiring.IN0, wiring.OUT0
+        if aimed is not None:
+            self._ports = replace(wiring.IN0, name=aimed.inward), replace(wiring.OUT0, name=aimed.outward)
         self._rules: RuleSetup | None = None
         self._session: Session | None = None
         self._sampler: Sampler | None = None
@@ -233,6 +253,7 @@ class NetnsLab(_Bed):
             **super().facts,
             "napi": f"threaded, bound to CPU {self._cores.dut}",
             **{f"dut_{name}": value for name, value in self._driver.facts().items()},
+            **({} if self._aimed is None else {"test_traffic": self._aimed.sentence}),
         }
 
     def set_rules(self, rules: RuleSetup) -> None:
@@ -243,6 +264,7 @@ class NetnsLab(_Bed):
         self._rules = rules
         self._places = rules.places
 
+    @shielded
     def set_cross_traffic(self, on: bool) -> None:
         """Open a management session with the device, or end it."""
         if on == (self._session is not None):
@@ -259,9 +281,10 @@ class NetnsLab(_Bed):
         self._account()
 
     @contextmanager
+    @shielded
     def watch_inside(self) -> Iterator[None]:
         """Meanwhile a sampler inside the device, on its CPU, looks around while traffic runs."""
-        sampler = Sampler(self._netns["dut"], self._cores.dut, (wiring.IN0.name, wiring.OUT0.name))
+        sampler = Sampler(self._netns["dut"], self._cores.dut, tuple(port.name for port in self._ports))
         self._sampler = sampler
         self._account()
         try:
@@ -295,7 +318,14 @@ class NetnsLab(_Bed):
 
     def run(self, traffic: Traffic) -> EngineResult:
         self._check_room_for_states(traffic)
-        return super().run(traffic)
+        if (aimed := self._aimed) is None:
+            return super().run(traffic)
+        flows = replace(traffic.flows, l4=aimed.l4, ip=aimed.ip)
+        try:
+            plan = compile_plan(replace(traffic, flows=flows), self._places, aimed.endpoints)
+        except InputError as error:
+            raise InputError(f"{error} ({aimed.sentence})") from error
+        return self.play(plan)
 
     def play(self, plan: Plan) -> EngineResult:
         """Send a schedule as it is, looked at from inside if somebody watches.
@@ -313,7 +343,7 @@ class NetnsLab(_Bed):
         try:
             result = super().play(plan)
         finally:
-            samples = self._sampler.report()
+            samples = [self._by_role(sample) for sample in self._sampler.report()]
         self._seen = view(samples, result.record_start_ns, result.record_end_ns, PERIOD_NS)
         return result
 
@@ -322,10 +352,27 @@ class NetnsLab(_Bed):
 
     def _build(self) -> None:
         netns = self._netns
-        threads = wiring.build_through_device(netns["tx"], netns["dut"], netns["rx"], self._cores.dut)
-        self._host.watch(threads)
-        self._add_meter("dut", {"in": wiring.IN0.name, "out": wiring.OUT0.name}, ip=True)
+        self._threads = wiring.build_through_device(
+            netns["tx"], netns["dut"], netns["rx"], self._cores.dut, self._ports, self._networks()
+        )
+        self._host.watch(self._threads)
+        into, out_of = self._ports
+        self._add_meter("dut", {"in": into.name, "out": out_of.name}, ip=True)
         self.set_rules(RuleSetup())
+
+    def _networks(self) -> tuple[Sequence[str], Sequence[str]]:
+        """What lies behind the device's two ports."""
+        endpoints = None if self._aimed is None else self._aimed.endpoints
+        if endpoints is None:
+            return wiring.SENDERS, wiring.RECEIVERS
+        return networks(endpoints.source), networks(endpoints.destination)
+
+    def _by_role(self, sample: Sample) -> Sample:
+        """With the interfaces called as usual, whatever the user's rules call them."""
+        usual = dict(
+            zip((port.name for port in self._ports), (wiring.IN0.name, wiring.OUT0.name), strict=True)
+        )
+        return replace(sample, counters={usual[name]: each for name, each in sample.counters.items()})
 
     def _check_room_for_states(self, traffic: Traffic) -> None:
         """Packets of connections that the kernel's table has no room for are dropped: no filter's cost."""
@@ -369,7 +416,14 @@ class PlainPair(_Bed):
         return self
 
     def _build(self) -> None:
-        wiring.build_plain(self._netns["tx"], self._netns["rx"], self._cores.dut if self._apart else None)
+        receiver_cpu = self._cores.dut if self._apart else None
+        self._threads = wiring.build_plain(self._netns["tx"], self._netns["rx"], receiver_cpu)
+
+
+def networks(addresses: tuple[str, str]) -> list[str]:
+    """The networks that make up the addresses from the first to the last."""
+    first, last = (ipaddress.ip_address(address) for address in addresses)
+    return [str(each) for each in ipaddress.summarize_address_range(first, last)]
 
 
 def connections(traffic: Traffic) -> int:
@@ -384,7 +438,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise MissingCapability(f"{error.strerror}; run as root, or see weir doctor") from error
+        raise MissingCapability(f"{error.strerror}; {way_out(error)}") from error
     except (OSError, NetlinkError) as error:
         raise LabError(f"the lab cannot be built: {error}; see weir doctor") from error
 

@@ -14,7 +14,7 @@ flows leave free. All neighbours are permanent: no address resolution disturbs a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -64,8 +64,17 @@ QUIET: Final = {
 ROUTER: Final = {**QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}
 
 
-def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: int) -> list[int]:
+def build_through_device(
+    tx: Namespace,
+    dut: Namespace,
+    rx: Namespace,
+    dut_cpu: int,
+    dut_ports: tuple[Port, Port] = (IN0, OUT0),
+    networks: tuple[Sequence[str], Sequence[str]] = (SENDERS, RECEIVERS),
+) -> list[int]:
     """Make the three namespaces and wire sender, device and receiver up in a row.
+
+    ``networks`` are those that lie behind the device's two ports.
 
     The device's receive work is bound to ``dut_cpu``. What the receiver's interface takes
     in is done where the device hands it over, so on the same CPU. Returns the process numbers
@@ -78,12 +87,11 @@ def build_through_device(tx: Namespace, dut: Namespace, rx: Namespace, dut_cpu: 
         end.call(lambda: write_sysctls(QUIET))
 
     with descriptor(dut) as dut_fd:
-        tx.call(lambda: make_end(TX0, IN0, dut_fd))
-        rx.call(lambda: make_end(RX0, OUT0, dut_fd))
-    dut_ports = (IN0, OUT0)
+        tx.call(lambda: make_end(TX0, dut_ports[0], dut_fd))
+        rx.call(lambda: make_end(RX0, dut_ports[1], dut_fd))
     with clean.alone():
         before = {port.name: napi.threads(port.name) for port in dut_ports}
-        dut.call(lambda: _bring_up_device(dut_ports))
+        dut.call(lambda: _bring_up_device(dut_ports, networks))
         threads = [napi.pin(port.name, before[port.name], dut_cpu) for port in dut_ports]
     tx.call(lambda: interface.bring_up([TX0], behind(IN0, TX0, RECEIVERS)))
     rx.call(lambda: interface.bring_up([RX0], behind(OUT0, RX0, SENDERS)))
@@ -100,11 +108,13 @@ def build_management(dut: Namespace, station: Namespace) -> None:
     station.call(lambda: interface.bring_up([STATION], []))
 
 
-def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> None:
+def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> list[int]:
     """Make two namespaces with nothing but a cable between them.
 
-    ``rx_cpu`` does the receive work; None leaves it to the CPU that sends, as the kernel does.
+    ``rx_cpu`` does the receive work; None leaves it to the CPU that sends, as the kernel does. Returns the
+    process numbers of the kernel threads that do it.
     """
+    threads: list[int] = []
     for part in (tx, rx):
         part.create()
         part.call(lambda: write_sysctls(QUIET))
@@ -116,8 +126,9 @@ def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> None:
         with clean.alone():
             before = napi.threads(RX0.name)
             rx.call(lambda: _bring_up_receiver(threaded=True))
-            napi.pin(RX0.name, before, rx_cpu)
+            threads.append(napi.pin(RX0.name, before, rx_cpu))
     tx.call(lambda: interface.bring_up([TX0], behind(RX0, TX0, RECEIVERS)))
+    return threads
 
 
 def make_end(here: Port, there: Port, there_fd: int) -> None:
@@ -126,10 +137,11 @@ def make_end(here: Port, there: Port, there_fd: int) -> None:
     interface.set_offloads(here.name, gro=False)
 
 
-def _bring_up_device(ports: tuple[Port, ...]) -> None:
+def _bring_up_device(ports: tuple[Port, Port], networks: tuple[Sequence[str], Sequence[str]]) -> None:
     for port in ports:
         interface.set_offloads(port.name, gro=True)
-    interface.bring_up(ports, [*behind(TX0, IN0, SENDERS), *behind(RX0, OUT0, RECEIVERS)])
+    inward, outward = ports
+    interface.bring_up(ports, [*behind(TX0, inward, networks[0]), *behind(RX0, outward, networks[1])])
     thread_receiving(ports)
 
 
@@ -151,11 +163,12 @@ def thread_receiving(ports: tuple[Port, ...]) -> None:
         os.close(sysfs)
 
 
-def behind(neighbour: Port, port: Port, networks: tuple[str, ...]) -> list[Route]:
-    """Routes to ``networks`` out of ``port`` by way of ``neighbour``, one per IP version."""
+def behind(neighbour: Port, port: Port, networks: Sequence[str]) -> list[Route]:
+    """Routes to ``networks`` out of ``port`` by way of ``neighbour``'s address of the same IP version."""
+    gateways = {4: neighbour.ipv4, 6: neighbour.ipv6}
     return [
-        Route(network, address.partition("/")[0], neighbour.mac, port.name)
-        for network, address in zip(networks, (neighbour.ipv4, neighbour.ipv6), strict=True)
+        Route(network, gateways[6 if ":" in network else 4].partition("/")[0], neighbour.mac, port.name)
+        for network in networks
     ]
 
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from weirlab import files
 from weirlab.errors import MissingCapability
+from weirlab.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.linux import namespace
 
@@ -97,7 +100,7 @@ def test_namespaces_without_a_lock_are_reported(locks: Path, no_real_namespaces:
 def test_folder_that_cannot_be_written_is_named_with_the_way_out(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    with pytest.raises(MissingCapability, match="run as root"):
+    with pytest.raises(MissingCapability, match="Not a directory; remove the file that is in the way"):
         clean.Claim(blocked / "weir")
 
 
@@ -110,3 +113,60 @@ def test_only_one_lab_at_a_time_is_alone(locks: Path) -> None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(fd)
+
+
+@pytest.mark.usefixtures("caught_signals")
+def test_waiting_to_be_alone_can_be_interrupted_also_where_that_is_shielded(
+    locks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held(fd: int, operation: int) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("it went on waiting")
+
+    @shielded
+    def build() -> None:
+        with clean.alone(locks):
+            pytest.fail("another lab is inside")
+
+    monkeypatch.setattr(files.fcntl, "flock", held)
+    with pytest.raises(KeyboardInterrupt):
+        build()
+
+
+def test_the_scratch_folder_of_a_dead_lab_goes_with_it(locks: Path, tmp_path: Path) -> None:
+    mine, others = tmp_path / "weir-monitor-\n1", tmp_path / "weir-monitor-2"
+    for folder in (mine, others):
+        folder.mkdir()
+        (folder / "record.pcapng").touch()
+    claim = clean.Claim(locks)
+    claim.own(mine)
+    assert claim._fd is not None
+    os.close(claim._fd)
+    clean.clean(locks)
+    assert not mine.exists()
+    assert others.exists()
+    assert list(locks.iterdir()) == []
+
+
+@pytest.mark.usefixtures("caught_signals")
+def test_a_signal_while_a_lab_is_released_leaves_neither_namespace_nor_lock(
+    locks: Path, no_real_namespaces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def struck(self: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        self.path.unlink(missing_ok=True)
+
+    claim = clean.Claim(locks)
+    for part in ("tx", "dut", "rx"):
+        (no_real_namespaces / claim.namespace_name(part)).touch()
+    monkeypatch.setattr(namespace.Namespace, "remove", struck)
+    with pytest.raises(KeyboardInterrupt):
+        release_and_wait(claim)
+    assert list(no_real_namespaces.iterdir()) == []
+    assert list(locks.iterdir()) == []
+
+
+def release_and_wait(claim: clean.Claim) -> None:
+    claim.release()
+    while True:
+        signal.pause()

@@ -53,6 +53,17 @@ def test_kernel_versions_compare_as_numbers(release: str, ok: bool, monkeypatch:
     assert find("kernel").ok is ok
 
 
+def test_a_refused_real_time_priority_is_told_and_not_essential(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.sched_setscheduler", refuse)
+    finding = find("real-time priority")
+    assert (finding.ok, finding.essential) == (False, False)
+    assert "Operation not permitted" in finding.detail
+    assert "CAP_SYS_NICE" in finding.remedy
+
+
 def test_one_cpu_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
     assert not find("CPUs").ok

@@ -38,13 +38,13 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[
         monkeypatch.setattr(session, "PORT", free.getsockname()[1])
     monkeypatch.setattr(wiring, "MANAGED", Port("lo", "", "127.0.0.1/8", "::1/128"))
     started: list[subprocess.Popen[str]] = []
-    popen = subprocess.Popen
+    start = session.programs.start
 
     def noted(*arguments, **options):  # type: ignore[no-untyped-def]
-        started.append(popen(*arguments, **options))
+        started.append(start(*arguments, **options))
         return started[-1]
 
-    monkeypatch.setattr(session.subprocess, "Popen", noted)
+    monkeypatch.setattr(session.programs, "start", noted)
     yield started
     for program in started:
         with suppress(ProcessLookupError):

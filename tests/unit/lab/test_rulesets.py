@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 from pathlib import Path
+from subprocess import CompletedProcess
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab.errors import InputError, LabError
 from weirlab.lab import dut
 from weirlab.lab.dut import iptables, nftables, rules, tool
 from weirlab.lab.dut.ruleset import Ruleset, family, sniff, variant
@@ -131,7 +133,7 @@ def test_format_is_recognised_by_its_first_words(text: str, found: str) -> None:
 
 
 def test_unknown_format_names_file_and_line() -> None:
-    with pytest.raises(InputError, match=r"fw\.conf, line 3: neither .*: set firewall name LAN"):
+    with pytest.raises(InputError, match=r"fw\.conf, line 3: neither "):
         sniff("# comment\n\nset firewall name LAN\n", "fw.conf")
     with pytest.raises(InputError, match="empty: holds no rules"):
         sniff("# only a comment\n", "empty")
@@ -157,14 +159,45 @@ def test_rules_saved_by_the_nft_back_end_are_loaded_by_it() -> None:
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"missing\.rules cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"missing\.rules: no such file; give the path of a ruleset"):
         Ruleset(tmp_path / "missing.rules")
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="that is a folder; give the path of a ruleset"):
         Ruleset(tmp_path)
     binary = tmp_path / "binary"
     binary.write_bytes(b"*filter\n\xff\xfe")
-    with pytest.raises(InputError, match="byte 8 is not UTF-8"):
+    with pytest.raises(InputError, match="binary:2:1: not UTF-8"):
         Ruleset(binary)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'table ip t {\n}\ninclude "/etc/shadow"\n',
+        'table ip t {\n chain c {\n} ; include"/etc/shadow"\n}\n',
+        'define a = 1\n\ninclude \\\n "./more.nft"\n',
+        '# "\n\ninclude "/etc/shadow" # "\n',
+    ],
+)
+def test_a_ruleset_of_nft_that_includes_a_file_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "office.nft"
+    path.write_text(text)
+    line = text[: text.index("include")].count("\n") + 1
+    with pytest.raises(InputError, match=rf"office\.nft, line {line}: include is not followed"):
+        Ruleset(path)
+
+
+def test_the_word_include_in_a_comment_is_no_include(tmp_path: Path) -> None:
+    path = tmp_path / "office.nft"
+    path.write_text('table ip t { # include "x"\n chain c { comment "we include \n"; accept }\n}\n')
+    assert Ruleset(path).format == "nft"
+
+
+def test_a_file_that_is_no_ruleset_is_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "shadow"
+    path.write_text("root:secret:19000:0:99999:7:::\n")
+    with pytest.raises(InputError, match=r"shadow, line 1: neither the format") as caught:
+        Ruleset(path)
+    assert "secret" not in str(caught.value)
 
 
 def test_facts_identify_the_file(tmp_path: Path) -> None:
@@ -217,9 +250,23 @@ def test_refusal_of_very_many_lines_is_cut() -> None:
 
 
 def test_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(tool.programs, "find", lambda name: None)
     assert dut.make("nftables").check() == ["nft is not installed: apt install nftables"]
     assert dut.make("iptables-legacy").check() == [
         "iptables-legacy-restore is not installed: apt install iptables"
     ]
     assert dut.make("forward").check() == []
+
+
+def test_rules_of_the_user_that_the_tool_refuses_are_bad_input_and_ours_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = SimpleNamespace(call=lambda _: CompletedProcess([], 2, "", "line 2: unknown \x1b[31m option"))
+    monkeypatch.setattr(tool, "Namespace", lambda _: refusing)
+    file = tmp_path / "my.rules"
+    file.write_text(f"*filter\n-A FORWARD --nonsense {'x' * 5000}\nCOMMIT\n")
+    with pytest.raises(InputError, match=r"my\.rules, line 2: refused by iptables") as refused:
+        Ruleset(file).apply("ns", RuleSetup())
+    assert len(str(refused.value)) < 1000
+    with pytest.raises(LabError, match="generated rules, line 2: refused by"):
+        iptables.Iptables("legacy").apply("ns", RuleSetup(3))

@@ -12,6 +12,7 @@ from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
 from weirlab.lab.dut.ruleset import Ruleset
+from weirlab.quoting import quoted
 
 Factory = Callable[[Path | None], DutDriver]
 
@@ -39,7 +40,9 @@ def make(name: str, ruleset: Path | None = None) -> DutDriver:
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
-        raise InputError(f"no device under test is called {name!r}{hint}; there are: {', '.join(known)}")
+        raise InputError(
+            f"no device under test is called {quoted(name)}{hint}; there are: {', '.join(known)}"
+        )
     return known[name](ruleset)
 
 
@@ -52,7 +55,7 @@ def _without_file(name: str, factory: Callable[[], DutDriver]) -> Factory:
     def build(ruleset: Path | None) -> DutDriver:
         if ruleset is not None:
             raise InputError(
-                f"the device {name!r} makes its own rules; "
+                f"the device {quoted(name)} makes its own rules; "
                 f"to measure those of {ruleset} choose the device 'ruleset'"
             )
         return factory()

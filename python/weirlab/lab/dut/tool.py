@@ -3,65 +3,87 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from weirlab.errors import LabError
+from weirlab import programs
+from weirlab.errors import LabError, WeirError
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import Namespace, in_thread
+from weirlab.lab.linux.privilege import way_out
+from weirlab.quoting import shortened
 
-_SBIN: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 _LINE: Final = re.compile(r"\bline:? (\d+)|^/dev/stdin:(\d+):", re.MULTILINE)
 _SHOWN_LINES: Final = 8
-
-
-def find(name: str) -> str | None:
-    """Path of a command; administrators' folders are searched even if they are not in PATH."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
+_SHOWN_CHARACTERS: Final = 200
 
 
 @functools.cache
 def version(name: str, option: str = "--version") -> str:
     """The first line of what ``name --version`` says, or an empty string."""
-    if (path := find(name)) is None:
+    if programs.find(name) is None:
         return ""
-    done = subprocess.run([path, option], capture_output=True, text=True, check=False)
+    done: subprocess.CompletedProcess[str] = programs.run([name, option], capture_output=True, text=True)
     return (done.stdout.strip() or done.stderr.strip()).split("\n")[0]
 
 
 def load(
-    netns: str, command: Sequence[str], text: str, *, source: str, prefix: str = "", cwd: Path | None = None
+    netns: str,
+    command: Sequence[str],
+    text: str,
+    *,
+    source: str,
+    prefix: str = "",
+    refused: type[WeirError] = LabError,
 ) -> None:
     """Feed the ruleset ``text`` to ``command`` inside the namespace ``netns``.
 
     ``source`` names the ruleset in messages. ``prefix`` goes in front of its first line,
     so that line numbers in the tool's messages stay those of the ruleset.
 
-    Raises ``LabError`` with the tool's words and the line when it refuses.
+    Raises ``refused`` with the tool's words and the line when it refuses: ``InputError`` where the user
+    wrote the rules, ``LabError`` where we did.
     """
-    done = Namespace(netns).call(lambda: _run(command, prefix + text, cwd))
+    done = Namespace(netns).call(lambda: _run(command, prefix + text))
     if done.returncode != 0:
-        raise LabError(refusal(command[0], done.stderr or done.stdout, text, source))
+        raise refused(refusal(command[0], done.stderr or done.stdout, text, source))
+
+
+def relisted(command: Sequence[str], text: str, listing: Sequence[str], *, prefix: str = "") -> str | None:
+    """The ruleset ``text`` as the tool lists it once loaded: variables and short forms resolved.
+
+    That takes place in a namespace that vanishes at once. None where the tool refuses the ruleset or cannot
+    be tried; whoever loads it for good says why.
+    """
+
+    def attempt() -> str | None:
+        syscalls.unshare_net()
+        if _run(command, prefix + text).returncode != 0:
+            return None
+        listed = _run(listing, "")
+        return listed.stdout if listed.returncode == 0 else None
+
+    try:
+        return in_thread(attempt)
+    except OSError:
+        return None
 
 
 def probe(package: str, command: Sequence[str], text: str) -> list[str]:
     """Why ``command`` cannot load ``text``, tried in a namespace that vanishes at once; empty if it can."""
-    if find(command[0]) is None:
+    if programs.find(command[0]) is None:
         return [f"{command[0]} is not installed: apt install {package}"]
 
     def attempt() -> subprocess.CompletedProcess[str]:
         syscalls.unshare_net()
-        return _run(command, text, None)
+        return _run(command, text)
 
     try:
         done = in_thread(attempt)
     except OSError as error:
-        return [f"{command[0]} could not be tried: {error.strerror}; run as root"]
+        return [f"{command[0]} could not be tried: {error.strerror}; {way_out(error)}"]
     if done.returncode != 0:
         words = " ".join((done.stderr or done.stdout).split())
         return [f"{command[0]} does not work with this kernel ({words}); choose another DUT driver"]
@@ -71,7 +93,7 @@ def probe(package: str, command: Sequence[str], text: str) -> list[str]:
 def refusal(tool: str, message: str, text: str, source: str) -> str:
     """One message out of what the tool printed: which ruleset, which line, its words, the line itself."""
     words = [
-        line.replace("/dev/stdin", source)
+        shortened(line.replace("/dev/stdin", source), _SHOWN_CHARACTERS)
         for line in message.splitlines()
         if line.strip() and not line.startswith("Try `") and not line.startswith("Error occurred at line")
     ]
@@ -82,24 +104,19 @@ def refusal(tool: str, message: str, text: str, source: str) -> str:
         lines = text.splitlines()
         # nft quotes the line itself.
         if match[1] and 0 < number <= len(lines):
-            quoted = f"\n    {lines[number - 1].strip()}"
+            quoted = f"\n    {shortened(lines[number - 1].strip(), _SHOWN_CHARACTERS)}"
     if len(words) > _SHOWN_LINES:
         words[_SHOWN_LINES:] = [f"... and {len(words) - _SHOWN_LINES} lines more"]
     said = "\n    ".join(words) or "no reason given"
     return f"{place}: refused by {tool}: {said}{quoted}"
 
 
-def _run(command: Sequence[str], text: str, cwd: Path | None) -> subprocess.CompletedProcess[str]:
-    path = find(command[0])
-    if path is None:
-        raise LabError(f"{command[0]} is not installed; see weir doctor")
-    return subprocess.run(
-        [path, *command[1:]],
+def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
+    return programs.run(
+        command,
         input=text,
         capture_output=True,
         text=True,
         errors="replace",
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "LC_ALL": "C"},
+        env=programs.environment(LC_ALL="C"),
     )

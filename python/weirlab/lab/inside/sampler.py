@@ -6,12 +6,12 @@ import json
 import os
 import select
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+from weirlab import programs
 from weirlab.errors import LabError
 from weirlab.lab.inside.view import Sample
 from weirlab.lab.linux.namespace import Namespace
@@ -32,9 +32,9 @@ class Sampler:
     def __init__(self, device: Namespace, cpu: int, interfaces: Sequence[str]) -> None:
         # Its own process group: Ctrl-C is for whoever started it, who ends it in good order. When that
         # process is killed, the pipe to standard input breaks, and the program ends by itself.
-        command = [sys.executable, "-I", "-S", str(_AGENT), str(cpu), str(PERIOD_NS), *interfaces]
-        self._program: subprocess.Popen[str] | None = device.call(
-            lambda: subprocess.Popen(
+        command = programs.script(_AGENT, str(cpu), str(PERIOD_NS), *interfaces)
+        self._program: programs.Program[str] | None = device.call(
+            lambda: programs.start(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -79,7 +79,7 @@ class Sampler:
         _pipe(program.stdout).close()
         _pipe(program.stderr).close()
 
-    def _running(self) -> subprocess.Popen[str]:
+    def _running(self) -> programs.Program[str]:
         if self._program is None:
             raise LabError("nobody looks at the device from inside any more")
         return self._program

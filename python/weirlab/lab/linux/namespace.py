@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from weirlab.interrupts import shielded
 from weirlab.lab.linux import interface, syscalls
 
 DIRECTORY: Final = Path("/run/netns")
@@ -25,6 +26,7 @@ class Namespace:
         self.name = name
         self.path = DIRECTORY / name
 
+    @shielded
     def create(self) -> None:
         """Make the namespace.
 
@@ -76,10 +78,11 @@ class Namespace:
         self.path.unlink(missing_ok=True)
 
 
+@shielded
 def in_thread(action: Callable[[], T]) -> T:
     """What ``action`` returns (or raises) in a new thread.
 
-    Waits for the end in any case: on Ctrl-C nothing must go on building while the caller tears down.
+    Shielded: on Ctrl-C nothing must go on building while the caller tears down.
     """
     outcome: _Outcome[T] = _Outcome(action)
     thread = threading.Thread(target=outcome.record, name="weir-netns")
@@ -87,6 +90,7 @@ def in_thread(action: Callable[[], T]) -> T:
     try:
         thread.join()
     except BaseException:
+        # Whose program does not catch signals as the command does.
         thread.join()
         raise
     return outcome.get()

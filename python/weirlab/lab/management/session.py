@@ -6,17 +6,16 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from weirlab import programs
 from weirlab.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.cores import Cores
-from weirlab.lab.dut import tool
 from weirlab.lab.linux.namespace import Namespace
 
 PERIOD_S: Final = 0.1
@@ -46,11 +45,11 @@ class Session:
     """
 
     def __init__(self, device: Namespace, station: Namespace, cores: Cores, listing: Sequence[str]) -> None:
-        self._programs: list[subprocess.Popen[str]] = []
+        self._programs: list[programs.Program[str]] = []
         address = wiring.MANAGED.ipv4.partition("/")[0]
         command = [*listing]
         if command:
-            command[0] = tool.find(command[0]) or command[0]
+            command[0] = programs.find(command[0]) or command[0]
         spare = sorted(os.sched_getaffinity(0) - {cores.sender, cores.dut})
         # A station elsewhere is no work of the device's CPU.
         self._on_device = 1 if spare else 2
@@ -76,11 +75,11 @@ class Session:
 
     def close(self) -> None:
         """End both programs. May be called twice."""
-        programs, self._programs = self._programs, []
-        for program in programs:
+        ending, self._programs = self._programs, []
+        for program in ending:
             with suppress(OSError):
                 _pipe(program.stdin).close()
-        for program in programs:
+        for program in ending:
             try:
                 program.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
@@ -94,9 +93,9 @@ class Session:
     def _start(self, namespace: Namespace, name: str, *arguments: object) -> None:
         # Its own process group: Ctrl-C is for whoever started it, who ends it in good order. When that
         # process is killed, the pipe to standard input breaks, and the program ends by itself.
-        command = [sys.executable, "-I", "-S", str(_HERE / f"{name}.py"), *map(str, arguments)]
-        program = namespace.call(
-            lambda: subprocess.Popen(
+        command = programs.script(_HERE / f"{name}.py", *map(str, arguments))
+        program: programs.Program[str] = namespace.call(
+            lambda: programs.start(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The process of a recorder that is to be stopped: ``python -m weirlab.lab.monitor.child REQUEST``.
+"""The process of a recorder that is to be stopped; its argument is the request, as JSON.
 
 Says ``recording`` when it does, ends with the first line that it reads, and prints what came of it.
 """

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.errors import LabError, MissingCapability
+from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import clean
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.monitor import tcpdump, wiring
 from weirlab.lab.monitor.base import Recording, Settings, Stages, TapLike
 from weirlab.lab.monitor.recording import InChild, InProcess
@@ -113,6 +115,7 @@ class LinkLab:
     @property
     def facts(self) -> Mapping[str, object]:
         fallback = self._engine.fallback_reason if self._engine is not None else None
+        refused = self._engine.real_time_refused if self._engine is not None else None
         return {
             "kernel": platform.release(),
             "sender_cpu": self._cores.sender,
@@ -126,6 +129,7 @@ class LinkLab:
             **({"xdp_mode": self._xdp_mode} if self._xdp_mode else {}),
             **({"tap_warnings": "; ".join(self._warnings)} if self._warnings else {}),
             **({"fallback_reason": fallback} if fallback else {}),
+            **({"real_time_refused": refused} if refused else {}),
         }
 
     @property
@@ -147,7 +151,7 @@ class LinkLab:
     def run(self, traffic: Traffic) -> EngineResult:
         """Record while ``traffic`` is sent, and account for every frame."""
         self._stages = self._stalled_ns = None
-        self._recording = recording = self._begin_recording()
+        recording = self._begin_recording()
         before = self._read()
         stall = self._settings.stall
         try:
@@ -219,6 +223,7 @@ class LinkLab:
             return wanted
         scratch = tempfile.TemporaryDirectory(prefix="weir-monitor-", dir=wanted)
         self._opened.callback(scratch.cleanup)
+        self._claim.own(Path(scratch.name))
         return Path(scratch.name)
 
     def _open_engine(self) -> Engine:
@@ -237,6 +242,7 @@ class LinkLab:
             backend=self._settings.backend,
         )
 
+    @interruptible
     def _warm_up(self, engine: Engine) -> None:
         """As in :mod:`weirlab.lab.netns`: send until frames lie in memory that was used before."""
         plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
@@ -268,7 +274,12 @@ class LinkLab:
             **options,
         )
 
+    @shielded
     def _begin_recording(self) -> Recording | None:
+        self._recording = self._new_recording()
+        return self._recording
+
+    def _new_recording(self) -> Recording | None:
         settings, method = self._settings, self._settings.method
         name = f"{method}-{time.time_ns()}"
         if method in ("tcpdump-bridge", "tcpdump-receiver"):
@@ -301,6 +312,7 @@ class LinkLab:
         return InProcess(path, options, keep=settings.keep)
 
     @contextmanager
+    @shielded
     def _stalling(self, pid: int, at_s: float, pause_s: float) -> Iterator[None]:
         """Meanwhile the recorder's process is stopped once and goes on; at the end it goes on for sure."""
         over = threading.Event()
@@ -375,7 +387,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise MissingCapability(f"{error.strerror}; run as root, or see weir doctor") from error
+        raise MissingCapability(f"{error.strerror}; {way_out(error)}") from error
     except (OSError, NetlinkError) as error:
         raise LabError(f"the link cannot be built: {error}; see weir doctor") from error
 

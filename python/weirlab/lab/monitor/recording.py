@@ -6,12 +6,12 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from weirlab import programs
 from weirlab.errors import LabError
 from weirlab.lab.monitor.base import Recorded, RecorderLike, recorded_of
 from weirlab.lab.monitor.counting import Frames, count_frames
@@ -80,13 +80,12 @@ class InChild:
         for fd in fds:
             os.set_inheritable(fd, True)
         request = json.dumps({"path": str(path), "options": {**options, "ring_fds": list(fds)}})
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "weirlab.lab.monitor.child", request],
+        self._process: programs.Program[bytes] = programs.start(
+            programs.own("weirlab.lab.monitor.child", request),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=tuple(fds),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         try:
             self._await_recording()
@@ -125,7 +124,7 @@ class InChild:
         raise LabError(f"the recorder of {self._path} does not begin: {_last_line(said)}")
 
 
-def first_line(process: subprocess.Popen[bytes], limit_s: float) -> bytes:
+def first_line(process: programs.Program[bytes], limit_s: float) -> bytes:
     """The first line that ``process`` says, as far as it came within ``limit_s``; then it may be silent."""
     assert process.stdout is not None
     said, end = b"", time.monotonic() + limit_s

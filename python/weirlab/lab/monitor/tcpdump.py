@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weirlab import programs
 from weirlab.errors import LabError, MissingCapability
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.monitor import wiring
@@ -59,13 +59,13 @@ def statement(text: str) -> Statement:
 
 def check() -> None:
     """Raise ``MissingCapability`` where there is no tcpdump."""
-    if shutil.which("tcpdump") is None:
+    if programs.find("tcpdump") is None:
         raise MissingCapability("tcpdump is not installed: apt install tcpdump, or leave its methods out")
 
 
 def version() -> str:
     """Its first line, as ``tcpdump version 4.99.3``."""
-    done = subprocess.run(["tcpdump", "--version"], capture_output=True, text=True, check=False)
+    done = programs.run(["tcpdump", "--version"], capture_output=True, text=True)
     return next(iter((done.stdout + done.stderr).splitlines()), "tcpdump")
 
 
@@ -95,10 +95,15 @@ class Tcpdump:
         if buffer_kib is not None:
             command += ["-B", str(buffer_kib)]
 
-        def start() -> subprocess.Popen[bytes]:
-            with self._notes.open("wb") as notes:
-                return subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=notes
+        def start() -> programs.Program[bytes]:
+            with self._notes.open("xb") as notes:
+                return programs.start(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=notes,
+                    # A capture is nobody else's business.
+                    umask=0o077,
                 )
 
         self._process = namespace.call(start)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
+from weirlab import programs
 from weirlab.errors import InputError, LabError
 from weirlab.lab.dut import tool
 from weirlab.lab.redundant import wiring
@@ -49,7 +50,7 @@ class Conntrackd:
         return self.mode != "off"
 
     def check(self) -> list[str]:
-        if self.on and tool.find(_DAEMON) is None:
+        if self.on and programs.find(_DAEMON) is None:
             return ["conntrackd is not installed: apt install conntrackd (or do without, with states off)"]
         return []
 
@@ -154,6 +155,6 @@ def script(settings: Conntrackd, role: Role) -> str | None:
     """
     if not settings.external_cache:
         return None
-    daemon = f"{tool.find(_DAEMON) or _DAEMON} -C {_CONFIG}"
+    daemon = f"{programs.find(_DAEMON) or _DAEMON} -C {_CONFIG}"
     options = ("-c", "-f", "-R", "-B") if role == "master" else ("-t", "-n")
     return "\n".join(["#!/bin/sh", *(f"{daemon} {option}" for option in options)]) + "\n"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
+from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.lab.redundant import wiring
@@ -136,7 +137,7 @@ class Keepalived:
         return (link, _vmac(side)) if self.use_vmac else (link,)
 
     def check(self) -> list[str]:
-        return [] if tool.find(_DAEMON) else ["keepalived is not installed: apt install keepalived"]
+        return [] if programs.find(_DAEMON) else ["keepalived is not installed: apt install keepalived"]
 
     def facts(self) -> Mapping[str, object]:
         settings = asdict(self)

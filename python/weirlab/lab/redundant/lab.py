@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import wiring as single
 from weirlab.lab.cores import Cores
 from weirlab.lab.netns import BackendChoice, _Bed
@@ -217,7 +218,8 @@ class RedundantLab(_Bed):
         return self._pair_or_none
 
     def _build(self) -> None:
-        self._host.watch(wiring.build(self._netns, self._cores.dut))
+        self._threads = wiring.build(self._netns, self._cores.dut)
+        self._host.watch(self._threads)
         for side, network in wiring.NETWORKS.items():
             self._add_meter(side, {side: network.entry.name})
         for firewall in FIREWALLS:
@@ -243,6 +245,7 @@ class RedundantLab(_Bed):
             )
 
     @contextmanager
+    @shielded
     def _beside(self, during: Callable[[], object] | None) -> Iterator[None]:
         """``during`` runs in a thread from here to the end, or until something is raised inside."""
         if during is None:
@@ -261,10 +264,15 @@ class RedundantLab(_Bed):
         thread.start()
         try:
             yield
-            thread.join()
+            _wait_for(thread)
         except BaseException:
             self._cancelled.set()
             thread.join()
             raise
         if errors:
             raise errors[0]
+
+
+@interruptible
+def _wait_for(thread: threading.Thread) -> None:
+    thread.join()

@@ -8,7 +8,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from weirlab import programs
 from weirlab.errors import LabError
-from weirlab.lab.dut import tool
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.redundant.base import Firewall
 
@@ -56,9 +55,9 @@ class Machine:
         self._stopping: set[str] = set()
         self._running: set[str] = set()
         self._deaths: list[str] = []
-        self._program = namespace.call(
-            lambda: subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_INIT), str(cpu)],
+        self._program: programs.Program[bytes] = namespace.call(
+            lambda: programs.start(
+                programs.script(_INIT, str(cpu)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -88,15 +87,15 @@ class Machine:
         with self._lock:
             self._running.add(name)
             self._stopping.discard(name)
-        self._ask(start=name, command=_located(command), nice=nice)
+        self._ask(start=name, command=programs.located(command), nice=nice)
 
     def succeeds(self, command: Sequence[str]) -> bool:
         """Run a command to its end; whether it returned 0."""
-        return bool(self._ask(run=_located(command))["code"] == 0)
+        return bool(self._ask(run=programs.located(command))["code"] == 0)
 
     def read(self, path: str) -> list[str]:
         """The last lines of a file that only this firewall sees; none if there is no such file."""
-        return [str(line) for line in self._ask(run=_located(["tail", "-qn", "8", path]))["said"]]
+        return [str(line) for line in self._ask(run=programs.located(["tail", "-qn", "8", path]))["said"]]
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a daemon."""
@@ -204,13 +203,6 @@ class Machine:
                 said = self._program.stderr.read()
         words = said.decode(errors="replace").strip().splitlines()
         return LabError(f"firewall {self.firewall} is switched off: {_quote(words)}")
-
-
-def _located(command: Sequence[str]) -> list[str]:
-    name, *arguments = command
-    if (path := name if name.startswith("/") else tool.find(name)) is None:
-        raise LabError(f"{name} is not installed; see weir doctor")
-    return [path, *arguments]
 
 
 def _quote(said: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from weirlab.errors import InputError, LabError
+from weirlab.interrupts import interruptible, shielded
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
@@ -198,6 +199,7 @@ class Pair:
             machine.power_off()
         self._opened.close()
 
+    @shielded
     def _power_on(self, firewall: Firewall) -> None:
         self._forget_roles(firewall)
         machine = Machine(firewall, self._netns[firewall], self._cpu, partial(self._hear, firewall))
@@ -291,6 +293,7 @@ class Pair:
             f"{self._protocol.name} does not begin its work",
         )
 
+    @interruptible
     def _wait(self, machine: Machine, condition: Callable[[], bool], otherwise: str) -> None:
         end_s = time.monotonic() + _PATIENCE_S
         while not condition():

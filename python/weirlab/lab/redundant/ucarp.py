@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
+from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.lab.redundant import wiring
@@ -106,7 +107,7 @@ class Ucarp:
         return (wiring.NETWORKS[side].link,)
 
     def check(self) -> list[str]:
-        return [] if tool.find(_DAEMON) else ["ucarp is not installed: apt install ucarp"]
+        return [] if programs.find(_DAEMON) else ["ucarp is not installed: apt install ucarp"]
 
     def facts(self) -> Mapping[str, object]:
         return {"tool": tool.version(_DAEMON, "-h"), **asdict(self), "step_down": self._way_down}
@@ -181,7 +182,7 @@ def change(side: Side, role: Role, script: str | None) -> str:
     """Shell script that carries out a change of role: ucarp leaves the address to it."""
     verb = "add" if role == "master" else "del"
     network = wiring.NETWORKS[side]
-    ip = tool.find("ip") or "ip"
+    ip = programs.find("ip") or "ip"
     lines = [
         f"#!{_SHELL}",
         # A daemon begins as a backup, which has no address to take away.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weirlab import programs
 from weirlab.lab import doctor
 from weirlab.lab.dut import tool
 from weirlab.lab.linux import syscalls
@@ -15,7 +16,7 @@ def finding() -> doctor.Finding:
 
 
 def test_missing_daemons_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool, "find", lambda name: None)
+    monkeypatch.setattr(programs, "find", lambda name: None)
     found = finding()
     assert not found.ok
     assert not found.essential

@@ -1,0 +1,213 @@
+"""Test traffic for a user's own rules: addresses, protocol and ports that they accept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from weirlab.errors import InputError
+from weirlab.lab import wiring
+from weirlab.rules import Aim, Ruleset, aim, matching, verify
+from weirlab.rules.matching import Interface, Match, Range, Ranges
+from weirlab.rules.naming import text
+from weirlab.rules.packets import FIELDS, reversed_packets
+from weirlab.traffic.calls.addresses import FIRST_RTP_PORT, LAST_RTP_PORT
+from weirlab.traffic.calls.signalling import iax2, sip
+from weirlab.traffic.calls.spec import Calls
+from weirlab.traffic.flows import DESTINATION_PORT, FIRST_SOURCE_PORT, HOSTS
+from weirlab.traffic.spec import Endpoints, Flows
+
+Layer4 = Literal["udp", "tcp"]
+Ip = Literal[4, 6]
+
+_PROTOCOLS: Final[dict[Layer4, int]] = {"udp": 17, "tcp": 6}
+_USUAL: Final[dict[Ip, tuple[str, str]]] = {
+    4: ("198.18.1.1-198.18.254.254", "198.19.1.1-198.19.254.254"),
+    6: ("2001:2:0:1::101-2001:2:0:1::fefe", "2001:2:0:2::101-2001:2:0:2::fefe"),
+}
+"""Sources and destinations as in :mod:`weirlab.traffic.flows`."""
+_UNICAST: Final[dict[Ip, tuple[str, ...]]] = {
+    4: ("1.0.0.0-126.255.255.255", "128.0.0.0-223.255.255.255"),
+    6: ("2000::/3", "fc00::/7"),
+}
+_LAB: Final[dict[Ip, tuple[str, ...]]] = {
+    4: tuple(port.ipv4 for port in (wiring.IN0, wiring.OUT0, wiring.MANAGED)),
+    6: tuple(port.ipv6 for port in (wiring.IN0, wiring.OUT0, wiring.MANAGED)),
+}
+"""Networks of the device's own interfaces, which no flow may use."""
+_ANY_PORT: Final[Range] = (1, 65535)
+_AS_NETWORK: Final = 4
+"""From so many addresses on, the first and the last are left free: they may be those of a network."""
+
+
+@dataclass(frozen=True)
+class Aimed:
+    """What test traffic looks like that the user's rules accept."""
+
+    rule: str
+    """Where they accept it, in words."""
+    sentence: str
+    l4: Layer4
+    ip: Ip
+    endpoints: Endpoints | None
+    """None for the usual ones."""
+    inward: str
+    """Name of the device's interface towards the sender, and of the one towards the receiver."""
+    outward: str
+
+
+def aimed(
+    path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
+) -> Aimed:
+    """Traffic that ``path`` accepts at the rule that ``match`` names, as near to ``flows`` as that allows.
+
+    Of ``calls`` every kind of packet has to come through, in both directions if they talk in both.
+
+    Raises
+    ------
+    InputError
+        There is no such rule, or no such traffic; the message says which rule is in the way.
+    """
+    if calls is not None:
+        return _for_calls(path, source, match, calls)
+    kinds = list(dict.fromkeys([(flows.l4, flows.ip), *((l4, ip) for ip in _USUAL for l4 in _PROTOCOLS)]))
+    wishes = [(_possible(l4, ip), _usual(l4, ip)) for l4, ip in kinds]
+    return _told(aim(path, wishes, match, source))
+
+
+def _for_calls(path: Sequence[Ruleset], source: str, match: str | None, calls: Calls) -> Aimed:
+    ip = calls.classes[0].stream.ip
+    streams, *others = _call_ports(calls)
+    back_too = calls.directions == "both"
+    possible, usual = (
+        _with_ports(packets, streams[1]) for packets in (_possible("udp", ip), _usual("udp", ip))
+    )
+    if calls.directions == "back":
+        raise InputError(
+            f"{source}: calls in which only the receiver's side talks cannot be aimed at a rule; "
+            "leave --directions out, or give forward"
+        )
+    found = aim(path, [(possible, usual)], match, source)
+    some = found.packets
+    for what, ports in [streams, *others]:
+        there = verify(path, _with_ports(some, ports), f"{what} from the callers", source)
+        if back_too:
+            answer = reversed_packets(there, "ESTABLISHED")
+            here = verify(path, answer, f"{what} from those called", source)
+            there = replace(there, source=here.destination, destination=here.source)
+        some = replace(some, source=there.source, destination=there.destination)
+    return _told(replace(found, packets=some))
+
+
+def _call_ports(calls: Calls) -> list[tuple[str, Range]]:
+    """What is sent and between which ports, speech first."""
+    transports = {kind.transport for kind in calls.classes}
+    found: list[tuple[str, Range]] = []
+    if "rtp" in transports:
+        found.append(("RTP", (FIRST_RTP_PORT, LAST_RTP_PORT - 1)))
+        if calls.signalling:
+            found.append(("SIP", (sip.PORT, sip.PORT)))
+    if transports - {"rtp"}:
+        found.append(("IAX2", (iax2.PORT, iax2.PORT)))
+    return found
+
+
+def _told(found: Aim) -> Aimed:
+    packets = found.packets
+    sources, destinations = _apart(packets.source or (), packets.destination or ())
+    from_ports, to_ports = _widest(packets.source_port or ()), _widest(packets.destination_port or ())
+    l4: Layer4 = "tcp" if packets.protocol == ((_PROTOCOLS["tcp"],) * 2,) else "udp"
+    ip: Ip = 6 if sources[0] > matching.ADDRESSES[4][1] else 4
+    usual = _usual(l4, ip)
+    as_usual = all(getattr(packets, name) == getattr(usual, name) for name in FIELDS)
+    endpoints = Endpoints(_addresses(sources), _addresses(destinations), from_ports, to_ports)
+    inward, outward = found.interfaces
+    sentence = (
+        f"test traffic is made to match {found.place} ({text(found.place)}): {l4.upper()} from "
+        f"{_span(endpoints.source)} to {_span(endpoints.destination)}, port {_span(to_ports)}"
+    )
+    if (inward, outward) != (wiring.IN0.name, wiring.OUT0.name):
+        sentence += (
+            f"; the device's interface to the sender is called {inward}, that to the receiver {outward}"
+        )
+    if found.passed_over:
+        sentence += f"; {found.passed_over}"
+    if found.doubts:
+        places = ", ".join(str(place) for place in found.doubts)
+        sentence += f"; whether it also matches {places} is not known"
+    return Aimed(str(found.place), sentence, l4, ip, None if as_usual else endpoints, inward, outward)
+
+
+def _possible(l4: Layer4, ip: Ip) -> Match:
+    own = _ranges(_LAB[ip])
+    addresses = matching.intersection(_ranges(_UNICAST[ip]), matching.complement(own, matching.ADDRESSES[ip]))
+    return _packets(l4, addresses, addresses, _ANY_PORT, _ANY_PORT)
+
+
+def _usual(l4: Layer4, ip: Ip) -> Match:
+    source, destination = (_ranges((text,)) for text in _USUAL[ip])
+    return _packets(
+        l4, source, destination, (FIRST_SOURCE_PORT, _ANY_PORT[1]), (DESTINATION_PORT, DESTINATION_PORT)
+    )
+
+
+def _packets(
+    l4: Layer4, source: Ranges | None, destination: Ranges | None, from_ports: Range, to_ports: Range
+) -> Match:
+    number = _PROTOCOLS[l4]
+    return Match(
+        source=source,
+        destination=destination,
+        protocol=((number, number),),
+        source_port=(from_ports,),
+        destination_port=(to_ports,),
+        # No test packet is answered, so connection tracking sees each of them as the first.
+        states=frozenset({"NEW"}),
+        inward=Interface(wiring.IN0.name),
+        outward=Interface(wiring.OUT0.name),
+    )
+
+
+def _with_ports(packets: Match, ports: Range) -> Match:
+    """Both sides of a call use the same ports."""
+    return replace(packets, source_port=(ports,), destination_port=(ports,))
+
+
+def _ranges(texts: Sequence[str]) -> Ranges:
+    return matching.union(matching.network(text)[0] for text in texts)
+
+
+def _apart(source: Ranges, destination: Ranges) -> tuple[Range, Range]:
+    """A range of each, as wide as the usual ones at most, that have no address in common."""
+    first, second = _hosts(_widest(source)), _hosts(_widest(destination))
+    if first[1] < second[0] or second[1] < first[0]:
+        return _first_hosts(first), _first_hosts(second)
+    low, high = max(first[0], second[0]), min(first[1], second[1])
+    if low == high:
+        raise InputError(
+            f"the rule takes packets from {matching.address(low)} to itself only: no test traffic can be such"
+        )
+    middle = (low + high) // 2
+    return _first_hosts((low, middle)), _first_hosts((middle + 1, high))
+
+
+def _widest(ranges: Ranges) -> Range:
+    return max(ranges, key=lambda each: each[1] - each[0])
+
+
+def _hosts(addresses: Range) -> Range:
+    first, last = addresses
+    return (first + 1, last - 1) if last - first + 1 >= _AS_NETWORK else addresses
+
+
+def _first_hosts(addresses: Range) -> Range:
+    return addresses[0], min(addresses[1], addresses[0] + HOSTS - 1)
+
+
+def _addresses(span: Range) -> tuple[str, str]:
+    return str(matching.address(span[0])), str(matching.address(span[1]))
+
+
+def _span(ends: tuple[Any, Any]) -> str:
+    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}-{ends[1]}"
