@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import weirlab
+from weirlab import programs
 from weirlab.errors import LabError
 from weirlab.link.settings import RING_BYTES, SNAP_BYTES, Recording, TapSettings
 
@@ -106,19 +104,16 @@ def recorded(path: str) -> dict[str, Any] | None:
     A process of its own reads it, which may be large, and yields to everything else on this host. None, too,
     where that takes longer than ``COUNT_S``.
     """
-    home = str(Path(weirlab.__file__).absolute().parent.parent)
-    paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         size_bytes = Path(path).stat().st_size
         if size_bytes == 0:
             return {"packets": 0, "first_ns": 0, "last_ns": 0, "cut_short": True, "bytes": 0}
-        done = subprocess.run(
-            [sys.executable, "-m", "weirlab.link.recording.counting", path],
+        done = programs.run(
+            programs.own("weirlab.link.recording.counting", path),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=COUNT_S,
             check=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             start_new_session=True,
         )
         found = json.loads(done.stdout)

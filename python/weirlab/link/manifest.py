@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from weirlab import __version__
-from weirlab.errors import StoreError
+from weirlab import __version__, files
 from weirlab.link.account import Account
 
 FORMAT: Final = 1
@@ -88,38 +84,10 @@ def write(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> N
     """Replace ``path`` in one step: a reader sees the old manifest or the new one, never half of it.
 
     ``durable``: it is on the disk when this returns, also if the power fails then.
-    Raises ``StoreError`` when the disk refuses; what was there stays.
+    Raises as :func:`weirlab.files.write`; what was there stays.
     """
-    scratch: Path | None = None
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        scratch = Path(name)
-        # A file name that is no UTF-8 becomes an escape of JSON.
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            json.dump(content, file, indent=2, ensure_ascii=False)
-            file.write("\n")
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        scratch.chmod(0o644)
-        scratch.replace(path)
-        if durable:
-            _sync_folder(path.parent)
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror}; free some space there or name another place with "
-            "--manifest"
-        ) from error
-    finally:
-        if scratch is not None:
-            with suppress(OSError):
-                scratch.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is on the disk when its folder is."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    # A file name that is no UTF-8 becomes an escape of JSON.
+    encoded = text.encode(errors="backslashreplace")
+    elsewhere = "name another place with --manifest"
+    files.write_bytes(path, encoded, durable=durable, elsewhere=elsewhere)

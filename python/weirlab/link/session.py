@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
-from weirlab.errors import StoreError
+from weirlab.errors import LabError, WeirError
 from weirlab.link import manifest
 from weirlab.link.account import Account, Gap, Side, added, from_tap
 from weirlab.link.bindings import Tap
@@ -79,6 +79,16 @@ class Outcome:
 
     document: Mapping[str, Any]
     last: Snapshot
+    left: tuple[str, ...] = ()
+    """What could not be put back as it was, in words."""
+
+    def problem(self) -> WeirError | None:
+        """None if everything was put back."""
+        if not self.left:
+            return None
+        return LabError(
+            f"the record is not touched by it, but this host is not as it was before: {'; '.join(self.left)}"
+        )
 
 
 class Session:
@@ -125,10 +135,10 @@ class Session:
             self._write(self._document("running", snapshot))
         return snapshot
 
-    def finish(self, restore: Callable[[], None] = lambda: None) -> Outcome:
+    def finish(self, restore: Callable[[], tuple[str, ...]] = tuple) -> Outcome:
         """Cut the link, let the recorder write what is in the ring, and close the account.
 
-        ``restore`` puts everything else back as it was; what it notes is in the manifest.
+        ``restore`` puts everything else back as it was, and returns what it could not.
         """
         counters = None
         if self._tap is not None:
@@ -139,13 +149,13 @@ class Session:
                 counters = self._tap.counters()
         if self._recorder is not None:
             self._recorder.finish(lambda: self._show_writing(counters))
-        restore()
+        left = restore()
         account = replace(self._known(self._settled(self._account(counters)), settled=True), finished=True)
         snapshot = self._snapshot(account)
         document = self._document("finished", snapshot)
         self._write(document, durable=True)
         self._watcher.show(snapshot)
-        return Outcome(document, snapshot)
+        return Outcome(document, snapshot, left)
 
     def _show_writing(self, counters: Mapping[str, Any] | None) -> None:
         account = self._known(self._account(counters))
@@ -268,7 +278,7 @@ class Session:
         self._manifest_s = self._clock_s()
         try:
             manifest.write(self._plan.manifest, document, durable=durable)
-        except StoreError as error:
+        except WeirError as error:
             if not self._manifest_failed:
                 self._watcher.note(str(error))
             self._manifest_failed = True

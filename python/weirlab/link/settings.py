@@ -1,4 +1,4 @@
-"""What a tap or a logger is asked to do; pure."""
+"""What a tap or a logger is asked to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final, Literal
 
+from weirlab import files
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 
 Fallback = Literal["auto", "never", "only"]
 
@@ -16,6 +18,12 @@ SNAP_BYTES: Final = 262_144
 """Bytes kept of each frame unless told otherwise: all of any frame there is."""
 
 RING_BYTES: Final = 64 << 20
+
+MOST_LOG_RING_BYTES: Final = 4 << 30
+"""The engine's largest ring of a packet socket."""
+
+MOST_TAP_RING_BYTES: Final = 1 << 30
+"""The engine's largest ring of one CPU; a tap's ring is divided among all of them."""
 
 _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(?:(?P<by>[:-])[0-9a-fA-F]{2})(?:(?P=by)[0-9a-fA-F]{2}){4}")
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -105,7 +113,9 @@ class LogSettings:
 def parse_mac(text: str, option: str = "--logger-mac") -> bytes:
     """Six bytes of ``02:00:00:00:00:01`` or ``02-00-00-00-00-01``; a station's, not a group's."""
     if not _MAC.fullmatch(text.strip()):
-        raise InputError(f"{option} '{text}' is no MAC address; six pairs are needed, e.g. 02:00:00:00:00:01")
+        raise InputError(
+            f"{option} {quoted(text)} is no MAC address; six pairs are needed, e.g. 02:00:00:00:00:01"
+        )
     mac = bytes.fromhex(re.sub("[:-]", "", text.strip()))
     if not any(mac):
         raise InputError(f"{option} {text}: no station has this address; give the logger's own")
@@ -121,8 +131,16 @@ def parse_size(text: str, option: str) -> int:
         base = 1000 if unit.endswith("b") and "i" not in unit else 1024
         value = int(Decimal(match[1]) * base ** _POWERS[unit[:1].strip("b")])
     if not 1 <= value <= _MOST_BYTES:
-        raise InputError(f"{option} '{_short(text)}' is no size; accepted are 500MB, 64MiB, 65536 (bytes)")
+        raise InputError(f"{option} {quoted(text)} is no size; accepted are 500MB, 64MiB, 65536 (bytes)")
     return value
+
+
+def parse_ring(text: str, most_bytes: int) -> int:
+    """Bytes of ``--ring``, which cannot be more than ``most_bytes``."""
+    found = parse_size(text, "--ring")
+    if found > most_bytes:
+        raise InputError(f"--ring {quoted(text)}: at most {most_bytes >> 20:,} MiB are possible here")
+    return found
 
 
 def parse_time(text: str, option: str) -> float:
@@ -130,34 +148,29 @@ def parse_time(text: str, option: str) -> float:
     match = _TIME.fullmatch(text.strip().lower())
     value = float(match[1]) * _TIME_UNITS_S[match[2]] if match else 0.0
     if not 0 < value <= _MOST_S:
-        raise InputError(f"{option} '{_short(text)}' is no time; accepted are 90s, 5min, 1h, 10 (seconds)")
+        raise InputError(f"{option} {quoted(text)} is no time; accepted are 90s, 5min, 1h, 10 (seconds)")
     return value
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def check_files(recording: Recording, manifest: Path, *, force: bool) -> None:
     """Raise ``InputError`` for files that cannot or must not be written, before anything is changed."""
     for option, path in (("--write", recording.path), ("--manifest", manifest)):
         check_file(option, path, force=force)
+    files.check_output(_later(recording), "--write")
     if recording.path.resolve() == manifest.resolve():
         raise InputError(
-            f"--write {recording.path} and --manifest {manifest} are the same file; give each its own"
+            f"--write {files.shown(recording.path)} and --manifest {files.shown(manifest)} are the same "
+            "file; give each its own"
         )
 
 
 def check_file(option: str, path: Path, *, force: bool) -> None:
     """The same for one file."""
-    if not path.parent.is_dir():
-        raise InputError(f"{option} {path}: there is no folder {path.parent}; make it first")
-    if path.is_dir():
-        raise InputError(f"{option} {path}: that is a folder; name a file in it, e.g. {path / 'link.pcapng'}")
-    if path.exists() and not path.is_file():
-        raise InputError(f"{option} {path}: that is no regular file; name one, e.g. link.pcapng")
+    files.check_output(path, option)
     if path.exists() and not force:
-        raise InputError(f"{option} {path}: the file exists; choose another name, or replace it with --force")
+        raise InputError(
+            f"{option} {files.shown(path)}: the file exists; choose another name, or replace it with --force"
+        )
 
 
 def bare_name(path: Path) -> tuple[str, str]:
@@ -172,6 +185,14 @@ def part_path(path: Path, part: int) -> Path:
         return path
     stem, endings = bare_name(path)
     return path.with_name(f"{stem}.part{part + 1}{endings}")
+
+
+def _later(recording: Recording) -> Path:
+    """The longest name that the session may give to a file."""
+    if not recording.rotates:
+        return part_path(recording.path, 1)
+    stem, endings = bare_name(part_path(recording.path, 1))
+    return recording.path.with_name(f"{stem}-00001-20260102T030405{endings}")
 
 
 def with_compression(path: Path, zstd: bool) -> tuple[Path, bool]:

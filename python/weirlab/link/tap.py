@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +13,14 @@ from pyroute2.ethtool.ioctl import EthtoolError
 from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.errors import LabError, MissingCapability
+from weirlab.lab.linux.privilege import way_out
 from weirlab.link import bindings
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.duplicate import DIFFERENCES, KernelBridge
 from weirlab.link.recording.process import Source
 from weirlab.link.recording.supervisor import Supervisor
 from weirlab.link.session import Outcome, Plan, Session, Stopper, Watcher
-from weirlab.link.settings import LogSettings, TapSettings
+from weirlab.link.settings import LogSettings, Recording, TapSettings
 
 _NET_ADMIN: Final = 12
 _NET_RAW: Final = 13
@@ -62,7 +63,7 @@ def run_tap(
     with _understood():
         require_privileges("weir tap")
         notes = Notes(watcher)
-        journal.clean(tell=notes)
+        journal.clean(notes)
         where = f"in namespace {settings.netns}" if settings.netns else "here"
         found = interfaces.look(settings.netns)
         chosen = interfaces.choose(found, settings.interfaces, where)
@@ -73,7 +74,8 @@ def run_tap(
             interfaces.check_mirror(chosen[2])
         for warning in interfaces.warnings(ends):
             notes(warning)
-        with _journal(notes) as changes:
+        outputs = _outputs(settings.recording, manifest)
+        with _claimed(outputs, "weir tap"), _journal(notes) as changes:
             # Before they are up, or they have spoken already.
             for change in prepare.silence(changes, settings.netns, ends):
                 notes(change)
@@ -99,10 +101,11 @@ def run_log(
     with _understood():
         require_privileges("weir log")
         notes = Notes(watcher)
-        journal.clean(tell=notes)
+        journal.clean(notes)
         where = f"in namespace {settings.netns}" if settings.netns else "here"
         (facts,) = interfaces.choose(interfaces.look(settings.netns), (settings.interface,), where)
-        with _journal(notes) as changes:
+        outputs = _outputs(settings.recording, manifest)
+        with _claimed(outputs, "weir log"), _journal(notes) as changes:
             if not facts.loopback and facts.ethernet:
                 if settings.wire:
                     for change in prepare.receive_as_on_the_wire(changes, settings.netns, facts.name):
@@ -199,6 +202,17 @@ def _watch_tap(
 
 
 @contextmanager
+def _claimed(outputs: Mapping[str, Path], who: str) -> Iterator[None]:
+    """No other session writes ``outputs`` meanwhile, until the last manifest is there."""
+    claims = journal.Journal()
+    try:
+        claims.claim(outputs, who)
+        yield
+    finally:
+        claims.undo()
+
+
+@contextmanager
 def _journal(notes: Notes) -> Iterator[journal.Journal]:
     changes = journal.Journal()
     try:
@@ -207,9 +221,17 @@ def _journal(notes: Notes) -> Iterator[journal.Journal]:
         _undo(changes, notes)
 
 
-def _undo(changes: journal.Journal, notes: Notes) -> None:
-    for problem in changes.undo():
+def _undo(changes: journal.Journal, notes: Notes) -> tuple[str, ...]:
+    problems = changes.undo()
+    for problem in problems:
         notes(problem)
+    return problems
+
+
+def _outputs(recording: Recording | None, manifest: Path | None) -> dict[str, Path]:
+    """What will be written, by the option that names it."""
+    named = {"--write": recording.path if recording else None, "--manifest": manifest}
+    return {option: path for option, path in named.items() if path is not None}
 
 
 @contextmanager
@@ -219,9 +241,10 @@ def _understood() -> Iterator[None]:
         yield
     except NetlinkError as error:
         if error.code == errno.EPERM:
-            raise MissingCapability("no right to change interfaces; run as root") from error
+            advice = way_out(PermissionError(error.code, ""))
+            raise MissingCapability(f"no right to change interfaces; {advice}") from error
         raise LabError(f"the kernel refuses: {error}") from error
     except EthtoolError as error:
         raise LabError(f"the kernel refuses to tell or to switch offloads: {error}") from error
     except PermissionError as error:
-        raise MissingCapability(f"{error}; run as root") from error
+        raise MissingCapability(f"{error}; {way_out(error)}") from error

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyroute2.ethtool.ioctl import NoSuchDevice
 
-from weirlab.errors import LabError
-from weirlab.link.host import journal
+from weirlab import programs
+from weirlab.errors import InputError
+from weirlab.link.host import journal, nft
 from weirlab.link.host.journal import Journal
+
+
+def by(act: Callable[[Mapping[str, Any]], object]) -> dict[str, journal._Undoing]:
+    """Every kind of change undone by ``act``."""
+    return dict.fromkeys(journal._UNDO, journal._Undoing(act, "it is not", "undo {name}"))
 
 
 @pytest.fixture
@@ -25,7 +33,7 @@ def undone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise OSError("busy")
         seen.append(change["name"])
 
-    monkeypatch.setattr(journal, "_UNDO", dict.fromkeys(journal._UNDO, undo))
+    monkeypatch.setattr(journal, "_UNDO", by(undo))
     return seen
 
 
@@ -46,7 +54,10 @@ def test_what_cannot_be_undone_is_said_and_does_not_hinder_the_rest(
     for name in ("first", "stubborn"):
         changes.note("up", None, name)
     (problem,) = changes.undo()
-    assert problem.startswith("stubborn could not be put back as it was (up: busy); the next weir tap")
+    assert problem == (
+        "stubborn could not be put back as it was: it is not (busy); the next weir tap, weir log or weir lab "
+        "clean tries again, or by hand: undo stubborn"
+    )
     assert undone == ["first"]
 
 
@@ -58,14 +69,11 @@ def test_what_could_not_be_undone_stays_noted_until_somebody_can(
         changes.note("up", None, name)
     changes.undo()
     told: list[str] = []
-    assert journal.clean(tmp_path, tell=told.append) == []
-    assert [words.split()[0] for words in told] == ["stubborn"]
-    with pytest.raises(LabError, match="stubborn could not be put back"):
-        journal.clean(tmp_path)
-    monkeypatch.setattr(
-        journal, "_UNDO", dict.fromkeys(journal._UNDO, lambda change: undone.append("at last"))
-    )
-    assert journal.clean(tmp_path) == [f"weir-{changes.identifier}"]
+    for _ in range(2):
+        assert journal.clean(told.append, tmp_path) == []
+    assert [words.split()[0] for words in told] == ["stubborn", "stubborn"]
+    monkeypatch.setattr(journal, "_UNDO", by(lambda change: undone.append("at last")))
+    assert journal.clean(told.append, tmp_path) == [f"weir-{changes.identifier}"]
     assert undone == ["first", "at last"]
     assert list(tmp_path.iterdir()) == []
 
@@ -77,7 +85,7 @@ def test_changes_of_an_interface_that_is_gone_went_with_it(
     def gone(change: Mapping[str, Any]) -> None:
         raise error
 
-    monkeypatch.setattr(journal, "_UNDO", dict.fromkeys(journal._UNDO, gone))
+    monkeypatch.setattr(journal, "_UNDO", by(gone))
     changes = Journal(tmp_path)
     changes.note("features", None, "eth9", before={})
     assert changes.undo() == ()
@@ -93,7 +101,7 @@ def test_changes_of_the_living_stay_and_those_of_the_dead_are_undone(
     lines = [json.dumps({"do": "up", "netns": None, "name": name}) for name in ("a", "b")]
     # Killed while it wrote the last line.
     dead.write_text("\n".join([*lines, '{"do": "u']))
-    assert journal.clean(tmp_path) == ["weir-00c0ffee"]
+    assert journal.clean(pytest.fail, tmp_path) == ["weir-00c0ffee"]
     assert undone == ["b", "a"]
     assert not dead.exists()
     alive.undo()
@@ -105,3 +113,101 @@ def test_changes_in_a_namespace_that_is_gone_went_with_it(undone: list[str], tmp
     changes.note("features", "weirlink-never-there", "x", before={"rx-gro": True})
     assert changes.undo() == ()
     assert undone == []
+
+
+def said(code: int, out: str = "", errors: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess([], code, out, errors)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """The journal of a dead tap that had frames copied by a table of nftables."""
+    dead = tmp_path / "00c0ffee.lock"
+    dead.write_text(json.dumps({"do": "table", "netns": None, "name": "weir_00c0ffee"}) + "\n")
+    return dead
+
+
+def test_without_nft_a_table_stays_noted_and_the_way_out_is_told(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "find", lambda name: None)
+    told: list[str] = []
+    assert journal.clean(told.append, table.parent) == []
+    (problem,) = told
+    assert "go on copying the link's traffic (nft is not installed" in problem
+    assert problem.endswith("or by hand: nft delete table netdev weir_00c0ffee")
+    assert json.loads(table.read_text())["do"] == "table"
+
+
+@pytest.mark.parametrize(
+    "listed", [said(0, "table netdev weir_00c0ffee\n"), said(1, "", "Error: Operation not permitted\n")]
+)
+def test_a_table_that_nft_does_not_delete_stays_noted(
+    listed: subprocess.CompletedProcess[str], table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"delete": said(1, "", "Error: Device or resource busy\n"), "list": listed}
+    monkeypatch.setattr(nft, "nft", lambda what, *arguments: answers[what])
+    told: list[str] = []
+    assert journal.clean(told.append, table.parent) == []
+    assert "(nft: Error: Device or resource busy)" in told[0]
+    assert table.exists()
+
+
+def test_a_table_that_is_gone_already_is_done_with(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"delete": said(1, "", "Error: No such file or directory\n"), "list": said(0, "table ip x\n")}
+    monkeypatch.setattr(nft, "nft", lambda what, *arguments: answers[what])
+    assert journal.clean(pytest.fail, table.parent) == ["weir-00c0ffee"]
+    assert not table.exists()
+
+
+def test_offloads_that_a_driver_keeps_stay_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal.offloads, "switch", lambda name, wanted: None)
+    monkeypatch.setattr(journal.offloads, "differing", lambda name, wanted: {"rx-gro": False})
+    changes = Journal(tmp_path)
+    changes.note("features", None, "eth1", before={"rx-gro": True})
+    (problem,) = changes.undo()
+    assert "the driver keeps rx-gro" in problem
+    assert problem.endswith("or by hand: ethtool -K eth1 rx-gro on")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_two_sessions_do_not_write_one_record_at_once(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "other").symlink_to("data")
+    directory, path = tmp_path / "journals", tmp_path / "data" / "link.pcapng"
+    first, second = Journal(directory), Journal(directory)
+    first.claim({"--write": path, "--manifest": path.with_name("link.json")}, "weir tap")
+    for named, option in (
+        (path, "--write"),
+        (tmp_path / "other" / "link.pcapng", "--write"),
+        (path.with_name("link.json"), "--manifest"),
+    ):
+        told = rf"{option} .*{named.name}: weir tap \(process {os.getpid()}\) is writing it; choose another"
+        with pytest.raises(InputError, match=told):
+            second.claim({option: named}, "weir log")
+    second.claim({"--write": path.with_name("other.pcapng")}, "weir log")
+    first.undo()
+    second.claim({"--write": path}, "weir log")
+    second.undo()
+
+
+def test_what_a_dead_session_wrote_is_free_again(tmp_path: Path) -> None:
+    dead = Journal(tmp_path)
+    dead.claim({"--write": tmp_path / "link.pcapng"}, "weir log")
+    assert dead._fd is not None
+    os.close(dead._fd)
+    living = Journal(tmp_path)
+    living.claim({"--write": tmp_path / "link.pcapng"}, "weir log")
+    living.undo()
+    assert journal.clean(pytest.fail, tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_path_of_a_record_that_is_taken_is_printable_in_the_message(tmp_path: Path) -> None:
+    path = tmp_path / "link\x1b[2J.pcapng"
+    first, second = Journal(tmp_path), Journal(tmp_path)
+    first.claim({"--write": path}, "weir tap")
+    with pytest.raises(InputError, match=r"--write .*/link\\x1b\[2J\.pcapng: weir tap"):
+        second.claim({"--write": path}, "weir log")
+    first.undo()
+    second.undo()

@@ -259,8 +259,17 @@ def test_what_could_not_be_put_back_is_in_the_manifest(scene: Scene) -> None:
     session = scene.start(clockwork, notes=notes)
     session.run(clockwork)
     scene.children[0].will_stop(9)
-    session.finish(lambda: notes.append("eth1 could not be put back"))
+
+    def restore() -> tuple[str, ...]:
+        notes.append("eth1 could not be put back")
+        return tuple(notes)
+
+    outcome = session.finish(restore)
     assert read(scene.path)["notes"] == ["eth1 could not be put back"]
+    problem = outcome.problem()
+    assert problem is not None
+    assert problem.exit_code != 0
+    assert "eth1 could not be put back" in str(problem)
 
 
 def test_while_the_ring_is_written_that_is_shown(scene: Scene) -> None:
@@ -302,7 +311,7 @@ def test_a_manifest_that_the_disk_refuses_is_said_once_and_stops_nothing(scene: 
     session.run(clockwork)
     scene.children[0].will_stop(9)
     session.finish()
-    assert len([note for note in scene.watcher.notes if "cannot be written" in note]) == 1
+    assert len([note for note in scene.watcher.notes if "cannot write" in note]) == 1
 
 
 def test_the_last_manifest_is_forced_to_the_disk_with_its_name(

@@ -110,11 +110,36 @@ def test_places_where_nothing_can_be_written_are_refused(tmp_path: Path) -> None
 def test_what_is_no_regular_file_is_never_replaced(force: bool, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/null")
     for path in (Path("/dev/null"), tmp_path / "link"):
-        with pytest.raises(InputError, match=r"--write .* no regular file"):
+        with pytest.raises(InputError, match=r"--write .*: that is a (device|symbolic link)"):
             settings.check_file("--write", path, force=force)
+
+
+def test_a_name_that_leaves_no_room_for_that_of_a_rotated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / f"{'n' * 230}.pcapng"
+    settings.check_files(Recording(path), tmp_path / "a.json", force=False)
+    with pytest.raises(InputError, match=r"--write .*: the name is too long"):
+        settings.check_files(Recording(path, rotate_bytes=1000), tmp_path / "a.json", force=False)
 
 
 def test_record_and_manifest_are_two_files(tmp_path: Path) -> None:
     (tmp_path / "here").symlink_to(tmp_path)
     with pytest.raises(InputError, match="the same file"):
         settings.check_files(Recording(tmp_path / "a"), tmp_path / "here" / "a", force=True)
+
+
+def test_a_ring_larger_than_the_engine_makes_is_refused() -> None:
+    assert settings.parse_ring("64MiB", settings.MOST_LOG_RING_BYTES) == 64 << 20
+    with pytest.raises(InputError, match=r"--ring '100000GiB': at most 4,096 MiB are possible here"):
+        settings.parse_ring("100000GiB", settings.MOST_LOG_RING_BYTES)
+
+
+def test_a_path_in_a_message_is_printable(tmp_path: Path) -> None:
+    path = tmp_path / "link\x1b[2J.pcapng"
+    path.touch()
+    with pytest.raises(InputError, match=r"--write .*/link\\x1b\[2J\.pcapng: the file exists"):
+        settings.check_file("--write", path, force=False)
+    recording = settings.Recording(path)
+    with pytest.raises(
+        InputError, match=r"--write .*/link\\x1b\[2J\.pcapng and --manifest .* are the same file"
+    ):
+        settings.check_files(recording, path, force=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -12,10 +11,12 @@ from typing import Any, Final
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import LabError, MissingCapability
+from weirlab.errors import LabError, MissingCapability, WeirError
 from weirlab.lab.linux.namespace import write_sysctls
+from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host.interfaces import inside
-from weirlab.link.host.journal import Journal
+from weirlab.link.host.journal import Journal, delete_link
+from weirlab.link.host.nft import FAMILY, delete_table, first_line, nft
 from weirlab.link.settings import TapSettings
 
 DIFFERENCES: Final = (
@@ -126,7 +127,7 @@ class KernelBridge:
         address = ":".join(f"{byte:02x}" for byte in mac)
         ends, mirror = f'"{self._settings.a}", "{self._settings.b}"', self._settings.mirror
         rules = f"""
-table netdev {self._table} {{
+table {FAMILY} {self._table} {{
   counter copies {{ }}
   counter mirrored {{ }}
   chain from_link {{ type filter hook ingress devices = {{ {ends} }} priority -300;
@@ -135,11 +136,16 @@ table netdev {self._table} {{
     ether daddr set {address} counter name "mirrored"; }}
 }}
 """
-        done = _nft("-f", "-", text=rules)
-        if done.returncode != 0:
-            words = done.stderr.strip().splitlines() or ["no reason given"]
+        try:
+            done = nft("-f", "-", text=rules)
+        except MissingCapability as error:
             raise MissingCapability(
-                f"nftables cannot copy frames to {mirror}: {words[0]}; its egress hook "
+                f"copies to a logger without XDP need nft: {error}; install nftables, or record on this host "
+                "(--write, no --mirror)"
+            ) from error
+        if done.returncode != 0:
+            raise MissingCapability(
+                f"nftables cannot copy frames to {mirror}: {first_line(done)}; its egress hook "
                 "needs Linux 5.16 and nft 1.0.1; without it record on this host (--write, no --mirror)"
             )
 
@@ -158,7 +164,7 @@ table netdev {self._table} {{
                 for key in ("rx_packets", "tx_packets", "rx_bytes"):
                     found[f"{side}_{key}"] = int(statistics[key])
         if self._settings.mirror is not None:
-            listed = _nft("-j", "list", "counters", "table", "netdev", self._table)
+            listed = nft("-j", "list", "counters", "table", FAMILY, self._table)
             entries = json.loads(listed.stdout)["nftables"] if listed.returncode == 0 else []
             packets = {
                 each["counter"]["name"]: each["counter"]["packets"] for each in entries if "counter" in each
@@ -167,26 +173,16 @@ table netdev {self._table} {{
         return found
 
     def _remove(self) -> None:
-        with IPRoute() as netlink:
-            for index in netlink.link_lookup(ifname=self._name):
-                netlink.link("del", index=index)
+        delete_link(self._name)
         if self._settings.mirror is not None:
-            _nft("delete", "table", "netdev", self._table)
-
-
-def _nft(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(["nft", *arguments], input=text, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise MissingCapability(
-            "copies to a logger without XDP need nft, which is not installed; install nftables, or record on "
-            "this host (--write, no --mirror)"
-        ) from error
+            # If that fails, the journal tries again and tells.
+            with suppress(OSError, WeirError):
+                delete_table(self._table)
 
 
 def _explained(error: NetlinkError) -> LabError | MissingCapability:
     if error.code == errno.EPERM:
-        return MissingCapability("no right to make a bridge; run as root")
+        return MissingCapability(f"no right to make a bridge; {way_out(PermissionError(error.code, ''))}")
     if error.code == errno.EOPNOTSUPP:
         return MissingCapability("this kernel has no bridge (CONFIG_BRIDGE): modprobe bridge, or use XDP")
     return LabError(f"the link cannot be bridged: {error}")

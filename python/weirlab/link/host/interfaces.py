@@ -12,6 +12,7 @@ from pyroute2 import IPRoute
 
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.lab.linux import namespace, syscalls
+from weirlab.lab.linux.privilege import way_out
 
 _LOOPBACK: Final = 0x8
 _UP: Final = 0x1
@@ -61,7 +62,7 @@ def inside(netns: str | None, action: Callable[[], T]) -> T:
         return place.call(action)
     except PermissionError as error:
         raise MissingCapability(
-            f"the namespace {netns} cannot be entered: {error.strerror}; run as root"
+            f"the namespace {netns} cannot be entered: {error.strerror}; {way_out(error)}"
         ) from error
 
 

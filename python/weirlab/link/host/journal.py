@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +20,14 @@ from pyroute2 import IPRoute
 from pyroute2.ethtool.ioctl import EthtoolError, NoSuchDevice
 from pyroute2.netlink.exceptions import NetlinkError
 
-from weirlab.errors import LabError, MissingCapability
+from weirlab.errors import InputError, LabError, MissingCapability, WeirError
+from weirlab.files import shown
 from weirlab.lab import clean as lab_clean
 from weirlab.lab.linux import namespace
+from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host import offloads
 from weirlab.link.host.interfaces import inside
+from weirlab.link.host.nft import FAMILY, delete_table
 
 DIRECTORY: Final = lab_clean.LOCKS / "link"
 
@@ -48,7 +51,8 @@ class Journal:
                 fd = lab_clean.open_locked(self._path, os.O_CREAT | os.O_EXCL)
         except OSError as error:
             raise MissingCapability(
-                f"what is changed on this host cannot be noted in {directory}: {error.strerror}; run as root"
+                f"what is changed on this host cannot be noted in {directory}: {error.strerror}; "
+                f"{way_out(error)}"
             ) from error
         self._fd: int | None = fd
         self._changes: list[Change] = []
@@ -61,10 +65,34 @@ class Journal:
         self._changes.append(change)
         os.write(self._fd, (json.dumps(change) + "\n").encode())
 
+    def claim(self, outputs: Mapping[str, Path], who: str) -> None:
+        """Keep other sessions from writing ``outputs`` until :meth:`undo`.
+
+        Each comes with the option that named it. Raises ``InputError`` where another session, which is named,
+        writes one of them.
+        """
+        with lab_clean.alone(self._path.parent):
+            taken = {
+                (tuple(change["folder"]), change["file"]): change
+                for path in sorted(self._path.parent.glob("*.lock"))
+                if path != self._path
+                for change in _living(path)
+                if change["do"] == "output"
+            }
+            for option, path in outputs.items():
+                if other := taken.get((_folder(path), path.name)):
+                    raise InputError(
+                        f"{option} {shown(path)}: {other['who']} (process {other['pid']}) is writing it; "
+                        "choose another name, or end that one first"
+                    )
+            for path in outputs.values():
+                place = {"folder": _folder(path), "file": path.name}
+                self.note("output", None, str(path), **place, who=who, pid=os.getpid())
+
     def undo(self) -> tuple[str, ...]:
         """Change everything back, the last change first. May be called twice.
 
-        What could not be is returned, and stays noted for the next :func:`clean`.
+        What was not seen to be changed back is returned in words, and stays noted for the next :func:`clean`.
         """
         if self._fd is None:
             return ()
@@ -75,14 +103,13 @@ class Journal:
         return tuple(each.problem for each in failed)
 
 
-def clean(directory: Path = DIRECTORY, *, tell: Callable[[str], None] | None = None) -> list[str]:
+def clean(tell: Callable[[str], None], directory: Path = DIRECTORY) -> list[str]:
     """Undo the changes of every tap whose owner is dead; their identifiers.
 
-    What cannot be undone stays noted, and ``tell`` gets it in words; such a tap is not among those returned.
-    Without ``tell`` it raises ``LabError`` with these words, after everything else has been undone.
+    What was not seen to be undone stays noted, and ``tell`` gets it in words; such a tap is not among those
+    returned, nor is a session that had changed nothing.
     """
     undone: list[str] = []
-    problems: list[str] = []
     for path in sorted(directory.glob("*.lock")):
         if not _IDENTIFIER.fullmatch(path.stem):
             continue
@@ -90,28 +117,20 @@ def clean(directory: Path = DIRECTORY, *, tell: Callable[[str], None] | None = N
             fd = lab_clean.open_locked(path, 0)
         except OSError as error:
             raise MissingCapability(
-                f"cannot tell whether a tap was left behind: {path}: {error.strerror}; run as root"
+                f"cannot tell whether a tap was left behind: {path}: {error.strerror}; {way_out(error)}"
             ) from error
         if fd is None:
             continue
         try:
-            changes = []
-            for line in path.read_text().splitlines():
-                # The last line of one that was killed while it wrote.
-                with suppress(ValueError):
-                    changes.append(json.loads(line))
+            changes = _read(path)
             failed = _undo(changes)
             _keep(path, failed)
-            problems += [each.problem for each in failed]
-            if not failed:
+            for each in failed:
+                tell(each.problem)
+            if not failed and any(change["do"] != "output" for change in changes):
                 undone.append(f"weir-{path.stem}")
         finally:
             os.close(fd)
-    if problems and tell is None:
-        raise LabError("; ".join(problems))
-    for problem in problems:
-        if tell is not None:
-            tell(problem)
     return undone
 
 
@@ -131,17 +150,47 @@ def delete_link(name: str) -> None:
             netlink.link("del", index=found[0])
 
 
-def delete_table(name: str) -> None:
-    """Delete a table of nftables that may be gone already."""
-    subprocess.run(["nft", "delete", "table", "netdev", name], capture_output=True, check=False)
+@dataclass(frozen=True)
+class _Undoing:
+    """How one kind of change is undone."""
+
+    act: Callable[[Change], object]
+    """Raises unless the change is gone."""
+    left: str
+    """What there is as long as it is not undone."""
+    by_hand: str = ""
+    """The command that does it."""
 
 
-_UNDO: Final[Mapping[str, Callable[[Change], object]]] = {
-    "features": lambda change: offloads.switch(change["name"], change["before"]),
-    "up": lambda change: set_up(change["name"], up=False),
-    "ipv6": lambda change: namespace.write_sysctls({f"net/ipv6/conf/{change['name']}/disable_ipv6": 0}),
-    "bridge": lambda change: delete_link(change["name"]),
-    "table": lambda change: delete_table(change["name"]),
+def _switch_back(change: Change) -> None:
+    name, before = change["name"], change["before"]
+    offloads.switch(name, before)
+    # A driver may refuse without a word.
+    if left := offloads.differing(name, before):
+        raise LabError(f"the driver keeps {', '.join(left)}")
+
+
+_UNDO: Final[Mapping[str, _Undoing]] = {
+    "features": _Undoing(
+        _switch_back, "its offloads are switched as the tap needed them", "ethtool -K {name} {features}"
+    ),
+    "up": _Undoing(
+        lambda change: set_up(change["name"], up=False), "it is still up", "ip link set dev {name} down"
+    ),
+    "ipv6": _Undoing(
+        lambda change: namespace.write_sysctls({f"net/ipv6/conf/{change['name']}/disable_ipv6": 0}),
+        "IPv6 of this host is still switched off on it",
+        "sysctl net/ipv6/conf/{name}/disable_ipv6=0",
+    ),
+    "bridge": _Undoing(
+        lambda change: delete_link(change["name"]), "the bridge may still be there", "ip link delete {name}"
+    ),
+    "table": _Undoing(
+        lambda change: delete_table(change["name"]),
+        "the nftables table may still be there and go on copying the link's traffic",
+        f"nft delete table {FAMILY} {{name}}",
+    ),
+    "output": _Undoing(lambda change: None, ""),
 }
 
 
@@ -154,25 +203,65 @@ class _Failed:
 
 
 def _undo(changes: Sequence[Change]) -> list[_Failed]:
-    """Those that could not be, in the order in which they were made."""
+    """Those that were not seen to be undone, in the order in which they were made."""
     failed: list[_Failed] = []
     for change in reversed(changes):
         netns = change["netns"]
         if netns is not None and not (namespace.DIRECTORY / netns).exists():
             continue
         try:
-            inside(netns, lambda change=change: _UNDO[change["do"]](change))  # type: ignore[misc]
+            inside(netns, lambda change=change: _UNDO[change["do"]].act(change))  # type: ignore[misc]
         except (NoSuchDevice, FileNotFoundError):
             # The interface has gone meanwhile, and the change with it.
             continue
         # Those of pyroute2 are no OSErrors.
-        except (OSError, NetlinkError, EthtoolError) as error:
-            problem = (
-                f"{change['name']} could not be put back as it was ({change['do']}: {error}); the next "
-                "weir tap, weir log or weir lab clean tries again"
-            )
-            failed.insert(0, _Failed(change, problem))
+        except (OSError, NetlinkError, EthtoolError, WeirError) as error:
+            failed.insert(0, _Failed(change, _in_words(change, error)))
     return failed
+
+
+def _in_words(change: Change, error: Exception) -> str:
+    name, netns, undoing = change["name"], change["netns"], _UNDO[change["do"]]
+    where = f" in namespace {netns}" if netns is not None else ""
+    features = " ".join(
+        f"{feature} {'on' if value else 'off'}" for feature, value in change.get("before", {}).items()
+    )
+    command = undoing.by_hand.format(name=shlex.quote(name), features=features)
+    if netns is not None:
+        command = f"ip netns exec {shlex.quote(netns)} {command}"
+    return (
+        f"{name}{where} could not be put back as it was: {undoing.left} ({error}); the next weir tap, "
+        f"weir log or weir lab clean tries again, or by hand: {command}"
+    )
+
+
+def _read(path: Path) -> list[Change]:
+    """The changes noted in a file."""
+    changes = []
+    for line in path.read_text().splitlines():
+        # The last line of one that was killed while it wrote.
+        with suppress(ValueError):
+            changes.append(json.loads(line))
+    return changes
+
+
+def _living(path: Path) -> list[Change]:
+    """What is noted in a file whose owner lives; nothing of a dead one."""
+    try:
+        fd = lab_clean.open_locked(path, 0)
+        if fd is None:
+            return _read(path)
+        os.close(fd)
+    except OSError:
+        # It went meanwhile.
+        pass
+    return []
+
+
+def _folder(path: Path) -> tuple[int, int]:
+    """What identifies the folder of an output, however it was named."""
+    found = path.parent.stat()
+    return found.st_dev, found.st_ino
 
 
 def _keep(path: Path, failed: Sequence[_Failed]) -> None:

@@ -1,6 +1,6 @@
 """The recorder's process: reads a ring or an interface, writes files, tells how it goes.
 
-``python -m weirlab.link.recording.child ORDER``, with the order as JSON. Lines of JSON on standard output:
+Started by :mod:`weirlab.programs`, with the order as JSON. Lines of JSON on standard output:
 ``{"started": true}``, then ``{"at_ns": ..., "progress": {...}}`` four times a second, at the end
 ``{"at_ns": ..., "stopped": {...}}``; and ``{"error": ..., "kind": ...}`` if it could not begin or its source
 came to an end. Standard input is there to end: its end, or SIGTERM, says that the file is to be finished. So

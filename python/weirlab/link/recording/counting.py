@@ -1,4 +1,4 @@
-"""Counts what is in a capture, in a process of its own: ``python -m weirlab.link.recording.counting FILE``.
+"""Counts what is in a capture, the only argument, in a process of its own.
 
 One line of JSON on standard output: ``packets``, ``first_ns``, ``last_ns``, ``cut_short``.
 """

@@ -7,14 +7,13 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-import weirlab
+from weirlab import programs
 from weirlab.link.settings import Recording
 
 _READ_BYTES: Final = 1 << 16
@@ -74,14 +73,11 @@ class RecorderProcess:
             "netns": source.netns,
             "comment": comment,
         }
-        home = str(Path(weirlab.__file__).absolute().parent.parent)
-        paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._program = subprocess.Popen(
-            [sys.executable, "-m", "weirlab.link.recording.child", json.dumps(order)],
+        self._program: programs.Program[bytes] = programs.start(
+            programs.own("weirlab.link.recording.child", json.dumps(order)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=source.ring_fds,
             start_new_session=True,
         )

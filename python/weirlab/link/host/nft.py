@@ -1,0 +1,32 @@
+"""``nft`` in the calling thread's namespace."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Final
+
+from weirlab import programs
+from weirlab.errors import LabError
+
+FAMILY: Final = "netdev"
+"""That of the tables that are made and deleted here."""
+
+
+def nft(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it; raises ``MissingCapability`` where it is not installed. A failure is in ``returncode``."""
+    return programs.run(["nft", *arguments], input=text, capture_output=True, text=True, errors="replace")
+
+
+def delete_table(name: str) -> None:
+    """Delete a table that may be gone already. Raises ``LabError`` where it may still be there."""
+    deleted = nft("delete", "table", FAMILY, name)
+    if deleted.returncode == 0:
+        return
+    listed = nft("list", "tables", FAMILY)
+    if listed.returncode != 0 or f"table {FAMILY} {name}" in listed.stdout.splitlines():
+        raise LabError(f"nft: {first_line(deleted)}")
+
+
+def first_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The first thing that it complained of."""
+    return next(iter(done.stderr.strip().splitlines()), "no reason given")
