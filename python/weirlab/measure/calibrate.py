@@ -235,7 +235,7 @@ def current(
         if summary.kind != KIND or summary.status != "complete":
             continue
         try:
-            found = Calibration.from_json(store.open(summary.run_id).get_json(RESULT))
+            found = store.open(summary.run_id).get_json(RESULT, Calibration.from_json)
         except StoreError:
             continue
         if (found.host, found.kernel, found.lab, found.backend) == wanted:

@@ -155,6 +155,7 @@ def quick(**changes: Any) -> Profile:
         "trial_s": 0.1,
         "warmup_s": 0.03,
         "scout_s": 0.1,
+        "extras": Extras(arrivals=("constant", "poisson"), load_shares=(0.4, 0.85)),
     }
     return Profile(**{**settings, **changes})
 
@@ -193,7 +194,7 @@ def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialS
 def loads_at(profile: Profile, position: int, sizes: SizeMix) -> tuple[float, ...]:
     """Those of the load shares that are measured at one position and size.
 
-    With extras the first size has their loads, too, so that each extra trial has its counterpart.
+    With extras to compare, the first size has their loads, too, so that each has its counterpart.
     """
     place = profile.positions.index(position) + profile.sizes.index(sizes)
     # With fewer neighbours than the stride some loads would be measured nowhere.
@@ -201,7 +202,7 @@ def loads_at(profile: Profile, position: int, sizes: SizeMix) -> tuple[float, ..
     below = sorted(share for share in profile.load_shares if share < 1)
     taken = set(below[place % stride :: stride])
     taken.update(share for share in profile.load_shares if share >= 1)
-    if profile.extras != NO_EXTRAS and sizes == profile.sizes[0]:
+    if profile.extras.compared and sizes == profile.sizes[0]:
         taken.update(nearest(profile.extras.load_shares, profile.load_shares))
     return tuple(sorted(taken))
 
@@ -271,7 +272,7 @@ def measure(
     profile = _settle(profile, writer)
     scouts = scout_specs(profile)
     meter = Meter(map(trial_s, expected(profile)), clock, on_progress)
-    kept = Scouting.from_json(writer.get_json(SCOUTING)) if writer.has(SCOUTING) else NOTHING_YET
+    kept = writer.run.get_json(SCOUTING, Scouting.from_json) if writer.has(SCOUTING) else NOTHING_YET
     before = sum(writer.attempts.values())
     scouting = scout(
         bed,
@@ -308,7 +309,7 @@ def measure(
 
 def _settle(profile: Profile | None, writer: RunWriter) -> Profile:
     if writer.has(PROFILE):
-        kept = Profile.from_json(writer.get_json(PROFILE))
+        kept = writer.run.get_json(PROFILE, Profile.from_json)
         if profile is not None and profile != kept:
             changed = [name for name, value in vars(kept).items() if value != getattr(profile, name)]
             raise InputError(

@@ -136,6 +136,7 @@ def run(
             max_attempts=max_attempts,
             first_attempt=writer.attempts.get(index, 0) + 1,
             set_rules=spec.rules != rules,
+            on_attempt=lambda _, last: meter.tell(again(spec, last)) if last else None,
             on_record=keep,
             completed=completed,
             now=now,
@@ -198,6 +199,11 @@ def describe_spec(spec: TrialSpec) -> str:
         *(["Poisson arrivals"] if spec.traffic.arrivals == "poisson" else []),
     ]
     return ", ".join([where, f"{sizes}{unit}", rate_text(spec.traffic), *differences])
+
+
+def again(spec: TrialSpec, last: TrialRecord) -> str:
+    """What is done after an attempt that does not count, and why."""
+    return f"{describe_spec(spec)}, again: {last.invalid[0]}"
 
 
 def describe_record(record: TrialRecord) -> str:

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from weirlab.errors import TrialError
+from weirlab.interrupts import shielded
 from weirlab.lab.base import TestBed
 from weirlab.measure.validity import DEFAULT_LIMITS, Limits, judge
-from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec
+from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, device_in_words
 from weirlab.traffic.load import offered_pps
 
 NO_DEVICE: Final = "none"
@@ -45,6 +46,7 @@ def run_trial(
     first_attempt: int = 1,
     set_rules: bool = True,
     require_valid: bool = False,
+    on_attempt: Callable[[int, TrialRecord | None], object] | None = None,
     on_record: Callable[[TrialRecord], object] | None = None,
     completed: Callable[[TrialRecord], TrialRecord] | None = None,
     now: Callable[[], datetime] = utc_now,
@@ -59,6 +61,8 @@ def run_trial(
         False when the device is known to be set up as ``spec`` says.
     require_valid:
         Whether to raise when no attempt was valid.
+    on_attempt:
+        Called before each attempt with its number and the one before, None before the first.
     on_record:
         Called with each attempt as soon as it is over, so that none is lost to an error or Ctrl-C.
     completed:
@@ -81,13 +85,21 @@ def run_trial(
         bed.set_rules(spec.rules)
     bed.set_cross_traffic(spec.cross_traffic)
     records: list[TrialRecord] = []
-    for attempt in range(first_attempt, first_attempt + max_attempts):
-        record = _attempt(bed, spec, run_id, index, attempt, role, limits, now)
+
+    @shielded
+    def keep(record: TrialRecord) -> TrialRecord:
+        # An attempt, and what other tables have of it: both, or none of them.
         if completed is not None:
             record = completed(record)
         records.append(record)
         if on_record is not None:
             on_record(record)
+        return record
+
+    for attempt in range(first_attempt, first_attempt + max_attempts):
+        if on_attempt is not None:
+            on_attempt(attempt, records[-1] if records else None)
+        record = keep(_attempt(bed, spec, run_id, index, attempt, role, limits, now))
         if record.valid:
             return records
     if all(record.result.sent > 0 and record.result.received == 0 for record in records):
@@ -179,7 +191,7 @@ def _nothing_forwarded(records: list[TrialRecord]) -> str:
     counters = last.dut_counters
     telling = {name: n for name, n in counters.items() if n or name in ("in_rx_packets", "out_tx_packets")}
     shown = ", ".join(f"{name} {value}" for name, value in telling.items()) or "none available"
-    device = "the cable (no device in between)" if last.dut == NO_DEVICE else last.dut
+    device = "the cable (no device in between)" if last.dut == NO_DEVICE else device_in_words(last.dut)
     return (
         f"{device} forwards nothing: 0 of {sent:,} frames arrived in {_attempts(records)} "
         f"(matching position {rules.position}{', stateful' if rules.stateful else ''}); "

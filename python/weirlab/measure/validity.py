@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.quantities import duration
 from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, Series
 
 ROLES: Final = ("sender", "dut")
@@ -192,8 +193,8 @@ def _late(result: EngineResult, offered_pps: float, limits: Limits, regular: boo
     window_ns = result.record_end_ns - result.record_start_ns
     if result.slipped_ns > limits.late_ratio * window_ns:
         yield (
-            f"sender late: {result.slipped_ns / 1e6:.3g} ms behind its schedule in "
-            f"{window_ns / 1e6:.0f} ms (at most {limits.late_ratio:.1%})"
+            f"sender late: {duration(result.slipped_ns)} behind its schedule in {duration(window_ns)} "
+            f"(at most {limits.late_ratio:.1%})"
         )
         return
     expected = offered_pps * result.record_s

@@ -340,7 +340,7 @@ def test_progress_counts_to_the_budget_and_tells_the_uncertainty(writer: Callabl
             uncertainty=far_from_idle,
         )
     assert {total for done, total, _ in told if done < 44} == {50}
-    assert any("the model is sure within" in text for _, _, text in told)
+    assert any("predictions are known to within" in text for _, _, text in told)
 
 
 # Against the grid

@@ -216,8 +216,14 @@ def test_the_full_profile_takes_less_than_a_quarter_of_an_hour() -> None:
     assert 8 * 60 < profiles.estimate_s(profile) < 15 * 60
 
 
-def test_the_quick_profile_has_no_extras() -> None:
-    assert quick().extras == NO_EXTRAS
+def test_the_quick_profile_has_random_arrivals_beside_its_grid_and_nothing_else() -> None:
+    profile = quick()
+    assert not profile.extras.compared
+    specs = plan(profile, scouted(profile))
+    random = [spec for spec in specs if spec.traffic.arrivals == "poisson"]
+    assert len(random) == len(profile.positions) * 2 * profile.repetitions
+    grid = plan(replace(profile, extras=NO_EXTRAS), scouted(profile))
+    assert len(specs) == len(grid) + len(random)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def measure(
         bed,
         adaptive.scouted,
         run_id=writer.run_id,
-        known=Scouting.from_json(writer.get_json(SCOUTING)) if writer.has(SCOUTING) else NOTHING_YET,
+        known=writer.run.get_json(SCOUTING, Scouting.from_json) if writer.has(SCOUTING) else NOTHING_YET,
         first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
         on_record=writer.add,
         on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
@@ -178,7 +178,10 @@ def measure(
 
 def kept_rounds(run: Run) -> tuple[Round, ...]:
     """The uncertainty after each round of an adaptive profile; none in other runs."""
-    kept: list[dict[str, Any]] = run.get_json(ROUNDS) if run.has(ROUNDS) else []
+    return run.get_json(ROUNDS, _rounds) if run.has(ROUNDS) else ()
+
+
+def _rounds(kept: list[dict[str, Any]]) -> tuple[Round, ...]:
     # JSON has null for NaN.
     numbers = ("median", "most", "largest")
     return tuple(
@@ -245,8 +248,8 @@ def _told(found: Round, adaptive: Adaptive) -> str:
     if np.isnan(found.most):
         return f"after {found.trials} trials no model can be fitted yet: {found.where}"
     return (
-        f"after {found.trials} trials the model is sure within {found.most:.1%} at {SURE_SHARE:.0%} of the "
-        f"settings (target {adaptive.target_ratio:.3g}), least at {found.where}"
+        f"after {found.trials} trials predictions are known to within {found.most:.1%} at {SURE_SHARE:.0%} "
+        f"of the settings (target {adaptive.target_ratio:.1%}), worst at {found.where}"
     )
 
 
@@ -266,7 +269,7 @@ def _placed_by_scouting(settings: Sequence[Setting], scouting: Scouting) -> list
 
 def _settle(adaptive: Adaptive | None, writer: RunWriter) -> Adaptive:
     if writer.has(ADAPTIVE):
-        kept = Adaptive.from_json(writer.get_json(ADAPTIVE))
+        kept = writer.run.get_json(ADAPTIVE, Adaptive.from_json)
         if adaptive is not None and adaptive != kept:
             changed = [name for name, value in vars(kept).items() if value != getattr(adaptive, name)]
             raise InputError(

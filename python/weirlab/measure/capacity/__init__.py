@@ -2,8 +2,9 @@
 
 ``setting`` says what a trial with so many calls is, ``boxes`` compares what was sent and received
 with what the device's interfaces counted, ``rows`` has the columns that each trial leaves in the
-tables ``capacity`` and ``inside``, ``keeper`` puts them there. ``sweep`` tries fixed numbers of calls,
-``search`` looks for the most that still do, and ``limits`` reads off where the device begins to drop.
+tables ``capacity`` and ``inside``, ``keeper`` puts them there. ``search`` looks for the
+most calls that still do, ``sweep`` tries numbers of calls one by one, and ``limits`` reads off where the
+device begins to drop.
 """
 
 from weirlab.measure.capacity.keeper import Keeper
@@ -11,7 +12,7 @@ from weirlab.measure.capacity.limits import Dropping, dropping
 from weirlab.measure.capacity.rows import CAPACITY, INSIDE
 from weirlab.measure.capacity.search import CallGoal, Carried, Search, search_calls
 from weirlab.measure.capacity.setting import Setting
-from weirlab.measure.capacity.sweep import SWEEP, Sweep, sweep
+from weirlab.measure.capacity.sweep import SWEEP, Sweep, around, sweep
 
 __all__ = [
     "CAPACITY",
@@ -24,6 +25,7 @@ __all__ = [
     "Search",
     "Setting",
     "Sweep",
+    "around",
     "dropping",
     "search_calls",
     "sweep",

@@ -1,9 +1,9 @@
-"""Fixed numbers of calls, each several times, in random order."""
+"""Numbers of calls known beforehand, each several times, in random order."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.calls import ROLE
 from weirlab.measure.capacity.keeper import Keeper
+from weirlab.measure.capacity.search import Carried
 from weirlab.measure.capacity.setting import Setting
 from weirlab.measure.progress import OnProgress
 from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome
@@ -23,10 +24,10 @@ SWEEP: Final = "sweep"
 
 @dataclass(frozen=True)
 class Sweep:
-    """Every number of calls at every position, ``repetitions`` times."""
+    """Every number of calls of each position, ``repetitions`` times."""
 
-    counts: tuple[int, ...]
-    positions: tuple[int, ...]
+    counts: Mapping[int, tuple[int, ...]]
+    """By position."""
     repetitions: int = 7
     trial_s: float = 1.0
     warmup_s: float = 0.2
@@ -42,10 +43,26 @@ class Sweep:
         rng = random.Random(self.seed)
         order = []
         for run in range(1, self.repetitions + 1):
-            once = [(run, position, count) for position in self.positions for count in self.counts]
+            once = [(run, position, n) for position, counts in self.counts.items() for n in counts]
             rng.shuffle(once)
             order += once
         return order
+
+
+def around(found: Sequence[Carried], shares: Sequence[float]) -> tuple[int, ...]:
+    """Numbers of calls below, at and above what the goals of a search found at one position; ascending.
+
+    Where even the fewest were too many these count; where more cannot be made none are above. Empty where
+    nothing was found.
+    """
+    answers = {one.calls or one.too_many: one.at_least for one in found if one.calls or one.too_many}
+    known = {count: last for count, last in answers.items() if count is not None}
+    if not known:
+        return ()
+    least, most = min(known), max(known)
+    below = {max(round(share * least), 1) for share in shares if share < 1}
+    above = set() if known[most] else {round(share * most) for share in shares if share > 1}
+    return tuple(sorted(below | {least, most} | above))
 
 
 def specs(sweep: Sweep, setting: Setting) -> list[TrialSpec]:

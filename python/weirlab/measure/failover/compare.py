@@ -12,6 +12,7 @@ import numpy as np
 
 from weirlab.measure.failover.pair import KINDS
 from weirlab.measure.failover.rows import SwitchRow
+from weirlab.quantities import duration
 from weirlab.units import NS_PER_S
 
 TIMERS_OFF: Final = 0.2
@@ -219,7 +220,7 @@ def _heard(group: Group) -> str:
 
 
 def _time(found: Spread) -> str:
-    return f"{found.median / 1e6:,.3g} ms" if found.median < NS_PER_S else f"{found.median / NS_PER_S:.3g} s"
+    return duration(found.median)
 
 
 def _range(found: Spread, shown: str) -> str:

@@ -141,7 +141,8 @@ class _Search:
             return True
         self.by_host = all(record.result.lost == 0 for record in refused)
         worst = max(refused, key=lambda record: record.result.lost)
-        self.why = f"{worst.result.lost:,} packets lost" if worst.valid else "; ".join(worst.invalid)
+        lost = worst.result.lost
+        self.why = f"{lost:,} packet{'s' * (lost != 1)} lost" if worst.valid else "; ".join(worst.invalid)
         return False
 
     def _trial(self, bed: PairBed, pair: Pair, calls: int) -> TrialRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -125,7 +126,7 @@ class PairLab(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
-OpenPair = Callable[[Pair], PairLab]
+OpenPair = Callable[[Pair], AbstractContextManager[PairLab]]
 
 
 class PairBed:

@@ -14,6 +14,7 @@ from weirlab.measure.failover.switch import Switch
 from weirlab.measure.failover.timing import Timing
 from weirlab.measure.validity import Limits, judge
 from weirlab.quality.segments import owner
+from weirlab.quantities import duration
 from weirlab.records import EngineResult, HostSample
 from weirlab.units import NS_PER_S
 
@@ -100,7 +101,7 @@ def _cut(found: Occurrence, limits: SwitchLimits) -> Iterator[str]:
     took_s = found.sudden_ns / NS_PER_S
     if took_s > limit_s:
         yield (
-            f"cutting the master off took {took_s * 1e3:.3g} ms (at most {limit_s * 1e3:.3g} ms, "
+            f"cutting the master off took {duration(took_s * 1e9)} (at most {duration(limit_s * 1e9)}, "
             f"{limits.cut_ratio:.0%} of what the protocol needs to notice)"
         )
 
@@ -133,8 +134,8 @@ def _late(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
     limit_ns = max(limits.late_ns, limits.late_ratio * outage)
     if switch.sender_late_ns > limit_ns:
         yield (
-            f"sender late: a stream fell {switch.sender_late_ns / 1e6:.3g} ms behind its pace while the pair "
-            f"switched (at most {limit_ns / 1e6:.3g} ms)"
+            f"sender late: a stream fell {duration(switch.sender_late_ns)} behind its pace while the pair "
+            f"switched (at most {duration(limit_ns)})"
         )
 
 

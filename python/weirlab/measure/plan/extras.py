@@ -25,8 +25,8 @@ so that the step alone makes the difference."""
 class Extras:
     """What a profile measures beside its grid, with the first of its frame sizes.
 
-    Loads are those of the grid nearest to ``load_shares``, so that each trial has a
-    counterpart in the grid.
+    Loads are those of the grid nearest to ``load_shares``, so that each trial that is to be
+    compared has a counterpart in the grid.
     """
 
     position: int | None = None
@@ -62,6 +62,11 @@ class Extras:
             before, after = self.position_step
             if min(before, after) < 1 or before == after:
                 raise InputError(f"position step {before} to {after}: give two different positions from 1 up")
+
+    @property
+    def compared(self) -> bool:
+        """Are there trials to be compared with their counterparts? Other arrivals are modelled instead."""
+        return self.stateful or self.cross_traffic or bool(self.mixed)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; :meth:`from_json` is the inverse."""

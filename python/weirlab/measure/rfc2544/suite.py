@@ -16,6 +16,7 @@ from weirlab.measure.search import Goal, Point, Setting, Shape, Trials, expected
 from weirlab.measure.search.goal import Found
 from weirlab.measure.search.throughput import nothing_arrived
 from weirlab.measure.trial import FailedTrial
+from weirlab.quoting import quoted
 
 Test = Literal["throughput", "latency", "loss", "bursts"]
 TESTS: Final[tuple[Test, ...]] = ("throughput", "latency", "loss", "bursts")
@@ -52,7 +53,7 @@ class Suite:
             raise InputError(f"no test was named; choose from {', '.join(TESTS)}")
         for test in self.tests:
             if test not in TESTS:
-                raise InputError(f"RFC 2544 test {test!r} is not known; choose from {', '.join(TESTS)}")
+                raise InputError(f"RFC 2544 test {quoted(test)} is not known; choose from {', '.join(TESTS)}")
         if self.repetitions < 1 or (self.burst_repetitions is not None and self.burst_repetitions < 1):
             raise InputError("every test needs at least one repetition")
         for seconds in (self.latency_s, self.loss_s, self.longest_burst_s):

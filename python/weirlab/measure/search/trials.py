@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from weirlab.interrupts import interruptible
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.search.sender import senders_limit
-from weirlab.measure.sequence import describe_spec
+from weirlab.measure.sequence import again, describe_spec
 from weirlab.measure.trial import FailedTrial, Role, run_trial, utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
@@ -105,6 +106,7 @@ class Trials:
                 max_attempts=self._max_attempts,
                 set_rules=set_rules,
                 require_valid=True,
+                on_attempt=lambda _, last: self._meter.tell(again(spec, last)) if last else None,
                 on_record=keep,
                 completed=self._completed,
                 now=self._now,
@@ -117,6 +119,7 @@ class Trials:
         self._meter.count(describe_spec(spec), records[-1])
         return records[-1]
 
+    @interruptible
     def _pause(self, attempts: Sequence[TrialRecord]) -> None:
         """Give the host time to finish what spoiled the last attempt, unless that was the load itself."""
         last = attempts[-1]

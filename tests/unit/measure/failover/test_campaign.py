@@ -110,8 +110,8 @@ def test_the_return_begins_with_the_other_firewall_as_master(run: Run) -> None:
 @pytest.mark.parametrize(
     ("mishap", "reason"),
     [
-        (Mishap(took_ns=60_000_000), "cutting the master off took 60 ms"),
-        (Mishap(away_ns=40_000_000), "sender late: a stream fell 40 ms behind its pace"),
+        (Mishap(took_ns=60_000_000), "cutting the master off took 60.0 ms"),
+        (Mishap(away_ns=40_000_000), "sender late: a stream fell 40.0 ms behind its pace"),
         (Mishap(steal_s=1.0), "1000 ms stolen from the sender's CPU"),
         (Mishap(lost_before=20), "20 of "),
         (Mishap(stays=True), "nothing was switched: the other firewall did not get the addresses"),
@@ -228,7 +228,9 @@ def test_pairs_are_compared_where_one_setting_differs(run: Run) -> None:
     forgetful = Pairs(replace(HALF_SECOND, shares_states=False))
     rows = run(forgetful, switches=only(alone, 2)).rows
     told = list(conclusions(compare(rows)))
-    assert any("every 0.1 s instead of every 1 s" in text and "from 3 s to 500 ms" in text for text in told)
+    assert any(
+        "every 0.1 s instead of every 1 s" in text and "from 3.00 s to 500 ms" in text for text in told
+    )
     assert any("100% of the streams go on with conntrackd, 0% without it" in text for text in told)
 
 

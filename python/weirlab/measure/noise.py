@@ -1,0 +1,193 @@
+"""How quiet the CPUs of sender and device are, listened to before any trial.
+
+On the sender's CPU a thread reads the clock without pause, as a sender does; where the clock jumps the CPU
+was away, with other work or with the host of a virtual machine. On the device's CPU a thread wakes up ten
+times a millisecond, as a device does for its packets; when it wakes up late, something else had the CPU. From
+these times follows which share of trials would be undisturbed, by the limits that trials are judged by.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from weirlab.lab.cores import Cores
+from weirlab.lab.doctor import Finding
+from weirlab.lab.host import HostReader
+from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.records import U64
+
+TRIAL_S: Final = 0.1
+"""Length of the trials that are thought of: the shortest that profiles make."""
+
+STRETCH_S: Final = 0.5
+"""Listened to at once: as long as a short trial, so that the threads can be real time."""
+
+STRETCHES: Final = 4
+PAUSE_S: Final = 0.06
+"""Between two stretches, for ordinary work that waits: it is due 50 ms in a second, or the kernel stops a
+real-time thread to give it that."""
+
+THRESHOLD_NS: Final = 100_000
+"""Shorter ones are interrupts: a device that is measured has them as well, and does not count as waiting."""
+
+GOOD_RATIO: Final = 0.7
+USABLE_RATIO: Final = 0.3
+"""Shares of undisturbed trials: below the second, three of four attempts and more are spoiled."""
+
+NAME: Final = "CPU noise"
+_ROLES: Final = {"sender": "sender's CPU", "dut": "device's CPU"}
+
+Verdict = Literal["good", "usable", "too noisy"]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What one CPU was away for between two times, CLOCK_MONOTONIC ns; arrays of shape (gaps,), in order."""
+
+    start_ns: int
+    end_ns: int
+    gap_start_ns: U64
+    gap_ns: U64
+    real_time: bool = True
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What was heard. Mappings are by role: ``sender``, ``dut``."""
+
+    seconds: float
+    away_ratio: Mapping[str, float]
+    """Share of the time that the CPU was away."""
+    longest_s: Mapping[str, float]
+    """The longest time that it was away at once."""
+    stolen_ratio: Mapping[str, float]
+    """Share that the host of a virtual machine took, as /proc/stat tells in ticks."""
+    undisturbed_ratio: float
+    """Share of trials of :data:`TRIAL_S` that neither CPU would spoil."""
+    real_time: bool
+    """Whether the listening threads had real-time priority, as short trials have where it is allowed."""
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.undisturbed_ratio >= GOOD_RATIO:
+            return "good"
+        return "usable" if self.undisturbed_ratio >= USABLE_RATIO else "too noisy"
+
+
+def listen(cores: Cores, sleep: Callable[[float], object] = time.sleep) -> Noise:
+    """Listen to the CPUs of ``cores`` for some two seconds, and take them for that time.
+
+    Raises ``OSError`` for a CPU that cannot be used, ``ImportError`` where the engine is not built.
+    """
+    from weirlab import _engine
+
+    roles = {"sender": cores.sender, "dut": cores.dut}
+    heard: dict[str, list[Stretch]] = {role: [] for role in roles}
+    host = HostReader(roles)
+    before = host.sample()
+    for _ in range(STRETCHES):
+        raw = _engine.listen([cores.sender], [cores.dut], STRETCH_S, THRESHOLD_NS)
+        for role, told in zip(roles, raw, strict=True):
+            told.pop("cpu")
+            heard[role].append(Stretch(**told))
+        sleep(PAUSE_S)
+    after = host.sample()
+    wall_s = after.wall_s - before.wall_s
+    stolen = {
+        role: (after.cpu_s[role].get("steal", 0.0) - before.cpu_s[role].get("steal", 0.0)) / wall_s
+        for role in roles
+    }
+    return summarize(heard, stolen)
+
+
+def summarize(
+    heard: Mapping[str, Sequence[Stretch]],
+    stolen_ratio: Mapping[str, float],
+    limits: Limits = CAREFUL_LIMITS,
+    trial_s: float = TRIAL_S,
+) -> Noise:
+    """What stretches of both CPUs, one after the other and in parallel, say of trials to come."""
+    everything = [stretch for stretches in heard.values() for stretch in stretches]
+    undisturbed = [
+        _undisturbed(sender, dut, limits, trial_s)
+        for sender, dut in zip(heard["sender"], heard["dut"], strict=True)
+    ]
+    return Noise(
+        seconds=sum(stretch.seconds for stretch in heard["dut"]),
+        away_ratio={
+            role: sum(float(each.gap_ns.sum()) for each in own) / 1e9 / sum(each.seconds for each in own)
+            for role, own in heard.items()
+        },
+        longest_s={
+            role: max((float(each.gap_ns.max()) for each in own if len(each.gap_ns)), default=0.0) / 1e9
+            for role, own in heard.items()
+        },
+        stolen_ratio=stolen_ratio,
+        undisturbed_ratio=float(np.mean(np.concatenate(undisturbed))),
+        real_time=all(stretch.real_time for stretch in everything),
+    )
+
+
+def finding(noise: Noise) -> Finding:
+    """What the doctor says of it."""
+    share = f"{noise.undisturbed_ratio:.0%} of trials of {TRIAL_S:g} s would be undisturbed"
+    longest = ", ".join(f"{noise.longest_s[role] * 1e3:.1f} ms ({name})" for role, name in _ROLES.items())
+    detail = f"{noise.verdict}: {share}; longest pause {longest}"
+    return Finding(NAME, noise.verdict == "good", detail, _remedy(noise), essential=False)
+
+
+def sentence(noise: Noise) -> str:
+    """What it means for measuring now; empty where the machine is quiet."""
+    share = f"{noise.undisturbed_ratio:.0%} of short trials would be undisturbed"
+    match noise.verdict:
+        case "good":
+            return ""
+        case "usable":
+            times = 1 / noise.undisturbed_ratio
+            return f"This machine is noisy now: only {share}, so measuring takes {times:.1f} times as long."
+        case "too noisy":
+            return f"This machine is too noisy to measure now: only {share}."
+
+
+def _remedy(noise: Noise) -> str:
+    stolen = max(noise.stolen_ratio.values())
+    if stolen > max(noise.away_ratio.values()) / 2:
+        return f"the host took {stolen:.1%} of a CPU's time: try another hour or another machine"
+    load = os.getloadavg()[0]
+    return f"stop other work on this machine (load average {load:.1f}) and run weir doctor again"
+
+
+def _undisturbed(
+    sender: Stretch, dut: Stretch, limits: Limits, trial_s: float
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether a trial that begins at each millisecond would stay within the limits."""
+    first, last = max(sender.start_ns, dut.start_ns), min(sender.end_ns, dut.end_ns)
+    length_ns = round(trial_s * 1e9)
+    starts = np.arange(first, max(last - length_ns, first) + 1, 1_000_000)
+    waits_ns = max(limits.wait_ratio * trial_s, limits.wait_s) * 1e9
+    late_ns = limits.late_ratio * trial_s * 1e9
+    return (_away_ns(dut, starts, length_ns) <= waits_ns) & (_away_ns(sender, starts, length_ns) <= late_ns)
+
+
+def _away_ns(
+    stretch: Stretch, starts: np.ndarray[tuple[int], np.dtype[np.int64]], length_ns: int
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Time that the CPU was away in each window: differences of its running sum."""
+    begins = stretch.gap_start_ns.astype(np.float64)
+    lengths = stretch.gap_ns.astype(np.float64)
+    times = np.column_stack((begins, begins + lengths)).ravel()
+    total = np.column_stack((np.cumsum(lengths) - lengths, np.cumsum(lengths))).ravel()
+    if not len(times):
+        return np.zeros(len(starts))
+    until = np.interp(starts + length_ns, times, total)
+    return np.asarray(until - np.interp(starts, times, total))
