@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError
+from weirlab.errors import InputError, ModelError
 from weirlab.records import Observation
 
 F64 = npt.NDArray[np.float64]
@@ -24,6 +24,9 @@ QUANTITIES: Final = ("threshold_pps", "loss_ratio", *DELAYS, "jitter_ns")
 
 LEVELS: Final = (50, 90, 99)
 """Percent of trials that the intervals are to cover."""
+
+TOLD_LEVEL: Final = 90
+"""The one of them that tables and sentences tell; JSON has all."""
 
 _OPTIONAL: Final = ("jitter_ns", "delay_p999_ns")
 """What a trial may lack and still be of use."""
@@ -149,6 +152,28 @@ class Table:
         return len(self.rate_pps)
 
 
+class Reason(str):
+    """Why a setting lies outside the profiled range; ``remedy``: which option takes it inside."""
+
+    remedy: str
+
+    def __new__(cls, text: str, remedy: str = "") -> Self:
+        reason = super().__new__(cls, text)
+        reason.remedy = remedy
+        return reason
+
+
+def refusal(what: str, reasons: Iterable[str]) -> ModelError:
+    """The error that extrapolating is unless the user asked for it; ``what``: a plan, a prediction."""
+    told = list(dict.fromkeys(reasons))
+    remedies = dict.fromkeys(reason.remedy for reason in told if isinstance(reason, Reason))
+    helps = "; ".join(remedies) or "profile a wider range"
+    return ModelError(
+        f"this {what} would extrapolate: {'; '.join(told)}. What helps: {helps}; or accept the risk with "
+        "--extrapolate"
+    )
+
+
 @dataclass(frozen=True)
 class Profiled:
     """The range of settings that a model was fitted to."""
@@ -183,38 +208,45 @@ class Profiled:
     ) -> tuple[Bool, list[str]]:
         """Which settings lie outside, and the distinct reasons."""
         low, high = 1 - self.RATE_SLACK, 1 + self.RATE_SLACK
+        loads = "profile such loads (weir profile --loads)"
         checks = (
             (
                 rate < self.rate_min_pps * low,
                 f"load below the lowest profiled, {self.rate_min_pps:,.0f} pps",
+                loads,
             ),
             (
                 rate > self.rate_max_pps * high,
                 f"load above the highest profiled, {self.rate_max_pps:,.0f} pps",
+                loads,
             ),
             (
                 rate > self.share_max * threshold * high,
-                f"load beyond {self.share_max:.3g} times the threshold, the highest profiled",
+                f"load above the highest profiled, {self.share_max:.3g} times the threshold",
+                loads,
             ),
             (
                 (frame < self.frame_min_bytes - 0.5) | (frame > self.frame_max_bytes + 0.5),
-                "frame size outside the profiled " + _span(self.frame_min_bytes, self.frame_max_bytes, " B"),
+                _unlike("frame size", frame, self.frame_min_bytes, self.frame_max_bytes, " B"),
+                "profile such frames (weir profile --frame)",
             ),
             (
                 (position < self.position_min) | (position > self.position_max),
-                "matching position outside the profiled " + _span(self.position_min, self.position_max, ""),
+                _unlike("matching position", position, self.position_min, self.position_max, ""),
+                "profile such positions (weir profile --rules)",
             ),
             (
                 (gap_scv < self.gap_scv_min) | (gap_scv > self.gap_scv_max),
                 f"gaps between packets outside the profiled, {_gaps(self.gap_scv_min, self.gap_scv_max)}",
+                _other_gaps(self.gap_scv_max),
             ),
         )
         flags = np.zeros(rate.shape, dtype=np.bool_)
         why: list[str] = []
-        for mask, reason in checks:
+        for mask, reason, remedy in checks:
             if mask.any():
                 flags |= mask
-                why.append(reason)
+                why.append(Reason(reason, remedy))
         return flags, why
 
     def to_json(self) -> dict[str, float]:
@@ -225,6 +257,23 @@ def _gaps(low: float, high: float) -> str:
     names = {0.0: "constant", 1.0: "random"}
     told = [names.get(scv, f"variation {scv:g}") for scv in dict.fromkeys((low, high))]
     return " to ".join(told)
+
+
+def _other_gaps(profiled_scv: float) -> str:
+    """What to do about a profile with one kind of gaps only."""
+    there = "constant" if profiled_scv == 0 else "poisson"
+    return (
+        f"ask with --arrivals {there}, which was profiled, or profile both kinds (weir profile and weir "
+        "profile --quick do; in a scenario 'arrivals: [constant, poisson]' below 'profile')"
+    )
+
+
+def _unlike(name: str, asked: F64, low: float, high: float, unit: str) -> str:
+    """What was profiled and, where it is a single one, the value asked for."""
+    least, most = float(asked.min()), float(asked.max())
+    if least != most:
+        return f"{name} outside the profiled {_span(low, high, unit)}"
+    return f"{name} {least:g}{unit}, but only {_span(low, high, unit)} was profiled"
 
 
 def _span(low: float, high: float, unit: str) -> str:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from weirlab.errors import ModelError
+from weirlab import files
+from weirlab.errors import InputError, ModelError
+from weirlab.limits import MOST_INPUT_BYTES
 from weirlab.model import intervals
 from weirlab.model.base import Model
 from weirlab.model.piecewise import Piecewise
 from weirlab.model.queueing import Queueing
-from weirlab.records import Observation
+from weirlab.quoting import quoted
+from weirlab.records import SIMULATION, Observation
 
 FORMAT: Final = "weir-model"
 VERSION: Final = 2
@@ -32,17 +36,27 @@ KINDS: Final[dict[str, type[Queueing] | type[Piecewise]]] = {
 """Every model by its name; a new one is added here."""
 
 
-def fit_all(observations: Iterable[Observation], *, calibrate: bool = True) -> dict[str, Model]:
+def fit_all(
+    observations: Iterable[Observation],
+    *,
+    calibrate: bool = True,
+    told: Callable[[int, int, str], object] | None = None,
+) -> dict[str, Model]:
     """Fit every model to the same trials; raises ``ModelError`` when one lacks data.
 
     Unless ``calibrate`` is False, which is several times quicker, their predictions carry
-    intervals (:func:`weirlab.model.intervals.calibrate`).
+    intervals (:func:`weirlab.model.intervals.calibrate`). ``told`` is called before each model with how many
+    are fitted, how many there are, and its name; and once more at the end.
     """
     rows = list(observations)
     models: dict[str, Model] = {}
     for name, kind in KINDS.items():
+        if told is not None:
+            told(len(models), len(KINDS), name)
         model = kind.fit(rows)
         models[name] = model.with_calibration(intervals.calibrate(kind, rows, model)) if calibrate else model
+    if told is not None:
+        told(len(models), len(KINDS), "")
     return models
 
 
@@ -55,6 +69,11 @@ class Device:
     """By kind, the names in :data:`KINDS`."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """How it was measured: run, lab, kernel, versions of tools; plain JSON values."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it was a simulated device, whatever it is called."""
+        return self.facts.get("lab") == SIMULATION
 
 
 def to_document(devices: Iterable[Device]) -> dict[str, Any]:
@@ -104,28 +123,20 @@ def require_distinct(names: Sequence[str], where: str) -> None:
 
 
 def save_devices(devices: Iterable[Device], path: Path) -> None:
-    """Write devices to ``path`` at once: after a failure the old file, or none, is there."""
+    """Write devices to ``path`` in one step; raises as :func:`weirlab.files.write`."""
     listed = list(devices)
     require_distinct([device.name for device in listed], str(path))
     text = json.dumps(to_document(listed), indent=1, allow_nan=False) + "\n"
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise ModelError(
-            f"cannot write the model to {path}: {error.strerror}; give a writable place"
-        ) from error
+    files.write_bytes(path, text.encode())
 
 
 def load_devices(path: Path) -> list[Device]:
     """Read what :func:`save_devices` wrote; raises ``ModelError`` saying what is wrong with the file."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"cannot read the model {path}: {error.strerror}; weir fit writes one") from error
-    except ValueError as error:
+        data = json.loads(files.read_text(path, "a model file", MOST_INPUT_BYTES))
+    except InputError as error:
+        raise ModelError(f"{error}; weir fit writes one") from error
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a model file ({error}); weir fit writes one") from error
     return from_document(data, str(path), _stem(path))
 
@@ -145,7 +156,7 @@ def pick(devices: Sequence[Device], name: str | None, where: str) -> Device:
         raise ModelError(f"{where} holds {len(devices)} devices; choose one with --device: {choices}")
     found = next((device for device in devices if device.name == name), None)
     if found is None:
-        raise ModelError(f"{where} holds no device '{name}'; there is {choices}")
+        raise ModelError(f"{where} holds no device {quoted(name)}; there is {choices}")
     return found
 
 
@@ -168,8 +179,8 @@ def _device(entry: Any, where: str) -> Device:
         raise ModelError(f"{where} holds a device without a name; fit again with weir fit")
     name, facts = entry["name"], entry.get("facts", {})
     if not isinstance(facts, dict):
-        raise ModelError(f"{where}: the facts of device '{name}' are damaged; fit again with weir fit")
-    return Device(name, _models(entry.get("models"), f"{where}: device '{name}'"), facts)
+        raise ModelError(f"{where}: the facts of device {quoted(name)} are damaged; fit again with weir fit")
+    return Device(name, _models(entry.get("models"), f"{where}: device {quoted(name)}"), facts)
 
 
 def _models(entries: Any, where: str) -> dict[str, Model]:
@@ -178,15 +189,46 @@ def _models(entries: Any, where: str) -> dict[str, Model]:
     models: dict[str, Model] = {}
     for name, fields in entries.items():
         if name not in KINDS:
-            raise ModelError(f"{where} holds a model '{name}'; known are {', '.join(KINDS)}")
+            raise ModelError(f"{where} holds a model {quoted(name)}; known are {', '.join(KINDS)}")
         try:
             models[name] = KINDS[name].from_json(_numbers(fields))
+            _require_types(models[name], KINDS[name])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(
-                f"{where}: model '{name}' is incomplete, damaged or of another version of Weir ({error!r}); "
-                "fit again with weir fit"
+                f"{where}: model {quoted(name)} is incomplete, damaged or of another version of Weir "
+                f"({error!r}); fit again with weir fit"
             ) from error
     return models
+
+
+def _require_types(value: Any, kind: Any) -> None:
+    """Raise ``TypeError`` where ``value`` is none of ``kind``: dataclasses take whatever they are given.
+
+    Looks into dataclasses, mappings and tuples; numbers and texts are told apart, arrays are not looked at.
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if is_dataclass(kind) and isinstance(kind, type):
+        if not isinstance(value, kind):
+            raise TypeError(f"{kind.__name__} expected, found {quoted(value)}")
+        for name, inner in get_type_hints(kind).items():
+            if hasattr(value, name):
+                _require_types(getattr(value, name), inner)
+    elif kind is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"a number expected, found {quoted(value)}")
+    elif kind in (int, str, bool):
+        if not isinstance(value, kind):
+            raise TypeError(f"{kind.__name__} expected, found {quoted(value)}")
+    elif origin in (Union, UnionType):
+        if value is not None or NoneType not in arguments:
+            _require_types(value, next(choice for choice in arguments if choice is not NoneType))
+    elif origin in (dict, Mapping):
+        for item in value.values():
+            _require_types(item, arguments[1])
+    elif origin in (tuple, list):
+        repeated = origin is list or arguments[-1] is Ellipsis
+        for item, inner in zip(value, repeat(arguments[0]) if repeated else arguments, strict=not repeated):
+            _require_types(item, inner)
 
 
 def _plain(value: Any) -> Any:

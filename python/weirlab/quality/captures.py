@@ -51,11 +51,14 @@ class VoicePackets:
     speech: npt.NDArray[np.bool_]
     """False for comfort noise and telephone events: sent, but their time stamps do not tell when."""
     payload_bytes: npt.NDArray[np.integer]
+    stretch: npt.NDArray[np.integer]
+    """How often the time stamps of its stream had begun anew before, of speech."""
 
 
 @dataclass(frozen=True)
 class CaptureTable:
-    """One row per stream. Delays in ``streams`` count from the stream's fastest packet.
+    """One row per stream. Delays in ``streams`` count from the stream's fastest packet, where its time stamps
+    begin anew from the fastest one behind that.
 
     NaN for everything that needs a time stamp's meaning where the stream's clock is not known, or where
     none of its packets is speech.
@@ -142,7 +145,8 @@ def capture_table(
 def place(packets: VoicePackets, clock_hz: I64) -> Packets:
     """Packets in their places by sequence number, sent at their media time.
 
-    Media time is moved so that the fastest packet of each stream takes no time.
+    Media time is moved so that the fastest packet of each stream, and of each stretch of its time stamps,
+    takes no time.
     """
     n = len(clock_hz)
     stream = packets.stream.astype(np.int64)
@@ -166,9 +170,12 @@ def place(packets: VoicePackets, clock_hz: I64) -> Packets:
     media_ns = whole_s * 1_000_000_000 + ticks * 1_000_000_000 // hz
     arrival = packets.arrival_ns.astype(np.int64)
     speech = packets.speech.astype(np.bool_)
-    transit = np.where(speech, arrival - media_ns, np.iinfo(np.int64).max)
-    fastest = segments.smallest(transit, start, 0)
-    fastest = np.where(fastest == np.iinfo(np.int64).max, 0, fastest)
+    # Stretches overlap where packets overtake each other.
+    _, stretch = np.unique(stream << 32 | packets.stretch.astype(np.int64), return_inverse=True)
+    fastest = np.full(int(stretch.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(fastest, stretch[speech], (arrival - media_ns)[speech])
+    # Where nothing speaks any time will do.
+    fastest[fastest == np.iinfo(np.int64).max] = 0
 
     places = segments.starts(span)
     return place_all(
@@ -177,7 +184,7 @@ def place(packets: VoicePackets, clock_hz: I64) -> Packets:
         packet_ns=_packet_times(seq, media_ns, speech, start),
         stream=stream,
         row=places[stream] + seq - first[stream],
-        sent_ns=media_ns + fastest[stream],
+        sent_ns=media_ns + fastest[stretch],
         arrival_ns=arrival,
         timed=speech,
     )

@@ -92,8 +92,8 @@ class PlayOut:
 
 def fixed(packets: Packets, buffers: Buffers) -> PlayOut:
     """A buffer that plays every packet at the same delay after it was sent."""
-    start = packets.arrived_start
-    row = packets.arrived
+    start = packets.timed_start
+    row = packets.timed
     transit = packets.arrival_ns[row] - packets.sent_ns[row]
     if buffers.fixed_start == "first":
         reference = np.zeros(len(start) - 1, dtype=np.int64)
@@ -122,18 +122,18 @@ def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
     R. Ramjee, J. Kurose, D. Towsley, H. Schulzrinne, "Adaptive playout mechanisms for packetized audio
     applications in wide-area networks", IEEE INFOCOM 1994.
     """
-    counts = np.diff(packets.arrived_start)
+    counts = np.diff(packets.timed_start)
     # Streams by falling length: those that still have an n-th packet come first, and are a slice.
     order = np.argsort(-counts, kind="stable")
-    heads, lengths = packets.arrived_start[:-1][order], counts[order]
+    heads, lengths = packets.timed_start[:-1][order], counts[order]
     state = _State(packets.packet_ns[order].astype(np.float64))
-    transit = packets.arrival_ns[packets.arrived] - packets.sent_ns[packets.arrived]
-    delay = np.zeros(len(packets.arrived))
+    transit = packets.arrival_ns[packets.timed] - packets.sent_ns[packets.timed]
+    delay = np.zeros(len(packets.timed))
     deepest = int(lengths[0]) if len(lengths) else 0
     still = len(lengths) - np.searchsorted(lengths[::-1], np.arange(1, deepest + 1), side="left")
     for index in range(deepest):
         here = heads[: still[index]] + index
-        row = packets.arrived[here]
+        row = packets.timed[here]
         delay[here] = state.step(
             row, packets.sent_ns[row].astype(np.float64), transit[here].astype(np.float64), buffers
         )
@@ -198,10 +198,10 @@ class _State:
 
 
 def _played(packets: Packets, transit: I64, delay: F64) -> PlayOut:
-    """What happens to packets that have these play-out delays, in the order of ``packets.arrived``."""
+    """What happens to packets that have these play-out delays, in the order of ``packets.timed``."""
     too_late = transit > delay
     late = np.zeros(len(packets.sent_ns), dtype=np.bool_)
-    late[packets.arrived] = too_late
+    late[packets.timed] = too_late
     played = np.full(len(packets.sent_ns), np.nan)
-    played[packets.arrived] = np.where(too_late, np.nan, delay)
+    played[packets.timed] = np.where(too_late, np.nan, delay)
     return PlayOut(late, played)

@@ -53,6 +53,10 @@ class Packets:
     """Rows of the packets that came, by stream, in order of arrival."""
     arrived_start: I64
     """Where the streams start in ``arrived``."""
+    timed: I64
+    """Of ``arrived`` those whose own time of sending is known: only they tell delay."""
+    timed_start: I64
+    """Where the streams start in ``timed``."""
 
     @property
     def lost(self) -> BOOL:
@@ -147,6 +151,7 @@ def place_all(
     key = stream[original].astype(np.uint16) if len(start) <= 1 << 16 else stream[original]
     arrived = row[original[np.argsort(key, kind="stable")]]
     arrived_start = segments.starts(segments.total(came.astype(np.int64), start))
+    tells = known[arrived]
     return Packets(
         flow=flow,
         start=start,
@@ -157,6 +162,8 @@ def place_all(
         reordered=_reordered(arrived, arrived_start, n),
         arrived=arrived,
         arrived_start=arrived_start,
+        timed=arrived[tells],
+        timed_start=segments.starts(segments.total(tells.astype(np.int64), arrived_start)),
     )
 
 

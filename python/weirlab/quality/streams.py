@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from weirlab.quality.packets import BOOL, Packets, Window
 from weirlab.quality.segments import I64
 
 F64 = npt.NDArray[np.float64]
+
+_ROUNDING: Final = 1e-12
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,16 @@ def measure(packets: Packets, window: Window | None = None) -> Streams:
     chosen = inside.astype(np.int64)
     came = inside & ~packets.lost
 
-    row = packets.arrived
+    row = packets.timed
     kept = inside[row]
-    kept_start = _kept_starts(kept, packets.arrived_start)
+    kept_start = _kept_starts(kept, packets.timed_start)
     transit = packets.arrival_ns[row] - packets.sent_ns[row]
-    jitter = jitter_estimates(transit, packets.arrived_start)
+    jitter = jitter_estimates(transit, packets.timed_start)
     # The estimate after the first packet is 0 because nothing is known yet: left out.
-    known = kept.copy()
-    known[packets.arrived_start[:-1][np.diff(packets.arrived_start) > 0]] = False
-    known_start = _kept_starts(known, packets.arrived_start)
-    gaps = np.diff(packets.arrival_ns[row], prepend=0)
+    known = _behind_first(kept, packets.timed_start)
+    known_start = _kept_starts(known, packets.timed_start)
+    second = _behind_first(inside[packets.arrived], packets.arrived_start)
+    gaps = np.diff(packets.arrival_ns[packets.arrived], prepend=0)[second]
 
     delay = _ordered(transit[kept], kept_start)
     p50, p95, p99 = segments.quantiles(delay, kept_start, (0.5, 0.95, 0.99))
@@ -86,7 +89,9 @@ def measure(packets: Packets, window: Window | None = None) -> Streams:
         delay_max_ns=segments.largest(delay, kept_start, np.nan),
         jitter_ns=segments.mean(jitter[known], known_start),
         jitter_max_ns=segments.largest(jitter[known], known_start, np.nan),
-        longest_gap_ns=segments.largest(gaps[known].astype(np.float64), known_start, np.nan),
+        longest_gap_ns=segments.largest(
+            gaps.astype(np.float64), _kept_starts(second, packets.arrived_start), np.nan
+        ),
     )
 
 
@@ -132,7 +137,16 @@ def jitter_estimates(transit_ns: I64, start: I64) -> F64:
     carried[np.diff(start) > 0] = np.where(heads > 0, estimate[heads - 1], 0)
     position = np.arange(len(change)) - np.repeat(start[:-1], np.diff(start))
     left = np.repeat(carried, np.diff(start)) * (15 / 16) ** (position + 1.0)
-    return np.maximum(estimate - left, 0)
+    own = estimate - left
+    # What rounding leaves of that is no jitter.
+    return np.where(own > _ROUNDING * left, own, 0)
+
+
+def _behind_first(kept: BOOL, start: I64) -> BOOL:
+    """Without the first of each stream, which has none before it."""
+    behind = kept.copy()
+    behind[start[:-1][np.diff(start) > 0]] = False
+    return behind
 
 
 def _kept_starts(kept: BOOL, start: I64) -> I64:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import ModelError
+from weirlab.errors import InputError, ModelError, StoreError
 from weirlab.model import Device, Piecewise, Queueing, fit_all, load, load_devices, save, save_devices
 from weirlab.model.base import Model
 from weirlab.model.io import pick, to_document
@@ -129,10 +129,29 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_nothing_behind(models: dict[str, Model], tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="cannot write"):
+    with pytest.raises(StoreError, match="cannot write"):
         save(models, tmp_path / "missing" / "model.json")
     target = tmp_path / "taken"
     target.mkdir()
-    with pytest.raises(ModelError, match="cannot write"):
+    with pytest.raises(InputError, match="that is a folder"):
         save(models, target)
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize("kind", ["queueing", "piecewise"])
+def test_a_list_or_mapping_in_place_of_a_number_is_refused_when_read(
+    kind: str, models: dict[str, Model], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.json"
+    document = to_document([Device("any", {kind: models[kind]})])
+    fields = document["devices"][0]["models"][kind]
+    numbers = [name for name, value in fields.items() if isinstance(value, float)]
+    assert numbers
+    for name in numbers:
+        for wrong in ({}, [1.0]):
+            kept = fields[name]
+            fields[name] = wrong
+            path.write_text(json.dumps(document))
+            fields[name] = kept
+            with pytest.raises(ModelError, match=f"model '{kind}' is incomplete, damaged"):
+                load(path)

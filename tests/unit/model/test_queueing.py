@@ -188,8 +188,8 @@ def test_jitter_that_was_not_measured_is_not_predicted(random: list[Observation]
         (100.0, 64, 100, "below the lowest profiled"),
         (5e6, 64, 100, "above the highest profiled"),
         (1.2e6, 64, 1000, "times the threshold"),
-        (1e5, 1518, 100, "frame size outside the profiled 64 B"),
-        (1e5, 64, 2000, "position outside the profiled 0 to 1000"),
+        (1e5, 1518, 100, "frame size 1518 B, but only 64 B was profiled"),
+        (1e5, 64, 2000, "position 2000, but only 0 to 1000 was profiled"),
     ],
 )
 def test_settings_outside_the_profile_are_flagged_with_the_reason(

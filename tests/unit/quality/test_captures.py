@@ -38,6 +38,7 @@ def columns(packets: list[Rtp], stream: int = 0) -> VoicePackets:
         timestamp=np.array([packet.timestamp for packet in packets]),
         speech=np.array([packet.payload_type == 0 for packet in packets]),
         payload_bytes=np.array([packet.payload_bytes for packet in packets]),
+        stretch=np.zeros(len(packets), dtype=np.int64),
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from weirlab.errors import TrialError
 from weirlab.quality.packets import Packets, Window, unroll
-from weirlab.quality.streams import Streams, measure
+from weirlab.quality.streams import Streams, jitter_estimates, measure
 from weirlab.records import PacketLog
 
 from .made_log import PACKET_NS, make_flows, make_log, sent_at
@@ -196,3 +196,12 @@ def test_a_log_of_another_trial_is_refused() -> None:
 def test_a_log_without_any_arrival_is_all_lost() -> None:
     found = measure(unroll(make_log([], 2), make_flows([3, 4])))
     assert found.losses.count.tolist() == [3, 4]
+
+
+def test_an_undamaged_stream_behind_a_damaged_one_has_no_jitter_at_all() -> None:
+    # All streams are estimated in one run: what is left over from the first must leave nothing behind.
+    damaged = np.random.default_rng(1).integers(0, 10**9, 5_000)
+    transit = np.concatenate([damaged, np.zeros(8_000, dtype=np.int64)])
+    estimates = jitter_estimates(transit, np.array([0, 5_000, 13_000]))
+    assert estimates[:5_000].max() > 10**8
+    assert not estimates[5_000:].any()

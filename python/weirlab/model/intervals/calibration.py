@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from weirlab.model.base import F64, LEVELS, QUANTITIES, Band, Prediction
 from weirlab.model.trials import Labels
+from weirlab.units import NS_PER_S
 
 REGIMES: Final = ("below", "near", "overload")
 NEAR: Final = (0.9, 1.1)
@@ -18,10 +19,34 @@ _RESOLUTION: Final = {"threshold_pps": 0.0, "loss_ratio": 0.0}
 _RESOLUTION_NS: Final = 10.0
 """Added to both sides of a ratio of times: below this no time stamp tells one from another."""
 
+_SEEN: Final = "seen"
+"""Key of what the profile has seen, beside the quantities."""
+
 _LEAST_SPREAD: Final = 1e-3
 """Of the logarithm of a ratio; no model is more certain than that."""
 _LEAST_LOSS_SPREAD: Final = 5e-4
 """Of the loss ratio: a few packets that a host loses now and then tell nothing."""
+
+
+_BEYOND_MEASURED: Final = 2.0
+"""So many times slower than the slowest, or faster than the fastest trial of its profile no trial is taken
+to be: the repetitions of a profile are few, but its overloads have filled the queue."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a profile has seen of one delay, or of jitter: a new trial will not lie far from that."""
+
+    least_ns: float
+    most_ns: float
+    held_packets: float
+    """Most packets that the device held, by Little's law: delay times forwarding rate; 0 for jitter."""
+
+    def bounds_ns(self, predicted: F64, threshold_pps: F64) -> tuple[F64, F64]:
+        """Between what any trial of a setting lies: its queue is full, or the host stalls, at the worst."""
+        full = self.held_packets / threshold_pps * NS_PER_S
+        most = np.maximum(np.maximum(self.most_ns, full), predicted)
+        return np.minimum(self.least_ns, predicted) / _BEYOND_MEASURED, most * _BEYOND_MEASURED
 
 
 @dataclass(frozen=True)
@@ -50,20 +75,34 @@ class Calibration:
 
     limits: dict[str, Limits]
     """By quantity; those never measured are missing."""
+    seen: dict[str, Seen] = field(default_factory=dict)
+    """By delay, and for jitter; empty in the models of older versions."""
 
     def applied(self, prediction: Prediction, rate_pps: F64) -> Prediction:
         """``prediction`` with its intervals; ``rate_pps`` has the shape of the prediction."""
         regime = regime_of(rate_pps, prediction.threshold_pps)
         intervals = {
-            quantity: {level: _band(quantity, prediction, found, level, regime) for level in LEVELS}
+            quantity: {
+                level: self._bounded(quantity, prediction, _band(quantity, prediction, found, level, regime))
+                for level in LEVELS
+            }
             for quantity, found in self.limits.items()
             if not found.scaled or quantity in prediction.spread
         }
         return replace(prediction, intervals=intervals)
 
+    def _bounded(self, quantity: str, prediction: Prediction, band: Band) -> Band:
+        """``band`` without what no trial can show; a few spoiled trials reach far in a logarithm."""
+        if quantity not in self.seen:
+            return band
+        predicted = getattr(prediction, quantity)
+        least, most = self.seen[quantity].bounds_ns(predicted, prediction.threshold_pps)
+        return Band(np.maximum(band.low, least), np.minimum(band.high, most))
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {quantity: asdict(found) for quantity, found in self.limits.items()}
+        limits = {quantity: asdict(found) for quantity, found in self.limits.items()}
+        return {**limits, _SEEN: {quantity: asdict(seen) for quantity, seen in self.seen.items()}}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Calibration:
@@ -78,7 +117,8 @@ class Calibration:
                 )
                 for quantity, found in data.items()
                 if quantity in QUANTITIES
-            }
+            },
+            {quantity: Seen(**seen) for quantity, seen in data.get(_SEEN, {}).items()},
         )
 
 
@@ -112,11 +152,13 @@ def _band(quantity: str, prediction: Prediction, limits: Limits, level: int, reg
     if quantity == "loss_ratio":
         return Band(np.clip(predicted + low, 0.0, 1.0), np.clip(predicted + high, 0.0, 1.0))
     floor = _RESOLUTION.get(quantity, _RESOLUTION_NS)
-    # Rounding must not push a limit past the prediction that it encloses.
-    return Band(
-        np.clip((predicted + floor) * np.exp(low) - floor, 0.0, predicted),
-        np.maximum((predicted + floor) * np.exp(high) - floor, predicted),
-    )
+    # What is no number any more is bounded by what the profile has seen.
+    with np.errstate(over="ignore"):
+        # Rounding must not push a limit past the prediction that it encloses.
+        return Band(
+            np.clip((predicted + floor) * np.exp(low) - floor, 0.0, predicted),
+            np.maximum((predicted + floor) * np.exp(high) - floor, predicted),
+        )
 
 
 def _floored(quantity: str, spread: F64) -> F64:

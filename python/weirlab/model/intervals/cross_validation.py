@@ -9,15 +9,19 @@ import numpy as np
 
 from weirlab.errors import ModelError
 from weirlab.model import regimes
-from weirlab.model.base import F64, LEVELS, QUANTITIES, Bool, Model, Prediction
-from weirlab.model.intervals.calibration import REGIMES, Calibration, Limits, regime_of, score
+from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES, Bool, Model, Prediction, Table
+from weirlab.model.intervals.calibration import REGIMES, Calibration, Limits, Seen, regime_of, score
 from weirlab.model.intervals.conformal import between
 from weirlab.model.intervals.folds import folds
 from weirlab.model.trials import Labels, Trials
 from weirlab.records import Observation
+from weirlab.units import NS_PER_S
 
 LEAST_CELLS: Final = 8
 """A regime with fewer settings and loads is judged by all regimes together."""
+
+TIMES: Final = (*DELAYS, "jitter_ns")
+"""Quantities that what a profile has seen bounds."""
 
 
 class Kind(Protocol):
@@ -66,7 +70,20 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
         parts = None if quantity == "threshold_pps" else regime
         units = trials.place if quantity == "threshold_pps" else trials.cell
         limits[quantity] = _limits(np.concatenate(scores), parts, units[row], quantity in scaled)
-    return Calibration({quantity: found for quantity, found in limits.items() if found is not None})
+    return Calibration(
+        {quantity: found for quantity, found in limits.items() if found is not None},
+        {quantity: seen for quantity in TIMES if (seen := _seen(table, quantity)) is not None},
+    )
+
+
+def _seen(table: Table, quantity: str) -> Seen | None:
+    """What all trials together say about a delay, or about jitter; None if it was never measured."""
+    measured = getattr(table, quantity)
+    known = np.isfinite(measured)
+    if not known.any():
+        return None
+    held = measured * table.forwarding_pps / NS_PER_S if quantity in DELAYS else np.zeros_like(measured)
+    return Seen(float(measured[known].min()), float(measured[known].max()), float(held[known].max()))
 
 
 def _measured(trials: Trials, quantity: str, overload: Bool) -> F64:

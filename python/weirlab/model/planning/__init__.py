@@ -9,6 +9,7 @@ from __future__ import annotations
 from weirlab.model.planning.planner import (
     FINDABLE,
     Answer,
+    Conclusion,
     Find,
     Headroom,
     Load,
@@ -32,6 +33,7 @@ __all__ = [
     "FINDABLE",
     "NOTHING_LOST",
     "Answer",
+    "Conclusion",
     "Find",
     "Headroom",
     "Limit",

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from weirlab.model.base import DELAYS, F64, Bool, Model, Prediction
+from weirlab.model.intervals.calibration import NEAR
 from weirlab.model.planning import certainty as intervals
 from weirlab.model.planning.requirements import Limit
 
 BOUNDED = (*DELAYS, "jitter_ns", "loss_ratio")
 """What can be limited."""
+
+Decision = Literal["meets", "undecided", "misses"]
+"""Of one setting: the limits hold with the certainty asked for; the prediction keeps them with room to
+spare, but its interval is too wide to be sure; the device does not keep them."""
+
+_ROOM: Final = 1 / NEAR[0]
+"""What is no further than this from a limit, in load or in the limited quantity, has reached it: so close to
+its threshold a device is near it, and a plan must not be built on that."""
 
 _HIGHER = {name: DELAYS[i + 1 :] for i, name in enumerate(DELAYS) if name != "delay_mean_ns"}
 
@@ -86,6 +96,27 @@ class Judge:
             if intervals.known(found, higher):
                 bound = np.minimum(bound, intervals.at_most(found, higher, self.certainty))
         return bound
+
+    def decide(self, settings: Settings) -> Decision:
+        """What can be said about a single setting with the certainty asked for.
+
+        ``undecided`` is the profile's doing: by the prediction the limits hold here and still do at a
+        load a tenth higher, and every bound that misses its limit lies more than a tenth above the
+        prediction. A bound of the loss is always far from a loss that is not foreseen.
+        """
+        verdict = self.at(settings)
+        if verdict.met:
+            return "meets"
+        foreseen = replace(self, certainty=0.5)
+        more = replace(settings, rate_pps=np.asarray(settings.rate_pps, dtype=np.float64) * _ROOM)
+        if not (foreseen.at(settings).met and foreseen.at(more).met):
+            return "misses"
+        wide = all(
+            limit.quantity == "loss_ratio" or bound > _ROOM * getattr(verdict.prediction, limit.quantity)
+            for limit in self.limits
+            if (bound := verdict.bounds[limit.quantity]) > limit.at_most
+        )
+        return "undecided" if wide else "misses"
 
     def uncertain(self, settings: Settings) -> tuple[str, ...]:
         """Limited quantities for which the model has no interval although one is asked for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from weirlab.errors import InputError
 from weirlab.model.base import F64, QUANTITIES, Model
 from weirlab.model.planning import certainty as intervals
-from weirlab.model.planning.judge import BOUNDED, Judge, Settings
+from weirlab.model.planning.judge import BOUNDED, Decision, Judge, Settings
 from weirlab.model.planning.requirements import Limit
 from weirlab.model.planning.search import (
     FRAMES_BYTES,
@@ -23,6 +23,9 @@ from weirlab.model.planning.search import (
     stretches,
 )
 from weirlab.units import WIRE_OVERHEAD_BYTES
+
+Conclusion = Literal[Decision, "not profiled"]
+"""What a device answers; ``not profiled``: it would have to extrapolate."""
 
 Find = Literal["rate", "calls", "rules", "frame", "delay", "loss", "device"]
 FINDABLE: Final[tuple[Find, ...]] = get_args(Find)
@@ -85,12 +88,17 @@ class Outlook:
     """Every quantity of ``Prediction``."""
     bounds: dict[str, float]
     """What delays, jitter and loss stay below, and the threshold above, with the certainty."""
-    met: bool
+    decision: Decision
     binding: Limit
     """The limit that is used up most."""
     used: float
     """Bound of that quantity relative to its limit: above 1 it is missed."""
     why_extrapolated: tuple[str, ...]
+
+    @property
+    def met(self) -> bool:
+        """The limits hold with the certainty asked for."""
+        return self.decision == "meets"
 
 
 @dataclass(frozen=True)
@@ -122,11 +130,18 @@ class Answer:
     """Quantities answered by the prediction alone, since the model has no intervals for them."""
     refused: tuple[str, ...] = ()
     """Why there is no answer without extrapolating."""
+    foreseen: Reach | None = None
+    """For rate, calls and rules: how far the prediction alone reaches, without any certainty."""
+
+    @property
+    def verdict(self) -> Conclusion:
+        """Is there a setting, or is the given one such, that meets the limits?"""
+        return "not profiled" if self.refused or self.outlook is None else self.outlook.decision
 
     @property
     def met(self) -> bool:
-        """Is there a setting, or is the given one such, that meets the limits?"""
-        return self.outlook is not None and self.outlook.met and not self.refused
+        """The limits are met with the certainty asked for."""
+        return self.verdict == "meets"
 
     @property
     def score(self) -> float:
@@ -162,23 +177,23 @@ def best(answers: list[Answer]) -> Answer | None:
 
 def _load(device: str, judge: Judge, question: Question) -> Answer:
     frame, position = _number(question.frame_bytes), _number(question.position)
-    found = reach(judge, RATES_PPS, lambda rate: Settings(rate, frame, position))
+    found, foreseen = _reaches(judge, RATES_PPS, lambda rate: Settings(rate, frame, position))
     if found.lowest is None:
         return Answer(device, question.find, None, found, refused=found.why)
     setting = Settings(found.lowest if found.value is None else found.value, frame, position)
     calls = None
     if question.call_pps is not None:
         calls = math.floor(found.value / question.call_pps) if found.value is not None else 0
-    return _told(device, judge, question, setting, found, calls=calls)
+    return replace(_told(device, judge, question, setting, found, calls=calls), foreseen=foreseen)
 
 
 def _rules(device: str, judge: Judge, question: Question) -> Answer:
     frame, rate = _number(question.frame_bytes), _given_pps(question)
-    found = reach(judge, POSITIONS, lambda rules: Settings(rate, frame, rules), whole=True)
+    found, foreseen = _reaches(judge, POSITIONS, lambda rules: Settings(rate, frame, rules), whole=True)
     if found.lowest is None:
         return Answer(device, question.find, None, found, refused=found.why)
     setting = Settings(rate, frame, found.lowest if found.value is None else found.value)
-    return _told(device, judge, question, setting, found)
+    return replace(_told(device, judge, question, setting, found), foreseen=foreseen)
 
 
 def _frames(device: str, judge: Judge, question: Question) -> Answer:
@@ -249,11 +264,19 @@ def outlook(judge: Judge, setting: Settings) -> Outlook:
         position=float(np.asarray(setting.position)),
         predicted={name: float(getattr(found, name)) for name in QUANTITIES},
         bounds=bounds,
-        met=bool(verdict.met),
+        decision=judge.decide(setting),
         binding=binding,
         used=bounds[binding.quantity] / binding.at_most,
         why_extrapolated=tuple(found.why),
     )
+
+
+def _reaches(
+    judge: Judge, grid: F64, place: Callable[[F64], Settings], *, whole: bool = False
+) -> tuple[Reach, Reach]:
+    """How far the limits hold with the certainty asked for, and by the prediction alone."""
+    foreseen = replace(judge, certainty=0.5)
+    return reach(judge, grid, place, whole=whole), reach(foreseen, grid, place, whole=whole)
 
 
 def _reasons_inside(judge: Judge, place: Callable[[F64], Settings]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Final, Literal
 from weirlab.errors import InputError
 from weirlab.model import words
 from weirlab.model.base import DELAYS
+from weirlab.quoting import quoted
 
 TrafficClass = Literal["isochronous", "cyclic", "acyclic"]
 
@@ -118,19 +119,19 @@ def parse_limit(text: str) -> Limit:
     match = _TEXT.fullmatch(text.strip().lower().replace(" ", ""))
     quantity = _NAMES.get(match[1]) if match else None
     if match is None or quantity is None:
-        raise InputError(f"requirement '{text}' not understood; accepted are {ACCEPTED}")
+        raise InputError(f"requirement {quoted(text)} not understood; accepted are {ACCEPTED}")
     value, unit = float(match[3]), match[4]
     if quantity == "loss_ratio":
         if unit not in ("", "%"):
-            raise InputError(f"requirement '{text}': loss is a ratio or a percentage, e.g. loss<0.1%")
+            raise InputError(f"requirement {quoted(text)}: loss is a ratio or a percentage, e.g. loss<0.1%")
         ratio = value / 100 if unit else value
         if ratio >= 1:
-            raise InputError(f"requirement '{text}' demands nothing; give a loss below 100%")
+            raise InputError(f"requirement {quoted(text)} demands nothing; give a loss below 100%")
         return Limit(quantity, max(ratio, NO_LOSS))
     if unit not in _UNITS_NS:
-        raise InputError(f"requirement '{text}' needs a unit of time: ns, us, ms or s, e.g. p99<1ms")
+        raise InputError(f"requirement {quoted(text)} needs a unit of time: ns, us, ms or s, e.g. p99<1ms")
     if value <= 0:
-        raise InputError(f"requirement '{text}' cannot be met by any device; give a time above 0")
+        raise InputError(f"requirement {quoted(text)} cannot be met by any device; give a time above 0")
     return Limit(quantity, value * _UNITS_NS[unit])
 
 

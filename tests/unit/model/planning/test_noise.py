@@ -1,0 +1,128 @@
+"""A profile that the host spoiled must not pass for a poor device, nor the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weirlab.model import Queueing
+from weirlab.model.base import DELAYS, LEVELS
+from weirlab.model.intervals import calibrate
+from weirlab.model.planning import Load, Question, Requirement, answer, limits, parse_limit
+from weirlab.model.planning.judge import Judge, Settings
+from weirlab.records import Observation
+from weirlab.testing.queue import Device, profile
+
+DEVICE = Device()
+CALLS = limits((Requirement("calls", (parse_limit("p99<7ms"), parse_limit("loss<0.1%"))),))
+
+
+def repeated(truth: Observation, rng: np.random.Generator, stalls: float) -> Iterator[Observation]:
+    """Three trials of a setting, some of which a host stalls: packets wait long, and some are lost."""
+    for _ in range(3):
+        stalled = rng.random() < stalls
+        factor = np.exp(abs(rng.normal(0, 2.5)) if stalled else rng.normal(0, 0.02))
+        lost = 1 - (1 - truth.loss_ratio) * (1 - stalled * rng.uniform(0.002, 0.15))
+        yield replace(
+            truth,
+            **{name: getattr(truth, name) * factor for name in (*DELAYS, "jitter_ns")},
+            loss_ratio=lost,
+            forwarding_pps=truth.rate_pps * (1 - lost),
+        )
+
+
+@pytest.fixture(scope="module")
+def seen() -> Mapping[str, list[Observation]]:
+    truths, rng = profile(DEVICE, packets=800), np.random.default_rng(1)
+    return {
+        name: [one for truth in truths for one in repeated(truth, rng, stalls)]
+        for name, stalls in {"quiet": 0.0, "noisy": 0.25}.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def fitted(seen: Mapping[str, list[Observation]]) -> Mapping[str, Queueing]:
+    return {
+        name: (model := Queueing.fit(rows)).with_calibration(calibrate(Queueing, rows, model))
+        for name, rows in seen.items()
+    }
+
+
+def asked(rate_pps: float, certainty: float = 0.95) -> Question:
+    return Question("device", CALLS, Load(rate_pps), 64.0, 400.0, certainty)
+
+
+def test_a_load_far_below_the_threshold_is_undecided_where_only_the_host_lost_packets(
+    fitted: Mapping[str, Queueing],
+) -> None:
+    found = answer("d", fitted["noisy"], asked(30_000))
+    assert found.verdict == "undecided"
+    assert not found.met
+    assert found.outlook is not None
+    assert found.outlook.predicted["loss_ratio"] < 1e-3 < found.outlook.bounds["loss_ratio"]
+    assert answer("d", fitted["quiet"], asked(30_000)).verdict == "meets"
+
+
+def test_a_load_that_the_prediction_misses_is_not_met_however_noisy_the_profile(
+    fitted: Mapping[str, Queueing],
+) -> None:
+    for model in fitted.values():
+        assert answer("d", model, asked(600_000)).verdict == "misses"
+
+
+def test_without_certainty_nothing_is_undecided(fitted: Mapping[str, Queueing]) -> None:
+    for model in fitted.values():
+        for rate_pps in (30_000, 300_000, 600_000):
+            assert answer("d", model, asked(rate_pps, 0.5)).verdict in ("meets", "misses")
+
+
+@given(
+    share=st.floats(0.05, 1.5),
+    position=st.floats(0, 1000),
+    p99_us=st.floats(50, 2000),
+    lost=st.sampled_from([1e-6, 1e-3, 1e-2]),
+    certainty=st.sampled_from([0.75, 0.95, 0.99]),
+)
+@settings(deadline=None, max_examples=50)
+def test_of_a_quiet_profile_every_verdict_is_what_it_was_without_a_third_one(
+    fitted: Mapping[str, Queueing],
+    share: float,
+    position: float,
+    p99_us: float,
+    lost: float,
+    certainty: float,
+) -> None:
+    wanted = (parse_limit(f"p99<{p99_us:.3f}us"), replace(parse_limit("loss=0"), at_most=lost))
+    judge = Judge(fitted["quiet"], wanted, certainty)
+    setting = Settings(share * 1e9 / DEVICE.service_ns(position), 64.0, position)
+    assert judge.decide(setting) == ("meets" if judge.at(setting).met else "misses")
+
+
+def test_a_search_tells_how_far_the_prediction_reaches_beside_what_is_sure(
+    fitted: Mapping[str, Queueing],
+) -> None:
+    found = answer("d", fitted["noisy"], Question("rate", CALLS, frame_bytes=64.0, position=400.0))
+    assert found.verdict == "undecided"
+    assert found.foreseen is not None
+    assert found.foreseen.value == pytest.approx(1e9 / DEVICE.service_ns(400), rel=0.05)
+
+
+def test_no_delay_is_foreseen_far_beyond_a_full_queue_and_the_longest_stall_of_the_profile(
+    seen: Mapping[str, list[Observation]], fitted: Mapping[str, Queueing]
+) -> None:
+    rates, places = np.meshgrid(np.geomspace(5e3, 1e6, 30), [0.0, 100.0, 1000.0])
+    found = fitted["noisy"].predict(rates, 64.0, places)
+    for name in DELAYS:
+        measured = np.array([getattr(one, name) for one in seen["noisy"]])
+        for level in LEVELS:
+            band = found.intervals[name][level]
+            predicted = getattr(found, name)
+            assert (band.low >= np.minimum(measured.min(), predicted) / 2 * (1 - 1e-9)).all()
+            full = np.max([one.delay_p999_ns * one.forwarding_pps for one in seen["noisy"]])
+            longest = np.maximum(np.maximum(measured.max(), full / found.threshold_pps), predicted)
+            assert (band.high <= 2 * longest * (1 + 1e-9)).all()
