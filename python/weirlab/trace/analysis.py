@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, cast
 
+from weirlab import files
 from weirlab.errors import InputError
 from weirlab.trace.facts import Analysis
 from weirlab.trace.times import Window
@@ -59,7 +60,9 @@ def analyse(
     ------
     InputError
         A file is missing, is no capture, or is damaged (with the offset); the filter is not understood;
-        ``series`` cannot be made, or one of its files is a capture that is to be read.
+        ``series`` is no place for its files, or one of them is a capture that is to be read.
+    StoreError
+        The disk refuses ``series``.
     """
     from weirlab import _engine
 
@@ -67,13 +70,13 @@ def analyse(
     if not listed:
         raise InputError("no capture file is given; give at least one")
     if series is not None:
-        refuse_inputs([series / f"{name}.parquet" for name in SERIES], listed, "--series")
-        try:
-            series.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"folder {series} for the series cannot be made: {error.strerror}; choose another one"
-            ) from error
+        outputs = [series / f"{name}.parquet" for name in SERIES]
+        refuse_inputs(outputs, listed, "--series")
+        files.check_folder(series, "--series")
+        files.sweep(series)
+        files.make_folder(series)
+        for output in outputs:
+            files.check_output(output, "--series")
     answer = _engine.analyse(
         [fspath(path) for path in listed],
         filter=filter,

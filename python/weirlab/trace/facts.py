@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, TypedDict
 
-Begin = Literal["handshake", "syn", "middle"]
+Begin = Literal["handshake", "half_handshake", "syn", "middle"]
 End = Literal["open", "closed", "half_closed", "reset", "idle", "replaced"]
 Place = Literal["at_a", "at_b", "between", "unknown"]
 SideName = Literal["a", "b"]
 
-BEGINS: Final = ("handshake", "syn", "middle")
+BEGINS: Final = ("handshake", "half_handshake", "syn", "middle")
 ENDS: Final = ("open", "closed", "half_closed", "reset", "idle", "replaced")
 PLACES: Final = ("at_a", "at_b", "between", "unknown")
 
@@ -136,6 +136,7 @@ class File(TypedDict):
     packets: int
     cut_short: bool
     timeless: int
+    misdated: int
     backwards: int
     interfaces: list[dict[str, Any]]
 
@@ -156,13 +157,18 @@ class Capture(TypedDict):
     reassembled: int
     not_ip: int
     other_ip: int
+    opaque: dict[str, int]
+    """What may have IP in it and is not looked into, by its name; see ``words.OPAQUE``."""
     malformed: int
     unknown_link: int
+    unknown_links: list[int]
     timeless: int
+    misdated: int
     backwards: int
     cut_short: bool
     tcp: int
     udp: int
+    esp: int
 
 
 class Stream(TypedDict):
@@ -188,7 +194,8 @@ class Stream(TypedDict):
     first_ns: int
     last_ns: int
     expected: int
-    lost: int
+    lost: int | None
+    """None where it cannot be told: over IAX2, from senders whose time stamps are not those of the speech."""
     loss_estimated: bool
     loss_runs: int
     longest_run: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.trace.facts import Connection, Side
 
 
@@ -48,7 +49,8 @@ def parse(text: str, option: str = "--flow") -> Flow:
         return Flow(_end(one), _end(other) if dash else End())
     except ValueError:
         raise InputError(
-            f"{option} '{text}' not understood; accepted are two ends (10.0.0.1:40000-192.0.2.1:443) or one, "
+            f"{option} {quoted(text)} not understood; accepted are two ends "
+            "(10.0.0.1:40000-192.0.2.1:443) or one, "
             "and an end is an address, :PORT or both, IPv6 as [2001:db8::1]:443"
         ) from None
 

@@ -216,7 +216,8 @@ def to_datetime(column: str) -> pl.Expr:
 def _scanned(path: Path) -> pl.LazyFrame:
     if not path.is_file():
         raise InputError(f"{path} does not exist; write it with weir trace FILE --series {path.parent}")
-    frame = pl.scan_parquet(path)
+    with path.open("rb") as file:
+        frame = pl.scan_parquet(file)
     columns = frame.collect_schema()
     named = [
         pl.lit(pl.Series(words, dtype=pl.Enum(words))).gather(pl.col(name)).alias(name)

@@ -28,11 +28,18 @@ def stream_row(each: Stream) -> tuple[str, ...]:
         each["codec"] or f"type {each['payload_type']}",
         count(each["packets"]),
         duration(each["last_ns"] - each["first_ns"]),
-        ("~" if each["loss_estimated"] else "") + count(each["lost"]),
-        percent(each["lost"] / each["expected"]) if each["expected"] else NOTHING,
-        *(count(each["longest_run"]), count(each["reordered"]), count(each["copies"])),
+        *_lost(each),
+        *(count(each["reordered"]), count(each["copies"])),
         *map(duration, (each["jitter_mean_ns"], each["jitter_max_ns"], each["gap_max_ns"])),
     )
+
+
+def _lost(each: Stream) -> tuple[str, str, str]:
+    """How much, its share, the longest run."""
+    if each["lost"] is None:
+        return (NOTHING,) * 3
+    share = percent(each["lost"] / each["expected"]) if each["expected"] else NOTHING
+    return ("~" if each["loss_estimated"] else "") + count(each["lost"]), share, count(each["longest_run"])
 
 
 def esp_row(each: EspFlow) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Numbers with units as text: plain spaces, the unit that leaves one to three digits before the point."""
+"""Numbers with units as captures have them: nothing is smaller than a byte, a nanosecond or a bit."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-_TIMES: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+from weirlab.quantities import NOTHING, TIMES, scaled, significant
+
+__all__ = ["NOTHING", "bit_rate", "count", "duration", "listed", "octets", "percent", "plural", "size"]
+
 _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _BIT_RATES: Final = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
-NOTHING: Final = "–"
 
 
 def duration(ns: float | None, digits: int = 3) -> str:
@@ -21,12 +23,12 @@ def duration(ns: float | None, digits: int = 3) -> str:
         hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
         text = f"{hours:,} h {minutes:02d} min" if hours else f"{minutes} min"
         return f"{'-' if ns < 0 else ''}{text} {seconds:02d} s"
-    return _scaled(ns, _TIMES, digits)
+    return scaled(ns, TIMES, digits, finest=0)
 
 
 def size(octets: float, digits: int = 3) -> str:
     """``1.26 GB``, ``673 kB``, decimal as rates are."""
-    return _scaled(octets, _SIZES, digits)
+    return scaled(octets, _SIZES, digits, finest=0)
 
 
 def octets(number: float) -> str:
@@ -36,12 +38,12 @@ def octets(number: float) -> str:
 
 def bit_rate(bps: float, digits: int = 3) -> str:
     """``386 Mbit/s``."""
-    return _scaled(bps, _BIT_RATES, digits)
+    return scaled(bps, _BIT_RATES, digits, finest=0)
 
 
 def percent(ratio: float) -> str:
     """A ratio as ``12 %``, small ones as ``0.0069 %``."""
-    return NOTHING if not math.isfinite(ratio) else f"{_significant(ratio * 100, 2)} %"
+    return NOTHING if not math.isfinite(ratio) else f"{significant(ratio * 100, 2)} %"
 
 
 def count(number: float) -> str:
@@ -57,23 +59,3 @@ def plural(number: int, noun: str, many: str = "") -> str:
 def listed(parts: Sequence[str]) -> str:
     """``a, b and c``."""
     return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _significant(value: float, digits: int) -> str:
-    if value == 0:
-        return "0"
-    short = float(f"{value:.{digits}g}")
-    decimals = digits - 1 - math.floor(math.log10(abs(short)))
-    return f"{short:,.{max(decimals, 0)}f}"
-
-
-def _scaled(value: float, units: Sequence[tuple[float, str]], digits: int) -> str:
-    if not math.isfinite(value):
-        return NOTHING
-    for factor, unit in units:
-        # Rounding first keeps 999,999 from becoming "1,000 kB".
-        if abs(float(f"{value:.{digits}g}")) >= factor:
-            # Nothing is smaller than a byte, a nanosecond or a bit.
-            text = f"{value:,.0f}" if factor == 1.0 else _significant(value / factor, digits)
-            return f"{text} {unit}"
-    return f"{value:,.0f} {units[-1][1]}"

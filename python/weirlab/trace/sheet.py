@@ -48,7 +48,7 @@ def window(connection: Connection, end: Side) -> str:
 
 def scaled(connection: Connection) -> bool:
     """Are windows what they say? The scale is in the handshake alone (RFC 7323 section 2.2)."""
-    return connection["begin"] != "middle"
+    return all(end["options"] is not None for end in sides(connection))
 
 
 _NAMES = (

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 
-_SINCE_START: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
-_EPOCH: Final = re.compile(r"@(\d+)(?:\.(\d{1,9}))?")
+_SINCE_START: Final = re.compile(r"(\d{1,9}(?:\.\d*)?|\.\d+)\s*(ns|us|µs|ms|s|min|h)?")
+_EPOCH: Final = re.compile(r"@(\d{1,12})(?:\.(\d{1,9}))?")
 _STAMP: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2})?)(?:[.,](\d{1,9}))?\s*(Z|[+-]\d{2}:?\d{2})?"
 )
@@ -23,6 +24,9 @@ _UNIT_NS: Final = {
     "min": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
+_BEYOND_S: Final = (1 << 63) // 1_000_000_000
+"""No 64-bit number of ns since 1970 reaches this second."""
+
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -55,7 +59,7 @@ def parse(text: str, option: str) -> Moment:
     text = text.strip()
     if match := _SINCE_START.fullmatch(text):
         return Moment(_scaled(match[1], _UNIT_NS[match[2] or "s"]), relative=True)
-    if match := _EPOCH.fullmatch(text):
+    if (match := _EPOCH.fullmatch(text)) and int(match[1]) < _BEYOND_S:
         return Moment(int(match[1]) * 1_000_000_000 + _fraction_ns(match[2]), relative=False)
     if match := _STAMP.fullmatch(text):
         try:
@@ -67,9 +71,9 @@ def parse(text: str, option: str) -> Moment:
             seconds = (whole - _EPOCH_START) // timedelta(seconds=1)
             return Moment(seconds * 1_000_000_000 + _fraction_ns(match[3]), relative=False)
     raise InputError(
-        f"{option} '{text}' not understood; accepted are seconds since the first packet (1.5, 300ms, 2min), "
-        "a date and time (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) and seconds since 1970 "
-        "(@1769860800.25)"
+        f"{option} {quoted(text)} not understood; accepted are seconds since the first packet (1.5, "
+        "300ms, 2min), a date and time (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) and seconds "
+        "since 1970 (@1769860800.25)"
     )
 
 
@@ -84,7 +88,9 @@ def period_ns(text: str, option: str = "--period") -> int:
     match = _SINCE_START.fullmatch(text.strip())
     ns = _scaled(match[1], _UNIT_NS[match[2] or "s"]) if match else 0
     if not 1_000 <= ns <= _UNIT_NS["h"]:
-        raise InputError(f"{option} '{text}' not understood; accepted are 1us to 1h, e.g. {option} 100ms")
+        raise InputError(
+            f"{option} {quoted(text)} not understood; accepted are 1us to 1h, e.g. {option} 100ms"
+        )
     return ns
 
 

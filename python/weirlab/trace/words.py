@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from weirlab.trace import passed
 from weirlab.trace.facts import (
     Analysis,
     Connection,
@@ -43,7 +44,8 @@ ENDS: Final = {
 }
 BEGINS: Final = {
     "handshake": "with its handshake",
-    "syn": "with a SYN that nobody answered",
+    "half_handshake": "with half of its handshake",
+    "syn": "with a SYN alone",
     "middle": "in the middle",
 }
 CAUSES: Final = {
@@ -53,13 +55,6 @@ CAUSES: Final = {
     "handshake": "of the handshake",
     "unexplained": "for no visible reason",
 }
-
-_PASSED_OVER: Final = (
-    ("malformed", "with headers that contradict themselves"),
-    ("unknown_link", "of an unknown link type"),
-    ("timeless", "without a time"),
-    ("backwards", "with a time before that of the packet in front"),
-)
 
 
 def throughput_bps(sent: Side) -> float:
@@ -94,6 +89,8 @@ def capture(analysis: Analysis) -> str:
     if read["selected"] != read["packets"]:
         packets = f"{count(read['selected'])} of {plural(read['packets'], 'packet')}"
     text = f"{packets} ({size(read['bytes'])}){lasted}: {listed(parts)}"
+    if instead := passed.instead_of_tcp(read):
+        text += f"; {instead}"
     every = [end for connection in shown for end in sides(connection)]
     segments = sum(end["data_packets"] for end in every)
     if segments:
@@ -105,11 +102,9 @@ def capture(analysis: Analysis) -> str:
 def cautions(analysis: Analysis) -> list[str]:
     """What the reader should know about the capture before trusting the numbers."""
     read = analysis["capture"]
-    counts: dict[str, int] = {name: number for name, number in read.items() if isinstance(number, int)}
-    said = [
-        f"{plural(counts[name], 'packet')} {what}" for name, what in _PASSED_OVER if counts.get(name, 0) > 0
-    ]
-    notes = [f"The capture has {listed(said)}."] if said else []
+    notes = [each for each in (passed.unread(read),) if each] + passed.opaque(read["opaque"])
+    if read["backwards"]:
+        notes.append(f"{plural(read['backwards'], 'packet')} had a time before that of the packet in front.")
     lost = sum(each.get("lost") or 0 for file in read["files"] for each in file["interfaces"])
     if lost:
         notes.append(f"Whoever captured lost {plural(lost, 'packet')}, as the files say.")
@@ -132,18 +127,28 @@ def conclusion(connection: Connection, sender: SideName | None = None) -> str:
     other = side(connection, peer)
     far = connection["place"] == f"at_{peer}"
     if connection["begin"] == "syn":
-        tries = connection["a"]["syns"]
-        return f"Nobody answered: {plural(tries, 'SYN')} from {endpoint(connection['a'])}."
+        return _unopened(connection)
     if not sent["data_packets"]:
         if connection["end"] == "reset" and not other["data_packets"]:
             by = next((n for n, end in zip("ab", sides(connection), strict=True) if end["resets"]), "")
             return f"Reset{f' by {by}' if by else ''} before any data."
         return "No data." if not other["data_packets"] else f"No data from {name}."
     took = sent["data_ns"][1] - sent["data_ns"][0] if sent["data_ns"] else 0
-    text = f"{name} sent {size(sent['unique_bytes'])} in {duration(took)}"
+    text = f"{name} sent {size(sent['unique_bytes'])}"
     if took > 0:
-        text += f" ({bit_rate(throughput_bps(sent))})"
+        text += f" in {duration(took)} ({bit_rate(throughput_bps(sent))})"
     return f"{'; '.join([text, _again([sent]), *_remarks(sent, other, far=far)])}."
+
+
+def _unopened(connection: Connection) -> str:
+    """What became of a SYN that opened no connection."""
+    a, b = sides(connection)
+    tries = f"{plural(a['syns'] - a['copies'], 'SYN')} from {endpoint(a)}"
+    if connection["end"] == "reset" and b["resets"]:
+        return f"Refused: {endpoint(b)} answered {tries} with an RST."
+    if b["packets"]:
+        return f"No answer that fits: {tries}; what {endpoint(b)} sent is of another connection."
+    return f"Nobody answered: {tries}."
 
 
 def causes(sent: Side) -> str:
@@ -163,6 +168,8 @@ def _again(senders: Sequence[Side]) -> str:
     segments = sum(end["data_packets"] for end in senders)
     total = sum(end["retransmissions"]["total"] - end["retransmissions"]["handshake"] for end in senders)
     needless = sum(end["retransmissions"]["spurious"] for end in senders)
+    if not total and segments == 1:
+        return "the only segment was not sent again"
     if not total:
         return f"none of {plural(segments, 'segment')} was sent again"
     text = f"{count(total)} of {plural(segments, 'segment')} {'was' if total == 1 else 'were'} sent again"

@@ -104,7 +104,11 @@ def analysis(connections: Sequence[Connection] = (), **changes: Any) -> Analysis
             "first_ns": START_NS,
             "last_ns": START_NS + 2_100_000_000,
             **dict.fromkeys(("truncated", "fragments", "reassembled", "not_ip", "other_ip"), 0),
-            **dict.fromkeys(("malformed", "unknown_link", "timeless", "backwards", "udp"), 0),
+            **dict.fromkeys(
+                ("malformed", "unknown_link", "timeless", "misdated", "backwards", "udp", "esp"), 0
+            ),
+            "opaque": {},
+            "unknown_links": [],
             "cut_short": False,
             "tcp": 3002,
         },
@@ -169,7 +173,14 @@ def esp(**changes: Any) -> EspFlow:
 
 def files(number: int) -> list[Any]:
     """What the engine tells of so many files."""
-    plain = {"format": "pcap", "packets": 3002, "cut_short": False, "timeless": 0, "backwards": 0}
+    plain = {
+        "format": "pcap",
+        "packets": 3002,
+        "cut_short": False,
+        "timeless": 0,
+        "misdated": 0,
+        "backwards": 0,
+    }
     return [{**plain, "interfaces": []} for _ in range(number)]
 
 

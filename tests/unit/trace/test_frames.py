@@ -10,7 +10,9 @@ import pytest
 
 from weirlab import trace
 from weirlab.errors import InputError
+from weirlab.testing.capture import pcap
 from weirlab.trace import schema
+from weirlab.trace.analysis import SERIES, analyse
 
 from . import made
 
@@ -118,5 +120,17 @@ def test_no_file_and_a_folder_that_cannot_be_are_refused(answer: Answer, tmp_pat
     with pytest.raises(InputError, match="no capture file"):
         trace.read([])
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="that is no folder"):
         trace.read("made.pcap", series=tmp_path / "file" / "sub")
+
+
+def test_series_replace_no_link_and_leave_nothing_else(tmp_path: Path) -> None:
+    capture, series = tmp_path / "made.pcap", tmp_path / "series"
+    capture.write_bytes(pcap([]))
+    series.mkdir()
+    (series / "rtt.parquet").symlink_to(tmp_path / "victim")
+    with pytest.raises(InputError, match=r"--series .*rtt\.parquet: that is a symbolic link"):
+        analyse(capture, series=series)
+    (series / "rtt.parquet").unlink()
+    analyse(capture, series=series)
+    assert {path.name for path in series.iterdir()} == {f"{name}.parquet" for name in SERIES}

@@ -111,7 +111,8 @@ def test_voice_and_esp_have_tables_where_there_are_any(trace: Trace) -> None:
 
 
 def test_windows_of_unknown_scale_are_not_drawn_and_said_to_be_unscaled(trace: Trace) -> None:
-    trace.facts["connections"][0]["begin"] = "middle"
+    for name in ("a", "b"):
+        trace.facts["connections"][0][name]["options"] = None
     html = render(trace, connection=0)
     assert "64.3 kB – 3.14 MB unscaled" in html
     names = {layer["name"] for layers in layers_of(html).values() for layer in layers}

@@ -44,10 +44,38 @@ def test_a_syn_that_was_repeated_is_told() -> None:
     assert "its SYN was sent again 2 times" in words.conclusion(made.connection(a=end))
 
 
+def test_a_refused_connect_is_told_with_who_refused_it() -> None:
+    refused = made.connection(
+        begin="syn",
+        end="reset",
+        a=made.side("10.0.0.1", 1, syns=3, copies=2),
+        b=made.side("192.0.2.1", 2, packets=1, resets=1),
+    )
+    assert words.conclusion(refused) == "Refused: 192.0.2.1:2 answered 1 SYN from 10.0.0.1:1 with an RST."
+
+
+def test_answers_of_an_older_connection_are_not_told_as_silence() -> None:
+    stale = made.connection(
+        begin="syn", a=made.side("10.0.0.1", 1, syns=2), b=made.side("192.0.2.1", 2, packets=1)
+    )
+    assert words.conclusion(stale) == (
+        "No answer that fits: 2 SYNs from 10.0.0.1:1; what 192.0.2.1:2 sent is of another connection."
+    )
+
+
+def test_a_single_segment_takes_no_time() -> None:
+    one = made.sender(data_packets=1, retransmissions={"total": 0}, data_ns=(1, 1), unique_bytes=609)
+    text = words.conclusion(made.connection(a=one))
+    assert text.startswith("a sent 609 B; the only segment was not sent again")
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"begin": "syn", "a": made.side("10.0.0.1", 1, syns=3)}, "Nobody answered: 3 SYNs from 10.0.0.1:1."),
+        (
+            {"begin": "syn", "a": made.side("10.0.0.1", 1, syns=3), "b": made.side("192.0.2.1", 2)},
+            "Nobody answered: 3 SYNs from 10.0.0.1:1.",
+        ),
         (
             {"end": "reset", "a": made.side("10.0.0.1", 1), "b": made.side("192.0.2.1", 2, resets=1)},
             "Reset by b before any data.",
@@ -78,7 +106,7 @@ def test_the_capture_is_summed_up_over_both_sides_of_all_connections() -> None:
 def test_what_the_capture_lacks_is_said() -> None:
     gap = made.connection(a=made.sender(unseen_bytes=2896))
     notes = words.cautions(made.analysis([gap], capture={"malformed": 2, "cut_short": True}))
-    assert notes[0] == "The capture has 2 packets with headers that contradict themselves."
+    assert notes[0] == "The capture has 2 packets with headers that contradict themselves or are cut off."
     assert notes[1].startswith("The capture ends inside a packet")
     assert notes[2].startswith("The capture missed packets: 2,896 B were acknowledged and never seen.")
     assert words.cautions(made.analysis([made.connection()])) == []

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from weirlab import _engine
 from weirlab.jobs.quality import QualityOutcome, capture_quality
 
-from ...jobs.test_quality import INVITE
+from ...jobs.test_quality import INVITE, iax2_frames
 from ...jobs.voice_captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without
 
 SPEECH = talk(300, jitter_us=3000)
@@ -45,7 +46,7 @@ def metered(path: Path) -> list[dict[str, Any]]:
     return sorted(streams, key=lambda stream: (stream["first_ns"], stream["ssrc"], stream["part"]))
 
 
-def assert_same(mine: list[dict[str, Any]], full: QualityOutcome, *, jitter: bool = True) -> None:
+def assert_same(mine: list[dict[str, Any]], full: QualityOutcome) -> None:
     assert len(mine) == len(full.streams)
     rows = [full._row(i) for i in range(len(full.streams))]
     rows.sort(key=lambda row: (row["first_ns"], row["ssrc"], row["part"]))
@@ -55,11 +56,8 @@ def assert_same(mine: list[dict[str, Any]], full: QualityOutcome, *, jitter: boo
         assert stream["packets"] == row["received"] + row["duplicated"]
         assert stream["expected"] == row["sent"]
         assert number(stream, "gap_max_ns") == pytest.approx(row["longest_gap_ns"], nan_ok=True)
-        if jitter:
-            assert number(stream, "jitter_mean_ns") == pytest.approx(row["jitter_ns"], rel=1e-9, nan_ok=True)
-            assert number(stream, "jitter_max_ns") == pytest.approx(
-                row["jitter_max_ns"], rel=1e-9, nan_ok=True
-            )
+        assert number(stream, "jitter_mean_ns") == pytest.approx(row["jitter_ns"], rel=1e-9, nan_ok=True)
+        assert number(stream, "jitter_max_ns") == pytest.approx(row["jitter_max_ns"], rel=1e-9, nan_ok=True)
 
 
 ALIKE = {
@@ -92,29 +90,68 @@ def test_events_count_for_loss_and_are_left_out_of_jitter(tmp_path: Path) -> Non
     ]
     file = pcap(tmp_path / "tones.pcap", frames(without(tones, [104])))
     mine, full = metered(file), capture_quality(file)
-    assert_same(mine, full, jitter=False)
-    # There they are placed between their neighbours; here the estimate goes on behind them.
+    assert_same(mine, full)
     silent = pcap(tmp_path / "silent.pcap", frames(without(SPEECH, events)))
     (expected,) = metered(silent)
     assert mine[0]["jitter_mean_ns"] == pytest.approx(expected["jitter_mean_ns"], rel=1e-9)
-    assert mine[0]["jitter_mean_ns"] == pytest.approx(full._row(0)["jitter_ns"], rel=0.05)
 
 
 def test_comfort_noise_in_front_is_left_out_of_jitter(tmp_path: Path) -> None:
     noise_first = [replace(p, payload_type=13) if i < 80 else p for i, p in enumerate(SPEECH)]
     file = pcap(tmp_path / "noise.pcap", frames(noise_first))
-    assert_same(metered(file), capture_quality(file), jitter=False)
+    assert_same(metered(file), capture_quality(file))
     speech = pcap(tmp_path / "speech.pcap", frames(SPEECH[80:]))
     (mine,), (expected,) = metered(file), metered(speech)
     assert mine["codec"] == "PCMU"
     assert mine["jitter_mean_ns"] == pytest.approx(expected["jitter_mean_ns"], rel=1e-9)
 
 
-def test_a_pause_of_more_than_a_minute_makes_two_streams(tmp_path: Path) -> None:
+def test_a_few_packets_of_another_type_in_front_change_neither_jitter_nor_delay(tmp_path: Path) -> None:
+    # Packets that open a way through a firewall long before anything is said.
+    opening = [replace(p, at_us=2_000 * i, payload_type=125, stamp=0) for i, p in enumerate(talk(4, seq=996))]
+    media = [replace(later(p, 10_000_000), seq=1000 + i) for i, p in enumerate(SPEECH)]
+    both = [
+        capture_quality(pcap(tmp_path / f"{len(each)}.pcap", frames(each)))
+        for each in (opening + media, media)
+    ]
+    assert_same(metered(tmp_path / f"{len(opening + media)}.pcap"), both[0])
+    with_opening, without_it = (each.table for each in both)
+    assert with_opening.streams.jitter_ns == pytest.approx(without_it.streams.jitter_ns, rel=1e-9)
+    assert with_opening.streams.delay_p99_ns == pytest.approx(without_it.streams.delay_p99_ns, abs=1)
+    assert with_opening.fixed.late.tolist() == without_it.fixed.late.tolist()
+    assert with_opening.mos == pytest.approx(without_it.mos, abs=1e-6)
+
+
+def test_time_stamps_that_restart_at_a_marker_are_no_delay(tmp_path: Path) -> None:
+    moved = [
+        replace(p, stamp=p.stamp + 344_000, marker=i == 150) if i >= 150 else p for i, p in enumerate(SPEECH)
+    ]
+    file = pcap(tmp_path / "restart.pcap", frames(moved))
+    outcome, plain = capture_quality(file), capture_quality(pcap(tmp_path / "plain.pcap", frames(SPEECH)))
+    assert_same(metered(file), outcome)
+    assert outcome.table.streams.delay_max_ns == pytest.approx(plain.table.streams.delay_max_ns, abs=2e6)
+    assert outcome.table.streams.jitter_max_ns == pytest.approx(plain.table.streams.jitter_max_ns, rel=0.2)
+    assert outcome.mos == pytest.approx(plain.mos, abs=0.02)
+
+
+def test_iax2_stamps_that_are_not_locked_to_media_are_no_loss(tmp_path: Path) -> None:
+    stamps = [20 * i + (0, 7, 2, 11, 5, 13, 1)[i % 7] for i in range(1, 80)]
+    file = pcap(tmp_path / "iax2.pcap", iax2_frames(stamps))
+    outcome = capture_quality(file)
+    assert_same(metered(file), outcome)
+    (row,) = outcome.document()["streams"]
+    assert (row["lost"], row["loss_known"], row["received"]) == (None, False, 79)
+    assert [row[name] for name in ("jitter_ns", "delay_max_ns", "mos")] == pytest.approx(
+        [np.nan] * 3, nan_ok=True
+    )
+    assert "these do not follow the speech" in outcome.notes()[-1]
+
+
+def test_a_pause_of_minutes_is_part_of_the_stream_and_its_losses_count(tmp_path: Path) -> None:
     second = [
         replace(p, at_us=p.at_us + 90_000_000, seq=p.seq + 4500, stamp=p.stamp + 720_000) for p in SPEECH
     ]
     clock = [later(Rtp(0, 1, 1, ssrc=9, dst_port=9), 1_000_000 * i) for i in range(100)]
     file = pcap(tmp_path / "pause.pcap", frames([*SPEECH, *second, *clock]))
-    assert [stream["packets"] for stream in metered(file)] == [300, 300]
-    assert [stream["lost"] for stream in metered(file)] == [0, 0]
+    assert_same(metered(file), capture_quality(file))
+    assert [(stream["packets"], stream["lost"]) for stream in metered(file)] == [(600, 4200)]
