@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-import altair as alt
 import polars as pl
 
 from weirlab.report import palette
 from weirlab.report.curves import QUANTITIES
+from weirlab.report.vega import alt
 
-Chart = alt.Chart | alt.LayerChart
+Chart: TypeAlias = "alt.Chart | alt.LayerChart"
 Domain = tuple[float, float]
 
 QUANTITY: Final = "quantity"

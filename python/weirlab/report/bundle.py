@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
-import altair as alt
-import vl_convert
+from weirlab.report.vega import alt, vl_convert
 
-VEGALITE: Final = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-"""Vega-Lite version that Altair writes, as vl-convert names it."""
-
-NOTICE: Final = (
-    "Vega, Vega-Lite and Vega-Embed: Copyright University of Washington Interactive Data Lab "
-    "and contributors, BSD-3-Clause licence."
-)
+LICENCES: Final = Path(__file__).parent / "templates" / "vega.LICENSES"
+"""Of everything in the script; ``scripts/licences`` writes it."""
 
 
 @cache
 def script() -> str:
-    """JavaScript that defines ``vegaEmbed``, safe inside a ``script`` element."""
-    source = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGALITE))
-    return f"/* {NOTICE} */\n" + source.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    """JavaScript that defines ``vegaEmbed``, with its licences, safe inside a ``script`` element."""
+    source = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_version()))
+    licensed = f"/*\n{LICENCES.read_text(encoding='utf-8')}*/\n{source}"
+    return licensed.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _version() -> str:
+    """Of Vega-Lite, as Altair writes it and vl-convert names it."""
+    return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
 
 def svg(chart: dict[str, Any]) -> str:
     """``chart`` (Vega-Lite as JSON) as an SVG document."""
-    return str(vl_convert.vegalite_to_svg(chart, vl_version=VEGALITE))
+    return str(vl_convert.vegalite_to_svg(chart, vl_version=_version()))
 
 
 def png(chart: dict[str, Any], scale: float = 2.0) -> bytes:
     """``chart`` (Vega-Lite as JSON) as a PNG image, ``scale`` pixels per unit."""
-    return bytes(vl_convert.vegalite_to_png(chart, vl_version=VEGALITE, scale=scale))
+    return bytes(vl_convert.vegalite_to_png(chart, vl_version=_version(), scale=scale))

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import altair as alt
 import polars as pl
 
 from weirlab.report import axes, palette
 from weirlab.report.axes import QUANTITY, Domain
 from weirlab.report.curves import QUANTITIES, banded
 from weirlab.report.source import TRIAL
+from weirlab.report.vega import alt
 
 _OF_TRIALS: Final = f"datum.source === '{TRIAL}'"
 _OF_MODELS: Final = f"datum.source !== '{TRIAL}'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +22,7 @@ from weirlab.report.numbers import (
     words,
 )
 from weirlab.report.source import Evidence
+from weirlab.store.reasons import reason_counts
 
 _MOST_INVALID_ROWS: Final = 60
 _UNITS: Final = (
@@ -145,14 +145,9 @@ def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
     )
     text += f"; {plural(lost, 'trial')} stayed without a valid attempt." if lost else "."
     text += " Spoiled attempts are kept in the run but take no part in any number or chart here."
-    kinds: dict[str, int] = {}
-    for reasons in spoiled["invalid"]:
-        for reason in str(reasons).split("; "):
-            kind = re.sub(r"\d[\d.,]*", "…", re.split(r"[:(]", reason, maxsplit=1)[0]).strip()
-            kinds[kind] = kinds.get(kind, 0) + 1
-    ordered = sorted(kinds.items(), key=lambda item: -item[1])
+    counts = reason_counts(spoiled["invalid"]).items()
     summary = Table(
-        "Reasons", ("Reason", "Attempts"), tuple((kind, count(n)) for kind, n in ordered), frozenset({1})
+        "Reasons", ("Reason", "Attempts"), tuple((kind, count(n)) for kind, n in counts), frozenset({1})
     )
     shown = spoiled.sort("role", "index", "attempt").head(_MOST_INVALID_ROWS)
     rows = tuple(

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from weirlab.errors import InputError, StoreError
+from weirlab import files
+from weirlab.errors import InputError
 from weirlab.report import bundle
 from weirlab.report.figure import Figure, draw
-from weirlab.report.files import written
 from weirlab.report.palette import LIGHT
 from weirlab.report.source import Predictor, RunData, Verification, gather
 
@@ -31,19 +31,22 @@ def export_plots(
     Returns the files written. Raises ``InputError`` for an unknown format, ``StoreError``
     when ``dest`` cannot be written.
     """
+    return write_figures(draw(gather(run, models, verification)), dest, formats)
+
+
+def write_figures(figures: Sequence[Figure], dest: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """The same for figures at hand."""
     for name in formats:
         if name not in FORMATS:
             raise InputError(f"plot format '{name}' is not known; choose from {', '.join(FORMATS)}")
-    figures = draw(gather(run, models, verification))
-    try:
-        dest.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"folder {dest} cannot be made: {error.strerror}; choose another one") from error
-    return [
-        written(dest / f"{figure.key}.{name}", rendered(figure, name))
-        for figure in figures
-        for name in formats
-    ]
+    files.make_folder(dest)
+    written = []
+    for figure in figures:
+        for name in formats:
+            path = dest / f"{figure.key}.{name}"
+            files.write_bytes(path, rendered(figure, name))
+            written.append(path)
+    return written
 
 
 def rendered(figure: Figure, name: str) -> bytes:

@@ -6,23 +6,27 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-_RATES: Final = ((1e6, "Mpps"), (1e3, "kpps"), (1.0, "pps"))
-_TIMES: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+from weirlab import quantities
+from weirlab.quantities import NOTHING, significant
+
+__all__ = [
+    "NOTHING",
+    "SPACE",
+    "count",
+    "duration",
+    "percent",
+    "plural",
+    "rate",
+    "rounded",
+    "rules",
+    "significant",
+    "size",
+    "words",
+]
+
 _BYTES: Final = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
-NOTHING: Final = "–"
 SPACE: Final = "\u00a0"
 """Between a number and what it counts: a line must not break there."""
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """``value`` with ``digits`` significant digits, thousands separated, never in exponent form."""
-    if not math.isfinite(value):
-        return NOTHING
-    if value == 0:
-        return "0"
-    short = float(f"{value:.{digits}g}")
-    decimals = digits - 1 - math.floor(math.log10(abs(short)))
-    return f"{short:,.{max(decimals, 0)}f}"
 
 
 def rounded(value: float | None, digits: int = 4) -> float | None:
@@ -34,19 +38,19 @@ def rounded(value: float | None, digits: int = 4) -> float | None:
 
 def rate(pps: float, digits: int = 3) -> str:
     """``820 kpps``, ``1.24 Mpps``, ``450 pps``."""
-    return _scaled(pps, _RATES, digits)
+    return quantities.rate(pps, digits, SPACE)
 
 
 def duration(ns: float, digits: int = 3) -> str:
     """``850 ns``, ``12.4 µs``, ``1.30 ms``."""
-    return _scaled(ns, _TIMES, digits)
+    return quantities.duration(ns, digits, SPACE)
 
 
 def size(octets: float, digits: int = 3) -> str:
     """``1.40 GiB``, ``16.0 MiB``; small ones to the byte."""
     if abs(octets) < 10_000:
         return f"{octets:,.0f}{SPACE}B"
-    return _scaled(octets, _BYTES, digits)
+    return quantities.scaled(octets, _BYTES, digits, space=SPACE)
 
 
 def percent(ratio: float, digits: int = 2) -> str:
@@ -80,13 +84,3 @@ def words(parts: Sequence[str], last: str = "and") -> str:
     if len(parts) < 2:
         return "".join(parts)
     return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
-
-
-def _scaled(value: float, units: Sequence[tuple[float, str]], digits: int) -> str:
-    if not math.isfinite(value):
-        return NOTHING
-    for factor, unit in units:
-        # Rounding first keeps 999,999 from becoming "1,000 kpps".
-        if abs(float(f"{value:.{digits}g}")) >= factor:
-            return f"{significant(value / factor, digits)}{SPACE}{unit}"
-    return f"{significant(value / units[-1][0], digits)}{SPACE}{units[-1][1]}"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weirlab import files
 from weirlab.model.regimes import OVERLOAD_LOSS
 from weirlab.report import conditions, summary
 from weirlab.report.accuracy import tables as error_tables
 from weirlab.report.accuracy import words as accuracy
 from weirlab.report.curves import QUANTITIES
 from weirlab.report.figure import Figure, draw
-from weirlab.report.files import written
 from weirlab.report.shell import assembled
 from weirlab.report.source import Evidence, Predictor, RunData, Verification, gather
 
@@ -91,7 +91,8 @@ def build(
     StoreError
         ``out`` cannot be written; nothing is left half-written.
     """
-    return written(out, render(gather(run, models, verification), command=command).encode())
+    files.write_bytes(out, render(gather(run, models, verification), command=command).encode())
+    return out
 
 
 def render(evidence: Evidence, *, command: str | None = None) -> str:

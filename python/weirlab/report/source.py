@@ -20,7 +20,7 @@ from weirlab.errors import ModelError
 from weirlab.model import ErrorRow, compare, regimes
 from weirlab.model.base import Band, Table
 from weirlab.model.score import Deviations, deviations
-from weirlab.records import Observation
+from weirlab.records import Observation, device_in_words
 from weirlab.report.numbers import rules
 from weirlab.store.steps import StepSeries, step_series
 
@@ -114,8 +114,8 @@ class Evidence:
 
     @property
     def device(self) -> str:
-        """The driver's name as recorded with the trials."""
-        return str(self.attempts["dut"][0]) if self.attempts.height else "no device"
+        """What sentences call the device that is recorded with the trials."""
+        return device_in_words(str(self.attempts["dut"][0])) if self.attempts.height else "no device"
 
     @property
     def lab(self) -> str:

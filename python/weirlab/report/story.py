@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weirlab.errors import InputError, StoreError
+from weirlab import files
 from weirlab.report.conditions import Pairs, Table, scenario_text
-from weirlab.report.export import FORMATS, rendered
+from weirlab.report.export import FORMATS, write_figures
 from weirlab.report.figure import Figure
-from weirlab.report.files import written
 from weirlab.report.shell import assembled
 from weirlab.report.summary import Tile
 
@@ -89,7 +88,8 @@ def place(manifest: Mapping[str, Any], lab: str, device: str) -> str:
 
 def build(story: Story, out: Path, *, command: str | None = None) -> Path:
     """Write the page to ``out`` and return it; raises ``StoreError`` where that is impossible."""
-    return written(out, render(story, command=command).encode())
+    files.write_bytes(out, render(story, command=command).encode())
+    return out
 
 
 def render(story: Story, *, command: str | None = None) -> str:
@@ -123,15 +123,4 @@ def export_plots(story: Story, dest: Path, formats: Sequence[str] = FORMATS) -> 
 
     Raises ``InputError`` for an unknown format, ``StoreError`` when ``dest`` cannot be written.
     """
-    for name in formats:
-        if name not in FORMATS:
-            raise InputError(f"plot format '{name}' is not known; choose from {', '.join(FORMATS)}")
-    try:
-        dest.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"folder {dest} cannot be made: {error.strerror}; choose another one") from error
-    return [
-        written(dest / f"{figure.key}.{name}", rendered(figure, name))
-        for figure in story.figures
-        for name in formats
-    ]
+    return write_figures(story.figures, dest, formats)

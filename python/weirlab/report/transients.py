@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -22,6 +21,7 @@ from weirlab.model.transient import (
 from weirlab.report import axes, palette
 from weirlab.report.numbers import duration, percent, rounded
 from weirlab.report.source import TRIAL
+from weirlab.report.vega import alt
 from weirlab.store.rows import rate_text
 from weirlab.store.steps import StepSeries
 from weirlab.traffic.sizes import describe

@@ -79,5 +79,5 @@ def test_an_unknown_format_is_refused_before_anything_is_written(small_run, mode
 
 def test_a_folder_that_cannot_be_made_is_named(small_run, models, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreError, match="cannot be made"):
+    with pytest.raises(StoreError, match="cannot make the folder"):
         export_plots(small_run, models, None, tmp_path / "file" / "plots")

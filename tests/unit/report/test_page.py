@@ -206,6 +206,12 @@ def test_the_bundle_cannot_end_its_script_element() -> None:
     assert "</script" not in bundle.script().lower()
 
 
+def test_the_page_carries_the_licences_of_what_draws_its_charts(page: str) -> None:
+    for holder in ("University of Washington Interactive Data Lab", "Mike Bostock", "Cynthia Brewer"):
+        assert holder in page
+    assert "drawn by Vega, Vega-Lite, Vega-Embed and D3; their licences are in its source" in page
+
+
 def test_a_folder_that_is_missing_is_named(small_run, models, tmp_path: Path) -> None:
     target = tmp_path / "no" / "such" / "report.html"
     with pytest.raises(StoreError, match=re.escape(str(target))):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import altair as alt
 import polars as pl
 
 from weirlab.model.score import REPEATABILITY
 from weirlab.report import axes, palette
+from weirlab.report.vega import alt
 
 _ROW_PX: Final = 26
 _BETWEEN: Final = 0.9

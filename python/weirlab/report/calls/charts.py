@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import altair as alt
 import numpy as np
 import polars as pl
 
 from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.numbers import rounded
+from weirlab.report.vega import alt
 
 WAYS: Final = ["caller at the sender's side speaks", "caller at the receiver's side speaks"]
 _POINTS: Final = 160

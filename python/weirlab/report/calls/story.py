@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from weirlab.records import device_in_words
 from weirlab.report import axes
 from weirlab.report.calls import charts
 from weirlab.report.conditions import Pairs, Table
@@ -20,6 +21,9 @@ from weirlab.report.summary import Tile
 
 _POOR: Final = 3.6
 _WORST: Final = 20
+SPOILED: Final = "What callers hear was not measured: no attempt was valid."
+"""The answer where the host spoiled the trial, whatever was heard in it."""
+
 _TERMS: Final = (
     (
         "Caller",
@@ -70,16 +74,17 @@ def tell(heard: Heard) -> Story:
     """The page about ``heard``."""
     trial, manifest = heard.trial, heard.manifest
     rated = heard.calls.filter(pl.col("mos").is_not_null())
-    device, lab = str(trial["dut"]), str(trial["lab"])
+    device, lab = device_in_words(str(trial["dut"])), str(trial["lab"])
+    answer = _answer(rated, heard.calls.height - rated.height)
+    lede = f"{heard.what[:1].upper()}{heard.what[1:]}, through {device} with {rules(trial['position'])}."
+    spoiled = "" if trial["valid"] else f"The host spoiled this trial: {trial['invalid']}."
     return Story(
         subject=f"calls through {device}",
         manifest=manifest,
         simulated=lab == "sim",
-        answer=_answer(rated, heard.calls.height - rated.height),
-        lede=(
-            f"{heard.what[:1].upper()}{heard.what[1:]}, through {device} with {rules(trial['position'])}.",
-        ),
-        caution="" if trial["valid"] else f"The host spoiled this trial: {trial['invalid']}.",
+        answer=SPOILED if spoiled else answer,
+        lede=(lede, f"In the spoiled trial: {answer}") if spoiled else (lede,),
+        caution=spoiled,
         place=place(manifest, lab, device),
         tiles=tuple(_tiles(heard, rated)),
         chapters=(
@@ -133,7 +138,7 @@ def _setting(heard: Heard) -> Pairs:
     trial, manifest = heard.trial, heard.manifest
     return [
         ("Calls", heard.what),
-        ("Device under test", str(trial["dut"])),
+        ("Device under test", device_in_words(str(trial["dut"]))),
         ("Rules before the match", rules(trial["position"])),
         ("Connection tracking", "yes" if trial["stateful"] else "no"),
         ("Jitter buffer", heard.buffer),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import altair as alt
 import polars as pl
 
 from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.capacity.source import Verdict
+from weirlab.report.vega import alt
 
 _SOFT: Final = palette.LIGHT["soft"]
 _LEGEND: Final = "Rules (points: trials, line: median)"

@@ -8,6 +8,7 @@ from typing import Final
 
 import polars as pl
 
+from weirlab.records import device_in_words
 from weirlab.report import axes
 from weirlab.report.capacity import charts, tables
 from weirlab.report.capacity.source import Findings, Verdict, verdicts
@@ -55,8 +56,9 @@ def tell(findings: Findings) -> Story:
     found = verdicts(findings)
     manifest = findings.manifest
     facts = manifest.get("facts") or {}
-    device = str(facts.get("dut", "device"))
-    answer, *rest = _answer(device, found)
+    dut = str(facts.get("dut", "the device"))
+    device = device_in_words(dut)
+    answer, *rest = _answer(device_in_words(dut, first=True), found)
     return Story(
         subject=f"calls through {device}",
         manifest=manifest,
@@ -156,7 +158,7 @@ def _setting(findings: Findings) -> Pairs:
     calls = scenario.get("calls") or {}
     valid = findings.valid
     pairs: Pairs = [
-        ("Device under test", str(facts.get("dut") or NOTHING)),
+        ("Device under test", device_in_words(str(facts.get("dut") or NOTHING))),
         ("Host", str(manifest.get("host") or NOTHING)),
         ("Kernel", str(manifest.get("kernel") or NOTHING)),
         ("Codec", str(calls.get("codec") or NOTHING)),

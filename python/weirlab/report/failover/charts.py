@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import altair as alt
 import numpy as np
 import polars as pl
 
@@ -13,6 +12,7 @@ from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.failover.source import KINDS, Group
 from weirlab.report.numbers import rounded
+from weirlab.report.vega import alt
 
 _INK: Final = palette.LIGHT["ink"]
 _SOFT: Final = palette.LIGHT["soft"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import altair as alt
 import polars as pl
 
 from weirlab.lab.monitor import RECORDING
 from weirlab.report import axes, palette
 from weirlab.report.monitor.source import METHODS, PLACES, PUBLISHED, cost_name
 from weirlab.report.numbers import rounded
+from weirlab.report.vega import alt
 
 _LEAST_PERCENT: Final = 0.001
 """Below, the axis of losses is linear down to 0."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from weirlab import files
 from weirlab.errors import InputError
 from weirlab.report.conditions import Table
-from weirlab.report.files import written
 from weirlab.report.shell import assembled
 from weirlab.report.summary import Tile
 from weirlab.report.trace import series
@@ -78,7 +78,8 @@ def build(trace: Trace, out: Path, *, connection: int, command: str = "") -> Pat
     StoreError
         ``out`` cannot be written.
     """
-    return written(out, render(trace, connection=connection, command=command).encode())
+    files.write_bytes(out, render(trace, connection=connection, command=command).encode())
+    return out
 
 
 def render(trace: Trace, *, connection: int, command: str = "") -> str:

@@ -70,9 +70,13 @@ def test_a_single_caller_shows_as_a_step(tmp_path: Path) -> None:
     assert frame["percent"].to_list() == [0.0, 100.0]
 
 
-def test_a_spoiled_trial_is_a_caution(tmp_path: Path) -> None:
+def test_a_spoiled_trial_is_a_caution_and_withholds_the_headline(tmp_path: Path) -> None:
     told = page(tmp_path, replace(make_record(invalid=("sender late",)), calls=make_call_table(1)))
     assert told.caution == "The host spoiled this trial: sender late."
+    assert told.answer == "What callers hear was not measured: no attempt was valid."
+    assert told.lede[-1].startswith("In the spoiled trial: All 2")
+    text = story.render(told)
+    assert text.index("The host spoiled this trial") < text.index("What callers hear was not measured: ")
 
 
 def test_without_loss_there_is_no_chart_of_it(tmp_path: Path) -> None:

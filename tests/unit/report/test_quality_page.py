@@ -1,0 +1,74 @@
+"""The page of ``weir quality``: what it concludes, and that its pictures can be drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weirlab.jobs.quality import capture_quality
+from weirlab.jobs.voice_page import assessed, quality_page
+from weirlab.report.export import rendered
+from weirlab.report.quality import page
+
+from ..jobs.test_quality import iax2_frames
+from ..jobs.voice_captures import Rtp, frames, pcap, talk, without
+
+UNLOCKED = [20 * i + (0, 7, 2, 11, 5, 13, 1)[i % 7] for i in range(1, 40)]
+
+
+def streams(many: int, lossy: int = 0, payload_type: int = 0) -> list[Rtp]:
+    each = [
+        talk(120, ssrc=i + 1, src_port=5000 + 2 * i, payload_type=payload_type, seed=i) for i in range(many)
+    ]
+    lost = list(range(20, 50, 2))
+    return [packet for i, sent in enumerate(each) for packet in (without(sent, lost) if i < lossy else sent)]
+
+
+def told(path: Path, packets: list[tuple[int, bytes]]) -> page.Assessed:
+    return assessed(capture_quality(pcap(path / "calls.pcap", packets)))
+
+
+@pytest.mark.parametrize(
+    ("packets", "answer"),
+    [
+        (frames(streams(3)), "All 3 streams were heard well: MOS 4.39 at worst."),
+        (frames(streams(1)), "The stream was heard well: MOS 4.39."),
+        (
+            frames(streams(4, 1)),
+            "1 of 4 streams (25 %) was heard badly (MOS below 3.6), at worst with 3.13; "
+            "1 stream lost packets, 12 % at most.",
+        ),
+        (
+            frames(streams(2, 1, 33)),
+            "No MOS is known for the 2 streams; 1 stream lost packets, 12 % at most.",
+        ),
+        (iax2_frames(UNLOCKED), "Neither MOS nor loss is known for the stream."),
+    ],
+)
+def test_the_page_begins_with_its_conclusion(
+    tmp_path: Path, packets: list[tuple[int, bytes]], answer: str
+) -> None:
+    assert page._answer(told(tmp_path, packets).streams).replace("\u00a0", " ") == answer
+
+
+@pytest.mark.parametrize("many", [2, 20])
+def test_every_picture_can_be_drawn(tmp_path: Path, many: int) -> None:
+    figures = list(page._figures(told(tmp_path, frames(streams(many, 1))).streams))
+    assert [figure.key for figure in figures] == ["quality-mos", "quality-loss", "quality-jitter"]
+    for figure in figures:
+        assert b"192.0.2.1:5000" in rendered(figure, "svg") or many > 16
+        assert figure.data.height == many
+
+
+def test_the_table_has_the_worst_stream_first(tmp_path: Path) -> None:
+    table = page._table(told(tmp_path, frames(streams(5, 1)[::-1])).streams)
+    assert table.rows[0][0] == "192.0.2.1:5000"
+    assert len(table.rows) == 5
+
+
+def test_the_page_shows_what_weir_quality_prints(tmp_path: Path) -> None:
+    outcome = capture_quality(pcap(tmp_path / "calls.pcap", frames(streams(2, 1))))
+    html = quality_page(outcome, tmp_path / "calls.html", command="weir").read_text()
+    assert f"{outcome.mos.min():.2f}" in html
+    assert outcome.notes_on_streams()[0].replace("'", "&#39;") in html
