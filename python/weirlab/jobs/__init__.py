@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weirlab.jobs.transients import OverTimeOutcome, TransientsOutcome, compare_steps, predict_steps
     from weirlab.jobs.trials import TrialOutcome, trial
     from weirlab.jobs.verification import VerificationOutcome, verify
+    from weirlab.jobs.voice_page import quality_page
 
 __all__ = [
     "CalibrationOutcome",
@@ -75,6 +76,7 @@ __all__ = [
     "predict",
     "predict_steps",
     "profile",
+    "quality_page",
     "report",
     "resume_profile",
     "resume_scenario",
@@ -106,6 +108,7 @@ _HOMES: Final = {
     "transients": ("OverTimeOutcome", "TransientsOutcome", "compare_steps", "predict_steps"),
     "trials": ("TrialOutcome", "trial"),
     "verification": ("VerificationOutcome", "verify"),
+    "voice_page": ("quality_page",),
 }
 
 

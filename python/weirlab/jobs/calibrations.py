@@ -50,9 +50,9 @@ def calibrate(
             "lab": lab.model_dump(mode="json"),
             "calibrate": plan.model_dump(mode="json"),
         }
-        writer = store.create("calibrate", scenario, testbeds.facts(bed, command))
+        facts = testbeds.facts(bed, command)
         progress.stage("calibrating over a plain cable")
-        with kept(writer):
+        with kept(lambda: store.create("calibrate", scenario, facts)) as writer:
             calibration = measuring.calibrate(
                 bed,
                 writer,

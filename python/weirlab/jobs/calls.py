@@ -10,21 +10,23 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from weirlab import files
 from weirlab.errors import InputError, TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.call_sheets import KIND, calls_sheet
-from weirlab.jobs.progress import Progress, kept
+from weirlab.jobs.progress import Progress, attempts_told, kept
 from weirlab.lab import capture
 from weirlab.lab.capture import Captured
 from weirlab.measure.calls import run_calls
 from weirlab.quality.distribution import Spread, Summary, summarise
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
-from weirlab.records import CallTable, RuleSetup, TrialRecord, TrialSpec
+from weirlab.records import CallTable, RuleSetup, TrialRecord, TrialSpec, device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Run, Store
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import trial_row
+from weirlab.traffic.calls.impairments import Arrivals, Impairments
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import Calls, describe
 from weirlab.traffic.calls.transport import TITLES
@@ -46,6 +48,16 @@ class CaptureOutcome:
     flows: int
     warmup_s: float
     """At its beginning, in which calls are set up."""
+    faults: Impairments | None = None
+    arrivals: Arrivals | None = None
+    """What the faults did, where there are any."""
+
+    @property
+    def planted(self) -> dict[str, int]:
+        """Packets of speech that were lost, came out of order or twice, over all streams."""
+        if self.arrivals is None:
+            return {}
+        return {name: int(getattr(self.arrivals, name).sum()) for name in ("lost", "reordered", "duplicated")}
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -58,11 +70,16 @@ class CaptureOutcome:
             "lasts_s": self.captured.lasts_ns / NS_PER_S,
             "flows": self.flows,
             "warmup_s": self.warmup_s,
+            "impairments": None if self.faults is None else asdict(self.faults) | self.planted,
         }
 
 
-def write_calls(calls: Calls, path: Path, *, duration_s: float, warmup_s: float) -> CaptureOutcome:
+def write_calls(
+    calls: Calls, path: Path, *, duration_s: float, warmup_s: float, faults: Impairments | None = None
+) -> CaptureOutcome:
     """Write every packet of ``calls``, those of the warm-up included, to a capture file; nothing is sent.
+
+    With ``faults`` the file holds what comes out of a network that has these.
 
     Raises
     ------
@@ -71,7 +88,7 @@ def write_calls(calls: Calls, path: Path, *, duration_s: float, warmup_s: float)
     StoreError
         The disk refuses.
     """
-    capture.check(path)
+    files.check_output(path, "--write")
     load = calls_sheet(calls, duration_s=duration_s + warmup_s, line_bps=1e9)
     needed = 2 * load.directions * load.media.frame_bps / 8 * (duration_s + warmup_s)
     if needed > (free := _free_memory_bytes()):
@@ -80,7 +97,8 @@ def write_calls(calls: Calls, path: Path, *, duration_s: float, warmup_s: float)
             f"{free / 1e9:.1f} GB free; write fewer calls or a shorter time"
         )
     plan = compile_plan(traffic_of(calls, duration_s, warmup_s))
-    return CaptureOutcome(calls, capture.write_plan(path, plan), len(plan.flows), warmup_s)
+    captured, arrivals = capture.write_plan(path, plan, faults)
+    return CaptureOutcome(calls, captured, len(plan.flows), warmup_s, faults, arrivals)
 
 
 @dataclass(frozen=True)
@@ -185,25 +203,26 @@ def make_calls(
     compile_plan(traffic)
     # Whoever sends from behind the device has to be accepted there as well.
     spec = TrialSpec(traffic, replace(rules, both_ways=calls.directions != "forward"), describe(calls))
-    with testbeds.open_bed(lab, dut, progress) as bed:
+    with testbeds.open_bed(lab, dut, progress, calls=calls) as bed:
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
         in_use = in_force(store, bed)
         calibration = in_use.id if in_use else None
         scenario = {
-            "name": f"calls through {bed.dut}",
+            "name": f"calls through {device_in_words(bed.dut)}",
             "lab": lab.model_dump(mode="json"),
             "dut": dut.model_dump(mode="json"),
             KIND: {**spec_to_json(spec), "jitter_buffer": {"heard": heard, **asdict(buffers)}},
         }
-        writer = store.create(KIND, scenario, testbeds.facts(bed, command), calibration=calibration)
-        progress.stage(f"{describe(calls)}, through {bed.dut} in the lab {bed.lab}, run {writer.run_id}")
+        facts = testbeds.facts(bed, command)
+        with kept(lambda: store.create(KIND, scenario, facts, calibration=calibration)) as writer:
+            device = device_in_words(bed.dut)
+            progress.stage(f"{describe(calls)}, through {device} in the lab {bed.lab}, run {writer.run_id}")
 
-        def keep(record: TrialRecord) -> None:
-            writer.add(record)
-            if keep_packets and record.result.packets is not None:
-                writer.put_table(PACKETS, packet_table(record))
+            def keep(record: TrialRecord) -> None:
+                writer.add(record)
+                if keep_packets and record.result.packets is not None:
+                    writer.put_table(PACKETS, packet_table(record))
 
-        with kept(writer):
             records = run_calls(
                 bed,
                 spec,
@@ -212,6 +231,7 @@ def make_calls(
                 run_id=writer.run_id,
                 max_attempts=attempts,
                 set_rules=False,
+                on_attempt=attempts_told(progress, spec, attempts),
                 on_record=keep,
             )
     log = writer.path / f"{PACKETS}.parquet" if writer.run.has_table(PACKETS) else None

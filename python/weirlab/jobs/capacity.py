@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import Any, Final
 from weirlab.errors import TrialError
 from weirlab.jobs import modelling, profiles, reports, testbeds
 from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
-from weirlab.jobs.capacity_asked import goals_of, profile_of, to_search, to_sweep
+from weirlab.jobs.capacity_asked import fixed_counts, found_counts, goals_of, profile_of, to_search, to_sweep
 from weirlab.jobs.capacity_predicted import Foretold, foretell
-from weirlab.jobs.progress import Progress, Quiet, kept, passed_on
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.progress import RESUME, Progress, Quiet, kept, passed_on
 from weirlab.jobs.reports import ReportOutcome
 from weirlab.lab.base import TestBed, Watchable
 from weirlab.measure import profile as measuring
@@ -26,6 +27,7 @@ from weirlab.measure.capacity import (
     Dropping,
     Keeper,
     Setting,
+    Sweep,
     dropping,
     search_calls,
     sweep,
@@ -35,11 +37,14 @@ from weirlab.measure.search import Trials
 from weirlab.measure.search.trials import MAX_ATTEMPTS
 from weirlab.measure.sequence import next_index
 from weirlab.model import Model, Queueing
-from weirlab.scenario import CapacityScenario, from_plain
+from weirlab.records import device_in_words
+from weirlab.scenario import CapacityScenario
 from weirlab.store import Run, RunWriter, Store
 from weirlab.traffic.schedule import compile_plan
 
 KIND: Final = "capacity"
+AROUND: Final = "sweep_around"
+"""Name under which a run keeps the numbers of calls that its sweep goes through."""
 RESULT: Final = "capacity"
 """Name under which a run keeps what was found."""
 
@@ -129,13 +134,20 @@ def run(
 ) -> CapacityOutcome:
     """Measure what ``scenario`` asks for, as a new run, and write its report."""
     _refuse_impossible(store, scenario)
+    reports.foresee(out, plots, scenario.report)
     calibration = None
     if scenario.calibrate is not None and testbeds.choose(scenario.lab, scenario.dut, Quiet()) == "netns":
         calibration = calibrate(store, scenario.lab, scenario.calibrate, progress, command=command)
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress, calls=scenario.calls.calls(1)) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
-        writer = profiles.begin(store, scenario, bed, command, KIND)
-        outcome = _measure(store, bed, scenario, writer, calibration, progress)
+        outcome = _measure(
+            store,
+            bed,
+            scenario,
+            lambda: profiles.begin(store, scenario, bed, command, KIND),
+            calibration,
+            progress,
+        )
     return _reported(outcome, scenario, progress, out, plots)
 
 
@@ -144,11 +156,11 @@ def resume(
 ) -> CapacityOutcome:
     """Go on with an interrupted run; trials that have a valid attempt are not repeated."""
     found = store.open(run_id, kind=KIND)
-    scenario = from_plain(found.manifest.scenario, f"scenario of run {found.run_id}", CapacityScenario)
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+    scenario = scenario_of(found, CapacityScenario)
+    reports.foresee(out, plots, scenario.report)
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress, calls=scenario.calls.calls(1)) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
-        writer = profiles.go_on(store, found, bed)
-        outcome = _measure(store, bed, scenario, writer, None, progress)
+        outcome = _measure(store, bed, scenario, lambda: profiles.go_on(store, found, bed), None, progress)
     return _reported(outcome, scenario, progress, out, plots)
 
 
@@ -156,11 +168,11 @@ def _measure(
     store: Store,
     bed: TestBed,
     scenario: CapacityScenario,
-    writer: RunWriter,
+    begin: Callable[[], RunWriter],
     calibration: CalibrationOutcome | None,
     progress: Progress,
 ) -> CapacityOutcome:
-    with kept(writer, f"weir run --resume {writer.run_id}"):
+    with kept(begin, RESUME) as writer:
         _tell_time(scenario, bed, progress)
         model, source = _model(store, bed, scenario, writer, progress)
         setting = Setting(scenario.calls.calls(1), scenario.dut.stateful)
@@ -169,10 +181,13 @@ def _measure(
         keeper = Keeper(bed, writer, good_mos=good_mos)
         carried: tuple[Carried, ...] = ()
         with _watched(bed, wanted.inside, progress):
-            if wanted.sweep is not None:
-                _sweep(bed, scenario, setting, writer, keeper, progress)
+            if fixed := fixed_counts(scenario):
+                _sweep(bed, to_sweep(scenario, fixed), scenario, setting, writer, keeper, progress)
             if wanted.search is not None:
                 carried = _search(bed, scenario, setting, writer, keeper, progress)
+            if wanted.sweep is not None and not fixed:
+                swept = to_sweep(scenario, _around(scenario, carried, writer))
+                _sweep(bed, swept, scenario, setting, writer, keeper, progress)
         lines = _still_valid(writer, keeper)
         counted = [line["counters_agree"] for line in lines if line["counters_agree"] is not None]
         foretold: tuple[Foretold, ...] = ()
@@ -207,16 +222,32 @@ def _watched(bed: TestBed, wanted: bool, progress: Progress) -> Iterator[None]:
         yield
 
 
+def _around(
+    scenario: CapacityScenario, carried: tuple[Carried, ...], writer: RunWriter
+) -> dict[int, tuple[int, ...]]:
+    """The numbers of calls of the sweep; those of an interrupted run stay, whatever a search finds anew."""
+    if not writer.has(AROUND):
+        writer.put_json(AROUND, found_counts(scenario, carried))
+    return writer.run.get_json(AROUND, _counts)
+
+
+def _counts(content: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(position): tuple(int(count) for count in counts) for position, counts in content.items()}
+
+
 def _sweep(
     bed: TestBed,
+    what: Sweep,
     scenario: CapacityScenario,
     setting: Setting,
     writer: RunWriter,
     keeper: Keeper,
     progress: Progress,
 ) -> None:
-    what = to_sweep(scenario)
-    progress.stage(f"sweep of {bed.dut} in the lab {bed.lab}, run {writer.run_id}")
+    if not what.order:
+        progress.note("nothing to sweep around: the search found no number of calls")
+        return
+    progress.stage(f"sweep of {device_in_words(bed.dut)} in the lab {bed.lab}, run {writer.run_id}")
     attempts = scenario.capacity.max_attempts
     sweep(bed, what, setting, writer, keeper, passed_on(progress), max_attempts=attempts)
 
@@ -234,10 +265,9 @@ def _search(
     assert wanted.search is not None
     progress.stage(f"search of the most calls, run {writer.run_id}")
     phases = {"search"}
-    if wanted.sweep is not None and (wanted.sweep.trial_s, wanted.sweep.warmup_s) == (
-        what.trial_s,
-        what.warmup_s,
-    ):
+    sweep = wanted.sweep
+    before = sweep is not None and bool(sweep.fixed)
+    if before and sweep is not None and (sweep.trial_s, sweep.warmup_s) == (what.trial_s, what.warmup_s):
         phases.add("sweep")
     trials = Trials(
         bed,
@@ -274,8 +304,7 @@ def _model(
         models, run = modelling.find(store, predict.model)
         return models[Queueing.name], predict.model if run is None else run.run_id
     profiles.measured(bed, profile_of(scenario), writer, progress)
-    progress.stage("fitting the models")
-    return modelling.fit_run(writer.run)[Queueing.name], writer.run_id
+    return modelling.fit_run(writer.run, progress)[Queueing.name], writer.run_id
 
 
 def _refuse_impossible(store: Store, scenario: CapacityScenario) -> None:
@@ -283,7 +312,7 @@ def _refuse_impossible(store: Store, scenario: CapacityScenario) -> None:
     wanted = scenario.capacity
     setting = Setting(scenario.calls.calls(1), scenario.dut.stateful)
     for what, count in (
-        (wanted.sweep, wanted.sweep.counts[-1] if wanted.sweep else 0),
+        (wanted.sweep, max(wanted.sweep.fixed, default=1) if wanted.sweep else 0),
         (wanted.search, wanted.search.max_calls or wanted.search.min_calls if wanted.search else 0),
     ):
         if what is not None:
@@ -304,9 +333,11 @@ def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> 
         told.append(f"{len(measuring.expected(plan)):,} of a profile")
         seconds += measuring.estimate_s(plan)
     if wanted.sweep is not None:
-        what = to_sweep(scenario)
-        trials = len(what.order)
-        told.append(f"{trials:,} of the sweep")
+        what = wanted.sweep
+        fixed = fixed_counts(scenario)
+        each_position = len(what.fixed if fixed else what.around) * what.repetitions
+        trials = each_position * len(wanted.positions)
+        told.append(f"{'' if fixed else 'some '}{trials:,} of the sweep")
         seconds += trials * (what.warmup_s + what.trial_s + _EACH_S)
     if wanted.search is not None:
         each = to_search(scenario).expected_s()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from weirlab.measure.capacity import CallGoal, Search, Setting, Sweep
+from weirlab.measure.capacity import CallGoal, Carried, Search, Setting, Sweep, around
 from weirlab.scenario import QUICK, CapacityScenario, Profile, Scenario
 from weirlab.scenario.model import TrafficShape
 from weirlab.traffic.sizes import mean_bytes
 
 WITHOUT_LOSS: Final = "without loss"
+
+_TYPICAL_CALLS: Final = 3000
+"""So many have so many flows that a device which looks them up is as slow as with any more."""
 
 
 def goals_of(scenario: CapacityScenario) -> tuple[CallGoal, ...]:
@@ -22,11 +26,25 @@ def goals_of(scenario: CapacityScenario) -> tuple[CallGoal, ...]:
     return lossless, CallGoal(name, round(1 - what.good_share, 9), what.mos)
 
 
-def to_sweep(scenario: CapacityScenario) -> Sweep:
-    """The sweep of ``scenario`` in the terms of ``weirlab.measure``."""
-    what, wanted = scenario.capacity.sweep, scenario.capacity
+def to_sweep(scenario: CapacityScenario, counts: Mapping[int, tuple[int, ...]]) -> Sweep:
+    """The sweep of ``scenario`` over ``counts`` calls by position, in the terms of ``weirlab.measure``."""
+    what = scenario.capacity.sweep
     assert what is not None
-    return Sweep(what.counts, wanted.positions, what.repetitions, what.trial_s, what.warmup_s, wanted.seed)
+    return Sweep(counts, what.repetitions, what.trial_s, what.warmup_s, scenario.capacity.seed)
+
+
+def fixed_counts(scenario: CapacityScenario) -> dict[int, tuple[int, ...]]:
+    """By position the numbers of calls that the file asks for; empty where they come from the search."""
+    what, wanted = scenario.capacity.sweep, scenario.capacity
+    return {} if what is None or not what.fixed else dict.fromkeys(wanted.positions, tuple(what.fixed))
+
+
+def found_counts(scenario: CapacityScenario, carried: Sequence[Carried]) -> dict[int, tuple[int, ...]]:
+    """By position the numbers of calls around what was found there."""
+    what = scenario.capacity.sweep
+    assert what is not None
+    positions = scenario.capacity.positions
+    return {n: around([one for one in carried if one.position == n], what.around) for n in positions}
 
 
 def to_search(scenario: CapacityScenario) -> Search:
@@ -65,7 +83,7 @@ def _flows(scenario: CapacityScenario) -> int:
     assert wanted.predict is not None
     if wanted.predict.flows is not None:
         return wanted.predict.flows
-    most = wanted.sweep.last if wanted.sweep else wanted.search.min_calls if wanted.search else 1
+    most = wanted.sweep.last if wanted.sweep and wanted.sweep.last else _TYPICAL_CALLS
     return most * Setting(scenario.calls.calls(1)).streams
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from weirlab.errors import InputError, MissingCapability, StoreError, TrialError
+from weirlab.errors import InputError, MissingCapability, TrialError
+from weirlab.interrupts import owned
 from weirlab.jobs import testbeds
-from weirlab.jobs.progress import Progress, kept, passed_on
-from weirlab.jobs.reports import ReportOutcome, at_the_end
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.progress import RESUME, Progress, kept, passed_on
+from weirlab.jobs.reports import ReportOutcome, at_the_end, foresee
 from weirlab.measure.failover import (
     SWITCHES,
     Campaign,
@@ -36,7 +39,6 @@ from weirlab.measure.failover import (
 )
 from weirlab.measure.failover.event import Clock, Sleep
 from weirlab.scenario.failover import FailoverScenario
-from weirlab.scenario.load import from_plain
 from weirlab.store import Run, RunWriter, Store
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.schedule import compile_plan
@@ -126,11 +128,12 @@ def run(
     InputError
         Calls that cannot be made, or a trial that ends before a pair can have switched.
     MissingCapability
-        No network namespaces here, or a daemon is not installed.
+        No network namespaces here, a daemon is not installed, or what draws the report.
     LabError
         A pair never had one master and one backup.
     """
     pairs, traffic = _checked(scenario)
+    foresee(out, plots, scenario.report)
     opener = open_pair or _opener(scenario, pairs)
     testbeds.tell_if_busy("redundant", progress)
     with opener(pairs[0]) as lab:  # What cannot be built leaves no run behind.
@@ -138,8 +141,18 @@ def run(
         facts = {"lab": lab.lab, "dut": KIND, "backend": lab.backend, **common}
     facts |= {"pairs": [pair.to_json() for pair in pairs], "command": command, **_tools(pairs)}
     content = scenario.model_dump(mode="json")
-    writer = store.create(KIND, content, facts)
-    return _measured(writer, scenario, pairs, traffic, opener, progress, out, plots, clock, sleep)
+    return _measured(
+        lambda: store.create(KIND, content, facts),
+        scenario,
+        pairs,
+        traffic,
+        opener,
+        progress,
+        out,
+        plots,
+        clock,
+        sleep,
+    )
 
 
 def resume(
@@ -155,30 +168,36 @@ def resume(
 ) -> FailoverOutcome:
     """Go on with an interrupted run: switches that have a valid attempt are not repeated."""
     found = store.open(run_id, kind=KIND)
-    try:
-        scenario = from_plain(
-            found.manifest.scenario, f"the scenario of run {found.run_id}", FailoverScenario
-        )
-    except InputError as error:
-        raise StoreError(f"run {found.run_id} cannot be resumed: {error}; start a new run") from error
+    scenario = scenario_of(found, FailoverScenario)
     pairs, traffic = _checked(scenario)
+    foresee(out, plots, scenario.report)
     opener = open_pair or _opener(scenario, pairs)
     testbeds.tell_if_busy("redundant", progress)
-    writer = store.resume(found.run_id)
-    return _measured(writer, scenario, pairs, traffic, opener, progress, out, plots, clock, sleep)
+    return _measured(
+        lambda: store.resume(found.run_id),
+        scenario,
+        pairs,
+        traffic,
+        opener,
+        progress,
+        out,
+        plots,
+        clock,
+        sleep,
+    )
 
 
 def outcome_of(run: Run) -> FailoverOutcome:
     """What a run holds, measured earlier or still under way."""
     rows = tuple(rows_of(run.table(SWITCHES))) if run.has_table(SWITCHES) else ()
-    load = Load.from_json(run.get_json(LOAD))
-    scenario = from_plain(run.manifest.scenario, f"the scenario of run {run.run_id}", FailoverScenario)
+    load = run.get_json(LOAD, Load.from_json)
+    scenario = scenario_of(run, FailoverScenario)
     switches = _plan(scenario, _pairs(scenario))
     return _concluded(run, load, switches, rows, 0.0)
 
 
 def _measured(
-    writer: RunWriter,
+    begin: Callable[[], RunWriter],
     scenario: FailoverScenario,
     pairs: tuple[Pair, ...],
     traffic: Callable[[int, float], Traffic],
@@ -191,8 +210,7 @@ def _measured(
 ) -> FailoverOutcome:
     what, timing = scenario.failover, timing_of(scenario)
     switches = _plan(scenario, pairs)
-    resumable = f"weir run --resume {writer.run_id}"
-    with kept(writer, resumable):
+    with kept(begin, RESUME) as writer:
         expected_s = estimate_s((p for p in switches if p.index not in writer.done), timing)
         if what.find_load and not writer.has(LOAD):
             expected_s += sum(
@@ -257,7 +275,7 @@ def _load(
     """What all pairs carry without loss, found or, in a resumed run, remembered."""
     what, wanted = scenario.failover, scenario.calls.count
     if writer.has(LOAD):
-        return Load.from_json(writer.get_json(LOAD))
+        return writer.run.get_json(LOAD, Load.from_json)
 
     def of(calls: int) -> Traffic:
         return traffic(calls, what.load_s)
@@ -378,7 +396,7 @@ def _opener(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> OpenPair:
     if lacking:
         raise MissingCapability("; ".join(dict.fromkeys(lacking)))
 
-    def open_pair(pair: Pair) -> RedundantLab:
-        return RedundantLab(pair.protocol, pair.states, pair.nat, scenario.lab.backend)
+    def open_pair(pair: Pair) -> AbstractContextManager[RedundantLab]:
+        return owned(lambda: RedundantLab(pair.protocol, pair.states, pair.nat, scenario.lab.backend))
 
     return open_pair

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
+from weirlab.errors import InputError, StoreError
 from weirlab.measure.verify import thresholds
 from weirlab.model.effects import Effect, effects
+from weirlab.scenario.load import from_plain
+from weirlab.scenario.model import Root
 from weirlab.store import Manifest, Run, Store
+from weirlab.store.reasons import reason_counts
+
+R = TypeVar("R", bound=Root)
 
 
 @dataclass(frozen=True)
@@ -30,9 +36,8 @@ class RunOutcome:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Why attempts are invalid, most frequent first; numbers in the reasons are left out."""
-        invalid = self.trials.filter(~pl.col("valid"))["invalid"].str.replace_all(r"[-+±]?\d[\d.,]*", "…")
-        return {row["invalid"]: row["count"] for row in invalid.value_counts(sort=True).to_dicts()}
+        """Why attempts are invalid, most frequent first; see :func:`weirlab.store.reasons.reason_counts`."""
+        return reason_counts(self.trials.filter(~pl.col("valid"))["invalid"])
 
     @property
     def thresholds(self) -> list[dict[str, Any]]:
@@ -62,6 +67,16 @@ class RunOutcome:
             "effects": self.effects,
             "files": [path.name for path in self.files],
         }
+
+
+def scenario_of(run: Run, kind: type[R]) -> R:
+    """The scenario that ``run`` carries out; raises ``StoreError`` where it has none of ``kind``."""
+    try:
+        return from_plain(run.manifest.scenario, "its manifest", kind)
+    except InputError as error:
+        raise StoreError(
+            f"the scenario of run {run.run_id} cannot be used: {error}; start a new run"
+        ) from error
 
 
 def show(store: Store, run_id: str) -> RunOutcome:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from weirlab import files
 from weirlab.errors import InputError, ModelError
+from weirlab.jobs import spoiled
 from weirlab.jobs.profiles import named
+from weirlab.jobs.progress import Progress, Quiet
 from weirlab.jobs.spikes import learn_spikes
 from weirlab.model import Device, Model, Queueing, fit_all, load_devices, save_devices
-from weirlab.model.base import QUANTITIES
+from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL
 from weirlab.model.effects import Effect, effects
+from weirlab.model.intervals.calibration import NEAR
 from weirlab.model.io import from_document, pick, require_distinct, to_document
+from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.store import Run, Store
 from weirlab.traffic.load import describe_rate, rate_pps
 from weirlab.traffic.sizes import SizeMix, describe, mean_bytes
@@ -22,6 +28,10 @@ from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
 
 MODEL: Final = "model"
 """Name under which a run keeps its fitted models."""
+
+QUIET: Final = Quiet()
+
+_MAGNITUDE: Final = 10.0
 
 Models = dict[str, Model]
 
@@ -52,6 +62,7 @@ class FitOutcome:
         return {
             "kind": "fit",
             "run_id": self.run.run_id,
+            "simulated": self.run.simulated,
             "path": self.path,
             "models": list(self.models),
             "parameters": model.parameters() if model else [],
@@ -60,7 +71,14 @@ class FitOutcome:
         }
 
 
-def fit(store: Store, run_id: str, *, out: Path | None = None, name: str | None = None) -> FitOutcome:
+def fit(
+    store: Store,
+    run_id: str,
+    *,
+    out: Path | None = None,
+    name: str | None = None,
+    progress: Progress = QUIET,
+) -> FitOutcome:
     """Fit every model to the profile in ``run_id`` and keep them with it; also in ``out`` if given.
 
     ``name`` is what ``out`` calls the device (default: what the run calls it).
@@ -70,8 +88,10 @@ def fit(store: Store, run_id: str, *, out: Path | None = None, name: str | None 
     ModelError
         The profile does not determine a model; nothing is changed then.
     """
+    if out is not None:
+        files.check_output(out, "--out")
     run = named(store, run_id)
-    models = fit_run(run)
+    models = fit_run(run, progress)
     path = path_in(run)
     if out is not None:
         device = described(run, models)
@@ -95,7 +115,13 @@ class DevicesOutcome:
         return {"kind": "devices", "path": self.path, "devices": devices}
 
 
-def fit_devices(store: Store, run_ids: Sequence[str], out: Path, names: Sequence[str] = ()) -> DevicesOutcome:
+def fit_devices(
+    store: Store,
+    run_ids: Sequence[str],
+    out: Path,
+    names: Sequence[str] = (),
+    progress: Progress = QUIET,
+) -> DevicesOutcome:
     """Fit every model to each of the profiles ``run_ids`` and put them into the file ``out``.
 
     Without ``names`` the runs name their devices; where they agree, the run's ID is added.
@@ -112,8 +138,9 @@ def fit_devices(store: Store, run_ids: Sequence[str], out: Path, names: Sequence
             f"{len(names)} names for {len(run_ids)} runs; give --name once for each run, in order"
         )
     require_distinct(names, str(out))
+    files.check_output(out, "--out")
     runs = [named(store, run_id) for run_id in run_ids]
-    devices = [described(run, fit_run(run)) for run in runs]
+    devices = [described(run, fit_run(run, progress)) for run in runs]
     own = [device.name for device in devices]
     chosen = tuple(names) or tuple(
         name if own.count(name) == 1 else f"{name} {run.run_id}" for name, run in zip(own, runs, strict=True)
@@ -138,15 +165,27 @@ def described(run: Run, models: Models) -> Device:
     return Device(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts})
 
 
-def fit_run(run: Run) -> Models:
-    """Fit every model to the profile in ``run`` and keep them with it."""
+def fit_run(run: Run, progress: Progress = QUIET) -> Models:
+    """Fit every model to the profile in ``run`` and keep them with it.
+
+    Raises
+    ------
+    ModelError
+        The profile does not determine a model.
+    TrialError
+        Because the host spoiled most of its trials.
+    """
     observations = run.observations("profile", plain=True)
-    if not observations:
-        raise ModelError(
-            f"run {run.run_id} has no valid trial of a profile to fit to; 'weir profile' measures one, "
-            f"'weir show {run.run_id}' says why trials are invalid"
-        )
-    models = learn_spikes(fit_all(observations), run)
+    try:
+        if not observations:
+            raise ModelError(
+                f"run {run.run_id} has no valid trial of a profile to fit to; 'weir profile' measures one"
+            )
+        progress.stage(f"fitting the models to {len(observations)} trials of run {run.run_id}")
+        models = learn_spikes(fit_all(observations, told=progress.advance), run)
+    except ModelError as error:
+        # Other loads do not help where the host spoils the trials.
+        raise spoiled.problem(run, "profile") or error from error
     keep(run, models)
     return models
 
@@ -165,11 +204,21 @@ def models_of(run: Run) -> Models:
     """The models kept with ``run``; none if it was not fitted."""
     if not run.has(MODEL):
         return {}
-    return dict(pick(from_document(run.get_json(MODEL), str(path_in(run))), None, str(path_in(run))).models)
+    where = str(path_in(run))
+    return run.get_json(MODEL, lambda content: dict(pick(from_document(content, where), None, where).models))
 
 
 def find(store: Store, source: str, device: str | None = None) -> tuple[Models, Run | None]:
     """The models in the file ``source``, or those of the run ``source`` with the run.
+
+    Raises as :func:`find_device` does.
+    """
+    found, run = find_device(store, source, device)
+    return dict(found.models), run
+
+
+def find_device(store: Store, source: str, device: str | None = None) -> tuple[Device, Run | None]:
+    """The device called ``device`` in the file ``source``, or that of the run ``source`` with the run.
 
     Raises
     ------
@@ -178,9 +227,9 @@ def find(store: Store, source: str, device: str | None = None) -> tuple[Models, 
         holds several devices and ``device`` is None.
     """
     if is_file(source):
-        return dict(pick(load_devices(Path(source)), device, source).models), None
+        return pick(load_devices(Path(source)), device, source), None
     run = named(store, source)
-    return dict(pick([_fitted(run)], device, f"run {run.run_id}").models), run
+    return pick([_fitted(run)], device, f"run {run.run_id}"), run
 
 
 def devices(store: Store, source: str) -> list[Device]:
@@ -197,7 +246,7 @@ def _fitted(run: Run) -> Device:
 
 def is_file(source: str) -> bool:
     """Does ``source`` name a model file rather than a run?"""
-    return source.endswith(".json") or "/" in source or Path(source).is_file()
+    return source.endswith(".json") or "/" in source or os.path.isfile(source)
 
 
 @dataclass(frozen=True)
@@ -215,6 +264,22 @@ class PredictionOutcome:
     """Why this extrapolates; empty inside the profiled range."""
     intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = field(default_factory=dict)
     """By model, quantity and level in percent: where one new trial is to lie; empty if not calibrated."""
+    device: str = ""
+    simulated: bool = False
+    """The models are those of a simulated device."""
+
+    @property
+    def unsure(self) -> tuple[str, ...]:
+        """Of delay and loss, what the first model knows no better than to an order of magnitude.
+
+        A loss that may happen far below the threshold is the host's doing while the profile was measured.
+        """
+        name, found = next(iter(self.predictions.items()))
+        bands = {quantity: levels[TOLD_LEVEL] for quantity, levels in self.intervals.get(name, {}).items()}
+        delays = any(bands[q][1] > _MAGNITUDE * bands[q][0] for q in DELAYS if q in bands)
+        clear = self.rate_pps < NEAR[0] * found["threshold_pps"]
+        loss = clear and "loss_ratio" in bands and bands["loss_ratio"][1] > NO_LOSS
+        return tuple(what for what, unsure in (("delay", delays), ("loss", loss)) if unsure)
 
     def document(self) -> dict[str, Any]:
         """For ``--json``: the first model's numbers on top, all models' below ``models``."""
@@ -226,12 +291,15 @@ class PredictionOutcome:
             "sizes": self.sizes_text,
             "frame_bytes": self.frame_bytes,
             "position": self.position,
+            "device": self.device,
+            "simulated": self.simulated,
             "model": first,
             **self.predictions[first],
             "extrapolated": bool(self.outside),
             "why_extrapolated": self.outside,
             "models": self.predictions,
             "intervals": self.intervals,
+            "too_noisy_for": self.unsure,
         }
 
 
@@ -249,7 +317,7 @@ def predict(
 
     ``device`` chooses one where a file holds several.
     """
-    models, _ = find(store, source, device)
+    asked, _ = find_device(store, source, device)
     pps = rate_pps(rate, sizes)
     if not math.isfinite(pps):
         raise InputError("a prediction needs a load in numbers, not 'max'; e.g. --rate 300kpps")
@@ -257,7 +325,7 @@ def predict(
     predictions: dict[str, dict[str, float]] = {}
     intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
     outside: dict[str, None] = {}
-    for name, model in models.items():
+    for name, model in asked.models.items():
         found = model.predict(pps, frame_bytes, position, GAP_SCV[arrivals])
         predictions[name] = {quantity: float(getattr(found, quantity)) for quantity in QUANTITIES}
         intervals[name] = {
@@ -274,4 +342,6 @@ def predict(
         predictions,
         tuple(outside),
         intervals,
+        asked.name,
+        asked.simulated,
     )

@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.errors import InputError, MissingCapability, StoreError, TrialError
+from weirlab.errors import MissingCapability, TrialError
+from weirlab.interrupts import owned
 from weirlab.jobs import testbeds
+from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.monitor_asked import checked, common_settings, methods_of
-from weirlab.jobs.progress import Progress, kept, passed_on
-from weirlab.jobs.reports import ReportOutcome, at_the_end
+from weirlab.jobs.progress import RESUME, Progress, kept, passed_on
+from weirlab.jobs.reports import ReportOutcome, at_the_end, foresee
 from weirlab.lab.monitor import Method, Settings
 from weirlab.measure.monitor import (
     TRIALS,
@@ -36,7 +38,6 @@ from weirlab.measure.monitor import (
     stalls,
 )
 from weirlab.report.monitor import Evidence
-from weirlab.scenario.load import from_plain
 from weirlab.scenario.monitor import Monitor, MonitorScenario
 from weirlab.store import Run, RunWriter, Store
 
@@ -135,11 +136,12 @@ def run(
     InputError
         Traffic that cannot be sent.
     MissingCapability
-        No network namespaces here, no XDP, or no tcpdump.
+        No network namespaces here, no XDP, no tcpdump, or not what draws the report.
     LabError
         A link could not be built, or a recorder failed.
     """
     trials = checked(scenario)
+    foresee(out, plots, scenario.report)
     opener = open_lab or _opener()
     testbeds.tell_if_busy("netns", progress)
     facts: dict[str, Any] = {"lab": "netns", "dut": KIND, "command": command}
@@ -148,8 +150,10 @@ def run(
         with opener(replace(common_settings(scenario), method=method)) as lab:
             facts |= {"backend": lab.backend, **lab.facts}
     facts.pop("records", None)
-    writer = store.create(KIND, scenario.model_dump(mode="json"), facts)
-    return _measured(writer, scenario, trials, opener, progress, out, plots, clock)
+    content = scenario.model_dump(mode="json")
+    return _measured(
+        lambda: store.create(KIND, content, facts), scenario, trials, opener, progress, out, plots, clock
+    )
 
 
 def resume(
@@ -164,36 +168,35 @@ def resume(
 ) -> MonitorOutcome:
     """Go on with an interrupted run: trials that have a valid attempt are not repeated."""
     found = store.open(run_id, kind=KIND)
-    try:
-        scenario = from_plain(found.manifest.scenario, f"the scenario of run {found.run_id}", MonitorScenario)
-    except InputError as error:
-        raise StoreError(f"run {found.run_id} cannot be resumed: {error}; start a new run") from error
+    scenario = scenario_of(found, MonitorScenario)
     trials = checked(scenario)
+    foresee(out, plots, scenario.report)
     opener = open_lab or _opener()
     testbeds.tell_if_busy("netns", progress)
-    writer = store.resume(found.run_id)
-    return _measured(writer, scenario, trials, opener, progress, out, plots, clock)
+    return _measured(
+        lambda: store.resume(found.run_id), scenario, trials, opener, progress, out, plots, clock
+    )
 
 
-def evidence_of(run: Run, searched: list[dict[str, Any]]) -> Evidence:
+def evidence_of(run: Run) -> Evidence:
     """What the report of ``run`` is made from."""
     frame = run.table(TRIALS)
     rows = rows_of(frame)
     groups, effects, prices = compare(rows), stalls(rows), costs(rows)
-    found = [Found.from_json(value) for value in searched]
+    found = run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
     return Evidence(
         manifest=vars(run.manifest),
         trials=frame,
         groups=[group.to_json() for group in groups],
-        found=searched,
+        found=[one.to_json() for one in found],
         costs=[cost.to_json() for cost in prices],
         stalls=[effect.to_json() for effect in effects],
-        said=tuple(conclusions(groups, found, prices, effects)),
+        said=tuple(conclusions(groups, list(found), prices, effects)),
     )
 
 
 def _measured(
-    writer: RunWriter,
+    begin: Callable[[], RunWriter],
     scenario: MonitorScenario,
     trials: tuple[Planned, ...],
     opener: OpenLab,
@@ -204,9 +207,9 @@ def _measured(
 ) -> MonitorOutcome:
     begun_s = clock()
     common, what = common_settings(scenario), scenario.monitor
-    tables = Tables(writer)
-    carrier = Carrier(writer, tables, what.max_attempts)
-    with kept(writer, f"weir run --resume {writer.run_id}"):
+    with kept(begin, RESUME) as writer:
+        tables = Tables(writer)
+        carrier = Carrier(writer, tables, what.max_attempts)
         expected_s = estimate_s(planned for planned in trials if planned.index not in writer.done)
         expected_s += _search_s(what, writer)
         progress.stage(
@@ -246,7 +249,7 @@ def _searched(
     planned: int,
 ) -> tuple[Found, ...]:
     """What the searches found, those of an earlier session included."""
-    known = [Found.from_json(value) for value in writer.get_json(SEARCH)] if writer.has(SEARCH) else []
+    known = [*writer.run.get_json(SEARCH, _searches)] if writer.has(SEARCH) else []
     if (wanted := what.search) is None:
         return tuple(known)
     goal = Goal(
@@ -279,11 +282,15 @@ def _searched(
     return tuple(known)
 
 
+def _searches(kept: list[Any]) -> tuple[Found, ...]:
+    return tuple(Found.from_json(value) for value in kept)
+
+
 def _search_s(what: Monitor, writer: RunWriter) -> float:
     if (wanted := what.search) is None:
         return 0.0
     left = len(wanted.methods) * len(wanted.frames)
-    left -= len(writer.get_json(SEARCH)) if writer.has(SEARCH) else 0
+    left -= len(writer.run.get_json(SEARCH, _searches)) if writer.has(SEARCH) else 0
     return max(left, 0) * _SEARCH_TRIALS * wanted.repetitions * (wanted.trial_s + 0.4)
 
 
@@ -330,4 +337,4 @@ def _opener() -> OpenLab:
             f"a monitored link needs network namespaces, which do not work here ({missing}): run as root "
             "(sudo); weir doctor says more"
         )
-    return LinkLab
+    return lambda settings: owned(lambda: LinkLab(settings))

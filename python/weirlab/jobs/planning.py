@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from weirlab import files
 from weirlab.errors import InputError, ModelError
 from weirlab.jobs import modelling
+from weirlab.limits import MOST_INPUT_BYTES
 from weirlab.model import Device, Model, Queueing
+from weirlab.model.base import Reason, refusal
 from weirlab.model.planning import (
     NOTHING_LOST,
     Answer,
+    Conclusion,
     Find,
     Load,
     Outlook,
@@ -26,12 +30,13 @@ from weirlab.model.planning import (
 )
 from weirlab.model.planning.judge import Judge, Settings
 from weirlab.model.planning.planner import outlook
+from weirlab.quoting import quoted
 from weirlab.rules import Advice, Ruleset, advise, parse_iptables, parse_nftables, reordered
 from weirlab.store import Store
-from weirlab.store.files import write_bytes
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
+from weirlab.units import NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,16 @@ class PlanRequest:
 
 
 @dataclass(frozen=True)
+class FreedGain:
+    """What a device would gain beside the better order if one more rule could move."""
+
+    rule: str
+    saved_ns: float
+    """Service time per packet."""
+    threshold_pps: float
+
+
+@dataclass(frozen=True)
 class RulesetGain:
     """What the better order is worth to one device; outlooks at the asked load, None without one."""
 
@@ -69,6 +84,8 @@ class RulesetGain:
     before: Outlook | None
     after: Outlook | None
     why_extrapolated: tuple[str, ...]
+    freed: tuple[FreedGain, ...] = ()
+    """For each rule that keeps its place and would gain something."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,12 @@ class RulesetOutcome:
             "new_mean_position": advice.after.mean_position,
             "moves": advice.moves,
             "orders": {chain.chain: [place + 1 for place in chain.order] for chain in advice.chains},
-            "kept_in_place": advice.unclear,
+            "kept_in_place": [one.text for one in advice.kept],
+            "freed": {
+                one.text: one.freed_mean_position
+                for one in advice.kept
+                if one.freed_mean_position is not None
+            },
             "notes": advice.notes,
             "gains": self.gains,
             "written": self.written,
@@ -108,11 +130,28 @@ class PlanOutcome:
     ruleset: RulesetOutcome | None = None
     stream: VoiceStream | None = None
     directions: int = 2
+    simulated: tuple[str, ...] = ()
+    """Those of the devices that were simulated ones."""
+    calls: int | None = None
+    """The load, where it was asked in calls."""
 
     @property
     def best(self) -> Answer | None:
         """The device that answers best; None if none meets the limits."""
         return best(list(self.answers))
+
+    @property
+    def verdict(self) -> Conclusion | None:
+        """``meets`` if a device does, else what the best of them answers; None without a question."""
+        order = get_args(Conclusion)
+        return min((one.verdict for one in self.answers), key=order.index, default=None)
+
+    def problem(self) -> ModelError | None:
+        """The error that it is when the profiles do not decide the question."""
+        if self.verdict != "undecided":
+            return None
+        names = [one.device for one in self.answers if one.verdict == "undecided"]
+        return ModelError(f"undecided: the profile of {', '.join(names)} is too noisy to answer this")
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -145,10 +184,17 @@ class PlanOutcome:
                 "call_pps": question.call_pps,
             },
             "certainty": question.certainty if question else None,
+            "verdict": self.verdict,
             "limits": question.limits if question else (),
             "requirements": self.requirements,
             "answers": [
-                {"device": a.device, "met": a.met, **{k: v for k, v in vars(a).items() if k != "device"}}
+                {
+                    "device": a.device,
+                    "simulated": a.device in self.simulated,
+                    "verdict": a.verdict,
+                    "met": a.met,
+                    **{k: v for k, v in vars(a).items() if k != "device"},
+                }
                 for a in self.answers
             ],
             "best": chosen.device if chosen else None,
@@ -169,7 +215,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     """
     advice, text = None, ""
     if request.ruleset is not None:
-        text = _text(request.ruleset)
+        text = files.read_text(request.ruleset, "a ruleset", MOST_INPUT_BYTES)
         advice = advise(_rules(text, request.ruleset))
         if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
             raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
@@ -177,6 +223,8 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
             raise InputError(
                 f"--reordered rewrites only what iptables-save writes; {request.ruleset} is of nft"
             )
+        if request.reordered is not None:
+            files.check_output(request.reordered, "--reordered")
     elif request.reordered is not None:
         raise InputError("--reordered writes the rules of --ruleset; give that, too")
     devices = _devices(store, request)
@@ -190,17 +238,23 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     question, requirements = _question(request, found)
     answers = tuple(answer(device.name, _model(device, request), question) for device in devices)
     if answers and all(one.refused for one in answers):
-        reasons = "; ".join(dict.fromkeys(f"{one.device}: {', '.join(one.refused)}" for one in answers))
-        raise ModelError(
-            f"this plan would extrapolate: {reasons}. Profile a wider range, or accept the risk with "
-            "--extrapolate"
+        alone = len(answers) == 1
+        raise refusal(
+            "plan", [why if alone else _named(one.device, why) for one in answers for why in one.refused]
         )
     ruled = None
     if advice is not None and request.ruleset is not None:
         _write_reordered(text, advice, request)
         gains = tuple(_gain(device, _model(device, request), question, advice) for device in devices)
         ruled = RulesetOutcome(request.ruleset, advice, gains, request.reordered)
-    return PlanOutcome(question, requirements, answers, ruled, request.stream, request.directions)
+    simulated = tuple(device.name for device in devices if device.simulated)
+    return PlanOutcome(
+        question, requirements, answers, ruled, request.stream, request.directions, simulated, request.calls
+    )
+
+
+def _named(device: str, reason: str) -> Reason:
+    return Reason(f"{device}: {reason}", reason.remedy if isinstance(reason, Reason) else "")
 
 
 def _devices(store: Store, request: PlanRequest) -> list[Device]:
@@ -209,7 +263,7 @@ def _devices(store: Store, request: PlanRequest) -> list[Device]:
         chosen = [device for device in devices if device.name == request.device]
         if not chosen:
             raise ModelError(
-                f"no device '{request.device}' in {', '.join(request.sources)}; there is "
+                f"no device {quoted(request.device)} in {', '.join(request.sources)}; there is "
                 f"{', '.join(device.name for device in devices)}"
             )
         devices = chosen
@@ -226,7 +280,7 @@ def _devices(store: Store, request: PlanRequest) -> list[Device]:
 def _model(device: Device, request: PlanRequest) -> Model:
     if request.model not in device.models:
         raise InputError(
-            f"device '{device.name}' has no model '{request.model}'; it has {', '.join(device.models)}"
+            f"device '{device.name}' has no model {quoted(request.model)}; it has {', '.join(device.models)}"
         )
     return device.models[request.model]
 
@@ -308,20 +362,16 @@ def _gain(device: Device, model: Model, question: Question, advice: Advice) -> R
     looks: Sequence[Outlook] = [outlook(judge, Settings(rate, frame, place)) for place in places]
     why = tuple(dict.fromkeys(reason for look in looks for reason in look.why_extrapolated))
     told = looks if load is not None else (None, None)
-    return RulesetGain(device.name, before, after, told[0], told[1], why)
+    freed = []
+    for one in advice.kept:
+        if one.freed_mean_position is not None and one.freed_mean_position < advice.after.mean_position:
+            then = float(model.threshold_pps(one.freed_mean_position, frame))
+            freed.append(FreedGain(one.text, NS_PER_S / after - NS_PER_S / then, then))
+    return RulesetGain(device.name, before, after, told[0], told[1], why, tuple(freed))
 
 
 def _pps(load: Load, frame_bytes: float) -> float:
     return float(load.pps(np.array([frame_bytes]))[0])
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read the ruleset {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a text file; give the output of iptables-save -c") from error
 
 
 def _is_iptables(text: str) -> bool:
@@ -337,4 +387,4 @@ def _write_reordered(text: str, advice: Advice, request: PlanRequest) -> None:
     if request.reordered is None:
         return
     orders = {chain.chain: chain.order for chain in advice.chains}
-    write_bytes(request.reordered, reordered(text, orders).encode())
+    files.write_bytes(request.reordered, reordered(text, orders).encode())

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from weirlab.jobs import testbeds
+from weirlab.errors import TrialError
+from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.calibrations import in_force
-from weirlab.jobs.progress import Progress, kept, passed_on
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.progress import Progress, kept, passed_on, prepared
 from weirlab.lab.base import TestBed
 from weirlab.measure import Outcome
 from weirlab.measure import profile as measuring
 from weirlab.measure.plan import Extras
 from weirlab.measure.verify import thresholds
-from weirlab.scenario import Root, Scenario, from_plain
+from weirlab.records import device_in_words
+from weirlab.scenario import Root, Scenario
 from weirlab.store import Run, RunWriter, Store
 from weirlab.traffic.load import LOAD_SHARES, LOAD_STRIDE
 from weirlab.traffic.places import parse_places
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 KIND: Final = "profile"
 
+_RESUME: Final = "weir profile --resume"
+
 
 @dataclass(frozen=True)
 class ProfileOutcome:
@@ -36,6 +41,12 @@ class ProfileOutcome:
     outcome: Outcome
     adaptive: AdaptiveOutcome | None = None
     """How sure the model became, where the trials were chosen on the way."""
+
+    def problem(self) -> TrialError | None:
+        """The error that it is if not one trial has a valid attempt."""
+        if len(self.outcome.invalid) < self.outcome.trials:
+            return None
+        return spoiled.problem(self.run, KIND)
 
     def thresholds(self) -> list[dict[str, Any]]:
         """Measured threshold per rule count and frame size, see :func:`weirlab.measure.verify.thresholds`."""
@@ -58,23 +69,25 @@ class ProfileOutcome:
         }
 
 
-def profile(store: Store, scenario: Scenario, progress: Progress, *, command: str = "") -> ProfileOutcome:
-    """Measure the profile of ``scenario`` as a new run."""
+def profile(
+    store: Store, scenario: Scenario, progress: Progress, *, command: str = "", unnamed: bool = False
+) -> ProfileOutcome:
+    """Measure the profile of ``scenario`` as a new run; ``unnamed``: named for the device."""
     refuse_impossible(scenario)
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
-        writer = begin(store, scenario, bed, command)
-        with kept(writer, f"weir profile --resume {writer.run_id}"):
+        if unnamed:
+            scenario = scenario.model_copy(update={"name": f"profile of {device_in_words(bed.dut)}"})
+        with kept(lambda: begin(store, scenario, bed, command), _RESUME) as writer:
             return measured(bed, scenario, writer, progress)
 
 
 def resume_profile(store: Store, run_id: str, progress: Progress) -> ProfileOutcome:
     """Go on with an interrupted profile; trials that have a valid attempt are not repeated."""
     run, scenario = interrupted(store, run_id)
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
-        writer = go_on(store, run, bed)
-        with kept(writer, f"weir profile --resume {run.run_id}"):
+        with kept(lambda: go_on(store, run, bed), _RESUME) as writer:
             return measured(bed, scenario, writer, progress)
 
 
@@ -129,9 +142,9 @@ def begin(store: Store, scenario: Root, bed: TestBed, command: str, kind: str = 
         testbeds.facts(bed, command),
         calibration=calibration.id if calibration else None,
     )
-    if calibration is not None:
-        writer.put_json("calibration", calibration.to_json())
-    return writer
+    if calibration is None:
+        return writer
+    return prepared(writer, lambda new: new.put_json("calibration", calibration.to_json()))
 
 
 def named(store: Store, run_id: str) -> Run:
@@ -142,8 +155,7 @@ def named(store: Store, run_id: str) -> Run:
 def interrupted(store: Store, run_id: str) -> tuple[Run, Scenario]:
     """The profile run ``run_id`` and its scenario, to go on with."""
     run = store.open(run_id, kind=KIND)
-    manifest = run.manifest
-    return run, from_plain(manifest.scenario, f"scenario of run {run.run_id}")
+    return run, scenario_of(run, Scenario)
 
 
 def go_on(store: Store, run: Run, bed: TestBed) -> RunWriter:
@@ -161,7 +173,7 @@ def refuse_impossible(scenario: Scenario) -> None:
 
 def measured(bed: TestBed, scenario: Scenario, writer: RunWriter, progress: Progress) -> ProfileOutcome:
     """Measure the profile of ``scenario`` into the run of ``writer``, or the rest of it."""
-    progress.stage(f"profiling {bed.dut} in the lab {bed.lab}, run {writer.run_id}")
+    progress.stage(f"profiling {device_in_words(bed.dut)} in the lab {bed.lab}, run {writer.run_id}")
     attempts, told = scenario.profile.max_attempts, passed_on(progress)
     if scenario.profile.adaptive is not None:
         from weirlab.measure import adaptive

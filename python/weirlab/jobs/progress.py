@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, Protocol
 
+from weirlab.interrupts import behind, shielded
 from weirlab.measure import OnProgress
 from weirlab.measure import Progress as Measured
+from weirlab.measure.progress import trial_s
+from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 
 
@@ -46,6 +49,19 @@ def passed_on(progress: Progress) -> OnProgress:
     return tell
 
 
+def attempts_told(
+    progress: Progress, spec: TrialSpec, max_attempts: int
+) -> Callable[[int, TrialRecord | None], None]:
+    """What a single trial calls before each attempt, so that ``progress`` hears why there is another one."""
+
+    def tell(attempt: int, last: TrialRecord | None) -> None:
+        if last is not None:
+            progress.note(f"attempt {last.attempt} does not count: {'; '.join(last.invalid)}; trying again")
+        progress.advance(attempt - 1, max_attempts, f"attempt {attempt}", trial_s(spec))
+
+    return tell
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, after finished trials are safe; the test bed goes on the way out.
 
@@ -61,11 +77,40 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"interrupted; {trials} kept in run {run_id}{way_on}")
 
 
+RESUME: Final = "weir run --resume"
+"""How to go on with the run of a scenario; its ID follows."""
+
+
+def prepared(writer: RunWriter, prepare: Callable[[RunWriter], object]) -> RunWriter:
+    """``writer`` of a new run after ``prepare`` has put into it what it begins with.
+
+    Where that fails, on a full disk for instance, the run is failed and nobody's any more.
+    """
+    with ExitStack() as failing:
+        failing.push(writer)
+        prepare(writer)
+        failing.pop_all()
+    return writer
+
+
+completed: list[str] = []
+"""IDs of the runs that this process has finished: what an interruption afterwards does not touch."""
+
+
 @contextmanager
-def kept(writer: RunWriter, resume: str = "") -> Iterator[None]:
-    """Finish the run of ``writer`` however the block ends; Ctrl-C becomes :class:`Interrupted`."""
+@shielded
+def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter]:
+    """Write the run that ``begin`` makes or goes on with, and finish it however the block ends.
+
+    Ctrl-C becomes :class:`Interrupted`; ``resume`` is the command that goes on, without the run's ID.
+    """
+    writer = begin()
     try:
         with writer:
-            yield
-    except KeyboardInterrupt as error:
-        raise Interrupted(writer.run_id, len(writer.done), resume) from error
+            yield writer
+    except BaseException as error:
+        if not behind(error):
+            raise
+        way_on = f"{resume} {writer.run_id}" if resume else ""
+        raise Interrupted(writer.run_id, len(writer.done), way_on) from error
+    completed.append(writer.run_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,10 @@ from weirlab.errors import InputError
 from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, VoicePackets, capture_table
 from weirlab.quality.distribution import DISSATISFIED, SATISFIED, Spread
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
+from weirlab.quality.streams import Streams
+from weirlab.quoting import quoted
+from weirlab.trace import passed
+from weirlab.trace.quantities import NOTHING, plural
 
 F64 = npt.NDArray[np.float64]
 
@@ -63,16 +67,33 @@ class VoiceStream:
     strays: int
     first_ns: int
     last_ns: int
-
-    @property
-    def estimated(self) -> bool:
-        """Are there no sequence numbers, so that loss is told by gaps in the time stamps?"""
-        return self.protocol == "iax2"
+    loss_estimated: bool
+    """Are there no sequence numbers, so that loss is told by gaps in the time stamps?"""
+    loss_known: bool
+    """False where there are neither numbers nor time stamps of the speech."""
 
     @property
     def title(self) -> str:
         """``192.0.2.1:4000 > 192.0.2.2:4002``."""
         return f"{_end(self.src, self.src_port)} > {_end(self.dst, self.dst_port)}"
+
+    @property
+    def full_title(self) -> str:
+        """The same with what tells it from others between these ends."""
+        vlan = f" VLAN {self.vlan}" if self.vlan else ""
+        interface = f" if {self.interface}" if self.interface != "0" else ""
+        part = f", part {self.part + 1}" if self.part else ""
+        return f"{self.title}{vlan}{interface}{part}"
+
+    @property
+    def source(self) -> str:
+        """``0x1234abcd``, ``call 7``."""
+        return f"call {self.ssrc}" if self.protocol == "iax2" else f"0x{self.ssrc:08x}"
+
+    @property
+    def codec_title(self) -> str:
+        """The codec, or else the payload type."""
+        return self.codec or (f"type {self.payload_type}" if self.protocol == "rtp" else NOTHING)
 
     def is_meant(self, text: str) -> bool:
         """Does ``text`` (number, SSRC, address, address with port) name this stream?"""
@@ -114,16 +135,36 @@ class QualityOutcome:
 
     @property
     def loss_ratio(self) -> F64:
-        """Of each stream, between its first and its last packet in the capture."""
-        return np.asarray(self.table.streams.losses.count / self.table.streams.sent)
+        """Of each stream, from its first to its last packet in the capture; NaN where it cannot be told."""
+        ratio = self.table.streams.losses.count / self.table.streams.sent
+        return np.where([stream.loss_known for stream in self.streams], ratio, np.nan)
+
+    @property
+    def late(self) -> list[int | None]:
+        """Packets that came too late for the same buffer; None where that cannot be told."""
+        fixed, adaptive = self.table.fixed, self.table.adaptive
+        better = {"fixed": False, "adaptive": True}.get(self.heard, adaptive.mos > fixed.mos)
+        late = np.where(better, adaptive.late, fixed.late)
+        known = np.isfinite(self.table.streams.delay_max_ns)
+        return [int(many) if told else None for many, told in zip(late, known, strict=True)]
 
     def worst_first(self) -> list[int]:
         """Rows by MOS, then by loss; those without MOS among those that lost as much."""
-        return [int(i) for i in np.lexsort((-self.loss_ratio, np.nan_to_num(self.mos, nan=np.inf)))]
+        return [
+            int(i) for i in np.lexsort((-np.nan_to_num(self.loss_ratio), np.nan_to_num(self.mos, nan=np.inf)))
+        ]
 
     def notes(self) -> list[str]:
         """What a reader has to know, a sentence each."""
-        return [*_about_capture(self.capture), *_about_streams(self)]
+        return [*self.notes_on_capture(), *self.notes_on_streams()]
+
+    def notes_on_capture(self) -> list[str]:
+        """What was read and what was passed over."""
+        return list(_about_capture(self.capture))
+
+    def notes_on_streams(self) -> list[str]:
+        """What MOS takes for granted first."""
+        return list(_about_streams(self))
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -154,9 +195,8 @@ class QualityOutcome:
             **asdict(self.streams[i]),
             "packet_ns": self.table.packet_ns[i],
             **{name: getattr(measured, name)[i] for name in _COLUMNS},
-            "lost": measured.losses.count[i],
+            "lost": measured.losses.count[i] if self.streams[i].loss_known else None,
             "loss_ratio": self.loss_ratio[i],
-            "loss_estimated": self.streams[i].estimated,
             "loss_runs": measured.losses.runs[i],
             "longest_run": measured.losses.longest[i],
             "burst_ratio": measured.losses.burst_ratio[i],
@@ -195,93 +235,88 @@ def capture_quality(
     """
     if network_ms is not None and not 0 <= network_ms < 1e5:
         raise InputError(f"a network delay of {network_ms:g} ms: expected are 0 to 100,000 ms")
-    read = _engine.rtp_packets(str(path), list(decode_as))
-    streams = _streams(read["streams"], read["packets"], codecs or {})
+    told = [(number, each.name, each.clock_hz) for number, each in (codecs or {}).items()]
+    read = _engine.rtp_packets(str(path), list(decode_as), told)
+    streams = [_stream(number, found) for number, found in enumerate(read["streams"], 1)]
     if not streams:
         raise InputError(_nothing_in(path, read["capture"]))
     chosen = [stream for stream in streams if not only or any(stream.is_meant(text) for text in only)]
     for text in only:
         if not any(stream.is_meant(text) for stream in streams):
             raise InputError(
-                f"{path} has no stream '{text}': it has streams 1 to {len(streams)}; a stream is named by "
-                "its number, its SSRC (0x1234abcd), an address, or address:port"
+                f"{path} has no stream {quoted(text)}: it has streams 1 to {len(streams)}; a stream is "
+                "named by its number, its SSRC (0x1234abcd), an address, or address:port"
             )
-    packets = _packets(read["packets"], read["streams"], [stream.number - 1 for stream in chosen])
+    counted = [read["streams"][stream.number - 1] for stream in chosen]
     table = capture_table(
-        packets,
+        _packets(
+            read["packets"], [(stream.number, each) for stream, each in zip(chosen, counted, strict=True)]
+        ),
         [stream.codec for stream in chosen],
         np.array([stream.clock_hz for stream in chosen], dtype=np.int64),
         buffers,
         network_ms,
     )
+    table = replace(table, streams=_as_counted(table.streams, counted))
     return QualityOutcome(path, read["capture"], tuple(chosen), len(streams), table, heard, buffers)
 
 
-def _streams(
-    columns: Mapping[str, Any], packets: Mapping[str, Any], codecs: Mapping[int | None, Encoding]
-) -> list[VoiceStream]:
-    found = []
-    for i, (first, count) in enumerate(zip(columns["first"], columns["packets"], strict=True)):
-        times = packets["arrival_ns"][int(first) : int(first) + int(count)]
-        payload_type = int(columns["payload_type"][i])
-        codec, known_by, clock = columns["codec"][i], columns["known_by"][i], int(columns["clock_hz"][i])
-        iax2 = columns["protocol"][i] == "iax2"
-        told = None if iax2 else codecs.get(payload_type)
-        if told is None and not codec:
-            told = codecs.get(None)
-        if told is not None:
-            # IAX2 counts milliseconds whatever the codec.
-            clock = clock if iax2 else told.clock_hz
-            codec, known_by = told.name, "option"
-        found.append(
-            VoiceStream(
-                number=i + 1,
-                codec=codec,
-                known_by=known_by,
-                clock_hz=clock,
-                payload_types=tuple(columns["payload_types"][i]),
-                first_ns=int(times.min()),
-                last_ns=int(times.max()),
-                payload_type=payload_type,
-                protocol=columns["protocol"][i],
-                src=columns["src"][i],
-                src_port=int(columns["src_port"][i]),
-                dst=columns["dst"][i],
-                dst_port=int(columns["dst_port"][i]),
-                ssrc=int(columns["ssrc"][i]),
-                vlan=columns["vlan"][i],
-                interface=columns["interface"][i],
-                part=int(columns["part"][i]),
-                media=columns["media"][i],
-                strays=int(columns["strays"][i]),
-            )
-        )
-    return found
+def _stream(number: int, found: Mapping[str, Any]) -> VoiceStream:
+    known = {field.name: found[field.name] for field in fields(VoiceStream) if field.name in found}
+    types = tuple(tuple(one) for one in found["payload_types"])
+    return VoiceStream(
+        **known | {"number": number, "payload_types": types, "loss_known": found["lost"] is not None}
+    )
 
 
-def _packets(packets: Mapping[str, Any], columns: Mapping[str, Any], chosen: Sequence[int]) -> VoicePackets:
+def _as_counted(streams: Streams, counted: Sequence[Mapping[str, Any]]) -> Streams:
+    """With what the engine counted while packets went by, so that it is the same as in ``weir trace``."""
+
+    def whole(name: str) -> npt.NDArray[np.int64]:
+        return np.array([each[name] or 0 for each in counted], dtype=np.int64)
+
+    def known(name: str) -> F64:
+        return np.array([each[name] for each in counted], dtype=np.float64)
+
+    losses = replace(
+        streams.losses, count=whole("lost"), runs=whole("loss_runs"), longest=whole("longest_run")
+    )
+    return replace(
+        streams,
+        sent=whole("expected"),
+        received=whole("packets") - whole("copies"),
+        duplicated=whole("copies"),
+        reordered=whole("reordered"),
+        losses=losses,
+        jitter_ns=known("jitter_mean_ns"),
+        jitter_max_ns=known("jitter_max_ns"),
+        longest_gap_ns=known("gap_max_ns"),
+    )
+
+
+def _packets(packets: Mapping[str, Any], chosen: Sequence[tuple[int, Mapping[str, Any]]]) -> VoicePackets:
     """The packets of the chosen streams, these numbered from 0."""
-    firsts, counts = columns["first"].astype(np.int64), columns["packets"].astype(np.int64)
-    rows = np.concatenate([np.arange(firsts[i], firsts[i] + counts[i]) for i in chosen])
-    seq = packets["seq"]
-    spans = [int(np.ptp(seq[firsts[i] : firsts[i] + counts[i]])) + 1 for i in chosen]
-    for i, span in zip(chosen, spans, strict=True):
-        if span > LONGEST_STREAM:
+    counts = np.array([found["packets"] for _, found in chosen])
+    rows = np.concatenate(
+        [np.arange(found["first"], found["first"] + found["packets"]) for _, found in chosen]
+    )
+    for number, found in chosen:
+        if (span := found["expected"]) > LONGEST_STREAM:
             raise InputError(
-                f"stream {i + 1} spans {span:,} sequence numbers, of which {int(counts[i]):,} are in the "
+                f"stream {number} spans {span:,} sequence numbers, of which {found['packets']:,} are in the "
                 f"capture; at most {LONGEST_STREAM:,} can be assessed: name the others with --stream, or cut "
                 "the capture with editcap"
             )
-    if (places := sum(spans)) > _MOST_PLACES:
+    if (places := sum(found["expected"] for _, found in chosen)) > _MOST_PLACES:
         raise InputError(
             f"the sequence numbers of these streams span {places:,} packets, of which {len(rows):,} are in "
             f"the capture; at most {_MOST_PLACES:,} can be assessed: name fewer streams"
         )
     return VoicePackets(
-        stream=np.repeat(np.arange(len(chosen), dtype=np.uint32), counts[list(chosen)]),
+        stream=np.repeat(np.arange(len(chosen), dtype=np.uint32), counts),
         **{
             name: packets[name][rows]
-            for name in ("arrival_ns", "seq", "timestamp", "speech", "payload_bytes")
+            for name in ("arrival_ns", "seq", "timestamp", "speech", "payload_bytes", "stretch")
         },
     )
 
@@ -306,9 +341,10 @@ def _nothing_in(path: Path, capture: Mapping[str, Any]) -> str:
     seen = [f"{capture[name]:,} {what}" for name, what in names.items() if capture[name]]
     if capture["unknown_link"]:
         seen[-1] += f" ({', '.join(map(str, capture['unknown_links']))})"
-    many = f"{capture['packets']:,} packets" + (f": {', '.join(seen)}" if seen else "")
+    many = plural(capture["packets"], "packet") + (f": {', '.join(seen)}" if seen else "")
+    hidden = "".join(f"; {text[0].lower()}{text[1:-1]}" for text in passed.opaque(capture["opaque"]))
     return (
-        f"no voice stream in {path} ({many}); a stream takes five RTP packets that go on, two if SIP "
+        f"no voice stream in {path} ({many}){hidden}; a stream takes five RTP packets that go on, two if SIP "
         "announced it, or name its ports with --decode-as"
     )
 
@@ -316,20 +352,21 @@ def _nothing_in(path: Path, capture: Mapping[str, Any]) -> str:
 def _about_capture(capture: Mapping[str, Any]) -> Iterable[str]:
     if capture["cut_short"]:
         yield "The file ends inside a packet: the capture was stopped hard, or is still being written."
-    told = {
-        "fragments": "fragments of datagrams were passed over: a SIP message may be missing",
-        "malformed": "packets had headers that contradict themselves, or were cut inside them",
-        "timeless": "packets had no time and were passed over",
-        "unknown_link": "packets were of a link type that Weir does not know",
-    }
-    for name, what in told.items():
-        if capture[name]:
-            yield f"{capture[name]:,} {what}."
+    if capture["fragments"]:
+        many = plural(capture["fragments"], "fragment")
+        yield f"{many} of datagrams {_be(capture['fragments'])} passed over: a SIP message may be missing."
+    if unread := passed.unread(capture):
+        yield unread
+    yield from passed.opaque(capture["opaque"])
+
+
+def _be(number: int) -> str:
+    return "was" if number == 1 else "were"
 
 
 def _about_streams(outcome: QualityOutcome) -> Iterable[str]:
     yield f"{outcome.table.assumption[0].upper()}{outcome.table.assumption[1:]}."
-    if any(stream.estimated for stream in outcome.streams):
+    if any(stream.loss_estimated for stream in outcome.streams):
         yield (
             "IAX2 has no sequence numbers: loss is estimated from gaps in the time stamps, and speech that "
             "was not sent in silence counts as lost."
@@ -337,17 +374,23 @@ def _about_streams(outcome: QualityOutcome) -> Iterable[str]:
     duplicated = outcome.table.streams.duplicated >= 0.3 * outcome.table.streams.received
     if duplicated.any():
         yield (
-            f"{int(duplicated.sum())} of the streams came with copies of many packets: the capture sees them "
-            "at two places; keep one with a capture filter, as duplicates are not the network's."
+            f"{plural(int(duplicated.sum()), 'stream')} came with copies of many packets: the capture sees "
+            "them at two places; keep one with a capture filter, as duplicates are not the network's."
         )
     if strays := sum(stream.strays for stream in outcome.streams):
-        yield f"{strays:,} packets belong to no place in their stream's sequence and were left out."
+        belong = "belongs" if strays == 1 else "belong"
+        yield (
+            f"{plural(strays, 'packet')} {belong} to no place in the sequence of a stream and "
+            f"{_be(strays)} left out."
+        )
     reasons: dict[str, list[str]] = {}
     for i, stream in enumerate(outcome.streams):
         if np.isnan(outcome.mos[i]):
-            note = (
-                outcome.table.kinds[i].note if stream.clock_hz else "the rate of its time stamps is not known"
-            )
+            note = outcome.table.kinds[i].note
+            if not stream.loss_known:
+                note = "over IAX2 only time stamps tell loss and delay, and these do not follow the speech"
+            elif not stream.clock_hz:
+                note = "the rate of its time stamps is not known"
             reasons.setdefault(note or "too little arrived", []).append(str(stream.number))
     for why, numbers in reasons.items():
         listed = ", ".join(numbers[:8]) + (", ..." if len(numbers) > 8 else "")

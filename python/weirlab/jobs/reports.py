@@ -8,6 +8,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from weirlab import files
+from weirlab.extras import REPORT as CHARTS
+from weirlab.interrupts import behind
 from weirlab.jobs.modelling import models_of
 from weirlab.jobs.profiles import KIND, named
 from weirlab.jobs.progress import Interrupted, Progress
@@ -15,7 +18,6 @@ from weirlab.jobs.stories import STORIES
 from weirlab.jobs.verification import errors_of
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, Store
-from weirlab.store.files import telling
 
 REPORT: Final = "report.html"
 
@@ -36,9 +38,26 @@ class ReportOutcome:
 def report(store: Store, run_id: str, *, out: Path | None = None, plots: Path | None = None) -> ReportOutcome:
     """Write the report of ``run_id`` to ``out`` (default: beside the run), and each plot into ``plots``.
 
-    ``last`` is the newest run that has one: a profile, or calls, capacity, failover or monitor.
+    ``last`` is the newest run that has one: a profile, a search, RFC 2544 tests, calls, capacity, failover
+    or monitor.
     """
+    foresee(out, plots)
     return write(_reportable(store, run_id), out=out, plots=plots)
+
+
+def foresee(out: Path | None, plots: Path | None, wanted: ReportSection | None = None) -> None:
+    """Raise before the first trial for a report that could not be drawn or written at the end.
+
+    What is ``wanted`` by a scenario comes after ``out`` and ``plots``, as in :func:`at_the_end`.
+    """
+    if wanted is not None or out is not None:
+        CHARTS.require()
+    page = out or (wanted.out if wanted else None)
+    folder = plots or (wanted.plots if wanted else None)
+    if page is not None:
+        files.check_output(page, "--out" if out else "report.out", makes_folder=True)
+    if folder is not None:
+        files.check_folder(folder, "--plots" if plots else "report.plots")
 
 
 def _reportable(store: Store, run_id: str) -> Run:
@@ -70,15 +89,17 @@ def at_the_end(
             out=out or (wanted.out if wanted else None),
             plots=plots or (wanted.plots if wanted else None),
         )
-    except KeyboardInterrupt as error:
+    except BaseException as error:
+        if not behind(error):
+            raise
         raise Interrupted(run.run_id, trials, f"weir report {run.run_id}") from error
 
 
 def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
     """As :func:`report`, for a run at hand."""
+    CHARTS.require()
     target = out or run.path / REPORT
-    with telling(target.parent, "make the folder"):
-        target.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(target.parent)
     if (told := STORIES.get(run.manifest.kind)) is not None:
         from weirlab.report import story
 

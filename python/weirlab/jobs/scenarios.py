@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from weirlab.jobs.failover import FailoverOutcome
 from weirlab.jobs.modelling import FitOutcome
 from weirlab.jobs.monitor import MonitorOutcome
 from weirlab.jobs.profiles import ProfileOutcome
-from weirlab.jobs.progress import Progress, Quiet, kept
+from weirlab.jobs.progress import RESUME, Progress, Quiet, kept
 from weirlab.jobs.reports import ReportOutcome
 from weirlab.jobs.verification import VerificationOutcome
 from weirlab.lab.base import TestBed
@@ -103,13 +104,13 @@ def _run_profile(
 ) -> ScenarioOutcome:
     """Calibrate, profile, fit, verify and report, as far as ``scenario`` asks for it."""
     profiles.refuse_impossible(scenario)
+    reports.foresee(out, plots, scenario.report)
     calibration = None
     if scenario.calibrate is not None and testbeds.choose(scenario.lab, scenario.dut, Quiet()) == "netns":
         calibration = calibrate(store, scenario.lab, scenario.calibrate, progress, command=command)
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress, profiles.flows(scenario)) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
-        writer = profiles.begin(store, scenario, bed, command)
-        measured = _measure(bed, scenario, writer, progress)
+        measured = _measure(bed, scenario, lambda: profiles.begin(store, scenario, bed, command), progress)
     return _conclude(scenario, calibration, measured, progress, out, plots)
 
 
@@ -117,10 +118,10 @@ def _resume_profile(
     store: Store, run_id: str, progress: Progress, out: Path | None, plots: Path | None
 ) -> ScenarioOutcome:
     run, scenario = profiles.interrupted(store, run_id)
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+    reports.foresee(out, plots, scenario.report)
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress, profiles.flows(scenario)) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
-        writer = profiles.go_on(store, run, bed)
-        measured = _measure(bed, scenario, writer, progress)
+        measured = _measure(bed, scenario, lambda: profiles.go_on(store, run, bed), progress)
     return _conclude(scenario, None, measured, progress, out, plots)
 
 
@@ -130,12 +131,13 @@ class _Measured:
     fit: FitOutcome
 
 
-def _measure(bed: TestBed, scenario: Scenario, writer: RunWriter, progress: Progress) -> _Measured:
-    """Profile, models, and held-out trials: what needs the test bed."""
-    with kept(writer, f"weir run --resume {writer.run_id}"):
+def _measure(
+    bed: TestBed, scenario: Scenario, begin: Callable[[], RunWriter], progress: Progress
+) -> _Measured:
+    """Profile, models, and held-out trials: what needs the test bed. ``begin`` makes or reopens the run."""
+    with kept(begin, RESUME) as writer:
         profile = profiles.measured(bed, scenario, writer, progress)
-        progress.stage("fitting the models")
-        models = modelling.fit_run(writer.run)
+        models = modelling.fit_run(writer.run, progress)
         if scenario.verify:
             verification.measure(bed, models, scenario, writer, progress)
     run = writer.run

@@ -14,6 +14,7 @@ from weirlab.measure.rfc2544 import Result, Suite, run_suite
 from weirlab.measure.search import Goal, Point, Setting, Shape, Trials, expected_s, search_setting
 from weirlab.measure.search.throughput import whole
 from weirlab.measure.search.trials import MAX_ATTEMPTS
+from weirlab.records import device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Run, Store
 from weirlab.store.codec import flows_to_json, rate_to_json
@@ -180,20 +181,20 @@ def _carry_out(
     command: str,
 ) -> _Done:
     """Build the bed, begin a run, let ``measure`` have the trials, and say what the host did meanwhile."""
-    with testbeds.open_bed(lab, dut, progress) as bed:
+    with testbeds.open_bed(lab, dut, progress, shape.flows) as bed:
         bed.set_rules(settings[0].rules)  # If it refuses them, there is nothing to keep.
         calibration = in_force(store, bed)
         conditions = Conditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)
         scenario = {
-            "name": f"{'RFC 2544 tests' if kind == RFC2544 else 'search'} of {bed.dut}",
+            "name": f"{'RFC 2544 tests' if kind == RFC2544 else 'search'} of {device_in_words(bed.dut)}",
             "lab": lab.model_dump(mode="json"),
             "dut": dut.model_dump(mode="json"),
             kind: {**what, "settings": [setting.to_json() for setting in settings], **_shape_to_json(shape)},
         }
         facts = testbeds.facts(bed, command)
-        writer = store.create(kind, scenario, facts, calibration=conditions.calibration)
-        progress.stage(f"{_TITLES[kind]} of {bed.dut} in the lab {bed.lab}, run {writer.run_id}")
-        with kept(writer):
+        with kept(lambda: store.create(kind, scenario, facts, calibration=conditions.calibration)) as writer:
+            device = device_in_words(bed.dut)
+            progress.stage(f"{_TITLES[kind]} of {device} in the lab {bed.lab}, run {writer.run_id}")
             trials = Trials(bed, writer, passed_on(progress), max_attempts=attempts)
             measure(trials, lambda found: writer.put_json(RESULT, found))
     apart = len(writer.done) - int(writer.run.trials()["valid"].sum())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
 from weirlab.errors import InputError
+from weirlab.jobs.searches import RESULT, RFC2544, SEARCH
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.report.story import Story
 from weirlab.store import Run
@@ -21,7 +22,7 @@ def _capacity(run: Run) -> Story:
     if not run.has_table("capacity"):
         raise InputError(f"run {run.run_id} was interrupted before its first trial with calls: {_go_on(run)}")
     inside = run.table("inside") if run.has_table("inside") else pl.DataFrame()
-    found = run.get_json("capacity") if run.has("capacity") else {}
+    found = run.get_json("capacity", dict) if run.has("capacity") else {}
     return tell(Findings(vars(run.manifest), run.table("capacity"), inside, found))
 
 
@@ -41,19 +42,19 @@ def _failover(run: Run) -> Story:
             series=run.table(SERIES) if run.has_table(SERIES) else pl.DataFrame(),
             groups=[group.to_json() for group in groups],
             said=tuple(conclusions(groups)),
-            load=run.get_json("load") if run.has("load") else {},
+            load=run.get_json("load", dict) if run.has("load") else {},
         )
     )
 
 
 def _monitor(run: Run) -> Story:
-    from weirlab.jobs.monitor import SEARCH, evidence_of
+    from weirlab.jobs.monitor import evidence_of
     from weirlab.measure.monitor import TRIALS
     from weirlab.report.monitor import tell
 
     if not run.has_table(TRIALS):
         raise InputError(f"run {run.run_id} was interrupted before its first trial: {_go_on(run)}")
-    return tell(evidence_of(run, run.get_json(SEARCH) if run.has(SEARCH) else []))
+    return tell(evidence_of(run))
 
 
 def _go_on(run: Run) -> str:
@@ -72,7 +73,7 @@ def _calls(run: Run) -> Story:
     mine = pl.col("trial_id") == trial["trial_id"]
     calls = spec_from_json(json.loads(trial["spec"])).traffic.calls
     what = "calls" if calls is None else describe(calls)
-    buffer = {**run.manifest.scenario.get("calls", {}).get("jitter_buffer", {})}
+    buffer = {**run.manifest.section("calls").get("jitter_buffer", {})}
     choice: BufferChoice = buffer.pop("heard", "best")
     return tell(
         Heard(
@@ -94,10 +95,36 @@ def _behind(choice: BufferChoice, calls: pl.DataFrame) -> pl.DataFrame:
     return calls.with_columns(late=pl.when(fixed).then("late_fixed").otherwise("late_adaptive"))
 
 
+def _search(run: Run) -> Story:
+    from weirlab.report.search import Searched, tell
+
+    return tell(Searched(vars(run.manifest), run.trials(), _found(run)))
+
+
+def _rfc2544(run: Run) -> Story:
+    from weirlab.report.search import Searched, tell_rfc2544
+
+    return tell_rfc2544(Searched(vars(run.manifest), run.trials(), _found(run)))
+
+
+def _found(run: Run) -> list[dict[str, Any]]:
+    """What was found in each setting so far."""
+    found = run.get_json(RESULT, _points) if run.has(RESULT) else []
+    if not found and run.manifest.status == "interrupted":
+        raise InputError(f"run {run.run_id} was interrupted before anything was found: search again")
+    return found
+
+
+def _points(content: list[Any]) -> list[dict[str, Any]]:
+    return [dict(point) for point in content]
+
+
 STORIES: Final[Mapping[str, Callable[[Run], Story]]] = {
     "capacity": _capacity,
     "failover": _failover,
     "monitor": _monitor,
     "calls": _calls,
+    SEARCH: _search,
+    RFC2544: _rfc2544,
 }
 """By kind of run."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from weirlab.errors import InputError, MissingCapability
+from weirlab.interrupts import shielded
 from weirlab.jobs.progress import Progress
 from weirlab.lab.base import TestBed
 from weirlab.scenario import NO_DEVICE, Dut, Lab
+from weirlab.traffic.calls.spec import Calls
+from weirlab.traffic.spec import Flows
 
 BUSY_LOAD: Final = 0.5
 """Load average per CPU from which on other work will disturb trials."""
+
+
+USUAL_FLOWS: Final = Flows()
 
 
 def tell_if_busy(lab: str, progress: Progress) -> None:
@@ -45,12 +52,12 @@ def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:
                 f"the device {dut.name!r} needs network namespaces, which do not work here ({missing}): "
                 "run as root (sudo); weir doctor says more"
             )
-        raise InputError(f"the simulated lab cannot stand in for the device {dut.name!r}; use --lab netns")
-    if lab.kind == "auto":
-        progress.note(
-            f"network namespaces do not work here ({missing}): a simulated device stands in for "
-            f"{dut.name}; run as root to measure the real one"
-        )
+        raise InputError(f"the simulated lab cannot replace the device {dut.name!r}; use --lab netns as root")
+    why = f"network namespaces do not work here ({missing}): " if lab.kind == "auto" else ""
+    progress.note(
+        f"{why}simulating a device in place of {dut.name}; nothing real is measured. For the real one, use "
+        "--lab netns as root"
+    )
     return "sim"
 
 
@@ -61,8 +68,15 @@ def _missing() -> str | None:
     return missing_for_namespaces()
 
 
-def open_bed(lab: Lab, dut: Dut, progress: Progress) -> TestBed:
-    """Build the test bed; use it as a context manager.
+@contextmanager
+@shielded
+def open_bed(
+    lab: Lab, dut: Dut, progress: Progress, flows: Flows = USUAL_FLOWS, calls: Calls | None = None
+) -> Iterator[TestBed]:
+    """A test bed for as long as the block lasts.
+
+    Traffic through the user's own rules is made to match one of them, as near to ``flows`` (or ``calls``) as
+    that allows; which one is told before anything is sent.
 
     Raises
     ------
@@ -72,20 +86,34 @@ def open_bed(lab: Lab, dut: Dut, progress: Progress) -> TestBed:
     if choose(lab, dut, progress) == "sim":
         from weirlab.lab.sim import SimDevice, SimLab
 
-        return SimLab(SimDevice(**lab.device.model_dump()))
+        with SimLab(SimDevice(**lab.device.model_dump())) as simulated:
+            yield simulated
+        return
+    progress.stage(f"building the lab for {dut.name}")
     if dut.name == NO_DEVICE:
-        return open_cable(lab)
+        with open_cable(lab) as cable:
+            yield cable
+        return
     from weirlab.lab.dut import make
+    from weirlab.lab.dut.ruleset import Ruleset
     from weirlab.lab.netns import NetnsLab
 
-    return NetnsLab(make(dut.name, dut.ruleset), backend=lab.backend)
+    driver = make(dut.name, dut.ruleset)
+    aimed = driver.aim(dut.match, flows, calls) if isinstance(driver, Ruleset) else None
+    if aimed is not None:
+        progress.note(aimed.sentence)
+    with NetnsLab(driver, backend=lab.backend, aimed=aimed) as bed:
+        yield bed
 
 
-def open_cable(lab: Lab) -> TestBed:
-    """A plain veth pair without a device."""
+@contextmanager
+@shielded
+def open_cable(lab: Lab) -> Iterator[TestBed]:
+    """A plain veth pair without a device, for as long as the block lasts."""
     from weirlab.lab.netns import PlainPair
 
-    return PlainPair(backend=lab.backend)
+    with PlainPair(backend=lab.backend) as pair:
+        yield pair
 
 
 def facts(bed: TestBed, command: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from weirlab.errors import InputError, ModelError
-from weirlab.jobs.modelling import Models, find, keep, models_of
+from weirlab.jobs.modelling import Models, find, find_device, keep, models_of
 from weirlab.jobs.profiles import named
 from weirlab.jobs.spikes import learn_spikes, seen_in, series_of
 from weirlab.model.spike import NO_SPIKE, Spike
@@ -146,6 +146,9 @@ class OverTimeOutcome:
     predictions: Mapping[str, OverTime]
     outside: tuple[str, ...]
     """Why this extrapolates; empty inside the profiled range."""
+    device: str = ""
+    simulated: bool = False
+    """The models are those of a simulated device."""
 
     @property
     def steps_ns(self) -> tuple[float, ...]:
@@ -172,6 +175,8 @@ class OverTimeOutcome:
             "kind": "prediction over time",
             "rate": self.rate_text,
             "sizes": self.sizes_text,
+            "device": self.device,
+            "simulated": self.simulated,
             "phases": [asdict(phase) for phase in self.phases],
             "extrapolated": bool(self.outside),
             "why_extrapolated": self.outside,
@@ -201,7 +206,7 @@ def predict_steps(
     InputError
         Steps are not in order or lie behind the end, or a load is ``max``.
     """
-    models, _ = find(store, source, device)
+    asked, _ = find_device(store, source, device)
     end_s = steps[-1].at_s + LONGEST_SHOWN_S if duration_s is None else duration_s
     times_s = [step.at_s for step in steps]
     if any(b <= a for a, b in itertools.pairwise([*times_s, end_s])):
@@ -211,14 +216,22 @@ def predict_steps(
     phases = phases_of(traffic, position)
     outside: dict[str, None] = {}
     predictions = {}
-    for name, model in models.items():
+    for name, model in asked.models.items():
         course = trajectory(model, phases)
         even = np.linspace(0.0, sum(phase.duration_ns for phase in phases), _POINTS)
         predictions[name] = course.at(np.unique(np.concatenate([course.instants_ns, even])))
         for phase in phases:
             found = model.predict(phase.rate_pps, phase.frame_bytes, phase.position, phase.gap_scv)
             outside.update(dict.fromkeys(found.why))
-    return OverTimeOutcome(rate_text(traffic), describe(sizes), tuple(phases), predictions, tuple(outside))
+    return OverTimeOutcome(
+        rate_text(traffic),
+        describe(sizes),
+        tuple(phases),
+        predictions,
+        tuple(outside),
+        asked.name,
+        asked.simulated,
+    )
 
 
 def _at(course: OverTime, instant_ns: float) -> dict[str, float]:

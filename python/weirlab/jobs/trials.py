@@ -8,9 +8,10 @@ from typing import Any
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
-from weirlab.jobs.progress import Progress, kept
+from weirlab.jobs.progress import Progress, attempts_told, kept
 from weirlab.measure import run_trial
-from weirlab.records import TrialRecord, TrialSpec
+from weirlab.measure.sequence import describe_spec
+from weirlab.records import TrialRecord, TrialSpec, device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.store.codec import spec_to_json
@@ -78,26 +79,30 @@ def trial(
         The device forwards nothing.
     """
     compile_plan(spec.traffic, spec.rules.places)  # Impossible traffic is refused before anything is built.
-    with testbeds.open_bed(lab, dut, progress) as bed:
+    with testbeds.open_bed(lab, dut, progress, spec.traffic.flows) as bed:
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
         bed.set_cross_traffic(spec.cross_traffic)
         in_use = in_force(store, bed)
         calibration = in_use.id if in_use else None
         scenario = {
-            "name": f"trial with {bed.dut}",
+            "name": f"trial with {device_in_words(bed.dut)}",
             "lab": lab.model_dump(mode="json"),
             "dut": dut.model_dump(mode="json"),
             "trial": spec_to_json(spec),
         }
         facts = testbeds.facts(bed, command)
-        writer = store.create("trial", scenario, facts, calibration=calibration)
-        with kept(writer):
+        with kept(lambda: store.create("trial", scenario, facts, calibration=calibration)) as writer:
+            device = device_in_words(bed.dut)
+            progress.stage(
+                f"{describe_spec(spec)}, through {device} in the lab {bed.lab}, run {writer.run_id}"
+            )
             records = run_trial(
                 bed,
                 spec,
                 run_id=writer.run_id,
                 max_attempts=attempts,
                 set_rules=False,
+                on_attempt=attempts_told(progress, spec, attempts),
                 on_record=writer.add,
             )
     return TrialOutcome(writer.run_id, calibration, tuple(records))

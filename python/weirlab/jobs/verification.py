@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -11,16 +11,17 @@ import polars as pl
 
 from weirlab.errors import InputError, ModelError
 from weirlab.jobs import modelling, testbeds
+from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.modelling import Models
 from weirlab.jobs.profiles import begin, flows, go_on
-from weirlab.jobs.progress import Progress, kept, passed_on
+from weirlab.jobs.progress import Progress, kept, passed_on, prepared
 from weirlab.lab.base import TestBed
 from weirlab.measure import verify as measuring
 from weirlab.measure.profile import SCOUTING
 from weirlab.measure.scouting import Scouting
 from weirlab.model import ErrorRow, Queueing, compare
 from weirlab.model.base import Profiled
-from weirlab.records import TrialSpec
+from weirlab.records import TrialSpec, device_in_words
 from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, from_plain
 from weirlab.store import Run, RunWriter, Store
 from weirlab.traffic.sizes import parse_sizes
@@ -37,6 +38,7 @@ _OVERLOAD_SHARES: Final = (1.15, 1.35)
 _SEED: Final = 7
 _MODEL_POSITIONS: Final = 5
 """A model file knows the range that was profiled, not the positions in it."""
+_RESUME: Final = "weir verify"
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,15 @@ def verify(
         return _measure_anew(store, models, _with(scenario, held_out), progress, command)
     models, run = modelling.find(store, source)
     assert run is not None
-    scenario = from_plain(run.manifest.scenario, f"scenario of run {run.run_id}")
+    scenario = scenario_of(run, Scenario)
     if again:
         return _measure_anew(store, models, _with(scenario, held_out), progress, command)
     if not _measured(run):
-        with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
-            writer = go_on(store, run, bed)
-            with kept(writer, f"weir verify {run.run_id}"):
-                measure(bed, models, scenario, writer, progress)
+        with (
+            testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed,
+            kept(lambda: go_on(store, run, bed), _RESUME) as writer,
+        ):
+            measure(bed, models, scenario, writer, progress)
     return score(run, models)
 
 
@@ -110,7 +113,7 @@ def measure(bed: TestBed, models: Models, scenario: Scenario, writer: RunWriter,
     specs = None
     if not writer.has(measuring.VERIFY_PLAN):
         specs = plan(models, scenario, _sender_pps(writer))
-    progress.stage(f"measuring held-out settings of {bed.dut}")
+    progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
     measuring.run(bed, specs, writer, passed_on(progress), max_attempts=scenario.profile.max_attempts)
 
 
@@ -159,10 +162,13 @@ def score(run: Run, models: Models) -> VerificationOutcome:
 
 def errors_of(run: Run) -> Sequence[ErrorRow]:
     """The errors kept with ``run``; none if it was not verified, or by a Weir that kept less."""
-    kept_errors = run.get_json(VERIFICATION) if run.has(VERIFICATION) else {}
-    if kept_errors.get("format") != FORMAT:
+    return run.get_json(VERIFICATION, _errors) if run.has(VERIFICATION) else ()
+
+
+def _errors(content: Mapping[str, Any]) -> Sequence[ErrorRow]:
+    if content.get("format") != FORMAT:
         return ()
-    return tuple(ErrorRow.from_json(row) for row in kept_errors["errors"])
+    return tuple(ErrorRow.from_json(row) for row in content["errors"])
 
 
 def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
@@ -185,11 +191,17 @@ def _measure_anew(
     store: Store, models: Models, scenario: Scenario, progress: Progress, command: str
 ) -> VerificationOutcome:
     """Measure the held-out settings as a run of their own, which keeps the models too."""
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress) as bed:
+
+    def begun(bed: TestBed) -> RunWriter:
         writer = begin(store, scenario, bed, command, kind="verify")
-        with kept(writer, f"weir verify {writer.run_id}"):
-            modelling.keep(writer.run, models)
-            measure(bed, models, scenario, writer, progress)
+        # Without them the run could not be gone on with.
+        return prepared(writer, lambda new: modelling.keep(new.run, models))
+
+    with (
+        testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed,
+        kept(lambda: begun(bed), _RESUME) as writer,
+    ):
+        measure(bed, models, scenario, writer, progress)
     return score(writer.run, models)
 
 
@@ -220,7 +232,7 @@ def _measured(run: Run) -> bool:
     """Has every held-out trial that was planned a valid attempt?"""
     if not run.has(measuring.VERIFY_PLAN):
         return False
-    planned = len(run.get_json(measuring.VERIFY_PLAN)["specs"])
+    planned = run.get_json(measuring.VERIFY_PLAN, lambda content: len(content["specs"]))
     trials = run.trials().filter((pl.col("role") == "verify") & pl.col("valid"))
     return trials["index"].n_unique() >= planned
 
@@ -229,5 +241,5 @@ def _sender_pps(writer: RunWriter) -> float:
     """The most that the sender got out while scouting; infinite if that is not known."""
     if not writer.has(SCOUTING):
         return float("inf")
-    points = Scouting.from_json(writer.get_json(SCOUTING)).points
+    points = writer.run.get_json(SCOUTING, Scouting.from_json).points
     return max((point.sender_pps for point in points), default=float("inf"))

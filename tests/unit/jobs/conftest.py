@@ -53,7 +53,7 @@ def beds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeBed]]:
     """Every test bed that a job opens is a fake one; all of them must be closed in the end."""
     opened: list[FakeBed] = []
 
-    def open_bed(*_: object) -> FakeBed:
+    def open_bed(*_: object, **__: object) -> FakeBed:
         opened.append(FakeBed(DEVICE))
         return opened[-1]
 
@@ -68,7 +68,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeBed]:
 
     def use(*script: Any, **settings: Any) -> FakeBed:
         bed = FakeBed(DEVICE, script, **settings)
-        monkeypatch.setattr(testbeds, "open_bed", lambda *_: bed)
+        monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: bed)
         return bed
 
     return use

@@ -24,7 +24,7 @@ def real(device: FakeDevice) -> FakeBed:
 def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: None)
     monkeypatch.setattr(testbeds, "open_cable", lambda _: real(CABLE))
-    monkeypatch.setattr(testbeds, "open_bed", lambda *_: real(FIREWALL))
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: real(FIREWALL))
 
 
 def test_a_calibration_reports_the_beds_own_error(store: Store) -> None:

@@ -121,8 +121,8 @@ def test_flows_are_kept_by_direction(finished: tuple[CapacityOutcome, Told]) -> 
 
 def test_the_time_is_told_before(finished: tuple[CapacityOutcome, Told]) -> None:
     _, told = finished
-    assert told.notes[0].startswith("trials: ")
-    assert "16 of the sweep" in told.notes[0]
+    (trials,) = [note for note in told.notes if note.startswith("trials: ")]
+    assert "16 of the sweep" in trials
     assert [stage.split()[0] for stage in told.stages] == ["profiling", "fitting", "sweep", "search"]
 
 
@@ -133,7 +133,7 @@ def test_it_can_be_read_by_people_and_programs(finished: tuple[CapacityOutcome, 
     assert len(document["search"]) == len(document["predicted"]) == 4
     assert outcome.run.get_json("capacity")["search"] == document["search"]
     sentence = words.conclusion(outcome)
-    assert "simulated, no rules: " in sentence
+    assert "The simulated device, no rules: " in sentence
     assert "calls without loss" in sentence.replace("(", "").replace(")", "")
     assert "The model of the profile" in sentence
     titles = [table.title for table in words.tables(outcome)]
@@ -162,13 +162,13 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 ) -> None:
     """In the sweep (of 8 trials) or in the search behind it."""
     short = {"first": 300, "last": 600, "step": 300, "repetitions": 2, "trial_s": 0.3, "warmup_s": 0.05}
-    monkeypatch.setattr(testbeds, "open_bed", lambda *_: Stopping(trials_before))
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: Stopping(trials_before))
     with pytest.raises(Interrupted) as caught:
         run_scenario(store, scenario(predict=None, sweep=short), Quiet())
     assert caught.value.resume == f"weir run --resume {caught.value.run_id}"
     kept = store.open("last").table(CAPACITY)["trial_id"].to_list()
     assert len(kept) == trials_before
-    monkeypatch.setattr(testbeds, "open_bed", lambda *_: SimLab(SimDevice(**DEVICE)))
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: SimLab(SimDevice(**DEVICE)))
     outcome = resume_scenario(store, "last", Quiet())
     assert isinstance(outcome, CapacityOutcome)
     table = outcome.run.table(CAPACITY)
@@ -193,7 +193,7 @@ def test_a_model_that_is_named_is_used(store: Store, finished: tuple[CapacityOut
 def test_a_model_that_is_missing_is_noticed_before_anything_is_built(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbeds, "open_bed", lambda *_: pytest.fail("the lab was built"))
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: pytest.fail("the lab was built"))
     with pytest.raises(ModelError, match=r"nowhere\.json"):
         run_scenario(store, scenario(predict={"model": "nowhere.json"}), Quiet())
 
@@ -201,7 +201,41 @@ def test_a_model_that_is_missing_is_noticed_before_anything_is_built(
 def test_more_calls_than_there_can_be_are_refused_before_anything_is_built(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbeds, "open_bed", lambda *_: pytest.fail("the lab was built"))
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: pytest.fail("the lab was built"))
     sweep = {"first": 1_000_000, "last": 1_000_000, "step": 1}
     with pytest.raises(InputError):
         run_scenario(store, scenario(sweep=sweep, predict=None), Quiet())
+
+
+def test_the_sweep_lies_around_what_the_search_finds_however_many_that_are(store: Store) -> None:
+    found = run_scenario(
+        store,
+        scenario(
+            positions=[0],
+            sweep={"around": [0.5, 1.3], "repetitions": 1, "trial_s": 0.3, "warmup_s": 0.05},
+            predict=None,
+        ),
+        told := Told(),
+    )
+    assert isinstance(found, CapacityOutcome)
+    (swept,) = found.dropping
+    carried = [one.calls for one in found.carried if one.calls is not None]
+    assert swept.carried is not None
+    assert swept.dropped is not None
+    assert swept.carried <= max(carried)
+    assert swept.most == round(1.3 * max(carried))
+    assert min(carried) * 0.9 < swept.dropped <= swept.most
+    assert [stage.split()[0] for stage in told.stages] == ["search", "sweep"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "complaint"),
+    [
+        ({"search": None, "sweep": {}}, "nothing to sweep around"),
+        ({"sweep": {"first": 100}}, "'last' is missing"),
+        ({"sweep": {"first": 100, "last": 50}}, "must not be below 'first'"),
+    ],
+)
+def test_a_sweep_without_numbers_is_refused(wanted: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        scenario(**wanted)

@@ -212,7 +212,7 @@ def test_iax2_is_assessed_by_its_time_stamps_and_marked_so(file: Path) -> None:
     pcap(file, iax2_frames(stamps))
     outcome = capture_quality(file)
     stream = outcome.streams[0]
-    assert (stream.protocol, stream.ssrc, stream.codec, stream.estimated) == ("iax2", 7, "GSM", True)
+    assert (stream.protocol, stream.ssrc, stream.codec, stream.loss_estimated) == ("iax2", 7, "GSM", True)
     assert outcome.table.streams.losses.count.tolist() == [3]
     assert outcome.table.packet_ns.tolist() == [20_000_000]
     assert any("IAX2 has no sequence numbers" in note for note in outcome.notes())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import InputError, ModelError, StoreError
+from weirlab.errors import InputError, ModelError
 from weirlab.jobs import (
     Interrupted,
     fit,
@@ -163,12 +163,15 @@ def test_verifying_a_model_file_needs_to_know_the_device(store: Store, finished:
     assert outcome.run.manifest.scenario["dut"]["name"] == "forward"
 
 
-def test_a_report_that_cannot_be_written_is_a_store_error(
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_computed(
     store: Store, finished: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="file"):
-        report(store, finished, out=tmp_path / "file" / "report.html")
+    for options in ({"out": tmp_path / "file" / "report.html"}, {"plots": tmp_path / "file"}):
+        with pytest.raises(InputError, match="file: that is no folder"):
+            report(store, finished, **options)
+    with pytest.raises(InputError, match="the name is too long"):
+        report(store, finished, out=tmp_path / ("n" * 256))
 
 
 def test_a_report_is_written_beside_the_run_by_default(store: Store, finished: str) -> None:
@@ -190,7 +193,7 @@ def test_without_root_auto_means_the_simulated_lab_and_says_so(
 ) -> None:
     monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: "privileges: missing")
     assert testbeds.choose(Lab(), Dut(), told) == "sim"
-    assert "a simulated device stands in for iptables" in told.notes[0]
+    assert "simulating a device in place of iptables" in told.notes[0]
 
 
 def test_with_root_auto_means_namespaces(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
@@ -204,7 +207,7 @@ def test_the_users_own_rules_are_never_simulated(
 ) -> None:
     monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: "privileges: missing")
     own = Dut(name="ruleset", ruleset=tmp_path / "rules")
-    with pytest.raises(InputError, match="cannot stand in"):
+    with pytest.raises(InputError, match="cannot replace"):
         testbeds.choose(Lab(kind="sim"), own, told)
     with pytest.raises(Exception, match="run as root"):
         testbeds.choose(Lab(), own, told)

@@ -1,0 +1,37 @@
+"""When the host spoiled so many trials that nothing can be said about the device."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from weirlab.errors import TrialError
+from weirlab.store import Run
+from weirlab.store.reasons import reason_counts
+
+MOST_RATIO: Final = 0.5
+"""Share of the trials that may be without a valid attempt before that is what is wrong with a run."""
+
+_SHOWN: Final = 3
+
+
+def problem(run: Run, role: str, most_ratio: float = MOST_RATIO) -> TrialError | None:
+    """The error that it is if more than ``most_ratio`` of the trials of ``role`` have no valid attempt."""
+    attempts = run.trials().filter(pl.col("role") == role)
+    total = attempts["index"].n_unique()
+    valid = attempts.filter("valid")["index"].n_unique()
+    if total == 0 or total - valid <= most_ratio * total:
+        return None
+    return TrialError(
+        f"{total - valid} of {total} trials have no valid attempt: {_reasons(attempts)}. They are kept in "
+        f"run {run.run_id}; repeat them on a quieter machine or at lower loads"
+    )
+
+
+def _reasons(attempts: pl.DataFrame) -> str:
+    """``sender late in 41 attempts, ...``."""
+    counts = reason_counts(attempts.filter(~pl.col("valid"))["invalid"])
+    told = [f"{kind} in {n} attempt{'s' if n > 1 else ''}" for kind, n in list(counts.items())[:_SHOWN]]
+    left = len(counts) - len(told)
+    return ", ".join([*told, *([f"and {left} more reasons"] if left else [])])
