@@ -11,11 +11,15 @@ from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 from typer.main import get_group
 
+from weirlab import interrupts
 from weirlab.cli import failures
 from weirlab.cli.coercion import quicken
 from weirlab.cli.output import Globals
+from weirlab.cli.streams import guarded, tell
+from weirlab.quoting import printable
 
 PARTS: Final = {
     "measuring": ("calibrate", "trial", "profile"),
@@ -43,7 +47,7 @@ OVERVIEW = f"""Measure, model and predict what network gear does to real-time tr
 
 Examples:
   weir doctor                                      what works on this machine
-  weir run scenarios/firewall-rules.yaml           from trials to report
+  weir run firewall-rules                          from trials to report
   weir trial --dut iptables --rules 400 --rate 500kpps
   weir predict last --rate 300kpps --frame 214 --rules 200
 
@@ -86,6 +90,14 @@ class Weir(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             raise failures.Stopped(interrupt) from interrupt
+        except BaseException as error:
+            if isinstance(error, typer.Exit | TyperException | SystemExit):
+                raise
+            if interrupts.behind(error):
+                raise failures.Stopped(KeyboardInterrupt()) from error
+            if isinstance(error, OSError):
+                raise failures.Broken(error) from error
+            raise
 
     def main(
         self,
@@ -97,10 +109,12 @@ class Weir(TyperGroup):
         **extra: Any,
     ) -> Any:
         self.argv = argv = list(sys.argv[1:] if args is None else args)
-        try:
-            code = super().main(argv, "weir", complete_var, standalone_mode=False, **extra)
-        except Exception as error:
-            code = failures.report(error, as_json="--json" in argv, debug=failures.debugging(argv))
+        with guarded():
+            try:
+                code = super().main(argv, "weir", complete_var, standalone_mode=False, **extra)
+                sys.stdout.flush()
+            except Exception as error:
+                code = failures.report(error, as_json="--json" in argv, debug=failures.debugging(argv))
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -126,7 +140,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from weirlab import __version__
 
-        print(f"weir {__version__}")
+        tell(f"weir {__version__}")
         raise typer.Exit
 
 
@@ -147,4 +161,4 @@ def _options(
     ] = False,
 ) -> None:
     typed = ctx.command.argv if isinstance(ctx.command, Weir) else ()
-    ctx.obj = Globals(store=store, command=shlex.join(["weir", *typed]))
+    ctx.obj = Globals(store=store, command=printable(shlex.join(["weir", *typed])))

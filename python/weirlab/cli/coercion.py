@@ -8,6 +8,7 @@ is left to typer, so that values and messages are the same.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin
@@ -15,6 +16,9 @@ from typing import Any, Final, get_args, get_origin
 import typer
 
 _ALIKE: Final = (str, int, bool)
+
+_DIGITS: Final = re.compile("[0-9]{1,20}")
+"""Not any number: those of thousands of digits Python refuses to read, which typer tells."""
 
 
 def quicken(parameters: Iterable[Any]) -> None:
@@ -51,7 +55,7 @@ def _taken(value: Any, kind: Any, info: Any) -> Any:
         return None if any(item is None for item in items) else items
     if kind is Path:
         return Path(value) if isinstance(value, str) and _is_usual(value, info) else None
-    if kind is int and isinstance(value, str) and value.isascii() and value.isdigit():
+    if kind is int and isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
     if kind in _ALIKE and type(value) is kind:
         low, high = info.min, info.max

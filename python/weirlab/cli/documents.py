@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weirlab import files
 from weirlab.cli.output import Table, plain
 from weirlab.errors import InputError
-from weirlab.report.files import written
 
 FORMATS = (".md", ".csv")
 
@@ -21,8 +21,7 @@ def check(path: Path | None) -> None:
         return
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"--out {path}: the name must end in {' or '.join(FORMATS)}, which says the format")
-    if not path.parent.is_dir():
-        raise InputError(f"--out {path}: there is no folder {path.parent}; make it first")
+    files.check_output(path, "--out")
 
 
 def write(
@@ -30,7 +29,8 @@ def write(
 ) -> Path:
     """Write ``tables`` below ``title`` and ``lead`` as Markdown, or the bare ``rows`` as CSV."""
     text = _csv(rows) if path.suffix.lower() == ".csv" else _markdown(title, lead, tables)
-    return written(path, text.encode())
+    files.write_bytes(path, text.encode())
+    return path
 
 
 def _markdown(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:

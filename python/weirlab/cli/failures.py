@@ -4,62 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, Final
 
 import typer
 from typer.exceptions import TyperException
 
-from weirlab.errors import WeirError
+from weirlab import interrupts
+from weirlab.cli.streams import tell
+from weirlab.errors import OutputError, WeirError
+from weirlab.quoting import shortened
 
 EXIT_CODES: Final = {
     0: "done",
     1: "unexpected error",
     2: "bad input: option, scenario, ruleset or file",
-    3: "missing privilege, tool or kernel feature (see weir doctor)",
-    4: "the test bed or the device under test does not work",
-    5: "a trial failed or stayed invalid after every repetition",
+    3: "missing privilege, tool, library or kernel feature (see weir doctor)",
+    4: "the test bed or the device does not work, or the host could not be put back as it was",
+    5: "a trial failed, or every attempt at it was invalid",
     6: "the run store cannot be read or written, or has no such run",
-    7: "the data do not determine the model, or the prediction extrapolates",
-    130: "interrupted (Ctrl-C); 143: terminated",
+    7: "the data do not determine the model, the prediction extrapolates, or a plan is undecided",
+    8: "standard output cannot be written: closed, or its disk is full",
+    130: "interrupted (Ctrl-C); 129: hung up; 143: terminated; 141: standard output has no reader (| head)",
 }
-
-REPEAT_S: Final = 2.0
-
-
-@dataclass
-class _Signals:
-    number: int = signal.SIGINT
-    at: float = float("-inf")
-
-
-_last = _Signals()
-
-
-def catch_signals() -> None:
-    """Let SIGTERM and SIGHUP end the program as Ctrl-C does: test bed removed, finished trials kept.
-
-    A signal must not cut the clean-up short that an earlier one began: shells and runners
-    often deliver one Ctrl-C twice, and polars raises ``KeyboardInterrupt`` by itself before
-    the handler runs. So signals are ignored within two seconds of another and as long as a
-    ``KeyboardInterrupt`` is being handled.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    now = time.monotonic()
-    repeated = now - _last.at < REPEAT_S
-    _last.number, _last.at = number, now
-    if not repeated and not isinstance(sys.exception(), KeyboardInterrupt):
-        raise KeyboardInterrupt
 
 
 class Stopped(Exception):
@@ -67,6 +37,13 @@ class Stopped(Exception):
 
     def __init__(self, interrupt: KeyboardInterrupt) -> None:
         self.interrupt = interrupt
+
+
+class Broken(Exception):
+    """Carries an ``OSError`` past typer, which ends with 1, silently, for a pipe that broke anywhere."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
 
 
 @dataclass(frozen=True)
@@ -78,6 +55,10 @@ class Failure:
     exit_code: int
     details: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """No line is longer than a sentence can be: it may quote what somebody supplied."""
+        object.__setattr__(self, "message", "\n".join(map(shortened, self.message.split("\n"))))
+
     def to_json(self) -> dict[str, Any]:
         inner = {"kind": self.kind, "message": self.message, "exit_code": self.exit_code}
         return {"error": {**inner, **self.details}}
@@ -87,18 +68,15 @@ def explain(error: BaseException) -> Failure:
     """Kind, message and exit code of ``error``."""
     match error:
         case Stopped(interrupt=interrupt):
-            from weirlab.jobs.progress import Interrupted
-
-            if isinstance(interrupt, Interrupted):
-                details = {"run_id": interrupt.run_id, "resume": interrupt.resume}
-                return Failure("Interrupted", str(interrupt), 128 + _last.number, details)
-            return Failure("Interrupted", "interrupted; nothing was kept", 128 + _last.number)
+            return _interrupted(interrupt)
+        case Broken(error=inner):
+            return explain(inner)
         case WeirError():
             return Failure(type(error).__name__, str(error), error.exit_code)
         case TyperException():
             return Failure("InputError", _usage(error), error.exit_code)
         case typer.Abort():
-            return Failure("Interrupted", "aborted", 128 + signal.SIGINT)
+            return Failure("Interrupted", "interrupted", interrupts.exit_code())
         case MemoryError():
             return Failure("MemoryError", "out of memory; fewer flows or shorter trials need less", 1)
         case OSError():
@@ -109,18 +87,36 @@ def explain(error: BaseException) -> Failure:
             return Failure(type(error).__name__, f"unexpected {what}", 1)
 
 
+def _interrupted(interrupt: KeyboardInterrupt) -> Failure:
+    """What is kept of the work, and how to go on."""
+    code = interrupts.exit_code()
+    # A command that has not got as far as to know jobs has not begun anything.
+    if (progress := sys.modules.get("weirlab.jobs.progress")) is None:
+        return Failure("Interrupted", "interrupted", code)
+    if isinstance(interrupt, progress.Interrupted):
+        details = {"run_id": interrupt.run_id, "resume": interrupt.resume}
+        return Failure("Interrupted", str(interrupt), code, details)
+    if not progress.completed:
+        return Failure("Interrupted", "interrupted", code)
+    *_, run_id = progress.completed
+    details = {"run_id": run_id, "complete": True}
+    return Failure("Interrupted", f"interrupted; run {run_id} is complete and kept", code, details)
+
+
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Show ``error`` and return the exit code: always on stderr, and as JSON on stdout if wanted."""
     failure = explain(error)
     lines = [f"weir: {failure.message}"] if failure.message else []
     if debug:
-        traceback.print_exception(error, file=sys.stderr)
+        lines.insert(0, "".join(traceback.format_exception(error)).rstrip())
     elif failure.exit_code == 1:
         lines.append("weir: for the traceback repeat with: weir --debug ...; for the machine: weir doctor")
     if lines:
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        tell("\n".join(lines), sys.stderr)
     if as_json:
-        print(json.dumps(failure.to_json()), flush=True)
+        # The error on stderr counts, whatever becomes of stdout.
+        with suppress(OutputError):
+            tell(json.dumps(failure.to_json()))
     return failure.exit_code
 
 

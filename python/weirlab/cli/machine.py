@@ -6,11 +6,12 @@ import typer
 
 from weirlab.cli.options import JsonOption, StoreOption
 from weirlab.cli.output import Session
-from weirlab.errors import MissingCapability
+from weirlab.errors import LabError, MissingCapability
 
 DOCTOR = """Say what works on this machine, what does not, and what to do about it.
 
-The exit code is 3 if something is missing that trials in namespaces need.
+Where trials work it listens to the CPUs for two seconds, to tell how many of them other work
+would spoil now. The exit code is 3 if something is missing that trials in namespaces need.
 
 Examples:
   weir doctor
@@ -21,7 +22,8 @@ CLEAN = """Remove test beds whose owner died (kill -9, power cut); running ones 
 
 Interfaces that a dead weir tap had prepared are put back as they were.
 
-The next start does the same by itself.
+The next start does the same by itself. The exit code is 4 if something
+could not be put back.
 
 Examples:
   weir lab clean
@@ -41,13 +43,20 @@ def add_to(app: typer.Typer) -> None:
 def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = False) -> None:
     """Diagnose this machine."""
     from weirlab.cli import tables, wording
+    from weirlab.lab.cores import choose
     from weirlab.lab.doctor import diagnose
+    from weirlab.measure import noise
 
     with Session(ctx, as_json=json, store=store) as session:
         findings = diagnose(session.store.root)
         sound = all(finding.ok for finding in findings if finding.essential)
-        document = {"kind": "doctor", "ok": sound, "findings": findings}
-        session.finish(document, wording.doctor(findings), tables.doctor(findings))
+        heard = None
+        if sound:
+            heard = noise.listen(choose())
+            findings.append(noise.finding(heard))
+        document = {"kind": "doctor", "ok": sound, "findings": findings, "noise": heard}
+        said = [wording.doctor(findings), noise.sentence(heard) if heard else ""]
+        session.finish(document, " ".join(filter(None, said)), tables.doctor(findings))
     if not sound:
         raise typer.Exit(MissingCapability.exit_code)
 
@@ -59,6 +68,8 @@ def clean(ctx: typer.Context, json: JsonOption = False) -> None:
     from weirlab.link.host.journal import clean as undo
 
     with Session(ctx, as_json=json) as session:
-        removed, taps = remove(), undo()
-        document = {"kind": "lab clean", "removed": removed, "taps": taps}
-        session.finish(document, wording.clean(removed, taps))
+        left: list[str] = []
+        removed, taps = remove(), undo(left.append)
+        document = {"kind": "lab clean", "removed": removed, "taps": taps, "left": left}
+        session.finish(document, wording.clean(removed, taps, left))
+        session.complain(LabError("; ".join(left)) if left else None)

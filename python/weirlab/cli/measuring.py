@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from weirlab import limits
 from weirlab.cli import options
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
@@ -29,6 +30,7 @@ repeated and kept as invalid; if every attempt is, the exit code is 5.
 Examples:
   weir trial --dut iptables --rules 1000 --rate 2Mpps --duration 2 --json
   weir trial --ruleset firewall.rules --rate 300Mbit/s --sizes imix
+  weir trial --ruleset firewall.rules --match "web out" --rate 1Mpps
   weir trial --rate 50kpps --step 1:200kpps --flows 1000
   weir trial --rate 50kpps --rules 1 --position-step 1:2000
   weir trial --rate 200kpps --places 1:50,99:50 --cross-traffic
@@ -37,10 +39,11 @@ Examples:
 
 PROFILE = """Characterise a device: loads x frame sizes x rule counts, repeated, in shuffled order.
 
-The full profile takes some 13 minutes: beside that grid it measures what
+The full profile takes some 13 minutes. Besides that grid it measures what
 connection tracking and a management session on the device cost, traffic that
 matches at several positions at once, random arrivals, and steps of load and
-matching position. --quick takes less than four and leaves these out.
+matching position. --quick takes less than four minutes; of these extras it
+keeps only random arrivals.
 
 Loads are shares of the forwarding rate that short trials in overload find
 first, so that every rule count is measured from idle to beyond its own
@@ -111,6 +114,7 @@ def trial(
     dut: options.DutOption = None,
     rules: options.RulesOption = None,
     ruleset: options.RulesetOption = None,
+    match: options.MatchOption = None,
     places: options.PlacesOption = None,
     stateful: options.StatefulOption = False,
     cross_traffic: options.CrossTrafficOption = False,
@@ -144,6 +148,8 @@ def trial(
         float | None,
         typer.Option(
             "--bin",
+            min=0,
+            max=limits.LONGEST_S * 1e3,
             help="Bins of the time series, ms (default: 10; with steps 1).",
             metavar="MS",
             rich_help_panel="Plan",
@@ -164,7 +170,7 @@ def trial(
     from weirlab.traffic.spec import Flows, Traffic
 
     with Session(ctx, as_json=json, store=store) as session:
-        device = options.device(dut, ruleset, stateful)
+        device = options.device(dut, ruleset, stateful, match)
         if device.name == "ruleset" and (rules is not None or places is not None):
             raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
         steps = options.steps(step or [], position_step or [])
@@ -189,7 +195,7 @@ def trial(
             progress=session.progress,
             command=session.command,
         )
-        session.finish(outcome.document(), wording.trial(outcome), tables.trial(outcome))
+        session.finish(outcome.document(), wording.trial(outcome), tables.trial(outcome), outcome.problem())
         session.complain(outcome.problem())
 
 
@@ -199,6 +205,7 @@ def profile(
     dut: options.DutOption = None,
     rules: options.PositionsOption = None,
     ruleset: options.RulesetOption = None,
+    match: options.MatchOption = None,
     stateful: options.StatefulOption = False,
     backend: options.BackendOption = "auto",
     frame: options.FramesOption = None,
@@ -214,7 +221,11 @@ def profile(
     seed: options.SeedOption = 1,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Fewer settings, nothing but the grid.", rich_help_panel="Plan"),
+        typer.Option(
+            "--quick",
+            help="Fewer settings; of the extras only random arrivals.",
+            rich_help_panel="Plan",
+        ),
     ] = False,
     loads: options.LoadsOption = None,
     repetitions: options.RepetitionsOption = None,
@@ -232,7 +243,8 @@ def profile(
         typer.Option(
             "--budget",
             min=1,
-            help="Trials at most, with --adaptive (default: half).",
+            max=limits.MOST_TRIALS,
+            help="With --adaptive: trials at most (default: half the trials of the whole grid).",
             metavar="N",
             rich_help_panel="Plan",
         ),
@@ -241,7 +253,8 @@ def profile(
         str | None,
         typer.Option(
             "--target",
-            help="With --adaptive, end when the model is this sure (default: 5%).",
+            help="With --adaptive: stop when predictions are known to within this at 95 % of the "
+            "settings (default: 5%).",
             metavar="SHARE",
             rich_help_panel="Plan",
         ),
@@ -259,7 +272,7 @@ def profile(
         if resume is not None:
             outcome = jobs.resume_profile(session.store, resume, session.progress)
         else:
-            device = options.device(dut, ruleset, stateful)
+            device = options.device(dut, ruleset, stateful, match)
             if device.name == "ruleset" and rules is not None:
                 raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
             if not adaptive and (budget is not None or target is not None):
@@ -291,7 +304,7 @@ def profile(
             }
             scenario = from_plain(
                 {
-                    "name": f"profile of {device.name}",
+                    "name": "profile",
                     "lab": {"kind": lab, "backend": backend},
                     "dut": device.model_dump(),
                     "traffic": shape,
@@ -299,5 +312,8 @@ def profile(
                 },
                 "the options",
             )
-            outcome = jobs.profile(session.store, scenario, session.progress, command=session.command)
+            outcome = jobs.profile(
+                session.store, scenario, session.progress, command=session.command, unnamed=True
+            )
         session.finish(outcome.document(), wording.profile(outcome), tables.profile(outcome))
+        session.complain(outcome.problem())

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from weirlab import limits
 from weirlab.cli import options, transients
 from weirlab.cli.output import Session
-from weirlab.errors import InputError, ModelError
+from weirlab.errors import InputError
 
 FIT = """Fit both models to a profile and keep them with the run.
 
@@ -94,10 +95,12 @@ def fit(
         raise InputError(f"{len(names)} names for one run; give --name once")
     with Session(ctx, as_json=json, store=store) as session:
         if out is not None and len(runs) > 1:
-            several = jobs.fit_devices(session.store, runs, out, names)
+            several = jobs.fit_devices(session.store, runs, out, names, session.progress)
             session.finish(several.document(), wording.devices(several), tables.devices(several))
             return
-        outcome = jobs.fit(session.store, runs[0], out=out, name=names[0] if names else None)
+        outcome = jobs.fit(
+            session.store, runs[0], out=out, name=names[0] if names else None, progress=session.progress
+        )
         session.finish(outcome.document(), wording.fit(outcome), tables.fit(outcome))
 
 
@@ -107,7 +110,15 @@ def predict(
     rate: Annotated[str, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")],
     frame: Annotated[int | None, typer.Option("--frame", help="Frame size in bytes (default: 64).")] = None,
     sizes: Annotated[str | None, typer.Option("--sizes", help="Size mix, e.g. imix.")] = None,
-    rules: Annotated[int, typer.Option("--rules", min=0, help="Matching position.")] = 0,
+    rules: Annotated[
+        int,
+        typer.Option(
+            "--rules",
+            min=0,
+            max=limits.MOST_RULES,
+            help="Matching position: rules compared up to and including the one that matches (0: no rules).",
+        ),
+    ] = 0,
     arrivals: options.ArrivalsOption = "constant",
     device: options.DeviceOption = None,
     extrapolate: Annotated[
@@ -125,7 +136,12 @@ def predict(
     ] = None,
     duration: Annotated[
         float | None,
-        typer.Option("--duration", help="With --step, seconds in all (default: 1 s after the last step)."),
+        typer.Option(
+            "--duration",
+            min=0,
+            max=limits.LONGEST_S,
+            help="With --step, seconds in all (default: 1 s after the last step).",
+        ),
     ] = None,
     store: options.StoreOption = None,
     json: options.JsonOption = False,
@@ -167,12 +183,10 @@ def predict(
 
 def _tell_outside(session: Session, outside: Sequence[str], extrapolate: bool) -> None:
     """Name the reasons for extrapolation; raises ``ModelError`` unless it was asked for."""
+    from weirlab.model.base import refusal
+
     if outside and not extrapolate:
-        reasons = "; ".join(outside)
-        raise ModelError(
-            f"this prediction would extrapolate: {reasons}. Profile a wider range, or accept the "
-            "risk with --extrapolate"
-        )
+        raise refusal("prediction", outside)
     for reason in outside:
         session.say(f"extrapolating: {reason}")
 
@@ -188,7 +202,13 @@ def verify(
     warmup: options.WarmupOption = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="Draw other rule counts and loads.", rich_help_panel="Plan"),
+        typer.Option(
+            "--seed",
+            min=0,
+            max=limits.HIGHEST_SEED,
+            help="Draw other rule counts and loads.",
+            rich_help_panel="Plan",
+        ),
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew even if that was done.", rich_help_panel="Plan")

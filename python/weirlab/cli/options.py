@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
+from weirlab import limits
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.records import RuleSetup
@@ -65,13 +67,22 @@ DutOption = Annotated[
 RulesOption = Annotated[
     int | None,
     typer.Option(
-        "--rules", min=0, help="Matching position: the last of N rules matches.", rich_help_panel=_WHAT
+        "--rules",
+        min=0,
+        max=limits.MOST_RULES,
+        help="Matching position: rules compared up to and including the one that matches (0: no rules).",
+        metavar="N",
+        rich_help_panel=_WHAT,
     ),
 ]
 PositionsOption = Annotated[
     str | None,
     typer.Option(
-        "--rules", help="Matching positions, e.g. 0,100,1000.", metavar="N,...", rich_help_panel=_WHAT
+        "--rules",
+        help="Matching positions, e.g. 0,100,1000: rules compared up to and including the one that matches "
+        "(0: no rules).",
+        metavar="N,...",
+        rich_help_panel=_WHAT,
     ),
 ]
 RulesetOption = Annotated[
@@ -80,6 +91,16 @@ RulesetOption = Annotated[
         "--ruleset",
         help="Your own rules, from iptables-save or nft list ruleset.",
         metavar="FILE",
+        rich_help_panel=_WHAT,
+    ),
+]
+MatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--match",
+        help="The rule of --ruleset that test traffic is to match: number in the chain, handle, line or "
+        "comment.",
+        metavar="RULE",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -119,7 +140,15 @@ SizesOption = Annotated[
     ),
 ]
 FlowsOption = Annotated[
-    int, typer.Option("--flows", min=1, help="Flows that share the load in turn.", rich_help_panel=_TRAFFIC)
+    int,
+    typer.Option(
+        "--flows",
+        min=1,
+        max=limits.MOST_FLOWS,
+        help="Flows that share the load in turn.",
+        metavar="N",
+        rich_help_panel=_TRAFFIC,
+    ),
 ]
 Layer4Option = Annotated[
     Layer4, typer.Option("--l4", help="UDP, or TCP segments without connection.", rich_help_panel=_TRAFFIC)
@@ -134,7 +163,15 @@ OrderOption = Annotated[
     typer.Option("--order", help="Flows' addresses count up, or are drawn.", rich_help_panel=_TRAFFIC),
 ]
 SeedOption = Annotated[
-    int, typer.Option("--seed", min=0, help="Seed of every random choice.", rich_help_panel=_TRAFFIC)
+    int,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=limits.HIGHEST_SEED,
+        help="Seed of every random choice.",
+        metavar="N",
+        rich_help_panel=_TRAFFIC,
+    ),
 ]
 
 LoadsOption = Annotated[
@@ -147,17 +184,48 @@ LoadsOption = Annotated[
     ),
 ]
 RepetitionsOption = Annotated[
-    int | None, typer.Option("--repetitions", min=1, help="Trials per setting.", rich_help_panel=_PLAN)
+    int | None,
+    typer.Option(
+        "--repetitions",
+        min=1,
+        max=limits.MOST_REPETITIONS,
+        help="Trials per setting.",
+        metavar="N",
+        rich_help_panel=_PLAN,
+    ),
 ]
 DurationOption = Annotated[
-    float | None, typer.Option("--duration", help="Recorded seconds per trial.", rich_help_panel=_PLAN)
+    float | None,
+    typer.Option(
+        "--duration",
+        min=0,
+        max=limits.LONGEST_S,
+        help="Recorded seconds per trial.",
+        metavar="S",
+        rich_help_panel=_PLAN,
+    ),
 ]
 WarmupOption = Annotated[
-    float | None, typer.Option("--warmup", help="Seconds sent before recording.", rich_help_panel=_PLAN)
+    float | None,
+    typer.Option(
+        "--warmup",
+        min=0,
+        max=limits.LONGEST_S,
+        help="Seconds sent before recording.",
+        metavar="S",
+        rich_help_panel=_PLAN,
+    ),
 ]
 AttemptsOption = Annotated[
     int | None,
-    typer.Option("--attempts", min=1, help="How often to try a spoiled trial.", rich_help_panel=_PLAN),
+    typer.Option(
+        "--attempts",
+        min=1,
+        max=limits.MOST_ATTEMPTS,
+        help="Attempts per trial, at most.",
+        metavar="N",
+        rich_help_panel=_PLAN,
+    ),
 ]
 
 
@@ -175,7 +243,7 @@ def listed(text: str, item: Callable[[str], T], option: str, example: str) -> tu
             values.append(item(part.strip()))
         except ValueError:
             raise InputError(
-                f"{option}: {part.strip()!r} in {text!r} not understood; e.g. {option} {example}"
+                f"{option}: {quoted(part.strip())} in {quoted(text)} not understood; e.g. {option} {example}"
             ) from None
     return tuple(values)
 
@@ -196,7 +264,9 @@ def step(text: str) -> Step:
     except ValueError:
         at_s = -1.0
     if not separator or not 0 < at_s < float("inf"):
-        raise InputError(f"--step: {text!r} not understood; give seconds and rate, e.g. --step 1:200kpps")
+        raise InputError(
+            f"--step: {quoted(text)} not understood; give seconds and rate, e.g. --step 1:200kpps"
+        )
     return Step(at_s, parse_rate(rate))
 
 
@@ -209,9 +279,9 @@ def position_step(text: str) -> Step:
         at_s, n = float(at.removesuffix("s")), int(position)
     except ValueError:
         at_s, n = -1.0, 0
-    if not separator or not 0 < at_s < float("inf") or n < 1:
+    if not separator or not 0 < at_s < float("inf") or not 1 <= n <= limits.MOST_RULES:
         raise InputError(
-            f"--position-step: {text!r} not understood; give seconds and a position from 1 up, "
+            f"--position-step: {quoted(text)} not understood; give seconds and a position from 1 up, "
             "e.g. --position-step 1:2000"
         )
     return Step(at_s, None, n)
@@ -280,7 +350,9 @@ def target(text: str | None) -> float | None:
         return None
     values = listed(text, share, "--target", "5%")
     if len(values) != 1:
-        raise InputError(f"--target: one share is needed, {text!r} holds {len(values)}; e.g. --target 5%")
+        raise InputError(
+            f"--target: one share is needed, {quoted(text)} holds {len(values)}; e.g. --target 5%"
+        )
     return values[0]
 
 
@@ -304,7 +376,7 @@ def lab(kind: LabKind, backend: BackendChoice = "auto") -> Lab:
     return Lab(kind=kind, backend=backend)
 
 
-def device(name: str | None, ruleset: Path | None, stateful: bool = False) -> Dut:
+def device(name: str | None, ruleset: Path | None, stateful: bool = False, match: str | None = None) -> Dut:
     """The device that the options name: the user's ruleset if one is given, else iptables.
 
     Raises
@@ -315,7 +387,9 @@ def device(name: str | None, ruleset: Path | None, stateful: bool = False) -> Du
     from weirlab.lab.dut import make
     from weirlab.scenario import NO_DEVICE, Dut
 
+    if match is not None and ruleset is None:
+        raise InputError("--match names a rule of --ruleset FILE, which is missing")
     chosen = name or ("iptables" if ruleset is None else "ruleset")
     if chosen != NO_DEVICE:
         make(chosen, ruleset)
-    return Dut(name=chosen, ruleset=ruleset, stateful=stateful)
+    return Dut(name=chosen, ruleset=ruleset, match=match, stateful=stateful)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from weirlab import limits
 from weirlab.cli import options
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.model.planning import Requirement
@@ -22,7 +24,9 @@ MODEL is a model file or a run with fitted models; several are compared. Give
 all but one of load, rules and frame size; --find says what is sought if that
 leaves a choice: rate, calls, rules, frame, delay, loss or device. No packet
 may be lost unless a limit to loss is given. Answers keep to the profiled
-range unless --extrapolate is given (else exit code 7).
+range unless --extrapolate is given (else exit code 7). Where the prediction
+meets the requirement but the profile is too noisy to be sure, the plan is
+undecided (exit code 7 as well; JSON: verdict).
 
 With --ruleset, the mean matching position is read from its counters and a
 better order of its rules is looked for that means the same.
@@ -95,10 +99,20 @@ def plan(
     sizes: options.SizesOption = None,
     rules: Annotated[
         float | None,
-        typer.Option("--rules", min=0, help="Mean matching position.", rich_help_panel=_TRAFFIC),
+        typer.Option(
+            "--rules",
+            min=0,
+            max=limits.MOST_RULES,
+            help="Mean matching position: rules compared up to and including the one that matches "
+            "(0: no rules).",
+            rich_help_panel=_TRAFFIC,
+        ),
     ] = None,
     calls: Annotated[
-        int | None, typer.Option("--calls", min=1, help="Number of calls.", rich_help_panel=_TRAFFIC)
+        int | None,
+        typer.Option(
+            "--calls", min=1, max=limits.MOST_CALLS, help="Number of calls.", rich_help_panel=_TRAFFIC
+        ),
     ] = None,
     codec: Annotated[
         str | None,
@@ -196,6 +210,7 @@ def plan(
         for warning in outcome.warnings:
             session.say(warning)
         session.finish(outcome.document(), plans.conclusion(outcome), plans.tables(outcome))
+        session.complain(outcome.problem())
 
 
 def merged(given: list[str], **values: Any) -> dict[str, Any]:
@@ -211,14 +226,14 @@ def merged(given: list[str], **values: Any) -> dict[str, Any]:
         key, separator, value = (part.strip() for part in text.partition("="))
         if not separator or key not in GIVEN or not value:
             raise InputError(
-                f"--given: {text!r} not understood; give KEY=VALUE with one of {', '.join(GIVEN)}"
+                f"--given: {quoted(text)} not understood; give KEY=VALUE with one of {', '.join(GIVEN)}"
             )
         if values[key] is not None:
             raise InputError(f"{key} is given twice; leave one of them out")
         try:
             values[key] = readers.get(key, str)(value)
         except ValueError:
-            raise InputError(f"--given: {value!r} is no number for {key}") from None
+            raise InputError(f"--given: {quoted(value)} is no number for {key}") from None
         if key in readers and not values[key] >= (0 if key == "rules" else 1):
             raise InputError(f"--given: {key} cannot be {value}")
     return values
@@ -256,7 +271,7 @@ def ratio(option: str, text: str) -> float:
     except ValueError:
         found = float("nan")
     if not 0 < found <= 1:
-        raise InputError(f"{option}: {text!r} not understood; e.g. {option} 95%")
+        raise InputError(f"{option}: {quoted(text)} not understood; e.g. {option} 95%")
     return found
 
 
@@ -264,5 +279,5 @@ def milliseconds(text: str) -> float:
     """``4ms``, ``500us`` or a bare number of ms; raises ``InputError`` for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s)?", text.strip())
     if match is None or float(match[1]) <= 0:
-        raise InputError(f"--cycle: {text!r} not understood; e.g. --cycle 4ms")
+        raise InputError(f"--cycle: {quoted(text)} not understood; e.g. --cycle 4ms")
     return float(match[1]) * {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}[match[2] or "ms"]

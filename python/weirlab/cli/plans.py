@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.output import Table
@@ -17,14 +18,25 @@ from weirlab.cli.quantities import (
     words,
 )
 from weirlab.cli.quantities import rules as whole_rules
+from weirlab.cli.wording import MORE_TRIALS, of_device
+from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.jobs import PlanOutcome
     from weirlab.jobs.planning import RulesetOutcome
-    from weirlab.model.planning import Answer, Limit, Reach
+    from weirlab.model.planning import Answer, Conclusion, Headroom, Limit, Outlook, Question, Reach
+    from weirlab.rules.advice import Kept
+    from weirlab.traffic.calls.codecs import VoiceStream
 
 MOST_MOVES: Final = 20
 """Moves shown; --json has all."""
+
+_MEETS: Final[dict[Conclusion, str]] = {
+    "meets": "yes",
+    "undecided": "undecided",
+    "misses": "no",
+    "not profiled": "not profiled",
+}
 
 _SHOWN: Final = (
     ("delay mean", "delay_mean_ns"),
@@ -62,7 +74,10 @@ def conclusion(outcome: PlanOutcome) -> str:
         parts.append(_sentence(outcome))
     if outcome.ruleset is not None:
         parts.append(_ruleset_sentence(outcome.ruleset))
-    return " ".join(parts)
+    some = 0 < len(outcome.simulated) < len(outcome.answers)
+    if some:
+        parts.append(f"Simulated, not measured: {words(outcome.simulated)}.")
+    return of_device(bool(outcome.simulated) and not some, " ".join(parts))
 
 
 def _answers(outcome: PlanOutcome) -> Table:
@@ -74,7 +89,7 @@ def _answers(outcome: PlanOutcome) -> Table:
         columns += ["headroom", "left"]
     rows = []
     for one in outcome.answers:
-        row = [one.device, "yes" if one.met else "not profiled" if one.refused else "no"]
+        row = [one.device, _MEETS[one.verdict]]
         row += [_value(one), _because(one)]
         if headroom:
             room = one.headroom
@@ -102,8 +117,9 @@ def _outlooks(outcome: PlanOutcome) -> list[Table]:
         ["rules", *(cell for look in looks.values() for cell in (f"{look.position:.6g}", ""))],
     ]
     for label, name in _SHOWN:
-        show = {"loss_ratio": percent, "threshold_pps": rate}.get(name, duration)
-        sign = "> " if name == "threshold_pps" else "< "
+        shows: dict[str, Callable[[float], str]] = {"loss_ratio": percent, "threshold_pps": rate}
+        show = shows.get(name, duration)
+        sign = "≥ " if name == "threshold_pps" else "≤ "
         rows.append(
             [
                 label,
@@ -175,8 +191,12 @@ def _sentence(outcome: PlanOutcome) -> str:
     if best is not None and best.uncertain:
         sure = "by the bare prediction, without certainty"
     demand = words([limit.text for limit in question.limits])
+    if outcome.verdict == "undecided":
+        return " ".join(
+            _undecided(one, outcome, question) for one in outcome.answers if one.verdict == "undecided"
+        )
     if best is None or best.outlook is None:
-        who = "The device" if len(outcome.answers) == 1 else "No device"
+        nobody = "The device" if len(outcome.answers) == 1 else "No device"
         verb = "does not meet" if len(outcome.answers) == 1 else "meets"
         closest = min(
             (one for one in outcome.answers if one.outlook is not None),
@@ -185,34 +205,27 @@ def _sentence(outcome: PlanOutcome) -> str:
         )
         why = ""
         if closest is not None and closest.outlook is not None:
-            why = f"; first to fail on {closest.device}: {_missed(closest.outlook.binding)}"
-        return f"{who} {verb} {demand} {sure}{why}."
-    look = best.outlook
-    setting = {
-        "rate": f"of {look.frame_bytes:.4g}-byte frames behind {rules_text(look.position)}",
-        "rules": f"at {rate(look.rate_pps)} of {look.frame_bytes:.4g}-byte frames",
-    }
-    where = f"{rate(look.rate_pps)} of {look.frame_bytes:.4g}-byte frames behind {rules_text(look.position)}"
+            why = f"; first to fail on {device_in_words(closest.device)}: {_missed(closest.outlook.binding)}"
+        return f"{nobody} {verb} {demand} {sure}{why}."
+    look, who = best.outlook, device_in_words(best.device, first=True)
+
     if best.find in ("rate", "calls", "rules"):
         reach = best.reach
         assert reach is not None
         what = _value(best)
         if best.find == "calls" and outcome.stream is not None:
-            way = "two-way" if outcome.directions == 2 else "one-way"
-            what += f" {way} calls, {outcome.stream.title}, behind {rules_text(look.position)}"
+            what += f" {_calls(outcome, outcome.stream)} behind {rules_text(look.position)}"
         elif best.find == "rules":
-            what += f" rules {setting['rules']}"
+            what += f" rules at {_load(look, outcome)}"
         else:
-            what += f" {setting['rate']}"
-        said = f"{best.device} carries {what} with {demand} {sure}; {_end(reach)}."
+            what += f" of {look.frame_bytes:.4g}-byte frames behind {rules_text(look.position)}"
+        said = f"{who} carries {what} with {demand} {sure}{_foreseen(best, question)}; {_end(reach)}."
     elif best.find == "frame":
         said = (
-            f"{best.device} meets {demand} with frames of {_value(best)} behind "
-            f"{rules_text(look.position)} {sure}."
+            f"{who} meets {demand} with frames of {_value(best)} behind {rules_text(look.position)} {sure}."
         )
     else:
         room = best.headroom
-        left = f", {significant((room.ratio - 1) * 100)} % load left" if room else ""
         what = {
             "delay": f"mean delay {duration(look.predicted['delay_mean_ns'])} and p99 "
             f"{duration(look.predicted['delay_p99_ns'])}, below "
@@ -220,13 +233,77 @@ def _sentence(outcome: PlanOutcome) -> str:
             "loss": f"loss {percent(look.predicted['loss_ratio'])}, at most "
             f"{percent(look.bounds['loss_ratio'])} {sure}",
         }.get(best.find, f"{demand} {sure}")
-        said = f"{best.device} carries {where} with {what}{left}."
-        if room and room.reach.binding is not None:
-            said = f"{said[:-1]} until {_missed(room.reach.binding)}."
+        left = f"; {_room(room)}" if room is not None and math.isfinite(room.ratio) else ""
+        said = f"{who} carries {_where(look, outcome)} with {what}{left}."
     meeting = [one.device for one in outcome.answers if one.met]
     if len(outcome.answers) > 1:
         said += f" {len(meeting)} of {plural(len(outcome.answers), 'device')} will do: {words(meeting)}."
     return said
+
+
+def _room(room: Headroom) -> str:
+    """Which multiple of the load it would carry, and what ends that."""
+    if room.reach.ended != "limit" or room.reach.binding is None:
+        return f"there is room for at least {significant(room.ratio)} times that load"
+    missed = _missed(room.reach.binding)
+    return f"there is room for {significant(room.ratio)} times that load, beyond it {missed}"
+
+
+def _undecided(one: Answer, outcome: PlanOutcome, question: Question) -> str:
+    """What is predicted and would do, how far from it a trial may be, and how to find out."""
+    look = one.outlook
+    assert look is not None
+    foreseen = words([f"{limit.label} {_shown(limit, look.predicted)}" for limit in question.limits])
+    unsure = words(
+        [
+            f"{limit.label} stays below {_shown(limit, look.bounds)}"
+            for limit in question.limits
+            if look.bounds[limit.quantity] > limit.at_most
+        ]
+    )
+    return (
+        f"Undecided: the profile of {device_in_words(one.device)} is too noisy. For {_where(look, outcome)} "
+        f"the prediction is {foreseen}, which meets {words([limit.text for limit in question.limits])}; but "
+        f"at {question.certainty * 100:g} % certainty it can only be said that {unsure}"
+        f"{_foreseen(one, question)}. {MORE_TRIALS}; less certainty (--certainty 75%) needs less."
+    )
+
+
+def _foreseen(one: Answer, question: Question) -> str:
+    """How far the prediction alone reaches, where that is further."""
+    if one.foreseen is None or one.foreseen.value is None:
+        return ""
+    sure = None if one.reach is None or one.reach.value is None else _amount(one, one.reach.value, question)
+    most = _amount(one, one.foreseen.value, question)
+    return "" if most == sure else f" ({most} by the prediction alone)"
+
+
+def _amount(one: Answer, value: float, question: Question) -> str:
+    if one.find == "rules":
+        return f"{count(value)} rules"
+    if one.find == "calls" and question.call_pps is not None:
+        return f"{count(value // question.call_pps)} calls"
+    return rate(value)
+
+
+def _shown(limit: Limit, values: Mapping[str, float]) -> str:
+    value = values[limit.quantity]
+    return percent(value) if limit.quantity == "loss_ratio" else duration(value)
+
+
+def _where(look: Outlook, outcome: PlanOutcome) -> str:
+    return f"{_load(look, outcome)} behind {rules_text(look.position)}"
+
+
+def _load(look: Outlook, outcome: PlanOutcome) -> str:
+    """In calls where calls were asked about, else in packets."""
+    if outcome.calls is not None and outcome.stream is not None:
+        return f"{count(outcome.calls)} {_calls(outcome, outcome.stream)}"
+    return f"{rate(look.rate_pps)} of {look.frame_bytes:.4g}-byte frames"
+
+
+def _calls(outcome: PlanOutcome, stream: VoiceStream) -> str:
+    return f"{'two-way' if outcome.directions == 2 else 'one-way'} calls, {stream.title},"
 
 
 def _ruleset(found: RulesetOutcome) -> list[Table]:
@@ -239,7 +316,7 @@ def _ruleset(found: RulesetOutcome) -> list[Table]:
             for move in moves[:MOST_MOVES]
         ]
         title = f"rules to move ({len(moves)})" if len(moves) > MOST_MOVES else "rules to move"
-        columns = ("chain", "from place", "to place", "stops", "rule")
+        columns = ("chain", "from place", "to place", "matches", "rule")
         result.append(Table(columns, rows, title=title, right=columns[1:4]))
     if found.gains and moves:
         columns = ("device", "threshold now", "then", "p99 delay now", "then ")
@@ -254,26 +331,44 @@ def _ruleset(found: RulesetOutcome) -> list[Table]:
             for gain in found.gains
         ]
         result.append(Table(columns, gains, title="what the new order wins", right=columns[1:]))
-    remarks = [("keeps its place", text) for text in advice.unclear]
+    remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept]
     remarks += [("note", text) for text in advice.notes]
     if remarks:
         result.append(Table(("rules", ""), remarks))
     return result
 
 
+def _freed(one: Kept, found: RulesetOutcome) -> str:
+    """What a rule that could move would gain beside the new order."""
+    position, now = one.freed_mean_position, found.advice.after.mean_position
+    if position is None:
+        return ""
+    if not position < now:
+        return "; nothing would be gained if it could move"
+    gains = [
+        f"{device_in_words(gain.device)} {duration(freed.saved_ns)} per packet less, threshold "
+        f"{rate(freed.threshold_pps)} ({percent(freed.threshold_pps / gain.threshold_after_pps - 1)} more)"
+        for gain in found.gains
+        for freed in gain.freed
+        if freed.rule == one.text
+    ]
+    told = f" ({'; '.join(gains)})" if gains else ""
+    return f"; if it could move: {significant(position)} rules on average instead of {significant(now)}{told}"
+
+
 def _ruleset_sentence(found: RulesetOutcome) -> str:
     advice = found.advice
     position = advice.before.mean_position
-    now = f"{count(advice.before.packets)} forwarded packets met {position:.3g} rules on average"
+    now = f"{count(advice.before.packets)} forwarded packets met {significant(position)} rules on average"
     if not advice.moves:
         return f"{now}; no better order was found that means the same."
     gain = ""
     if found.gains:
         one = found.gains[0]
         more = one.threshold_after_pps / one.threshold_before_pps - 1
-        gain = f", which raises the threshold of {one.device} by {percent(more)}"
+        gain = f", which raises the threshold of {device_in_words(one.device)} by {percent(more)}"
     where = f" The new order is in {found.written}." if found.written else ""
     return (
         f"{now}; moving {plural(len(advice.moves), 'rule')} makes it "
-        f"{advice.after.mean_position:.3g}{gain}, with the same verdict for every packet.{where}"
+        f"{significant(advice.after.mean_position)}{gain}, with the same verdict for every packet.{where}"
     )

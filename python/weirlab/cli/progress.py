@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,6 +16,8 @@ from rich.progress import (
 from rich.table import Column
 
 from weirlab.cli import quantities
+from weirlab.cli.streams import console, tell
+from weirlab.quoting import printable
 
 LINE_EVERY_S = 10.0
 
@@ -42,7 +43,7 @@ class Bar:
     """A bar on a terminal, below the title of its stage."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._console = Console(file=stream, markup=False, highlight=False, emoji=False)
+        self._console = console(stream)
         one_line = Column(no_wrap=True, overflow="ellipsis")
         self._bars = Progress(
             BarColumn(),
@@ -60,7 +61,7 @@ class Bar:
         if self._task is not None:
             self._bars.remove_task(self._task)
             self._task = None
-        self._console.print(title)
+        self._console.print(printable(title))
 
     def advance(self, done: int, total: int, what: str = "", left_s: float | None = None) -> None:
         finished = done >= total
@@ -68,11 +69,11 @@ class Bar:
         if self._task is None:
             self._bars.start()
             self._task = self._bars.add_task("", total=total, what="", left="")
-        shown = "" if finished else what
+        shown = "" if finished else printable(what)
         self._bars.update(self._task, completed=done, total=total, what=shown, left=left, refresh=True)
 
     def note(self, message: str) -> None:
-        self._console.print(f"weir: {message}")
+        self._console.print(f"weir: {printable(message)}")
 
     def close(self) -> None:
         self._bars.stop()
@@ -105,4 +106,4 @@ class Lines:
         pass
 
     def _print(self, text: str) -> None:
-        print(f"weir: {text}", file=self._stream, flush=True)
+        tell(f"weir: {text}", self._stream)

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
-_RATES: Final = ((1e6, "Mpps"), (1e3, "kpps"), (1.0, "pps"))
-_TIMES: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-NOTHING: Final = "–"
+from weirlab.quantities import NOTHING, duration, rate, significant
 
-
-def significant(value: float, digits: int = 3) -> str:
-    """``value`` with ``digits`` significant digits and never an exponent."""
-    if not math.isfinite(value):
-        return NOTHING
-    if value == 0:
-        return "0"
-    decimals = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
-
-
-def rate(pps: float) -> str:
-    """``820 kpps``, ``1.24 Mpps``."""
-    return _scaled(pps, _RATES)
-
-
-def duration(ns: float) -> str:
-    """``850 ns``, ``12.4 µs``; negative ones, too."""
-    return _scaled(ns, _TIMES)
+__all__ = [
+    "NOTHING",
+    "clock",
+    "count",
+    "duration",
+    "percent",
+    "plural",
+    "rate",
+    "rules",
+    "significant",
+    "words",
+]
 
 
 def percent(ratio: float) -> str:
@@ -66,14 +56,3 @@ def clock(seconds: float) -> str:
     """``42 s``, ``3 min 05 s``."""
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-
-
-def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
-    if not math.isfinite(value):
-        return NOTHING
-    for factor, unit in units:
-        # Rounding first keeps 999,999 from becoming "1,000 kpps".
-        if abs(float(f"{value:.3g}")) >= factor:
-            return f"{significant(value / factor)} {unit}"
-    factor, unit = units[-1]
-    return f"{significant(value / factor)} {unit}"

@@ -9,6 +9,7 @@ import typer
 
 from weirlab.cli.options import JsonOption, LabKind, OutOption, PlotsOption, ResumeOption, StoreOption
 from weirlab.cli.output import Session, Table, to_json
+from weirlab.cli.streams import tell
 from weirlab.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,18 +18,23 @@ if TYPE_CHECKING:
 
 RUN = """Carry out a scenario from calibration to report.
 
-What it is about shows in a key at its top: profile, capacity (in calls),
+SCENARIO is a file, or the name of one that comes with Weir:
+  firewall-rules   what rules cost: measured, modelled, predicted, verified
+  full-profile     every trial that characterises a device
+  call-capacity    how many calls a device carries, measured and predicted
+  failover         redundant pairs: protocols, timers and states compared
+  link-monitor     a link monitor put to the test, beside tcpdump
+
+What a file is about shows in a key at its top: profile, capacity (in calls),
 failover (of a redundant pair), or monitor (of a link).
 
 Ctrl-C keeps every finished trial; --resume goes on where it stopped.
 
 Examples:
-  weir run scenarios/firewall-rules.yaml
-  weir run scenarios/firewall-rules.yaml --lab sim       without root
-  weir run scenarios/firewall-rules.yaml --out report.html --plots plots
-  weir run scenarios/call-capacity.yaml
-  weir run scenarios/failover.yaml
-  weir run scenarios/link-monitor.yaml
+  weir run firewall-rules
+  weir run firewall-rules --lab sim                 without root
+  weir run firewall-rules --print > mine.yaml       a start for your own
+  weir run mine.yaml --out report.html --plots plots
   weir run --resume last
 """
 
@@ -51,7 +57,8 @@ def add_to(app: typer.Typer) -> None:
 def run(
     ctx: typer.Context,
     scenario: Annotated[
-        Path | None, typer.Argument(help="Scenario file (YAML).", metavar="SCENARIO.yaml", show_default=False)
+        Path | None,
+        typer.Argument(help="Scenario, by name or as a YAML file.", metavar="SCENARIO", show_default=False),
     ] = None,
     lab: Annotated[
         LabKind | None,
@@ -60,18 +67,24 @@ def run(
     out: OutOption = None,
     plots: PlotsOption = None,
     resume: ResumeOption = None,
+    printed: Annotated[
+        bool, typer.Option("--print", help="Print the scenario's file instead of running it.")
+    ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run a scenario."""
     from weirlab import jobs
-    from weirlab.scenario import load
+    from weirlab.scenario import load, ready
 
     with Session(ctx, as_json=json, store=store) as session:
         if (scenario is None) == (resume is None):
-            raise InputError("give either a scenario file or --resume RUN")
+            raise InputError(f"give either --resume RUN or a scenario: a file, or one of {ready.listed()}")
+        if printed:
+            _print(scenario, as_json=json)
+            return
         if scenario is not None:
-            what = _in_lab(load(scenario), lab)
+            what = _in_lab(load(ready.find(scenario)), lab)
             outcome = jobs.run_scenario(
                 session.store, what, session.progress, out=out, plots=plots, command=session.command
             )
@@ -79,9 +92,22 @@ def run(
             assert resume is not None
             outcome = jobs.resume_scenario(session.store, resume, session.progress, out=out, plots=plots)
         conclusion, tables = _told(outcome)
-        session.finish(outcome.document(), conclusion, tables)
+        problem = None
         if isinstance(outcome, jobs.CapacityOutcome | jobs.FailoverOutcome | jobs.MonitorOutcome):
-            session.complain(outcome.problem())
+            problem = outcome.problem()
+        session.finish(outcome.document(), conclusion, tables, problem)
+        session.complain(problem)
+
+
+def _print(scenario: Path | None, *, as_json: bool) -> None:
+    """The file of ``scenario`` as it is, comments included."""
+    from weirlab.scenario import document, ready
+
+    if scenario is None:
+        raise InputError("--print: give a scenario, not --resume")
+    path = ready.find(scenario)
+    text = document.source(path)
+    print(to_json({"kind": "scenario file", "path": path, "text": text}) if as_json else text.rstrip("\n"))
 
 
 def _in_lab(what: AnyScenario, lab: LabKind | None) -> AnyScenario:
@@ -92,7 +118,9 @@ def _in_lab(what: AnyScenario, lab: LabKind | None) -> AnyScenario:
 
     section = getattr(what, "lab", None)
     if not isinstance(section, Lab):
-        raise InputError(f"--lab: a scenario about {what.KEY} has a lab of its own; leave the option out")
+        raise InputError(
+            f"--lab: {what.KEY} scenarios always run in network namespaces, as root; leave --lab out"
+        )
     return what.model_copy(update={"lab": section.model_copy(update={"kind": lab})})
 
 
@@ -124,4 +152,4 @@ def schema(
     """Print the JSON Schema."""
     from weirlab.scenario import json_schema
 
-    print(to_json(json_schema()))
+    tell(to_json(json_schema()))

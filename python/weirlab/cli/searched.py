@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, plural, rate, rules, significant
+from weirlab.records import device_in_words
 from weirlab.traffic.sizes import describe, mean_bytes
 from weirlab.units import bps_from_pps
 
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
     from weirlab.measure.rfc2544 import Result
     from weirlab.measure.search import Found, Goal, Point, Setting
 
-_NAMES = {"ruleset": "Your ruleset", "none": "The plain cable", "simulated": "The simulated device"}
 _WHERE = ("rules", "frame, B")
 
 
 def device(outcome: SearchOutcome | Rfc2544Outcome) -> str:
     """The device in words."""
-    return _NAMES.get(outcome.conditions.dut, outcome.conditions.dut)
+    return device_in_words(outcome.conditions.dut, first=True)
 
 
 def search_tables(outcome: SearchOutcome) -> list[Table]:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weirlab import limits
 from weirlab.cli import options
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.measure.search import Setting, Shape
@@ -70,14 +72,18 @@ MinRateOption = Annotated[
 SumOption = Annotated[
     float | None,
     typer.Option(
-        "--duration-sum", help="Recorded seconds that settle a load (11 trials).", rich_help_panel=_GOAL
+        "--duration-sum",
+        min=0,
+        max=limits.LONGEST_S * limits.MOST_ATTEMPTS,
+        help="Recorded seconds needed to decide a load (default: 11 trials).",
+        rich_help_panel=_GOAL,
     ),
 ]
 ExceedOption = Annotated[
     str | None,
     typer.Option(
         "--exceed",
-        help="Share of them that may be bad (50%; 0: none).",
+        help="Share of trials that may exceed it (50%; 0: none).",
         metavar="SHARE",
         rich_help_panel=_GOAL,
     ),
@@ -101,6 +107,7 @@ def search(
     dut: options.DutOption = None,
     rules: options.PositionsOption = None,
     ruleset: options.RulesetOption = None,
+    match: options.MatchOption = None,
     stateful: options.StatefulOption = False,
     backend: options.BackendOption = "auto",
     frame: options.FramesOption = None,
@@ -117,7 +124,7 @@ def search(
         str | None,
         typer.Option(
             "--loss",
-            help="Loss that goals let pass (default: 0,0.5%).",
+            help="Loss ratio each goal allows (default: 0,0.5%).",
             metavar="SHARE,...",
             rich_help_panel=_GOAL,
         ),
@@ -139,7 +146,7 @@ def search(
 
     with Session(ctx, as_json=json, store=store) as session:
         documents.check(out)
-        device = _device(dut, ruleset, stateful, rules)
+        device = _device(dut, ruleset, stateful, match, rules)
         shape = _shape(flows, l4, ip, arrivals, order, seed, max_rate, min_rate, warmup)
         changes = _goal_changes(exceed, width, duration, duration_sum)
         usual = (NDR.loss_ratio, PDR.loss_ratio)
@@ -161,7 +168,8 @@ def search(
             lead = [conclusion, *searched.search_lead(outcome)]
             title = f"Throughput: {searched.device(outcome)}"
             documents.write(out, title, lead, tables, searched.search_rows(outcome))
-        session.finish({**outcome.document(), **_written(out)}, conclusion + _told(out), tables)
+        document = {**outcome.document(), **_written(out)}
+        session.finish(document, conclusion + _told(out), tables, outcome.problem())
         session.complain(outcome.problem())
 
 
@@ -180,6 +188,7 @@ def rfc2544(
     dut: options.DutOption = None,
     rules: options.PositionsOption = None,
     ruleset: options.RulesetOption = None,
+    match: options.MatchOption = None,
     stateful: options.StatefulOption = False,
     backend: options.BackendOption = "auto",
     frame: options.FramesOption = None,
@@ -211,7 +220,11 @@ def rfc2544(
     repetitions: Annotated[
         int | None,
         typer.Option(
-            "--repetitions", min=1, help="Of the latency and burst tests (20).", rich_help_panel="Plan"
+            "--repetitions",
+            min=1,
+            max=limits.MOST_REPETITIONS,
+            help="Of the latency and burst tests (20).",
+            rich_help_panel="Plan",
         ),
     ] = None,
     warmup: options.WarmupOption = None,
@@ -227,7 +240,7 @@ def rfc2544(
 
     with Session(ctx, as_json=json, store=store) as session:
         documents.check(out)
-        device = _device(dut, ruleset, stateful, rules)
+        device = _device(dut, ruleset, stateful, match, rules)
         suite = STRICT if strict else Suite()
         goal_changes = _goal_changes(exceed, width, duration, duration_sum, suite.goal.trials)
         changes: dict[str, Any] = options.plan(
@@ -255,12 +268,15 @@ def rfc2544(
             lead = [conclusion, *searched.rfc2544_lead(outcome)]
             title = f"RFC 2544 tests: {searched.device(outcome)}"
             documents.write(out, title, lead, tables, searched.rfc2544_rows(outcome))
-        session.finish({**outcome.document(), **_written(out)}, conclusion + _told(out), tables)
+        document = {**outcome.document(), **_written(out)}
+        session.finish(document, conclusion + _told(out), tables, outcome.problem())
         session.complain(outcome.problem())
 
 
-def _device(dut: str | None, ruleset: Path | None, stateful: bool, rules: str | None) -> Dut:
-    device = options.device(dut, ruleset, stateful)
+def _device(
+    dut: str | None, ruleset: Path | None, stateful: bool, match: str | None, rules: str | None
+) -> Dut:
+    device = options.device(dut, ruleset, stateful, match)
     if device.name == "ruleset" and rules is not None:
         raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
     return device
@@ -337,7 +353,7 @@ def _share(text: str, option: str) -> float:
     try:
         return options.share(text)
     except ValueError:
-        raise InputError(f"{option}: {text!r} not understood; e.g. {option} 5%") from None
+        raise InputError(f"{option}: {quoted(text)} not understood; e.g. {option} 5%") from None
 
 
 def _goal_name(loss_ratio: float) -> str:

@@ -51,6 +51,10 @@ Examples:
   weir export last --format parquet --out data
 """
 
+RunKind = Literal[
+    "trial", "profile", "calibrate", "search", "rfc2544", "calls", "capacity", "failover", "monitor"
+]
+
 RunArgument = Annotated[str, typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN")]
 
 
@@ -88,7 +92,7 @@ def report(
 def runs(
     ctx: typer.Context,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Only this kind: trial, profile, calibrate, ...")
+        RunKind | None, typer.Option("--kind", help="Only runs of this kind.", show_default=False)
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -105,14 +109,14 @@ def runs(
                 run.created[:16].replace("T", " "),
                 "" if run.trials is None else str(run.trials),
                 "" if run.invalid is None else str(run.invalid),
-                run.name or run.problem,
+                f"{run.name} (simulated)" if run.simulated else run.name or run.problem,
             )
             for run in found
         ]
         columns = ("run", "status", "created (UTC)", "trials", "invalid", "name")
         tables = [Table(columns, rows, right=("trials", "invalid"))] if rows else []
         document = {"kind": "runs", "store": session.store.root, "runs": found}
-        session.finish(document, wording.runs(found, session.store.root), tables)
+        session.finish(document, wording.runs(found, session.store.root, kind), tables)
 
 
 def show(ctx: typer.Context, run: RunArgument, store: StoreOption = None, json: JsonOption = False) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import count, duration, percent, rate, rules, significant
+from weirlab.model.base import TOLD_LEVEL
+from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.jobs import (
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
     from weirlab.model.effects import Effect
 
 
-_SHOWN_LEVEL: Final = 90
-"""In percent, of the intervals in tables; JSON has all."""
-
-
 def trial(outcome: TrialOutcome) -> list[Table]:
     """Load, delay, device and host of the attempt that counts."""
     record = outcome.record
@@ -40,7 +38,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     how = f"{record.lab}, {result.backend} {result.xdp_mode}".rstrip()
     facts = [
         ("run", outcome.run_id),
-        ("device", record.dut if record.lab == result.backend else f"{record.dut} ({how})"),
+        ("device", device_in_words(record.dut) if record.lab == result.backend else f"{record.dut} ({how})"),
         ("valid", "yes" if record.valid else f"no: {'; '.join(record.invalid)}"),
         ("attempts", str(len(outcome.records))),
         ("offered load", "max" if record.spec.traffic.rate.unit == "max" else rate(record.offered_pps)),
@@ -198,13 +196,13 @@ def prediction(outcome: PredictionOutcome) -> list[Table]:
     def cells(model: str, name: str, shown: Callable[[float], str]) -> tuple[str, ...]:
         if not outcome.intervals.get(model):
             return (shown(models[model][name]),)
-        ends = outcome.intervals[model].get(name, {}).get(_SHOWN_LEVEL)
+        ends = outcome.intervals[model].get(name, {}).get(TOLD_LEVEL)
         return shown(models[model][name]), f"{shown(ends[0])} to {shown(ends[1])}" if ends else "–"
 
     columns = [
         title
         for model in models
-        for title in (model, *((f"{_SHOWN_LEVEL} % of trials",) if outcome.intervals.get(model) else ()))
+        for title in (model, *((f"{TOLD_LEVEL} % of trials",) if outcome.intervals.get(model) else ()))
     ]
     rows = [
         (label, *(cell for model in models for cell in cells(model, name, shown)))

@@ -150,9 +150,12 @@ def over_time(outcome: OverTimeOutcome) -> str:
     how = "at once" if at_once else f"within {duration(settled)}"
     lost = float(course.loss_ratio[-1])
     fate = f", {percent(lost)} lost" if lost > 0 else ""
-    return (
+    from weirlab.cli.wording import of_device
+
+    return of_device(
+        outcome.simulated,
         f"{lead} the step {words(changes) or 'that changes nothing'} the mean delay settles {how} at "
-        f"{duration(final)}{fate}; it peaks at {duration(peak)} ({name} model)."
+        f"{duration(final)}{fate}; it peaks at {duration(peak)} ({name} model).",
     )
 
 

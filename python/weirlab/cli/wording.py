@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import count, duration, percent, plural, rate, rules, words
+from weirlab.model.base import TOLD_LEVEL
+from weirlab.model.planning.requirements import NO_LOSS
+from weirlab.records import device_in_words
 from weirlab.traffic.places import describe_places
 
 if TYPE_CHECKING:
@@ -28,14 +31,24 @@ if TYPE_CHECKING:
     from weirlab.store import RunSummary
 
 
+MORE_TRIALS: Final = (
+    "Profile again with more repetitions (weir profile --repetitions 10) on a quieter machine"
+)
+"""What to do about a profile that scatters too much."""
+
+
+def of_device(simulated: bool, said: str) -> str:
+    """``said``, which does not name the device; of a simulated one nobody may take it for a measurement."""
+    return f"Simulated, not measured: {said}" if simulated else said
+
+
 def trial(outcome: TrialOutcome) -> str:
     """What one trial showed."""
     record = outcome.record
     result = record.result
     if not record.valid:
         return f"Invalid after {plural(len(outcome.records), 'attempt')}: {'; '.join(record.invalid)}."
-    names = {"ruleset": "Your ruleset", "none": "The plain cable", "simulated": "The simulated device"}
-    setting = names.get(record.dut, record.dut)
+    setting = device_in_words(record.dut, first=True)
     if record.dut not in ("ruleset", "none"):
         setting += f" with {rules(record.spec.rules.position)}"
     if len(record.spec.rules.accepting) > 1:
@@ -65,12 +78,16 @@ def profile(outcome: ProfileOutcome) -> str:
     """What was profiled and what comes next."""
     run_id, measured = outcome.run.run_id, outcome.outcome
     missing = len(measured.invalid)
-    held = f", {plural(missing, 'trial')} without a valid attempt" if missing else ""
+    of = " of the simulated device" if outcome.run.simulated else ""
+    lead = f"Run {run_id}: {plural(measured.trials, 'trial')}{of} in {measured.elapsed_s:.0f} s"
+    if missing == measured.trials:
+        return (
+            "No trial had a valid attempt, so nothing is known about the device. "
+            f"{lead}; next: weir show {run_id}"
+        )
+    held = f"{count(missing)} of {plural(measured.trials, 'trial')} had no valid attempt. " if missing else ""
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
-    return (
-        f"{sure}Run {run_id}: {plural(measured.trials, 'trial')} in {measured.elapsed_s:.0f} s{held}; "
-        f"next: weir fit {run_id}"
-    )
+    return f"{held}{sure}{lead}; next: weir fit {run_id}"
 
 
 def _certainty(outcome: AdaptiveOutcome) -> str:
@@ -84,8 +101,8 @@ def _certainty(outcome: AdaptiveOutcome) -> str:
     target = percent(outcome.target_ratio)
     state = f"within the target of {target}" if outcome.reached else f"short of the target of {target}"
     return (
-        f"After {of_grid} the model is sure within {percent(last.most)} at 95 % of the settings (median "
-        f"{percent(last.median)}), {state}; least, {percent(last.largest)}, at {last.where}."
+        f"After {of_grid} predictions are known to within {percent(last.most)} at 95 % of the settings "
+        f"(median {percent(last.median)}), {state}; worst, {percent(last.largest)}, at {last.where}."
     )
 
 
@@ -93,7 +110,7 @@ def fit(outcome: FitOutcome) -> str:
     """The model in words and where it is."""
     model = outcome.queueing
     said = " ".join(model.in_words()) if model else f"Fitted {words(list(outcome.models))}."
-    return f"{said} The models are in {outcome.path}."
+    return of_device(outcome.run.simulated, f"{said} The models are in {outcome.path}.")
 
 
 def devices(outcome: DevicesOutcome) -> str:
@@ -105,17 +122,33 @@ def devices(outcome: DevicesOutcome) -> str:
 def prediction(outcome: PredictionOutcome) -> str:
     """What to expect."""
     name, found = next(iter(outcome.predictions.items()))
-    threshold = rate(found["threshold_pps"])
+    ends = {quantity: bands[TOLD_LEVEL] for quantity, bands in outcome.intervals.get(name, {}).items()}
+
+    def told(quantity: str, show: Callable[[float], str]) -> str:
+        between = f" ({' to '.join(map(show, ends[quantity]))})" if quantity in ends else ""
+        return f"{show(found[quantity])}{between}"
+
+    threshold = told("threshold_pps", rate)
     lead = "Extrapolated: " if outcome.outside else ""
     setting = (
         f"{rate(outcome.rate_pps)} of {outcome.frame_bytes:.4g}-byte frames behind {rules(outcome.position)}"
     )
-    delay = f"mean delay {duration(found['delay_mean_ns'])}, p99 {duration(found['delay_p99_ns'])}"
-    if found["loss_ratio"] > 0:
-        fate = f"exceed the threshold of {threshold}: {percent(found['loss_ratio'])} lost, {delay}"
+    delay = f"mean delay {told('delay_mean_ns', duration)}, p99 {told('delay_p99_ns', duration)}"
+    most_lost = ends.get("loss_ratio", (0.0, 0.0))[1]
+    over = outcome.rate_pps > found["threshold_pps"]
+    if found["loss_ratio"] > NO_LOSS:
+        where = f"exceed the threshold of {threshold}" if over else f"lose packets below {threshold}"
+        fate = f"{where}: {told('loss_ratio', percent)} lost, {delay}"
+    elif most_lost > NO_LOSS:
+        none = f"although none is predicted below the threshold of {threshold}"
+        fate = f"may lose up to {percent(most_lost)}, {none}: {delay}"
     else:
-        fate = f"pass without loss (threshold {threshold}): {delay}"
-    return f"{lead}{setting} {fate} ({name} model)."
+        fate = f"pass without loss, below the threshold of {threshold}: {delay}"
+    brackets = f"; in brackets {TOLD_LEVEL} % of trials" if ends else ""
+    said = f"{lead}{setting} {fate} ({name} model{brackets})."
+    if outcome.unsure:
+        said += f" The profile is too noisy to say more about {words(outcome.unsure)}. {MORE_TRIALS}."
+    return of_device(outcome.simulated, said)
 
 
 def verification(outcome: VerificationOutcome) -> str:
@@ -142,7 +175,8 @@ def verification(outcome: VerificationOutcome) -> str:
         if row.false_alarms and not row.of_measurement
     ]
     warned = f" Loss was predicted where none was measured: by {words(alarms)}." if alarms else ""
-    return f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}.{warned}"
+    said = f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}.{warned}"
+    return of_device(outcome.run.simulated, said)
 
 
 def report(outcome: ReportOutcome) -> str:
@@ -168,15 +202,18 @@ def run(outcome: RunOutcome) -> str:
     valid = sum(n["valid"] for n in outcome.counts.values())
     attempts = sum(n["attempts"] for n in outcome.counts.values())
     lead = f"{manifest.kind.capitalize()} {manifest.run_id} is {manifest.status}"
-    told = f"{lead} with {count(valid)} of {count(attempts)} attempts valid"
+    made = " of the simulated device" if outcome.run.simulated else ""
+    told = f"{lead} with {count(valid)} of {count(attempts)} attempts{made} valid"
     if manifest.kind != "profile":
         return f"{told}."
     command = "weir run --resume" if manifest.status == "interrupted" else "weir report"
     return f"{told}; next: {command} {manifest.run_id}"
 
 
-def runs(found: Sequence[RunSummary], root: Path) -> str:
-    """How many runs there are."""
+def runs(found: Sequence[RunSummary], root: Path, kind: str | None = None) -> str:
+    """How many runs there are, of one kind or of all."""
+    if not found and kind is not None:
+        return f"No run of the kind {kind} in {root}; 'weir runs' lists all."
     if not found:
         return f"No runs in {root}; 'weir trial' or 'weir run' makes the first."
     damaged = [run for run in found if run.problem]
@@ -196,15 +233,20 @@ def doctor(findings: Sequence[Finding]) -> str:
         return f"Trials in namespaces will not work here: {words(missing)}; the table says what to do."
     lesser = [finding.name for finding in findings if not finding.ok]
     if lesser:
-        return f"Trials in namespaces work here, not everything beside them does: {words(lesser)}."
+        return (
+            "Trials in namespaces work here. Not everything is in order, though: "
+            f"{words(lesser)}; the table says what to do."
+        )
     return "Everything that Weir needs works here."
 
 
-def clean(removed: Sequence[str], taps: Sequence[str] = ()) -> str:
+def clean(removed: Sequence[str], taps: Sequence[str] = (), left: Sequence[str] = ()) -> str:
     """What was left behind and is gone."""
     said = []
     if removed:
         said.append(f"Removed {plural(len(removed), 'namespace')} of dead owners: {', '.join(removed)}.")
     if taps:
         said.append(f"Put back what {plural(len(taps), 'dead tap')} had changed: {', '.join(taps)}.")
+    if left:
+        said.append(f"Not put back: {plural(len(left), 'change')} of a dead tap.")
     return " ".join(said) or "Nothing was left behind."

@@ -56,7 +56,7 @@ def bed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[FakeBed]]:
         opened: list[FakeBed] = []
         rest = iter(script)
 
-        def open_bed(*_: object) -> FakeBed:
+        def open_bed(*_: object, **__: object) -> FakeBed:
             opened.append(FakeBed(FakeDevice(service_per_byte_ns=0.2), rest, **settings))
             return opened[-1]
 

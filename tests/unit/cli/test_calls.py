@@ -138,3 +138,31 @@ def test_a_folder_is_no_capture_file(weir: Weir, tmp_path: Path) -> None:
     answer = weir("calls", "--write", tmp_path)
     assert answer.code == 2
     assert "that is a folder" in answer.err
+
+
+def test_a_capture_can_be_impaired_and_the_answer_says_by_how_much(weir: Weir, tmp_path: Path) -> None:
+    capture = tmp_path / "bad.pcap"
+    answer = weir(
+        "calls", "--calls", "3", "--duration", "4", "--write", capture, "--loss", "5%", "--loss-burst", "3",
+        "--jitter", "2ms", "--reorder", "1%", "--duplicate", "1%", "--json",
+    )  # fmt: skip
+    planted = answer.json["impairments"]
+    assert (planted["loss_ratio"], planted["loss_burst"], planted["jitter_ns"]) == (0.05, 3.0, 2e6)
+    assert planted["lost"] > 0
+    assert f"of the speech {planted['lost']} lost" in answer.json["conclusion"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--loss", "5%"], "go with --write"),
+        (["--write", "x.pcap", "--loss-burst", "3"], "goes with --loss"),
+        (["--write", "x.pcap", "--loss", "much"], "--loss: 'much' in 'much' not understood"),
+        (["--write", "x.pcap", "--jitter", "5"], "give a time with its unit, e.g. --jitter 5ms"),
+        (["--write", "x.pcap", "--reorder", "70%"], "not from 0 to 50%"),
+    ],
+)
+def test_impairments_that_cannot_be_are_refused(weir: Weir, arguments: list[str], complaint: str) -> None:
+    answer = weir("calls", *arguments)
+    assert answer.code == 2
+    assert complaint in answer.err

@@ -21,10 +21,17 @@ from .conftest import Weir
 SMALL = ("--calls", "20", "--duration", "1", "--warmup", "0.5", "--send", "--lab", "sim")
 
 
+class Measured(Run):
+    """A run of a real device, of which nothing is stored."""
+
+    simulated = False
+
+
 def outcome(table: CallTable, **changes: Any) -> CallsOutcome:
     settings: dict[str, Any] = {"heard": "best", "buffers": Buffers(), "packets": None, **changes}
     record = replace(make_record(role="calls"), calls=table)
-    return CallsOutcome(Run(Path("20261121-072500-calls-3fa2")), parse_calls(3), None, (record,), **settings)
+    run = Measured(Path("20261121-072500-calls-3fa2"))
+    return CallsOutcome(run, parse_calls(3), None, (record,), **settings)
 
 
 def row(outcome: CallsOutcome, title: str, name: str) -> list[str]:
@@ -168,7 +175,7 @@ def test_a_capture_says_how_to_go_on(weir: Weir, tmp_path: Path) -> None:
 
 def test_a_capture_that_memory_cannot_hold_is_refused(weir: Weir, tmp_path: Path) -> None:
     file = tmp_path / "calls.pcap"
-    answer = weir("calls", "--calls", "10k", "--duration", "100000", "--write", file)
+    answer = weir("calls", "--calls", "500k", "--duration", "3600", "--write", file)
     assert answer.code == 2
     assert "memory" in answer.err
     assert not file.exists()

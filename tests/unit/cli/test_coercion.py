@@ -7,6 +7,7 @@ import pytest
 import typer
 from typer.main import get_command
 
+from weirlab.cli.app import PARTS, commands_of
 from weirlab.cli.coercion import quicken
 
 seen: list[Any] = []
@@ -67,3 +68,28 @@ def test_a_typer_that_works_differently_is_left_alone() -> None:
     parameter = Parameter()
     quicken([parameter])
     assert vars(parameter) == {}
+
+
+NOT_BOUNDED = {
+    ("trial", "frame"),  # sizes say what a frame can be
+    ("predict", "frame"),
+    ("plan", "frame"),
+    ("tap", "snap"),  # more than a frame has is all of it
+    ("log", "snap"),
+    ("tap", "keep"),
+    ("log", "keep"),
+    ("trace", "connection"),
+    ("trace", "limit"),
+}
+
+
+def test_every_number_that_an_option_takes_has_limits() -> None:
+    unbounded = {
+        (name, parameter.name)
+        for part in PARTS
+        for name, command in commands_of(part).items()
+        for parameter in command.params
+        if getattr(descriptor := parameter.type_descriptor, "annotation", None) in (int, float)
+        and None in (descriptor.parameter_info.min, descriptor.parameter_info.max)
+    }
+    assert unbounded == NOT_BOUNDED

@@ -103,7 +103,7 @@ def test_the_end_shows_every_stage_and_what_is_missing(weir: Weir, asked: list[A
         (["--write", "a.pcapng", "--rotate-size", "big"], "--rotate-size 'big' is no size"),
         (["--write", "a.pcapng", "--ring", "9" * 400], "is no size"),
         (["--write", "a.pcapng", "--manifest", "./a.pcapng"], "the same file"),
-        (["--write", "/dev/null", "--force"], "no regular file"),
+        (["--write", "/dev/null", "--force"], "that is a device"),
         (["--write", "gone/a.pcapng"], "there is no folder gone"),
         (["--filter", "udp", "--mirror", "c", "--logger-mac", "02:00:00:00:00:09"], "without --write FILE"),
         ([], "nothing would become of the copies"),

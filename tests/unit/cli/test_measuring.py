@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
+from weirlab.cli.app import app
+from weirlab.cli.output import Session
+from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.records import RuleSetup
 from weirlab.store import Store
@@ -28,7 +33,8 @@ def test_the_documented_call_gives_one_json_document(weir: Weir, bed: Beds) -> N
         "--frame", "64", "--duration", "2", "--json",
     )  # fmt: skip
     assert answer.code == 0
-    assert answer.err == ""
+    (said,) = answer.err.splitlines()
+    assert said.startswith("weir: position 1000, 64 B, 2Mpps, through fake in the lab sim, run ")
     found = answer.json
     assert found["valid"] is True
     assert found["queue_packets"] == pytest.approx(256, rel=0.15)
@@ -75,6 +81,37 @@ def test_a_spoiled_trial_is_shown_and_has_exit_code_5(weir: Weir, bed: Beds) -> 
     assert answer.json["valid"] is False
     assert "stolen" in answer.json["invalid"][0]
     assert "stayed invalid in 2 attempts" in answer.err
+    assert answer.json["conclusion"].startswith("Invalid after 2 attempts")
+
+
+def test_a_problem_is_said_once_and_before_the_result(capfd: pytest.CaptureFixture[str]) -> None:
+    session = Session(typer.Context(typer.main.get_command(app)))
+    problem = TrialError("the host spoiled it")
+    session.finish({"kind": "failover"}, "Callers hear nothing for 1 s.", problem=problem)
+    with pytest.raises(typer.Exit) as left:
+        session.complain(problem)
+    assert left.value.exit_code == 5
+    assert capfd.readouterr() == ("Callers hear nothing for 1 s.\n", "weir: the host spoiled it\n")
+
+
+def test_json_of_a_result_that_does_not_count_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    session = Session(typer.Context(typer.main.get_command(app)), as_json=True)
+    session.finish({"kind": "failover"}, "Callers hear nothing for 1 s.", problem=TrialError("spoiled"))
+    assert json.loads(capfd.readouterr().out)["valid"] is False
+
+
+def test_a_profile_without_a_valid_trial_does_not_lead_to_a_fit(weir: Weir, bed: Beds) -> None:
+    bed(*[Trouble(steal_s={"dut": 1.0})] * 100)
+    answer = weir(*QUICK_PROFILE, "--attempts", "1", "--json")
+    assert answer.json["conclusion"].startswith("No trial had a valid attempt")
+    assert "weir fit" not in answer.json["conclusion"]
+
+
+def test_a_trial_says_what_it_does_and_why_it_tries_again(weir: Weir, bed: Beds) -> None:
+    bed(Trouble(steal_s={"dut": 1.0}), None)
+    said = weir("trial", "--rate", "100kpps").err
+    assert "position 0, 64 B, 100kpps, through fake in the lab" in said
+    assert "attempt 1 does not count: 1000 ms stolen from the dut's CPU" in said
 
 
 def test_a_device_that_forwards_nothing_names_counters_and_what_to_check(weir: Weir, bed: Beds) -> None:
@@ -97,7 +134,7 @@ def test_a_device_that_forwards_nothing_names_counters_and_what_to_check(weir: W
         (["trial", "--rate", "1kpps", "--rules", "-1"], "Invalid value for '--rules'"),
         (["trial", "--rate", "1kpps", "--dut", "iptabels"], "did you mean iptables?"),
         (["trial", "--rate", "1kpps", "--dut", "iptables", "--ruleset", "rules"], "rules"),
-        (["trial", "--rate", "1kpps", "--ruleset", "missing.rules"], "missing.rules cannot be read"),
+        (["trial", "--rate", "1kpps", "--ruleset", "missing.rules"], "missing.rules: no such file"),
         (["trial", "--rate", "1kpps", "--step", "1"], "--step: '1' not understood"),
         (["trial", "--rate", "1kpps", "--step", "x:1kpps"], "--step: 'x:1kpps' not understood"),
         (["trial", "--rate", "1kpps", "--step", "-1:1kpps"], "--step: '-1:1kpps' not understood"),
@@ -112,11 +149,12 @@ def test_a_device_that_forwards_nothing_names_counters_and_what_to_check(weir: W
         (["profile", "--loads", "x"], "--loads: 'x' in 'x' not understood"),
         (["profile", "--loads", "nan"], "profile.load_shares[0]: must be"),
         (["profile", "--frame", "20"], "frame size 20 B"),
-        (["profile", "--duration", "-1"], "profile.trial_s: must be greater than 0"),
+        (["profile", "--duration", "-1"], "Invalid value for '--duration'"),
+        (["profile", "--duration", "0"], "profile.trial_s: must be greater than 0"),
         (["calibrate", "--lab", "sim"], "no cable to calibrate against"),
         (["calibrate", "--rates", "1kpps,x"], "rates[1]: rate 'x' not understood"),
         (["nonsense"], "No such command 'nonsense'"),
-        (["run"], "give either a scenario file or --resume RUN"),
+        (["run"], "give either --resume RUN or a scenario"),
         (["run", "missing.yaml"], "missing.yaml: no such file"),
     ],
 )
@@ -159,7 +197,7 @@ def test_an_interrupted_profile_says_what_is_kept_and_goes_on(weir: Weir, bed: B
     assert error["resume"] == f"weir profile --resume {error['run_id']}"
     again = weir("profile", "--resume", error["run_id"], "--json")
     assert again.code == 0
-    assert again.json["trials"] == 8
+    assert again.json["trials"] == 10
 
 
 def test_an_adaptive_profile_says_how_sure_the_model_is_and_where_least(weir: Weir, bed: Beds) -> None:
@@ -262,3 +300,25 @@ def test_an_unexpected_error_is_short_unless_debugging(weir: Weir, bed: Beds) ->
     assert "Traceback" not in answer.err
     assert "weir --debug" in answer.err
     assert "Traceback" in weir("--debug", "trial", "--rate", "1kpps").err
+
+
+def test_a_profile_without_a_valid_trial_has_exit_code_5_and_says_why(weir: Weir, bed: Beds) -> None:
+    bed(*[Trouble(steal_s={"dut": 1.0})] * 1000)
+    answer = weir("profile", "--rules", "0,100", "--frame", "64", "--loads", "50%", "--repetitions", "1")
+    assert answer.code == 5
+    assert "trials have no valid attempt: … ms stolen from the dut's CPU in " in answer.err
+
+
+def test_a_bin_that_is_no_number_is_refused(weir: Weir, bed: Beds) -> None:
+    beds = bed()
+    for value in ("nan", "inf", "1e308", "-1"):
+        answer = weir("trial", "--rate", "1kpps", "--bin", value)
+        assert answer.code == 2
+        assert "'--bin'" in answer.err
+    assert beds == []
+
+
+def test_more_rules_than_there_can_be_are_refused_for_every_lab(weir: Weir) -> None:
+    answer = weir("trial", "--lab", "sim", "--rate", "1kpps", "--rules", "1000000000000000000")
+    assert answer.code == 2
+    assert "less than or equal to 1000000" in answer.err

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 
 from weirlab.cli import failures
-from weirlab.cli.output import to_json
+from weirlab.cli.output import Table, _print_tables, to_json
 from weirlab.cli.progress import LINE_EVERY_S, Bar, Lines, reporter
+from weirlab.jobs import progress
 from weirlab.testing import FakeClock
 
 
@@ -71,20 +71,25 @@ def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch: pytest.
     assert "weir: something to know" in shown
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_interrupts_once_and_its_number_is_in_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+def test_an_interruption_after_the_run_was_finished_says_that_it_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(failures, "_last", failures._Signals())
-    with pytest.raises(KeyboardInterrupt) as caught:
-        failures._interrupt(number, None)
-    failures._interrupt(number, None)
-    assert failures.explain(failures.Stopped(caught.value)).exit_code == 128 + number
+    stopped = failures.Stopped(KeyboardInterrupt())
+    monkeypatch.setattr(progress, "completed", [])
+    assert failures.explain(stopped).message == "interrupted"
+    monkeypatch.setattr(progress, "completed", ["20260131-120000-trial-abcd"])
+    failure = failures.explain(stopped)
+    assert failure.message == "interrupted; run 20260131-120000-trial-abcd is complete and kept"
+    assert failure.exit_code == 130
 
 
-def test_a_signal_does_not_disturb_the_handling_of_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_last", failures._Signals())
-    try:
-        raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        failures._interrupt(signal.SIGINT, None)
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_an_id_of_a_run_is_never_folded(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "dumb")
+    run_id = "20261122-072836-trial-35f4"
+    listed = Table(("run", "status", "name"), [(run_id, "complete", "a name of several words")])
+    facts = Table(("trial", ""), [("run", run_id), ("device under test", "one that is called so or so")])
+    stream = Terminal()
+    _print_tables([listed, facts], stream)
+    assert stream.getvalue().count(run_id) == 2

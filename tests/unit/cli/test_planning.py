@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,7 +115,7 @@ def test_what_was_not_profiled_is_refused_unless_told_otherwise(weir: Weir, devi
     arguments = ("plan", devices, "--rules", "5000", "--json")
     refused = weir(*arguments)
     assert refused.code == 7
-    assert "matching position outside the profiled 0 to 1000" in refused.json["error"]["message"]
+    assert "matching position 5000, but only 0 to 1000 was profiled" in refused.json["error"]["message"]
     allowed = weir(*arguments, "--extrapolate")
     assert allowed.code == 0
     assert "extrapolated" in allowed.err
@@ -135,6 +137,21 @@ def test_a_ruleset_gives_the_position_and_better_order(
     assert "same verdict for every packet" in alone.out
 
 
+def test_a_rule_that_keeps_its_place_tells_what_it_would_gain_if_it_could_move(
+    weir: Weir, devices: Path, saved: Path
+) -> None:
+    saved.write_text(saved.read_text().replace("--dport 443 -j", "--dport 443 -m limit --limit 9/sec -j"))
+    ruleset = weir("plan", devices, "--ruleset", saved, "--json").json["ruleset"]
+    ((text, position),) = ruleset["freed"].items()
+    assert text.startswith("FORWARD rule 300: match limit depends on the packets before")
+    assert position == pytest.approx(1, abs=0.01)
+    assert ruleset["new_mean_position"] == pytest.approx(300, rel=0.01)
+    old = next(gain for gain in ruleset["gains"] if gain["device"] == "old")
+    assert old["freed"][0]["saved_ns"] == pytest.approx(299 * OLD.per_rule_ns, rel=0.02)
+    told = weir("plan", devices, "--ruleset", saved).out
+    assert "if it could move: 1" in " ".join(told.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
@@ -150,7 +167,7 @@ def test_a_ruleset_gives_the_position_and_better_order(
         (("--rules", "1", "--cycle", "4ms"), 2, "--cycle belongs to a class"),
         (("--rules", "1", "--share", "50%"), 2, "--share belongs to"),
         (("--rules", "1", "--reordered", "x"), 2, "give that, too"),
-        (("--rules", "1", "--ruleset", "nowhere.rules"), 2, "cannot read the ruleset nowhere.rules"),
+        (("--rules", "1", "--ruleset", "nowhere.rules"), 2, "nowhere.rules: no such file"),
         (("--rules", "1", "--device", "third"), 7, "no device 'third'"),
         ((), 2, "give a load"),
     ],
@@ -184,3 +201,63 @@ def test_several_runs_become_several_devices_in_one_file(weir: Weir, finished: s
     assert "3 names for 2 runs" in weir(
         "fit", finished, finished, "--out", path, "--name", "a", "--name", "b", "--name", "c"
     ).err  # fmt: skip
+
+
+@pytest.fixture
+def noisy(tmp_path: Path) -> Path:
+    """The old device, by a profile of which the host lost packets in every tenth trial, whatever the load."""
+    rows = queue.profile(OLD, packets=800)
+    spoiled = [
+        replace(row, loss_ratio=0.05, forwarding_pps=0.95 * row.rate_pps, delay_p99_ns=300 * row.delay_p99_ns)
+        if i % 10 in (1, 5) and not row.loss_ratio
+        else row
+        for i, row in enumerate(rows)
+    ]
+    path = tmp_path / "noisy.json"
+    save_devices([Device("old", fit_all(spoiled))], path)
+    return path
+
+
+def test_a_noisy_profile_leaves_the_plan_undecided_and_says_what_to_do(weir: Weir, noisy: Path) -> None:
+    asked = (
+        "plan",
+        noisy,
+        "--rate",
+        "30kpps",
+        "--rules",
+        "400",
+        "--require",
+        "p99<7ms",
+        "--require",
+        "loss<0.1%",
+    )
+    answer = weir(*asked)
+    assert answer.code == 7
+    assert "Undecided: the profile of old is too noisy. For 30.0 kpps of 64-byte frames" in answer.out
+    assert "but at 95 % certainty it can only be said that " in answer.out
+    assert "weir profile --repetitions" in answer.out
+    document = weir(*asked, "--json").json
+    assert document["verdict"] == document["answers"][0]["verdict"] == "undecided"
+    assert not document["answers"][0]["met"]
+    over = weir("plan", noisy, "--rate", "600kpps", "--rules", "400", "--require", "loss<0.1%")
+    assert over.code == 0
+    assert "does not meet" in over.out
+
+
+def test_a_load_asked_in_calls_is_answered_in_calls_with_headroom_as_a_factor(
+    weir: Weir, devices: Path
+) -> None:
+    answer = weir(
+        "plan", devices, "--device", "old", "--codec", "g711", "--calls", "300", "--rules", "400",
+        "--certainty", "50%", "--extrapolate",
+    )  # fmt: skip
+    assert answer.code == 0
+    assert " carries 300 two-way calls, G.711 in packets of 20 ms, behind 400 rules with " in answer.out
+    assert re.search(r"; there is room for [\d.]+ times that load, beyond it ", answer.out)
+
+
+def test_a_prediction_from_a_noisy_profile_has_its_interval_in_the_sentence(weir: Weir, noisy: Path) -> None:
+    answer = weir("predict", noisy, "--rate", "100kpps", "--rules", "200")
+    assert "without loss" not in answer.out
+    assert "may lose up to " in answer.out
+    assert "too noisy to say more about" in answer.out

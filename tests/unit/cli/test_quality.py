@@ -68,7 +68,7 @@ def test_options_name_codecs_delay_streams_and_buffer(weir: Weir, file: Path) ->
         (["--jitter-buffer", "big"], "--jitter-buffer 'big' not understood"),
         (["--stream", ","], "--stream ',' names no stream"),
         (["--stream", "9"], "no stream '9': it has streams 1 to 3"),
-        (["--delay", "-5"], "a network delay of -5 ms"),
+        (["--delay", "-5"], "'--delay': Input should be greater than or equal to 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -98,3 +98,15 @@ def test_of_many_streams_the_worst_are_shown(weir: Weir, tmp_path: Path) -> None
     assert "0x00000021" in answer.out
     assert "40 voice streams in 1.18 s, 39 without loss; median" in answer.out
     assert len(weir("quality", file, "--json").json["streams"]) == 40
+
+
+def test_a_report_is_written_and_never_replaces_its_capture(weir: Weir, file: Path, tmp_path: Path) -> None:
+    before = file.read_bytes()
+    refused = weir("quality", file, "--report", file)
+    assert (refused.code, file.read_bytes() == before) == (2, True)
+    assert "--report would replace the capture" in refused.err
+    out = tmp_path / "calls.html"
+    answer = weir("quality", file, "--report", out)
+    assert answer.code == 0, answer.err
+    assert f"Report: {out}" in answer.err
+    assert "Do it again" in out.read_text()

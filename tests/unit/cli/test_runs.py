@@ -3,12 +3,18 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from weirlab.cli.stored import RunKind
+from weirlab.jobs.call_sheets import KIND as CALLS
+from weirlab.jobs.scenarios import KINDS as SCENARIO_KINDS
+from weirlab.measure.calibrate import KIND as CALIBRATE
 from weirlab.store import Store
-from weirlab.testing import FakeBed
+from weirlab.testing import FakeBed, Trouble
 
+from ..measure.made import make_noise
 from .conftest import Weir
 
 Beds = Callable[..., list[FakeBed]]
@@ -185,9 +191,12 @@ def test_doctor_fails_only_for_what_is_essential(weir: Weir, monkeypatch: pytest
     from weirlab.lab import doctor
     from weirlab.lab.doctor import Finding
 
+    monkeypatch.setattr("weirlab.measure.noise.listen", lambda *_: make_noise(undisturbed_ratio=0.2))
     lesser = Finding("temperature", False, "not exposed", "nothing", essential=False)
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [Finding("kernel", True, "6.1"), lesser])
-    assert weir("doctor").code == 0
+    answer = weir("doctor")
+    assert answer.code == 0
+    assert "too noisy to measure now: only 20% of short trials would be undisturbed" in answer.out
     missing = Finding("privileges", False, "CAP_BPF is missing", "run as root")
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [missing, lesser])
     answer = weir("doctor", "--json")
@@ -199,7 +208,35 @@ def test_doctor_fails_only_for_what_is_essential(weir: Weir, monkeypatch: pytest
 
 def test_lab_clean_tells_what_it_removed(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weirlab.lab.clean.clean", lambda: ["weir-1-tx", "weir-1-rx"])
-    monkeypatch.setattr("weirlab.link.host.journal.clean", lambda: ["weir-00c0ffee"])
+    monkeypatch.setattr("weirlab.link.host.journal.clean", lambda tell: ["weir-00c0ffee"])
     assert weir("lab", "clean", "--json").json["removed"] == ["weir-1-tx", "weir-1-rx"]
     assert "Removed 2 namespaces of dead owners" in weir("lab", "clean").out
     assert "Put back what 1 dead tap had changed: weir-00c0ffee" in weir("lab", "clean").out
+
+
+def test_a_kind_that_is_none_is_refused_and_one_without_runs_is_not(weir: Weir, finished: str) -> None:
+    answer = weir("runs", "--kind", "nope")
+    assert answer.code == 2
+    assert "'nope' is not one of 'trial', 'profile'" in answer.err
+    assert finished in weir("runs", "--kind", "profile").out
+    answer = weir("runs", "--kind", "monitor")
+    assert answer.code == 0
+    assert answer.out.startswith("No run of the kind monitor in ")
+
+
+def test_every_kind_that_a_job_makes_can_be_asked_for() -> None:
+    made = {"trial", CALIBRATE, *SCENARIO_KINDS, CALLS, "search", "rfc2544"}
+    assert set(get_args(RunKind)) == made
+
+
+def test_a_scenario_whose_trials_are_mostly_spoiled_says_why(
+    weir: Weir, bed: Beds, scenario: Path, tmp_path: Path
+) -> None:
+    bed(*[Trouble(steal_s={"dut": 1.0})] * 1000)
+    answer = weir("run", scenario)
+    assert answer.code == 5
+    last = answer.err.splitlines()[-1]
+    assert "trials have no valid attempt: … ms stolen from the dut's CPU in " in last
+    assert "quieter machine" in last
+    assert "add loads" not in answer.err
+    assert weir("fit", "last").code == 5

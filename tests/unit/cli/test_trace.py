@@ -25,7 +25,8 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
 
 
 def test_the_table_tells_of_every_connection_and_a_sentence_of_each(weir: Weir, answer: Answer) -> None:
-    silent = made.connection(1, a=made.side("10.0.0.9", 5, syns=3), begin="syn", end="open")
+    alone = made.side("10.0.0.9", 5, syns=3)
+    silent = made.connection(1, a=alone, b=made.side("192.0.2.1", 5201), begin="syn", end="open")
     answer(made.analysis([made.connection(0), silent]))
     shown = weir("trace", "made.pcap")
     assert shown.code == 0, shown.err
@@ -71,7 +72,7 @@ def test_connections_are_sorted_limited_and_selected(weir: Weir, answer: Answer)
     assert first() == "0"
     assert first("--sort", "retransmissions") == "1"
     assert first("--flow", ":1") == "1"
-    assert "1 others: --limit shows more" in weir("trace", "made.pcap", "--limit", "1").out
+    assert "1 other: --limit shows more" in weir("trace", "made.pcap", "--limit", "1").out
     assert "fits --flow" in weir("trace", "made.pcap", "--flow", ":9999").err
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.quality.jitterbuffer import BufferChoice, Buffers
@@ -26,8 +27,8 @@ def jitter_buffer(text: str) -> tuple[BufferChoice, Buffers]:
     match = _BUFFER.fullmatch(text.strip().lower())
     if match is None or (match["depth"] and match["kind"] != "fixed"):
         raise InputError(
-            f"--jitter-buffer {text!r} not understood; accepted are fixed:60ms (any depth), adaptive, and "
-            "best for the better one of each call"
+            f"--jitter-buffer {quoted(text)} not understood; accepted are fixed:60ms (any depth), "
+            "adaptive, and best for the better one of each call"
         )
     depth = float(match["depth"]) if match["depth"] else Buffers.fixed_ms
     kinds: dict[str, BufferChoice] = {"best": "best", "fixed": "fixed", "adaptive": "adaptive"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules, significant, words
+from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.jobs.capacity import CapacityOutcome
@@ -41,7 +42,7 @@ def tables(outcome: CapacityOutcome) -> list[Table]:
 
 
 def _carried_lines(outcome: CapacityOutcome) -> Iterator[str]:
-    device = str(outcome.run.manifest.facts.get("dut", "The device"))
+    device = device_in_words(str(outcome.run.manifest.facts.get("dut", "the device")), first=True)
     by_position: dict[int, list[Carried]] = {}
     for one in outcome.carried:
         by_position.setdefault(one.position, []).append(one)

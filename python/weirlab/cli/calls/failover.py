@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from weirlab import limits
 from weirlab.cli import options
 from weirlab.cli.output import Session, Table
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, plural, significant
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 FAILOVER = """Measure what happens to ongoing calls when the active firewall of a pair goes down.
 
 Two firewalls in network namespaces share their addresses by VRRP (keepalived)
-or CARP (ucarp) and their connection states by conntrackd. While calls stand,
-the master steps down (soft), dies (hard), or comes back after its death
-(return). Each packet is logged, so that the gap, the losses, the jitter and
-the MOS of every call are known. Every run begins with a newly built pair.
+or CARP (ucarp) and their connection states by conntrackd. While calls are in
+progress, the master steps down (soft), dies (hard), or comes back after its
+death (return). Each packet is logged, so that the gap, the losses, the jitter
+and the MOS of every call are known. Every run begins with a newly built pair.
 
-First it is found how many of the calls the pair carries without loss. Several
-pairs are compared by: weir run scenarios/failover.yaml
+Weir first finds how many of the calls the pair carries without loss. To
+compare several pairs: weir run failover
 
 Examples:
   weir failover --protocol keepalived --advert 0.1
@@ -54,7 +55,13 @@ def failover(
     ] = "keepalived",
     advert: Annotated[
         float | None,
-        typer.Option("--advert", help="Seconds between advertisements (1).", rich_help_panel=_PAIR),
+        typer.Option(
+            "--advert",
+            min=0,
+            max=limits.LONGEST_S,
+            help="Seconds between advertisements (1).",
+            rich_help_panel=_PAIR,
+        ),
     ] = None,
     states: Annotated[
         Literal["direct", "cached", "off"],
@@ -79,7 +86,10 @@ def failover(
     ] = False,
     backend: options.BackendOption = "auto",
     calls: Annotated[
-        int, typer.Option("--calls", min=1, help="Calls that stand.", rich_help_panel=_CALLS)
+        int,
+        typer.Option(
+            "--calls", min=1, max=limits.MOST_CALLS, help="Calls in progress.", rich_help_panel=_CALLS
+        ),
     ] = 3000,
     codec: Annotated[
         str,
@@ -98,17 +108,34 @@ def failover(
         typer.Option("--kinds", help="Some of soft,hard,return.", metavar="KIND,...", rich_help_panel=_PLAN),
     ] = "soft,hard",
     repetitions: Annotated[
-        int, typer.Option("--repetitions", min=1, help="Valid runs of each.", rich_help_panel=_PLAN)
+        int,
+        typer.Option(
+            "--repetitions",
+            min=1,
+            max=limits.MOST_REPETITIONS,
+            help="Valid runs of each.",
+            rich_help_panel=_PLAN,
+        ),
     ] = 7,
     event: Annotated[
         float | None,
         typer.Option(
-            "--event", help="Seconds from when all calls stand to the event (3).", rich_help_panel=_PLAN
+            "--event",
+            min=0,
+            max=limits.LONGEST_S,
+            help="Seconds from when all calls are in progress to the event (3).",
+            rich_help_panel=_PLAN,
         ),
     ] = None,
     after: Annotated[
         float | None,
-        typer.Option("--after", help="Seconds from the event to the end (13).", rich_help_panel=_PLAN),
+        typer.Option(
+            "--after",
+            min=0,
+            max=limits.LONGEST_S,
+            help="Seconds from the event to the end (13).",
+            rich_help_panel=_PLAN,
+        ),
     ] = None,
     find_load: Annotated[
         bool,
@@ -170,7 +197,7 @@ def failover(
         outcome = job.run(
             session.store, scenario, session.progress, out=out, plots=plots, command=session.command
         )
-        session.finish(outcome.document(), conclusion(outcome), tables(outcome))
+        session.finish(outcome.document(), conclusion(outcome), tables(outcome), outcome.problem())
         session.complain(outcome.problem())
 
 

@@ -8,16 +8,18 @@ from typing import Annotated, Literal
 
 import typer
 
+from weirlab import limits
 from weirlab.cli import options
 from weirlab.cli.calls.buffers import jitter_buffer as read_jitter_buffer
+from weirlab.cli.calls.faults import impairments
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 
-CALLS = """Make telephone calls: what they take on the wire, and what callers hear of them.
+CALLS = """Calculate or make telephone calls: their load on the wire, and what callers hear.
 
-Without more, nothing is sent: frame sizes, gaps, packet and bit rates, and
-how many such calls a line carries, by true Ethernet and by the definition of
-the published table (2006). --write makes a capture file of every packet, for
+Without --write or --send this only calculates: frame sizes, gaps, packet and
+bit rates, and how many such calls a line carries, by true Ethernet and by the
+definition of the published table (2006). --write makes a capture file of every packet, for
 Wireshark and others. --send makes the calls, through a device or over a plain
 cable (--dut none), and tells loss, delay, jitter and MOS of each of them.
 
@@ -28,12 +30,14 @@ Examples:
   weir calls --codec g711 --transport rtp --calls 1000
   weir calls --codec g711:60,g729/iax2:40 --calls 3000 --line 10Gbit/s --json
   weir calls --calls 50 --duration 5 --write calls.pcap
+  weir calls --calls 5 --write bad.pcap --loss 2% --loss-burst 4 --jitter 5ms
   weir calls --calls 1000 --send --dut iptables --rules 400
   weir calls --calls 500 --arrivals poisson --holding 20 --spurts --send
 """
 
 _CALLS = "Calls"
 _SEND = "With --send"
+_WRITE = "With --write"
 _USUAL_DURATION_S = 10.0
 _USUAL_WARMUP_S = 0.5
 
@@ -74,19 +78,23 @@ def calls(
     phases: Annotated[
         Literal["even", "random"],
         typer.Option(
-            "--phases", help="How packets of different calls lie to each other.", rich_help_panel=_CALLS
+            "--phases", help="How departures of different calls are spread over time.", rich_help_panel=_CALLS
         ),
     ] = "even",
     arrivals: Annotated[
         Literal["standing", "poisson"],
         typer.Option(
-            "--arrivals", help="All the time, or coming and going at random.", rich_help_panel=_CALLS
+            "--arrivals",
+            help="Calls that last all the time, or come and go at random.",
+            rich_help_panel=_CALLS,
         ),
     ] = "standing",
     holding: Annotated[
         float | None,
         typer.Option(
             "--holding",
+            min=0,
+            max=limits.LONGEST_S,
             help="Mean length of calls that come and go (180).",
             metavar="S",
             rich_help_panel=_CALLS,
@@ -103,6 +111,8 @@ def calls(
         float | None,
         typer.Option(
             "--rtcp-min",
+            min=0,
+            max=limits.LONGEST_S,
             help="Least mean time between them (5, as in RFC 3550; 0: use the whole 5 %).",
             metavar="S",
             rich_help_panel=_CALLS,
@@ -114,28 +124,81 @@ def calls(
     ] = False,
     ip: Annotated[options.IpVersion, typer.Option("--ip", help="IP version.", rich_help_panel=_CALLS)] = "4",
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Seed of every random choice.", rich_help_panel=_CALLS)
+        int,
+        typer.Option(
+            "--seed",
+            min=0,
+            max=limits.HIGHEST_SEED,
+            help="Seed of every random choice.",
+            rich_help_panel=_CALLS,
+        ),
     ] = 1,
     line: Annotated[
         str,
         typer.Option("--line", help="Line to fill: 100Mbit/s, 1Gbit/s, 10Gbit/s.", metavar="RATE"),
     ] = "1Gbit/s",
     duration: Annotated[
-        float | None, typer.Option("--duration", help="Seconds (default: 10).", metavar="S")
+        float | None,
+        typer.Option("--duration", min=0, max=limits.LONGEST_S, help="Seconds (default: 10).", metavar="S"),
     ] = None,
     write: Annotated[
         Path | None,
         typer.Option("--write", help="Write every packet to this capture file.", metavar="FILE.pcap"),
     ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            "--loss", help="Share of the speech that is lost.", metavar="SHARE", rich_help_panel=_WRITE
+        ),
+    ] = None,
+    loss_burst: Annotated[
+        float | None,
+        typer.Option(
+            "--loss-burst",
+            min=1,
+            max=limits.LONGEST_LOSS_RUN,
+            help="Mean length of a run of losses (Gilbert model); without it they are independent.",
+            metavar="N",
+            rich_help_panel=_WRITE,
+        ),
+    ] = None,
+    jitter: Annotated[
+        str | None,
+        typer.Option(
+            "--jitter",
+            help="Mean random delay of the speech, e.g. 5ms.",
+            metavar="TIME",
+            rich_help_panel=_WRITE,
+        ),
+    ] = None,
+    reorder: Annotated[
+        str | None,
+        typer.Option(
+            "--reorder", help="Share that the next packet overtakes.", metavar="SHARE", rich_help_panel=_WRITE
+        ),
+    ] = None,
+    duplicate: Annotated[
+        str | None,
+        typer.Option(
+            "--duplicate", help="Share that arrives twice.", metavar="SHARE", rich_help_panel=_WRITE
+        ),
+    ] = None,
     send: Annotated[bool, typer.Option("--send", help="Make the calls.")] = False,
     warmup: Annotated[
         float | None,
-        typer.Option("--warmup", help="Seconds before, in which calls are set up (0.5).", metavar="S"),
+        typer.Option(
+            "--warmup",
+            min=0,
+            max=limits.LONGEST_S,
+            help="Seconds before, in which calls are set up (0.5).",
+            metavar="S",
+        ),
     ] = None,
     lab: options.LabOption = "auto",
     dut: options.DutOption = None,
     rules: options.RulesOption = None,
     ruleset: options.RulesetOption = None,
+    match: options.MatchOption = None,
     stateful: options.StatefulOption = False,
     backend: options.BackendOption = "auto",
     jitter_buffer: Annotated[
@@ -153,7 +216,13 @@ def calls(
     ] = False,
     attempts: Annotated[
         int | None,
-        typer.Option("--attempts", min=1, help="How often to try a spoiled trial.", rich_help_panel=_SEND),
+        typer.Option(
+            "--attempts",
+            min=1,
+            max=limits.MOST_ATTEMPTS,
+            help="How often to try a spoiled trial.",
+            rich_help_panel=_SEND,
+        ),
     ] = None,
     store: options.StoreOption = None,
     json: options.JsonOption = False,
@@ -175,6 +244,7 @@ def calls(
                     "--dut": dut is not None,
                     "--rules": rules is not None,
                     "--ruleset": ruleset is not None,
+                    "--match": match is not None,
                     "--stateful": stateful,
                     "--backend": backend != "auto",
                     "--jitter-buffer": jitter_buffer != "best",
@@ -182,6 +252,9 @@ def calls(
                     "--attempts": attempts is not None,
                 }
             )
+        faults = impairments(loss, loss_burst, jitter, reorder, duplicate, seed)
+        if faults is not None and write is None:
+            raise InputError("--loss, --jitter, --reorder and --duplicate go with --write FILE")
         if holding is not None and arrivals != "poisson":
             raise InputError("--holding goes with --arrivals poisson: standing calls do not end")
         standing = parse_calls(count, codec, transport, 4 if ip == "4" else 6)
@@ -200,7 +273,7 @@ def calls(
         duration_s = _USUAL_DURATION_S if duration is None else duration
         warmup_s = _USUAL_WARMUP_S if warmup is None else warmup
         if send:
-            device = options.device(dut, ruleset, stateful)
+            device = options.device(dut, ruleset, stateful, match)
             if device.name == "ruleset" and rules is not None:
                 raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
             kind, buffers = read_jitter_buffer(jitter_buffer)
@@ -219,10 +292,12 @@ def calls(
                 keep_packets=keep_packets,
                 command=session.command,
             )
-            session.finish(outcome.document(), heard.sentence(outcome), heard.tables(outcome))
+            session.finish(
+                outcome.document(), heard.sentence(outcome), heard.tables(outcome), outcome.problem()
+            )
             session.complain(outcome.problem())
         elif write is not None:
-            capture = jobs.write_calls(wanted, write, duration_s=duration_s, warmup_s=warmup_s)
+            capture = jobs.write_calls(wanted, write, duration_s=duration_s, warmup_s=warmup_s, faults=faults)
             session.finish(capture.document(), sheets.written(capture))
         else:
             sheet = jobs.calls_sheet(wanted, duration_s=duration_s, line_bps=parse_line(line))

@@ -9,6 +9,8 @@ import numpy as np
 
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
+from weirlab.cli.wording import of_device
+from weirlab.records import device_in_words
 from weirlab.traffic.calls.spec import describe
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def sentence(outcome: CallsOutcome) -> str:
         if result.lost == 0
         else f"{percent(result.loss_ratio)} of the packets were lost (at {rate(result.achieved_pps)})"
     )
-    return f"{outcome.quality.sentence()} {lost}; run {outcome.run.run_id}."
+    return of_device(outcome.run.simulated, f"{outcome.quality.sentence()} {lost}; run {outcome.run.run_id}.")
 
 
 def tables(outcome: CallsOutcome) -> list[Table]:
@@ -44,7 +46,7 @@ def _trial(outcome: CallsOutcome) -> Table:
     record = outcome.record
     result = record.result
     how = f"{record.lab}, {result.backend} {result.xdp_mode}".rstrip()
-    device = record.dut if record.lab == result.backend else f"{record.dut} ({how})"
+    device = device_in_words(record.dut) if record.lab == result.backend else f"{record.dut} ({how})"
     facts = [
         ("run", outcome.run.run_id),
         ("calls", describe(outcome.calls)),

@@ -46,9 +46,13 @@ def written(outcome: CaptureOutcome) -> str:
     done = outcome.captured
     before = f", the first {outcome.warmup_s:g} s for setting up calls" if outcome.warmup_s else ""
     held = f"{plural(done.frames, 'packet')} of {plural(outcome.flows, 'flow')}"
+    planted = ""
+    if outcome.planted:
+        told = ", ".join(f"{count(number)} {name}" for name, number in outcome.planted.items())
+        planted = f"; of the speech {told}"
     return (
         f"{done.path}: {held} in {significant(done.lasts_ns / NS_PER_S)} s{before}, {count(done.file_bytes)} "
-        f"bytes; open it in Wireshark, or: weir quality {done.path}"
+        f"bytes{planted}; open it in Wireshark, or: weir quality {done.path}"
     )
 
 

@@ -10,7 +10,8 @@ from weirlab.cli.output import Table
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, plural
 
 if TYPE_CHECKING:
-    from weirlab.jobs.quality import QualityOutcome, VoiceStream
+    from weirlab.jobs.quality import QualityOutcome
+    from weirlab.quality.assess import Heard
 
 _SHOWN: Final = 30
 """Streams in a table; JSON has all."""
@@ -19,23 +20,27 @@ _SHOWN: Final = 30
 def sentence(outcome: QualityOutcome) -> str:
     """How many streams lost nothing, and which was worst."""
     streams, mos = outcome.streams, outcome.mos
-    lossless = int((outcome.table.streams.losses.count == 0).sum())
+    known = np.array([stream.loss_known for stream in streams])
+    lossless = int((known & (outcome.table.streams.losses.count == 0)).sum())
     lasted_s = (outcome.capture["last_ns"] - outcome.capture["first_ns"]) / 1e9
     lasted = clock(lasted_s) if lasted_s >= 2 else duration(lasted_s * 1e9)
     said = f"{plural(len(streams), 'voice stream')} in {lasted}"
-    said += ", none with loss" if lossless == len(streams) else f", {count(lossless)} without loss"
+    if known.any():
+        said += ", none with loss" if lossless == len(streams) else f", {count(lossless)} without loss"
+    if not known.all():
+        said += f", {count(int((~known).sum()))} with unknown loss"
     delay = (
         "network delay not measured"
         if outcome.table.network_ms is None
         else f"network delay {outcome.table.network_ms:g} ms as given"
     )
     if np.isnan(mos).all():
-        return f"{said}; no MOS can be told."
+        return f"{said}; no MOS is known."
     worst = int(np.nanargmin(mos))
-    many = f"worst MOS {mos[worst]:.2f}" if len(streams) > 1 else f"MOS {mos[worst]:.2f}"
+    median = f"median MOS {np.nanmedian(mos):.2f}, worst" if np.isfinite(mos).sum() > 2 else "worst MOS"
+    many = f"{median if len(streams) > 1 else 'MOS'} {mos[worst]:.2f}"
     which = f" (stream {streams[worst].number}, {percent(outcome.loss_ratio[worst])} lost)"
-    median = f"median {np.nanmedian(mos):.2f}, " if np.isfinite(mos).sum() > 2 else ""
-    return f"{said}; {median}{many}{which}; {delay}."
+    return f"{said}; {many}{which}; {delay}."
 
 
 def tables(outcome: QualityOutcome) -> list[Table]:
@@ -51,30 +56,17 @@ def _streams(outcome: QualityOutcome, shown: list[int], title: str) -> Table:
     rows = [
         (
             str(stream.number),
-            _title(stream),
-            f"call {stream.ssrc}" if stream.protocol == "iax2" else f"0x{stream.ssrc:08x}",
-            _codec(stream),
+            stream.full_title,
+            stream.source,
+            stream.codec_title,
             f"{stream.clock_hz:,} Hz" if stream.clock_hz else NOTHING,
             duration(float(outcome.table.packet_ns[i])) if stream.clock_hz else NOTHING,
-            count(int(outcome.table.streams.received[i])),
+            count(int(outcome.table.streams.received[i] + outcome.table.streams.duplicated[i])),
             duration(float(stream.last_ns - stream.first_ns)),
         )
         for i, stream in ((i, outcome.streams[i]) for i in shown)
     ]
     return Table(columns, rows, title=title, right=("stream", *columns[4:]))
-
-
-def _title(stream: VoiceStream) -> str:
-    vlan = f" VLAN {stream.vlan}" if stream.vlan else ""
-    interface = f" if {stream.interface}" if stream.interface != "0" else ""
-    part = f", part {stream.part + 1}" if stream.part else ""
-    return f"{stream.title}{vlan}{interface}{part}"
-
-
-def _codec(stream: VoiceStream) -> str:
-    if stream.codec:
-        return stream.codec
-    return f"type {stream.payload_type}" if stream.protocol == "rtp" else NOTHING
 
 
 def _measured(outcome: QualityOutcome, shown: list[int]) -> Table:
@@ -86,10 +78,7 @@ def _measured(outcome: QualityOutcome, shown: list[int]) -> Table:
     rows = [
         (
             str(outcome.streams[i].number),
-            ("~" if outcome.streams[i].estimated else "") + count(int(measured.losses.count[i])),
-            percent(float(outcome.loss_ratio[i])),
-            count(int(measured.losses.runs[i])),
-            count(int(measured.losses.longest[i])),
+            *_lost(outcome, i),
             _decimals(float(measured.losses.burst_ratio[i]), 2),
             count(int(measured.duplicated[i])),
             count(int(measured.reordered[i])),
@@ -100,6 +89,18 @@ def _measured(outcome: QualityOutcome, shown: list[int]) -> Table:
         for i in shown
     ]
     return Table(columns, rows, title="what arrived", right=columns)
+
+
+def _lost(outcome: QualityOutcome, i: int) -> tuple[str, ...]:
+    stream, losses = outcome.streams[i], outcome.table.streams.losses
+    if not stream.loss_known:
+        return (NOTHING,) * 4
+    return (
+        ("~" if stream.loss_estimated else "") + count(int(losses.count[i])),
+        percent(float(outcome.loss_ratio[i])),
+        count(int(losses.runs[i])),
+        count(int(losses.longest[i])),
+    )
 
 
 def _heard(outcome: QualityOutcome, shown: list[int]) -> Table:
@@ -120,9 +121,9 @@ def _heard(outcome: QualityOutcome, shown: list[int]) -> Table:
                     measured.delay_max_ns,
                 )
             ),
-            count(int(table.fixed.late[i])),
+            _late(outcome, table.fixed, i),
             _decimals(float(table.fixed.mos[i]), 2),
-            count(int(table.adaptive.late[i])),
+            _late(outcome, table.adaptive, i),
             _decimals(float(table.adaptive.mos[i]), 2),
             _decimals(float(outcome.r_factor[i]), 1),
             _decimals(float(outcome.mos[i]), 2),
@@ -131,6 +132,11 @@ def _heard(outcome: QualityOutcome, shown: list[int]) -> Table:
     ]
     title = "what was heard; delays beyond that of the stream's fastest packet"
     return Table(columns, rows, title=title, right=columns)
+
+
+def _late(outcome: QualityOutcome, buffer: Heard, i: int) -> str:
+    """Packets that came too late, where the time stamps tell."""
+    return count(int(buffer.late[i])) if np.isfinite(outcome.table.streams.delay_max_ns[i]) else NOTHING
 
 
 def _decimals(value: float, decimals: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -60,13 +61,13 @@ def tap(
     mirror: Annotated[
         str | None,
         typer.Option(
-            "--mirror", help="Copies leave by this interface.", metavar="IF_C", rich_help_panel="Link"
+            "--mirror", help="Send copies out of this interface.", metavar="IF_C", rich_help_panel="Link"
         ),
     ] = None,
     logger_mac: Annotated[
         str | None,
         typer.Option(
-            "--logger-mac", help="Copies get this destination.", metavar="MAC", rich_help_panel="Link"
+            "--logger-mac", help="Destination MAC of the copies.", metavar="MAC", rich_help_panel="Link"
         ),
     ] = None,
     netns: options.NetnsOption = None,
@@ -117,6 +118,7 @@ def tap(
             keep=keep,
             zstd=zstd,
             ring=ring,
+            most_ring_bytes=settings.MOST_TAP_RING_BYTES * (os.cpu_count() or 1),
             force=force,
             mirrored=mirror is not None,
         )
@@ -151,7 +153,7 @@ def log(
     wire: Annotated[
         bool,
         typer.Option(
-            "--wire", help="Meanwhile, switch off what merges frames (GRO, LRO).", rich_help_panel="Link"
+            "--wire", help="Switch off GRO, LRO and VLAN offload while recording.", rich_help_panel="Link"
         ),
     ] = False,
     filter: options.FilterOption = "",
@@ -183,6 +185,7 @@ def log(
             keep=keep,
             zstd=zstd,
             ring=ring,
+            most_ring_bytes=settings.MOST_LOG_RING_BYTES,
             force=force,
         )
         assert files.recording is not None
@@ -197,3 +200,4 @@ def _finish(session: Session, outcome: Outcome) -> None:
 
     document = {key: value for key, value in outcome.document.items() if key != "conclusion"}
     session.finish(document, outcome.last.sentence, tables.of(outcome))
+    session.complain(outcome.problem())

@@ -25,31 +25,40 @@ NetnsOption = Annotated[
 DurationOption = Annotated[
     str | None,
     typer.Option(
-        "--duration", help="End after so long: 90s, 5min, 1h.", metavar="TIME", rich_help_panel=_WHERE
+        "--duration", help="Stop after this time: 90s, 5min, 1h.", metavar="TIME", rich_help_panel=_WHERE
     ),
 ]
 FilterOption = Annotated[
     str,
     typer.Option(
-        "--filter", help="Record only what matches, as tcpdump.", metavar="EXPR", rich_help_panel=_RECORD
+        "--filter",
+        help="Record only frames that match (pcap filter, as in tcpdump).",
+        metavar="EXPR",
+        rich_help_panel=_RECORD,
     ),
 ]
 SnapOption = Annotated[
     int | None,
     typer.Option(
-        "--snap", min=1, help="Record so many bytes of each frame.", metavar="BYTES", rich_help_panel=_RECORD
+        "--snap", min=1, help="Bytes to record of each frame.", metavar="BYTES", rich_help_panel=_RECORD
     ),
 ]
 RotateSizeOption = Annotated[
     str | None,
     typer.Option(
-        "--rotate-size", help="Another file after 500MB, 2GiB.", metavar="SIZE", rich_help_panel=_RECORD
+        "--rotate-size",
+        help="Start a new file after this size, e.g. 500MB.",
+        metavar="SIZE",
+        rich_help_panel=_RECORD,
     ),
 ]
 RotateTimeOption = Annotated[
     str | None,
     typer.Option(
-        "--rotate-time", help="Another file after 60s, 1h.", metavar="TIME", rich_help_panel=_RECORD
+        "--rotate-time",
+        help="Start a new file after this time, e.g. 60s.",
+        metavar="TIME",
+        rich_help_panel=_RECORD,
     ),
 ]
 KeepOption = Annotated[
@@ -58,11 +67,14 @@ KeepOption = Annotated[
         "--keep", min=1, help="With rotation: keep the latest N files.", metavar="N", rich_help_panel=_RECORD
     ),
 ]
-ZstdOption = Annotated[bool, typer.Option("--zstd", help="Compress by zstd.", rich_help_panel=_RECORD)]
+ZstdOption = Annotated[bool, typer.Option("--zstd", help="Compress with zstd.", rich_help_panel=_RECORD)]
 RingOption = Annotated[
     str | None,
     typer.Option(
-        "--ring", help="Memory before recorder or mirror (64MiB).", metavar="SIZE", rich_help_panel=_RECORD
+        "--ring",
+        help="Buffer in front of recorder or mirror (64MiB).",
+        metavar="SIZE",
+        rich_help_panel=_RECORD,
     ),
 ]
 ForceOption = Annotated[
@@ -71,7 +83,10 @@ ForceOption = Annotated[
 ManifestOption = Annotated[
     Path | None,
     typer.Option(
-        "--manifest", help="Account of every frame (FILE.json).", metavar="FILE", rich_help_panel=_RECORD
+        "--manifest",
+        help="Where to write the account of all frames (default: FILE.json).",
+        metavar="FILE",
+        rich_help_panel=_RECORD,
     ),
 ]
 
@@ -96,13 +111,15 @@ def files(
     keep: int | None,
     zstd: bool,
     ring: str | None,
+    most_ring_bytes: int,
     force: bool,
     mirrored: bool = False,
 ) -> Files:
     """What the options say of files, which can be written.
 
     Nothing is changed yet: the recorder replaces the record when it begins, and the first manifest the old
-    one. ``mirrored``: copies leave by an interface, too, and need memory for that.
+    one. No ring is larger than ``most_ring_bytes``. ``mirrored``: copies leave by an interface, too, and
+    need memory for that.
     """
     from weirlab.link import settings
 
@@ -110,7 +127,7 @@ def files(
         "--filter": bool(filter), "--snap": snap, "--rotate-size": rotate_size, "--rotate-time": rotate_time,
         "--keep": keep, "--zstd": zstd, "--ring": None if mirrored else ring,
     }  # fmt: skip
-    ring_bytes = None if ring is None else settings.parse_size(ring, "--ring")
+    ring_bytes = None if ring is None else settings.parse_ring(ring, most_ring_bytes)
     if write is None:
         if unused := [option for option, value in given.items() if value]:
             raise InputError(f"{', '.join(unused)}: nothing is recorded here without --write FILE")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -17,6 +17,8 @@ from weirlab.cli.link import tables
 from weirlab.cli.output import Table
 from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.quantities import clock, rate
+from weirlab.cli.streams import console, tell
+from weirlab.quoting import printable
 
 if TYPE_CHECKING:
     from weirlab.link.session import Snapshot, Watcher
@@ -44,7 +46,7 @@ class Screen:
     """
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._console = Console(file=stream, markup=False, highlight=False, emoji=False)
+        self._console = console(stream)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._now_s, self._shown_s = now_s, float("-inf")
         self._live.start()
@@ -58,7 +60,7 @@ class Screen:
 
     def note(self, message: str) -> None:
         with suppress(OSError):
-            self._console.print(f"weir: {message}")
+            self._console.print(f"weir: {printable(message)}")
 
     def close(self) -> None:
         with suppress(OSError):
@@ -80,7 +82,7 @@ class Lines:
 
     def note(self, message: str) -> None:
         with suppress(OSError):
-            print(f"weir: {message}", file=self._stream, flush=True)
+            tell(f"weir: {message}", self._stream)
 
 
 def line(snapshot: Snapshot) -> str:
@@ -93,7 +95,9 @@ def drawn(snapshot: Snapshot) -> RenderableType:
     """The whole screen."""
     account = snapshot.account
     harmed = account.not_forwarded or account.missing or account.unknown
-    parts: list[RenderableType] = [Text(snapshot.sentence, style="bold red" if harmed else "bold green")]
+    parts: list[RenderableType] = [
+        Text(printable(snapshot.sentence), style="bold red" if harmed else "bold green")
+    ]
     for table in (tables.link(snapshot, live=True), tables.mirror(account), tables.record(account)):
         if table is not None:
             parts.append(_rich(table))
@@ -102,7 +106,7 @@ def drawn(snapshot: Snapshot) -> RenderableType:
         below.append(f"{snapshot.file} ({tables.size(snapshot.file_bytes)} written)")
     if account.waiting:
         below.append(f"{account.waiting:,} frames wait in the ring")
-    parts.append(Text(", ".join(below) + "; Ctrl-C ends it", style="dim"))
+    parts.append(Text(printable(", ".join(below)) + "; Ctrl-C ends it", style="dim"))
     return Group(*parts)
 
 

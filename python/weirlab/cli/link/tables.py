@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.output import Table
-from weirlab.cli.quantities import NOTHING, count, rate, significant
+from weirlab.cli.quantities import NOTHING, count, rate
+from weirlab.quantities import scaled
 
 if TYPE_CHECKING:
     from weirlab.link.account import Account
@@ -101,7 +102,7 @@ def record(account: Account) -> Table | None:
 
 def size(size_bytes: float) -> str:
     """``1.24 GB``."""
-    return _scaled(size_bytes, _BYTES)
+    return scaled(size_bytes, _BYTES)
 
 
 def clock_time(at_ns: int) -> str:
@@ -113,11 +114,4 @@ def clock_time(at_ns: int) -> str:
 def _rates(rates: Rates | None) -> list[str]:
     if rates is None:
         return [NOTHING, NOTHING]
-    return [rate(rates.frames_per_s), _scaled(rates.bits_per_s, _BITS)]
-
-
-def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    for factor, unit in units:
-        if value >= factor:
-            return f"{significant(value / factor)} {unit}"
-    return f"{significant(value)} {units[-1][1]}"
+    return [rate(rates.frames_per_s), scaled(rates.bits_per_s, _BITS)]

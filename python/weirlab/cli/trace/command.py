@@ -9,11 +9,13 @@ import typer
 
 from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session
+from weirlab.cli.streams import tell
 from weirlab.cli.trace import tables
 from weirlab.cli.trace.drawing import drawn
 from weirlab.errors import InputError
 from weirlab.trace import facts, flows, others, times, words
 from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
+from weirlab.trace.quantities import plural
 
 if TYPE_CHECKING:
     from weirlab.trace.facts import Analysis, Connection
@@ -74,7 +76,10 @@ def trace(
     connection: Annotated[
         int | None,
         typer.Option(
-            min=0, help="All about this one; the report's one, too.", metavar="N", rich_help_panel=_OUTPUT
+            min=0,
+            help="Show everything about connection N; --report is about it, too.",
+            metavar="N",
+            rich_help_panel=_OUTPUT,
         ),
     ] = None,
     sort: Annotated[
@@ -82,7 +87,7 @@ def trace(
     ] = "bytes",
     limit: Annotated[
         int,
-        typer.Option(min=1, help="So many of them are in the table.", metavar="N", rich_help_panel=_OUTPUT),
+        typer.Option(min=1, help="Rows in the table, at most.", metavar="N", rich_help_panel=_OUTPUT),
     ] = 20,
     absolute: Annotated[
         bool,
@@ -197,8 +202,8 @@ def _print(analysis: Analysis, shown: list[Connection], limit: int, *, absolute:
         rest = len(shown) - len(listed) + analysis["connections_left_out"]
         if rest:
             in_json = others.in_json(len(analysis["connections"]), analysis["connections_left_out"])
-            parts.append(f"{rest:,} others: --limit shows more, {in_json}.")
+            parts.append(f"{plural(rest, 'other')}: --limit shows more, {in_json}.")
         if listed:
             parts.append("\n".join(tables.conclusions(listed)))
         parts += [drawn(table) for table in tables.others(analysis, limit)]
-    print("\n\n".join(parts), flush=True)
+    tell("\n\n".join(parts))
