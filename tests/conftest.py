@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from weirlab import interrupts
 from weirlab.lab import doctor
 
 # The same examples in every run and no deadline: a slow machine or an unlucky draw fails nothing.
@@ -23,3 +26,16 @@ def missing_for_namespaces() -> str | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("netns") and (reason := missing_for_namespaces()):
         pytest.skip(f"needs a lab in network namespaces; {reason}")
+
+
+@pytest.fixture
+def caught_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Signals are caught as the command catches them, and as before afterwards."""
+    numbers = (*interrupts.SIGNALS, signal.SIGALRM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    monkeypatch.setattr(interrupts, "_state", interrupts._State())
+    interrupts.catch()
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -17,7 +17,7 @@ from weirlab.lab.linux import napi
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.netns import NetnsLab
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 """How long something that is sure to happen may take on a busy machine."""
 
 SENDER = {4: "198.18.1.1", 6: "2001:2:0:1::101"}

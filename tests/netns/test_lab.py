@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,28 @@ def test_receive_work_of_the_device_is_bound_to_its_cpu(made: Any) -> None:
     with NetnsLab(dut.make("forward"), cores=Cores(sender=sender, dut=device)):
         assert len(made.napi_threads) == 2
         assert all(os.sched_getaffinity(thread) == {device} for thread in made.napi_threads)
+
+
+def policies_during(lab: NetnsLab, threads: Iterable[int], seconds: float) -> set[int]:
+    """Scheduling policies that the threads have while a trial of so many seconds lasts."""
+    trial = Traffic(Rate(200), warmup_s=0.0, duration_s=seconds)
+    running = threading.Thread(target=lab.run, args=(trial,))
+    seen: set[int] = set()
+    running.start()
+    while running.is_alive():
+        seen |= {os.sched_getscheduler(thread) for thread in threads}
+    running.join()
+    return seen
+
+
+def test_the_device_is_real_time_during_a_short_trial_only(made: Any) -> None:
+    with NetnsLab(dut.make("forward"), "xdp") as lab:
+        threads = made.napi_threads
+        assert lab.backend == "xdp"
+        assert policies_during(lab, threads, 0.3) == {os.SCHED_OTHER, os.SCHED_FIFO}
+        assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_OTHER}
+        assert policies_during(lab, threads, 1.0) == {os.SCHED_OTHER}, "the kernel would stop it"
+        assert "real_time_refused" not in lab.facts
 
 
 def test_labs_side_by_side_do_not_meddle(made: Any, plain_traffic: Callable[..., Any]) -> None:
@@ -290,7 +313,7 @@ def test_without_privileges_the_missing_ones_are_named_and_nothing_is_made() -> 
     )
     plain, driver, pair, missing, left = done.stdout.splitlines()
     for message in (plain, driver, pair):
-        assert "run as root" in message
+        assert "run as root" in message or "root lacks a privilege here; weir doctor says which" in message
     assert missing.startswith("privileges: missing CAP_NET_ADMIN")
     assert left == "left []"
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
+from weirlab import programs
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
@@ -76,7 +77,7 @@ def run_through(lab: RedundantLab, event: Callable[[], object], duration_s: floa
     return lab.run(traffic(duration_s), during)
 
 
-def wait_for(condition: Callable[[], bool], deadline_s: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], deadline_s: float = 60.0) -> None:
     end_s = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end_s, f"not within {deadline_s:g} s"
@@ -345,9 +346,7 @@ def test_a_pair_that_does_not_hear_each_other_is_named(monkeypatch: pytest.Monke
 def test_a_missing_daemon_is_named_before_anything_is_built(
     monkeypatch: pytest.MonkeyPatch, made: Any
 ) -> None:
-    from weirlab.lab.dut import tool
-
-    monkeypatch.setattr(tool, "find", lambda name: None)
+    monkeypatch.setattr(programs, "find", lambda name: None)
     with pytest.raises(MissingCapability, match=r"apt install ucarp.*apt install conntrackd"):
         RedundantLab(Ucarp())
     assert made.identifiers == []

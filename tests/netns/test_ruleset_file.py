@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from weirlab.errors import LabError
+from weirlab.errors import InputError
 from weirlab.lab import dut
+from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.netns import NetnsLab
+from weirlab.traffic.spec import Flows, Rate, Traffic
 
 pytestmark = pytest.mark.netns
 
@@ -46,7 +49,7 @@ def test_refusal_names_file_line_and_the_tools_words(case: str, tmp_path: Path, 
     driver = dut.make("ruleset", path)
     if missing := driver.check():
         pytest.skip("; ".join(missing))
-    with pytest.raises(LabError) as refusal:
+    with pytest.raises(InputError) as refusal:
         NetnsLab(driver)
     assert f"{path}, line {line}:" in str(refusal.value)
     assert words in str(refusal.value)
@@ -94,12 +97,35 @@ def test_what_the_tools_save_can_be_loaded_again(
         assert plain_traffic(lab).arrives()
 
 
-def test_files_included_by_an_nft_file_are_looked_for_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "part.nft").write_text("table ip included {\n}\n")
-    path = tmp_path / "main.nft"
-    path.write_text('include "./part.nft"\n')
-    with NetnsLab(dut.make("ruleset", path)) as lab:
-        assert "table ip included" in _output(lab, "nft list ruleset")
+COMPANY = """\
+table inet filter {
+	set blocked { type ipv4_addr; flags interval; elements = { 192.168.10.66, 203.0.113.0/24 } }
+	chain forward {
+		type filter hook forward priority filter; policy drop;
+		ct state vmap { established : accept, related : accept, invalid : drop }
+		ip saddr @blocked drop
+		iifname "eth1" oifname $wan ip saddr 192.168.0.0/16 udp dport { 53, 80 } counter accept comment "web"
+	}
+}
+"""
+
+
+def test_real_rules_let_test_traffic_through_that_is_aimed_at_one_of_them(tmp_path: Path) -> None:
+    """Variables, short forms, sets, states and interfaces: as an administrator writes them."""
+    path = tmp_path / "company.nft"
+    path.write_text('define wan = "eth0"\n' + COMPANY)
+    driver = Ruleset(path)
+    aimed = driver.aim("web", Flows())
+    assert aimed is not None
+    with NetnsLab(driver, aimed=aimed) as lab:
+        flows = Flows(count=200, order="random")
+        result = lab.run(Traffic(Rate(2000), flows=flows, warmup_s=0.0, duration_s=0.2))
+        listed = _output(lab, "nft list ruleset")
+    assert result.received > 0
+    assert result.lost == 0
+    counted = re.search(r"counter packets (\d+) ", listed)
+    assert counted is not None
+    assert int(counted[1]) == result.received
 
 
 def _output(lab: NetnsLab, command: str) -> str:

@@ -110,18 +110,23 @@ class Weir:
     eventually: Eventually
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def start(self, *arguments: str, manifest: str = "link.pcapng.json") -> subprocess.Popen[str]:
-        """Start it, and wait until it watches."""
+    def launch(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+        """Start it."""
         home = str(Path(weirlab.__file__).absolute().parent.parent)
         program = subprocess.Popen(
             [sys.executable, "-m", "weirlab", *arguments, "--json"],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": home},
+            env={**os.environ, "PYTHONPATH": home, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         self.running.append(program)
+        return program
+
+    def start(self, *arguments: str, manifest: str = "link.pcapng.json") -> subprocess.Popen[str]:
+        """Start it, and wait until it watches."""
+        program = self.launch(*arguments)
         self.eventually(lambda: (self.folder / manifest).exists() or program.poll() is not None)
         if program.poll() is not None:
             pytest.fail(f"it ended: {program.communicate()}")
@@ -179,7 +184,7 @@ def weir(tmp_path: Path, eventually: Eventually) -> Iterator[Weir]:
         if program.poll() is None:
             program.kill()
         program.communicate()
-    journal.clean()
+    journal.clean(pytest.fail)
 
 
 def frames(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -311,11 +316,34 @@ def test_killed_with_its_file_finished_and_its_changes_undone_by_the_next(
     eventually(lambda: not Path(f"/proc/{recorder}").exists())
     assert weir.numbers("link.pcapng") == list(range(FRAMES))
     assert weir.manifest("link.pcapng.json")["state"] == "running"
-    assert any(name.startswith("weir-") for name in journal.clean())
+    assert any(name.startswith("weir-") for name in journal.clean(pytest.fail))
     found = interfaces.look(TAP)
     assert (wires.features(), set(found)) == before
     assert not any(facts.xdp or facts.master for facts in found.values())
     assert tables_of(TAP) == ""
+
+
+def test_a_dead_taps_table_goes_also_where_path_lacks_the_systems_folders(wires: Wires, weir: Weir) -> None:
+    program = weir.tap("--fallback", "only", "--mirror", "tc", "--logger-mac", LOGGER_MAC)
+    program.kill()
+    program.wait()
+    assert tables_of(TAP) != ""
+    clean = weir.launch("lab", "clean", PATH="/nowhere")
+    out, err = clean.communicate(timeout=60)
+    assert clean.returncode == 0, err
+    assert len(json.loads(out)["taps"]) == 1
+    assert tables_of(TAP) == ""
+
+
+def test_a_second_session_does_not_write_the_first_ones_record(wires: Wires, weir: Weir) -> None:
+    arguments = ("log", "--interface", "l0", "--netns", LOGGER, "--write", "log.pcapng")
+    first = weir.start(*arguments, manifest="log.pcapng.json")
+    second = weir.launch(*arguments, "--force")
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert f"--write log.pcapng: weir log (process {first.pid}) is writing it" in err
+    assert weir.end(first)["complete"]
+    assert (weir.folder / "log.pcapng").stat().st_mode & 0o777 == 0o600
 
 
 def test_frames_that_cross_while_the_tap_ends_are_in_the_record_or_told(wires: Wires, weir: Weir) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,14 +81,20 @@ def test_every_make_command_in_the_documents_is_a_target() -> None:
         assert named <= targets, document
 
 
-def test_every_weir_command_in_the_readme_exists_with_its_options() -> None:
-    examples = re.findall(r"^    weir ([^#\n]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+@pytest.mark.parametrize("document", ["README.md", "docs/pypi.md"])
+def test_every_weir_command_in_the_readme_exists_with_its_options(document: str) -> None:
+    examples = re.findall(r"^    weir ([^#\n]+)", (ROOT / document).read_text(), re.MULTILINE)
     assert examples
     for example in examples:
         command, *rest = shlex.split(example)
         shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
         assert shown.exit_code == 0, example
         assert [word for word in rest if word.startswith("--") and word not in shown.output] == [], example
+
+
+def test_the_readme_of_the_wheel_links_to_nothing_in_the_repository() -> None:
+    readme = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["readme"]
+    assert re.findall(r"\]\((?!https://)", (ROOT / readme).read_text()) == []
 
 
 def test_every_target_is_described_in_the_list() -> None:
@@ -113,7 +121,20 @@ def test_every_relative_link_in_the_documents_leads_to_a_file() -> None:
 
 def test_every_dependency_of_the_project_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    groups = [
+        project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"].values(),
+        *project["dependency-groups"].values(),
+    ]
+    wanted = [entry for group in groups for entry in group]
     names = {re.split(r"[<>=]", entry)[0] for entry in wanted}
     locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements/dev.txt").read_text(), re.MULTILINE))
     assert names <= locked
+
+
+def test_the_licences_name_every_crate_and_script_that_is_handed_on() -> None:
+    if shutil.which("cargo") is None:
+        pytest.skip("needs cargo")
+    command = [sys.executable, ROOT / "scripts" / "licences", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
