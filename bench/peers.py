@@ -1,9 +1,10 @@
-"""Weir's generator beside trafgen, mgen and iperf3, on one cable, in one run.
+"""Weir's generator beside trafgen, xdp-trafficgen, mgen and iperf3, on one cable, in one run.
 
 Every sender gets the same core and the same veth pair, whose receiving end has a core of
 its own. All are counted by the interfaces, not by themselves. The other tools' frames are
 dropped as early as the receiving end can; Weir's are received in full: recognised,
-accounted for per flow, and their delay entered in a histogram.
+accounted for per flow, and their delay entered in a histogram. A sender that is not here or
+fails on this machine has a row that says why; the others are measured.
 
     make bench
     .venv/bin/python bench/peers.py --repeats 1 --out build/bench
@@ -31,12 +32,13 @@ from rich.table import Table
 
 from cable import WINDOW_S
 from senders import Case, Sample, cases, drop_early, sample
-from weirlab.errors import MissingCapability, WeirError
+from weirlab.errors import WeirError
 from weirlab.lab.netns import PlainPair
 
 HERE = Path(__file__).resolve().parent
 FULL_SPEED = ("sender", "frame B", "carries", "Mpps", "range", "arrived", "weir is")
 PACED = ("sender", "nominal pps", "pps", "deviation", "arrived")
+FAILED = "failed"
 LEGEND = (
     f"pps: frames put on the cable in a window of {WINDOW_S:g} s, as its interfaces count. Arrived: the "
     "share that found room in the receiver's ring. Carries: what is new in each frame."
@@ -79,6 +81,7 @@ def versions() -> dict[str, str]:
     return {
         "weir": _first_line("git", "-C", str(HERE), "describe", "--always", "--dirty"),
         "trafgen": _first_line("trafgen", "--version"),
+        "xdp-trafficgen": _first_line("xdp-trafficgen", "udp", "--version"),
         "mgen": _first_line("mgen", "help"),
         "iperf3": _first_line("iperf3", "--version"),
         "kernel": platform.release(),
@@ -90,35 +93,57 @@ def versions() -> dict[str, str]:
 def _first_line(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise MissingCapability(f"{command[0]} is not here; scripts/bootstrap --bench installs it") from error
+    except FileNotFoundError:
+        return "not here"
     lines = (done.stdout + done.stderr).strip().splitlines()
     return lines[0] if lines else ""
 
 
 def tables(todo: list[Case], samples: list[Sample]) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """What ``FULL_SPEED`` and ``PACED`` are the headings of; medians over the repeats."""
-    windows = {case.key: [sample.window for sample in samples if sample.key == case.key] for case in todo}
-    median = {key: statistics.median(window.sent_pps for window in own) for key, own in windows.items()}
-    arrived = {key: statistics.median(window.arrived_ratio for window in own) for key, own in windows.items()}
-    fastest = median["weir", None]
+    """What ``FULL_SPEED`` and ``PACED`` are the headings of; medians over the repeats that succeeded."""
+    windows = {
+        case.key: [each.window for each in samples if each.key == case.key and each.window] for case in todo
+    }
+    repeats = {case.key: sum(each.key == case.key for each in samples) for case in todo}
+    fastest = [window.sent_pps for window in windows.get(("weir", None), [])]
     full_speed: list[tuple[str, ...]] = []
     paced: list[tuple[str, ...]] = []
     for case in sorted(todo, key=lambda case: (case.nominal_pps or 0, case.sender != "weir")):
-        pps, share = median[case.key], f"{arrived[case.key]:.2%}"
+        own = windows[case.key]
+        succeeded = len(own)
+        sender = case.sender
+        if 0 < succeeded < repeats[case.key]:
+            sender += f" ({succeeded} of {repeats[case.key]})"
+        pps = statistics.median(window.sent_pps for window in own) if own else None
+        share = f"{statistics.median(window.arrived_ratio for window in own):.2%}" if own else ""
         if case.nominal_pps is None:
-            mpps = [window.sent_pps / 1e6 for window in windows[case.key]]
-            spread = f"{min(mpps):.2f}-{max(mpps):.2f}"
-            times = f"{fastest / pps:.1f} x"
-            row = (case.sender, str(case.frame_bytes), case.carries, f"{pps / 1e6:.2f}", spread, share, times)
-            full_speed.append(row)
+            mpps = [window.sent_pps / 1e6 for window in own]
+            median = FAILED if pps is None else f"{pps / 1e6:.2f}"
+            spread = f"{min(mpps):.2f}-{max(mpps):.2f}" if mpps else ""
+            times = f"{statistics.median(fastest) / pps:.1f} x" if pps and fastest else ""
+            full_speed.append((sender, str(case.frame_bytes), case.carries, median, spread, share, times))
         else:
-            deviation = f"{pps / case.nominal_pps - 1:+.2%}"
-            paced.append((case.sender, f"{case.nominal_pps:,}", f"{pps:,.0f}", deviation, share))
+            median = FAILED if pps is None else f"{pps:,.0f}"
+            deviation = "" if pps is None else f"{pps / case.nominal_pps - 1:+.2%}"
+            paced.append((sender, f"{case.nominal_pps:,}", median, deviation, share))
     return full_speed, paced
 
 
-def page(shown: dict[tuple[str, ...], list[tuple[str, ...]]], about: dict[str, Any]) -> str:
+def failures(samples: list[Sample]) -> list[str]:
+    """A line for every sender and setting that failed, with the reason of its first failure."""
+    first: dict[tuple[str, int | None], str] = {}
+    for each in samples:
+        if each.failure:
+            first.setdefault(each.key, each.failure)
+    return [
+        f"{sender}, {'full speed' if nominal is None else f'{nominal:,} pps'}: {reason}"
+        for (sender, nominal), reason in first.items()
+    ]
+
+
+def page(
+    shown: dict[tuple[str, ...], list[tuple[str, ...]]], failed: list[str], about: dict[str, Any]
+) -> str:
     """The summary in Markdown."""
     lines = [
         f"# Generators side by side, {about['date']}",
@@ -130,6 +155,8 @@ def page(shown: dict[tuple[str, ...], list[tuple[str, ...]]], about: dict[str, A
     for headings, rows in shown.items():
         lines += ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
         lines += ["| " + " | ".join(row) + " |" for row in rows]
+    if failed:
+        lines += ["", "Failed:", "", *(f"- {line}" for line in failed)]
     return "\n".join([*lines, "", LEGEND, ""])
 
 
@@ -167,13 +194,16 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     raw = {**about, "cases": [asdict(case) for case in todo], "samples": [asdict(each) for each in samples]}
     (out / "raw.json").write_text(json.dumps(raw, indent=1) + "\n")
-    (out / "README.md").write_text(page(shown, about))
+    failed = failures(samples)
+    (out / "README.md").write_text(page(shown, failed, about))
 
     for headings, rows in shown.items():
         table = Table(*headings)
         for row in rows:
             table.add_row(*row)
         console.print(table)
+    for line in failed:
+        console.print(f"Failed: {line}", markup=False)
     console.print(LEGEND)
     console.print(f"Raw data and summary: {out}")
     return 0

@@ -21,12 +21,19 @@ from weirlab.traffic.spec import Rate, Traffic
 PACED_PPS = 100_000
 WEIR_PPS = (None, 1_000, 10_000, PACED_PPS, 300_000, 1_000_000, 1_800_000)
 
+LAST_LINES = 3
+"""How many lines of a tool that failed are told: the last one is often about its tidying up."""
+
 _SOURCE = wiring.TX0.ipv4.partition("/")[0]
 _DESTINATION = wiring.RX0.ipv4.partition("/")[0]
 _PAYLOAD_BYTES = 18
 """What is left of a frame of 64 bytes after Ethernet, IPv4, UDP and FCS."""
 _MGEN_PAYLOAD_BYTES = 28
 """The shortest that mgen sends."""
+_XDP_FRAME_BYTES = 68
+"""xdp-trafficgen sends one kind of frame: 64 bytes of IPv6 and UDP, FCS not among them."""
+_XDP_PAYLOAD_BYTES = 2
+_PAYLOADS = (_PAYLOAD_BYTES, _MGEN_PAYLOAD_BYTES, _XDP_PAYLOAD_BYTES)
 
 
 @dataclass(frozen=True)
@@ -51,13 +58,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Sample:
-    """One case measured once; ``engine`` is what Weir says of itself, empty for the others."""
+    """One case measured once, or why it could not be.
+
+    ``window`` is None where the sender failed, and ``failure`` then says how. ``engine`` is what Weir says
+    of itself, empty for the others.
+    """
 
     sender: str
     nominal_pps: int | None
     repeat: int
-    window: Window
+    window: Window | None
     engine: dict[str, Any]
+    failure: str = ""
 
     @property
     def key(self) -> tuple[str, int | None]:
@@ -70,6 +82,7 @@ def cases(bed: PlainPair, scratch: Path) -> list[Case]:
     pin = (*tx, "taskset", "--cpu-list", str(bed.facts["sender_cpu"]))
     return [
         *_trafgen(pin, scratch),
+        *_xdp_trafficgen(pin),
         *(_mgen(pin, nominal) for nominal in (None, PACED_PPS)),
         *(_iperf3(pin, rx, nominal) for nominal in (None, PACED_PPS)),
         *(Case("weir", nominal, 64, "flow, number, time") for nominal in WEIR_PPS),
@@ -78,7 +91,7 @@ def cases(bed: PlainPair, scratch: Path) -> list[Case]:
 
 def drop_early(bed: PlainPair) -> None:
     """Have the receiving end drop the tools' data before its IP layer; iperf3's handshakes pass."""
-    lengths = f"{{ {8 + _PAYLOAD_BYTES}, {8 + _MGEN_PAYLOAD_BYTES} }}"
+    lengths = f"{{ {', '.join(str(8 + payload) for payload in _PAYLOADS)} }}"
     hook = f'type filter hook ingress device "{wiring.RX0.name}" priority -500;'
     script = "\n".join(
         [
@@ -92,12 +105,17 @@ def drop_early(bed: PlainPair) -> None:
 
 
 def sample(bed: PlainPair, case: Case, repeat: int) -> Sample:
-    """Measure ``case`` once on the cable ``bed``."""
-    if not case.command:
-        return _sample_weir(bed, case, repeat)
-    with _running(case.server):
-        window = measure(bed, lambda: _send(case))
-    return Sample(*case.key, repeat, window, {})
+    """Measure ``case`` once on the cable ``bed``; a sender that fails leaves the others their turn."""
+    engine: dict[str, Any] = {}
+    try:
+        if not case.command:
+            window = _measure_weir(bed, case, engine)
+        else:
+            with _running(case.server):
+                window = measure(bed, lambda: _send(case))
+    except WeirError as error:
+        return Sample(*case.key, repeat, None, engine, str(error))
+    return Sample(*case.key, repeat, window, engine)
 
 
 def _trafgen(pin: tuple[str, ...], scratch: Path) -> Iterator[Case]:
@@ -129,6 +147,15 @@ def _trafgen(pin: tuple[str, ...], scratch: Path) -> Iterator[Case]:
             yield Case(sender, PACED_PPS, 64, carries, (*command, "--rate", f"{PACED_PPS}pps"))
 
 
+def _xdp_trafficgen(pin: tuple[str, ...]) -> Iterator[Case]:
+    """It knows IPv6 only and no rate, and chooses its CPU itself: the first."""
+    macs = ("--dst-mac", wiring.RX0.mac, "--src-mac", wiring.TX0.mac)
+    command = (*pin, "xdp-trafficgen", "udp", *macs, "--dst-port", "5000", "--threads", "1")
+    yield Case("xdp-trafficgen", None, _XDP_FRAME_BYTES, "nothing", (*command, wiring.TX0.name))
+    ports = (*command, "--dyn-ports", "256", wiring.TX0.name)
+    yield Case("xdp-trafficgen, ports", None, _XDP_FRAME_BYTES, "port", ports)
+
+
 def _mgen(pin: tuple[str, ...], nominal_pps: int | None) -> Case:
     pattern = f"PERIODIC [{-1 if nominal_pps is None else nominal_pps} {_MGEN_PAYLOAD_BYTES}]"
     event = f"ON 1 UDP SRC 5000 DST {_DESTINATION}/5000 {pattern}"
@@ -145,17 +172,18 @@ def _iperf3(pin: tuple[str, ...], rx: tuple[str, ...], nominal_pps: int | None) 
     return Case("iperf3 -u", nominal_pps, 64, "number, time", client, server)
 
 
-def _sample_weir(bed: PlainPair, case: Case, repeat: int) -> Sample:
+def _measure_weir(bed: PlainPair, case: Case, engine: dict[str, Any]) -> Window:
+    """What passed while Weir sent; what it says of itself goes into ``engine``."""
     rate = Rate(0, "max") if case.nominal_pps is None else Rate(case.nominal_pps)
     traffic = Traffic(rate=rate, warmup_s=WARMUP_S, duration_s=SENDING_S - WARMUP_S)
-    engine: dict[str, Any] = {"backend": bed.backend}  # asking loads the programs before the window begins
+    engine["backend"] = bed.backend  # asking loads the programs before the window begins
 
     def send() -> None:
         result = bed.run(traffic)
         told = {name: value for name, value in asdict(result).items() if isinstance(value, int | float)}
         engine.update(told, achieved_pps=result.achieved_pps, forwarding_pps=result.forwarding_pps)
 
-    return Sample(*case.key, repeat, measure(bed, send), engine)
+    return measure(bed, send)
 
 
 def _send(case: Case) -> None:
@@ -163,9 +191,12 @@ def _send(case: Case) -> None:
 
     By SIGKILL, as mgen at full speed hears nothing else, and with its children, as trafgen sends from one.
     """
-    tool = subprocess.Popen(
-        case.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
+    try:
+        tool = subprocess.Popen(
+            case.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+    except OSError as error:
+        raise WeirError(f"cannot be started: {error}") from error
     try:
         words, _ = tool.communicate(timeout=SENDING_S)
     except subprocess.TimeoutExpired:
@@ -174,7 +205,9 @@ def _send(case: Case) -> None:
         with suppress(ProcessLookupError):
             os.killpg(tool.pid, signal.SIGKILL)
         tool.wait()
-    raise WeirError(f"{case.sender} stopped too early: {words.strip()[-400:]}\n{' '.join(case.command)}")
+    last = words.strip().splitlines()[-LAST_LINES:] or [f"exit code {tool.returncode}, no message"]
+    told = " / ".join(line.strip() for line in last)
+    raise WeirError(f"stopped too early: {told} (command: {' '.join(case.command)})")
 
 
 @contextmanager
