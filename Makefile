@@ -9,18 +9,22 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test lint bench bench-model bench-tap bench-trace build format lock clean
+.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace build wheel format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: build ## Measure a firewall, model it, predict, verify, report (a simulated one without root)
-	@weir run scenarios/firewall-rules.yaml
+	@weir run firewall-rules
 
 test: build ## Run every test that this machine can run
 	@cargo test --workspace --locked --quiet
 	@pytest -n auto --maxprocesses 8 --dist loadfile tests/unit
 	@pytest tests/netns
+	@pytest tests/wheel
+
+kills: build ## Kill every long command and see what is left (root; ARGS="--kills 20")
+	@python tests/kills $(ARGS)
 
 lint: build ## Check style, types and layers, in Python and in Rust
 	ruff check .
@@ -30,7 +34,7 @@ lint: build ## Check style, types and layers, in Python and in Rust
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 
-bench: ## Compare the generator with trafgen, mgen and iperf3 (root)
+bench: ## Compare the generator with trafgen, xdp-trafficgen, mgen and iperf3 (root)
 	@scripts/bootstrap --bench
 	@python bench/peers.py
 
@@ -46,15 +50,20 @@ bench-trace: build ## Time the trace analysis beside tcptrace and tshark (ARGS=c
 build: ## Install what is missing and build the engine
 	@scripts/bootstrap
 
+wheel: build ## Build the wheel into dist/
+	@maturin build --release --out dist
+
 format: build ## Format Python and Rust
 	ruff check --fix --select I .
 	ruff format .
 	cargo fmt --all
 
-lock: build ## Renew the locked versions
+lock: build ## Renew the locked versions, and the licences of what is handed on
 	scripts/lock
 	cargo update
+	@scripts/bootstrap
+	python scripts/licences
 
 clean: ## Remove all that was built here
-	rm -rf build target .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf build dist target .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -f python/weirlab/_engine*.so
