@@ -77,6 +77,11 @@ def run_through(lab: RedundantLab, event: Callable[[], object], duration_s: floa
     return lab.run(traffic(duration_s), during)
 
 
+def goes_on(lab: RedundantLab) -> bool:
+    """Whether packets of the ongoing streams still arrive; no others are admitted."""
+    return lab.run(traffic(0.3)).received > 0
+
+
 def wait_for(condition: Callable[[], bool], deadline_s: float = 60.0) -> None:
     end_s = time.monotonic() + deadline_s
     while not condition():
@@ -113,7 +118,7 @@ def test_a_master_that_steps_down_takes_its_streams_along_to_the_other(fresh: Re
     result = run_through(fresh, event)
     assert fresh.events[-1].kind == "soft"
     assert fresh.surviving() == FLOWS
-    assert result.last_arrival_ns > fresh.transitions[-1].at_ns
+    assert goes_on(fresh)
     assert (result.flows.received > 0).all()
     assert fresh.settle() == "b"
     fresh.restore()
@@ -128,7 +133,8 @@ def test_after_a_hard_failure_synchronised_streams_go_on_and_the_old_master_retu
         fresh.cut()
         wait_for(lambda: fresh.master() == "b")
 
-    result = run_through(fresh, event)
+    # Long enough for the event to come while streams go on, on a slow machine too.
+    result = run_through(fresh, event, 5.0)
     event_record = fresh.events[-1]
     assert (event_record.kind, event_record.firewall) == ("hard", "a")
     assert 0 < int(event_record.detail["links_down_ns"]) <= event_record.took_ns
@@ -137,8 +143,8 @@ def test_after_a_hard_failure_synchronised_streams_go_on_and_the_old_master_retu
     assert taken_over_ns(fresh, "b") > 0.5 * earliest_s * 1e9
     assert result.lost > 0
     assert result.longest_gap_ns > 0.5 * earliest_s * 1e9
-    assert result.last_arrival_ns > fresh.transitions[-1].at_ns
     assert fresh.surviving() == FLOWS
+    assert goes_on(fresh)
     assert fresh.restore().kind == "return"
     assert fresh.settle() == "a"
     # It asked the other one for the states that it lost with its power.
@@ -172,9 +178,9 @@ def test_with_an_external_cache_the_new_master_commits_what_it_knows() -> None:
             lab.step_down()
             wait_for(lambda: lab.states("b") == FLOWS)
 
-        result = run_through(lab, event)
+        run_through(lab, event)
         assert lab.surviving() == FLOWS
-        assert result.last_arrival_ns > lab.transitions[-1].at_ns
+        assert goes_on(lab)
 
 
 def test_ucarp_hands_over_when_told_to_and_when_its_master_dies() -> None:
@@ -189,10 +195,10 @@ def test_ucarp_hands_over_when_told_to_and_when_its_master_dies() -> None:
                 lab.step_down() if kind == "soft" else lab.cut()
                 wait_for(lambda: lab.master() == "b")
 
-            result = run_through(lab, event, 3.0)
+            run_through(lab, event, 3.0)
             assert lab.events[-1].kind == kind
             assert lab.surviving() == FLOWS
-            assert result.last_arrival_ns > lab.transitions[-1].at_ns
+            assert goes_on(lab)
             lab.restore()
             wait_for(lambda: lab.master() == "a")
 
@@ -212,8 +218,8 @@ def test_with_nat_calls_leave_by_the_shared_address_wherever_it_is() -> None:
             with pytest.raises(InputError, match="NAT"):
                 lab.run(calls(1))
             lab.clear_states()
-            result = run_through(lab, event)
-            assert result.last_arrival_ns > lab.transitions[-1].at_ns
+            run_through(lab, event)
+            assert goes_on(lab)
 
 
 class Sockets:
