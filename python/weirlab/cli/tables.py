@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import count, duration, percent, rate, rules, significant
 from weirlab.model.base import TOLD_LEVEL
-from weirlab.records import device_in_words
+from weirlab.records import TrialRecord, device_in_words
 
 if TYPE_CHECKING:
     from weirlab.jobs import (
