@@ -18,6 +18,13 @@
 
 #include "map.h"
 #include "weir.h"
+#ifdef WEIR_BLIND
+static __always_inline void look(__u32 watched, __u32 slot)
+{
+}
+#else
+#include "look.h"
+#endif
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -26,7 +33,7 @@ SHARED_ARRAY(gen_state, struct weir_gen_state, 1);
 SHARED_ARRAY(gen_phases, struct weir_phase, WEIR_MAX_PHASES);
 SHARED_ARRAY(gen_entries, struct weir_entry, 1);
 SHARED_ARRAY(gen_flows, struct weir_gen_flow, 1);
-SHARED_ARRAY(gen_bins, __u64, 1);
+SHARED_ARRAY(gen_bins, struct weir_gen_bin, 1);
 SHARED_ARRAY(gen_media, struct weir_media, 1); /* parallel to gen_entries */
 SHARED_ARRAY(gen_bodies, struct weir_body, 1);
 SHARED_ARRAY(gen_slots, struct weir_slot, 1);
@@ -189,9 +196,21 @@ int weir_generate(struct xdp_md *ctx)
 		st->next_frac = 0;
 		st->entry = 0;
 		st->phase = phase_index + 1;
-		if (st->phase >= cfg->n_phases)
+		if (st->phase >= cfg->n_phases) {
 			st->done = 1;
+			if (cfg->watched)
+				look(cfg->watched, cfg->n_bins + 1);
+		}
 		return XDP_DROP;
+	}
+
+	if (cfg->watched && due >= st->next_look_ns) {
+		__u32 slot = 0;
+
+		if (due >= cfg->record_start_ns)
+			slot = 1 + (due - cfg->record_start_ns) / cfg->bin_ns;
+		st->next_look_ns = cfg->record_start_ns + (__u64)slot * cfg->bin_ns;
+		look(cfg->watched, slot);
 	}
 
 	__u64 late = 0;
@@ -338,10 +357,13 @@ int weir_generate(struct xdp_md *ctx)
 	flow->seq++;
 	if (now >= cfg->record_start_ns && now < cfg->record_end_ns) {
 		__u32 bin = (now - cfg->record_start_ns) / cfg->bin_ns;
-		__u64 *sent = bpf_map_lookup_elem(&gen_bins, &bin);
+		struct weir_gen_bin *counted = bpf_map_lookup_elem(&gen_bins, &bin);
 
-		if (sent && bin < cfg->n_bins)
-			(*sent)++;
+		if (counted && bin < cfg->n_bins) {
+			counted->sent++;
+			if (late > counted->late_max_ns)
+				counted->late_max_ns = late;
+		}
 		if (!st->sent_recorded) {
 			st->first_ns = now;
 			st->slipped_ns = 0;
@@ -360,9 +382,12 @@ next:;
 	__u32 frac = st->next_frac + entry->gap_frac;
 	__u64 recovered = entry->gap_ns >> WEIR_RECOVERY_SHIFT;
 
-	if (recovered > st->slipped_ns)
+	if (!cfg->recover)
+		recovered = 0;
+	else if (recovered > st->slipped_ns)
 		recovered = st->slipped_ns;
-	st->slipped_ns -= recovered;
+	if (cfg->recover)
+		st->slipped_ns -= recovered;
 	st->next_ns = due + entry->gap_ns + (frac >> 16) - recovered;
 	st->next_frac = frac & 0xffff;
 	st->entry = st->entry + 1 < phase->n_entries ? st->entry + 1 : 0;

@@ -21,7 +21,7 @@ char LICENSE[] SEC("license") = "GPL";
 SHARED_ARRAY(rx_config, struct weir_rx_config, 1);
 SHARED_ARRAY(rx_flows, struct weir_rx_flow, 1);
 SHARED_ARRAY(rx_totals, struct weir_rx_totals, 1); /* one per CPU */
-SHARED_ARRAY(rx_histogram, __u64, WEIR_HIST_BUCKETS); /* a block per CPU */
+SHARED_ARRAY(rx_histogram, __u64, WEIR_HIST_BUCKETS); /* a block per window; all CPUs share it */
 SHARED_ARRAY(rx_bins, struct weir_rx_bin, 1); /* a block per CPU */
 SHARED_ARRAY(rx_log, struct weir_arrival, 1);
 SHARED_ARRAY(rx_logged, __u64, 1); /* arrivals so far; those beyond the end of rx_log were missed */
@@ -218,13 +218,16 @@ int weir_receive(struct xdp_md *ctx)
 		flow->reordered++;
 
 	__u64 delay = now - sent_ns;
+	__u64 ipdv = 0;
+	int pair = flow->received != 0;
 
-	if (flow->received) {
+	if (pair) {
 		__s64 d = (__s64)delay - flow->last_transit_ns;
 		__u64 gap = now - flow->last_arrival_ns;
 
 		if (d < 0)
 			d = -d;
+		ipdv = d;
 		flow->ipdv_sum_ns += d;
 		flow->ipdv_count++;
 		flow->jitter_q4 += d - ((flow->jitter_q4 + 8) >> 4);
@@ -252,24 +255,26 @@ int weir_receive(struct xdp_md *ctx)
 	}
 	totals->last_arrival_ns = now;
 
-	__u32 index = cpu * WEIR_HIST_BUCKETS + bucket(delay);
+	__u32 bin = (sent_ns - cfg->record_start_ns) / (cfg->bin_ns ? cfg->bin_ns : 1);
+	__u32 index = (cfg->windowed ? bin * WEIR_HIST_BUCKETS : 0) + bucket(delay);
 	__u64 *count = bpf_map_lookup_elem(&rx_histogram, &index);
 
 	if (count)
-		(*count)++;
-
-	__u32 bin = (sent_ns - cfg->record_start_ns) / (cfg->bin_ns ? cfg->bin_ns : 1);
-
+		__sync_fetch_and_add(count, 1);
 	if (bin < cfg->n_bins) {
 		index = cpu * cfg->n_bins + bin;
 
 		struct weir_rx_bin *slot = bpf_map_lookup_elem(&rx_bins, &index);
 
 		if (slot) {
-			slot->received++;
-			slot->delay_sum_ns += delay;
+			if (!slot->received || delay < slot->delay_min_ns)
+				slot->delay_min_ns = delay;
 			if (delay > slot->delay_max_ns)
 				slot->delay_max_ns = delay;
+			slot->received++;
+			slot->delay_sum_ns += delay;
+			slot->ipdv_sum_ns += ipdv;
+			slot->ipdv_count += pair;
 		}
 	}
 	return XDP_DROP;

@@ -19,6 +19,8 @@
 #define WEIR_RECOVERY_SHIFT 5
 
 #define WEIR_MAX_PHASES 256
+/* So many tasks of the device are looked at. */
+#define WEIR_WATCHED 4
 #define WEIR_NEXT_FLOW 0xffffffffU
 
 /* What a packet of a call carries between UDP and the probe lies in slots of this size. */
@@ -62,7 +64,9 @@ struct weir_gen_config {
 	__u8 l4;             /* 17 or 6 */
 	__u8 skip;           /* bytes between the L4 header and the probe */
 	__u8 media;          /* packets of calls: gen_media counts, the probe is what comes last */
-	__u8 pad[5];
+	__u8 recover;        /* a sender that fell behind makes up for it; else its schedule moves */
+	__u8 watched;        /* tasks in gen_tasks; 0: nobody is looked at */
+	__u8 pad[3];
 };
 
 struct weir_phase {
@@ -129,6 +133,30 @@ struct weir_gen_state {
 	__u32 done;
 	__u32 errors;
 	__s64 surplus;       /* packets sent again less packets not sent, by impairment */
+	__u64 next_look_ns;
+};
+
+struct weir_gen_bin {
+	__u64 sent;
+	__u64 late_max_ns;
+};
+
+/* What a task that does the device's work had had by then, of its CPU and of waiting for it. */
+struct weir_task_time {
+	__u64 ran_ns;
+	__u64 waited_ns;
+};
+
+/*
+ * What the scheduler had counted when the sender looked: at its first packet, at the first one of
+ * every bin, and at the end of the last phase.
+ */
+struct weir_look {
+	__u64 at_ns;         /* 0: no packet departed in that bin */
+	__u64 sender_stolen_ns;
+	__u64 device_stolen_ns;
+	__u64 device_clock_ns; /* stolen time is known up to here, by the scheduler's clock */
+	struct weir_task_time tasks[WEIR_WATCHED];
 };
 
 struct weir_rx_config {
@@ -142,7 +170,8 @@ struct weir_rx_config {
 	__u8 armed;
 	__u8 tail;           /* the probe is the last of the UDP payload, and skip means nothing */
 	__u8 log;            /* every recorded arrival goes into rx_log */
-	__u8 pad[6];
+	__u8 pad[2];
+	__u32 windowed;      /* every bin has a histogram of its own */
 };
 
 /* A recorded probe that arrived; copies have one each. */
@@ -184,7 +213,10 @@ struct weir_rx_totals {
 struct weir_rx_bin {
 	__u64 received;
 	__u64 delay_sum_ns;
+	__u64 delay_min_ns;
 	__u64 delay_max_ns;
+	__u64 ipdv_sum_ns;   /* of the packets that departed in the bin, each after its predecessor */
+	__u64 ipdv_count;
 };
 
 _Static_assert(sizeof(struct weir_gen_config) == 72, "gen_config");
@@ -193,11 +225,13 @@ _Static_assert(sizeof(struct weir_entry) == 16, "entry");
 _Static_assert(sizeof(struct weir_media) == 8, "media");
 _Static_assert(sizeof(struct weir_body) == 8, "body");
 _Static_assert(sizeof(struct weir_gen_flow) == 112, "gen_flow");
-_Static_assert(sizeof(struct weir_gen_state) == 96, "gen_state");
+_Static_assert(sizeof(struct weir_gen_state) == 104, "gen_state");
+_Static_assert(sizeof(struct weir_gen_bin) == 16, "gen_bin");
+_Static_assert(sizeof(struct weir_look) == 96, "look");
 _Static_assert(sizeof(struct weir_rx_config) == 40, "rx_config");
 _Static_assert(sizeof(struct weir_arrival) == 24, "arrival");
 _Static_assert(sizeof(struct weir_rx_flow) == 136, "rx_flow");
 _Static_assert(sizeof(struct weir_rx_totals) == 64, "rx_totals");
-_Static_assert(sizeof(struct weir_rx_bin) == 24, "rx_bin");
+_Static_assert(sizeof(struct weir_rx_bin) == 48, "rx_bin");
 
 #endif

@@ -9,7 +9,15 @@ fn main() {
     println!("cargo:rerun-if-changed={}", bpf.display());
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    for name in ["generator", "receiver", "tap"] {
+    let programs = [
+        ("generator", "generator", "-UWEIR_BLIND"),
+        // For kernels that let nobody read their structs.
+        ("generator", "generator-blind", "-DWEIR_BLIND"),
+        ("find", "find", "-UWEIR_BLIND"),
+        ("receiver", "receiver", "-UWEIR_BLIND"),
+        ("tap", "tap", "-UWEIR_BLIND"),
+    ];
+    for (name, made, look) in programs {
         let source = bpf.join(format!("{name}.bpf.c"));
         // The headers of the build machine's architecture: asm/types.h lives there on Debian.
         let arch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
@@ -19,11 +27,11 @@ fn main() {
             _ => "-UWEIR_TOTAL_STORE_ORDER",
         };
         let status = Command::new(&clang)
-            .args([order, "-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"])
+            .args([order, look, "-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"])
             .args(["-isystem", &arch, "-c"])
             .arg(&source)
             .arg("-o")
-            .arg(out.join(format!("{name}.o")))
+            .arg(out.join(format!("{made}.o")))
             .status();
         match status {
             Ok(status) if status.success() => {}

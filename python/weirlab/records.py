@@ -207,6 +207,48 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Looks:
+    """What the scheduler had counted when the sender looked: at its first packet, at the first one of
+    every bin, and at the end; shapes (bins + 2,) or (bins + 2, threads).
+
+    ``at_ns`` is 0 where no packet departed, and nothing else is known then. ``sender_stolen_ns`` and
+    ``device_stolen_ns`` are what the hypervisor had taken from their CPUs, the latter up to
+    ``device_clock_ns`` by the scheduler's clock; ``ran_ns`` and ``waited_ns`` are how long each thread of
+    the device had had its CPU, and waited for it. Source: ``bpf/look.h``.
+    """
+
+    at_ns: U64
+    sender_stolen_ns: U64
+    device_stolen_ns: U64
+    device_clock_ns: U64
+    ran_ns: U64
+    waited_ns: U64
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What each bin of the series has besides, so that some of them can be left out; shapes (bins,).
+
+    ``delay_sum_ns`` and ``delay_min_ns`` are of its packets, the latter 0 without any; ``ipdv_sum_ns`` sums
+    ``ipdv_count`` differences of RFC 3550 between them and the packets before them in their flows;
+    ``late_max_ns`` is the sender's. The histogram of bin ``i`` lies between ``end[i - 1]`` and ``end[i]``
+    of ``lower_ns``, ``upper_ns`` and ``count``, shapes (filled buckets,).
+    """
+
+    delay_sum_ns: U64
+    delay_min_ns: U64
+    ipdv_sum_ns: U64
+    ipdv_count: U64
+    late_max_ns: U64
+    lower_ns: U64
+    upper_ns: U64
+    count: U64
+    end: U64
+    looks: Looks | None
+    """None where nobody could look."""
+
+
+@dataclass(frozen=True)
 class Histogram:
     """Delay histogram: bucket ``i`` counts ``lower_ns[i] <= delay < upper_ns[i]``; empty buckets left out.
 
@@ -229,6 +271,29 @@ class Histogram:
         share = (target - before) / float(self.count[i])
         low, high = float(self.lower_ns[i]), float(self.upper_ns[i])
         return low + min(max(share, 0.0), 1.0) * (high - low)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Whole bins, from the start of recording, and why they do not count."""
+
+    begin_ns: int
+    end_ns: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """What a trial would say with the bins that were left out."""
+
+    sent: int
+    received: int
+    delay_mean_ns: float
+    delay_p99_ns: float
+
+    @property
+    def loss_ratio(self) -> float:
+        return (self.sent - self.received) / self.sent if self.sent else float("nan")
 
 
 @dataclass(frozen=True)
@@ -275,19 +340,29 @@ class EngineResult:
     """Probes that arrived in all; ``received`` are those that departed while it was recorded."""
     packets: PacketLog | None = None
     """Only where calls were sent."""
+    windows: Windows | None = None
+    left_out: tuple[Span, ...] = ()
+    """Bins that the host disturbed and that count nowhere but in ``series`` and ``flows``: ``sent``,
+    ``received``, delays and jitter are of the others. ``duplicated``, ``reordered``, ``stray`` and
+    ``longest_gap_ns`` cannot be divided and are those of the whole trial."""
+
+    @property
+    def left_out_s(self) -> float:
+        return sum(span.end_ns - span.begin_ns for span in self.left_out) / 1e9
 
     @property
     def record_s(self) -> float:
-        return (self.record_end_ns - self.record_start_ns) / 1e9
+        """Length of the recorded window, less what was left out."""
+        return (self.record_end_ns - self.record_start_ns) / 1e9 - self.left_out_s
 
     @property
     def achieved_pps(self) -> float:
-        """Packets that departed in the recorded window over its length."""
+        """Packets that departed in the recorded window over ``record_s``."""
         return self.sent / self.record_s
 
     @property
     def forwarding_pps(self) -> float:
-        """Forwarding rate: packets sent in the recorded window that arrived, over its length."""
+        """Forwarding rate: packets sent in the recorded window that arrived, over ``record_s``."""
         return self.received / self.record_s
 
     @property
@@ -342,6 +417,8 @@ class TrialRecord:
     role: Literal["profile", "verify", "single", "calibrate", "search", "calls"] = "single"
     calls: CallTable | None = None
     """What callers heard, where calls were sent."""
+    disturbed: Disturbed | None = None
+    """Where bins were left out: the result with them."""
 
     @property
     def valid(self) -> bool:

@@ -31,7 +31,7 @@ impl Account {
             config,
             flows: vec![RxFlow::default(); config.n_flows as usize],
             totals: RxTotals::default(),
-            histogram: vec![0; BUCKETS],
+            histogram: vec![0; BUCKETS * if config.windowed == 0 { 1 } else { config.n_bins as usize }],
             bins: vec![RxBin::default(); config.n_bins as usize],
             log: (config.log != 0).then(PacketLog::default),
         }
@@ -82,7 +82,7 @@ impl Account {
             Verdict::New => {}
         }
         let delay_ns = now_ns - probe.time_ns;
-        measure(flow, delay_ns, now_ns);
+        let ipdv_ns = measure(flow, delay_ns, now_ns);
         let totals = &mut self.totals;
         if totals.first_arrival_ns == 0 {
             totals.first_arrival_ns = now_ns;
@@ -90,20 +90,29 @@ impl Account {
             totals.longest_gap_ns = totals.longest_gap_ns.max(now_ns - totals.last_arrival_ns);
         }
         totals.last_arrival_ns = now_ns;
-        self.histogram[bucket(delay_ns)] += 1;
-        let bin = (probe.time_ns - config.record_start_ns) / u64::from(config.bin_ns.max(1));
-        if let Some(bin) = self.bins.get_mut(bin as usize) {
+        let bin = ((probe.time_ns - config.record_start_ns) / u64::from(config.bin_ns.max(1))) as usize;
+        let window = if config.windowed == 0 { 0 } else { bin };
+        if let Some(count) = self.histogram.get_mut(window * BUCKETS + bucket(delay_ns)) {
+            *count += 1;
+        }
+        if let Some(bin) = self.bins.get_mut(bin) {
+            if bin.received == 0 || delay_ns < bin.delay_min_ns {
+                bin.delay_min_ns = delay_ns;
+            }
+            bin.delay_max_ns = bin.delay_max_ns.max(delay_ns);
             bin.received += 1;
             bin.delay_sum_ns += delay_ns;
-            bin.delay_max_ns = bin.delay_max_ns.max(delay_ns);
+            bin.ipdv_sum_ns += ipdv_ns.unwrap_or(0);
+            bin.ipdv_count += u64::from(ipdv_ns.is_some());
         }
     }
 }
 
-fn measure(flow: &mut RxFlow, delay_ns: u64, now_ns: u64) {
+/// How the delay differs from that of the packet before, if there was one.
+fn measure(flow: &mut RxFlow, delay_ns: u64, now_ns: u64) -> Option<u64> {
     let transit = delay_ns as i64;
-    if flow.received > 0 {
-        let d = transit.abs_diff(flow.last_transit_ns);
+    let ipdv_ns = (flow.received > 0).then(|| transit.abs_diff(flow.last_transit_ns));
+    if let Some(d) = ipdv_ns {
         flow.ipdv_sum_ns += d;
         flow.ipdv_count += 1;
         // RFC 3550, A.8: the estimator in sixteenths.
@@ -118,6 +127,7 @@ fn measure(flow: &mut RxFlow, delay_ns: u64, now_ns: u64) {
     flow.delay_max_ns = flow.delay_max_ns.max(delay_ns);
     flow.last_transit_ns = transit;
     flow.last_arrival_ns = now_ns;
+    ipdv_ns
 }
 
 /// RFC 4737: reordered is what arrives with a sequence number below the next expected one.

@@ -4,6 +4,8 @@ use std::mem::size_of;
 
 pub const HEADER_MAX: usize = 80;
 pub const MAX_PHASES: usize = 256;
+/// So many tasks of the device are looked at.
+pub const WATCHED: usize = 4;
 pub const HIST_SUB: usize = 128;
 pub const HIST_BUCKETS: usize = HIST_SUB * 28;
 pub const SLOT_LEN: usize = 256;
@@ -47,7 +49,9 @@ pub struct GenConfig {
     pub l4: u8,
     pub skip: u8,
     pub media: u8,
-    pub pad: [u8; 5],
+    pub recover: u8,
+    pub watched: u8,
+    pub pad: [u8; 3],
 }
 
 #[repr(C)]
@@ -148,6 +152,40 @@ pub struct GenState {
     pub done: u32,
     pub errors: u32,
     pub surplus: i64,
+    pub next_look_ns: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenBin {
+    pub sent: u64,
+    pub late_max_ns: u64,
+}
+
+/// What a thread of the device had had by then.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskTime {
+    /// On its CPU.
+    pub ran_ns: u64,
+    /// Ready to run, while something else had the CPU.
+    pub waited_ns: u64,
+}
+
+/// What the scheduler had counted when the sender looked.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// When; 0: it did not.
+    pub at_ns: u64,
+    /// Taken from the sender's CPU by the hypervisor so far.
+    pub sender_stolen_ns: u64,
+    /// The same of the device's CPU.
+    pub device_stolen_ns: u64,
+    /// Up to here, by the scheduler's clock, that is known.
+    pub device_clock_ns: u64,
+    /// Threads that do the device's work.
+    pub tasks: [TaskTime; WATCHED],
 }
 
 #[repr(C)]
@@ -163,7 +201,8 @@ pub struct RxConfig {
     pub armed: u8,
     pub tail: u8,
     pub log: u8,
-    pub pad: [u8; 6],
+    pub pad: [u8; 2],
+    pub windowed: u32,
 }
 
 #[repr(C)]
@@ -212,10 +251,13 @@ pub struct RxTotals {
 pub struct RxBin {
     pub received: u64,
     pub delay_sum_ns: u64,
+    pub delay_min_ns: u64,
     pub delay_max_ns: u64,
+    pub ipdv_sum_ns: u64,
+    pub ipdv_count: u64,
 }
 
 plain! {
     GenConfig: 72, GenPhase: 16, GenEntry: 16, GenMedia: 8, GenBody: 8, Slot: 256, GenFlow: 112,
-    GenState: 96, RxConfig: 40, RxFlow: 136, RxTotals: 64, RxBin: 24, Arrival: 24, u64: 8,
+    GenState: 104, GenBin: 16, Look: 96, RxConfig: 40, RxFlow: 136, RxTotals: 64, RxBin: 48, Arrival: 24, u64: 8,
 }

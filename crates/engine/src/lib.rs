@@ -27,8 +27,9 @@ mod xdp;
 pub use engine::{BackendChoice, Endpoint, Engine, EngineError, Options};
 pub use frames::{Frames, frames};
 pub use histogram::{BUCKETS, bounds_ns, bucket};
+pub use layout::{Look, TaskTime, WATCHED};
 pub use noise::{Gap, Heard, Way, listen};
-pub use outcome::{Backend, Bin, FlowOutcome, Outcome, PacketLog};
+pub use outcome::{Backend, Bin, FlowOutcome, Outcome, PacketLog, Windows};
 pub use plan::{
     Entry, Impairment, Macs, Media, MediaFlow, NEXT_FLOW, NO_PAYLOAD, Packet, Phase, Plan, PlanError, Side,
 };

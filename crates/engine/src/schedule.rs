@@ -66,7 +66,11 @@ impl<'a> Cursor<'a> {
             entry.flow
         };
         let frac = self.frac + u32::from(entry.gap_frac);
-        let recovered = u64::from(entry.gap_ns >> RECOVERY_SHIFT).min(self.slipped_ns);
+        let recovered = if self.plan.windowed {
+            0
+        } else {
+            u64::from(entry.gap_ns >> RECOVERY_SHIFT).min(self.slipped_ns)
+        };
         self.slipped_ns -= recovered;
         self.next_ns = due_ns + u64::from(entry.gap_ns) + u64::from(frac >> 16) - recovered;
         self.frac = frac & 0xffff;
@@ -76,7 +80,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// The packet just taken departs later than it was due by this much, and so does what
-    /// follows, until shorter gaps have made up for it. The phases still end when they end.
+    /// follows; unless the plan is windowed, until shorter gaps have made up for it. The phases still
+    /// end when they end.
     pub const fn slip(&mut self, late_ns: u64) {
         self.next_ns += late_ns;
         self.slipped_ns += late_ns;
@@ -114,6 +119,7 @@ pub(crate) mod tests {
             warmup_ns: 0,
             duration_ns: total,
             bin_ns: 10_000_000,
+            windowed: false,
             flows: vec![flow; n_flows],
             l4: L4::Udp,
             skip: 0,
@@ -210,6 +216,18 @@ pub(crate) mod tests {
         assert_eq!(due.len(), 99);
         assert_eq!(due.last(), Some(&(99 * 3_200)));
         assert_eq!(cursor.slipped_ns(), 0);
+    }
+
+    #[test]
+    fn in_a_windowed_plan_a_slip_moves_the_schedule() {
+        let mut plan = plan(vec![gap(3_200, 0)], whole(320_000), 1, true);
+        plan.windowed = true;
+        let mut cursor = Cursor::new(&plan);
+        assert!(cursor.next(0).is_some());
+        cursor.slip(1_000);
+        let due: Vec<u64> = std::iter::from_fn(|| cursor.next(0)).map(|d| d.due_ns).collect();
+        assert_eq!(due[..3], [4_200, 7_400, 10_600]);
+        assert_eq!(cursor.slipped_ns(), 1_000);
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rand_distr::{Distribution, Gamma};
+use rand_distr::{Distribution, Exp, Gamma};
 use thiserror::Error;
 use weir_wire::Probe;
 
 use crate::account::Account;
+use crate::layout::{Look, TaskTime};
 use crate::outcome::{Backend, Outcome, Sent};
 use crate::plan::{Impairment, Macs, Numbers, Plan, PlanError, Side};
 use crate::schedule::Cursor;
@@ -50,6 +51,10 @@ pub struct Device {
     pub interrupt_every_ns: f64,
     /// For so long; 0: never.
     pub interrupt_ns: f64,
+    /// Mean time between disturbances, at random: the host takes the CPU away.
+    pub disturb_every_ns: f64,
+    /// For so long; 0: never.
+    pub disturb_ns: f64,
     /// Gap of a sender that is asked to send as fast as it can.
     pub unpaced_gap_ns: u64,
     /// Seed of the noise.
@@ -84,6 +89,7 @@ impl Device {
             ("base_delay_ns", self.base_delay_ns),
             ("base_per_byte_ns", self.base_per_byte_ns),
             ("interrupt_ns", self.interrupt_ns),
+            ("disturb_ns", self.disturb_ns),
         ];
         for (name, value) in times {
             if !value.is_finite() || value < 0.0 {
@@ -97,12 +103,14 @@ impl Device {
         if self.queue_packets == 0 {
             return Err(positive("queue_packets", 0.0));
         }
-        // NaN must not pass either.
-        if self.interrupt_ns > 0.0
-            && (self.interrupt_every_ns <= self.interrupt_ns || self.interrupt_every_ns.is_nan())
-        {
-            let (name, value) = ("interrupt_every_ns", self.interrupt_every_ns);
-            return Err(DeviceError::Parameter { name, value, allowed: "longer than interrupt_ns" });
+        for (name, value, lasts_ns, allowed) in [
+            ("interrupt_every_ns", self.interrupt_every_ns, self.interrupt_ns, "longer than interrupt_ns"),
+            ("disturb_every_ns", self.disturb_every_ns, self.disturb_ns, "longer than disturb_ns"),
+        ] {
+            // NaN must not pass either.
+            if lasts_ns > 0.0 && (value <= lasts_ns || value.is_nan()) {
+                return Err(DeviceError::Parameter { name, value, allowed });
+            }
         }
         if self.unpaced_gap_ns == 0 {
             return Err(positive("unpaced_gap_ns", 0.0));
@@ -145,7 +153,7 @@ pub fn simulate(plan: &Plan, device: &Device, positions: &[f64]) -> Result<Outco
     let mut back = goes_back.then(|| Account::new(window.rx_config(plan)));
     let mut sent = Sent::of(plan);
     let mut numbers = Numbers::new(plan.flows.len());
-    let mut server = Server::new(device);
+    let mut server = Server::new(device, plan);
     let mut cursor = Cursor::new(plan);
     let mut now_ns = 0;
     while let Some(departure) = cursor.next(now_ns) {
@@ -156,7 +164,7 @@ pub fn simulate(plan: &Plan, device: &Device, positions: &[f64]) -> Result<Outco
         let probe = Probe { magic: MAGIC, flow: departure.flow, seq, time_ns };
         if counts {
             numbers.advance(departure.flow);
-            sent.depart(&probe, window.bounds(), u64::from(plan.bin_ns));
+            sent.depart(&probe, 0, window.bounds(), u64::from(plan.bin_ns));
         }
         if impairment == Impairment::Lose {
             continue;
@@ -168,11 +176,13 @@ pub fn simulate(plan: &Plan, device: &Device, positions: &[f64]) -> Result<Outco
             account.arrive(&probe, time_ns + delay_ns.round() as u64);
         }
     }
+    sent.looks = if plan.windowed { server.looks(start_ns) } else { Vec::new() };
+    sent.n_watched = sent.looks.len().min(1);
     let mut received = forward.received(0);
     if let Some(back) = back {
         received = received.merge(back.received(0), is_back);
     }
-    Ok(Outcome::join(Backend::Sim, window.bounds(), &sent, received))
+    Ok(Outcome::join(Backend::Sim, window.bounds(), plan.windowed, &sent, received))
 }
 
 fn check_positions(plan: &Plan, positions: &[f64]) -> Result<(), DeviceError> {
@@ -186,36 +196,82 @@ fn check_positions(plan: &Plan, positions: &[f64]) -> Result<(), DeviceError> {
     }
 }
 
+/// Times at which something else has the server.
+struct Pauses {
+    at_ns: f64,
+    lasts_ns: f64,
+    every_ns: f64,
+    random: Option<(Exp<f64>, SmallRng)>,
+}
+
+impl Pauses {
+    /// At equal distances from `at_ns` on.
+    const fn periodic(at_ns: f64, every_ns: f64, lasts_ns: f64) -> Self {
+        Self { at_ns, lasts_ns, every_ns, random: None }
+    }
+
+    /// At random; `every_ns` is the mean from the end of one to the beginning of the next.
+    fn random(every_ns: f64, lasts_ns: f64, seed: u64) -> Self {
+        let random = Exp::new(1.0 / (every_ns - lasts_ns)).ok().filter(|_| lasts_ns > 0.0);
+        let random = random.map(|gap| (gap, SmallRng::seed_from_u64(!seed)));
+        let mut pauses = Self { at_ns: -lasts_ns, lasts_ns, every_ns: f64::INFINITY, random };
+        pauses.advance();
+        pauses
+    }
+
+    /// Begin of this one, which is over.
+    fn advance(&mut self) -> f64 {
+        let at_ns = self.at_ns;
+        self.at_ns += match &mut self.random {
+            Some((gap, random)) => self.lasts_ns + gap.sample(random),
+            None => self.every_ns,
+        };
+        at_ns
+    }
+}
+
 struct Server<'a> {
     device: &'a Device,
+    /// Ends of the disturbances so far, in order.
+    disturbed_ns: Vec<f64>,
+    plan: &'a Plan,
+    /// Time in service of the packets that came in the warm-up and in each bin.
+    served_ns: Vec<f64>,
     /// When each packet inside leaves, in order.
     leaving_ns: VecDeque<f64>,
     free_ns: f64,
     /// When other work takes the server next.
-    interrupt_at_ns: f64,
+    interrupts: Pauses,
+    disturbances: Pauses,
+    last_pause_ns: f64,
     last_out_ns: f64,
     noise: Option<Gamma<f64>>,
     random: SmallRng,
 }
 
 impl<'a> Server<'a> {
-    fn new(device: &'a Device) -> Self {
+    fn new(device: &'a Device, plan: &'a Plan) -> Self {
         let noise = match device.noise {
             Noise::None => None,
             // Mean 1: shape 1/cv², scale cv². `check` has seen that both are positive.
             Noise::Gamma(cv) => Gamma::new(1.0 / (cv * cv), cv * cv).ok(),
         };
         let mut random = SmallRng::seed_from_u64(device.seed);
-        let interrupt_at_ns = if device.interrupt_ns > 0.0 {
+        let first_ns = if device.interrupt_ns > 0.0 {
             random.random::<f64>() * device.interrupt_every_ns // no trial knows when
         } else {
             f64::INFINITY
         };
         Self {
             device,
+            disturbed_ns: Vec::new(),
+            plan,
+            served_ns: vec![0.0; plan.n_bins() + 1],
             leaving_ns: VecDeque::with_capacity(device.queue_packets),
             free_ns: 0.0,
-            interrupt_at_ns,
+            interrupts: Pauses::periodic(first_ns, device.interrupt_every_ns, device.interrupt_ns),
+            disturbances: Pauses::random(device.disturb_every_ns, device.disturb_ns, device.seed),
+            last_pause_ns: 0.0,
             last_out_ns: 0.0,
             noise,
             random,
@@ -242,21 +298,65 @@ impl<'a> Server<'a> {
     /// Moves `free_ns` behind the service of a packet that comes at `at_ns`.
     fn serve(&mut self, at_ns: f64, service_ns: f64) {
         let mut start_ns = self.free_ns.max(at_ns);
-        while self.interrupt_at_ns <= start_ns {
-            start_ns = start_ns.max(self.interrupt_at_ns + self.device.interrupt_ns);
-            self.interrupt_at_ns += self.device.interrupt_every_ns;
+        while let Some(end_ns) = self.pause(|begin_ns| begin_ns <= start_ns) {
+            start_ns = start_ns.max(end_ns);
         }
         self.free_ns = start_ns + service_ns;
-        while self.interrupt_at_ns < self.free_ns {
-            self.free_ns += self.device.interrupt_ns;
-            self.interrupt_at_ns += self.device.interrupt_every_ns;
+        let recorded_ns = at_ns - self.plan.warmup_ns as f64;
+        let bin =
+            if recorded_ns < 0.0 { 0 } else { 1 + (recorded_ns / f64::from(self.plan.bin_ns)) as usize };
+        if let Some(served_ns) = self.served_ns.get_mut(bin) {
+            *served_ns += service_ns;
         }
+        let mut free_ns = self.free_ns;
+        while let Some(end_ns) = self.pause(|begin_ns| begin_ns < free_ns) {
+            // What is left when it begins is done when it ends.
+            free_ns += end_ns - self.last_pause_ns;
+        }
+        self.free_ns = free_ns;
+    }
+
+    /// The end of the next pause, if it begins in time.
+    fn pause(&mut self, begins: impl Fn(f64) -> bool) -> Option<f64> {
+        let is_disturbed = self.disturbances.at_ns < self.interrupts.at_ns;
+        let next = if is_disturbed { &mut self.disturbances } else { &mut self.interrupts };
+        if !begins(next.at_ns) {
+            return None;
+        }
+        self.last_pause_ns = next.advance();
+        let end_ns = self.last_pause_ns + next.lasts_ns;
+        if is_disturbed {
+            self.disturbed_ns.push(end_ns);
+        }
+        Some(end_ns)
+    }
+
+    /// What a sender would have seen of the host that disturbs: as the kernel does, a wait is counted
+    /// when it ends.
+    fn looks(&self, start_ns: u64) -> Vec<Look> {
+        let plan = self.plan;
+        let bins = (0..plan.n_bins() as u64).map(|bin| plan.warmup_ns + bin * u64::from(plan.bin_ns));
+        let mut ends = self.disturbed_ns.iter().peekable();
+        let mut served_ns = std::iter::once(&0.0).chain(&self.served_ns);
+        let mut task = TaskTime::default();
+        let times = std::iter::once(0).chain(bins).chain(std::iter::once(plan.total_ns()));
+        let look = |at_ns: u64| {
+            while ends.next_if(|end_ns| **end_ns <= at_ns as f64).is_some() {
+                task.waited_ns += self.device.disturb_ns as u64;
+            }
+            task.ran_ns += served_ns.next().map_or(0, |ran_ns| *ran_ns as u64);
+            let at_ns = start_ns + at_ns;
+            let mut look = Look { at_ns, device_clock_ns: at_ns, ..Look::default() };
+            look.tasks[0] = task;
+            look
+        };
+        times.map(look).collect()
     }
 }
 
 impl Sent {
     /// Counts a departure.
-    pub fn depart(&mut self, probe: &Probe, window: (u64, u64), bin_ns: u64) {
+    pub fn depart(&mut self, probe: &Probe, late_ns: u64, window: (u64, u64), bin_ns: u64) {
         let (flow, time_ns) = (probe.flow as usize, probe.time_ns);
         if time_ns < window.0 || time_ns >= window.1 {
             self.warmup += u64::from(time_ns < window.0);
@@ -273,7 +373,9 @@ impl Sent {
             *first = probe.seq;
         }
         self.flows[flow] += 1;
-        self.bins[((time_ns - window.0) / bin_ns) as usize] += 1;
+        let bin = &mut self.bins[((time_ns - window.0) / bin_ns) as usize];
+        bin.sent += 1;
+        bin.late_max_ns = bin.late_max_ns.max(late_ns);
     }
 }
 

@@ -41,7 +41,8 @@ impl Window {
             armed: 1,
             tail: media,
             log: media,
-            pad: [0; 6],
+            pad: [0; 2],
+            windowed: plan.windowed.into(),
         }
     }
 }

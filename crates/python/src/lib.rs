@@ -232,6 +232,8 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
         noise,
         interrupt_every_ns: get(device, "interrupt_every_ns")?,
         interrupt_ns: get(device, "interrupt_ns")?,
+        disturb_every_ns: get(device, "disturb_every_ns")?,
+        disturb_ns: get(device, "disturb_ns")?,
         unpaced_gap_ns: get(device, "unpaced_gap_ns")?,
         seed: get(device, "seed")?,
     })

@@ -1,9 +1,11 @@
 //! An outcome as a dict of numbers and NumPy arrays.
 
-use numpy::PyArray1;
+use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weir_engine::{Backend, Bin, FlowOutcome, Frames, Heard, Outcome, PacketLog, bounds_ns};
+use weir_engine::{
+    Backend, Bin, FlowOutcome, Frames, Heard, Look, Outcome, PacketLog, TaskTime, Windows, bounds_ns,
+};
 
 /// The name that records use.
 pub const fn backend_name(backend: &Backend) -> &'static str {
@@ -43,6 +45,7 @@ pub fn to_dict<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, Py
         dict.set_item(name, value)?;
     }
     dict.set_item("histogram", histogram(py, &outcome.histogram)?)?;
+    dict.set_item("windows", outcome.windows.map(|found| windows(py, &found)).transpose()?)?;
     dict.set_item("series", series(py, &outcome.bins)?)?;
     let flows = flows(py, &outcome.flows)?;
     if let Some(log) = outcome.packets {
@@ -95,13 +98,46 @@ fn histogram<'py>(py: Python<'py>, buckets: &[(u32, u64)]) -> PyResult<Bound<'py
     Ok(dict)
 }
 
+fn windows<'py>(py: Python<'py>, windows: &Windows) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let bounds = windows.buckets.iter().map(|bucket| bounds_ns(*bucket as usize));
+    dict.set_item("lower_ns", PyArray1::from_iter(py, bounds.clone().map(|b| b.0)))?;
+    dict.set_item("upper_ns", PyArray1::from_iter(py, bounds.map(|b| b.1)))?;
+    dict.set_item("count", PyArray1::from_slice(py, &windows.counts))?;
+    dict.set_item("end", PyArray1::from_slice(py, &windows.ends))?;
+    let looks = PyDict::new(py);
+    for (name, field) in [
+        ("at_ns", (|l| l.at_ns) as fn(&Look) -> u64),
+        ("sender_stolen_ns", |l| l.sender_stolen_ns),
+        ("device_stolen_ns", |l| l.device_stolen_ns),
+        ("device_clock_ns", |l| l.device_clock_ns),
+    ] {
+        looks.set_item(name, PyArray1::from_iter(py, windows.looks.iter().map(field)))?;
+    }
+    for (name, field) in [("ran_ns", (|t| t.ran_ns) as fn(&TaskTime) -> u64), ("waited_ns", |t| t.waited_ns)]
+    {
+        let rows: Vec<Vec<u64>> = windows
+            .looks
+            .iter()
+            .map(|look| look.tasks[..windows.n_watched].iter().map(field).collect())
+            .collect();
+        looks.set_item(name, PyArray2::from_vec2(py, &rows)?)?;
+    }
+    dict.set_item("looks", looks)?;
+    Ok(dict)
+}
+
 fn series<'py>(py: Python<'py>, bins: &[Bin]) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, field) in [
         ("sent", (|b| b.sent) as fn(&Bin) -> u64),
         ("received", |b| b.received),
         ("delay_sum_ns", |b| b.delay_sum_ns),
+        ("delay_min_ns", |b| b.delay_min_ns),
         ("delay_max_ns", |b| b.delay_max_ns),
+        ("ipdv_sum_ns", |b| b.ipdv_sum_ns),
+        ("ipdv_count", |b| b.ipdv_count),
+        ("late_max_ns", |b| b.late_max_ns),
     ] {
         dict.set_item(name, PyArray1::from_iter(py, bins.iter().map(field)))?;
     }

@@ -46,6 +46,7 @@ pub fn extract(plan: &Bound<'_, PyAny>) -> PyResult<Plan> {
         warmup_ns: get("warmup_ns")?.extract()?,
         duration_ns: get("duration_ns")?.extract()?,
         bin_ns: get("bin_ns")?.extract()?,
+        windowed: get("windowed")?.extract()?,
         flows: flows(&get("flows")?, get("ip")?.extract()?)?,
         l4: match get("l4")?.extract::<String>()?.as_str() {
             "udp" => L4::Udp,

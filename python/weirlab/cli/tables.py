@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import count, duration, percent, rate, rules, significant
 from weirlab.model.base import TOLD_LEVEL
-from weirlab.records import device_in_words
+from weirlab.records import TrialRecord, device_in_words
 
 if TYPE_CHECKING:
     from weirlab.jobs import (
@@ -41,6 +41,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("device", device_in_words(record.dut) if record.lab == result.backend else f"{record.dut} ({how})"),
         ("valid", "yes" if record.valid else f"no: {'; '.join(record.invalid)}"),
         ("attempts", str(len(outcome.records))),
+        *_left_out(record),
         ("offered load", "max" if record.spec.traffic.rate.unit == "max" else rate(record.offered_pps)),
         ("achieved load", rate(result.achieved_pps)),
         ("forwarding rate", rate(result.forwarding_pps)),
@@ -62,6 +63,25 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     if counters:
         tables.append(Table(("counters of the device", ""), counters, right=("",)))
     return tables
+
+
+def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
+    """What the host disturbed of a valid trial, and what the trial says with it."""
+    result, disturbed = record.result, record.disturbed
+    if disturbed is None:
+        return []
+    most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
+    return [
+        (
+            "left out",
+            f"{duration(result.left_out_s * 1e9)} that the host disturbed (at most where {most.why})",
+        ),
+        (
+            "with what is left out",
+            f"{percent(disturbed.loss_ratio)} lost, mean delay {duration(disturbed.delay_mean_ns)}, "
+            f"p99 {duration(disturbed.delay_p99_ns)}",
+        ),
+    ]
 
 
 def calibration(outcome: CalibrationOutcome) -> list[Table]:

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.records import F64, U64, EngineResult, FlowTable, Histogram, PacketLog, Series
+from weirlab.records import (
+    F64,
+    U64,
+    EngineResult,
+    FlowTable,
+    Histogram,
+    Looks,
+    PacketLog,
+    Series,
+    Windows,
+)
 from weirlab.traffic.schedule import Plan
 
 
@@ -49,6 +59,7 @@ def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:
         series=_series(raw["series"], plan.bin_ns),
         flows=_flows(flows),
         packets=_packets(raw, plan),
+        windows=_windows(raw),
     )
 
 
@@ -56,6 +67,18 @@ def _packets(raw: Mapping[str, Any], plan: Plan) -> PacketLog | None:
     if plan.media is None:
         return None
     return PacketLog(**raw["packets"], first_seq=raw["flows"]["first_seq"], call_flows=plan.media.flows)
+
+
+def _windows(raw: Mapping[str, Any]) -> Windows | None:
+    if (found := raw["windows"]) is None:
+        return None
+    series, looks = raw["series"], found["looks"]
+    of_bins = ("delay_sum_ns", "delay_min_ns", "ipdv_sum_ns", "ipdv_count", "late_max_ns")
+    return Windows(
+        **{name: series[name] for name in of_bins},
+        **{name: found[name] for name in ("lower_ns", "upper_ns", "count", "end")},
+        looks=Looks(**looks) if len(looks["at_ns"]) else None,
+    )
 
 
 def _series(raw: Mapping[str, U64], bin_ns: int) -> Series:

@@ -50,6 +50,11 @@ class SimDevice:
     """For so long a management session takes the device's CPU each time it asks, if there is one."""
     cross_traffic_every_ns: float = 100_000_000.0
     """How often it asks."""
+    disturb_ns: float = 0.0
+    """For so long the host takes the device's CPU away now and then; 0: never. As on a real host, the
+    trial knows when."""
+    disturb_every_ns: float = 50_000_000.0
+    """How often on average, at random."""
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -65,6 +70,11 @@ class SimDevice:
             raise InputError(
                 f"simulated device: cross_traffic_every_ns is {self.cross_traffic_every_ns:g}, "
                 f"but must be more than cross_traffic_ns ({self.cross_traffic_ns:g})"
+            )
+        if self.disturb_every_ns <= self.disturb_ns:
+            raise InputError(
+                f"simulated device: disturb_every_ns is {self.disturb_every_ns:g}, "
+                f"but must be more than disturb_ns ({self.disturb_ns:g})"
             )
         if self.noise not in ("none", "exponential", "gamma"):
             raise InputError(

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from weirlab.errors import TrialError
 from weirlab.interrupts import shielded
 from weirlab.lab.base import TestBed
-from weirlab.measure.validity import DEFAULT_LIMITS, Limits, judge
+from weirlab.measure.validity import DEFAULT_LIMITS, Limits, sift
 from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, device_in_words
 from weirlab.traffic.load import offered_pps
 
@@ -127,6 +127,9 @@ def _attempt(
     result = bed.run(spec.traffic)
     host = _spent(host_before, bed.host())
     counters = _difference(counters_before, bed.counters())
+    sifted = sift(
+        result, host, offered, limits, counters=counters, regular=spec.traffic.arrivals == "constant"
+    )
     return TrialRecord(
         trial_id=f"{run_id}-{index:04d}-{attempt}",
         run_id=run_id,
@@ -137,12 +140,11 @@ def _attempt(
         lab=bed.lab,
         dut=bed.dut,
         offered_pps=offered,
-        result=result,
+        result=sifted.result,
         host=host,
         dut_counters=counters,
-        invalid=judge(
-            result, host, offered, limits, counters=counters, regular=spec.traffic.arrivals == "constant"
-        ),
+        invalid=sifted.invalid,
+        disturbed=sifted.disturbed,
         role=role,
     )
 

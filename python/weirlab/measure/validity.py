@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.measure import windows
 from weirlab.quantities import duration
-from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, Series
+from weirlab.records import SLOWEST_UNPACED_PPS, Disturbed, EngineResult, HostSample, Series
 
 ROLES: Final = ("sender", "dut")
 
@@ -72,6 +73,10 @@ class Limits:
     """By how much the time for a cache line to pass between the CPUs may change during a trial. A
     hypervisor that moves a virtual CPU changes it several times over, and the device's speed with it."""
 
+    left_out_ratio: float = 0.5
+    """Share of a trial that may be left out because the host disturbed it, where that is known bin by
+    bin (:mod:`weirlab.measure.windows`)."""
+
     receiver_drops: int = 0
     """Frames that may be dropped behind the device, where the receiver should have counted them, in a
     trial that reports loss. In a trial without loss they cannot have been probes."""
@@ -84,6 +89,45 @@ CAREFUL_LIMITS: Final = Limits(wait_ratio=0.001)
 millisecond in a trial of a third of a second doubles the mean delay."""
 
 
+@dataclass(frozen=True)
+class Sifted:
+    """A result without what the host disturbed, as far as that is known, and what is wrong with it."""
+
+    result: EngineResult
+    invalid: tuple[str, ...]
+    """Reasons; empty for a valid trial."""
+    disturbed: Disturbed | None = None
+    """The result with the bins that were left out, if any were."""
+
+
+def sift(
+    result: EngineResult,
+    host: HostSample,
+    offered_pps: float,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    counters: Mapping[str, int] | None = None,
+    regular: bool = True,
+) -> Sifted:
+    """Leave out what the host disturbed and judge the rest, where that is known bin by bin; judge the
+    whole trial elsewhere. Parameters as of :func:`judge`; an invalid trial is kept as it was."""
+    if not _is_windowed(result, host):
+        return Sifted(result, judge(result, host, offered_pps, limits, counters=counters, regular=regular))
+    waited_ns = None if host.dut_wait_s is None else host.dut_wait_s * 1e9
+    found = windows.disturbances(result, waited_ns=waited_ns)
+    rest = windows.without(result, windows.left_out(result, found))
+    reasons = (
+        *_nothing(result),
+        *_too_much_left_out(rest, limits),
+        *_moved(host, limits),
+        *_off_nominal(rest, offered_pps, limits, regular),
+        *_dropped(rest, host, counters or {}, limits),
+    )
+    if reasons or not rest.left_out:
+        return Sifted(result, reasons)
+    return Sifted(rest, (), windows.summary(result))
+
+
 def judge(
     result: EngineResult,
     host: HostSample,
@@ -93,7 +137,7 @@ def judge(
     counters: Mapping[str, int] | None = None,
     regular: bool = True,
 ) -> tuple[str, ...]:
-    """The reasons why a trial is invalid; empty for a valid one.
+    """The reasons why a trial as a whole is invalid; empty for a valid one.
 
     Parameters
     ----------
@@ -110,10 +154,27 @@ def judge(
         *_stolen(result, host, limits),
         *_waited(result, host, limits),
         *_moved(host, limits),
-        *_late(result, offered_pps, limits, regular),
+        *(_late(result, offered_pps, limits) or _off_nominal(result, offered_pps, limits, regular)),
         *_dropped(result, host, counters or {}, limits),
     ]
     return tuple(reasons)
+
+
+def _is_windowed(result: EngineResult, host: HostSample) -> bool:
+    """Whether bins can be judged one by one. The work of a management session belongs to the device, and
+    waiting for it cannot be told from waiting for others."""
+    looked = result.windows is not None and result.windows.looks is not None
+    return looked and host.management_s is None
+
+
+def _too_much_left_out(result: EngineResult, limits: Limits) -> Iterator[str]:
+    length_s = (result.record_end_ns - result.record_start_ns) / 1e9
+    if result.left_out_s > limits.left_out_ratio * length_s:
+        most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
+        yield (
+            f"the host disturbed {result.left_out_s / length_s:.0%} of the trial "
+            f"(at most {limits.left_out_ratio:.0%}), longest where {most.why}"
+        )
 
 
 def stalls(series: Series, limits: Limits = DEFAULT_LIMITS) -> int:
@@ -180,7 +241,18 @@ def _moved(host: HostSample, limits: Limits) -> Iterator[str]:
         )
 
 
-def _late(result: EngineResult, offered_pps: float, limits: Limits, regular: bool) -> Iterator[str]:
+def _late(result: EngineResult, offered_pps: float, limits: Limits) -> tuple[str, ...]:
+    """Lateness that the sender did not make up for, as one reason or none."""
+    window_ns = result.record_end_ns - result.record_start_ns
+    if not math.isfinite(offered_pps) or result.slipped_ns <= limits.late_ratio * window_ns:
+        return ()
+    return (
+        f"sender late: {duration(result.slipped_ns)} behind its schedule in {duration(window_ns)} "
+        f"(at most {limits.late_ratio:.1%})",
+    )
+
+
+def _off_nominal(result: EngineResult, offered_pps: float, limits: Limits, regular: bool) -> Iterator[str]:
     if result.sent == 0:
         return
     if not math.isfinite(offered_pps):
@@ -190,16 +262,11 @@ def _late(result: EngineResult, offered_pps: float, limits: Limits, regular: boo
                 f"than {SLOWEST_UNPACED_PPS:,} pps once its memory is backed by the host"
             )
         return
-    window_ns = result.record_end_ns - result.record_start_ns
-    if result.slipped_ns > limits.late_ratio * window_ns:
-        yield (
-            f"sender late: {duration(result.slipped_ns)} behind its schedule in {duration(window_ns)} "
-            f"(at most {limits.late_ratio:.1%})"
-        )
-        return
     expected = offered_pps * result.record_s
-    # The window may cut off a packet at either end; n random arrivals scatter with sqrt(n).
-    tolerated = max(limits.pacing_ratio * expected, 2.0, 0.0 if regular else 4 * math.sqrt(expected))
+    # A stretch may cut off a packet at either end; n random arrivals scatter with sqrt(n).
+    stretches = 1 + len(result.left_out)
+    scatter = 0.0 if regular else 4 * math.sqrt(expected)
+    tolerated = max(limits.pacing_ratio * expected, 2.0 * stretches, scatter)
     if abs(result.sent - expected) > tolerated:
         yield (
             f"load off nominal: {result.achieved_pps:,.0f} pps achieved of {offered_pps:,.0f} pps "

@@ -100,6 +100,12 @@ TRIALS: Final[Columns] = {
     "handover_ns": _FLOAT,
     "handover_change": _FLOAT,
     "management_s": _FLOAT,
+    "left_out_s": _FLOAT,
+    "left_out": _TEXT,
+    "disturbed_sent": _INT,
+    "disturbed_received": _INT,
+    "disturbed_delay_mean_ns": _FLOAT,
+    "disturbed_delay_p99_ns": _FLOAT,
     "dut_counters": _TEXT,
     "spec": _TEXT,
     "invalid": _TEXT,
@@ -107,12 +113,17 @@ TRIALS: Final[Columns] = {
 }
 """One row per attempt. ``offered_pps`` is infinite for "as fast as possible"; ``invalid`` joins
 the reasons with "; " and is empty for a valid attempt; ``dut_counters`` and ``spec`` are JSON.
+``left_out`` is JSON, a list of ``[begin_ns, end_ns, why]`` from the start of recording: what the
+host disturbed and what therefore counts in ``series`` and ``flows`` only. The columns ``disturbed_...``
+are the result with it, null where nothing was left out.
 ``places`` is empty where all test traffic matches at ``position``; else that is the last place."""
 
 ADDED: Final[Mapping[str, pl.Expr]] = {
     "mean_position": pl.col("position").cast(_FLOAT),
     "places": pl.lit(""),
     "cross_traffic": pl.lit(False),
+    "left_out_s": pl.lit(0.0),
+    "left_out": pl.lit("[]"),
 }
 """What columns that earlier versions did not write would have been."""
 
@@ -226,7 +237,7 @@ def part_bytes(record: TrialRecord) -> bytes:
 
 def trial_row(record: TrialRecord) -> dict[str, Any]:
     """The row of ``trials`` for ``record``."""
-    spec, result, host = record.spec, record.result, record.host
+    spec, result, host, disturbed = record.spec, record.result, record.host, record.disturbed
     return {
         "trial_id": record.trial_id,
         "run_id": record.run_id,
@@ -295,6 +306,12 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "handover_ns": host.handover_ns,
         "handover_change": host.handover_change,
         "management_s": host.management_s,
+        "left_out_s": result.left_out_s,
+        "left_out": json.dumps([[span.begin_ns, span.end_ns, span.why] for span in result.left_out]),
+        "disturbed_sent": disturbed and disturbed.sent,
+        "disturbed_received": disturbed and disturbed.received,
+        "disturbed_delay_mean_ns": disturbed and _number(disturbed.delay_mean_ns),
+        "disturbed_delay_p99_ns": disturbed and _number(disturbed.delay_p99_ns),
         "dut_counters": json.dumps(record.dut_counters),
         "spec": json.dumps(spec_to_json(spec)),
         "invalid": "; ".join(record.invalid),

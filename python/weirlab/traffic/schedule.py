@@ -23,12 +23,17 @@ NEXT_FLOW: Final = 0xFFFFFFFF
 """In ``Plan.flow``: take the next flow in turn."""
 
 PATTERN_ENTRIES: Final = 16384
-BIN_NS: Final = 10_000_000
+BIN_NS: Final = 2_000_000
+CALLS_BIN_NS: Final = 10_000_000
 STEP_BIN_NS: Final = 1_000_000
 """In trials with steps: a spike behind a step lasts a few milliseconds."""
 
 MAX_BINS: Final = 1 << 20
 
+MAX_WINDOWS: Final = 1000
+"""Bins of a trial whose bins can be left out one by one: each has a histogram of its own, of 28 kB."""
+
+_MS: Final = 1_000_000
 _FRAC: Final = 1 << 16
 _MAX_UNITS: Final = (1 << 32) * _FRAC
 
@@ -138,6 +143,9 @@ class Plan:
     l4: Literal["udp", "tcp"]
     ip: Literal[4, 6]
     nominal_pps: float
+    windowed: bool = False
+    """Whether bins can be left out one by one; a sender that falls behind then moves its schedule, and
+    otherwise makes up for it."""
     media: Media | None = None
     """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
 
@@ -196,7 +204,8 @@ def compile_plan(traffic: Traffic, places: Places = (), endpoints: Endpoints | N
         paced=paced,
         warmup_ns=warmup_ns,
         duration_ns=duration_ns,
-        bin_ns=bin_width_ns(traffic),
+        bin_ns=(bin_ns := bin_width_ns(traffic)),
+        windowed=not traffic.steps and duration_ns <= MAX_WINDOWS * bin_ns,
         flows=table(traffic.flows, places, endpoints),
         l4=traffic.flows.l4,
         ip=traffic.flows.ip,
@@ -215,7 +224,12 @@ def _compile_calls(traffic: Traffic, places: Places, endpoints: Endpoints | None
 
 def bin_width_ns(traffic: Traffic) -> int:
     """Width of a bin of the time series; raises ``InputError`` for one that cannot be."""
-    usual = STEP_BIN_NS if traffic.steps else BIN_NS
+    if traffic.calls is not None:
+        usual = CALLS_BIN_NS
+    elif traffic.steps:
+        usual = STEP_BIN_NS
+    else:
+        usual = max(BIN_NS, _MS * math.ceil(traffic.duration_s * NS_PER_S / MAX_WINDOWS / _MS))
     width = usual if traffic.bin_ns is None else traffic.bin_ns
     if not (0 < width < 1 << 32 and traffic.duration_s * NS_PER_S / width <= MAX_BINS):
         raise InputError(

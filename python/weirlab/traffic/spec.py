@@ -80,7 +80,8 @@ class Traffic:
     duration_s: float = 2.0
     seed: int = 1
     bin_ns: int | None = None
-    """Width of a bin of the time series; None for 1 ms in trials with steps and 10 ms in others."""
+    """Width of a bin of the time series; None for 1 ms in trials with steps, 10 ms where calls
+    are made, and else 2 ms, or more where a trial would have over 1000 bins."""
     calls: Calls | None = None
     """Where calls are made: they say what is sent, and rate, sizes and flows are what comes of them
     (``weirlab.traffic.calls.schedule.traffic_of`` fills them in)."""

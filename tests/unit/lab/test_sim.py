@@ -84,7 +84,7 @@ def test_counters_and_host_grow_with_every_trial() -> None:
 def test_series_and_flows_have_the_shape_of_a_real_trial() -> None:
     result = trial(EXACT, 100_000)
     assert result.backend == "sim"
-    assert len(result.series.sent) == 5
+    assert len(result.series.sent) == 25
     assert int(result.series.sent.sum()) == result.sent == int(result.flows.sent.sum())
     assert np.isfinite(result.flows.delay_mean_ns).all()
 

@@ -26,7 +26,8 @@ def test_constant_load_and_size_is_one_entry() -> None:
     assert plan.flow.tolist() == [NEXT_FLOW]
     assert plan.phases == [(2_500_000_000, 0, 1)]
     assert plan.paced
-    assert (plan.warmup_ns, plan.duration_ns, plan.bin_ns) == (500_000_000, 2_000_000_000, 10_000_000)
+    assert (plan.warmup_ns, plan.duration_ns, plan.bin_ns) == (500_000_000, 2_000_000_000, 2_000_000)
+    assert plan.windowed
     assert plan.nominal_pps == 2e6
 
 

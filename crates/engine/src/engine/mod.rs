@@ -114,6 +114,7 @@ pub struct Engine {
     fallback: Option<String>,
     refused: Option<String>,
     next_magic: u16,
+    witness: Option<xdp::Witness>,
 }
 
 enum Machinery {
@@ -163,12 +164,21 @@ impl Engine {
         // Stragglers of an engine that was here before carry other numbers.
         let next_magic = (now_ns() >> 10) as u16;
         let machinery = Machinery::Xdp(None);
-        let mut engine =
-            Self { options, tx_ifindex, rx_ifindex, machinery, fallback: None, refused: None, next_magic };
+        let mut engine = Self {
+            options,
+            tx_ifindex,
+            rx_ifindex,
+            machinery,
+            fallback: None,
+            refused: None,
+            next_magic,
+            witness: None,
+        };
         match engine.options.backend {
             BackendChoice::AfPacket => engine.fall_back(None)?,
             choice => match engine.load(&smallest_plan(), &Needs::default()) {
-                Ok(()) => {}
+                Ok(()) if engine.options.device_threads.is_empty() => {}
+                Ok(()) => engine.witness = xdp::Witness::load(),
                 Err(EngineError::Xdp(e)) if choice == BackendChoice::Auto => {
                     engine.fall_back(Some(e.to_string()))?
                 }
@@ -219,6 +229,7 @@ impl Engine {
         self.load(plan, &needs)?;
         self.next_magic = self.next_magic.wrapping_add(1);
         let magic = self.next_magic;
+        self.look_at_device(plan);
         let _awake = self.options.spin_cpu.map(Awake::start);
         let raised = self.raise(plan);
         let steady = Steady { cpu: self.options.tx_cpu, real_time: raised.is_some() };
@@ -239,7 +250,16 @@ impl Engine {
             }
             Machinery::Xdp(None) => unreachable!("loaded above"),
         };
-        Ok(Outcome::join(self.backend(), window.bounds(), &sent, received))
+        Ok(Outcome::join(self.backend(), window.bounds(), plan.windowed, &sent, received))
+    }
+
+    /// Tells the sender which threads to look at; they may be others than last time.
+    fn look_at_device(&mut self, plan: &Plan) {
+        if let (true, Machinery::Xdp(Some(programs)), Some(witness)) =
+            (plan.windowed, &mut self.machinery, &mut self.witness)
+        {
+            programs.generator.watch(&witness.find(&self.options.device_threads));
+        }
     }
 
     /// Makes the device real time, where that helps a trial of this plan; the sender follows.
@@ -367,6 +387,7 @@ fn smallest_plan() -> Plan {
         warmup_ns: 0,
         duration_ns: 1_000 * 10_000_000,
         bin_ns: 10_000_000,
+        windowed: true,
         flows: vec![weir_wire::Addresses { src_ip: ip, dst_ip: ip, src_port: 0, dst_port: 0 }; 256],
         l4: weir_wire::L4::Udp,
         skip: 0,

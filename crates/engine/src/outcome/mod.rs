@@ -4,7 +4,8 @@ mod log;
 
 pub use log::PacketLog;
 
-use crate::layout::{RxBin, RxFlow, RxTotals};
+use crate::histogram::BUCKETS;
+use crate::layout::{GenBin, Look, RxBin, RxFlow, RxTotals};
 use crate::plan::Plan;
 
 /// How packets were sent and received.
@@ -27,8 +28,32 @@ pub struct Bin {
     pub received: u64,
     /// Sum of their delays.
     pub delay_sum_ns: u64,
+    /// Shortest delay; 0 if nothing arrived.
+    pub delay_min_ns: u64,
     /// Longest delay.
     pub delay_max_ns: u64,
+    /// Sum of |D| (RFC 3550) between these packets and the ones before them in their flows.
+    pub ipdv_sum_ns: u64,
+    /// Number of such differences.
+    pub ipdv_count: u64,
+    /// Greatest lateness of a departure.
+    pub late_max_ns: u64,
+}
+
+/// What a windowed plan has of every bin besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// Buckets of the bins' histograms that are not empty, one bin after the other.
+    pub buckets: Vec<u32>,
+    /// Their counts.
+    pub counts: Vec<u64>,
+    /// Where in them each bin ends.
+    pub ends: Vec<u64>,
+    /// What was seen of the host at the first packet of the trial, of each bin, and at the end; empty
+    /// where nobody could look.
+    pub looks: Vec<Look>,
+    /// How many of the tasks in a look there are.
+    pub n_watched: usize,
 }
 
 /// One flow, recorded packets only.
@@ -99,6 +124,8 @@ pub struct Outcome {
     pub histogram: Vec<(u32, u64)>,
     /// Time series.
     pub bins: Vec<Bin>,
+    /// Set for windowed plans.
+    pub windows: Option<Windows>,
     /// Flows.
     pub flows: Vec<FlowOutcome>,
     /// Every arrival, for plans of calls: first those of one direction, then those of the other.
@@ -115,7 +142,9 @@ pub struct Sent {
     pub late_sum_ns: u64,
     pub late_max_ns: u64,
     pub slipped_ns: u64,
-    pub bins: Vec<u64>,
+    pub bins: Vec<GenBin>,
+    pub looks: Vec<Look>,
+    pub n_watched: usize,
     pub flows: Vec<u64>,
     /// Of each flow; empty unless arrivals are logged.
     pub first_seq: Vec<u32>,
@@ -128,7 +157,7 @@ impl Sent {
     pub fn of(plan: &Plan) -> Self {
         let n_flows = plan.flows.len();
         Self {
-            bins: vec![0; plan.n_bins()],
+            bins: vec![GenBin::default(); plan.n_bins()],
             flows: vec![0; n_flows],
             first_seq: vec![0; if plan.media.is_some() { n_flows } else { 0 }],
             ..Self::default()
@@ -176,10 +205,18 @@ impl Received {
 
 /// The same bin of two receive queues.
 pub fn add(a: RxBin, b: RxBin) -> RxBin {
+    let delay_min_ns = match (a.received, b.received) {
+        (0, _) => b.delay_min_ns,
+        (_, 0) => a.delay_min_ns,
+        _ => a.delay_min_ns.min(b.delay_min_ns),
+    };
     RxBin {
         received: a.received + b.received,
         delay_sum_ns: a.delay_sum_ns + b.delay_sum_ns,
+        delay_min_ns,
         delay_max_ns: a.delay_max_ns.max(b.delay_max_ns),
+        ipdv_sum_ns: a.ipdv_sum_ns + b.ipdv_sum_ns,
+        ipdv_count: a.ipdv_count + b.ipdv_count,
     }
 }
 
@@ -201,8 +238,28 @@ pub fn join(a: RxTotals, b: RxTotals) -> RxTotals {
     }
 }
 
+impl Windows {
+    fn of(sent: &Sent, histograms: &[u64]) -> Self {
+        let mut windows = Self { looks: sent.looks.clone(), n_watched: sent.n_watched, ..Self::default() };
+        for block in histograms.chunks_exact(BUCKETS) {
+            for (bucket, &count) in block.iter().enumerate().filter(|(_, count)| **count > 0) {
+                windows.buckets.push(bucket as u32);
+                windows.counts.push(count);
+            }
+            windows.ends.push(windows.buckets.len() as u64);
+        }
+        windows
+    }
+}
+
 impl Outcome {
-    pub(crate) fn join(backend: Backend, window: (u64, u64), sent: &Sent, received: Received) -> Self {
+    pub(crate) fn join(
+        backend: Backend,
+        window: (u64, u64),
+        windowed: bool,
+        sent: &Sent,
+        received: Received,
+    ) -> Self {
         let first_seq = sent.first_seq.iter().copied().chain(std::iter::repeat(0));
         let flows = sent.flows.iter().zip(&received.flows).zip(first_seq);
         let flows = flows.map(|((&sent, rx), first_seq)| FlowOutcome {
@@ -219,13 +276,24 @@ impl Outcome {
             ipdv_count: rx.ipdv_count,
             longest_gap_ns: rx.longest_gap_ns,
         });
-        let bins = sent.bins.iter().zip(&received.bins).map(|(&sent, rx)| Bin {
-            sent,
+        let bins = sent.bins.iter().zip(&received.bins).map(|(tx, rx)| Bin {
+            sent: tx.sent,
             received: rx.received,
             delay_sum_ns: rx.delay_sum_ns,
+            delay_min_ns: rx.delay_min_ns,
             delay_max_ns: rx.delay_max_ns,
+            ipdv_sum_ns: rx.ipdv_sum_ns,
+            ipdv_count: rx.ipdv_count,
+            late_max_ns: tx.late_max_ns,
         });
-        let histogram = received.histogram.iter().enumerate().filter(|(_, count)| **count > 0);
+        let windows = windowed.then(|| Windows::of(sent, &received.histogram));
+        let mut whole = vec![0; BUCKETS];
+        for block in received.histogram.chunks_exact(BUCKETS) {
+            for (sum, count) in whole.iter_mut().zip(block) {
+                *sum += count;
+            }
+        }
+        let histogram = whole.iter().enumerate().filter(|(_, count)| **count > 0);
         Self {
             backend,
             record_start_ns: window.0,
@@ -245,6 +313,7 @@ impl Outcome {
             longest_gap_ns: received.totals.longest_gap_ns,
             histogram: histogram.map(|(i, count)| (i as u32, *count)).collect(),
             bins: bins.collect(),
+            windows,
             flows: flows.collect(),
             packets: received.log,
         }

@@ -79,7 +79,7 @@ impl Sender {
                     sent.late_sum_ns += late_ns;
                     sent.late_max_ns = sent.late_max_ns.max(late_ns);
                 }
-                sent.depart(&probe, bounds, plan.bin_ns.into());
+                sent.depart(&probe, late_ns, bounds, plan.bin_ns.into());
             } else {
                 sent.surplus += 1;
             }

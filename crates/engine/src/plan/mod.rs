@@ -76,6 +76,9 @@ pub struct Plan {
     pub duration_ns: u64,
     /// Width of a bin of the time series.
     pub bin_ns: u32,
+    /// Every bin is a window that can be left out: it has a histogram of its own, and the host is looked
+    /// at in each. A sender that falls behind moves its schedule; else it makes up for it.
+    pub windowed: bool,
     /// The flows.
     pub flows: Vec<Addresses>,
     /// Their transport.
@@ -132,6 +135,12 @@ pub enum PlanError {
 }
 
 impl Plan {
+    /// Number of histograms.
+    #[must_use]
+    pub fn n_windows(&self) -> usize {
+        if self.windowed { self.n_bins() } else { 1 }
+    }
+
     /// The flows' header templates; `back` is for those that are sent from the receiver's side.
     ///
     /// # Errors

@@ -15,6 +15,8 @@ const DEVICE: Device = Device {
     noise: Noise::None,
     interrupt_every_ns: 0.0,
     interrupt_ns: 0.0,
+    disturb_every_ns: 0.0,
+    disturb_ns: 0.0,
     unpaced_gap_ns: 200,
     seed: 1,
 };

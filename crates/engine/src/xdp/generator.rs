@@ -14,7 +14,10 @@ use weir_wire::Header;
 use super::load::{Object, XdpError};
 use super::media;
 use crate::clock::{now_ns, wait_until};
-use crate::layout::{GenBody, GenConfig, GenEntry, GenFlow, GenMedia, GenPhase, GenState, MAX_PHASES, Slot};
+use crate::layout::{
+    GenBin, GenBody, GenConfig, GenEntry, GenFlow, GenMedia, GenPhase, GenState, Look, MAX_PHASES, Slot,
+    WATCHED,
+};
 use crate::mapped::Mapped;
 use crate::outcome::Sent;
 use crate::plan::{Bodies, Plan, Side};
@@ -22,6 +25,8 @@ use crate::thread;
 use crate::window::Window;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.o"));
+/// The same, for kernels that let nobody read their structs.
+static BLIND: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator-blind.o"));
 const PROGRAM: &str = "weir_generate";
 
 /// Mean gaps up to here are waited for inside the kernel. It spins with bottom halves off,
@@ -50,7 +55,10 @@ pub struct Generator {
     phases: Mapped<GenPhase>,
     entries: Mapped<GenEntry>,
     flows: Mapped<GenFlow>,
-    bins: Mapped<u64>,
+    bins: Mapped<GenBin>,
+    /// Tasks to look at, and what was seen; `None` where the kernel does not let us.
+    sight: Option<(Mapped<u64>, Mapped<Look>)>,
+    n_watched: usize,
     media: Mapped<GenMedia>,
     bodies: Mapped<GenBody>,
     slots: Mapped<Slot>,
@@ -78,7 +86,17 @@ impl Generator {
             ("gen_bodies", n_bodies),
             ("gen_slots", n_slots),
         ];
-        let mut object = Object::load("generator", OBJECT, PROGRAM, &sizes)?;
+        let n_looks = if plan.windowed { n_bins + 2 } else { 1 };
+        let looking = [&sizes[..], &[("gen_looks", n_looks)]].concat();
+        let (mut object, sees) = match Object::load("generator", OBJECT, PROGRAM, &looking) {
+            Ok(object) => (object, true),
+            Err(_) => (Object::load("generator", BLIND, PROGRAM, &sizes)?, false),
+        };
+        let sight = if sees {
+            Some((object.array("gen_tasks", WATCHED)?, object.array("gen_looks", n_looks)?))
+        } else {
+            None
+        };
         let dispatcher = attach_aside(object.program(PROGRAM)?)?;
         Ok(Self {
             config: object.array("gen_config", 1)?,
@@ -90,6 +108,8 @@ impl Generator {
             media: object.array("gen_media", n_media)?,
             bodies: object.array("gen_bodies", n_bodies)?,
             slots: object.array("gen_slots", n_slots)?,
+            sight,
+            n_watched: 0,
             is_connected: false,
             longest: 0,
             gaps_ns: Vec::new(),
@@ -103,6 +123,7 @@ impl Generator {
         plan.entries.len() <= self.entries.len()
             && plan.flows.len() <= self.flows.len()
             && plan.n_bins() <= self.bins.len()
+            && self.sight.as_ref().is_none_or(|(_, looks)| !plan.windowed || plan.n_bins() + 2 <= looks.len())
             && bodies.of_entry.len() <= self.media.len()
             && bodies.bodies.len() <= self.bodies.len()
             && bodies.slots.len() <= self.slots.len()
@@ -119,6 +140,15 @@ impl Generator {
     /// Whether packets of calls have interfaces to leave by.
     pub const fn is_connected(&self) -> bool {
         self.is_connected
+    }
+
+    /// From now on looks at these tasks while it sends windowed plans.
+    pub fn watch(&mut self, tasks: &[u64]) {
+        self.n_watched = 0;
+        if let Some((watched, _)) = &mut self.sight {
+            self.n_watched = tasks.len().min(WATCHED);
+            watched.fill(tasks[..self.n_watched].iter().copied(), WATCHED);
+        }
     }
 
     /// Writes all of a plan into the maps that does not depend on when it begins.
@@ -151,6 +181,9 @@ impl Generator {
             self.slots.fill(bodies.slots.iter().copied(), bodies.slots.len());
         }
         self.bins.fill([], plan.n_bins());
+        if let Some((_, looks)) = self.sight.as_mut().filter(|_| plan.windowed) {
+            looks.fill([], plan.n_bins() + 2);
+        }
         self.longest = plan.entries.iter().map(|e| e.length).max().unwrap_or(0);
         self.gaps_ns = plan.phases.iter().map(|phase| plan.mean_gap_ns(phase)).collect();
     }
@@ -177,7 +210,9 @@ impl Generator {
                 l4: header.l4().protocol(),
                 skip: plan.skip,
                 media: plan.media.is_some().into(),
-                pad: [0; 5],
+                recover: (!plan.windowed).into(),
+                watched: if plan.windowed { self.n_watched as u8 } else { 0 },
+                pad: [0; 3],
             },
         );
         let absolute = plan.phases.iter().map(|phase| GenPhase {
@@ -256,6 +291,11 @@ impl Generator {
             late_max_ns: state.late_max_ns,
             slipped_ns: state.slipped_ns,
             bins: self.bins.read(plan.n_bins()),
+            looks: match &self.sight {
+                Some((_, looks)) if plan.windowed && self.n_watched > 0 => looks.read(plan.n_bins() + 2),
+                _ => Vec::new(),
+            },
+            n_watched: self.n_watched,
             first_seq: first_seq.collect(),
             flows: flows.iter().map(|flow| flow.sent).collect(),
             surplus: state.surplus,

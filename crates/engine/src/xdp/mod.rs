@@ -4,7 +4,9 @@ mod generator;
 mod load;
 mod media;
 mod receiver;
+mod witness;
 
 pub use generator::{Generator, attach_aside};
 pub use load::XdpError;
 pub use receiver::{Receiver, log_room, possible_cpus};
+pub use witness::Witness;

@@ -69,7 +69,7 @@ impl Receiver {
         let sizes = [
             ("rx_flows", n_flows),
             ("rx_totals", cpus),
-            ("rx_histogram", BUCKETS * cpus),
+            ("rx_histogram", BUCKETS * plan.n_windows()),
             ("rx_bins", n_bins),
             ("rx_log", log_room),
         ];
@@ -81,7 +81,7 @@ impl Receiver {
             config: object.array("rx_config", 1)?,
             flows: object.array("rx_flows", n_flows)?,
             totals: object.array("rx_totals", cpus)?,
-            histogram: object.array("rx_histogram", BUCKETS * cpus)?,
+            histogram: object.array("rx_histogram", BUCKETS * plan.n_windows())?,
             bins: object.array("rx_bins", n_bins)?,
             log: object.array("rx_log", log_room)?,
             logged: object.array("rx_logged", 1)?,
@@ -93,6 +93,7 @@ impl Receiver {
     pub fn fits(&self, plan: &Plan, log_room: usize) -> bool {
         plan.flows.len() <= self.flows.len()
             && plan.n_bins() * self.cpus <= self.bins.len()
+            && BUCKETS * plan.n_windows() <= self.histogram.len()
             && log_room <= self.log.len()
     }
 
@@ -109,7 +110,7 @@ impl Receiver {
         self.flows.fill(flows, plan.flows.len());
         self.logged.set(0, 0);
         self.totals.fill([], self.cpus);
-        self.histogram.fill([], BUCKETS * self.cpus);
+        self.histogram.fill([], BUCKETS * plan.n_windows());
         self.bins.fill([], plan.n_bins() * self.cpus);
     }
 
@@ -132,16 +133,13 @@ impl Receiver {
     /// What was counted; after `disarm`.
     pub fn received(&self, plan: &Plan) -> Received {
         let n_bins = plan.n_bins();
-        let per_cpu = self.histogram.read(BUCKETS * self.cpus);
-        let histogram =
-            (0..BUCKETS).map(|i| (0..self.cpus).map(|cpu| per_cpu[cpu * BUCKETS + i]).sum()).collect();
         let per_cpu = self.bins.read(n_bins * self.cpus);
         let bins = (0..n_bins)
             .map(|i| (0..self.cpus).map(|cpu| per_cpu[cpu * n_bins + i]).fold(RxBin::default(), add));
         let totals = self.totals.read(self.cpus);
         Received {
             totals: totals.into_iter().fold(RxTotals::default(), join),
-            histogram,
+            histogram: self.histogram.read(BUCKETS * plan.n_windows()),
             bins: bins.collect(),
             flows: self.flows.read(plan.flows.len()),
             dropped: 0,

@@ -8,7 +8,7 @@ import pytest
 from weirlab.errors import InputError
 from weirlab.traffic.calls.schedule import schedule, traffic_of
 from weirlab.traffic.calls.spec import parse_calls
-from weirlab.traffic.schedule import BIN_NS, compile_plan
+from weirlab.traffic.schedule import CALLS_BIN_NS, compile_plan
 from weirlab.traffic.spec import Step
 
 
@@ -24,7 +24,7 @@ def test_a_plan_departs_when_the_schedule_says() -> None:
     assert (plan.flow == found.flow).all()
     assert (plan.frame_bytes == found.frame_bytes).all()
     assert plan.nominal_pps == found.recorded / 2.0
-    assert (plan.warmup_ns, plan.duration_ns, plan.bin_ns) == (500_000_000, 2_000_000_000, BIN_NS)
+    assert (plan.warmup_ns, plan.duration_ns, plan.bin_ns) == (500_000_000, 2_000_000_000, CALLS_BIN_NS)
     assert (plan.l4, plan.ip, plan.paced) == ("udp", 4, True)
 
 

@@ -1,0 +1,209 @@
+"""What a busy machine costs: the same trials when it is quiet and beside other work.
+
+A quick profile in both conditions (share of valid attempts, time, thresholds and mean delays compared), and
+trials over a plain cable, in which every lost frame is a false one.
+
+    make bench-disturbed
+    .venv/bin/python bench/disturbed.py --device nftables --cable-trials 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+import load
+import machine
+from weirlab.cli.progress import reporter
+from weirlab.errors import WeirError
+from weirlab.jobs import profiles
+from weirlab.lab.netns import PlainPair
+from weirlab.measure.trial import run_trial
+from weirlab.measure.verify import thresholds
+from weirlab.records import RuleSetup, TrialSpec
+from weirlab.scenario import QUICK, from_plain
+from weirlab.store import Store
+from weirlab.store.reasons import reason_counts
+from weirlab.traffic.spec import Rate, Traffic
+
+CONDITIONS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "quiet": contextlib.nullcontext,
+    "beside two busy processes": load.beside,
+}
+CABLE_PPS = 100_000.0
+CABLE_S = 0.1
+BELOW = 0.8
+"""Share of the threshold up to which mean delays are compared: beyond, they depend on it too much."""
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A quick profile under one condition."""
+
+    seconds: float
+    trials: pl.DataFrame
+
+    @property
+    def valid_ratio(self) -> float:
+        return int(self.trials["valid"].sum()) / len(self.trials)
+
+    @property
+    def left_out_ratio(self) -> float:
+        valid = self.trials.filter("valid")
+        left_out_s, counted_s = (float(valid[name].to_numpy().sum()) for name in ("left_out_s", "record_s"))
+        return left_out_s / (left_out_s + counted_s)
+
+    def reasons(self) -> str:
+        counted = reason_counts(self.trials.filter(~pl.col("valid"))["invalid"])
+        return ", ".join(f"{kind} {n}" for kind, n in list(counted.items())[:3]) or "none"
+
+
+def profiled(device: str, store: Store) -> Profiled:
+    plain = {
+        "name": "busy machine",
+        "lab": {"kind": "netns"},
+        "dut": {"name": device},
+        "profile": {**QUICK, "positions": (0, 200, 1000)},
+    }
+    begun_s = time.monotonic()
+    with contextlib.closing(reporter(sys.stderr)) as progress:
+        outcome = profiles.profile(store, from_plain(plain, "the bench"), progress)
+    return Profiled(time.monotonic() - begun_s, outcome.run.trials().filter(pl.col("role") == "profile"))
+
+
+def apart(quiet: Profiled, disturbed: Profiled) -> dict[str, tuple[float, float]]:
+    """Median and largest relative difference of thresholds, and of mean delays below them."""
+
+    def measured(one: Profiled) -> tuple[pl.DataFrame, pl.DataFrame]:
+        valid = one.trials.filter("valid")
+        found = thresholds(one.trials).select("mean_position", "frame_bytes", "threshold_pps")
+        below = (
+            valid.join(found, on=["mean_position", "frame_bytes"])
+            .filter(pl.col("offered_pps") <= BELOW * pl.col("threshold_pps"))
+            .group_by("mean_position", "frame_bytes", "rate_text", "spec")
+            .agg(pl.col("delay_mean_ns").median())
+        )
+        return found, below
+
+    (limits, delays), (limits_too, delays_too) = measured(quiet), measured(disturbed)
+    joined = limits.join(limits_too, on=["mean_position", "frame_bytes"])
+    key = ["mean_position", "frame_bytes", "rate_text"]
+    both = _nearest(delays, delays_too, key)
+    return {
+        "threshold": _relative(joined["threshold_pps"], joined["threshold_pps_right"]),
+        "mean delay": _relative(both["delay_mean_ns"], both["delay_mean_ns_right"]),
+    }
+
+
+def _nearest(left: pl.DataFrame, right: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Settings of both; loads differ a little from profile to profile, since each finds its own threshold."""
+    columns = ["mean_position", "frame_bytes"]
+    numbered = [
+        frame.with_columns(pl.col("rate_text").rank("ordinal").over(columns).alias("n"))
+        for frame in (left, right)
+    ]
+    return numbered[0].join(numbered[1], on=[*columns, "n"])
+
+
+def _relative(a: pl.Series, b: pl.Series) -> tuple[float, float]:
+    off = (b / a - 1).abs().to_numpy()
+    return (float(np.median(off)), float(off.max())) if len(off) else (math.nan, math.nan)
+
+
+def cable(trials: int) -> dict[str, Any]:
+    """Trials over a plain cable: how many are valid, and how many of these lost a frame."""
+    spec = TrialSpec(Traffic(Rate(CABLE_PPS), warmup_s=0.02, duration_s=CABLE_S), RuleSetup())
+    valid = false = frames = 0
+    left_out_s = 0.0
+    with PlainPair() as bed:
+        for index in range(trials):
+            (record,) = run_trial(
+                bed, spec, run_id="cable", index=index, max_attempts=1, set_rules=index == 0
+            )
+            if record.valid:
+                valid += 1
+                false += record.result.lost > 0
+                frames += record.result.lost
+                left_out_s += record.result.left_out_s
+    return {
+        "trials": trials,
+        "valid": valid,
+        "valid trials with loss": false,
+        "frames lost in them": frames,
+        "left out": left_out_s / max(valid * CABLE_S, 1e-9),
+    }
+
+
+def steal_s() -> float:
+    """Stolen time of all CPUs so far."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) / 100
+
+
+def conditions() -> Iterator[tuple[str, AbstractContextManager[None]]]:
+    for name, condition in CONDITIONS.items():
+        yield name, condition()
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--device", default="nftables")
+    arguments.add_argument("--cable-trials", type=int, default=1000)
+    arguments.add_argument("--out", type=Path, help="write what was found there, as JSON")
+    asked = arguments.parse_args()
+    console = Console()
+    table = Table("", *CONDITIONS)
+    found: dict[str, Any] = {"versions": machine.versions()}
+    profiles_of: dict[str, Profiled] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, condition in conditions():
+            stolen = steal_s()
+            with condition:
+                profiles_of[name] = profiled(asked.device, Store(Path(folder) / name.replace(" ", "-")))
+                on_cable = cable(asked.cable_trials)
+            one = profiles_of[name]
+            found[name] = {
+                "attempts": len(one.trials),
+                "valid": int(one.trials["valid"].sum()),
+                "valid share": one.valid_ratio,
+                "left out of valid trials": one.left_out_ratio,
+                "settings without a valid trial": int(
+                    one.trials.group_by("index").agg(pl.col("valid").any())["valid"].not_().sum()
+                ),
+                "reasons": one.reasons(),
+                "seconds": one.seconds,
+                "cable": on_cable,
+                "stolen s": steal_s() - stolen,
+            }
+    first, second = profiles_of.values()
+    found["apart (median, max)"] = apart(first, second)
+    for what in found[next(iter(CONDITIONS))]:
+        table.add_row(what, *(str(found[name][what]) for name in CONDITIONS))
+    console.print(table)
+    console.print(found["apart (median, max)"])
+    if asked.out is not None:
+        asked.out.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except WeirError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * What the host did to the device while the sender sent, as the scheduler counts it: how long the
+ * tasks that do the device's work had to wait for their CPU, and what the hypervisor took from the CPUs of
+ * device and sender. The sender looks while it has to wait for the next departure anyway, so the device
+ * pays nothing for it.
+ *
+ * It reads fields of the kernel's own structs, wherever the running kernel keeps them (CO-RE).
+ */
+#ifndef WEIR_LOOK_H
+#define WEIR_LOOK_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "map.h"
+#include "weir.h"
+
+SHARED_ARRAY(gen_tasks, __u64, WEIR_WATCHED); /* where the kernel keeps them; see find.bpf.c */
+SHARED_ARRAY(gen_looks, struct weir_look, 1);
+
+struct rq {
+	__u64 clock;
+	__u64 prev_steal_time_rq;
+} __attribute__((preserve_access_index));
+
+struct cfs_rq {
+	struct rq *rq;
+} __attribute__((preserve_access_index));
+
+struct sched_entity {
+	__u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
+} __attribute__((preserve_access_index));
+
+struct sched_info {
+	unsigned long long run_delay;
+} __attribute__((preserve_access_index));
+
+struct task_struct {
+	struct sched_entity se;
+	struct sched_info sched_info;
+} __attribute__((preserve_access_index));
+
+/* The run queue of a task, or NULL where the kernel does not tell. */
+static __always_inline struct rq *queue_of(struct task_struct *task)
+{
+	struct cfs_rq *cfs_rq = 0;
+	struct rq *rq = 0;
+
+	if (bpf_core_field_exists(task->se.cfs_rq) && bpf_core_field_exists(rq->prev_steal_time_rq)) {
+		bpf_core_read(&cfs_rq, sizeof(cfs_rq), &task->se.cfs_rq);
+		bpf_core_read(&rq, sizeof(rq), &cfs_rq->rq);
+	}
+	return rq;
+}
+
+static __noinline int look(__u32 watched, __u32 slot)
+{
+	struct weir_look *seen = bpf_map_lookup_elem(&gen_looks, &slot);
+	struct rq *rq = queue_of((struct task_struct *)bpf_get_current_task());
+
+	if (!seen)
+		return 0;
+	seen->at_ns = bpf_ktime_get_ns();
+	if (rq)
+		bpf_core_read(&seen->sender_stolen_ns, sizeof(__u64), &rq->prev_steal_time_rq);
+	for (__u32 i = 0; i < WEIR_WATCHED; i++) {
+		__u32 index = i;
+		__u64 *at = bpf_map_lookup_elem(&gen_tasks, &index);
+
+		if (!at || i >= watched)
+			break;
+
+		struct task_struct *task = (struct task_struct *)*at;
+
+		bpf_core_read(&seen->tasks[i].ran_ns, sizeof(__u64), &task->se.sum_exec_runtime);
+		bpf_core_read(&seen->tasks[i].waited_ns, sizeof(__u64), &task->sched_info.run_delay);
+		if (i)
+			continue;
+		rq = queue_of(task);
+		if (!rq)
+			continue;
+		bpf_core_read(&seen->device_stolen_ns, sizeof(__u64), &rq->prev_steal_time_rq);
+		bpf_core_read(&seen->device_clock_ns, sizeof(__u64), &rq->clock);
+	}
+	return 0;
+}
+
+#endif

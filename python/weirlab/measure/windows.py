@@ -1,0 +1,272 @@
+"""Which bins of a trial the host disturbed, and what the trial says without them.
+
+Bins are chosen by what the host did alone: how long the device waited for its CPU, what the hypervisor
+stole, how late the sender was. What came out, delay or loss, has no say, so leaving bins out cannot flatter
+the device. A bin that follows a disturbance is left out too until the queue is as it was: work of ``w`` that
+piled up while the CPU was away is done after ``w * u / (1 - u)``, ``u`` being the share of time for which the
+device works (a queue that empties at rate ``1 - u``; ``docs/engine.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.quantities import duration
+from weirlab.records import Disturbed, EngineResult, Histogram, Looks, Span, Windows
+
+Mask = npt.NDArray[np.bool_]
+
+SCHEDULER_TICK_NS: Final = 10_000_000
+"""A running CPU updates the scheduler's clock at least this often (HZ of 100 or more)."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """From where on a disturbance spoils the bins that it touches; times in ns."""
+
+    wait_ns: float = 20_000.0
+    """Waiting of the device in one bin, beyond what is usual in this trial: a thread that is woken
+    always waits for a moment."""
+
+    stolen_ns: float = 20_000.0
+    """Time that the hypervisor took from a CPU."""
+
+    late_ratio: float = 0.1
+    """Lateness of the sender, as a share of the bin."""
+
+    slipped_ratio: float = 0.005
+    """Lateness of the sender in all bins that are kept, as a share of their time. It is how much the load
+    may be below nominal because of it."""
+
+    busy: float = 0.95
+    """From this share of work on the device cannot be told from one in overload, whose queue is full again
+    as soon as it works."""
+
+
+TOLERANCE: Final = Tolerance()
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """Something that the host did; times from the start of recording, in ns."""
+
+    begin_ns: float
+    end_ns: float
+    lasted_ns: float
+    who: str
+
+    @property
+    def why(self) -> str:
+        return f"{self.who} {duration(self.lasted_ns)}"
+
+
+def disturbances(
+    result: EngineResult, *, waited_ns: float | None = None, tolerance: Tolerance = TOLERANCE
+) -> list[Disturbance]:
+    """What the host did to a windowed trial, after-effects included.
+
+    Parameters
+    ----------
+    waited_ns:
+        How long the device waited in all, from before the trial until after it. What the sender did
+        not see of it came after its last look. None where that is not known.
+
+    Raises
+    ------
+    ValueError
+        Nobody looked at the host during this trial.
+    """
+    windows = result.windows
+    if windows is None or windows.looks is None:
+        raise ValueError("this trial has no windows to choose from")
+    looks = _Seen.of(windows.looks, result.record_start_ns)
+    found = [
+        *_waits(looks, waited_ns, tolerance),
+        *_stolen(looks, tolerance),
+        *_late(result, windows, tolerance),
+    ]
+    return [_with_after_effects(one, looks, result.series.bin_ns, tolerance) for one in found]
+
+
+def left_out(result: EngineResult, found: list[Disturbance]) -> tuple[Span, ...]:
+    """The bins that ``found`` touches, neighbours with the same reason as one span; in order."""
+    bin_ns, n_bins = result.series.bin_ns, len(result.series.sent)
+    length_ns = result.record_end_ns - result.record_start_ns
+    why: list[str | None] = [None] * n_bins
+    # What lasted longest names a bin that several touch.
+    for one in sorted(found, key=lambda one: one.lasted_ns):
+        first = int(max(one.begin_ns, 0.0) // bin_ns)
+        last = int(min(one.end_ns, length_ns - 1) // bin_ns)
+        why[first : last + 1] = [one.why] * max(last + 1 - first, 0)
+    spans: list[Span] = []
+    for i, reason in enumerate(why):
+        if reason is None:
+            continue
+        begin, end = i * bin_ns, min((i + 1) * bin_ns, length_ns)
+        if spans and spans[-1].end_ns == begin and spans[-1].why == reason:
+            spans[-1] = replace(spans[-1], end_ns=end)
+        else:
+            spans.append(Span(begin, end, reason))
+    return tuple(spans)
+
+
+def without(result: EngineResult, spans: tuple[Span, ...]) -> EngineResult:
+    """``result`` as its other bins have it; the series and the flows stay whole.
+
+    Raises
+    ------
+    ValueError
+        The trial has no windows.
+    """
+    windows, series = result.windows, result.series
+    if windows is None:
+        raise ValueError("this trial has no windows to leave out")
+    kept = kept_bins(result, spans)
+    sent, received = int(series.sent[kept].sum()), int(series.received[kept].sum())
+    arrived = kept & (series.received > 0)
+    pairs = kept & _kept_before(kept, _lag(result))
+    ipdv_count = int(windows.ipdv_count[pairs].sum())
+    nan = float("nan")
+    return replace(
+        result,
+        sent=sent,
+        received=received,
+        lost=sent - received,
+        delay_min_ns=float(windows.delay_min_ns[arrived].min()) if received else nan,
+        delay_mean_ns=float(windows.delay_sum_ns[kept].sum()) / received if received else nan,
+        delay_max_ns=float(series.delay_max_ns[arrived].max()) if received else nan,
+        jitter_ns=float(windows.ipdv_sum_ns[pairs].sum()) / ipdv_count if ipdv_count else nan,
+        late_max_ns=int(windows.late_max_ns[kept].max()) if kept.any() else 0,
+        histogram=_histogram(windows, kept),
+        left_out=spans,
+    )
+
+
+def kept_bins(result: EngineResult, spans: tuple[Span, ...]) -> Mask:
+    """Which bins count, shape (bins,)."""
+    bin_ns = result.series.bin_ns
+    kept = np.ones(len(result.series.sent), np.bool_)
+    for span in spans:
+        kept[span.begin_ns // bin_ns : -(-span.end_ns // bin_ns)] = False
+    return kept
+
+
+def summary(result: EngineResult) -> Disturbed:
+    """What is kept of a result beside the one without some of its bins."""
+    return Disturbed(result.sent, result.received, result.delay_mean_ns, result.histogram.quantile_ns(0.99))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The looks that were taken, times from the start of recording; ``n`` looks, ``n - 1`` intervals."""
+
+    at_ns: npt.NDArray[np.float64]
+    waited_ns: npt.NDArray[np.float64]
+    """In each interval, by whatever was not the device itself."""
+    busy: float
+    """Share of the time for which the device worked."""
+    sender_stolen_ns: npt.NDArray[np.float64]
+    device_stolen_ns: npt.NDArray[np.float64]
+    fresh: Mask
+    """Whether the scheduler's clock on the device's CPU went on in an interval."""
+
+    @classmethod
+    def of(cls, looks: Looks, start_ns: int) -> _Seen:
+        seen = looks.at_ns > 0
+        at_ns = looks.at_ns[seen].astype(np.float64) - start_ns
+        ran, waited = (_steps(values[seen]) for values in (looks.ran_ns, looks.waited_ns))
+        # Threads that share a CPU wait for one another, which is the device's own doing.
+        others = ran.sum(axis=1, keepdims=True) - ran
+        total_ns = float(at_ns[-1] - at_ns[0]) if len(at_ns) > 1 else 0.0
+        return cls(
+            at_ns,
+            np.clip(waited - others, 0.0, None).sum(axis=1),
+            float(ran.sum()) / total_ns if total_ns > 0 else 0.0,
+            _steps(looks.sender_stolen_ns[seen]),
+            _steps(looks.device_stolen_ns[seen]),
+            _steps(looks.device_clock_ns[seen]) > 0,
+        )
+
+
+def _steps(counted: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    return np.diff(counted.astype(np.float64), axis=0)
+
+
+def _waits(seen: _Seen, waited_ns: float | None, tolerance: Tolerance) -> Iterator[Disturbance]:
+    lasts_ns = np.diff(seen.at_ns)
+    if len(lasts_ns) == 0:
+        return
+    usual = float(np.median(seen.waited_ns / np.maximum(lasts_ns, 1.0)))
+    beyond_ns = seen.waited_ns - usual * lasts_ns
+    for i in np.flatnonzero(beyond_ns > tolerance.wait_ns):
+        # A wait is counted when it ends.
+        begin_ns = seen.at_ns[i] - seen.waited_ns[i]
+        yield Disturbance(begin_ns, seen.at_ns[i + 1], float(seen.waited_ns[i]), "the device waited")
+    unseen_ns = 0.0 if waited_ns is None else waited_ns - float(seen.waited_ns.sum())
+    if unseen_ns > tolerance.wait_ns + usual * SCHEDULER_TICK_NS:
+        yield Disturbance(seen.at_ns[-1] - unseen_ns, math.inf, unseen_ns, "the device waited")
+
+
+def _stolen(seen: _Seen, tolerance: Tolerance) -> Iterator[Disturbance]:
+    for i in np.flatnonzero(seen.device_stolen_ns > tolerance.stolen_ns):
+        # It was taken since the clock had last gone on.
+        known = np.flatnonzero(seen.fresh[:i])
+        begin_ns = seen.at_ns[known[-1]] if len(known) else -math.inf
+        stolen_ns = float(seen.device_stolen_ns[i])
+        yield Disturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, "the host took the device's CPU for")
+    for i in np.flatnonzero(seen.sender_stolen_ns > tolerance.stolen_ns):
+        begin_ns = seen.at_ns[i] - SCHEDULER_TICK_NS
+        stolen_ns = float(seen.sender_stolen_ns[i])
+        yield Disturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, "the host took the sender's CPU for")
+
+
+def _late(result: EngineResult, windows: Windows, tolerance: Tolerance) -> Iterator[Disturbance]:
+    bin_ns, late_ns = result.series.bin_ns, windows.late_max_ns.astype(np.float64)
+    if not np.any(late_ns):
+        return
+    # The latest first, until what is left is on time as a whole.
+    order = np.argsort(late_ns)
+    slipped = np.cumsum(late_ns[order]) / (bin_ns * np.arange(1, len(order) + 1))
+    on_time = int(np.searchsorted(slipped, tolerance.slipped_ratio, side="right"))
+    on_time = min(on_time, int((late_ns <= tolerance.late_ratio * bin_ns).sum()))
+    for i in order[on_time:]:
+        yield Disturbance(
+            i * bin_ns - late_ns[i], (i + 1) * bin_ns - 1, float(late_ns[i]), "the sender was late by"
+        )
+
+
+def _with_after_effects(one: Disturbance, seen: _Seen, bin_ns: int, tolerance: Tolerance) -> Disturbance:
+    drains_ns = 0.0 if seen.busy >= tolerance.busy else one.lasted_ns * seen.busy / (1.0 - seen.busy)
+    return replace(one, end_ns=one.end_ns + max(drains_ns, bin_ns))
+
+
+def _lag(result: EngineResult) -> int:
+    """How many bins back the predecessor of a packet in its flow may lie."""
+    rate = result.sent / (result.record_end_ns - result.record_start_ns)
+    between_ns = len(result.flows.sent) / rate if rate > 0 else 0.0
+    return 1 + int(between_ns // result.series.bin_ns)
+
+
+def _kept_before(kept: Mask, lag: int) -> Mask:
+    """Whether the ``lag`` bins before each one are kept; before the first there is nothing to spoil."""
+    before = np.ones(len(kept), np.bool_)
+    for back in range(1, min(lag, len(kept)) + 1):
+        before[back:] &= kept[:-back]
+    return before
+
+
+def _histogram(windows: Windows, kept: Mask) -> Histogram:
+    sizes = np.diff(windows.end, prepend=0)
+    counted = np.repeat(kept, sizes.astype(np.int64))
+    lower_ns, where = np.unique(windows.lower_ns[counted], return_inverse=True)
+    upper_ns = np.zeros(len(lower_ns), np.uint64)
+    upper_ns[where] = windows.upper_ns[counted]
+    count = np.zeros(len(lower_ns), np.uint64)
+    np.add.at(count, where, windows.count[counted])
+    return Histogram(lower_ns, upper_ns, count)
