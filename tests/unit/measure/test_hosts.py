@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weirlab.measure.hosts import Budget
+from weirlab.measure.hosts import Patience
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits, judge
 from weirlab.records import HostSample
 from weirlab.testing import FakeBed, FakeClock
@@ -22,22 +22,22 @@ class Moving(FakeBed):
         return replace(super().host(), handover_ns=66.0 if self.now() >= self.back_s else 245.0)
 
 
-def budget(clock: FakeClock, seconds: float) -> Budget:
-    return Budget(seconds, clock, clock.advance)
+def patience(clock: FakeClock, seconds: float) -> Patience:
+    return Patience(seconds, clock, clock.advance)
 
 
 def test_waiting_ends_when_the_host_is_back() -> None:
     clock, told = FakeClock(), []
     begun = clock()
-    assert budget(clock, 60).wait_for(Moving(clock, begun + 5), 66.0, told.append)
+    assert patience(clock, 60).wait_for(Moving(clock, begun + 5), 66.0, told.append)
     assert 5 <= clock() - begun < 6
     assert told[0] == "waiting for the host: its CPUs are 245 ns apart, not 66 ns"
 
 
-def test_waiting_ends_when_the_budget_is_used_up() -> None:
+def test_waiting_ends_when_the_patience_is_used_up() -> None:
     clock = FakeClock()
     begun = clock()
-    left = budget(clock, 3)
+    left = patience(clock, 3)
     assert not left.wait_for(Moving(clock, begun + 100), 66.0, lambda text: None)
     assert 3 <= clock() - begun < 4
     assert not left.wait_for(Moving(clock, begun), 66.0, lambda text: None)
@@ -46,7 +46,7 @@ def test_waiting_ends_when_the_budget_is_used_up() -> None:
 def test_a_host_that_does_not_tell_is_never_waited_for() -> None:
     clock = FakeClock()
     begun = clock()
-    assert budget(clock, 3).wait_for(FakeBed(), 66.0, lambda text: None)
+    assert patience(clock, 3).wait_for(FakeBed(), 66.0, lambda text: None)
     assert clock() == begun
 
 
