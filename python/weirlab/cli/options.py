@@ -26,6 +26,7 @@ BackendChoice = Literal["auto", "xdp", "af_packet"]
 Layer4 = Literal["udp", "tcp"]
 IpVersion = Literal["4", "6"]
 Arrivals = Literal["constant", "poisson"]
+MachineKind = Literal["usual", "noisy"]
 FlowOrder = Literal["advance", "random"]
 
 _WHAT = "Device under test"
@@ -226,6 +227,19 @@ AttemptsOption = Annotated[
         metavar="N",
         rich_help_panel=_PLAN,
     ),
+]
+TimeBudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--time-budget",
+        help="Wall time for all trials, e.g. 6min (default: 1.5 times the expected time).",
+        metavar="TIME",
+        rich_help_panel=_PLAN,
+    ),
+]
+MachineOption = Annotated[
+    MachineKind,
+    typer.Option("--machine", help="noisy: bear more disturbance, repeat more often.", rich_help_panel=_PLAN),
 ]
 
 

@@ -60,20 +60,21 @@ class Pace:
         """So many attempts at a trial of ``expected_s`` took ``took_s`` in all."""
         kept = 0.5 ** (attempts / HALF_LIFE)
         self._attempts = kept * self._attempts + attempts
-        self._traffic_s = kept * self._traffic_s + attempts * _traffic_s(expected_s)
+        self._traffic_s = kept * self._traffic_s + attempts * _traffic_s(expected_s, 1)
         self._took_s = kept * self._took_s + took_s
 
-    def attempt_s(self, expected_s: float) -> float:
-        """Wall time in s of one attempt at a trial that was expected to take ``expected_s``."""
+    def attempts_s(self, attempts: float, expected_s: float) -> float:
+        """Wall time in s of ``attempts`` that were expected to take ``expected_s`` together."""
         if self._attempts == 0:
             return expected_s
+        traffic_s = _traffic_s(expected_s, attempts)
         if self._took_s < self._traffic_s:
-            return _traffic_s(expected_s) * self._took_s / self._traffic_s
-        return _traffic_s(expected_s) + (self._took_s - self._traffic_s) / self._attempts
+            return traffic_s * self._took_s / self._traffic_s
+        return traffic_s + attempts * (self._took_s - self._traffic_s) / self._attempts
 
 
-def _traffic_s(expected_s: float) -> float:
-    return max(expected_s - OVERHEAD_S, 0.0)
+def _traffic_s(expected_s: float, attempts: float) -> float:
+    return max(expected_s - attempts * OVERHEAD_S, 0.0)
 
 
 class Meter:
@@ -97,7 +98,9 @@ class Meter:
         self.pace = Pace()
         self._budget = budget
         self._max_attempts = max_attempts
-        self._rest_s = list(expected_s)
+        self._rest_s: list[float] = []
+        self._rest_sum_s = 0.0
+        self.replace_rest(expected_s)
         self._clock = clock
         self._told = told
         self._start_s = self._mark_s = clock()
@@ -107,11 +110,13 @@ class Meter:
     def replace_rest(self, expected_s: Iterable[float]) -> None:
         """Expect these trials from here on."""
         self._rest_s = list(expected_s)
+        self._rest_sum_s = sum(self._rest_s)
 
     def skip(self) -> None:
         """The next trial was done in an earlier session."""
         self._done += 1
-        del self._rest_s[:1]
+        if self._rest_s:
+            self._rest_sum_s -= self._rest_s.pop(0)
 
     def tell(self, text: str, last: TrialRecord | None = None) -> None:
         """Report without counting."""
@@ -139,6 +144,7 @@ class Meter:
         if self._rest_s:
             place = self._rest_s.index(expected_s) if expected_s in self._rest_s else 0
             expected_s = self._rest_s.pop(place)
+            self._rest_sum_s -= expected_s
             if not self._learned:
                 self.learn(expected_s, [True])
         self._learned = False
@@ -159,4 +165,6 @@ class Meter:
     def _work_s(self, ratio: float) -> float:
         """Time in s for the rest if this share of attempts counts."""
         most = self._max_attempts or self.share.failures_by_chance()
-        return attempts_per_trial(ratio, most) * sum(map(self.pace.attempt_s, self._rest_s))
+        # What is left of a sum after its parts were taken away may be a little off 0.
+        rest_s = self.pace.attempts_s(len(self._rest_s), self._rest_sum_s) if self._rest_s else 0.0
+        return attempts_per_trial(ratio, most) * rest_s

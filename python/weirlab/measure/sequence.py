@@ -168,7 +168,7 @@ def run(
 
     def affordable(spec: TrialSpec) -> int:
         """Attempts that end before the time is over."""
-        each_s = meter.pace.attempt_s(trial_s(spec))
+        each_s = meter.pace.attempts_s(1, trial_s(spec))
         return VISIT if left_s() >= VISIT * each_s else int(left_s() >= each_s)
 
     patience_left = Patience(patience * sum(map(trial_s, plan.specs)), clock, sleep, left_s)
@@ -193,7 +193,7 @@ def run(
         else:
             meter.tell(f"later again: {describe_spec(spec)}", last)
         if budget is not None and budget.hopeless(
-            meter.share, queue.settings, queue.without_valid, meter.pace.attempt_s(trial_s(spec))
+            meter.share, queue.settings, queue.without_valid, meter.pace.attempts_s(1, trial_s(spec))
         ):
             stopped = "noise"
             break

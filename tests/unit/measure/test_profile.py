@@ -197,7 +197,7 @@ def test_measuring_scouts_plans_and_keeps_everything(store: Store) -> None:
 
 
 def test_a_trial_that_stays_invalid_does_not_stop_the_profile(store: Store) -> None:
-    bed = FakeBed(DEVICE, [None] * 4 + [STOLEN] * 2 + [None] * 10 + [STOLEN])
+    bed = FakeBed(DEVICE, [None] * 4 + [STOLEN] * 2 + [None] * 11 + [STOLEN])
     with store.create("profile", {}, {}) as writer:
         outcome = measure(bed, SMALL, writer)
     assert outcome.invalid == (4,)

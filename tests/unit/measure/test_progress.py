@@ -23,20 +23,20 @@ def test_the_estimate_is_traffic_and_overhead() -> None:
 
 
 def test_without_experience_an_attempt_takes_what_was_expected() -> None:
-    assert Pace().attempt_s(60) == 60
+    assert Pace().attempts_s(1, 60) == 60
 
 
 @given(st.floats(0.3, 100), st.floats(0, 100))
 def test_what_an_attempt_takes_beside_its_traffic_is_added(expected: float, overhead: float) -> None:
     pace = Pace()
     pace.learn(expected, 1, expected - OVERHEAD_S + overhead)
-    assert pace.attempt_s(2 * expected) == pytest.approx(2 * expected - OVERHEAD_S + overhead)
+    assert pace.attempts_s(1, 2 * expected) == pytest.approx(2 * expected - OVERHEAD_S + overhead)
 
 
 def test_a_simulation_that_is_faster_than_its_traffic_scales() -> None:
     pace = Pace()
     pace.learn(1.0 + OVERHEAD_S, 2, 0.2)
-    assert pace.attempt_s(3.0 + OVERHEAD_S) == pytest.approx(0.3)
+    assert pace.attempts_s(1, 3.0 + OVERHEAD_S) == pytest.approx(0.3)
 
 
 def test_skipped_trials_do_not_make_the_rest_look_fast() -> None:
@@ -69,7 +69,7 @@ def test_a_plan_can_replace_what_was_expected() -> None:
 
 # Estimates on machines that disturb. A trial takes 0.33 s where 0.33 s were expected, unless said otherwise.
 
-SETTINGS, REPETITIONS = 300, 3
+SETTINGS, REPETITIONS = 250, 3
 
 
 def run_of(
@@ -124,7 +124,7 @@ def require_right(end_s: float, told: list[tuple[float, Progress]], after_s: flo
     assert sum(error < 0.2 for error in of_left) >= 0.9 * len(of_left)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("overhead_s", [0.05, 0.2, 0.6])
 @pytest.mark.parametrize("share", [1.0, 0.95, 0.75, 0.5])
 def test_after_a_minute_the_estimate_is_right_within_20_percent(
@@ -133,11 +133,11 @@ def test_after_a_minute_the_estimate_is_right_within_20_percent(
     require_right(*run_of(drawn(share, seed), overhead_s=overhead_s))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.0])
 def test_with_a_budget_the_estimate_is_right_whatever_is_valid(share: float, seed: int) -> None:
-    end_s, told = run_of(drawn(share, seed), budget_s=594)
-    assert end_s < 594.001
+    end_s, told = run_of(drawn(share, seed), budget_s=495)
+    assert end_s < 495.001
     require_right(end_s, told)
 
 
