@@ -280,6 +280,7 @@ def profile(
     from weirlab.scenario import QUICK, from_plain, full
 
     with Session(ctx, as_json=json, store=store) as session:
+        time_budget = options.time_budget(time_budget)
         if resume is not None:
             outcome = jobs.resume_profile(session.store, resume, session.progress, time_budget=time_budget)
         else:

@@ -358,6 +358,18 @@ def loads(text: str | None) -> tuple[float, ...] | None:
     return None if text is None else listed(text, share, "--loads", "50%,90%,120%")
 
 
+def time_budget(text: str | None) -> str | None:
+    """``--time-budget`` as it is, if it is a time."""
+    from weirlab.scenario.times import seconds
+
+    try:
+        if text is not None:
+            seconds(text)
+    except ValueError as error:
+        raise InputError(f"--time-budget: {error}") from None
+    return text
+
+
 def target(text: str | None) -> float | None:
     """``--target`` as a ratio."""
     if text is None:

@@ -161,9 +161,9 @@ def prediction(outcome: PredictionOutcome) -> str:
 
 def verification(outcome: VerificationOutcome) -> str:
     """How far the models are off, and the measurement from itself, in a sentence; or why nobody can say."""
-    if (problem := outcome.problem()) is not None:
-        said = str(problem)
-        return of_device(outcome.run.simulated, f"{said[:1].upper()}{said[1:].removesuffix('.')}.")
+    if outcome.problem() is not None:
+        why = outcome.undecided or "the machine was not usable"
+        return of_device(outcome.run.simulated, f"No verdict on the models: {why}.")
     rows = [row for row in outcome.errors if row.per == "trial" and not row.extrapolated]
     parts = []
     for model, measured in dict.fromkeys((row.model, row.of_measurement) for row in rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -34,6 +34,9 @@ NOISY_LIMITS: Final = replace(
     overload_wait_ratio=0.03,
 )
 """For a machine that never gets quiet: delays below the threshold may hold waits of the host."""
+
+clock: Callable[[], float] = time.monotonic
+"""Seconds, for budgets and trials alike."""
 
 MORE_REPETITIONS: Final = 2
 """By this factor more on such a machine: intervals come from the scatter of repetitions."""
@@ -76,8 +79,8 @@ def budget(scenario: Scenario, bed: TestBed, expected_s: float) -> Budget | None
     """
     simulated = bed.lab == SIMULATION
     if scenario.time_budget is not None:
-        return Budget(seconds(scenario.time_budget), time.monotonic, gives_up=not simulated)
-    return None if simulated else Budget(RATIO * expected_s, time.monotonic)
+        return Budget(seconds(scenario.time_budget), clock, gives_up=not simulated)
+    return None if simulated else Budget(RATIO * expected_s, clock)
 
 
 def refuse_short_budget(scenario: Scenario, specs: Iterable[TrialSpec]) -> None:

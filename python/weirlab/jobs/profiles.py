@@ -211,6 +211,7 @@ def measured(
         "max_attempts": scenario.profile.max_attempts,
         "limits": machine.limits(scenario),
         "budget": budget,
+        "clock": machine.clock,
     }
     if machine.noisy(scenario):
         progress.note(f"for a noisy machine: {machine.noise_in_words()}")

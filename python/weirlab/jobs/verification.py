@@ -153,6 +153,7 @@ def measure(
         max_attempts=scenario.profile.max_attempts,
         limits=machine.limits(scenario),
         budget=budget or _budget(bed, scenario),
+        clock=machine.clock,
     )
     machine.give_up(writer.run, outcome, "verify")
 

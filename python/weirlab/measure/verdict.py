@@ -173,7 +173,7 @@ def undecided(run: Run) -> str:
         return f"{held_out.without} of {held_out.settings} held-out settings have no valid trial"
     if few > NEEDED_RATIO * held_out.settings:
         return (
-            f"{few} of {held_out.settings} held-out settings have only one valid trial or none, so nothing "
+            f"{few} of {held_out.settings} held-out settings have fewer than two valid trials, so nothing "
             "tells an error of the model from the scatter of trials"
         )
     return ""
