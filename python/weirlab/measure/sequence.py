@@ -127,6 +127,9 @@ def run(
     else:
         plan = Plan(tuple(specs), first_index)
         keep_plan(writer, plan_name, plan)
+    if budget is None:
+        # Nothing else would end a trial that fails again and again.
+        max_attempts = max_attempts or MAX_ATTEMPTS
     meter = meter or Meter(
         map(trial_s, plan.specs), clock, on_progress, budget=budget, max_attempts=max_attempts
     )

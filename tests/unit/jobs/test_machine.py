@@ -89,8 +89,8 @@ def test_when_time_is_short_most_settings_have_a_trial_before_any_has_all(store:
     outcome = profile(store, small(verify=[], time_budget="20s"), Quiet())
     assert outcome.verdict is not None
     assert outcome.outcome.stopped == "time"
-    assert outcome.verdict.coverage.without == 0
-    assert outcome.verdict.coverage.single > 0
+    assert outcome.verdict.coverage.without <= 1
+    assert outcome.verdict.coverage.single > 10
 
 
 def test_what_the_budget_left_out_is_measured_when_resumed(store: Store, on: On) -> None:
@@ -98,8 +98,9 @@ def test_what_the_budget_left_out_is_measured_when_resumed(store: Store, on: On)
     first = profile(store, small(verify=[], time_budget="20s"), Quiet())
     bed = on()
     again = resume_profile(store, first.run.run_id, Quiet(), time_budget="5min")
-    assert again.outcome.invalid == ()
-    assert len(bed.traffic_seen) == len(first.outcome.invalid)
+    scouts = {n for n in first.outcome.invalid if n < 3}
+    assert set(again.outcome.invalid) == scouts
+    assert len(bed.traffic_seen) == len(first.outcome.invalid) - len(scouts)
 
 
 def test_held_out_trials_have_their_share_of_the_time(store: Store, on: On) -> None:
@@ -121,9 +122,9 @@ def test_a_budget_that_cannot_suffice_is_refused_before_anything_is_built(store:
 
 
 def test_a_run_ends_early_where_almost_nothing_is_valid_and_goes_on_later(store: Store, on: On) -> None:
-    bed = on(itertools.chain([None] * 3, itertools.repeat(STOLEN)))
-    scenario = small(verify=[], time_budget="20min")
-    with pytest.raises(StoppedEarly, match=r"stopped early: only 3 of .* --machine noisy") as caught:
+    bed = on(itertools.repeat(STOLEN))
+    scenario = small(verify=[], time_budget="5min")
+    with pytest.raises(StoppedEarly, match=r"stopped early: only 0 of .* --machine noisy") as caught:
         profile(store, scenario, Quiet())
     run_id = caught.value.run_id
     assert caught.value.exit_code == 5
@@ -131,20 +132,20 @@ def test_a_run_ends_early_where_almost_nothing_is_valid_and_goes_on_later(store:
     run = store.open(run_id)
     assert run.manifest.status == "interrupted"
     assert run.trials().height == len(bed.traffic_seen)
-    assert 100 < len(bed.traffic_seen) * 0.33 < 300
+    assert 60 < len(bed.traffic_seen) * 0.33 < 150
     on()
-    assert resume_profile(store, run_id, Quiet()).outcome.invalid == ()
+    assert resume_profile(store, run_id, Quiet()).outcome.invalid == (0, 1, 2)
 
 
 def test_a_scenario_that_ends_early_is_gone_on_with_by_weir_run(store: Store, on: On) -> None:
-    on(itertools.chain([None] * 3, itertools.repeat(STOLEN)))
+    on(itertools.repeat(STOLEN))
     with pytest.raises(StoppedEarly, match="weir run --resume") as caught:
-        run_scenario(store, small(time_budget="20min"), Quiet())
+        run_scenario(store, small(time_budget="4min"), Quiet())
     assert caught.value.resume == f"weir run --resume {caught.value.run_id}"
 
 
 def test_on_a_simulated_device_nothing_ends_early(store: Store, scripted: On) -> None:
-    scripted(*[None] * 3, *[STOLEN] * 2000)
+    scripted(*[None] * 3, *[STOLEN] * 50)
     outcome = profile(store, small(verify=[], lab={"kind": "sim"}), Quiet())
     assert outcome.outcome.stopped == ""
     assert outcome.verdict is None

@@ -23,9 +23,6 @@ NEEDED_RATIO: Final = 0.5
 HOPELESS_RATIO: Final = 0.3
 """A run is given up only where fewer attempts than this count: else a longer budget helps."""
 
-_SIGMAS: Final = 2.33
-"""99 % on one side."""
-
 
 class Budget:
     """Wall time in s from now on; ``clock`` gives seconds.
@@ -66,7 +63,7 @@ class Budget:
         known = self.spent_s >= max(LEAST_S, LEAST_RATIO * self.total_s)
         if not (self.gives_up and known and math.isfinite(self.total_s) and attempt_s > 0):
             return False
-        _, most = share.bounds(_SIGMAS)
+        most = share.most()
         if most >= HOPELESS_RATIO:
             return False
         to_come = most * max(self.left_s, 0.0) / attempt_s

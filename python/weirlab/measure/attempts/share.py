@@ -53,16 +53,22 @@ class Share:
         """The share, above 0."""
         return (self._valid + _PRIOR * self._usual) / (self._tried + _PRIOR)
 
-    def bounds(self, sigmas: float = 1.645) -> tuple[float, float]:
-        """Wilson interval of the share (90 % by default); disturbances in bursts make it wider.
+    def bounds(self) -> tuple[float, float]:
+        """90 % interval of the share now; disturbances in bursts make it wider."""
+        return self._wilson(self._valid, self._tried, 1.645)
 
-        Attempts in a row are alike where disturbances last. With the correlation r of neighbours, n
+    def most(self) -> float:
+        """Upper 99 % bound of the share over all attempts."""
+        return self._wilson(self.valid, self.attempts, 2.33)[1]
+
+    def _wilson(self, valid: float, tried: float, sigmas: float) -> tuple[float, float]:
+        """Attempts in a row are alike where disturbances last. With the correlation r of neighbours, n
         attempts tell as much as n (1 - r) / (1 + r) independent ones.
         """
-        if self._tried == 0:
+        if tried == 0:
             return 0.0, 1.0
-        p = self._valid / self._tried
-        n = self._tried * self._independence(p)
+        p = valid / tried
+        n = tried * self._independence(p)
         middle = (p + sigmas**2 / (2 * n)) / (1 + sigmas**2 / n)
         half = sigmas * math.sqrt(p * (1 - p) / n + sigmas**2 / (4 * n * n)) / (1 + sigmas**2 / n)
         return max(middle - half, 0.0), min(middle + half, 1.0)
