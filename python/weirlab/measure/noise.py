@@ -139,6 +139,11 @@ def finding(noise: Noise) -> Finding:
     return Finding(NAME, noise.verdict == "good", detail, _remedy(noise), essential=False)
 
 
+def lead(noise: Noise) -> str:
+    """The verdict, for the first line."""
+    return f"Machine {noise.verdict}: {noise.undisturbed_ratio:.0%} of short trials would be undisturbed."
+
+
 def sentence(noise: Noise) -> str:
     """What it means for measuring now; empty where the machine is quiet."""
     share = f"{noise.undisturbed_ratio:.0%} of short trials would be undisturbed"
