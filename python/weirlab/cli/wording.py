@@ -93,9 +93,10 @@ def profile(outcome: ProfileOutcome) -> str:
         )
     held = f"{count(missing)} of {plural(measured.trials, 'trial')} had no valid attempt. " if missing else ""
     if measured.stopped == "time":
-        held += f"The time budget is used up; weir profile --resume {run_id} goes on. "
+        held += "The time budget is used up. "
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
-    return f"{held}{sure}{lead}; next: weir fit {run_id}"
+    next_one = f"weir fit {run_id}" if outcome.problem() is None else f"weir profile --resume {run_id}"
+    return f"{held}{sure}{lead}; next: {next_one}"
 
 
 def _certainty(outcome: AdaptiveOutcome) -> str:
@@ -162,7 +163,8 @@ def prediction(outcome: PredictionOutcome) -> str:
 def verification(outcome: VerificationOutcome) -> str:
     """How far the models are off, and the measurement from itself, in a sentence; or why nobody can say."""
     if outcome.problem() is not None:
-        why = outcome.undecided or "the machine was not usable"
+        machine = f"the machine was {outcome.verdict.label}" if outcome.verdict is not None else ""
+        why = outcome.undecided or machine
         return of_device(outcome.run.simulated, f"No verdict on the models: {why}.")
     rows = [row for row in outcome.errors if row.per == "trial" and not row.extrapolated]
     parts = []

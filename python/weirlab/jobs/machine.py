@@ -38,6 +38,10 @@ NOISY_LIMITS: Final = replace(
 clock: Callable[[], float] = time.monotonic
 """Seconds, for budgets and trials alike."""
 
+_ADVICE: Final = (
+    ". For a machine that never gets quiet: weir profile --machine noisy, or 'machine: noisy' in a scenario"
+)
+
 MORE_REPETITIONS: Final = 2
 """By this factor more on such a machine: intervals come from the scatter of repetitions."""
 
@@ -112,4 +116,5 @@ def give_up(run: Run, outcome: Outcome, role: str) -> None:
         f"only {valid:,} of {attempts.height:,} attempts were valid ({reasons(attempts)}), and the time left "
         "would not give half of the settings a valid trial",
         run.run_id,
+        "" if run.manifest.scenario.get("machine") == "noisy" else _ADVICE,
     )

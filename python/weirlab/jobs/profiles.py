@@ -53,7 +53,7 @@ class ProfileOutcome:
             return spoiled.problem(self.run, KIND)
         if self.verdict is None or self.verdict.word != "not usable":
             return None
-        return TrialError(f"run {self.run.run_id} does not count: {self.verdict.sentence}")
+        return TrialError(f"run {self.run.run_id} does not count: the machine was {self.verdict.label}")
 
     def thresholds(self) -> list[dict[str, Any]]:
         """Measured threshold per rule count and frame size, see :func:`weirlab.measure.verify.thresholds`."""
@@ -247,9 +247,14 @@ def _foretold(scenario: Scenario, bed: TestBed, expected_s: float, budget: Budge
     trials = _adaptive(scenario, grid).budget if chosen else len(measuring.expected(grid))
     lead = f"{'at most ' if chosen else ''}{trials:,} trials"
     # A simulated device keeps nobody waiting.
-    took = "" if bed.lab == SIMULATION else f", some {expected_s / 60:.0f} min on a usual machine"
-    limit = "" if budget is None else f"; the time budget is {budget.total_s / 60:.1f} min"
+    took = "" if bed.lab == SIMULATION else f", some {_rounded(expected_s)} on a usual machine"
+    limit = "" if budget is None else f", at most {_rounded(budget.total_s)} on a busy one (time budget)"
     return f"{lead}{took}{limit}"
+
+
+def _rounded(seconds: float) -> str:
+    """``45 s``, ``13 min``."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _adaptive(scenario: Scenario, grid: measuring.Profile) -> Adaptive:

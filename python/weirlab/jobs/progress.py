@@ -90,20 +90,20 @@ class Interrupted(KeyboardInterrupt):
 class StoppedEarly(TrialError):
     """The host spoils almost everything; what was measured is kept, and ``resume`` goes on from there."""
 
-    def __init__(self, why: str, run_id: str, resume: str = "") -> None:
+    def __init__(self, why: str, run_id: str, advice: str = "", resume: str = "") -> None:
         self.why = why
+        self.advice = advice
         self.run_id = run_id
         self.resume = resume
         self.details = {"run_id": run_id, "resume": resume}
         super().__init__(
             f"stopped early: {why}. All attempts are kept in run {run_id}; go on when the machine is quieter "
-            f"with: {resume}. For a machine that never gets quiet: weir profile --machine noisy, or "
-            "'machine: noisy' in a scenario"
+            f"with: {resume}{advice}"
         )
 
     def resumed_by(self, resume: str) -> StoppedEarly:
         """The same with the command that goes on."""
-        return StoppedEarly(self.why, self.run_id, resume)
+        return StoppedEarly(self.why, self.run_id, self.advice, resume)
 
 
 RESUME: Final = "weir run --resume"

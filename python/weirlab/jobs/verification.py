@@ -62,7 +62,7 @@ class VerificationOutcome:
     def problem(self) -> WeirError | None:
         """The error that it is if the machine was not usable, or the trials do not suffice for a verdict."""
         if self.verdict is not None and self.verdict.word == "not usable":
-            return TrialError(f"no verdict on the models: {self.verdict.sentence}")
+            return TrialError(f"no verdict on the models: the machine was {self.verdict.label}")
         if self.undecided:
             return ModelError(
                 f"no verdict on the models: {self.undecided}; measure held-out settings again, with "

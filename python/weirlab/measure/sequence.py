@@ -18,7 +18,7 @@ from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.trial import Role, run_trial, utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
-from weirlab.store import Run, RunWriter
+from weirlab.store import Run, RunWriter, states
 from weirlab.store.codec import spec_from_json, spec_to_json
 from weirlab.store.rows import rate_text
 from weirlab.store.run import HOST
@@ -142,6 +142,14 @@ def run(
             on_record(record)
 
     rules: RuleSetup | None = None
+    settled_ns = writer.run.host_reference_ns() if writer.has(HOST) else None
+
+    def counts(record: TrialRecord) -> bool:
+        """Valid, and made in the state of the host that the run has settled on."""
+        handover_ns = record.host.handover_ns
+        if settled_ns is None or handover_ns is None:
+            return record.valid
+        return record.valid and states.same(handover_ns, settled_ns)
 
     def do(place: int, most: int) -> list[TrialRecord]:
         nonlocal rules, attempts
@@ -163,7 +171,7 @@ def run(
         )
         rules = spec.rules
         attempts += len(records)
-        meter.learn(trial_s(spec), [record.valid for record in records])
+        meter.learn(trial_s(spec), [counts(record) for record in records])
         return records
 
     def left_s() -> float:
@@ -175,9 +183,11 @@ def run(
         return VISIT if left_s() >= VISIT * each_s else int(left_s() >= each_s)
 
     patience_left = Patience(patience * sum(map(trial_s, plan.specs)), clock, sleep, left_s)
-    settled_ns = writer.run.host_reference_ns() if writer.has(HOST) else None
-    done = {index - plan.first_index for index in writer.done}
-    for _ in done & set(range(len(plan.specs))):
+    everything = range(len(plan.specs))
+    # Those of another state count as missing once the run has settled on one.
+    missing = () if settled_ns is None else _missing(writer, plan)
+    done = {index - plan.first_index for index in writer.done.difference(missing)}.intersection(everything)
+    for _ in done:
         meter.skip()
     queue = Queue(plan.specs, done, meter.share, trial_s, max_attempts)
     stopped: Stopped = ""
@@ -191,7 +201,7 @@ def run(
             break
         records = do(place, min(most, queue.attempts_left(place)))
         last = records[-1]
-        if queue.over(place, sum(not record.valid for record in records), last.valid):
+        if queue.over(place, sum(not counts(record) for record in records), counts(last)):
             meter.count(describe_spec(spec), last, trial_s(spec))
         else:
             meter.tell(f"later again: {describe_spec(spec)}", last)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from weirlab.measure import sequence
+from weirlab.measure.attempts import Budget
 from weirlab.measure.hosts import Patience
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits, judge
 from weirlab.records import HostSample
-from weirlab.testing import FakeBed, FakeClock
+from weirlab.store import Store
+from weirlab.testing import FakeBed, FakeClock, make_spec
 from weirlab.testing.results import make_result
 
 QUIET = HostSample(wall_s=0.3, cpu_s={}, dut_wait_s=0.0, handover_ns=66.0, handover_change=1.02)
@@ -75,3 +79,28 @@ def test_a_host_that_moves_its_cpus_spoils_a_trial() -> None:
     (reason,) = judge(result, replace(QUIET, handover_change=3.7), result.achieved_pps)
     assert "moved the CPUs" in reason
     assert "3.7" in reason
+
+
+def test_held_out_trials_of_another_state_are_made_again_within_the_budget(tmp_path: Path) -> None:
+    clock = FakeClock()
+    specs = [make_spec(rate_pps=rate, duration_s=0.1) for rate in (1e4, 2e4, 3e4)]
+    bed = Moving(clock, back_s=0.0)
+    bed._clock = clock
+    with Store(tmp_path).create("profile", {}, {}) as writer:
+        sequence.run(bed, specs, writer, role="profile", plan_name="plan", clock=clock, sleep=clock.advance)
+        bed.back_s = clock() + 3
+        outcome = sequence.run(
+            bed,
+            specs,
+            writer,
+            role="verify",
+            plan_name="verify-plan",
+            first_index=3,
+            budget=Budget(60, clock),
+            max_attempts=None,
+            clock=clock,
+            sleep=clock.advance,
+        )
+    assert outcome.invalid == ()
+    assert outcome.attempts > 3
+    assert outcome.elapsed_s < 6
