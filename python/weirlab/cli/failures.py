@@ -72,7 +72,8 @@ def explain(error: BaseException) -> Failure:
         case Broken(error=inner):
             return explain(inner)
         case WeirError():
-            return Failure(type(error).__name__, str(error), error.exit_code)
+            details = getattr(error, "details", {})
+            return Failure(type(error).__name__, str(error), error.exit_code, details)
         case TyperException():
             return Failure("InputError", _usage(error), error.exit_code)
         case typer.Abort():

@@ -11,7 +11,8 @@ from weirlab.errors import LabError, MissingCapability
 DOCTOR = """Say what works on this machine, what does not, and what to do about it.
 
 Where trials work it listens to the CPUs for two seconds, to tell how many of them other work
-would spoil now. The exit code is 3 if something is missing that trials in namespaces need.
+would spoil now: the machine is good, usable or not usable. The exit code is 3 if something is
+missing that trials in namespaces need.
 
 Examples:
   weir doctor
@@ -54,9 +55,16 @@ def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = Fal
         if sound:
             heard = noise.listen(choose())
             findings.append(noise.finding(heard))
-        document = {"kind": "doctor", "ok": sound, "findings": findings, "noise": heard}
+        document = {
+            "kind": "doctor",
+            "ok": sound,
+            "machine": heard.verdict if heard else None,
+            "findings": findings,
+            "noise": heard,
+        }
         said = [wording.doctor(findings), noise.sentence(heard) if heard else ""]
-        session.finish(document, " ".join(filter(None, said)), tables.doctor(findings))
+        lead = noise.lead(heard) if heard else ""
+        session.finish(document, " ".join(filter(None, said)), tables.doctor(findings), lead=lead)
     if not sound:
         raise typer.Exit(MissingCapability.exit_code)
 

@@ -51,8 +51,17 @@ threshold. With --adaptive the trials are chosen on the way, where the model
 is least certain: the accuracy of the whole grid with at most half the
 trials. Ctrl-C keeps what is finished; --resume goes on.
 
+What the host spoils is tried again later, every setting once before any twice,
+until --time-budget is used up (default: 1.5 times the expected time). Where
+almost nothing is valid it stops early, with exit code 5; --resume goes on.
+--machine noisy is for machines that never get quiet: it bears more
+disturbance and repeats trials twice as often, so intervals are wider. The
+first line of the result says what the machine was good for: good, usable or
+not usable (exit code 5).
+
 Examples:
   weir profile --quick
+  weir profile --quick --time-budget 6min
   weir profile --adaptive --target 5% --budget 200
   weir profile --dut nftables --rules 0,100,1000 --frame 64,512,1518
   weir profile --ruleset firewall.rules --sizes imix
@@ -249,6 +258,8 @@ def profile(
             rich_help_panel="Plan",
         ),
     ] = None,
+    time_budget: options.TimeBudgetOption = None,
+    machine: options.MachineOption = "usual",
     target: Annotated[
         str | None,
         typer.Option(
@@ -269,8 +280,9 @@ def profile(
     from weirlab.scenario import QUICK, from_plain, full
 
     with Session(ctx, as_json=json, store=store) as session:
+        time_budget = options.time_budget(time_budget)
         if resume is not None:
-            outcome = jobs.resume_profile(session.store, resume, session.progress)
+            outcome = jobs.resume_profile(session.store, resume, session.progress, time_budget=time_budget)
         else:
             device = options.device(dut, ruleset, stateful, match)
             if device.name == "ruleset" and rules is not None:
@@ -305,6 +317,8 @@ def profile(
             scenario = from_plain(
                 {
                     "name": "profile",
+                    "machine": machine,
+                    "time_budget": time_budget,
                     "lab": {"kind": lab, "backend": backend},
                     "dut": device.model_dump(),
                     "traffic": shape,
@@ -315,5 +329,12 @@ def profile(
             outcome = jobs.profile(
                 session.store, scenario, session.progress, command=session.command, unnamed=True
             )
-        session.finish(outcome.document(), wording.profile(outcome), tables.profile(outcome))
-        session.complain(outcome.problem())
+        problem = outcome.problem()
+        session.finish(
+            outcome.document(),
+            wording.profile(outcome),
+            tables.profile(outcome),
+            problem,
+            wording.machine(outcome.verdict),
+        )
+        session.complain(problem)

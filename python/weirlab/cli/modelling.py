@@ -55,6 +55,10 @@ the same setting. A run that has been verified is only scored again, unless
 --again or other settings are given; those are measured as a run of their own,
 as for a model file, where you say which device it describes.
 
+Models are judged only by enough valid trials: two or more in most held-out
+settings, on a machine that was usable. Otherwise the result says why there is
+no verdict; the exit code is 5 where the machine is the reason, else 7.
+
 Examples:
   weir verify last
   weir verify last --seed 3
@@ -247,4 +251,12 @@ def verify(
             progress=session.progress,
             command=session.command,
         )
-        session.finish(outcome.document(), wording.verification(outcome), tables.verification(outcome))
+        problem = outcome.problem()
+        session.finish(
+            outcome.document(),
+            wording.verification(outcome),
+            tables.verification(outcome),
+            problem,
+            wording.machine(outcome.verdict),
+        )
+        session.complain(problem)

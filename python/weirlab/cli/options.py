@@ -26,6 +26,7 @@ BackendChoice = Literal["auto", "xdp", "af_packet"]
 Layer4 = Literal["udp", "tcp"]
 IpVersion = Literal["4", "6"]
 Arrivals = Literal["constant", "poisson"]
+MachineKind = Literal["usual", "noisy"]
 FlowOrder = Literal["advance", "random"]
 
 _WHAT = "Device under test"
@@ -227,6 +228,19 @@ AttemptsOption = Annotated[
         rich_help_panel=_PLAN,
     ),
 ]
+TimeBudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--time-budget",
+        help="Wall time for all trials, e.g. 6min (default: 1.5 times the expected time).",
+        metavar="TIME",
+        rich_help_panel=_PLAN,
+    ),
+]
+MachineOption = Annotated[
+    MachineKind,
+    typer.Option("--machine", help="noisy: bear more disturbance, repeat more often.", rich_help_panel=_PLAN),
+]
 
 
 def listed(text: str, item: Callable[[str], T], option: str, example: str) -> tuple[T, ...]:
@@ -342,6 +356,18 @@ def positions(text: str | None) -> tuple[int, ...] | None:
 def loads(text: str | None) -> tuple[float, ...] | None:
     """``--loads`` as ratios."""
     return None if text is None else listed(text, share, "--loads", "50%,90%,120%")
+
+
+def time_budget(text: str | None) -> str | None:
+    """``--time-budget`` as it is, if it is a time."""
+    from weirlab.scenario.times import seconds
+
+    try:
+        if text is not None:
+            seconds(text)
+    except ValueError as error:
+        raise InputError(f"--time-budget: {error}") from None
+    return text
 
 
 def target(text: str | None) -> float | None:

@@ -97,8 +97,9 @@ class Session:
         conclusion: str,
         tables: Iterable[Table] = (),
         problem: WeirError | None = None,
+        lead: str = "",
     ) -> None:
-        """Print the result: ``document`` as JSON, or ``tables`` and the ``conclusion`` for people.
+        """Print the result: ``document`` as JSON, or ``lead``, ``tables`` and the ``conclusion`` for people.
 
         A ``problem`` that keeps the result from counting is said before anything else, and is
         ``"valid": false`` in JSON; :meth:`complain` then only leaves.
@@ -111,6 +112,8 @@ class Session:
         if self.json:
             tell(to_json({**document, "conclusion": conclusion}))
             return
+        if lead:
+            tell(lead)
         shown = list(tables)
         if shown:
             _print_tables(shown, sys.stdout)

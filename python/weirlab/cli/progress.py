@@ -21,13 +21,20 @@ from weirlab.quoting import printable
 
 LINE_EVERY_S = 10.0
 
+Left = float | tuple[float, float]
+"""As jobs tell it: the time left in s, or from and to."""
+
+
+def _left(left_s: Left) -> str:
+    return quantities.clock(left_s) if isinstance(left_s, float | int) else quantities.clocks(*left_s)
+
 
 class Reporter(Protocol):
     """What ``weirlab.jobs`` reports to (its ``Progress``), with an end."""
 
     def stage(self, title: str) -> None: ...
 
-    def advance(self, done: int, total: int, what: str = "", left_s: float | None = None) -> None: ...
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None: ...
 
     def note(self, message: str) -> None: ...
 
@@ -63,9 +70,9 @@ class Bar:
             self._task = None
         self._console.print(printable(title))
 
-    def advance(self, done: int, total: int, what: str = "", left_s: float | None = None) -> None:
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
         finished = done >= total
-        left = "" if left_s is None or finished else f"{quantities.clock(left_s)} left"
+        left = "" if left_s is None or finished else f"{_left(left_s)} left"
         if self._task is None:
             self._bars.start()
             self._task = self._bars.add_task("", total=total, what="", left="")
@@ -91,12 +98,12 @@ class Lines:
         self._last = self._clock()
         self._print(title)
 
-    def advance(self, done: int, total: int, what: str = "", left_s: float | None = None) -> None:
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
         now = self._clock()
         if now - self._last < LINE_EVERY_S:
             return
         self._last = now
-        left = "" if left_s is None or done >= total else f", {quantities.clock(left_s)} left"
+        left = "" if left_s is None or done >= total else f", {_left(left_s)} left"
         self._print(f"  {done} of {total}{left}{f' ({what})' if what else ''}")
 
     def note(self, message: str) -> None:

@@ -10,6 +10,7 @@ from weirlab.quantities import NOTHING, duration, rate, significant
 __all__ = [
     "NOTHING",
     "clock",
+    "clocks",
     "count",
     "duration",
     "percent",
@@ -56,3 +57,11 @@ def clock(seconds: float) -> str:
     """``42 s``, ``3 min 05 s``."""
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def clocks(from_s: float, to_s: float) -> str:
+    """``20 s to 1 min 10 s``, ``2 to 5 min``."""
+    if from_s < 60:
+        return f"{clock(from_s)} to {clock(to_s)}"
+    low, high = math.floor(from_s / 60), math.ceil(to_s / 60)
+    return f"{low} to {high} min"

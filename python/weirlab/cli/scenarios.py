@@ -28,7 +28,9 @@ SCENARIO is a file, or the name of one that comes with Weir:
 What a file is about shows in a key at its top: profile, capacity (in calls),
 failover (of a redundant pair), or monitor (of a link).
 
-Ctrl-C keeps every finished trial; --resume goes on where it stopped.
+Ctrl-C keeps every finished trial; --resume goes on where it stopped. A profile
+says first what the machine was good for. Where it was not usable, or the
+held-out trials are too few to judge the models, the exit code is 5 or 7.
 
 Examples:
   weir run firewall-rules
@@ -75,6 +77,7 @@ def run(
 ) -> None:
     """Run a scenario."""
     from weirlab import jobs
+    from weirlab.cli import wording
     from weirlab.scenario import load, ready
 
     with Session(ctx, as_json=json, store=store) as session:
@@ -92,10 +95,9 @@ def run(
             assert resume is not None
             outcome = jobs.resume_scenario(session.store, resume, session.progress, out=out, plots=plots)
         conclusion, tables = _told(outcome)
-        problem = None
-        if isinstance(outcome, jobs.CapacityOutcome | jobs.FailoverOutcome | jobs.MonitorOutcome):
-            problem = outcome.problem()
-        session.finish(outcome.document(), conclusion, tables, problem)
+        problem = outcome.problem()
+        lead = wording.machine(outcome.verdict) if isinstance(outcome, jobs.ScenarioOutcome) else ""
+        session.finish(outcome.document(), conclusion, tables, problem, lead)
         session.complain(problem)
 
 

@@ -235,7 +235,12 @@ _RELATIVE: Final = "predicted minus measured in % (loss: percentage points)"
 
 
 def verification(outcome: VerificationOutcome) -> list[Table]:
-    """Errors per quantity and model: on single trials, on medians of repetitions, where extrapolated."""
+    """Errors per quantity and model: on single trials, on medians of repetitions, where extrapolated.
+
+    None where the models cannot be judged.
+    """
+    if outcome.problem() is not None:
+        return []
     kinds = (
         ("trial", False, f"single held-out trials, {_RELATIVE}"),
         ("setting", False, f"medians of the repetitions, {_RELATIVE}"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from weirlab.lab.doctor import Finding
     from weirlab.measure.adaptive import AdaptiveOutcome
+    from weirlab.measure.verdict import Verdict
     from weirlab.store import RunSummary
 
 
@@ -74,6 +75,11 @@ def calibration(outcome: CalibrationOutcome) -> str:
     )
 
 
+def machine(verdict: Verdict | None) -> str:
+    """What the machine was good for; empty for a simulated device."""
+    return "" if verdict is None else verdict.sentence
+
+
 def profile(outcome: ProfileOutcome) -> str:
     """What was profiled and what comes next."""
     run_id, measured = outcome.run.run_id, outcome.outcome
@@ -86,8 +92,11 @@ def profile(outcome: ProfileOutcome) -> str:
             f"{lead}; next: weir show {run_id}"
         )
     held = f"{count(missing)} of {plural(measured.trials, 'trial')} had no valid attempt. " if missing else ""
+    if measured.stopped == "time":
+        held += "The time budget is used up. "
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
-    return f"{held}{sure}{lead}; next: weir fit {run_id}"
+    next_one = f"weir fit {run_id}" if outcome.problem() is None else f"weir profile --resume {run_id}"
+    return f"{held}{sure}{lead}; next: {next_one}"
 
 
 def _certainty(outcome: AdaptiveOutcome) -> str:
@@ -152,7 +161,11 @@ def prediction(outcome: PredictionOutcome) -> str:
 
 
 def verification(outcome: VerificationOutcome) -> str:
-    """How far the models are off, and the measurement from itself, in a sentence."""
+    """How far the models are off, and the measurement from itself, in a sentence; or why nobody can say."""
+    if outcome.problem() is not None:
+        machine = f"the machine was {outcome.verdict.label}" if outcome.verdict is not None else ""
+        why = outcome.undecided or machine
+        return of_device(outcome.run.simulated, f"No verdict on the models: {why}.")
     rows = [row for row in outcome.errors if row.per == "trial" and not row.extrapolated]
     parts = []
     for model, measured in dict.fromkeys((row.model, row.of_measurement) for row in rows):

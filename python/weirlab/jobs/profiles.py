@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from weirlab.errors import TrialError
-from weirlab.jobs import spoiled, testbeds
+from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.inventory import scenario_of
-from weirlab.jobs.progress import Progress, kept, passed_on, prepared
+from weirlab.jobs.progress import Progress, Quiet, kept, passed_on, prepared
 from weirlab.lab.base import TestBed
 from weirlab.measure import Outcome
 from weirlab.measure import profile as measuring
+from weirlab.measure.attempts import Budget
 from weirlab.measure.plan import Extras
+from weirlab.measure.progress import OVERHEAD_S
+from weirlab.measure.verdict import Verdict
 from weirlab.measure.verify import thresholds
-from weirlab.records import device_in_words
-from weirlab.scenario import Root, Scenario
+from weirlab.records import SIMULATION, device_in_words
+from weirlab.scenario import Root, Scenario, from_plain
 from weirlab.store import Run, RunWriter, Store
 from weirlab.traffic.load import LOAD_SHARES, LOAD_STRIDE
 from weirlab.traffic.places import parse_places
@@ -41,12 +44,16 @@ class ProfileOutcome:
     outcome: Outcome
     adaptive: AdaptiveOutcome | None = None
     """How sure the model became, where the trials were chosen on the way."""
+    verdict: Verdict | None = None
+    """On the machine; None for a simulated device."""
 
     def problem(self) -> TrialError | None:
-        """The error that it is if not one trial has a valid attempt."""
-        if len(self.outcome.invalid) < self.outcome.trials:
+        """The error that it is if the machine was not usable."""
+        if len(self.outcome.invalid) == self.outcome.trials:
+            return spoiled.problem(self.run, KIND)
+        if self.verdict is None or self.verdict.word != "not usable":
             return None
-        return spoiled.problem(self.run, KIND)
+        return TrialError(f"run {self.run.run_id} does not count: the machine was {self.verdict.label}")
 
     def thresholds(self) -> list[dict[str, Any]]:
         """Measured threshold per rule count and frame size, see :func:`weirlab.measure.verify.thresholds`."""
@@ -64,6 +71,8 @@ class ProfileOutcome:
             "attempts": outcome.attempts,
             "without_valid_attempt": outcome.invalid,
             "elapsed_s": outcome.elapsed_s,
+            "time_used_up": outcome.stopped == "time",
+            "machine": None if self.verdict is None else self.verdict.document(),
             "thresholds": self.thresholds(),
             **({} if self.adaptive is None else {"adaptive": _adaptive_document(self.adaptive)}),
         }
@@ -82,9 +91,17 @@ def profile(
             return measured(bed, scenario, writer, progress)
 
 
-def resume_profile(store: Store, run_id: str, progress: Progress) -> ProfileOutcome:
-    """Go on with an interrupted profile; trials that have a valid attempt are not repeated."""
+def resume_profile(
+    store: Store, run_id: str, progress: Progress, *, time_budget: str | None = None
+) -> ProfileOutcome:
+    """Go on with an interrupted profile; trials that have a valid attempt are not repeated.
+
+    ``time_budget`` is for what is left; None: as the run was begun.
+    """
     run, scenario = interrupted(store, run_id)
+    if time_budget is not None:
+        changed = {**scenario.model_dump(mode="json"), "time_budget": time_budget}
+        scenario = from_plain(changed, "the options")
     with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
         with kept(lambda: go_on(store, run, bed), _RESUME) as writer:
@@ -99,7 +116,7 @@ def to_measure(scenario: Scenario) -> measuring.Profile:
         sizes=tuple(parse_sizes(text) for text in what.sizes),
         load_shares=what.load_shares,
         load_stride=what.load_stride or (LOAD_STRIDE if what.load_shares == LOAD_SHARES else 1),
-        repetitions=what.repetitions,
+        repetitions=machine.repetitions(scenario, what.repetitions),
         trial_s=what.trial_s,
         warmup_s=what.warmup_s,
         scout_s=what.scout_s,
@@ -169,26 +186,75 @@ def refuse_impossible(scenario: Scenario) -> None:
     grid = to_measure(scenario)
     if scenario.profile.adaptive is not None:
         _adaptive(scenario, grid)
+    elif scenario.time_budget and testbeds.choose(scenario.lab, scenario.dut, Quiet()) != SIMULATION:
+        machine.refuse_short_budget(scenario, measuring.expected(grid))
 
 
-def measured(bed: TestBed, scenario: Scenario, writer: RunWriter, progress: Progress) -> ProfileOutcome:
-    """Measure the profile of ``scenario`` into the run of ``writer``, or the rest of it."""
+def measured(
+    bed: TestBed,
+    scenario: Scenario,
+    writer: RunWriter,
+    progress: Progress,
+    whole: Budget | None = None,
+    resume: str = _RESUME,
+) -> ProfileOutcome:
+    """Measure the profile of ``scenario`` into the run of ``writer``, or the rest of it.
+
+    Raises ``StoppedEarly`` where the host spoils almost everything. The time comes from the budget
+    of the ``whole`` scenario; None: the profile is all of it.
+    """
     progress.stage(f"profiling {device_in_words(bed.dut)} in the lab {bed.lab}, run {writer.run_id}")
-    attempts, told = scenario.profile.max_attempts, passed_on(progress)
+    begun = writer.has(measuring.PROFILE)
+    expected_s = estimate_s(scenario)
+    budget = whole or machine.budget(scenario, bed, expected_s)
+    settings: dict[str, Any] = {
+        "max_attempts": scenario.profile.max_attempts,
+        "limits": machine.limits(scenario),
+        "budget": budget,
+        "clock": machine.clock,
+    }
+    if machine.noisy(scenario):
+        progress.note(f"for a noisy machine: {machine.noise_in_words()}")
+    if not begun:
+        progress.note(_foretold(scenario, bed, expected_s, budget))
+    told = passed_on(progress)
+    chosen: AdaptiveOutcome | None = None
     if scenario.profile.adaptive is not None:
         from weirlab.measure import adaptive
 
         wanted = None if writer.has(adaptive.ADAPTIVE) else _adaptive(scenario, to_measure(scenario))
-        found = adaptive.measure(bed, wanted, writer, told, max_attempts=attempts)
-        return ProfileOutcome(writer.run, found.outcome, found)
-    plan = None if writer.has(measuring.PROFILE) else to_measure(scenario)
-    if plan is not None:
-        minutes = measuring.estimate_s(plan) / 60
-        # A simulated device keeps nobody waiting.
-        took = "" if bed.lab == "sim" else f", some {minutes:.0f} min if every third has to be made again"
-        progress.note(f"{len(measuring.expected(plan)):,} trials{took}")
-    outcome = measuring.measure(bed, plan, writer, told, max_attempts=attempts)
-    return ProfileOutcome(writer.run, outcome)
+        chosen = adaptive.measure(bed, wanted, writer, told, **settings)
+        outcome = chosen.outcome
+    else:
+        outcome = measuring.measure(bed, None if begun else to_measure(scenario), writer, told, **settings)
+    machine.give_up(writer.run, outcome, KIND)
+    return ProfileOutcome(writer.run, outcome, chosen, machine.judged(writer.run, resume))
+
+
+def estimate_s(scenario: Scenario) -> float:
+    """Expected wall time in s of the profile of ``scenario``, spoiled trials that are repeated included."""
+    grid = to_measure(scenario)
+    if scenario.profile.adaptive is None:
+        return measuring.estimate_s(grid)
+    each_s = grid.warmup_s + grid.trial_s + OVERHEAD_S
+    return measuring.REPEATED * _adaptive(scenario, grid).budget * each_s
+
+
+def _foretold(scenario: Scenario, bed: TestBed, expected_s: float, budget: Budget | None) -> str:
+    """How many trials there will be, and how long they take."""
+    grid = to_measure(scenario)
+    chosen = scenario.profile.adaptive is not None
+    trials = _adaptive(scenario, grid).budget if chosen else len(measuring.expected(grid))
+    lead = f"{'at most ' if chosen else ''}{trials:,} trials"
+    # A simulated device keeps nobody waiting.
+    took = "" if bed.lab == SIMULATION else f", some {_rounded(expected_s)} on a usual machine"
+    limit = "" if budget is None else f", at most {_rounded(budget.total_s)} on a busy one (time budget)"
+    return f"{lead}{took}{limit}"
+
+
+def _rounded(seconds: float) -> str:
+    """``45 s``, ``13 min``."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _adaptive(scenario: Scenario, grid: measuring.Profile) -> Adaptive:

@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, Protocol
 
+from weirlab.errors import TrialError
 from weirlab.interrupts import behind, shielded
 from weirlab.measure import OnProgress
 from weirlab.measure import Progress as Measured
 from weirlab.measure.progress import trial_s
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
+
+Left = float | tuple[float, float]
+"""Time left in s; from and to where that is unsure."""
+
+UNSURE_RATIO: Final = 1.2
+"""From there on the longest time left over the shortest is worth telling."""
 
 
 class Progress(Protocol):
@@ -20,7 +27,7 @@ class Progress(Protocol):
     def stage(self, title: str) -> None:
         """A new part of the work begins."""
 
-    def advance(self, done: int, total: int, what: str = "", left_s: float | None = None) -> None:
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
         """``done`` of ``total`` trials of the stage are over, the rest takes ``left_s``; ``what`` is next."""
 
     def note(self, message: str) -> None:
@@ -33,7 +40,7 @@ class Quiet:
     def stage(self, title: str) -> None:
         pass
 
-    def advance(self, done: int, total: int, what: str = "", left_s: float | None = None) -> None:
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
         pass
 
     def note(self, message: str) -> None:
@@ -44,7 +51,10 @@ def passed_on(progress: Progress) -> OnProgress:
     """What measurements call, so that ``progress`` hears of it."""
 
     def tell(measured: Measured) -> None:
-        progress.advance(measured.done, measured.total, measured.text, measured.left_s)
+        soonest_s, latest_s = measured.soonest_s, measured.latest_s
+        unsure = latest_s > UNSURE_RATIO * soonest_s and measured.last is not None
+        left: Left = (soonest_s, latest_s) if unsure else measured.left_s
+        progress.advance(measured.done, measured.total, measured.text, left)
 
     return tell
 
@@ -77,6 +87,25 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"interrupted; {trials} kept in run {run_id}{way_on}")
 
 
+class StoppedEarly(TrialError):
+    """The host spoils almost everything; what was measured is kept, and ``resume`` goes on from there."""
+
+    def __init__(self, why: str, run_id: str, advice: str = "", resume: str = "") -> None:
+        self.why = why
+        self.advice = advice
+        self.run_id = run_id
+        self.resume = resume
+        self.details = {"run_id": run_id, "resume": resume}
+        super().__init__(
+            f"stopped early: {why}. All attempts are kept in run {run_id}; go on when the machine is quieter "
+            f"with: {resume}{advice}"
+        )
+
+    def resumed_by(self, resume: str) -> StoppedEarly:
+        """The same with the command that goes on."""
+        return StoppedEarly(self.why, self.run_id, self.advice, resume)
+
+
 RESUME: Final = "weir run --resume"
 """How to go on with the run of a scenario; its ID follows."""
 
@@ -107,7 +136,12 @@ def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter
     writer = begin()
     try:
         with writer:
-            yield writer
+            try:
+                yield writer
+            except StoppedEarly as error:
+                # Nothing failed: it is gone on with, as after an interruption.
+                writer.finish("interrupted")
+                raise error.resumed_by(f"{resume} {writer.run_id}") from None
     except BaseException as error:
         if not behind(error):
             raise

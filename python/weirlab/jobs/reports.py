@@ -11,6 +11,7 @@ import polars as pl
 from weirlab import files
 from weirlab.extras import REPORT as CHARTS
 from weirlab.interrupts import behind
+from weirlab.jobs import machine
 from weirlab.jobs.modelling import models_of
 from weirlab.jobs.profiles import KIND, named
 from weirlab.jobs.progress import Interrupted, Progress
@@ -106,12 +107,19 @@ def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
         what = told(run)
         path = story.build(what, target)
         return ReportOutcome(run.run_id, path, tuple(story.export_plots(what, plots) if plots else ()))
-    from weirlab.report import Verification, build, export_plots
+    from weirlab.measure.verdict import undecided
+    from weirlab.report import Judgement, Verification, build, export_plots
 
     models = models_of(run)
     errors = tuple(errors_of(run))
     heldout = run.trials().filter(pl.col("role") == "verify")
     verification = Verification(heldout, errors) if heldout.height else None
-    path = build(run, models, verification, target)
+    found = machine.judged(run) if run.manifest.kind in (KIND, "verify") else None
+    judgement = Judgement(
+        machine=found.sentence if found else "",
+        good=found is None or found.word == "good",
+        undecided=undecided(run) if heldout.height else "",
+    )
+    path = build(run, models, verification, target, judgement=judgement)
     written = export_plots(run, models, verification, plots) if plots is not None else []
     return ReportOutcome(run.run_id, path, tuple(written))

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.jobs import capacity, failover, modelling, monitor, profiles, reports, testbeds, verification
+from weirlab.errors import WeirError
+from weirlab.jobs import (
+    capacity,
+    failover,
+    machine,
+    modelling,
+    monitor,
+    profiles,
+    reports,
+    testbeds,
+    verification,
+)
 from weirlab.jobs.calibrations import CalibrationOutcome, calibrate
 from weirlab.jobs.capacity import CapacityOutcome
 from weirlab.jobs.failover import FailoverOutcome
@@ -18,6 +29,7 @@ from weirlab.jobs.progress import RESUME, Progress, Quiet, kept
 from weirlab.jobs.reports import ReportOutcome
 from weirlab.jobs.verification import VerificationOutcome
 from weirlab.lab.base import TestBed
+from weirlab.measure.verdict import Verdict
 from weirlab.scenario import AnyScenario, CapacityScenario, Scenario
 from weirlab.scenario.failover import FailoverScenario
 from weirlab.scenario.monitor import MonitorScenario
@@ -33,6 +45,15 @@ class ScenarioOutcome:
     fit: FitOutcome
     verification: VerificationOutcome | None
     report: ReportOutcome | None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """On the machine, by all trials; None for a simulated device."""
+        return self.profile.verdict if self.verification is None else self.verification.verdict
+
+    def problem(self) -> WeirError | None:
+        """The error that it is if the machine was not usable, or the models could not be judged."""
+        return self.profile.problem() or (self.verification.problem() if self.verification else None)
 
     def document(self) -> dict[str, Any]:
         """For ``--json``: one entry per part."""
@@ -135,11 +156,15 @@ def _measure(
     bed: TestBed, scenario: Scenario, begin: Callable[[], RunWriter], progress: Progress
 ) -> _Measured:
     """Profile, models, and held-out trials: what needs the test bed. ``begin`` makes or reopens the run."""
+    profile_s, verify_s = profiles.estimate_s(scenario), machine.held_out_s(scenario, scenario.verify)
     with kept(begin, RESUME) as writer:
-        profile = profiles.measured(bed, scenario, writer, progress)
+        whole = machine.budget(scenario, bed, profile_s + verify_s)
+        # What the profile leaves is for the held-out trials, without which there is no verdict on the model.
+        part = None if whole is None else whole.part(profile_s / (profile_s + verify_s))
+        profile = profiles.measured(bed, scenario, writer, progress, part, RESUME)
         models = modelling.fit_run(writer.run, progress)
         if scenario.verify:
-            verification.measure(bed, models, scenario, writer, progress)
+            verification.measure(bed, models, scenario, writer, progress, whole)
     run = writer.run
     return _Measured(profile, FitOutcome(run, models, modelling.path_in(run)))
 

@@ -24,12 +24,12 @@ def problem(run: Run, role: str, most_ratio: float = MOST_RATIO) -> TrialError |
     if total == 0 or total - valid <= most_ratio * total:
         return None
     return TrialError(
-        f"{total - valid} of {total} trials have no valid attempt: {_reasons(attempts)}. They are kept in "
+        f"{total - valid} of {total} trials have no valid attempt: {reasons(attempts)}. They are kept in "
         f"run {run.run_id}; repeat them on a quieter machine or at lower loads"
     )
 
 
-def _reasons(attempts: pl.DataFrame) -> str:
+def reasons(attempts: pl.DataFrame) -> str:
     """``sender late in 41 attempts, ...``."""
     counts = reason_counts(attempts.filter(~pl.col("valid"))["invalid"])
     told = [f"{kind} in {n} attempt{'s' if n > 1 else ''}" for kind, n in list(counts.items())[:_SHOWN]]

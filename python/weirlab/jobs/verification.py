@@ -9,16 +9,19 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from weirlab.errors import InputError, ModelError
-from weirlab.jobs import modelling, testbeds
+from weirlab.errors import InputError, ModelError, TrialError, WeirError
+from weirlab.jobs import machine, modelling, spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.modelling import Models
 from weirlab.jobs.profiles import begin, flows, go_on
 from weirlab.jobs.progress import Progress, kept, passed_on, prepared
 from weirlab.lab.base import TestBed
+from weirlab.measure import verdict
 from weirlab.measure import verify as measuring
+from weirlab.measure.attempts import Budget
 from weirlab.measure.profile import SCOUTING
 from weirlab.measure.scouting import Scouting
+from weirlab.measure.verdict import Verdict
 from weirlab.model import ErrorRow, Queueing, compare
 from weirlab.model.base import Profiled
 from weirlab.records import TrialSpec, device_in_words
@@ -51,6 +54,21 @@ class VerificationOutcome:
     """Of every model and of the repeatability, see :mod:`weirlab.model.score`."""
     trials: int
     """Valid held-out trials."""
+    verdict: Verdict | None = None
+    """On the machine; None for a simulated device."""
+    undecided: str = ""
+    """Why no model is judged; empty where they are."""
+
+    def problem(self) -> WeirError | None:
+        """The error that it is if the machine was not usable, or the trials do not suffice for a verdict."""
+        if self.verdict is not None and self.verdict.word == "not usable":
+            return TrialError(f"no verdict on the models: the machine was {self.verdict.label}")
+        if self.undecided:
+            return ModelError(
+                f"no verdict on the models: {self.undecided}; measure held-out settings again, with "
+                f"--repetitions 3 or more: weir verify {self.run.run_id} --again"
+            )
+        return None
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -59,6 +77,9 @@ class VerificationOutcome:
             "run_id": self.run.run_id,
             "path": self.run.path,
             "trials": self.trials,
+            "judged": self.problem() is None,
+            "why_not_judged": self.undecided or None,
+            "machine": None if self.verdict is None else self.verdict.document(),
             "errors": self.errors,
         }
 
@@ -108,13 +129,39 @@ def verify(
     return score(run, models)
 
 
-def measure(bed: TestBed, models: Models, scenario: Scenario, writer: RunWriter, progress: Progress) -> None:
-    """Measure the held-out settings of ``scenario`` into the run of ``writer``, or the rest of them."""
+def measure(
+    bed: TestBed,
+    models: Models,
+    scenario: Scenario,
+    writer: RunWriter,
+    progress: Progress,
+    budget: Budget | None = None,
+) -> None:
+    """Measure the held-out settings of ``scenario`` into the run of ``writer``, or the rest of them.
+
+    Raises ``StoppedEarly`` where the host spoils almost everything.
+    """
     specs = None
     if not writer.has(measuring.VERIFY_PLAN):
         specs = plan(models, scenario, _sender_pps(writer))
     progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
-    measuring.run(bed, specs, writer, passed_on(progress), max_attempts=scenario.profile.max_attempts)
+    outcome = measuring.run(
+        bed,
+        specs,
+        writer,
+        passed_on(progress),
+        max_attempts=scenario.profile.max_attempts,
+        limits=machine.limits(scenario),
+        budget=budget or _budget(bed, scenario),
+        clock=machine.clock,
+    )
+    machine.give_up(writer.run, outcome, "verify")
+
+
+def _budget(bed: TestBed, scenario: Scenario) -> Budget | None:
+    """The time for held-out trials by themselves."""
+    alone = scenario.model_copy(update={"time_budget": None})
+    return machine.budget(alone, bed, machine.held_out_s(scenario, scenario.verify or (default(scenario),)))
 
 
 def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpec]:
@@ -132,7 +179,7 @@ def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpe
             load_shares=held_out.load_shares,
             draws=held_out.draws,
             overload_shares=held_out.overload_shares,
-            repetitions=held_out.repetitions,
+            repetitions=machine.repetitions(scenario, held_out.repetitions),
             trial_s=held_out.trial_s,
             warmup_s=held_out.warmup_s,
             stateful=scenario.dut.stateful,
@@ -150,6 +197,8 @@ def score(run: Run, models: Models) -> VerificationOutcome:
     """Score ``models`` on the held-out trials in ``run`` and keep the errors with it."""
     observations = run.observations("verify")
     if not observations:
+        if (spoilt := spoiled.problem(run, "verify")) is not None:
+            raise spoilt
         raise ModelError(
             f"run {run.run_id} has no valid held-out trial; 'weir show {run.run_id}' says why trials are "
             f"invalid, 'weir verify {run.run_id} --again' measures anew"
@@ -157,7 +206,9 @@ def score(run: Run, models: Models) -> VerificationOutcome:
     errors = tuple(compare(models, observations))
     kept_rows = [asdict(row) for row in errors]
     run.put_json(VERIFICATION, {"format": FORMAT, "errors": kept_rows, "trials": len(observations)})
-    return VerificationOutcome(run, errors, len(observations))
+    return VerificationOutcome(
+        run, errors, len(observations), machine.judged(run, _RESUME), verdict.undecided(run)
+    )
 
 
 def errors_of(run: Run) -> Sequence[ErrorRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -12,17 +13,27 @@ from weirlab.store import states
 _LOOK_EVERY_S: Final = 0.2
 
 
-class Budget:
-    """Time that may be spent on waiting and repeating; ``clock`` and ``sleep`` in s."""
+class Patience:
+    """Time that may be spent on waiting and repeating; ``clock`` and ``sleep`` in s.
 
-    def __init__(self, left_s: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
+    ``run_left_s`` tells how long the run may still take: it is never exceeded.
+    """
+
+    def __init__(
+        self,
+        left_s: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], object],
+        run_left_s: Callable[[], float] = lambda: math.inf,
+    ) -> None:
         self._left_s = left_s
+        self._run_left_s = run_left_s
         self._clock = clock
         self._sleep = sleep
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """What is done inside is paid from the budget."""
+        """What is done inside counts."""
         begun_s = self._clock()
         try:
             yield
@@ -30,10 +41,10 @@ class Budget:
             self._left_s -= self._clock() - begun_s
 
     def wait_for(self, bed: TestBed, reference_ns: float, tell: Callable[[str], object]) -> bool:
-        """Wait until the host is in the state of ``reference_ns``; False when the budget is used up."""
+        """Wait until the host is in the state of ``reference_ns``; False when the time is used up."""
         with self.spending():
             begun_s = self._clock()
-            while self._clock() - begun_s < self._left_s:
+            while self._clock() - begun_s < self._left_s and self._run_left_s() > 0:
                 handover_ns = bed.host().handover_ns
                 if handover_ns is None or states.same(handover_ns, reference_ns):
                     return True

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from weirlab.lab.cores import Cores
 from weirlab.lab.doctor import Finding
 from weirlab.lab.host import HostReader
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.measure.verdict import Word, word
 from weirlab.records import U64
 
 TRIAL_S: Final = 0.1
@@ -36,14 +37,8 @@ real-time thread to give it that."""
 THRESHOLD_NS: Final = 100_000
 """Shorter ones are interrupts: a device that is measured has them as well, and does not count as waiting."""
 
-GOOD_RATIO: Final = 0.7
-USABLE_RATIO: Final = 0.3
-"""Shares of undisturbed trials: below the second, three of four attempts and more are spoiled."""
-
 NAME: Final = "CPU noise"
 _ROLES: Final = {"sender": "sender's CPU", "dut": "device's CPU"}
-
-Verdict = Literal["good", "usable", "too noisy"]
 
 
 @dataclass(frozen=True)
@@ -78,10 +73,8 @@ class Noise:
     """Whether the listening threads had real-time priority, as short trials have where it is allowed."""
 
     @property
-    def verdict(self) -> Verdict:
-        if self.undisturbed_ratio >= GOOD_RATIO:
-            return "good"
-        return "usable" if self.undisturbed_ratio >= USABLE_RATIO else "too noisy"
+    def verdict(self) -> Word:
+        return word(self.undisturbed_ratio)
 
 
 def listen(cores: Cores, sleep: Callable[[float], object] = time.sleep) -> Noise:
@@ -146,6 +139,11 @@ def finding(noise: Noise) -> Finding:
     return Finding(NAME, noise.verdict == "good", detail, _remedy(noise), essential=False)
 
 
+def lead(noise: Noise) -> str:
+    """The verdict, for the first line."""
+    return f"Machine {noise.verdict}: {noise.undisturbed_ratio:.0%} of short trials would be undisturbed."
+
+
 def sentence(noise: Noise) -> str:
     """What it means for measuring now; empty where the machine is quiet."""
     share = f"{noise.undisturbed_ratio:.0%} of short trials would be undisturbed"
@@ -155,8 +153,11 @@ def sentence(noise: Noise) -> str:
         case "usable":
             times = 1 / noise.undisturbed_ratio
             return f"This machine is noisy now: only {share}, so measuring takes {times:.1f} times as long."
-        case "too noisy":
-            return f"This machine is too noisy to measure now: only {share}."
+        case "not usable":
+            return (
+                f"This machine is not usable to measure now: only {share}. {_remedy(noise).capitalize()}, or "
+                "measure for a noisy machine with wider intervals: weir profile --machine noisy."
+            )
 
 
 def _remedy(noise: Noise) -> str:

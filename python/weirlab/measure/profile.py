@@ -18,6 +18,8 @@ from typing import Any, Final
 from weirlab.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
+from weirlab.measure.attempts import Budget, Share
+from weirlab.measure.attempts.share import USUAL
 from weirlab.measure.plan.extras import NO_EXTRAS, Extras, extra_specs
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded
 from weirlab.measure.progress import Meter, OnProgress, trial_s
@@ -25,7 +27,7 @@ from weirlab.measure.scouting import NOTHING_YET, Scouted, Scouting, scout, scou
 from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome
 from weirlab.measure.trial import utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
-from weirlab.records import RuleSetup, TrialSpec
+from weirlab.records import SIMULATION, RuleSetup, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.store.codec import flows_from_json, flows_to_json, sizes_from_json, sizes_to_json
 from weirlab.traffic.load import LOAD_SHARES, describe_rate
@@ -56,8 +58,8 @@ ONE_FLOW: Final = Flows()
 FAST_RULES_S: Final = 0.05
 """Rules that are set faster than this may change from trial to trial; slower ones are grouped."""
 
-REPEATED: Final = 4 / 3
-"""Attempts per trial: on a shared machine about every third is disturbed and made again."""
+REPEATED: Final = 1 / USUAL
+"""Attempts per trial on a shared machine."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +163,11 @@ def quick(**changes: Any) -> Profile:
 
 
 def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialSpec]:
-    """The trials of ``profile``, shuffled; the same arguments give the same list.
+    """The trials of ``profile``, repetition after repetition; the same arguments give the same list.
 
-    All trials are shuffled as one where rules are set fast (``FAST_RULES_S``). Otherwise
-    every repetition goes through the rule setups in an order of its own, with loads and
-    sizes shuffled inside, so that setting rules does not dominate.
+    Each repetition is shuffled where rules are set fast (``FAST_RULES_S``). Otherwise it goes
+    through the rule setups in an order of its own, with loads and sizes shuffled inside, so that
+    setting rules does not dominate.
     """
     scouting = scouted if isinstance(scouted, Scouting) else Scouting(tuple(scouted))
     rounds = [
@@ -176,10 +178,10 @@ def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialS
         for repetition in range(profile.repetitions)
     ]
     order = random.Random(profile.seed)
-    specs = [spec for round_ in rounds for spec in round_]
     if scouting.set_rules_s < FAST_RULES_S:
-        order.shuffle(specs)
-        return specs
+        for round_ in rounds:
+            order.shuffle(round_)
+        return [spec for round_ in rounds for spec in round_]
     grouped = []
     for round_ in rounds:
         setups = sorted({spec.rules for spec in round_}, key=lambda r: (r.position, r.stateful, r.places))
@@ -259,7 +261,8 @@ def measure(
     on_progress: OnProgress | None = None,
     *,
     limits: Limits = CAREFUL_LIMITS,
-    max_attempts: int = MAX_ATTEMPTS,
+    max_attempts: int | None = MAX_ATTEMPTS,
+    budget: Budget | None = None,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = utc_now,
 ) -> Outcome:
@@ -271,7 +274,14 @@ def measure(
     begun_s = clock()
     profile = _settle(profile, writer)
     scouts = scout_specs(profile)
-    meter = Meter(map(trial_s, expected(profile)), clock, on_progress)
+    meter = Meter(
+        map(trial_s, expected(profile)),
+        clock,
+        on_progress,
+        share=usual_share(bed),
+        budget=budget,
+        max_attempts=max_attempts,
+    )
     kept = writer.run.get_json(SCOUTING, Scouting.from_json) if writer.has(SCOUTING) else NOTHING_YET
     before = sum(writer.attempts.values())
     scouting = scout(
@@ -284,7 +294,7 @@ def measure(
         on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
         meter=meter,
         limits=limits,
-        max_attempts=max_attempts,
+        max_attempts=max_attempts or MAX_ATTEMPTS,
         clock=clock,
         now=now,
     )
@@ -298,13 +308,19 @@ def measure(
         first_index=len(scouts),
         limits=limits,
         max_attempts=max_attempts,
+        budget=budget,
         meter=meter,
         clock=clock,
         now=now,
     )
     made = sum(writer.attempts.values()) - before
     invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + outcome.invalid
-    return Outcome(len(scouts) + outcome.trials, made, invalid, clock() - begun_s)
+    return Outcome(len(scouts) + outcome.trials, made, invalid, clock() - begun_s, outcome.stopped)
+
+
+def usual_share(bed: TestBed) -> Share:
+    """What is assumed of ``bed`` before its first trial: nothing disturbs a simulated device."""
+    return Share(1.0 if bed.lab == SIMULATION else USUAL)
 
 
 def _settle(profile: Profile | None, writer: RunWriter) -> Profile:

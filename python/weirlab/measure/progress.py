@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from weirlab.measure.attempts.budget import Budget
+from weirlab.measure.attempts.share import HALF_LIFE, Share, attempts_per_trial
 from weirlab.records import TrialRecord, TrialSpec
 
 OVERHEAD_S: Final = 0.2
@@ -14,7 +16,10 @@ OVERHEAD_S: Final = 0.2
 
 @dataclass(frozen=True)
 class Progress:
-    """``done`` of ``total`` trials are over; ``last`` is the newest attempt, if any."""
+    """``done`` of ``total`` trials are over; ``last`` is the newest attempt, if any.
+
+    The rest takes ``left_s``, with 90 % certainty from ``soonest_s`` to ``latest_s``.
+    """
 
     done: int
     total: int
@@ -22,6 +27,8 @@ class Progress:
     left_s: float
     last: TrialRecord | None
     text: str
+    soonest_s: float
+    latest_s: float
 
 
 OnProgress = Callable[[Progress], object]
@@ -37,44 +44,127 @@ def estimate_s(specs: Iterable[TrialSpec]) -> float:
     return sum(trial_s(spec) for spec in specs)
 
 
-def left_s(expected_left_s: float, expected_done_s: float, elapsed_s: float) -> float:
-    """Time left in s: what was expected, corrected by how expectations have done so far."""
-    pace = elapsed_s / expected_done_s if expected_done_s > 0 else 1.0
-    return expected_left_s * pace
+class Pace:
+    """Wall time of attempts, learned from those made; recent ones weigh more.
+
+    An attempt takes as long as its traffic and something more. Where it takes less, as on a simulated
+    device, it takes a share of that time.
+    """
+
+    def __init__(self) -> None:
+        self._attempts = 0.0
+        self._traffic_s = 0.0
+        self._took_s = 0.0
+
+    def learn(self, expected_s: float, attempts: int, took_s: float) -> None:
+        """So many attempts at a trial of ``expected_s`` took ``took_s`` in all."""
+        kept = 0.5 ** (attempts / HALF_LIFE)
+        self._attempts = kept * self._attempts + attempts
+        self._traffic_s = kept * self._traffic_s + attempts * _traffic_s(expected_s, 1)
+        self._took_s = kept * self._took_s + took_s
+
+    def attempts_s(self, attempts: float, expected_s: float) -> float:
+        """Wall time in s of ``attempts`` that were expected to take ``expected_s`` together."""
+        if self._attempts == 0:
+            return expected_s
+        traffic_s = _traffic_s(expected_s, attempts)
+        if self._took_s < self._traffic_s:
+            return traffic_s * self._took_s / self._traffic_s
+        return traffic_s + attempts * (self._took_s - self._traffic_s) / self._attempts
+
+
+def _traffic_s(expected_s: float, attempts: float) -> float:
+    return max(expected_s - attempts * OVERHEAD_S, 0.0)
 
 
 class Meter:
-    """Counts trials and tells ``on_progress``; ``clock`` gives seconds, as ``time.monotonic``."""
+    """Counts trials and tells ``on_progress``; ``clock`` gives seconds, as ``time.monotonic``.
+
+    The rest is estimated from the time that an attempt takes and the ``share`` of attempts that count. It
+    never takes longer than what is left of the ``budget``.
+    """
 
     def __init__(
-        self, expected_s: Iterable[float], clock: Callable[[], float], told: OnProgress | None
+        self,
+        expected_s: Iterable[float],
+        clock: Callable[[], float],
+        told: OnProgress | None,
+        *,
+        share: Share | None = None,
+        budget: Budget | None = None,
+        max_attempts: int | None = None,
     ) -> None:
-        self._expected_s = list(expected_s)
+        self.share = share or Share()
+        self.pace = Pace()
+        self._budget = budget
+        self._max_attempts = max_attempts
+        self._rest_s: list[float] = []
+        self._rest_sum_s = 0.0
+        self.replace_rest(expected_s)
         self._clock = clock
         self._told = told
-        self._start_s = clock()
+        self._start_s = self._mark_s = clock()
         self._done = 0
-        self._measured_s = 0.0
+        self._learned = False
 
     def replace_rest(self, expected_s: Iterable[float]) -> None:
         """Expect these trials from here on."""
-        self._expected_s[self._done :] = expected_s
+        self._rest_s = list(expected_s)
+        self._rest_sum_s = sum(self._rest_s)
 
     def skip(self) -> None:
         """The next trial was done in an earlier session."""
         self._done += 1
+        if self._rest_s:
+            self._rest_sum_s -= self._rest_s.pop(0)
 
     def tell(self, text: str, last: TrialRecord | None = None) -> None:
         """Report without counting."""
-        if self._told is not None:
-            elapsed_s = self._clock() - self._start_s
-            rest_s = sum(self._expected_s[self._done :])
-            left = left_s(rest_s, self._measured_s, elapsed_s)
-            self._told(Progress(self._done, len(self._expected_s), elapsed_s, left, last, text))
+        if self._told is None:
+            return
+        soonest_s, left_s, latest_s = self._left_s()
+        elapsed_s = self._clock() - self._start_s
+        total = self._done + len(self._rest_s)
+        self._told(Progress(self._done, total, elapsed_s, left_s, last, text, soonest_s, latest_s))
 
-    def count(self, text: str, last: TrialRecord) -> None:
-        """The next trial is over, with ``last`` as its last attempt."""
-        if self._done < len(self._expected_s):
-            self._measured_s += self._expected_s[self._done]
+    def learn(self, expected_s: float, attempts: Sequence[bool]) -> None:
+        """These attempts, valid or not, at a trial of ``expected_s`` filled the time since the last ones."""
+        now_s = self._clock()
+        self.pace.learn(expected_s, len(attempts), now_s - self._mark_s)
+        self._mark_s = now_s
+        self._learned = True
+        for valid in attempts:
+            self.share.add(valid)
+
+    def count(self, text: str, last: TrialRecord, expected_s: float | None = None) -> None:
+        """A trial of ``expected_s`` (the next one if None) is over, with ``last`` as its last attempt.
+
+        If nothing was learned since the one before, its repetitions are not known: all its time counts.
+        """
+        if self._rest_s:
+            place = self._rest_s.index(expected_s) if expected_s in self._rest_s else 0
+            expected_s = self._rest_s.pop(place)
+            self._rest_sum_s -= expected_s
+            if not self._learned:
+                self.learn(expected_s, [True])
+        self._learned = False
         self._done += 1
         self.tell(text, last)
+
+    def rest_s(self) -> float:
+        """Time left in s, whatever the budget."""
+        return self._work_s(self.share.ratio)
+
+    def _left_s(self) -> tuple[float, float, float]:
+        low, high = self.share.bounds()
+        most_s = self._budget.left_s if self._budget is not None else float("inf")
+        found = [self._work_s(max(high, self.share.ratio)), self.rest_s(), self._work_s(low)]
+        soonest, left, latest = (max(min(seconds, most_s), 0.0) for seconds in found)
+        return soonest, left, max(left, latest)
+
+    def _work_s(self, ratio: float) -> float:
+        """Time in s for the rest if this share of attempts counts."""
+        most = self._max_attempts or self.share.failures_by_chance()
+        # What is left of a sum after its parts were taken away may be a little off 0.
+        rest_s = self.pace.attempts_s(len(self._rest_s), self._rest_sum_s) if self._rest_s else 0.0
+        return attempts_per_trial(ratio, most) * rest_s

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
-from weirlab.measure.progress import Meter
+from weirlab.measure.progress import Meter, trial_s
 from weirlab.measure.sequence import MAX_ATTEMPTS, describe_spec
 from weirlab.measure.trial import run_trial, utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
@@ -159,5 +159,6 @@ def scout(
         if on_point is not None:
             on_point(scouting)
         if meter is not None:
+            meter.learn(trial_s(spec), [record.valid for record in records])
             meter.count(f"scouted: {describe_spec(spec)}", records[-1])
     return scouting

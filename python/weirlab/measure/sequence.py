@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from weirlab.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
-from weirlab.measure.hosts import Budget
+from weirlab.measure.attempts import Budget, Queue
+from weirlab.measure.attempts.queue import VISIT
+from weirlab.measure.hosts import Patience
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.trial import Role, run_trial, utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
-from weirlab.store import RunWriter
+from weirlab.store import Run, RunWriter, states
 from weirlab.store.codec import spec_from_json, spec_to_json
 from weirlab.store.rows import rate_text
 from weirlab.store.run import HOST
@@ -26,6 +29,9 @@ MAX_ATTEMPTS: Final = 3
 
 PATIENCE: Final = 0.4
 """Share of the planned time that may be added for a host that changes its state."""
+
+
+Stopped = Literal["", "time", "noise"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,9 @@ class Outcome:
     invalid: tuple[int, ...]
     """Indices of trials without a valid attempt; resuming the run tries them again."""
     elapsed_s: float
+    stopped: Stopped = ""
+    """Why it ended before all was tried: its ``time`` was used up, or the ``noise`` of the host left nothing
+    valid; empty otherwise."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ def keep_plan(writer: RunWriter, name: str, plan: Plan) -> None:
     writer.put_json(name, content)
 
 
-def kept_plan(writer: RunWriter, name: str) -> Plan:
+def kept_plan(writer: RunWriter | Run, name: str) -> Plan:
     """The plan that :func:`keep_plan` kept; raises ``StoreError`` naming the run when it is damaged."""
     content: Any = writer.get_json(name)
     try:
@@ -77,7 +86,8 @@ def run(
     plan_name: str,
     first_index: int = 0,
     limits: Limits = CAREFUL_LIMITS,
-    max_attempts: int = MAX_ATTEMPTS,
+    max_attempts: int | None = MAX_ATTEMPTS,
+    budget: Budget | None = None,
     on_record: Callable[[TrialRecord], object] | None = None,
     completed: Callable[[TrialRecord], TrialRecord] | None = None,
     meter: Meter | None = None,
@@ -87,7 +97,11 @@ def run(
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], datetime] = utc_now,
 ) -> Outcome:
-    """Do ``specs`` in order, leaving out those with a valid attempt in the run.
+    """Do ``specs``, leaving out those with a valid attempt in the run.
+
+    In the order of :class:`~weirlab.measure.attempts.Queue`: every setting once before any twice, what the
+    host spoils again later. It ends with what it has when the ``budget`` is used up, or when almost
+    nothing is valid. ``max_attempts`` at a trial are made, or if None as many as chance explains.
 
     Where the host changes its state on the way (:mod:`weirlab.store.states`), the state of
     most trials becomes the run's, and trials of another one are done again: at most for
@@ -113,7 +127,12 @@ def run(
     else:
         plan = Plan(tuple(specs), first_index)
         keep_plan(writer, plan_name, plan)
-    meter = meter or Meter((trial_s(spec) for spec in plan.specs), clock, on_progress)
+    if budget is None:
+        # Nothing else would end a trial that fails again and again.
+        max_attempts = max_attempts or MAX_ATTEMPTS
+    meter = meter or Meter(
+        map(trial_s, plan.specs), clock, on_progress, budget=budget, max_attempts=max_attempts
+    )
     start_s = clock()
     attempts = 0
 
@@ -123,9 +142,18 @@ def run(
             on_record(record)
 
     rules: RuleSetup | None = None
+    settled_ns = writer.run.host_reference_ns() if writer.has(HOST) else None
 
-    def do(index: int, spec: TrialSpec) -> TrialRecord:
+    def counts(record: TrialRecord) -> bool:
+        """Valid, and made in the state of the host that the run has settled on."""
+        handover_ns = record.host.handover_ns
+        if settled_ns is None or handover_ns is None:
+            return record.valid
+        return record.valid and states.same(handover_ns, settled_ns)
+
+    def do(place: int, most: int) -> list[TrialRecord]:
         nonlocal rules, attempts
+        index, spec = plan.first_index + place, plan.specs[place]
         records = run_trial(
             bed,
             spec,
@@ -133,7 +161,7 @@ def run(
             index=index,
             role=role,
             limits=limits,
-            max_attempts=max_attempts,
+            max_attempts=most,
             first_attempt=writer.attempts.get(index, 0) + 1,
             set_rules=spec.rules != rules,
             on_attempt=lambda _, last: meter.tell(again(spec, last)) if last else None,
@@ -143,30 +171,59 @@ def run(
         )
         rules = spec.rules
         attempts += len(records)
-        return records[-1]
+        meter.learn(trial_s(spec), [counts(record) for record in records])
+        return records
 
-    budget = Budget(patience * sum(map(trial_s, plan.specs)), clock, sleep)
-    settled_ns = writer.run.host_reference_ns() if writer.has(HOST) else None
-    for index, spec in enumerate(plan.specs, plan.first_index):
-        if index in writer.done:
-            meter.skip()
-            continue
+    def left_s() -> float:
+        return budget.left_s if budget is not None else math.inf
+
+    def affordable(spec: TrialSpec) -> int:
+        """Attempts that end before the time is over."""
+        each_s = meter.pace.attempts_s(1, trial_s(spec))
+        return VISIT if left_s() >= VISIT * each_s else int(left_s() >= each_s)
+
+    patience_left = Patience(patience * sum(map(trial_s, plan.specs)), clock, sleep, left_s)
+    everything = range(len(plan.specs))
+    # Those of another state count as missing once the run has settled on one.
+    missing = () if settled_ns is None else _missing(writer, plan)
+    done = {index - plan.first_index for index in writer.done.difference(missing)}.intersection(everything)
+    for _ in done:
+        meter.skip()
+    queue = Queue(plan.specs, done, meter.share, trial_s, max_attempts)
+    stopped: Stopped = ""
+    while (place := queue.next(scarce=meter.rest_s() > left_s())) is not None:
+        spec = plan.specs[place]
         meter.tell(describe_spec(spec))
         if settled_ns is not None:
-            budget.wait_for(bed, settled_ns, meter.tell)
-        meter.count(describe_spec(spec), do(index, spec))
+            patience_left.wait_for(bed, settled_ns, meter.tell)
+        if (most := affordable(spec)) == 0:
+            stopped = "time"
+            break
+        records = do(place, min(most, queue.attempts_left(place)))
+        last = records[-1]
+        if queue.over(place, sum(not counts(record) for record in records), counts(last)):
+            meter.count(describe_spec(spec), last, trial_s(spec))
+        else:
+            meter.tell(f"later again: {describe_spec(spec)}", last)
+        if budget is not None and budget.hopeless(
+            meter.share, queue.settings, queue.without_valid, meter.pace.attempts_s(1, trial_s(spec))
+        ):
+            stopped = "noise"
+            break
     if settle:
         settled_ns = writer.run.settle_host()
     missing = _missing(writer, plan)
-    if settle and settled_ns is not None:
+    if settle and settled_ns is not None and not stopped:
         for index in missing:
-            if not budget.wait_for(bed, settled_ns, meter.tell):
+            spec = plan.specs[index - plan.first_index]
+            waited = patience_left.wait_for(bed, settled_ns, meter.tell)
+            if not waited or (most := affordable(spec)) == 0:
                 break
-            with budget.spending():
-                spec = plan.specs[index - plan.first_index]
-                meter.tell(f"again: {describe_spec(spec)}", do(index, spec))
+            with patience_left.spending():
+                last = do(index - plan.first_index, most)[-1]
+                meter.tell(f"again: {describe_spec(spec)}", last)
         missing = _missing(writer, plan)
-    return Outcome(len(plan.specs), attempts, missing, clock() - start_s)
+    return Outcome(len(plan.specs), attempts, missing, clock() - start_s, stopped)
 
 
 def _missing(writer: RunWriter, plan: Plan) -> tuple[int, ...]:

@@ -84,14 +84,15 @@ class Verification:
 def plan(
     verification: Verification, threshold_pps: Threshold, *, sender_pps: float = math.inf
 ) -> list[TrialSpec]:
-    """The trials of ``verification``, shuffled; the same arguments give the same list.
+    """The trials of ``verification``, repetition after repetition, each shuffled; the same arguments give
+    the same list.
 
     ``threshold_pps`` may be a model's prediction or what scouting measured
     (``Scouting.forwarding_pps``); it only places the loads. ``sender_pps`` is the most
     that the sender gets out.
     """
     draw = random.Random(verification.seed)
-    specs = []
+    rounds: list[list[TrialSpec]] = [[] for _ in range(verification.repetitions)]
     for position in verification.positions:
         for mix in verification.sizes:
             threshold = float(threshold_pps(float(position), mean_bytes(mix)))
@@ -103,25 +104,26 @@ def plan(
             ]
             limit_pps = min(verification.paced_limit_pps, SENDER_RESERVE * sender_pps)
             rates = load_or_max(shares, threshold, limit_pps)
-            specs += [
-                TrialSpec(
-                    Traffic(
-                        rate,
-                        mix,
-                        verification.flows,
-                        verification.arrivals,
-                        warmup_s=verification.warmup_s,
-                        duration_s=verification.trial_s,
-                        seed=verification.seed + repetition,
-                    ),
-                    RuleSetup(position, verification.stateful),
-                    label,
-                )
-                for repetition in range(verification.repetitions)
-                for rate, label in rates.items()
-            ]
-    draw.shuffle(specs)
-    return specs
+            for repetition, round_ in enumerate(rounds):
+                round_ += [
+                    TrialSpec(
+                        Traffic(
+                            rate,
+                            mix,
+                            verification.flows,
+                            verification.arrivals,
+                            warmup_s=verification.warmup_s,
+                            duration_s=verification.trial_s,
+                            seed=verification.seed + repetition,
+                        ),
+                        RuleSetup(position, verification.stateful),
+                        label,
+                    )
+                    for rate, label in rates.items()
+                ]
+    for round_ in rounds:
+        draw.shuffle(round_)
+    return [spec for round_ in rounds for spec in round_]
 
 
 def run(

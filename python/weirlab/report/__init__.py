@@ -13,7 +13,7 @@ from weirlab.report.axes import Chart
 from weirlab.report.export import FORMATS, export_plots
 from weirlab.report.figure import draw
 from weirlab.report.page import build
-from weirlab.report.source import Predictor, RunData, Verification, gather
+from weirlab.report.source import Judgement, Predictor, RunData, Verification, gather
 
 
 def figures(
@@ -23,4 +23,4 @@ def figures(
     return {figure.key: figure.titled() for figure in draw(gather(run, models, verification))}
 
 
-__all__ = ["FORMATS", "ErrorRow", "RunData", "Verification", "build", "export_plots", "figures"]
+__all__ = ["FORMATS", "ErrorRow", "Judgement", "RunData", "Verification", "build", "export_plots", "figures"]

@@ -81,7 +81,7 @@ def draw(evidence: Evidence) -> list[Figure]:
     return [
         *_over_load(evidence),
         *_thresholds(evidence),
-        *_verification(evidence),
+        *([] if evidence.judgement.undecided else _verification(evidence)),
         *_accuracy(evidence),
         *_distributions(evidence),
         *_transients(evidence),

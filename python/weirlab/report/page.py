@@ -15,7 +15,7 @@ from weirlab.report.accuracy import words as accuracy
 from weirlab.report.curves import QUANTITIES
 from weirlab.report.figure import Figure, draw
 from weirlab.report.shell import assembled
-from weirlab.report.source import Evidence, Predictor, RunData, Verification, gather
+from weirlab.report.source import BELIEVED, Evidence, Judgement, Predictor, RunData, Verification, gather
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def build(
     out: Path,
     *,
     command: str | None = None,
+    judgement: Judgement = BELIEVED,
 ) -> Path:
     """Write the report of ``run`` to ``out`` and return it.
 
@@ -85,13 +86,15 @@ def build(
         leaves the table of errors out.
     command
         What the user typed, to be shown as the way to repeat the run.
+    judgement
+        What can be believed; said first.
 
     Raises
     ------
     StoreError
         ``out`` cannot be written; nothing is left half-written.
     """
-    files.write_bytes(out, render(gather(run, models, verification), command=command).encode())
+    files.write_bytes(out, render(gather(run, models, verification, judgement), command=command).encode())
     return out
 
 
@@ -114,12 +117,15 @@ def render(evidence: Evidence, *, command: str | None = None) -> str:
         lede=rest,
         where_note=summary.calls_note(),
         caution=summary.caution(evidence),
+        assurance=evidence.judgement.machine if evidence.judgement.good else "",
         place=conditions.place(evidence),
         tiles=summary.tiles(evidence),
         setting=conditions.setting(evidence),
         calibration=exactness,
         calibration_points=points,
-        sections={section.key: _filled(section, figures) for section in _SECTIONS},
+        sections={
+            section.key: _filled(section, figures, evidence.judgement.undecided) for section in _SECTIONS
+        },
         quantities=QUANTITIES,
         errors=error_tables.errors(evidence.errors),
         alarms=error_tables.alarms(evidence.errors),
@@ -134,9 +140,11 @@ def render(evidence: Evidence, *, command: str | None = None) -> str:
     )
 
 
-def _filled(section: Section, figures: list[Figure]) -> Section:
+def _filled(section: Section, figures: list[Figure], undecided: str) -> Section:
     mine = tuple(figure for figure in figures if figure.section == section.key)
-    return Section(section.key, section.title, section.missing, mine)
+    no_verdict = undecided and section.key == "verification-curves"
+    missing = f"No verdict on the models: {undecided}." if no_verdict else section.missing
+    return Section(section.key, section.title, missing, mine)
 
 
 def _command(evidence: Evidence) -> str:

@@ -90,6 +90,20 @@ class Verification:
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """What can be believed of a run."""
+
+    machine: str = ""
+    """The verdict on the machine in a sentence; empty for a simulated device."""
+    good: bool = True
+    undecided: str = ""
+    """Why no model is judged; empty where they are."""
+
+
+BELIEVED: Final = Judgement()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything that a report shows, read and sorted.
 
@@ -111,6 +125,7 @@ class Evidence:
     calibration: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepSeries, ...] = ()
     """Trials whose load changes on the way."""
+    judgement: Judgement = BELIEVED
 
     @property
     def device(self) -> str:
@@ -138,12 +153,15 @@ class Evidence:
 
 
 def gather(
-    run: RunData, models: Mapping[str, Predictor], verification: Verification | None = None
+    run: RunData,
+    models: Mapping[str, Predictor],
+    verification: Verification | None = None,
+    judgement: Judgement = BELIEVED,
 ) -> Evidence:
     """Read ``run`` once.
 
     Without ``verification`` the run's own trials of role ``verify`` are taken, and the
-    models' errors on them computed.
+    models' errors on them computed. Where no model is judged there are no errors.
     """
     attempts = readable(run.trials())
     valid = attempts.filter(pl.col("valid"))
@@ -159,6 +177,8 @@ def gather(
             [attempts, heldout.filter(~pl.col("trial_id").is_in(attempts["trial_id"].implode()))]
         )
         heldout = heldout.filter(pl.col("valid"))
+    if judgement.undecided:
+        errors, observed = (), []
     return Evidence(
         manifest=_mapping(run.manifest),
         attempts=attempts,
@@ -170,6 +190,7 @@ def gather(
         deviations=_deviations(models, observed),
         calibration=_mapping(run.get_json("calibration")) if run.has("calibration") else {},
         steps=_step_series(run, valid),
+        judgement=judgement,
     )
 
 

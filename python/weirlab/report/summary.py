@@ -54,7 +54,11 @@ def headline(evidence: Evidence) -> list[str]:
 
 
 def caution(evidence: Evidence) -> str:
-    """A warning where the host spoiled so much that the answer may be too low; else empty."""
+    """What keeps the answer from being believed, or makes it too low; else empty."""
+    judged = evidence.judgement
+    if judged.undecided or not judged.good:
+        models = f"No verdict on the models: {judged.undecided}." if judged.undecided else ""
+        return f"{'' if judged.good else judged.machine} {models}".strip()
     attempts = evidence.attempts
     trials = attempts.group_by("role", "index").agg(pl.col("valid").any())
     lost = trials.filter(~pl.col("valid")).height
@@ -164,6 +168,8 @@ def _overload_tile(trials: pl.DataFrame, chosen: Sequence[LossFree]) -> Tile:
 
 def _prediction_tile(evidence: Evidence) -> Tile:
     label = "Prediction error, delay"
+    if evidence.judgement.undecided:
+        return Tile(label, NOTHING, f"no verdict: {evidence.judgement.undecided}")
     errors = {
         (row.model, row.quantity): row.mape_percent
         for row in evidence.errors

@@ -17,6 +17,7 @@ from weirlab import limits
 from weirlab.errors import InputError
 from weirlab.lab.sim import SimDevice
 from weirlab.quoting import quoted
+from weirlab.scenario.times import seconds
 from weirlab.traffic.load import LOAD_SHARES
 from weirlab.traffic.spec import Arrivals
 
@@ -47,6 +48,11 @@ def _sizes(text: str) -> str:
         parse_sizes(text)
     except InputError as error:
         raise ValueError(str(error)) from None
+    return text
+
+
+def _time(text: str) -> str:
+    seconds(text)
     return text
 
 
@@ -100,6 +106,12 @@ SizesText = Annotated[
     BeforeValidator(_number_as_text),
     AfterValidator(_sizes),
     Field(json_schema_extra=_text_or_number("integer", 64, "imix", "poisson:64-200")),
+]
+TimeText = Annotated[
+    str,
+    BeforeValidator(_number_as_text),
+    AfterValidator(_time),
+    Field(json_schema_extra=_text_or_number("number", "6min", "90s", "1h")),
 ]
 PlacesText = Annotated[str, AfterValidator(_places), Field(json_schema_extra={"examples": ["1:50,99:50"]})]
 Position = Annotated[int, Field(strict=True, ge=0, le=limits.MOST_RULES)]
@@ -272,8 +284,9 @@ class Profile(Section):
     """Sent before recording, in s."""
     scout_s: Seconds = 0.1
     """Length of the trials that find the forwarding rate in overload, in s."""
-    max_attempts: Attempts = 5
-    """Attempts per trial, at most; a trial that the host spoils is tried again."""
+    max_attempts: Attempts | None = None
+    """Attempts per trial, at most; a trial that the host spoils is tried again later. Left out: as many as
+    chance explains, by the share of attempts that count."""
     seed: Seed = 1
     """Seed of the trials' order."""
     adaptive: Adaptive | None = None
@@ -358,6 +371,9 @@ class ReportSection(Section):
     """Folder for every plot as PNG, SVG and CSV; none if left out."""
 
 
+Machine = Literal["usual", "noisy"]
+
+
 class Scenario(Root):
     """A scenario: what to test, where, and what to do with the results."""
 
@@ -373,6 +389,12 @@ class Scenario(Root):
     lab: Lab = Lab()
     dut: Dut = Dut()
     traffic: TrafficShape = TrafficShape()
+    machine: Machine = "usual"
+    """``noisy``: for a machine that never gets quiet. More disturbance is tolerated, all trials are repeated
+    twice as often, and intervals are wider."""
+    time_budget: TimeText | None = None
+    """Wall time for all trials, e.g. ``6min``; when it is used up the run ends with what it has. Left out:
+    1.5 times the expected time, and no limit for a simulated device."""
     calibrate: Calibrate | None = None
     """Left out: the calibration in force is used."""
     profile: Profile

@@ -6,6 +6,7 @@ Nothing here reads a clock or draws a random number; the same call gives the sam
 from weirlab.testing.bed import FakeBed, FakeDevice, Trouble
 from weirlab.testing.capture import write_pcap
 from weirlab.testing.clock import FakeClock
+from weirlab.testing.hosts import bursts, disturbed
 from weirlab.testing.results import make_call_table, make_record, make_result, make_spec
 from weirlab.testing.tcp import Side, Talk
 
@@ -16,6 +17,8 @@ __all__ = [
     "Side",
     "Talk",
     "Trouble",
+    "bursts",
+    "disturbed",
     "make_call_table",
     "make_record",
     "make_result",

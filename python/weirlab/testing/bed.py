@@ -79,7 +79,7 @@ class FakeBed:
     ``script`` gives one entry per call of ``run``: a result to return, an exception to
     raise, a :class:`Trouble`, or None for an undisturbed trial. What was asked for is in
     ``rules_seen`` and ``traffic_seen``. A ``clock`` is moved by the time that the call
-    would take.
+    would take; a trial takes ``overhead_s`` beside its traffic.
     """
 
     __test__ = False
@@ -91,6 +91,7 @@ class FakeBed:
         *,
         clock: FakeClock | None = None,
         set_rules_s: float = 0.0,
+        overhead_s: float = 0.0,
         dut: str = "fake",
         lab: str = "sim",
         backend: Backend = "sim",
@@ -104,6 +105,7 @@ class FakeBed:
         self._script = iter(script)
         self._clock = clock
         self._set_rules_s = set_rules_s
+        self._overhead_s = overhead_s
         self._dut, self._lab, self._backend = dut, lab, backend
         self._wall_s = 0.0
         self._steal_s: dict[str, float] = {"sender": 0.0, "dut": 0.0}
@@ -194,7 +196,7 @@ class FakeBed:
     def _account(self, traffic: Traffic, result: EngineResult, trouble: Trouble) -> None:
         wall_s = traffic.warmup_s + traffic.duration_s
         self._wall_s += wall_s
-        self._pass(wall_s)
+        self._pass(wall_s + self._overhead_s)
         for role, seconds in trouble.steal_s.items():
             self._steal_s[role] = self._steal_s.get(role, 0.0) + seconds
         self._softnet_dropped += trouble.softnet_dropped

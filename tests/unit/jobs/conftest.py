@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from weirlab.jobs import testbeds
+from weirlab.jobs.progress import Left
 from weirlab.scenario import Scenario, from_plain
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice
@@ -25,7 +26,7 @@ class Told:
     def stage(self, title: str) -> None:
         self.stages.append(title)
 
-    def advance(self, done: int, total: int, what: str = "", left_s: float | None = None) -> None:
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
         self.advances.append((done, total))
 
     def note(self, message: str) -> None:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
-from weirlab.measure.hosts import Budget
+from weirlab.measure import sequence
+from weirlab.measure.attempts import Budget
+from weirlab.measure.hosts import Patience
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits, judge
 from weirlab.records import HostSample
-from weirlab.testing import FakeBed, FakeClock
+from weirlab.store import Store
+from weirlab.testing import FakeBed, FakeClock, make_spec
 from weirlab.testing.results import make_result
 
 QUIET = HostSample(wall_s=0.3, cpu_s={}, dut_wait_s=0.0, handover_ns=66.0, handover_change=1.02)
@@ -22,22 +26,22 @@ class Moving(FakeBed):
         return replace(super().host(), handover_ns=66.0 if self.now() >= self.back_s else 245.0)
 
 
-def budget(clock: FakeClock, seconds: float) -> Budget:
-    return Budget(seconds, clock, clock.advance)
+def patience(clock: FakeClock, seconds: float) -> Patience:
+    return Patience(seconds, clock, clock.advance)
 
 
 def test_waiting_ends_when_the_host_is_back() -> None:
     clock, told = FakeClock(), []
     begun = clock()
-    assert budget(clock, 60).wait_for(Moving(clock, begun + 5), 66.0, told.append)
+    assert patience(clock, 60).wait_for(Moving(clock, begun + 5), 66.0, told.append)
     assert 5 <= clock() - begun < 6
     assert told[0] == "waiting for the host: its CPUs are 245 ns apart, not 66 ns"
 
 
-def test_waiting_ends_when_the_budget_is_used_up() -> None:
+def test_waiting_ends_when_the_patience_is_used_up() -> None:
     clock = FakeClock()
     begun = clock()
-    left = budget(clock, 3)
+    left = patience(clock, 3)
     assert not left.wait_for(Moving(clock, begun + 100), 66.0, lambda text: None)
     assert 3 <= clock() - begun < 4
     assert not left.wait_for(Moving(clock, begun), 66.0, lambda text: None)
@@ -46,7 +50,7 @@ def test_waiting_ends_when_the_budget_is_used_up() -> None:
 def test_a_host_that_does_not_tell_is_never_waited_for() -> None:
     clock = FakeClock()
     begun = clock()
-    assert budget(clock, 3).wait_for(FakeBed(), 66.0, lambda text: None)
+    assert patience(clock, 3).wait_for(FakeBed(), 66.0, lambda text: None)
     assert clock() == begun
 
 
@@ -75,3 +79,28 @@ def test_a_host_that_moves_its_cpus_spoils_a_trial() -> None:
     (reason,) = judge(result, replace(QUIET, handover_change=3.7), result.achieved_pps)
     assert "moved the CPUs" in reason
     assert "3.7" in reason
+
+
+def test_held_out_trials_of_another_state_are_made_again_within_the_budget(tmp_path: Path) -> None:
+    clock = FakeClock()
+    specs = [make_spec(rate_pps=rate, duration_s=0.1) for rate in (1e4, 2e4, 3e4)]
+    bed = Moving(clock, back_s=0.0)
+    bed._clock = clock
+    with Store(tmp_path).create("profile", {}, {}) as writer:
+        sequence.run(bed, specs, writer, role="profile", plan_name="plan", clock=clock, sleep=clock.advance)
+        bed.back_s = clock() + 3
+        outcome = sequence.run(
+            bed,
+            specs,
+            writer,
+            role="verify",
+            plan_name="verify-plan",
+            first_index=3,
+            budget=Budget(60, clock),
+            max_attempts=None,
+            clock=clock,
+            sleep=clock.advance,
+        )
+    assert outcome.invalid == ()
+    assert outcome.attempts > 3
+    assert outcome.elapsed_s < 6

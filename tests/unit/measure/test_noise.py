@@ -52,9 +52,9 @@ def test_what_a_sender_makes_up_for_spoils_a_device() -> None:
 
 def test_many_gaps_leave_nothing_to_measure() -> None:
     busy = heard(stretch(), stretch({float(start): 4.0 for start in range(0, 1000, 20)}))
-    assert busy.verdict == "too noisy"
+    assert busy.verdict == "not usable"
     assert busy.away_ratio["dut"] == pytest.approx(0.2)
-    assert "too noisy" in noise.sentence(busy)
+    assert "not usable" in noise.sentence(busy)
     assert "stop other work" in noise.finding(busy).remedy
     assert not noise.finding(busy).ok
     assert not noise.finding(busy).essential

@@ -197,7 +197,7 @@ def test_measuring_scouts_plans_and_keeps_everything(store: Store) -> None:
 
 
 def test_a_trial_that_stays_invalid_does_not_stop_the_profile(store: Store) -> None:
-    bed = FakeBed(DEVICE, [None] * 4 + [STOLEN] * 3)
+    bed = FakeBed(DEVICE, [None] * 4 + [STOLEN] * 2 + [None] * 11 + [STOLEN])
     with store.create("profile", {}, {}) as writer:
         outcome = measure(bed, SMALL, writer)
     assert outcome.invalid == (4,)
@@ -226,7 +226,7 @@ def test_an_interrupted_profile_goes_on_where_it_stopped(store: Store, trials_be
 
 def test_resuming_gives_invalid_trials_another_chance(store: Store) -> None:
     with store.create("profile", {}, {}) as writer:
-        measure(FakeBed(DEVICE, [None] * 6 + [STOLEN] * 3), SMALL, writer)
+        measure(FakeBed(DEVICE, [None] * 6 + [STOLEN] * 2 + [None] * 10 + [STOLEN]), SMALL, writer)
     bed = FakeBed(DEVICE)
     with store.resume("last") as writer:
         outcome = measure(bed, SMALL, writer)
@@ -308,10 +308,10 @@ def test_a_device_that_dies_half_way_stops_the_profile_and_keeps_what_was_measur
         pytest.raises(FailedTrial, match="forwards nothing"),
         store.create("profile", {}, {}) as writer,
     ):
-        measure(FakeBed(DEVICE, [None] * 10 + [dead] * 3), SMALL, writer)
+        measure(FakeBed(DEVICE, [None] * 10 + [dead] * 2), SMALL, writer)
     run = store.open("last")
     assert run.manifest.status == "failed"
-    assert run.trials().height == 13
+    assert run.trials().height == 12
 
 
 def test_with_a_stride_neighbours_share_the_loads_and_all_are_measured() -> None:

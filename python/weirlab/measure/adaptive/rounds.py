@@ -29,10 +29,11 @@ from weirlab.measure.adaptive.design import (
     reference,
     specs,
 )
-from weirlab.measure.profile import PLAN, PROFILE, SCOUTING
+from weirlab.measure.attempts import Budget
+from weirlab.measure.profile import PLAN, PROFILE, SCOUTING, usual_share
 from weirlab.measure.progress import OVERHEAD_S, Meter, OnProgress, trial_s
 from weirlab.measure.scouting import NOTHING_YET, Scouting, scout, scout_specs
-from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome, kept_plan
+from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome, Stopped, kept_plan
 from weirlab.measure.trial import utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.model.queueing import Queueing
@@ -95,7 +96,8 @@ def measure(
     *,
     uncertainty: Uncertainty = committee_and_spread,
     limits: Limits = CAREFUL_LIMITS,
-    max_attempts: int = MAX_ATTEMPTS,
+    max_attempts: int | None = MAX_ATTEMPTS,
+    budget: Budget | None = None,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], datetime] = utc_now,
 ) -> AdaptiveOutcome:
@@ -113,7 +115,14 @@ def measure(
     scouts = scout_specs(adaptive.scouted)
     each_s = adaptive.grid.warmup_s + adaptive.grid.trial_s + OVERHEAD_S
     rest = adaptive.budget - len(scouts)
-    meter = Meter([*map(trial_s, scouts), *([each_s] * rest)], clock, on_progress)
+    meter = Meter(
+        [*map(trial_s, scouts), *([each_s] * rest)],
+        clock,
+        on_progress,
+        share=usual_share(bed),
+        budget=budget,
+        max_attempts=max_attempts,
+    )
     scouting = scout(
         bed,
         adaptive.scouted,
@@ -124,7 +133,7 @@ def measure(
         on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
         meter=meter,
         limits=limits,
-        max_attempts=max_attempts,
+        max_attempts=max_attempts or MAX_ATTEMPTS,
         clock=clock,
         now=now,
     )
@@ -143,13 +152,18 @@ def measure(
             first_index=first_index,
             limits=limits,
             max_attempts=max_attempts,
+            budget=budget,
             settle=last,
             meter=meter,
             clock=clock,
             now=now,
         )
 
+    stopped: Stopped = ""
+    finished = writer.has(PLAN)
     for number in itertools.count():
+        if finished or stopped:
+            break
         name = f"round-{number:03d}"
         at = len(scouts) + len(planned)
         if not writer.has(name):
@@ -164,15 +178,22 @@ def measure(
                 meter.tell(_told(found, adaptive))
                 if not chosen or sure(rounds, adaptive.target_ratio):
                     break
-            run(name, at, specs(adaptive, chosen, scouting, at), meter)
+            stopped = run(name, at, specs(adaptive, chosen, scouting, at), meter).stopped
         else:
-            run(name, at, None, meter)
+            stopped = run(name, at, None, meter).stopped
         planned += kept_plan(writer, name).specs
-    again = Meter(map(trial_s, planned), clock, on_progress)
-    everything = run(PLAN, len(scouts), planned, again, last=True)
+    if finished:
+        planned = list(kept_plan(writer, PLAN).specs)
+    if stopped == "noise":
+        # Without the plan the run goes on choosing when it is resumed.
+        everything = Outcome(len(planned), 0, (), 0.0, stopped)
+    else:
+        again = Meter(map(trial_s, planned), clock, on_progress, share=meter.share, budget=budget)
+        everything = run(PLAN, len(scouts), planned, again, last=True)
     made = sum(writer.attempts.values()) - before
     invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + everything.invalid
-    outcome = Outcome(len(scouts) + len(planned), made, invalid, clock() - begun_s)
+    ended = stopped or everything.stopped
+    outcome = Outcome(len(scouts) + len(planned), made, invalid, clock() - begun_s, ended)
     return AdaptiveOutcome(outcome, tuple(rounds), adaptive.grid_trials, adaptive.target_ratio)
 
 

@@ -1,0 +1,120 @@
+"""How a run copes with its machine: what it bears, how long it may take, and the verdict afterwards."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.jobs.progress import StoppedEarly
+from weirlab.jobs.spoiled import reasons
+from weirlab.lab.base import TestBed
+from weirlab.measure import Outcome, verdict
+from weirlab.measure.attempts import Budget, setting_of
+from weirlab.measure.attempts.budget import RATIO
+from weirlab.measure.attempts.share import USUAL
+from weirlab.measure.progress import OVERHEAD_S, estimate_s
+from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.measure.verdict import QUIETER, Verdict
+from weirlab.records import SIMULATION, TrialSpec
+from weirlab.scenario import HeldOut, Scenario
+from weirlab.scenario.times import seconds
+from weirlab.store import Run
+
+NOISY_LIMITS: Final = replace(
+    CAREFUL_LIMITS,
+    steal_ratio=0.03,
+    late_ratio=0.03,
+    pacing_ratio=0.03,
+    wait_ratio=0.01,
+    wait_s=0.001,
+    overload_wait_ratio=0.03,
+)
+"""For a machine that never gets quiet: delays below the threshold may hold waits of the host."""
+
+clock: Callable[[], float] = time.monotonic
+"""Seconds, for budgets and trials alike."""
+
+_ADVICE: Final = (
+    ". For a machine that never gets quiet: weir profile --machine noisy, or 'machine: noisy' in a scenario"
+)
+
+MORE_REPETITIONS: Final = 2
+"""By this factor more on such a machine: intervals come from the scatter of repetitions."""
+
+
+def noisy(scenario: Scenario) -> bool:
+    return scenario.machine == "noisy"
+
+
+def limits(scenario: Scenario) -> Limits:
+    """From where on the host has spoiled a trial of ``scenario``."""
+    return NOISY_LIMITS if noisy(scenario) else CAREFUL_LIMITS
+
+
+def repetitions(scenario: Scenario, planned: int) -> int:
+    """Trials per setting where ``planned`` are on a usual machine."""
+    return planned * MORE_REPETITIONS if noisy(scenario) else planned
+
+
+def noise_in_words() -> str:
+    """What a run for a noisy machine bears."""
+    bears, usual = NOISY_LIMITS.wait_ratio, CAREFUL_LIMITS.wait_ratio
+    return (
+        f"the device may wait for {bears:.1%} of a trial ({usual:.1%} elsewhere), the sender be late by "
+        f"{NOISY_LIMITS.late_ratio:.0%}; {MORE_REPETITIONS} times the repetitions, whose scatter makes the "
+        "intervals wider"
+    )
+
+
+def held_out_s(scenario: Scenario, held_outs: Iterable[HeldOut]) -> float:
+    """Expected wall time in s of held-out trials, repetitions of spoiled ones included."""
+    each = ((one.trials, one.warmup_s + one.trial_s + OVERHEAD_S) for one in held_outs)
+    return repetitions(scenario, 1) * sum(trials * trial_s for trials, trial_s in each) / USUAL
+
+
+def budget(scenario: Scenario, bed: TestBed, expected_s: float) -> Budget | None:
+    """The time that trials expected to take ``expected_s`` may take; None for no limit.
+
+    A simulated device disturbs nothing: it has a limit only if ``scenario`` says so.
+    """
+    simulated = bed.lab == SIMULATION
+    if scenario.time_budget is not None:
+        return Budget(seconds(scenario.time_budget), clock, gives_up=not simulated)
+    return None if simulated else Budget(RATIO * expected_s, clock)
+
+
+def refuse_short_budget(scenario: Scenario, specs: Iterable[TrialSpec]) -> None:
+    """Raise ``InputError`` where the budget does not suffice for each setting of ``specs`` once."""
+    once = {setting_of(spec): spec for spec in specs}
+    least_s = estimate_s(once.values())
+    if scenario.time_budget is not None and seconds(scenario.time_budget) < least_s:
+        raise InputError(
+            f"time budget {scenario.time_budget}: one trial of each of the {len(once):,} settings takes "
+            f"{least_s:.0f} s when nothing is disturbed; give "
+            f"at least {math.ceil(least_s / USUAL)}s, or fewer settings"
+        )
+
+
+def judged(run: Run, resume: str = "") -> Verdict | None:
+    """The verdict on the machine that ``run`` was made on; ``resume`` is the command that goes on with it."""
+    way_on = f"{QUIETER}, then go on with {resume} {run.run_id}" if resume else QUIETER
+    noise = noise_in_words() if run.manifest.scenario.get("machine") == "noisy" else ""
+    return verdict.of_run(run, way_on, noise)
+
+
+def give_up(run: Run, outcome: Outcome, role: str) -> None:
+    """Raise ``StoppedEarly`` if that is how a sequence ended."""
+    if outcome.stopped != "noise":
+        return
+    attempts = run.trials().filter(role=role)
+    valid = int(attempts["valid"].sum())
+    raise StoppedEarly(
+        f"only {valid:,} of {attempts.height:,} attempts were valid ({reasons(attempts)}), and the time left "
+        "would not give half of the settings a valid trial",
+        run.run_id,
+        "" if run.manifest.scenario.get("machine") == "noisy" else _ADVICE,
+    )

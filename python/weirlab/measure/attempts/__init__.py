@@ -1,0 +1,7 @@
+"""Attempts at trials: which trial is next, how many attempts count, how long all may take."""
+
+from weirlab.measure.attempts.budget import Budget
+from weirlab.measure.attempts.queue import Queue, setting_of
+from weirlab.measure.attempts.share import Share
+
+__all__ = ["Budget", "Queue", "Share", "setting_of"]

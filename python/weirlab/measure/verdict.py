@@ -1,0 +1,245 @@
+"""What a machine is good for: words and limits, before a run (listening) and after it (its trials)."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from weirlab.measure.attempts import setting_of
+from weirlab.measure.attempts.budget import NEEDED_RATIO
+from weirlab.measure.profile import PLAN
+from weirlab.measure.sequence import kept_plan
+from weirlab.measure.verify import VERIFY_PLAN, thresholds
+from weirlab.store import Run, states
+from weirlab.store.reasons import reason_counts
+
+Word = Literal["good", "usable", "not usable"]
+
+GOOD_RATIO: Final = 0.7
+USABLE_RATIO: Final = 0.3
+"""Shares of undisturbed trials: below the second, three of four attempts and more are spoiled."""
+
+GAPS_RATIO: Final = 0.05
+"""Settings that may lack trials on a machine that is good."""
+
+FALSE_LOSS: Final = 1e-4
+"""Loss ratio over a plain cable from which on small losses of a device are not its own."""
+
+RISE_RATIO: Final = 1.1
+"""Nothing forwards more by this factor behind more rules: the machine was not the same all the time."""
+
+_REASONS: Final = 3
+
+QUIETER: Final = "give it a quieter hour or a machine of its own (weir doctor listens to the CPUs)"
+
+
+def word(undisturbed_ratio: float) -> Word:
+    """For a machine where this share of trials is undisturbed."""
+    if undisturbed_ratio >= GOOD_RATIO:
+        return "good"
+    return "usable" if undisturbed_ratio >= USABLE_RATIO else "not usable"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of the planned settings have valid trials."""
+
+    settings: int = 0
+    without: int = 0
+    """Without any."""
+    single: int = 0
+    """With one."""
+    short: int = 0
+    """With one, where more were planned."""
+
+    def __add__(self, other: Coverage) -> Coverage:
+        return Coverage(
+            self.settings + other.settings,
+            self.without + other.without,
+            self.single + other.single,
+            self.short + other.short,
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On the machine that a run was made on."""
+
+    word: Word
+    purpose: str
+    """What it was not usable for; empty where it was usable for all."""
+    attempts: int
+    valid: int
+    coverage: Coverage
+    moves: int
+    """How often the host moved its CPUs from one attempt to the next."""
+    why: tuple[str, ...]
+    """What was in the way, the worst first."""
+    remedy: str
+    noisy: str = ""
+    """What the run bears, if it was made for a noisy machine."""
+
+    @property
+    def sentence(self) -> str:
+        """For the first line of terminal and page."""
+        count = f"{self.valid:,} of {self.attempts:,} attempts valid"
+        every = "every setting has a valid trial"
+        told = "; ".join([count, *(self.why or [every])])
+        mode = f" Made for a noisy machine: {self.noisy}." if self.noisy else ""
+        to_do = f" {self.remedy[:1].upper()}{self.remedy[1:]}." if self.remedy else ""
+        return f"Machine {self.label}: {told}.{mode}{to_do}"
+
+    @property
+    def label(self) -> str:
+        """``not usable to judge a model``."""
+        return f"{self.word} {self.purpose}" if self.purpose else self.word
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "verdict": self.word,
+            "not_usable": self.purpose or None,
+            "attempts": self.attempts,
+            "valid_attempts": self.valid,
+            "settings": self.coverage.settings,
+            "settings_without_valid_trial": self.coverage.without,
+            "settings_with_one_valid_trial": self.coverage.single,
+            "host_moves": self.moves,
+            "why": self.why,
+            "remedy": self.remedy,
+            "noisy": self.noisy or None,
+            "sentence": self.sentence,
+        }
+
+
+def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> Verdict | None:
+    """The verdict that the trials of ``run`` and its calibration give; None without a real trial.
+
+    ``remedy`` is what to do where the machine was not good.
+    """
+    trials = run.trials()
+    if run.simulated or not trials.height:
+        return None
+    profiled, held_out = coverage(run, PLAN, trials), coverage(run, VERIFY_PLAN, trials)
+    both = profiled + held_out
+    attempts, valid = trials.height, int(trials["valid"].sum())
+    moves = host_moves(trials)
+    rise = rising(trials)
+    cable = _calibrated(run)
+    gaps = [
+        *([f"{both.without} of {both.settings} settings have no valid trial"] if both.without else []),
+        *([f"{both.short} have only one"] if both.short else []),
+    ]
+    spoiled = _spoiled(trials) if valid < GOOD_RATIO * attempts or both.without else ()
+    purpose = ""
+    if rise:
+        found, purpose = "not usable", "to compare rule counts"
+    elif both.without > NEEDED_RATIO * both.settings or not valid:
+        found = "not usable"
+    elif held_out.settings and held_out.without + held_out.short > NEEDED_RATIO * held_out.settings:
+        found, purpose = "not usable", "to judge a model"
+    elif valid < GOOD_RATIO * attempts or max(both.without, both.short) > GAPS_RATIO * both.settings or cable:
+        found = "usable"
+    else:
+        found = "good"
+    moved = [f"the host moved the CPUs {moves} times"] if moves and found != "good" else []
+    why = (*([rise] if rise else []), *gaps, *spoiled, *cable, *moved)
+    return Verdict(
+        found,  # type: ignore[arg-type]
+        purpose,
+        attempts,
+        valid,
+        both,
+        moves,
+        why,
+        "" if found == "good" else remedy,
+        noisy,
+    )
+
+
+def undecided(run: Run) -> str:
+    """Why the held-out trials of ``run`` are too few, or too odd, to judge a model; empty if they are not.
+
+    Trials of a simulated device hardly scatter: one of each setting tells enough.
+    """
+    if run.simulated:
+        return ""
+    trials = run.trials()
+    held_out = coverage(run, VERIFY_PLAN, trials)
+    few = held_out.without + held_out.single
+    if rise := rising(trials):
+        return rise
+    if held_out.without > NEEDED_RATIO * held_out.settings:
+        return f"{held_out.without} of {held_out.settings} held-out settings have no valid trial"
+    if few > NEEDED_RATIO * held_out.settings:
+        return (
+            f"{few} of {held_out.settings} held-out settings have fewer than two valid trials, so nothing "
+            "tells an error of the model from the scatter of trials"
+        )
+    return ""
+
+
+def coverage(run: Run, plan_name: str, trials: pl.DataFrame) -> Coverage:
+    """How the plan called ``plan_name`` is covered; none without it."""
+    if not run.has(plan_name):
+        return Coverage()
+    plan = kept_plan(run, plan_name)
+    valid = set(trials.filter("valid")["index"].to_list())
+    wanted = Counter(map(setting_of, plan.specs))
+    found = Counter(
+        setting_of(spec) for index, spec in enumerate(plan.specs, plan.first_index) if index in valid
+    )
+    return Coverage(
+        settings=len(wanted),
+        without=sum(found[setting] == 0 for setting in wanted),
+        single=sum(found[setting] == 1 for setting in wanted),
+        short=sum(found[setting] == 1 < n for setting, n in wanted.items()),
+    )
+
+
+def host_moves(trials: pl.DataFrame) -> int:
+    """How often the host was in another state than at the attempt before."""
+    if "handover_ns" not in trials.columns:
+        return 0
+    known = trials.filter(pl.col("handover_ns").is_not_null()).sort("started_at")["handover_ns"].to_list()
+    return sum(not states.same(after, before) for before, after in itertools.pairwise(known))
+
+
+def rising(trials: pl.DataFrame) -> str:
+    """Where a device forwards more behind more rules, which no device does; empty if nowhere."""
+    for rows in _series(thresholds(trials).to_dicts()):
+        for fewer, more in itertools.combinations(rows, 2):
+            apart = more["low_pps"] > fewer["high_pps"]
+            if apart and more["threshold_pps"] > RISE_RATIO * fewer["threshold_pps"]:
+                return (
+                    f"forwarding rates rise with rules, from {fewer['threshold_pps']:,.0f} pps at position "
+                    f"{fewer['position']} to {more['threshold_pps']:,.0f} pps at {more['position']} "
+                    f"(frames {more['sizes_text']})"
+                )
+    return ""
+
+
+def _series(rows: Sequence[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
+    """Thresholds over the position, for each kind of frames."""
+    kinds = dict.fromkeys((row["stateful"], row["sizes_text"]) for row in rows)
+    return [[row for row in rows if (row["stateful"], row["sizes_text"]) == kind] for kind in kinds]
+
+
+def _spoiled(trials: pl.DataFrame) -> tuple[str, ...]:
+    """``sender late in 41 attempts``, the most frequent reasons."""
+    counts = reason_counts(trials.filter(~pl.col("valid"))["invalid"])
+    return tuple(
+        f"{kind} in {n:,} attempt{'s' if n > 1 else ''}" for kind, n in list(counts.items())[:_REASONS]
+    )
+
+
+def _calibrated(run: Run) -> list[str]:
+    """What the calibration in force says against the machine."""
+    summary = (run.get_json("calibration").get("summary") or {}) if run.has("calibration") else {}
+    lost = summary.get("false_loss_ratio") or 0.0
+    return [f"a plain cable lost {lost:.2%} when it was calibrated"] if lost > FALSE_LOSS else []

@@ -1,0 +1,25 @@
+"""Hosts that disturb a test bed: endless scripts for the :class:`~weirlab.testing.FakeBed`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from weirlab.testing.bed import Trouble
+
+STOLEN: Final = Trouble(steal_s={"dut": 0.2})
+"""A trial that the host spoils."""
+
+
+def disturbed(share: float, seed: int = 1) -> Iterator[Trouble | None]:
+    """This share of trials is spoiled, independently of each other."""
+    draw = random.Random(seed)
+    while True:
+        yield STOLEN if draw.random() < share else None
+
+
+def bursts(clock: Callable[[], float], quiet_s: float, busy_s: float) -> Iterator[Trouble | None]:
+    """The host is quiet and busy in turn by the ``clock``; nothing counts while it is busy."""
+    while True:
+        yield STOLEN if clock() % (quiet_s + busy_s) >= quiet_s else None
