@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from weirlab.model import repeats, robust
+from weirlab.model import repeats
 from weirlab.model.base import DELAYS, F64, Table
 from weirlab.model.queueing.delay import Load
 from weirlab.model.queueing.jitter import RESOLUTION_NS
@@ -135,8 +135,9 @@ def _fit(
         law_ns = np.maximum(expected[name][keep][known] + resolution, 1.0)
         value[known] = np.log(measured[known] / law_ns)
         single = _smooth(places, repeats.log_scatter(getattr(rows, name) + resolution, groups)[keep])
-        factor = np.where(counts > 2, robust.MEDIAN_EFFICIENCY, 1.0) / np.sqrt(counts)
-        fields[name] = Field(value, np.maximum(single * factor, _LEAST_SCATTER), single)
+        repeated = int((counts[known] - 1).sum())
+        noise = np.sqrt(repeats.trial_variance(single**2, repeated, value)) * repeats.median_error(counts)
+        fields[name] = Field(value, np.maximum(noise, _LEAST_SCATTER), single)
     return Kriging.fit(places, fields, lengths, like, _MOST_OVER if over else AMPLITUDES[-1])
 
 
