@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weirlab.model.base import DELAYS
+from weirlab.model.base import DELAYS, F64
 from weirlab.records import Observation
 
 _TIMES = (*DELAYS, "jitter_ns")
@@ -36,10 +36,10 @@ class BadHour:
         speeds = self._speeds(rng, when)
         return [_at_speed(truths[row], float(speed)) for row, speed in zip(rows, speeds, strict=True)]
 
-    def _speeds(self, rng: np.random.Generator, when: np.ndarray) -> np.ndarray:
+    def _speeds(self, rng: np.random.Generator, when: F64) -> F64:
         disturbed = rng.random(len(when)) < self.outliers
         slowed = np.where(disturbed, 1.0 - rng.uniform(0.1, 0.4, len(when)), 1.0)
-        return slowed * np.exp(self.drift * np.sin(when) + rng.normal(0.0, self.scatter, len(when)))
+        return np.asarray(slowed * np.exp(self.drift * np.sin(when) + rng.normal(0.0, self.scatter, len(when))))
 
 
 def _at_speed(truth: Observation, speed: float) -> Observation:

@@ -146,8 +146,8 @@ def _smooth(places: F64, scatter: F64) -> F64:
     known = np.isfinite(scatter)
     if not known.any():
         return np.full(len(scatter), _UNREPEATED)
-    width = np.maximum(np.std(places, axis=0), 1e-9) * 0.5
+    width = np.maximum(np.std(places, axis=0), 1e-9) * 0.25
     distance = (places[:, None, :] - places[None, known, :]) / width
     weight = np.exp(-0.5 * (distance**2).sum(axis=2)) + 1e-6
     variance = np.minimum(scatter[known], _MOST_SCATTER) ** 2
-    return np.asarray(np.maximum(np.sqrt(weight @ variance / weight.sum(axis=1)), _LEAST_SCATTER))
+    return np.asarray(np.maximum(np.sqrt(weight @ variance / weight.sum(axis=1)), 1e-5))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, ndtr
 
 from weirlab.model import repeats, robust
@@ -106,7 +105,7 @@ class ServiceTime:
 
     def uncertainty(self, position: F64, frame_bytes: F64) -> F64:
         """Relative standard error of :meth:`ns`."""
-        of_law = max(self.scatter, _LEAST_NOISE) / math.sqrt(max(self.settings, 1))
+        of_law = self.scatter / math.sqrt(max(self.settings, 1))
         position, frame_bytes = np.broadcast_arrays(position, frame_bytes)
         std = self.deviation.at(_coordinates(position, frame_bytes))[_DEVIATION].std
         return np.hypot(of_law, std.reshape(position.shape))
@@ -177,7 +176,7 @@ def _with_deviation(
     # Repetitions scatter alike everywhere; a handful at one setting would not tell by themselves.
     degrees = int((counts - 1).sum())
     inner = float(((left - value[inverse.ravel()]) ** 2).sum()) / max(degrees, 1)
-    scatter = max(math.sqrt(repeats.trial_variance(inner, degrees, value)), _LEAST_NOISE)
+    scatter = math.sqrt(repeats.trial_variance(inner, degrees, value))
     noise = np.maximum(scatter * repeats.median_error(counts), _LEAST_NOISE)
     points = Field(value, noise, np.full(len(groups), scatter))
     deviation = Kriging.fit(
