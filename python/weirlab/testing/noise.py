@@ -39,7 +39,9 @@ class BadHour:
     def _speeds(self, rng: np.random.Generator, when: F64) -> F64:
         disturbed = rng.random(len(when)) < self.outliers
         slowed = np.where(disturbed, 1.0 - rng.uniform(0.1, 0.4, len(when)), 1.0)
-        return np.asarray(slowed * np.exp(self.drift * np.sin(when) + rng.normal(0.0, self.scatter, len(when))))
+        return np.asarray(
+            slowed * np.exp(self.drift * np.sin(when) + rng.normal(0.0, self.scatter, len(when)))
+        )
 
 
 def _at_speed(truth: Observation, speed: float) -> Observation:
