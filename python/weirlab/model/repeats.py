@@ -64,8 +64,8 @@ def log_scatter(values: F64, groups: Groups) -> F64:
 def trial_variance(variance: npt.ArrayLike, repeated: int, left: F64) -> F64:
     """Variance of a single trial: that of ``repeated`` repetitions, as far as there are any.
 
-    ``left`` is what a law leaves of each setting, NaN where it was not measured. Until repetitions tell otherwise all of it is
-    scatter; what is smooth in it takes repetitions to show.
+    ``left`` is what a law leaves of each setting, NaN where it was not measured. Until repetitions
+    tell otherwise all of it is scatter; what is smooth in it takes repetitions to show.
     """
     known = left[np.isfinite(left)]
     doubt = float(np.mean(known**2)) if len(known) else 0.0

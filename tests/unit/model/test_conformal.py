@@ -54,7 +54,7 @@ def test_no_trial_counts_for_more_than_one_by_being_told_twice() -> None:
 
 @pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
 def test_a_new_trial_exceeds_the_bound_as_often_as_it_may(alike: float) -> None:
-    """30 settings with 6 trials each, as a profile has thresholds, and 5 % allowed; 1/31 where they count once."""
+    """30 settings with 6 trials each, as a profile has thresholds, and 5 % allowed; of 31 alike it is one."""
     rng, group = np.random.default_rng(5), np.repeat(np.arange(30), 6)
     exceeded = []
     for _ in range(400):

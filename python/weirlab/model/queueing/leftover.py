@@ -38,7 +38,7 @@ _SATURATED: Final = 0.97
 """From here to its inverse the queue goes from empty to full, and with it one leftover to the other."""
 _LEAST_NOISE: Final = 0.01
 """Of ln(delay / law): what is smaller is no reason to leave the law."""
-_NEIGHBOURS: Final = 0.25
+_NEIGHBOURS: Final = 0.15
 """Of the spread of all settings: over how much of it repetitions are pooled."""
 _MOST_SCATTER: Final = 1.0
 """Of ln(delay) between repetitions."""
