@@ -119,6 +119,7 @@ def fit(outcome: FitOutcome) -> str:
     """The model in words and where it is."""
     model = outcome.queueing
     said = " ".join(model.in_words()) if model else f"Fitted {words(list(outcome.models))}."
+    said += "".join(f" Too little evidence: {reason}." for reason in outcome.evidence.too_little)
     return of_device(outcome.run.simulated, f"{said} The models are in {outcome.path}.")
 
 

@@ -18,6 +18,7 @@ from weirlab.jobs.spikes import learn_spikes
 from weirlab.model import Device, Model, Queueing, fit_all, load_devices, save_devices
 from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL
 from weirlab.model.effects import Effect, effects
+from weirlab.model.evidence import Evidence, evidence
 from weirlab.model.intervals.calibration import NEAR
 from weirlab.model.io import from_document, pick, require_distinct, to_document
 from weirlab.model.planning.requirements import NO_LOSS
@@ -56,6 +57,11 @@ class FitOutcome:
         """What connection tracking, cross traffic and mixed positions cost, as measured."""
         return effects(self.run.observations("profile"))
 
+    @property
+    def evidence(self) -> Evidence:
+        """Whether the profile says enough for its models to be judged."""
+        return evidence(self.run.observations("profile", plain=True))
+
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
         model = self.queueing
@@ -68,6 +74,7 @@ class FitOutcome:
             "parameters": model.parameters() if model else [],
             "in_words": model.in_words() if model else [],
             "effects": self.effects,
+            "evidence": self.evidence,
         }
 
 

@@ -8,12 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.model.base import F64, Table
+from weirlab.model.robust import MEDIAN_EFFICIENCY
 
 SAME_LOAD: Final = 0.02
 """Achieved loads closer than this (relative) are repetitions of one."""
 
 _SIGMAS: Final = 3.0
 """By which two loads may differ that were meant to be the same."""
+
+_DOUBT: Final = 10.0
+"""Repetitions that it takes to believe them as much as the law."""
 
 Groups = list[npt.NDArray[np.intp]]
 
@@ -55,3 +59,19 @@ def log_scatter(values: F64, groups: Groups) -> F64:
     logs = np.log(np.where(values > 0, values, np.nan))
     known = [logs[rows][np.isfinite(logs[rows])] for rows in groups]
     return np.array([np.std(each, ddof=1) if len(each) > 1 else np.nan for each in known])
+
+
+def trial_variance(variance: npt.ArrayLike, repeated: int, left: F64) -> F64:
+    """Variance of a single trial: that of ``repeated`` repetitions, as far as there are any.
+
+    ``left`` is what a law leaves of each setting, NaN where it was not measured. Until repetitions
+    tell otherwise all of it is scatter; what is smooth in it takes repetitions to show.
+    """
+    known = left[np.isfinite(left)]
+    doubt = float(np.mean(known**2)) if len(known) else 0.0
+    return np.asarray((_DOUBT * doubt + repeated * np.asarray(variance)) / (_DOUBT + repeated))
+
+
+def median_error(counts: npt.NDArray[np.intp]) -> F64:
+    """Standard error of the median of so many repetitions, in units of their standard deviation."""
+    return np.where(counts > 2, MEDIAN_EFFICIENCY, 1.0) / np.sqrt(counts)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
-from weirlab.model.intervals.conformal import between, upper_quantile
+from weirlab.model.intervals.conformal import between, independent, upper_quantile
 
 NINE = np.arange(1.0, 10.0)
 ALONE = np.arange(9)
@@ -27,11 +28,40 @@ def test_repetitions_do_not_pass_for_more_evidence() -> None:
 
 
 def test_groups_weigh_the_same_however_many_trials_they_have() -> None:
-    """Three groups, the first of three trials: up to 2 lies 1 1/3 of the four groups, up to 5 two and 1/3."""
-    scores, group = np.array([0.0, 2.0, 9.0, 3.0, 5.0]), np.array([0, 0, 0, 1, 2])
-    assert upper_quantile(scores, group, 1 - 0.6 / 4) == 2.0
-    assert upper_quantile(scores, group, 1 - 2.6 / 4) == 5.0
-    assert upper_quantile(scores, group, 1 - 2.7 / 4) == 9.0
+    """Three groups whose trials are off alike: each is one of four."""
+    scores, group = np.array([2.0, 2.0, 2.0, 3.0, 5.0]), np.array([0, 0, 0, 1, 2])
+    for share, expected in ((0.9, 2.0), (1.1, 3.0), (1.9, 3.0), (2.1, 5.0), (2.9, 5.0)):
+        assert upper_quantile(scores, group, 1 - share / 4) == expected
+
+
+def test_trials_that_are_off_alike_count_once_and_independent_ones_each() -> None:
+    rng = np.random.default_rng(3)
+    group, size = np.repeat(np.arange(200), 4), np.full(200, 4)
+    shared = rng.normal(size=200)[group]
+    own = rng.normal(size=800)
+    assert independent(shared, group, size) == pytest.approx(200)
+    assert independent(own, group, size) == pytest.approx(800, rel=0.1)
+    # Half of the variance is shared: a correlation of 0.5, a design effect of 2.5.
+    assert independent(shared + own, group, size) == pytest.approx(800 / 2.5, rel=0.15)
+
+
+def test_no_trial_counts_for_more_than_one_by_being_told_twice() -> None:
+    rng = np.random.default_rng(4)
+    scores, group = rng.normal(size=1200), np.repeat(np.arange(400), 3)
+    twice = independent(np.tile(scores, 2), np.tile(group, 2), np.full(400, 6))
+    assert twice == pytest.approx(1200, rel=0.1)
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
+def test_a_new_trial_exceeds_the_bound_as_often_as_it_may(alike: float) -> None:
+    """30 settings with 6 trials each, as a profile has thresholds, and 5 % allowed; of 31 alike it is one."""
+    rng, group = np.random.default_rng(5), np.repeat(np.arange(30), 6)
+    exceeded = []
+    for _ in range(400):
+        shared, own = rng.normal(size=30)[group], rng.normal(size=180)
+        bound = upper_quantile(math.sqrt(alike) * shared + math.sqrt(1 - alike) * own, group, 0.05)
+        exceeded.append(ndtr(-bound))
+    assert 0.95 / 31 < np.mean(exceeded) < 0.055
 
 
 def test_too_few_groups_widen_the_bound_along_an_exponential_tail() -> None:

@@ -167,3 +167,10 @@ def test_ends_are_never_left_out_and_repetitions_never_torn_apart(seen: list[Obs
         assert not set(trials.cell[mask]) & set(trials.cell[~mask])
         assert {0.0, 1000.0} <= set(position[~mask])
     assert np.sum(masks[len(whole) :], axis=0).tolist() == [1] * len(trials)
+
+
+def test_of_a_profile_with_many_positions_the_ends_are_not_judged_at_all() -> None:
+    """Intervals are promised between the profiled positions."""
+    trials = Trials.of(profile(Device(), positions=(0, 50, 100, 200, 400, 1000), packets=100))
+    judged = np.any(folds(trials), axis=0)
+    assert set(trials.table.position[judged]) == {50.0, 100.0, 200.0, 400.0}

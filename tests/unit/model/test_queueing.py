@@ -311,7 +311,7 @@ def test_what_no_law_explains_is_learnt_from_the_trials() -> None:
         return replace(o, **{name: getattr(o, name) * factor for name in DELAYS})
 
     loads = (0.02, 0.08, 0.15, 0.22, 0.3, 0.37, 0.44, 0.51, 0.58, 0.65, 0.72, 0.79, 0.86, 0.92, 1.1, 1.4)
-    rows = [bumped(o) for o in profile(TRUE, loads=loads, packets=1000)]
+    rows = 3 * [bumped(o) for o in profile(TRUE, loads=loads, packets=1000)]
     model = Queueing.fit(rows)
     assert model.leftover.below.fields["delay_mean_ns"].amplitude > 0
     for share in (0.25, 0.4, 0.55):

@@ -22,8 +22,8 @@ _RESOLUTION_NS: Final = 10.0
 _SEEN: Final = "seen"
 """Key of what the profile has seen, beside the quantities."""
 
-_LEAST_SPREAD: Final = 1e-3
-"""Of the logarithm of a ratio; no model is more certain than that."""
+_LEAST_SPREAD: Final = 1e-5
+"""Of the logarithm of a ratio: finer than any time stamp."""
 _LEAST_LOSS_SPREAD: Final = 5e-4
 """Of the loss ratio: a few packets that a host loses now and then tell nothing."""
 

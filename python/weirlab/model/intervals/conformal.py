@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 import numpy as np
+from scipy.stats import rankdata
 
 from weirlab.model.base import F64
 from weirlab.model.trials import Labels
@@ -14,16 +15,17 @@ _ROUNDING: Final = 1e-9
 
 
 def upper_quantile(scores: F64, group: Labels, alpha: float) -> float:
-    """The score that one trial of a new group exceeds with a probability of at most ``alpha``.
+    """The score that one trial of a new group exceeds with the probability ``alpha``.
 
-    Repetitions of a setting are off together, so not trials but groups are exchangeable: K
-    groups with equal weights and one more, the new one, that may lie anywhere. The result is the
-    smallest score up to which a weight of ``1 - alpha`` of K + 1 lies (Y. Lee, R. F. Barber and
-    R. Willett, "Distribution-free inference with hierarchical data", 2023). With groups of one
-    trial that is the usual conformal quantile, the ``ceil((1 - alpha)(K + 1))``-th smallest score.
+    Repetitions of a setting may be off together, so groups are exchangeable, and weigh the same. The
+    result is the smallest score up to which a weight of ``1 - alpha`` of n + 1 lies, one of them being
+    the new trial, that may lie anywhere, and n the number of independent trials that the scores are
+    worth (:func:`independent`). With groups of one trial, or of trials that are all off alike, this is
+    the conformal quantile, the ``ceil((1 - alpha)(K + 1))``-th smallest of K scores (Y. Lee, R. F. Barber
+    and R. Willett, "Distribution-free inference with hierarchical data", 2023).
 
-    With fewer than ``1/alpha - 1`` groups no score reaches that far: a new group exceeds the
-    largest one with probability ``1/(K + 1)`` still. The bound is then put where an exponential
+    With fewer than ``1/alpha - 1`` independent trials no score reaches that far: a new one exceeds
+    the largest one with probability ``1/(n + 1)`` still. The bound is then put where an exponential
     tail that begins at the median (1/2) and passes through the largest score has fallen to
     ``alpha``. Scores of delays are logarithms: for the delays themselves that is a power law,
     heavier than what queues make.
@@ -35,18 +37,46 @@ def upper_quantile(scores: F64, group: Labels, alpha: float) -> float:
     alpha:
         Between 0 and 1.
     """
-    numbers, inverse, size = np.unique(group, return_inverse=True, return_counts=True)
-    groups = len(numbers)
+    _, inverse, size = np.unique(group, return_inverse=True, return_counts=True)
+    inverse = inverse.ravel()
+    groups, n = len(size), independent(scores, inverse, size)
     order = np.argsort(scores, kind="stable")
-    below = np.cumsum(1.0 / size[inverse.ravel()[order]])
-    wanted = (1.0 - alpha) * (groups + 1)
+    below = np.cumsum(1.0 / size[inverse[order]]) / groups
+    wanted = (1.0 - alpha) * (n + 1) / n
     ordered = scores[order]
-    if wanted <= groups + _ROUNDING:
+    if wanted <= 1.0 + _ROUNDING:
         rank = int(np.searchsorted(below, wanted - _ROUNDING))
         return float(ordered[min(rank, len(ordered) - 1)])
-    median = float(ordered[int(np.searchsorted(below, 0.5 * groups - _ROUNDING))])
-    reach = math.log(1 / (2 * alpha)) / math.log((max(groups, 2) + 1) / 2)
+    median = float(ordered[int(np.searchsorted(below, 0.5 - _ROUNDING))])
+    reach = math.log(1 / (2 * alpha)) / math.log((max(n, 2.0) + 1) / 2)
     return median + (float(ordered[-1]) - median) * max(reach, 1.0)
+
+
+def independent(scores: F64, inverse: Labels, size: Labels) -> float:
+    """How many independent trials tell as much as these, between the number of groups and that of trials.
+
+    Groups' means vary by ``(1 + (m - 1) r) / m`` of what trials do, m being the trials of a group and
+    r the correlation within it (the design effect of L. Kish, Survey Sampling, 1965). It is that of ranks,
+    by analysis of variance: a few trials far off decide nothing.
+
+    Parameters
+    ----------
+    scores, inverse:
+        Shape (n,); the number of each trial's group, from 0.
+    size:
+        Trials per group, shape (K,).
+    """
+    n, groups = len(scores), len(size)
+    if groups in (1, n):
+        return float(groups)
+    ranks = rankdata(scores)
+    means = np.bincount(inverse, ranks) / size
+    within = float(((ranks - means[inverse]) ** 2).sum()) / (n - groups)
+    among = float((size * (means - ranks.mean()) ** 2).sum()) / (groups - 1)
+    typical = (n - float((size**2).sum()) / n) / (groups - 1)
+    total = among + (typical - 1) * within
+    alike = min(max((among - within) / total, 0.0), 1.0) if total > 0 else 1.0
+    return groups / float(np.mean((1 + (size - 1) * alike) / size))
 
 
 def between(scores: F64, group: Labels, level: float) -> tuple[float, float]:

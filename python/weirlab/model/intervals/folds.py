@@ -20,13 +20,15 @@ def folds(trials: Trials) -> list[Bool]:
 
     Half of them leave out whole positions, with all their sizes and loads, but never an end,
     where a model would have to extrapolate. A new position lies closer to profiled ones than
-    these do, so on their own they would be too severe. The others leave out every so many-th load
-    of all settings with all its repetitions, so that every trial is left out once by them.
+    these do, so on their own they would be too severe. The others leave out every so many-th load of
+    the same positions with all its repetitions, so that each of their trials is left out once by them.
+    Of a profile with few positions they take the loads of all, lest too few trials be left to judge by.
     """
     position = trials.table.position
     distinct = np.unique(position)
     inner = distinct[1:-1] if len(distinct) >= LEAST_POSITIONS else distinct[:0]
+    inside = np.isin(position, inner if len(inner) >= POSITION_FOLDS else distinct)
     # Neighbours get into different folds: cells are numbered by place, then load.
     masks = [np.isin(position, inner[i::POSITION_FOLDS]) for i in range(POSITION_FOLDS)]
-    masks += [np.asarray(trials.cell % LOAD_FOLDS == i) for i in range(LOAD_FOLDS)]
+    masks += [inside & (trials.cell % LOAD_FOLDS == i) for i in range(LOAD_FOLDS)]
     return [mask for mask in masks if mask.any()]

@@ -108,6 +108,10 @@ class Kriging:
         nothing = Field(np.empty(0), np.empty(0), np.empty(0))
         return cls(np.empty((0, dimensions)), np.ones(dimensions), dict.fromkeys(quantities, nothing))
 
+    def flat(self) -> Self:
+        """The same trials taken for noise around the law alone."""
+        return replace(self, fields={q: replace(f, amplitude=0.0) for q, f in self.fields.items()})
+
     def at(self, coordinates: F64) -> dict[str, Residual]:
         """Residuals by quantity at ``coordinates`` (m, d)."""
         nothing = np.zeros(len(coordinates))

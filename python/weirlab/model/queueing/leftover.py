@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from weirlab.model import repeats, robust
+from weirlab.model import repeats
 from weirlab.model.base import DELAYS, F64, Table
 from weirlab.model.queueing.delay import Load
 from weirlab.model.queueing.jitter import RESOLUTION_NS
@@ -36,7 +36,10 @@ _MOST_OVER: Final = 0.1
 """In overload the law leaves little: the queue is full, and the device does nothing but serve."""
 _SATURATED: Final = 0.97
 """From here to its inverse the queue goes from empty to full, and with it one leftover to the other."""
-_LEAST_SCATTER: Final = 0.01
+_LEAST_NOISE: Final = 0.01
+"""Of ln(delay / law): what is smaller is no reason to leave the law."""
+_NEIGHBOURS: Final = 0.15
+"""Of the spread of all settings: over how much of it repetitions are pooled."""
 _MOST_SCATTER: Final = 1.0
 """Of ln(delay) between repetitions."""
 _UNREPEATED: Final = 0.1
@@ -134,19 +137,24 @@ def _fit(
         value = np.full(len(measured), np.nan)
         law_ns = np.maximum(expected[name][keep][known] + resolution, 1.0)
         value[known] = np.log(measured[known] / law_ns)
-        single = _smooth(places, repeats.log_scatter(getattr(rows, name) + resolution, groups)[keep])
-        factor = np.where(counts > 2, robust.MEDIAN_EFFICIENCY, 1.0) / np.sqrt(counts)
-        fields[name] = Field(value, np.maximum(single * factor, _LEAST_SCATTER), single)
+        scatter = repeats.log_scatter(getattr(rows, name) + resolution, groups)[keep]
+        single = _smooth(places, scatter, np.maximum(typical.packets[keep], 1.0))
+        repeated = int((counts[known] - 1).sum())
+        noise = np.sqrt(repeats.trial_variance(single**2, repeated, value)) * repeats.median_error(counts)
+        fields[name] = Field(value, np.maximum(noise, _LEAST_NOISE), single)
     return Kriging.fit(places, fields, lengths, like, _MOST_OVER if over else AMPLITUDES[-1])
 
 
-def _smooth(places: F64, scatter: F64) -> F64:
-    """Scatter of repetitions, pooled over neighbours: three trials tell little of their own scatter."""
+def _smooth(places: F64, scatter: F64, packets: F64) -> F64:
+    """Scatter of repetitions, pooled over neighbours: three trials tell little of their own scatter.
+
+    All have shape (n,), ``places`` (n, d). The fewer packets a trial averages over, the more it scatters.
+    """
     known = np.isfinite(scatter)
     if not known.any():
         return np.full(len(scatter), _UNREPEATED)
-    width = np.maximum(np.std(places, axis=0), 1e-9) * 0.5
+    width = np.maximum(np.std(places, axis=0), 1e-9) * _NEIGHBOURS
     distance = (places[:, None, :] - places[None, known, :]) / width
     weight = np.exp(-0.5 * (distance**2).sum(axis=2)) + 1e-6
-    variance = np.minimum(scatter[known], _MOST_SCATTER) ** 2
-    return np.asarray(np.maximum(np.sqrt(weight @ variance / weight.sum(axis=1)), _LEAST_SCATTER))
+    per_packet = np.minimum(scatter[known], _MOST_SCATTER) ** 2 * packets[known]
+    return np.asarray(np.sqrt(weight @ per_packet / weight.sum(axis=1) / packets))

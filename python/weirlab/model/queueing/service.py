@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, ndtr
 
-from weirlab.model import robust
+from weirlab.model import repeats, robust
 from weirlab.model.base import F64
 from weirlab.model.queueing.kriging import Field, Kriging
 
@@ -40,10 +39,8 @@ _NEAR_RULES: Final = 30.0
 _LENGTHS: Final = ((0.7, 1.5), (1.4, 3.0))
 """Over how much of ln(position) and ln(frame bytes) a deviation from the law keeps."""
 _LEAST_NOISE: Final = 0.003
-_UNREPEATED: Final = 0.02
-"""Relative scatter of thresholds that is assumed where nothing was repeated."""
-_OUTLYING: Final = 3.0
-"""Typical distances beyond which a repetition was disturbed."""
+_PROVEN: Final = 2.0
+"""Standard errors by which a threshold must rise with the position to be believed."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ class ServiceTime:
 
     def uncertainty(self, position: F64, frame_bytes: F64) -> F64:
         """Relative standard error of :meth:`ns`."""
-        of_law = max(self.scatter, _LEAST_NOISE) / math.sqrt(max(self.settings, 1))
+        of_law = self.scatter / math.sqrt(max(self.settings, 1))
         position, frame_bytes = np.broadcast_arrays(position, frame_bytes)
         std = self.deviation.at(_coordinates(position, frame_bytes))[_DEVIATION].std
         return np.hypot(of_law, std.reshape(position.shape))
@@ -176,26 +173,38 @@ def _with_deviation(
     left = np.log(measured_ns / law.law_ns(position, frame_bytes))
     value = np.array([np.median(left[rows]) for rows in groups])
     counts = np.array([len(rows) for rows in groups])
-    inner = _inner_scatter(left - value[inverse.ravel()], counts)
-    factor = np.where(counts > 2, robust.MEDIAN_EFFICIENCY, 1.0) / np.sqrt(counts)
-    noise = np.maximum(inner * factor, _LEAST_NOISE)
-    points = Field(value, noise, np.full(len(groups), max(inner, _LEAST_NOISE)))
+    # Repetitions scatter alike everywhere; a handful at one setting would not tell by themselves.
+    degrees = int((counts - 1).sum())
+    inner = float(((left - value[inverse.ravel()]) ** 2).sum()) / max(degrees, 1)
+    scatter = math.sqrt(repeats.trial_variance(inner, degrees, value))
+    noise = np.maximum(scatter * repeats.median_error(counts), _LEAST_NOISE)
+    points = Field(value, noise, np.full(len(groups), scatter))
     deviation = Kriging.fit(
         _coordinates(*keys), {_DEVIATION: points}, _LENGTHS, like.deviation if like else None
     )
-    return replace(law, deviation=deviation, settings=len(groups), scatter=max(inner, _LEAST_NOISE))
+    bent = replace(law, deviation=deviation, settings=len(groups), scatter=scatter)
+    # A refit takes over what the fit to all trials decided.
+    if like is None and not _rise_is_proven(bent, *keys):
+        return replace(bent, deviation=deviation.flat())
+    return bent
 
 
-def _inner_scatter(off: F64, counts: npt.NDArray[np.intp]) -> float:
-    """Standard deviation of repetitions, pooled: ``off`` are their distances from their group's median.
+def _rise_is_proven(service: ServiceTime, position: F64, frame_bytes: F64) -> bool:
+    """Whether the threshold's largest rise with the position, if there is one, exceeds its own error.
 
-    Repetitions scatter alike everywhere; a handful at one setting would not tell by themselves.
+    By every law more rules make a device slower, so the opposite takes evidence.
     """
-    degrees = int((counts - 1).sum())
-    if degrees < 1:
-        return _UNREPEATED
-    most = _OUTLYING * robust.MAD_TO_SIGMA * float(np.median(np.abs(off[off != 0]))) if off.any() else 0.0
-    return math.sqrt(float((np.clip(off, -most, most) ** 2).sum()) / degrees)
+    places = np.unique(position)
+    places = np.sort(np.concatenate([places, 0.5 * (places[1:] + places[:-1])]))
+    for frame in np.unique(frame_bytes):
+        sizes = np.full(len(places), frame)
+        service_ns = np.log(service.ns(places, sizes))
+        error = service.deviation.at(_coordinates(places, sizes))[_DEVIATION].std
+        rise = np.triu(service_ns[:, None] - service_ns[None, :])
+        first, last = np.unravel_index(np.argmax(rise), rise.shape)
+        if 0.0 < rise[first, last] < _PROVEN * math.hypot(error[first], error[last]):
+            return False
+    return True
 
 
 def _coordinates(position: F64, frame_bytes: F64) -> F64:
@@ -206,7 +215,7 @@ def _coordinates(position: F64, frame_bytes: F64) -> F64:
 def _evaluate(values: F64, position: F64, frame_bytes: F64) -> F64:
     fixed, per_rule, per_byte, io, io_per_byte, spread, late, bend = values
     each = np.asarray(per_rule)
-    if bend > 0:
+    if bend > 0 and late > per_rule:
         share = expit(np.log(np.maximum(position, 1e-3) / bend) / _BEND_WIDTH)
         each = per_rule + (late - per_rule) * share
     rules = fixed + each * position + per_byte * frame_bytes
