@@ -55,6 +55,7 @@ _TEXT: Final = re.compile(r"([a-z][a-z0-9.%@-]*)(<=|>=|<|=|>)([^<>=]+)", re.IGNO
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)([a-zµμ%]*)")
 _WHOLE: Final = re.compile(r"\d{1,15}")
 _MOS: Final = (1.0, 5.0)
+_MOST_DIGITS: Final = 8
 _EXAMPLES: Final[dict[Kind, str]] = {
     "time": "p99<1ms",
     "share": "loss<0.1%",
@@ -80,20 +81,20 @@ class Demand:
     value: float
     unit: Unit
 
-    def show(self, value: float) -> str:
+    def show(self, value: float, digits: int = 3) -> str:
         """``value`` with its unit, as in sentences."""
         match self.unit:
             case "ns":
-                return duration(value)
+                return duration(value, digits)
             case "ratio":
-                return f"{significant(value * 100)} %"
+                return f"{significant(value * 100, digits)} %"
             case "pps":
-                return rate(value)
+                return rate(value, digits)
             case "bit/s":
-                return f"{significant(value / 1e6)} Mbit/s"
+                return f"{significant(value / 1e6, digits)} Mbit/s"
             case "MOS":
-                return f"{value:.2f}" if math.isfinite(value) else NOTHING
-        return significant(value, 15)
+                return f"{value:.{digits - 1}f}" if math.isfinite(value) else NOTHING
+        return f"{value:,.0f}" if math.isfinite(value) else NOTHING
 
 
 @dataclass(frozen=True)
@@ -148,12 +149,19 @@ class Judgement:
         if math.isnan(self.case.value):
             return NOTHING
         if low == high:
-            return show(self.case.value)
+            return show(self.case.value, self._digits(self.case.value))
         if math.isinf(high):
             return f"at least {show(low)}"
         if math.isinf(low):
             return f"at most {show(high)}"
-        return f"{show(self.case.value)} [{show(low)}, {show(high)}]"
+        digits = self._digits(low, high)
+        return f"{show(self.case.value, digits)} [{show(low, digits)}, {show(high, digits)}]"
+
+    def _digits(self, *values: float) -> int:
+        """As many as it takes to tell the values from each other, and from a limit that they are not."""
+        apart = {*values, self.demand.value}
+        texts = ({self.demand.show(value, digits) for value in apart} for digits in range(3, _MOST_DIGITS))
+        return next((digits for digits, shown in enumerate(texts, 3) if len(shown) == len(apart)), 3)
 
     @property
     def because(self) -> str:

@@ -28,6 +28,8 @@ _DELAYS: Final[Mapping[Compared, str]] = {"mean": "delay_mean_ns", "p99": "delay
 
 SETTING: Final = "setting"
 """Key of ``Observation.extra`` under which the rest of a trial's specification may stand, as text."""
+LOAD: Final = "asked load"
+"""And the load, of trials that are to be compared at the same one only."""
 
 
 @dataclass(frozen=True, order=True)
@@ -39,6 +41,8 @@ class Place:
     gap_scv: float = 0.0
     stateful: bool = False
     cross_traffic: bool = False
+    load: str = ""
+    """As it was asked for, where a place has one load."""
     rest: Hashable = ""
 
     @classmethod
@@ -49,6 +53,7 @@ class Place:
             round(seen.gap_scv, 2),
             seen.stateful,
             seen.cross_traffic,
+            str(seen.extra.get(LOAD, "")),
             str(seen.extra.get(SETTING, "")),
         )
 
@@ -58,6 +63,7 @@ class Place:
         parts = [
             "1 rule" if self.position == 1 else f"{self.position:,.6g} rules",
             f"{self.frame_bytes:.4g} B",
+            self.load,
             "random arrivals" if self.gap_scv else "",
             "connection tracking" if self.stateful else "",
             "cross traffic" if self.cross_traffic else "",

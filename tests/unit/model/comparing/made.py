@@ -63,12 +63,12 @@ def profile(
             scouted = threshold * scattered(host.trial)
             for share in SHARES:
                 for _ in range(repetitions):
-                    seen.append(
-                        _trial(
-                            draw, host, position, frame, share * scouted, threshold,
-                            late * own_late, late * own_late * tail * own_tail, new_loss,
-                        )  # fmt: skip
+                    tails = late * own_late * tail * own_tail
+                    load = share * scouted
+                    trial = _trial(
+                        draw, host, position, frame, load, threshold, late * own_late, tails, new_loss
                     )
+                    seen.append(trial)
     return seen
 
 
