@@ -148,7 +148,7 @@ class Judgement:
         show, (low, high) = self.demand.show, self.case.ends
         if math.isnan(self.case.value):
             return NOTHING
-        if low == high:
+        if low == high or (math.isinf(low) and math.isinf(high)):
             return show(self.case.value, self._digits(self.case.value))
         if math.isinf(high):
             return f"at least {show(low)}"
@@ -236,6 +236,8 @@ def judge(demand: Demand, cases: Sequence[Case]) -> Judgement:
 def decide(demand: Demand, low: float, high: float) -> Verdict:
     """What can be said of a value that is known to lie from ``low`` to ``high``."""
     limit = demand.value
+    if math.isnan(low) or math.isnan(high):
+        return "undecided"
     if demand.comparison == "=":
         if low == high == limit:
             return "met"

@@ -14,6 +14,7 @@ from weirlab.cli import options
 from weirlab.cli.output import Session, Table
 from weirlab.cli.quantities import NOTHING, plural, significant, words
 from weirlab.errors import InputError
+from weirlab.model.comparing.verdicts import WIDE
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
@@ -198,18 +199,26 @@ def sentence(outcome: ComparisonOutcome) -> str:
     }[verdict]
     said = f"{lead}: {told}."
     if verdict == "cannot tell":
-        said += "".join(f" {text}" for text in dict.fromkeys(_way_out(one) for one in deciding))
+        said += "".join(f" {text}" for text in _ways_out(deciding))
     return f"Simulated, not measured: {said}" if outcome.simulated else said
 
 
-def _way_out(one: Finding) -> str:
-    reason = f"{one.title[0].upper()}{one.title[1:]}: {one.why}"
-    if not math.isfinite(one.provable) or one.runs_needed is None or "interval" not in one.why:
-        return f"{reason}."
-    many, margin = plural(one.runs_needed, "run"), change(one, one.margin).lstrip("+")
+def _ways_out(undecided: Sequence[Finding]) -> list[str]:
+    """What would decide, a sentence or two for all that have the same reason."""
+    found = []
+    for why in dict.fromkeys(one.why for one in undecided):
+        alike = [one for one in undecided if one.why == why]
+        titles = words([one.title for one in alike])
+        found.append(f"{titles[0].upper()}{titles[1:]}: {why}.")
+        found += [_runs_needed(one) for one in alike if one.runs_needed is not None and why == WIDE]
+    return found
+
+
+def _runs_needed(one: Finding) -> str:
+    provable, margin = (change(one, value).lstrip("+") for value in (one.provable, one.margin))
     return (
-        f"{reason}; these runs can only prove it unchanged within {change(one, one.provable).lstrip('+')}. "
-        f"For the margin of {margin} take {many} of each, in turns."
+        f"These runs can only prove {one.title} unchanged within {provable}; "
+        f"for the margin of {margin} take {plural(one.runs_needed or 1, 'run')} of each, in turns."
     )
 
 

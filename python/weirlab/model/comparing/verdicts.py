@@ -47,6 +47,8 @@ CERTAINTY: Final = 0.98
 EQUIVALENCE: Final = 0.05
 """Risk of calling unchanged what differs by just the margin: two one-sided tests (Schuirmann, 1987)."""
 
+WIDE: Final = "the interval is too wide"
+
 _POWER: Final = 0.8
 """Chance of a proof that the number of runs recommended gives."""
 
@@ -146,10 +148,11 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
     scatter = _assumed(quantity, terms)
     share = 1 / counts[0] + 1 / counts[1]
     seen, freedom = between((before, after), quantity, same_load=same_load)
-    if freedom >= ENOUGH_FREEDOM and scatter.source != "given":
+    alone = math.isnan(found.stderr)
+    if freedom >= (1 if alone else ENOUGH_FREEDOM) and scatter.source != "given":
         stderr = math.sqrt(seen * share)
         return _level(found, stderr, freedom, math.sqrt(seen), "these runs", seen, matches)
-    if math.isnan(found.stderr):
+    if alone:
         why = "one trial of each has no scatter: repeat them (weir trial --repetitions 10)"
         return _level(found, math.nan, math.inf, scatter.run, scatter.source, math.nan, matches, why)
     # What single settings add is in the scatter over places already, where there are enough of them.
@@ -239,7 +242,7 @@ def _finding(quantity: Compared, level: _Level, terms: Terms, compared: int) -> 
         verdict = "not worse"
     else:
         verdict = "cannot tell"
-        why = why or "the interval is too wide"
+        why = why or WIDE
     provable = max(abs(shown(end)) for end in narrow)
     return Finding(
         quantity,
