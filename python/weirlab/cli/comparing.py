@@ -14,7 +14,6 @@ from weirlab.cli import options
 from weirlab.cli.output import Session, Table
 from weirlab.cli.quantities import NOTHING, plural, significant, words
 from weirlab.errors import InputError
-from weirlab.model.comparing.verdicts import WIDE
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
@@ -205,6 +204,8 @@ def sentence(outcome: ComparisonOutcome) -> str:
 
 def _ways_out(undecided: Sequence[Finding]) -> list[str]:
     """What would decide, a sentence or two for all that have the same reason."""
+    from weirlab.model.comparing.verdicts import WIDE
+
     found = []
     for why in dict.fromkeys(one.why for one in undecided):
         alike = [one for one in undecided if one.why == why]

@@ -42,18 +42,20 @@ def judged(
     answer: Answer,
     call_pps: float | None = None,
 ) -> tuple[Judgement, ...]:
-    """Every limit, derived ones included, and every demand on the answer of the device that answers best."""
-    given = [demand for demand in demands if demand.quantity in LIMITED]
+    """Every demand on the device that answers best, and every limit that follows from calls or classes."""
+    found = [
+        judge(demand, [_reached(demand, answer, call_pps)])
+        if demand.quantity in SOUGHT
+        else _limit(demand, "", answer)
+        for demand in demands
+    ]
     derived = [
-        _demand(limit, limit.source if i else requirement.derivation or limit.source)
+        _limit(*_demand(limit, limit.source if i else requirement.derivation or limit.source), answer)
         for requirement in requirements
         if requirement.name != GIVEN
         for i, limit in enumerate(requirement.limits)
     ]
-    limits = [(demand, "") for demand in given] + derived
-    found = [_limit(demand, source, answer) for demand, source in limits]
-    sought = [demand for demand in demands if demand.quantity in SOUGHT]
-    return (*found, *(judge(demand, [_reached(demand, answer, call_pps)]) for demand in sought))
+    return (*found, *derived)
 
 
 GIVEN: Final = "given"

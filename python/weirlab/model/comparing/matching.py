@@ -77,12 +77,12 @@ class Measured:
 
     log_rate: F64
     """In overload, or of every trial where all have the same load."""
-    load: F64
-    """Logarithms of the loads of trials below the threshold, ascending."""
     log_delay: Mapping[Compared, F64]
-    """Of the same trials."""
+    """Of trials below the threshold, in order of their load."""
     loss: F64
     """Loss ratios of the same trials."""
+    curves: Mapping[Compared, tuple[F64, F64]]
+    """Medians of repetitions at the logarithms of their loads; empty without trials below the threshold."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,8 @@ def _measured(trials: Sequence[Observation], same_load: bool) -> Measured:
     delays = {name: np.array([getattr(seen, field) for seen in trials]) for name, field in _DELAYS.items()}
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = {name: np.log(values[rest]) for name, values in delays.items()}
-    return Measured(log_rate, load[rest], logs, loss[rest])
+    curves = {} if same_load else {name: _curve(load[rest], values) for name, values in logs.items()}
+    return Measured(log_rate, logs, loss[rest], curves)
 
 
 def contrast(
@@ -178,8 +179,8 @@ def _interpolated(place: Place, first: Measured, second: Measured, quantity: Com
 
     Both ways round, so that what a chord is above a curve cancels.
     """
-    one, other = _curve(first, quantity), _curve(second, quantity)
-    if one is None or other is None:
+    one, other = first.curves[quantity], second.curves[quantity]
+    if not len(one[0]) or not len(other[0]):
         return None
     singles = np.concatenate([_against(one, other), -_against(other, one)])
     if not len(singles):
@@ -187,12 +188,12 @@ def _interpolated(place: Place, first: Measured, second: Measured, quantity: Com
     return Match(place, float(np.median(singles)), singles=tuple(map(float, singles)))
 
 
-def _curve(measured: Measured, quantity: Compared) -> tuple[F64, F64] | None:
+def _curve(load: F64, value: F64) -> tuple[F64, F64]:
     """Loads and medians of the repetitions there."""
-    known = np.isfinite(measured.log_delay[quantity])
-    load, value = measured.load[known], measured.log_delay[quantity][known]
+    known = np.isfinite(value)
+    load, value = load[known], value[known]
     if not len(load):
-        return None
+        return load, value
     ends = np.flatnonzero(np.diff(load) > SAME_LOAD) + 1
     return (
         np.array([np.median(part) for part in np.split(load, ends)]),
