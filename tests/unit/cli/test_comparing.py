@@ -114,9 +114,10 @@ def test_where_the_scatter_comes_from_is_said_and_can_be_given(weir: Weir, tried
 
 def test_more_runs_of_each_stand_for_themselves(weir: Weir, tried: Make) -> None:
     draw = np.random.default_rng(5)
-    before = [tried(*(np.array(TIGHT) * draw.normal(1, 0.01))) for _ in range(3)]
-    after = [tried(*(np.array(TIGHT) * draw.normal(1.2, 0.01))) for _ in range(2)]
-    more = ("--before", before[1], "--before", before[2], "--after", after[1])
+    before = [tried(*(np.array(TIGHT) * draw.normal(1, 0.01))) for _ in range(6)]
+    after = [tried(*(np.array(TIGHT) * draw.normal(1.2, 0.01))) for _ in range(6)]
+    more = [part for run in before[1:] for part in ("--before", run)]
+    more += [part for run in after[1:] for part in ("--after", run)]
     answer = weir("compare", before[0], after[0], *more, "--json")
     assert answer.code == 9
     assert answer.json["before"] == before

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import chdtri, ndtri, stdtrit
 
 from weirlab.model.comparing.matching import (
     QUANTITIES,
@@ -20,6 +20,7 @@ from weirlab.model.comparing.matching import (
     losses,
 )
 from weirlab.model.comparing.scatter import (
+    CONTRADICTION,
     ENOUGH_FREEDOM,
     NONE,
     PUBLISHED,
@@ -159,11 +160,14 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
     known = scatter.run**2 + (0.0 if found.by_places else scatter.place**2 / found.places)
     per_run = known + found.stderr**2 / share
     source = scatter.source
-    if freedom and seen > per_run and source == "published runs":
-        per_run, source = seen, "these runs"
     variance = per_run * share
     # Satterthwaite: the part that was estimated limits the freedom.
     limited = found.freedom * (variance / found.stderr**2) ** 2 if found.stderr > 0 else math.inf
+    if freedom and seen > per_run and source == "published runs":
+        if freedom * seen > per_run * chdtri(freedom, CONTRADICTION):
+            limited = freedom
+        per_run, source = seen, "these runs"
+        variance = per_run * share
     told = math.sqrt(per_run) if source == "these runs" else scatter.run
     return _level(found, math.sqrt(variance), limited, told, source, per_run, matches)
 

@@ -90,12 +90,13 @@ def test_several_runs_of_each_prove_a_narrower_margin(usual: list[Digest]) -> No
 def test_the_scatter_comes_from_the_runs_themselves_where_there_are_enough(
     usual: list[Digest], slowed: list[Digest]
 ) -> None:
-    found = by_quantity(compare(usual[:3], slowed[:2], Terms(), same_load=False))
+    found = by_quantity(compare(usual[:6], slowed[:6], Terms(), same_load=False))
     assert found["rate"].source == "these runs"
     assert 0.3 * PUBLISHED["rate"].run < found["rate"].scatter < 4 * PUBLISHED["rate"].run
+    assert found["rate"].verdict == "worse"
     single = by_quantity(compare(usual[:1], slowed[:1], Terms(), same_load=False))
     assert single["rate"].source == "published runs"
-    given = by_quantity(compare(usual[:3], slowed[:2], Terms(given={"rate": 0.05}), same_load=False))
+    given = by_quantity(compare(usual[:6], slowed[:6], Terms(given={"rate": 0.05}), same_load=False))
     assert given["rate"].source == "given"
     assert given["rate"].high - given["rate"].low > single["rate"].high - single["rate"].low
 
@@ -109,6 +110,17 @@ def test_runs_that_scatter_more_than_published_ones_widen_the_interval() -> None
     assert rate.source == "these runs"
     assert rate.scatter > 2 * PUBLISHED["rate"].run
     assert rate.high - rate.low > usual_rate.high - usual_rate.low
+
+
+def test_more_runs_never_tell_less(usual: list[Digest], slowed: list[Digest]) -> None:
+    """Student's quantiles for the scatter of a few runs would tell less than one run of each."""
+    for runs in (2, 3, 6):
+        groups = range(0, 60, runs)
+        found = [
+            overall(compare(usual[i : i + runs], slowed[i : i + runs], Terms(), same_load=False))
+            for i in groups
+        ]
+        assert found.count("worse") >= 0.95 * len(found)
 
 
 def test_a_device_is_compared_at_the_same_load_though_profiles_place_loads_by_its_speed() -> None:
