@@ -27,8 +27,8 @@ LEAST_PLACES: Final = 5
 """So many places tell their scatter by themselves; with fewer, repetitions have to."""
 
 ENOUGH_FREEDOM: Final = 10
-"""Degrees of freedom from which on the scatter between the runs at hand stands for itself. With fewer, Student's
-quantiles are so large that several runs would tell less than one of each does."""
+"""Degrees of freedom from which on the scatter between the runs at hand stands for itself. With fewer,
+Student's quantiles are so large that several runs would tell less than one of each does."""
 
 CONTRADICTION: Final = 0.01
 """Chance of a scatter between the runs at hand from which on the assumed one is refuted."""
