@@ -145,6 +145,9 @@ def contrast(
     found = []
     for place in sorted(before.keys() & after.keys(), key=lambda place: (place.position, place.text)):
         first, second = before[place], after[place]
+        if quantity == "rate" and same_load and not (first.loss.any() or second.loss.any()):
+            # Everything was forwarded, so the rate is the load and tells nothing of the device.
+            continue
         if quantity == "rate" or same_load:
             match = _repeated(place, _values(first, quantity), _values(second, quantity))
         else:

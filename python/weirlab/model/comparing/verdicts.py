@@ -168,7 +168,7 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
             limited = freedom
         per_run, source = seen, "these runs"
         variance = per_run * share
-    told = math.sqrt(per_run) if source == "these runs" else scatter.run
+    told = math.sqrt(per_run if source == "these runs" else known)
     return _level(found, math.sqrt(variance), limited, told, source, per_run, matches)
 
 
