@@ -51,10 +51,22 @@ class ModelError(WeirError):
     exit_code = 7
 
 
+class Undecided(WeirError):
+    """What was measured leaves open whether a requirement is met, or whether two runs differ."""
+
+    exit_code = 7
+
+
 class OutputError(WeirError):
     """The result cannot be written on standard output: it is closed, or its disk is full."""
 
     exit_code = 8
+
+
+class NotMet(WeirError):
+    """A requirement is not met, a plan answers no, or a run is worse than another."""
+
+    exit_code = 9
 
 
 class NobodyReads(OutputError):

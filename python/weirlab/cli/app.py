@@ -34,6 +34,7 @@ PARTS: Final = {
     "planning": ("plan",),
     "transients": ("transients",),
     "stored": ("report", "runs", "show", "export"),
+    "comparing": ("compare",),
     "machine": ("doctor", "lab"),
 }
 """Modules below ``weirlab.cli`` and the commands that their ``add_to`` adds, in the order of the help.

@@ -26,8 +26,10 @@ EXIT_CODES: Final = {
     4: "the test bed or the device does not work, or the host could not be put back as it was",
     5: "a trial failed, or every attempt at it was invalid",
     6: "the run store cannot be read or written, or has no such run",
-    7: "the data do not determine the model, the prediction extrapolates, or a plan is undecided",
+    7: "undecided: a plan, a requirement or a comparison; or the data do not determine the model, or the "
+    "prediction extrapolates",
     8: "standard output cannot be written: closed, or its disk is full",
+    9: "no: a requirement is not met, a plan answers no, or a run is worse than the one before",
     130: "interrupted (Ctrl-C); 129: hung up; 143: terminated; 141: standard output has no reader (| head)",
 }
 

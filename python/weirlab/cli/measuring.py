@@ -27,6 +27,10 @@ TRIAL = """Send one load through a device once, and show what came out.
 Trials that the host spoils (CPU stolen, sender late, receiver drops) are
 repeated and kept as invalid; if every attempt is, the exit code is 5.
 
+--require says what must hold: loss, mean, p50, p90, p99, p99.9, min, max
+(delay), jitter or rate (forwarding rate). One trial is judged as it is; of
+several (--repetitions) the 95 % interval of the mean must lie on one side.
+
 Examples:
   weir trial --dut iptables --rules 1000 --rate 2Mpps --duration 2 --json
   weir trial --ruleset firewall.rules --rate 300Mbit/s --sizes imix
@@ -34,6 +38,7 @@ Examples:
   weir trial --rate 50kpps --step 1:200kpps --flows 1000
   weir trial --rate 50kpps --rules 1 --position-step 1:2000
   weir trial --rate 200kpps --places 1:50,99:50 --cross-traffic
+  weir trial --rate 200kpps --require 'p99<1ms' --require loss=0
   weir trial --lab sim --rate 40%@10Gbit/s
 """
 
@@ -168,17 +173,21 @@ def trial(
     duration: options.DurationOption = None,
     warmup: options.WarmupOption = None,
     attempts: options.AttemptsOption = None,
+    repetitions: options.RepetitionsOption = None,
+    require: options.RequireOption = None,
     store: options.StoreOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Run one trial."""
     from weirlab import jobs
-    from weirlab.cli import tables, wording
+    from weirlab.cli import gates, tables, wording
+    from weirlab.jobs import requiring
     from weirlab.records import TrialSpec
     from weirlab.traffic.load import parse_rate
     from weirlab.traffic.spec import Flows, Traffic
 
     with Session(ctx, as_json=json, store=store) as session:
+        demands = gates.demands(require, requiring.TRIAL)
         device = options.device(dut, ruleset, stateful, match)
         if device.name == "ruleset" and (rules is not None or places is not None):
             raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
@@ -201,11 +210,18 @@ def trial(
             device,
             TrialSpec(traffic, setup, cross_traffic=cross_traffic),
             attempts=attempts or 3,
+            repetitions=repetitions or 1,
             progress=session.progress,
             command=session.command,
         )
-        session.finish(outcome.document(), wording.trial(outcome), tables.trial(outcome), outcome.problem())
-        session.complain(outcome.problem())
+        gates.finish(
+            session,
+            outcome.document(),
+            wording.trial(outcome),
+            tables.trial(outcome),
+            requiring.of_trial(demands, outcome),
+            outcome.problem(),
+        )
 
 
 def profile(

@@ -184,6 +184,15 @@ LoadsOption = Annotated[
         rich_help_panel=_PLAN,
     ),
 ]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        help="What must hold, else exit code 9 (7: undecided), e.g. 'p99<1ms'; repeatable.",
+        metavar="LIMIT",
+        rich_help_panel="Requirement",
+    ),
+]
 RepetitionsOption = Annotated[
     int | None,
     typer.Option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -16,6 +17,7 @@ from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.model.planning import Requirement
+    from weirlab.requirements import Demand
     from weirlab.traffic.calls.codecs import VoiceStream
 
 PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
@@ -26,7 +28,8 @@ leaves a choice: rate, calls, rules, frame, delay, loss or device. No packet
 may be lost unless a limit to loss is given. Answers keep to the profiled
 range unless --extrapolate is given (else exit code 7). Where the prediction
 meets the requirement but the profile is too noisy to be sure, the plan is
-undecided (exit code 7 as well; JSON: verdict).
+undecided (exit code 7 as well; JSON: verdict). If the answer is no, the exit
+code is 9. --require also takes what is found: rate, calls or rules.
 
 With --ruleset, the mean matching position is read from its counters and a
 better order of its rules is looked for that means the same.
@@ -35,6 +38,7 @@ Examples:
   weir plan devices.json --rules 400 --require 'p99<1ms'
   weir plan a.json b.json --rate 90kpps --rules 50 --class cyclic --cycle 4ms
   weir plan last --codec g711 --calls 500 --find rules --certainty 99%
+  weir plan last --codec g711 --rules 400 --require 'calls>=300'
   weir plan last --given rules=400 --given frame=214 --find rate --json
   weir plan last --ruleset saved.rules --rate 200kpps --reordered new.rules
 """
@@ -144,7 +148,7 @@ def plan(
         list[str] | None,
         typer.Option(
             "--require",
-            help="p99<1ms, mean<80us, jitter<50us, loss<0.1%, loss=0, ...",
+            help="p99<1ms, mean<80us, jitter<50us, loss<0.1%, loss=0, calls>=300, ...; repeatable.",
             metavar="LIMIT",
             rich_help_panel=_WANTED,
         ),
@@ -177,7 +181,8 @@ def plan(
 ) -> None:
     """Plan."""
     from weirlab import jobs
-    from weirlab.cli import plans
+    from weirlab.cli import gates, plans
+    from weirlab.jobs import required_plans
     from weirlab.traffic.calls.codecs import parse_codec
     from weirlab.traffic.load import parse_rate
 
@@ -187,6 +192,7 @@ def plan(
             rate=rate, calls=calls, codec=codec, frame=frame, sizes=sizes, rules=rules, device=device,
         )  # fmt: skip
         chosen = None if said["codec"] is None else parse_codec(said["codec"])
+        demands = gates.demands(require, required_plans.KNOWN)
         sized = said["frame"] is not None or said["sizes"] is not None
         request = jobs.PlanRequest(
             sources=tuple(models or ()) + tuple(more or ()),
@@ -198,19 +204,20 @@ def plan(
             stream=chosen,
             calls=said["calls"],
             directions=directions,
-            requirements=requirements(require or [], traffic_class, cycle, share, chosen),
+            requirements=requirements(demands, traffic_class, cycle, share, chosen),
             certainty=ratio("--certainty", certainty),
             arrivals=arrivals,
             extrapolate=extrapolate,
             ruleset=ruleset,
             reordered=reordered,
             model=using,
+            demands=demands,
         )
         outcome = jobs.plan(session.store, request)
         for warning in outcome.warnings:
             session.say(warning)
         session.finish(outcome.document(), plans.conclusion(outcome), plans.tables(outcome))
-        session.complain(outcome.problem())
+        session.complain(gates.worse(gates.failure(outcome.judged), outcome.problem()))
 
 
 def merged(given: list[str], **values: Any) -> dict[str, Any]:
@@ -240,14 +247,16 @@ def merged(given: list[str], **values: Any) -> dict[str, Any]:
 
 
 def requirements(
-    require: list[str],
+    demands: Sequence[Demand],
     traffic_class: Class | None,
     cycle: str | None,
     share: str | None,
     stream: VoiceStream | None,
 ) -> tuple[Requirement, ...]:
     """All that is demanded, each with its name and derivation."""
-    from weirlab.model.planning import Requirement, for_calls, for_class, parse_limit
+    from weirlab.jobs.required_plans import GIVEN
+    from weirlab.model.planning import Requirement, for_calls, for_class
+    from weirlab.model.planning.requirements import LIMITED, limit_of
 
     found: list[Requirement] = []
     shares = {} if share is None else {"share": ratio("--share", share)}
@@ -259,8 +268,8 @@ def requirements(
         found.append(for_calls(stream.packet_ms, **shares))
     elif share is not None and traffic_class is None:
         raise InputError("--share belongs to a class or to calls; add --class or --codec")
-    if require:
-        found.append(Requirement("given", tuple(parse_limit(text) for text in require)))
+    if limited := [demand for demand in demands if demand.quantity in LIMITED]:
+        found.append(Requirement(GIVEN, tuple(map(limit_of, limited))))
     return tuple(found)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from weirlab.cli import gates
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import (
     NOTHING,
@@ -54,12 +55,7 @@ def tables(outcome: PlanOutcome) -> list[Table]:
     """What is demanded, every device's answer, what it does there, and the ruleset's moves."""
     found: list[Table] = []
     if outcome.question is not None:
-        demands = [
-            (limit.text, limit.source if i else requirement.derivation or limit.source)
-            for requirement in outcome.requirements
-            for i, limit in enumerate(requirement.limits)
-        ]
-        found.append(Table(("requirement", "from"), demands))
+        found.append(gates.table(outcome.judged))
         found.append(_answers(outcome))
         found += _outlooks(outcome)
     if outcome.ruleset is not None:

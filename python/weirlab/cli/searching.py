@@ -24,8 +24,12 @@ Two goals by default: NDR (no loss) and PDR (at most 0.5 % lost). A load is
 carried when at most half of its trials are worse; the bounds end 0.5 % apart.
 Where the device is faster than the sender, the result says "at least".
 
+--require says what must hold in every setting, of ndr, pdr, or throughput@1%
+for another loss. Between the bounds of the search it is undecided.
+
 Examples:
   weir search --dut iptables --rules 0,400
+  weir search --dut iptables --rules 400 --require 'ndr>=300kpps'
   weir search --dut nftables --frame 64,512,1518 --loss 0,0.1%,1%
   weir search --ruleset firewall.rules --sizes imix --out throughput.md
   weir search --duration 60 --duration-sum 60 --exceed 0 --loss 0
@@ -136,12 +140,14 @@ def search(
     warmup: options.WarmupOption = None,
     attempts: options.AttemptsOption = None,
     out: OutOption = None,
+    require: options.RequireOption = None,
     store: options.StoreOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Search the throughput."""
     from weirlab import jobs
-    from weirlab.cli import documents, searched
+    from weirlab.cli import documents, gates, searched
+    from weirlab.jobs import requiring
     from weirlab.measure.search import NDR, PDR, Goal
 
     with Session(ctx, as_json=json, store=store) as session:
@@ -152,6 +158,7 @@ def search(
         usual = (NDR.loss_ratio, PDR.loss_ratio)
         ratios = usual if loss is None else options.listed(loss, options.share, "--loss", "0,0.5%")
         goals = tuple(Goal(_goal_name(ratio), ratio, **changes) for ratio in dict.fromkeys(ratios))
+        demands = gates.demands(require, requiring.search_quantities(goals))
         outcome = jobs.search(
             session.store,
             options.lab(lab, backend),
@@ -169,8 +176,8 @@ def search(
             title = f"Throughput: {searched.device(outcome)}"
             documents.write(out, title, lead, tables, searched.search_rows(outcome))
         document = {**outcome.document(), **_written(out)}
-        session.finish(document, conclusion + _told(out), tables, outcome.problem())
-        session.complain(outcome.problem())
+        judged = requiring.of_search(demands, outcome)
+        gates.finish(session, document, conclusion + _told(out), tables, judged, outcome.problem())
 
 
 def rfc2544(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weirlab.jobs.call_sheets import CallSheet, calls_sheet
     from weirlab.jobs.calls import CallsOutcome, CaptureOutcome, make_calls, write_calls
     from weirlab.jobs.capacity import CapacityOutcome
+    from weirlab.jobs.comparing import ComparisonOutcome, compare_runs
     from weirlab.jobs.failover import FailoverOutcome
     from weirlab.jobs.inventory import RunOutcome, show
     from weirlab.jobs.modelling import (
@@ -44,6 +45,7 @@ __all__ = [
     "CallsOutcome",
     "CapacityOutcome",
     "CaptureOutcome",
+    "ComparisonOutcome",
     "DevicesOutcome",
     "FailoverOutcome",
     "FitOutcome",
@@ -68,6 +70,7 @@ __all__ = [
     "calibrate",
     "calls_sheet",
     "capture_quality",
+    "compare_runs",
     "compare_steps",
     "fit",
     "fit_devices",
@@ -94,6 +97,7 @@ _HOMES: Final = {
     "call_sheets": ("CallSheet", "calls_sheet"),
     "calls": ("CallsOutcome", "CaptureOutcome", "make_calls", "write_calls"),
     "capacity": ("CapacityOutcome",),
+    "comparing": ("ComparisonOutcome", "compare_runs"),
     "failover": ("FailoverOutcome",),
     "inventory": ("RunOutcome", "show"),
     "modelling": ("DevicesOutcome", "FitOutcome", "PredictionOutcome", "fit", "fit_devices", "predict"),

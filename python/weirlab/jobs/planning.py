@@ -10,8 +10,8 @@ from typing import Any, get_args
 import numpy as np
 
 from weirlab import files
-from weirlab.errors import InputError, ModelError
-from weirlab.jobs import modelling
+from weirlab.errors import InputError, ModelError, NotMet, Undecided, WeirError
+from weirlab.jobs import modelling, required_plans
 from weirlab.limits import MOST_INPUT_BYTES
 from weirlab.model import Device, Model, Queueing
 from weirlab.model.base import Reason, refusal
@@ -31,6 +31,7 @@ from weirlab.model.planning import (
 from weirlab.model.planning.judge import Judge, Settings
 from weirlab.model.planning.planner import outlook
 from weirlab.quoting import quoted
+from weirlab.requirements import Demand, Judgement
 from weirlab.rules import Advice, Ruleset, advise, parse_iptables, parse_nftables, reordered
 from weirlab.store import Store
 from weirlab.traffic.calls.codecs import VoiceStream
@@ -62,6 +63,8 @@ class PlanRequest:
     reordered: Path | None = None
     """Where to write the ruleset in its better order."""
     model: str = Queueing.name
+    demands: tuple[Demand, ...] = ()
+    """What ``--require`` says; its limits are among the requirements as well."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ class PlanOutcome:
     """Those of the devices that were simulated ones."""
     calls: int | None = None
     """The load, where it was asked in calls."""
+    demands: tuple[Demand, ...] = ()
 
     @property
     def best(self) -> Answer | None:
@@ -146,12 +150,23 @@ class PlanOutcome:
         order = get_args(Conclusion)
         return min((one.verdict for one in self.answers), key=order.index, default=None)
 
-    def problem(self) -> ModelError | None:
-        """The error that it is when the profiles do not decide the question."""
+    @property
+    def judged(self) -> tuple[Judgement, ...]:
+        """What becomes of each requirement on the device that answers best."""
+        answer = self.best or next((one for one in self.answers if one.verdict == self.verdict), None)
+        if answer is None or self.question is None:
+            return ()
+        return required_plans.judged(self.demands, self.requirements, answer, self.question.call_pps)
+
+    def problem(self) -> WeirError | None:
+        """The error that it is when the answer is no, or the profiles do not decide the question."""
+        if self.verdict == "misses":
+            limits = self.question.limits if self.question else ()
+            return NotMet(f"the answer is no: {', '.join(limit.text for limit in limits)} cannot be kept")
         if self.verdict != "undecided":
             return None
         names = [one.device for one in self.answers if one.verdict == "undecided"]
-        return ModelError(f"undecided: the profile of {', '.join(names)} is too noisy to answer this")
+        return Undecided(f"undecided: the profile of {', '.join(names)} is too noisy to answer this")
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -186,7 +201,7 @@ class PlanOutcome:
             "certainty": question.certainty if question else None,
             "verdict": self.verdict,
             "limits": question.limits if question else (),
-            "requirements": self.requirements,
+            "requirements": [one.document() for one in self.judged],
             "answers": [
                 {
                     "device": a.device,
@@ -249,7 +264,15 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         ruled = RulesetOutcome(request.ruleset, advice, gains, request.reordered)
     simulated = tuple(device.name for device in devices if device.simulated)
     return PlanOutcome(
-        question, requirements, answers, ruled, request.stream, request.directions, simulated, request.calls
+        question,
+        requirements,
+        answers,
+        ruled,
+        request.stream,
+        request.directions,
+        simulated,
+        request.calls,
+        request.demands,
     )
 
 
@@ -297,6 +320,7 @@ def _question(request: PlanRequest, found: float | None) -> tuple[Question, tupl
     position = request.position
     load = _load(request)
     find = request.find or _sought(load, position if position is not None else found, stream)
+    required_plans.check(request.demands, find)
     if position is None and find != "rules":
         position = found
     frame = None

@@ -22,7 +22,7 @@ from weirlab.measure.verdict import Verdict
 from weirlab.measure.verify import thresholds
 from weirlab.records import SIMULATION, device_in_words
 from weirlab.scenario import Root, Scenario, from_plain
-from weirlab.store import Run, RunWriter, Store
+from weirlab.store import Run, RunWriter, Store, how_recent
 from weirlab.traffic.load import LOAD_SHARES, LOAD_STRIDE
 from weirlab.traffic.places import parse_places
 from weirlab.traffic.sizes import parse_sizes
@@ -165,8 +165,8 @@ def begin(store: Store, scenario: Root, bed: TestBed, command: str, kind: str = 
 
 
 def named(store: Store, run_id: str) -> Run:
-    """The run ``run_id``, where ``last`` means the newest profile."""
-    return store.open(run_id, kind=KIND) if run_id == "last" else store.open(run_id)
+    """The run ``run_id``, where ``last`` means the newest profile and ``last~1`` the one before."""
+    return store.open(run_id) if how_recent(run_id) is None else store.open(run_id, kind=KIND)
 
 
 def interrupted(store: Store, run_id: str) -> tuple[Run, Scenario]:

@@ -60,14 +60,23 @@ def passed_on(progress: Progress) -> OnProgress:
 
 
 def attempts_told(
-    progress: Progress, spec: TrialSpec, max_attempts: int
+    progress: Progress, spec: TrialSpec, max_attempts: int, index: int = 0, repetitions: int = 1
 ) -> Callable[[int, TrialRecord | None], None]:
-    """What a single trial calls before each attempt, so that ``progress`` hears why there is another one."""
+    """What a single trial calls before each attempt, so that ``progress`` hears why there is another one.
+
+    ``index`` counts its ``repetitions`` from 0.
+    """
+    which = f"repetition {index + 1}, " if repetitions > 1 else ""
 
     def tell(attempt: int, last: TrialRecord | None) -> None:
         if last is not None:
-            progress.note(f"attempt {last.attempt} does not count: {'; '.join(last.invalid)}; trying again")
-        progress.advance(attempt - 1, max_attempts, f"attempt {attempt}", trial_s(spec))
+            progress.note(
+                f"{which}attempt {last.attempt} does not count: {'; '.join(last.invalid)}; trying again"
+            )
+        done, total = (index, repetitions) if repetitions > 1 else (attempt - 1, max_attempts)
+        progress.advance(
+            done, total, f"{which}attempt {attempt}", trial_s(spec) * max(repetitions - index, 1)
+        )
 
     return tell
 

@@ -18,7 +18,7 @@ from weirlab.jobs.progress import Interrupted, Progress
 from weirlab.jobs.stories import STORIES
 from weirlab.jobs.verification import errors_of
 from weirlab.scenario.model import ReportSection
-from weirlab.store import Run, Store
+from weirlab.store import Run, Store, how_recent
 
 REPORT: Final = "report.html"
 
@@ -62,11 +62,12 @@ def foresee(out: Path | None, plots: Path | None, wanted: ReportSection | None =
 
 
 def _reportable(store: Store, run_id: str) -> Run:
-    if run_id != "last":
+    recent = how_recent(run_id)
+    if recent is None:
         return store.open(run_id)
     kinds = {KIND, *STORIES}
-    newest = next((found.run_id for found in store.runs() if found.kind in kinds), None)
-    return named(store, "last") if newest is None else store.open(newest)
+    newest = [found.run_id for found in store.runs() if found.kind in kinds]
+    return named(store, run_id) if recent >= len(newest) else store.open(newest[recent])
 
 
 def at_the_end(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
@@ -18,10 +18,16 @@ from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
 from weirlab.traffic.schedule import compile_plan
 
+_REPEATED: Final = (
+    "trial_id", "index", "attempt", "valid", "invalid", "achieved_pps", "forwarding_pps", "sent", "lost",
+    "loss_ratio", "delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "jitter_ns",
+)  # fmt: skip
+"""What ``--json`` has of each repetition."""
+
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """Every attempt of a trial; the last one counts."""
+    """Every attempt of a trial and its repetitions; the last one of each counts."""
 
     run_id: str
     calibration: str | None
@@ -29,8 +35,14 @@ class TrialOutcome:
     records: tuple[TrialRecord, ...]
 
     @property
+    def repetitions(self) -> tuple[TrialRecord, ...]:
+        """The attempt that counts of each."""
+        return tuple({record.index: record for record in self.records}.values())
+
+    @property
     def record(self) -> TrialRecord:
-        return self.records[-1]
+        """The last attempt; of several repetitions the last valid one, if there is any."""
+        return next((each for each in reversed(self.repetitions) if each.valid), self.records[-1])
 
     @property
     def queue_packets(self) -> float:
@@ -55,10 +67,11 @@ class TrialOutcome:
             "dut_counters": record.dut_counters,
             "spec": spec_to_json(record.spec),
             "calibration": self.calibration,
+            "repetitions": [{name: trial_row(each)[name] for name in _REPEATED} for each in self.repetitions],
         }
 
     def problem(self) -> TrialError | None:
-        """The error that it is if every attempt was spoiled."""
+        """The error that it is if every attempt was spoiled, of every repetition."""
         if self.record.valid:
             return None
         reasons = "; ".join(self.record.invalid)
@@ -69,9 +82,19 @@ class TrialOutcome:
 
 
 def trial(
-    store: Store, lab: Lab, dut: Dut, spec: TrialSpec, *, attempts: int, progress: Progress, command: str = ""
+    store: Store,
+    lab: Lab,
+    dut: Dut,
+    spec: TrialSpec,
+    *,
+    attempts: int,
+    progress: Progress,
+    repetitions: int = 1,
+    command: str = "",
 ) -> TrialOutcome:
     """Carry out ``spec`` until an attempt is valid, at most ``attempts`` times, and keep all of them.
+
+    So ``repetitions`` times, one after the other.
 
     Raises
     ------
@@ -96,13 +119,16 @@ def trial(
             progress.stage(
                 f"{describe_spec(spec)}, through {device} in the lab {bed.lab}, run {writer.run_id}"
             )
-            records = run_trial(
-                bed,
-                spec,
-                run_id=writer.run_id,
-                max_attempts=attempts,
-                set_rules=False,
-                on_attempt=attempts_told(progress, spec, attempts),
-                on_record=writer.add,
-            )
+            records: list[TrialRecord] = []
+            for index in range(repetitions):
+                records += run_trial(
+                    bed,
+                    spec,
+                    run_id=writer.run_id,
+                    index=index,
+                    max_attempts=attempts,
+                    set_rules=False,
+                    on_attempt=attempts_told(progress, spec, attempts, index, repetitions),
+                    on_record=writer.add,
+                )
     return TrialOutcome(writer.run_id, calibration, tuple(records))

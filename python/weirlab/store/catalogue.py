@@ -29,6 +29,7 @@ from weirlab.store.writer import RunWriter
 _RUN_ID: Final = re.compile(r"\d{8}-\d{6}-([a-z][a-z0-9_]*)-[0-9a-f]{4}")
 _BEGUN: Final = ".new"
 """Ends the name of a folder that is to be a run, and begins with a dot, until its manifest is there."""
+_NEWEST: Final = re.compile(r"last(?:~(\d{1,6}))?")
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -50,6 +51,12 @@ class RunSummary:
     problem: str = ""
     simulated: bool = False
     """Nothing in it was measured: the device was a simulated one."""
+
+
+def how_recent(run_id: str) -> int | None:
+    """0 for ``last``, 1 for ``last~1``, which is the one before, and so on; None for an ID."""
+    match = _NEWEST.fullmatch(run_id)
+    return int(match[1] or 0) if match else None
 
 
 def default_root() -> Path:
@@ -117,22 +124,24 @@ class Store:
         return RunWriter(self.open(run_id).path, self._now)
 
     def open(self, run_id: str, *, kind: str | Sequence[str] | None = None) -> Run:
-        """The run with this ID, or with an ID that begins so, or the newest for ``last``.
+        """The run with this ID, or with an ID that begins so.
 
+        ``last`` is the newest, ``last~1`` the one before.
         With ``kind`` only runs of that kind, or of those kinds, count. Raises ``StoreError`` when none or
         several fit, and when the one that fits is damaged.
         """
         kinds = (kind,) if isinstance(kind, str) else kind
         names = [name for name in self._names() if kinds is None or _kind_of(name) in kinds]
-        if run_id == "last":
-            fitting = [name for name in names if not _is_empty(self.root / name)][:1]
+        recent = how_recent(run_id)
+        if recent is not None:
+            fitting = [name for name in names if not _is_empty(self.root / name)][recent : recent + 1]
         else:
             fitting = [name for name in names if name == run_id] or [
                 name for name in names if run_id and name.startswith(run_id)
             ]
         if not fitting:
             what = f"{' or '.join(kinds)} run" if kinds else "run"
-            wanted = f"no {what} yet" if run_id == "last" else f"no {what} {quoted(run_id)}"
+            wanted = f"no {what} yet" if recent == 0 else f"no {what} {quoted(run_id)}"
             raise StoreError(
                 f"{wanted} in {self.root}; 'weir runs' lists what is there (--store DIR looks elsewhere)"
             )

@@ -35,6 +35,7 @@ _COPIED: Final = (
     "sizes_text",
     "rate_text",
     "flows",
+    "spec",
 )
 
 

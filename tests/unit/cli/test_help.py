@@ -15,8 +15,8 @@ from .conftest import Weir
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [
     "doctor", "calibrate", "trial", "profile", "search", "rfc2544", "calls", "quality", "tap", "log", "trace",
-    "fit", "predict", "plan", "verify", "transients", "report", "runs", "show", "export", "run", "schema",
-    "lab clean",
+    "fit", "predict", "plan", "verify", "transients", "report", "runs", "show", "export", "compare", "run",
+    "schema", "lab clean",
 ]  # fmt: skip
 
 

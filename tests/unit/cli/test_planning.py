@@ -240,7 +240,7 @@ def test_a_noisy_profile_leaves_the_plan_undecided_and_says_what_to_do(weir: Wei
     assert document["verdict"] == document["answers"][0]["verdict"] == "undecided"
     assert not document["answers"][0]["met"]
     over = weir("plan", noisy, "--rate", "600kpps", "--rules", "400", "--require", "loss<0.1%")
-    assert over.code == 0
+    assert over.code == 9
     assert "does not meet" in over.out
 
 
@@ -261,3 +261,60 @@ def test_a_prediction_from_a_noisy_profile_has_its_interval_in_the_sentence(weir
     assert "without loss" not in answer.out
     assert "may lose up to " in answer.out
     assert "too noisy to say more about" in answer.out
+
+
+def test_a_plan_whose_answer_is_no_has_an_exit_code_for_scripts(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--device", "old", "--rules", "400", "--certainty", "50%")
+    answer = weir(*asked, "--rate", f"{1.3e9 / OLD.service_ns(400):.0f}")
+    assert answer.code == 9
+    assert "not met: no loss" in answer.err
+    assert weir(*asked, "--rate", "100kpps").code == 0
+
+
+def test_a_plan_says_of_each_requirement_whether_it_is_met(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--device", "old", "--rules", "400", "--rate", "100kpps", "--certainty", "50%")
+    answer = weir(*asked, "--require", "mean<1ns", "--require", "p99<1s", "--json")
+    assert answer.code == 9
+    found = {each["requirement"]: each for each in answer.json["requirements"]}
+    assert {text: each["verdict"] for text, each in found.items()} == {
+        "mean<1ns": "not met", "p99<1s": "met", "no loss": "met",
+    }  # fmt: skip
+    assert found["mean<1ns"]["value"] == pytest.approx(OLD.base_ns + OLD.service_ns(400), rel=0.1)
+    assert found["no loss"]["note"] == "default"
+
+
+def test_what_a_plan_finds_can_be_required(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--device", "old", "--rules", "400", "--certainty", "50%")
+    carries = 1e9 / OLD.service_ns(400)
+    assert weir(*asked, "--require", f"rate>={carries * 0.9:.0f}").code == 0
+    answer = weir(*asked, "--require", f"rate>={carries * 1.1:.0f}", "--json")
+    assert answer.code == 9
+    assert answer.json["verdict"] == "meets"
+    assert answer.json["requirements"][0]["verdict"] == "not met"
+    calls = ("plan", devices, "--device", "old", "--codec", "g711", "--rules", "100", "--extrapolate")
+    assert weir(*calls, "--certainty", "50%", "--require", "calls>=300").code == 0
+    assert weir(*calls, "--certainty", "50%", "--require", "calls>=3000000").code == 9
+    rules = ("plan", devices, "--device", "old", "--rate", "300kpps", "--certainty", "50%", "--json")
+    assert weir(*rules, "--require", "rules>=10").code == 0
+    wrong = weir(*rules, "--require", "calls>=10")
+    assert wrong.code == 2
+    assert "this plan finds rules, not calls" in wrong.err
+
+
+def test_between_what_is_sure_and_what_is_predicted_a_plan_is_undecided(weir: Weir, noisy: Path) -> None:
+    asked = ("plan", noisy, "--rules", "400", "--require", "loss<10%", "--json")
+    reach = weir(*asked).json["answers"][0]
+    sure, foreseen = reach["reach"]["value"], reach["foreseen"]["value"]
+    assert sure < foreseen
+    answer = weir(*asked, "--require", f"rate>={(sure + foreseen) / 2:.0f}")
+    assert answer.code == 7
+    _, rate, *_ = answer.json["requirements"]
+    assert rate["verdict"] == "undecided"
+    assert "profile again with more repetitions" in rate["why"]
+
+
+def test_rates_in_bits_are_required_of_the_planned_frames(weir: Weir, devices: Path) -> None:
+    asked = ("plan", devices, "--device", "old", "--rules", "0", "--certainty", "50%", "--json")
+    wire_bps = 1e9 / OLD.service_ns(0) * 84 * 8
+    assert weir(*asked, "--require", f"rate>={wire_bps * 0.9:.0f}bit/s").code == 0
+    assert weir(*asked, "--require", f"rate>={wire_bps * 1.1:.0f}bit/s").code == 9

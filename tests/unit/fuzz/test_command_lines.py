@@ -22,7 +22,8 @@ NASTY: Final = (
 PLAUSIBLE: Final = (
     "1", "2", "100", "0.01", "0.5", "10kpps", "max", "50%", "64", "1518", "imix", "g711", "g729:40ms", "last",
     "1:50,99:50", "0,100", "64,512", "rtp", "100ms", "64MiB", "1:20kpps", "0.005:20kpps", "0.005:2",
-    "p99<1ms", "loss<1%", "1000", "1Gbit/s", "soft", "fixed:60ms", "frame=64", "throughput,latency",
+    "p99<1ms", "loss<1%", "mos>=4", "rate>=1kpps", "last~1", "p99=30%", "1000", "1Gbit/s", "soft",
+    "fixed:60ms", "frame=64", "throughput,latency",
     "10", "iptables",
 )  # fmt: skip
 FILES: Final = (
@@ -51,6 +52,7 @@ STARTS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "transients": (("last",), ()),
     "report": (("missing", "--out", "new.html"), ("last", "--out", "new.html")),
     "show": (("last",), ()),
+    "compare": (("last~1", "last"), ("last", "last"), ()),
     "export": (("last", "--out", "exported"), ()),
 }
 """Command lines to begin with, so that more than the first mistake is found."""

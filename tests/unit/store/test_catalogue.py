@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import StoreError
-from weirlab.store import Store, default_root
+from weirlab.store import Store, default_root, how_recent
 from weirlab.testing import FakeClock, make_record
 
 
@@ -81,6 +81,24 @@ def test_last_can_be_asked_for_by_kind(store: Store, clock: FakeClock) -> None:
     assert store.open("last", kind="profile").run_id == profile
     with pytest.raises(StoreError, match="no verify run"):
         store.open("last", kind="verify")
+
+
+def test_a_number_behind_last_counts_back(store: Store, clock: FakeClock) -> None:
+    ids = []
+    for kind in ("profile", "verify", "profile"):
+        ids.append(make_run(store, kind))
+        clock.advance(60)
+    assert [store.open(f"last~{back}").run_id for back in (0, 1, 2)] == ids[::-1]
+    assert store.open("last~1", kind="profile").run_id == ids[0]
+    assert [how_recent(name) for name in ("last", "last~3", "last~", "lastly", ids[0])] == [
+        0,
+        3,
+        None,
+        None,
+        None,
+    ]
+    with pytest.raises(StoreError, match="no run 'last~3'"):
+        store.open("last~3")
 
 
 @pytest.mark.parametrize("name", ["last", "2031", ""])

@@ -22,6 +22,8 @@ bit rates, and how many such calls a line carries, by true Ethernet and by the
 definition of the published table (2006). --write makes a capture file of every packet, for
 Wireshark and others. --send makes the calls, through a device or over a plain
 cable (--dut none), and tells loss, delay, jitter and MOS of each of them.
+With --send, --require says what must hold: mos and gap (the longest) for every
+caller, mos-median over all; loss, mean, p99, ... over all packets.
 
 A mix of codecs is CODEC:PACKETms/TRANSPORT:SHARE, divided by commas; all but
 the codec may be left out.
@@ -32,6 +34,7 @@ Examples:
   weir calls --calls 50 --duration 5 --write calls.pcap
   weir calls --calls 5 --write bad.pcap --loss 2% --loss-burst 4 --jitter 5ms
   weir calls --calls 1000 --send --dut iptables --rules 400
+  weir calls --calls 1000 --send --require 'mos>=4' --require 'loss<0.1%'
   weir calls --calls 500 --arrivals poisson --holding 20 --spurts --send
 """
 
@@ -224,12 +227,15 @@ def calls(
             rich_help_panel=_SEND,
         ),
     ] = None,
+    require: options.RequireOption = None,
     store: options.StoreOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Calculate, write or make calls."""
     from weirlab import jobs
+    from weirlab.cli import gates
     from weirlab.cli.calls import heard, sheets
+    from weirlab.jobs import requiring
     from weirlab.records import RuleSetup
     from weirlab.traffic.calls.lines import parse_line
     from weirlab.traffic.calls.spec import parse_calls
@@ -250,6 +256,7 @@ def calls(
                     "--jitter-buffer": jitter_buffer != "best",
                     "--keep-packets": keep_packets,
                     "--attempts": attempts is not None,
+                    "--require": bool(require),
                 }
             )
         faults = impairments(loss, loss_burst, jitter, reorder, duplicate, seed)
@@ -277,6 +284,7 @@ def calls(
             if device.name == "ruleset" and rules is not None:
                 raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
             kind, buffers = read_jitter_buffer(jitter_buffer)
+            demands = gates.demands(require, requiring.CALLS)
             outcome = jobs.make_calls(
                 session.store,
                 options.lab(lab, backend),
@@ -292,10 +300,14 @@ def calls(
                 keep_packets=keep_packets,
                 command=session.command,
             )
-            session.finish(
-                outcome.document(), heard.sentence(outcome), heard.tables(outcome), outcome.problem()
+            gates.finish(
+                session,
+                outcome.document(),
+                heard.sentence(outcome),
+                heard.tables(outcome),
+                requiring.of_calls(demands, outcome),
+                outcome.problem(),
             )
-            session.complain(outcome.problem())
         elif write is not None:
             capture = jobs.write_calls(wanted, write, duration_s=duration_s, warmup_s=warmup_s, faults=faults)
             session.finish(capture.document(), sheets.written(capture))

@@ -38,6 +38,7 @@ Examples:
   weir quality calls.pcap --stream 3,192.0.2.5:4000 --jitter-buffer fixed:40ms
   weir quality short.pcap --decode-as 10000-20000
   weir quality calls.pcapng --report calls.html
+  weir quality calls.pcapng --require 'mos>=4' --require 'loss<0.1%'
 """
 
 _PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
@@ -99,14 +100,18 @@ def quality(
             "--report", help="Write an HTML page with pictures of all streams.", metavar="FILE.html"
         ),
     ] = None,
+    require: options.RequireOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Assess a capture."""
     from weirlab import jobs
+    from weirlab.cli import gates
     from weirlab.cli.calls import streams
+    from weirlab.jobs import requiring
 
     with Session(ctx, as_json=json) as session:
         heard, buffers = read_jitter_buffer(jitter_buffer)
+        demands = gates.demands(require, requiring.CAPTURE)
         only = [part.strip() for part in (stream or "").split(",") if part.strip()]
         if stream is not None and not only:
             raise InputError(
@@ -128,11 +133,12 @@ def quality(
         )
         if report is not None:
             jobs.quality_page(outcome, report, command=session.command)
-        session.finish(outcome.document(), streams.sentence(outcome), streams.tables(outcome))
         for note in () if json else outcome.notes():
             session.say(note)
         if report is not None:
             session.say(f"Report: {report}")
+        judged = requiring.of_capture(demands, outcome)
+        gates.finish(session, outcome.document(), streams.sentence(outcome), streams.tables(outcome), judged)
 
 
 def _codec(text: str) -> tuple[int | None, Encoding]:

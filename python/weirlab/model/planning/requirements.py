@@ -8,7 +8,6 @@ device may use up is a parameter of the planner.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -16,6 +15,7 @@ from weirlab.errors import InputError
 from weirlab.model import words
 from weirlab.model.base import DELAYS
 from weirlab.quoting import quoted
+from weirlab.requirements import JITTER, LOSS, MEAN, P50, P90, P99, P999, Demand, parse
 
 TrafficClass = Literal["isochronous", "cyclic", "acyclic"]
 
@@ -45,31 +45,18 @@ VOICE_SHARE: Final = 0.1
 """Share of the network's delay that this device gets unless told otherwise: a path of ten such devices
 (the example of G.114, appendix II.2, has up to 12 routers)."""
 
-_LABELS: Final[dict[str, str]] = {
-    "delay_mean_ns": "mean delay",
-    "delay_p50_ns": "p50 delay",
-    "delay_p90_ns": "p90 delay",
-    "delay_p99_ns": "p99 delay",
-    "delay_p999_ns": "p99.9 delay",
-    "jitter_ns": "jitter",
-    "loss_ratio": "loss",
+LIMITED: Final = {
+    MEAN: "delay_mean_ns",
+    P50: "delay_p50_ns",
+    P90: "delay_p90_ns",
+    P99: "delay_p99_ns",
+    P999: "delay_p999_ns",
+    JITTER: "jitter_ns",
+    LOSS: "loss_ratio",
 }
+"""What a plan can hold down, each as a field of ``Prediction``."""
 
-_NAMES: Final[dict[str, str]] = {
-    "mean": "delay_mean_ns",
-    "p50": "delay_p50_ns",
-    "median": "delay_p50_ns",
-    "p90": "delay_p90_ns",
-    "p99": "delay_p99_ns",
-    "p99.9": "delay_p999_ns",
-    "p999": "delay_p999_ns",
-    "jitter": "jitter_ns",
-    "loss": "loss_ratio",
-}
-_UNITS_NS: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
-_TEXT: Final = re.compile(r"([a-z0-9.]+)(?:delay)?(<=|<|=)(\d+(?:\.\d+)?(?:e[+-]?\d+)?)([a-zµμ%]*)")
-
-ACCEPTED: Final = "'p99<1ms', 'mean<=80us', 'p99.9<2ms', 'jitter<50us', 'loss<0.1%' and 'loss=0'"
+_LABELS: Final = {field: quantity.title for quantity, field in LIMITED.items()}
 
 
 @dataclass(frozen=True)
@@ -116,23 +103,18 @@ def parse_limit(text: str) -> Limit:
 
     ``<`` and ``<=`` mean the same: at most.
     """
-    match = _TEXT.fullmatch(text.strip().lower().replace(" ", ""))
-    quantity = _NAMES.get(match[1]) if match else None
-    if match is None or quantity is None:
-        raise InputError(f"requirement {quoted(text)} not understood; accepted are {ACCEPTED}")
-    value, unit = float(match[3]), match[4]
-    if quantity == "loss_ratio":
-        if unit not in ("", "%"):
-            raise InputError(f"requirement {quoted(text)}: loss is a ratio or a percentage, e.g. loss<0.1%")
-        ratio = value / 100 if unit else value
-        if ratio >= 1:
-            raise InputError(f"requirement {quoted(text)} demands nothing; give a loss below 100%")
-        return Limit(quantity, max(ratio, NO_LOSS))
-    if unit not in _UNITS_NS:
-        raise InputError(f"requirement {quoted(text)} needs a unit of time: ns, us, ms or s, e.g. p99<1ms")
-    if value <= 0:
-        raise InputError(f"requirement {quoted(text)} cannot be met by any device; give a time above 0")
-    return Limit(quantity, value * _UNITS_NS[unit])
+    return limit_of(parse(text, tuple(LIMITED)))
+
+
+def limit_of(demand: Demand) -> Limit:
+    """``demand`` as a limit; raises ``InputError`` for one from below."""
+    name, of_loss = demand.quantity.name, demand.quantity is LOSS
+    if demand.comparison in (">", ">=") or (demand.comparison == "=" and demand.value > 0):
+        raise InputError(
+            f"requirement {quoted(demand.text)}: a plan holds {name} down; accepted are {name}<... and "
+            f"{name}<=...{', and loss=0' if of_loss else ''}"
+        )
+    return Limit(LIMITED[demand.quantity], max(demand.value, NO_LOSS) if of_loss else demand.value)
 
 
 def for_class(name: TrafficClass, cycle_ms: float | None = None, share: float = CYCLE_SHARE) -> Requirement:

@@ -1,0 +1,58 @@
+"""Verdicts as JUnit XML, which CI systems show: one test case each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree
+
+from weirlab import files
+from weirlab.quoting import printable
+
+Outcome = Literal["passed", "failure", "error"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One verdict. A failure is a definite no, an error what could not be decided."""
+
+    name: str
+    outcome: Outcome
+    message: str
+
+
+def check(path: Path | None) -> None:
+    """Raise ``InputError`` for a file that cannot be written later."""
+    if path is not None:
+        files.check_output(path, "--junit")
+
+
+def write(path: Path, suite: str, cases: Sequence[Case], properties: dict[str, str]) -> None:
+    """Write ``cases`` as one test suite."""
+    counts = {
+        "tests": len(cases),
+        "failures": sum(case.outcome == "failure" for case in cases),
+        "errors": sum(case.outcome == "error" for case in cases),
+    }
+    told = {name: str(number) for name, number in counts.items()}
+    root = ElementTree.Element("testsuites", told)
+    inner = ElementTree.SubElement(root, "testsuite", {"name": suite, **told})
+    described = ElementTree.SubElement(inner, "properties")
+    for name, value in properties.items():
+        ElementTree.SubElement(described, "property", {"name": name, "value": _sound(value)})
+    for case in cases:
+        element = ElementTree.SubElement(inner, "testcase", {"classname": suite, "name": _sound(case.name)})
+        if case.outcome == "passed":
+            ElementTree.SubElement(element, "system-out").text = _sound(case.message)
+        else:
+            kind = "not met" if case.outcome == "failure" else "undecided"
+            ElementTree.SubElement(element, case.outcome, {"message": _sound(case.message), "type": kind})
+    ElementTree.indent(root)
+    files.write_bytes(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
+
+
+def _sound(text: str) -> str:
+    """``text`` without what XML 1.0 has no characters for."""
+    return printable(text).replace("\ufffe", "?").replace("\uffff", "?")

@@ -1,0 +1,191 @@
+"""Runs before a change compared with runs after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from weirlab.errors import InputError, NotMet, Undecided, WeirError
+from weirlab.model.comparing import Finding, Place, Terms, Verdict, compare, digest, overall
+from weirlab.model.comparing.matching import LOAD, SETTING, Measured
+from weirlab.model.comparing.verdicts import GOOD
+from weirlab.records import Observation, device_in_words
+from weirlab.store import Manifest, Run, Store, how_recent
+from weirlab.store.states import SAME_RATIO
+
+KINDS: Final = ("profile", "trial")
+"""Kinds of runs that can be compared."""
+
+_NOT_MATCHED: Final = ("seed", "warmup_s", "duration_s", "bin_ns")
+"""What may differ between trials of one setting."""
+
+_MOST_NAMED: Final = 3
+
+
+@dataclass(frozen=True)
+class ComparisonOutcome:
+    """What was compared and what came of it."""
+
+    before: tuple[Run, ...]
+    after: tuple[Run, ...]
+    kind: str
+    terms: Terms
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    """What the reader must know: what differs beside the results, what was left out."""
+    simulated: bool
+
+    @property
+    def verdict(self) -> Verdict:
+        return overall(self.findings)
+
+    def problem(self) -> WeirError | None:
+        """The error that it is when a run is worse, or when it cannot be told."""
+        if self.verdict == "worse":
+            return NotMet(f"changed for the worse: {self._titles('worse')}")
+        if self.verdict == "cannot tell":
+            return Undecided(f"cannot tell whether it changed: {self._titles('cannot tell')}")
+        return None
+
+    def _titles(self, verdict: Verdict) -> str:
+        return ", ".join(one.title for one in self.findings if one.verdict == verdict)
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "kind": "comparison",
+            "of": self.kind,
+            "before": [run.run_id for run in self.before],
+            "after": [run.run_id for run in self.after],
+            "simulated": self.simulated,
+            "verdict": self.verdict,
+            "good": self.verdict in GOOD,
+            "certainty": self.terms.certainty,
+            "quantities": [one.document() for one in self.findings],
+            "notes": self.notes,
+        }
+
+
+def compare_runs(
+    store: Store, before: Sequence[str], after: Sequence[str], terms: Terms
+) -> ComparisonOutcome:
+    """Compare the runs ``after`` a change with those ``before`` it.
+
+    Raises
+    ------
+    InputError
+        The runs are of a kind that cannot be compared, of different kinds, named twice, or have no
+        setting in common.
+    Undecided
+        A run has no valid trial.
+    """
+    first, second = (tuple(_open(store, name) for name in names) for names in (before, after))
+    runs = (*first, *second)
+    manifests = [run.manifest for run in runs]
+    kind = _kind(runs, manifests)
+    same_load = kind == "trial"
+    digests = [digest(_observations(run, kind), same_load=same_load) for run in runs]
+    simulated = all(run.simulated for run in runs)
+    one, other = digests[: len(first)], digests[len(first) :]
+    findings = compare(one, other, replace(terms, simulated=simulated), same_load=same_load)
+    if not findings:
+        raise InputError(
+            f"nothing to compare: no setting is in the runs before and after. {_settings('Before', one)}; "
+            f"{_settings('after', other)} (flows and headers count, too)"
+        )
+    if (moved := _other_state(runs)) is not None:
+        findings = [replace(found, verdict="cannot tell", why=moved) for found in findings]
+    notes = (*_differences(manifests), *_left_out(one, other), *_interrupted(manifests))
+    return ComparisonOutcome(first, second, kind, terms, tuple(findings), notes, simulated)
+
+
+def _open(store: Store, name: str) -> Run:
+    return store.open(name) if how_recent(name) is None else store.open(name, kind=KINDS)
+
+
+def _kind(runs: Sequence[Run], manifests: Sequence[Manifest]) -> str:
+    for run, manifest in zip(runs, manifests, strict=True):
+        if manifest.kind not in KINDS:
+            raise InputError(
+                f"run {run.run_id} is of the kind {manifest.kind}, which cannot be compared; "
+                f"compared are runs of the kinds {' and '.join(KINDS)}"
+            )
+    kinds = {manifest.kind: manifest.run_id for manifest in manifests}
+    if len(kinds) > 1:
+        told = " and ".join(f"{run_id} is a {kind}" for kind, run_id in kinds.items())
+        raise InputError(f"runs of different kinds cannot be compared: {told}")
+    names = [run.run_id for run in runs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"run {', '.join(twice)} is named twice: a run cannot be compared with itself")
+    return manifests[0].kind
+
+
+def _observations(run: Run, kind: str) -> list[Observation]:
+    """The valid trials of the run, each with what has to be equal in its specification."""
+    seen = run.observations("profile" if kind == "profile" else None)
+    if not seen:
+        raise Undecided(f"run {run.run_id} has no valid trial that can be compared; 'weir show' tells why")
+    return [replace(one, extra={**one.extra, **_setting(one, kind)}) for one in seen]
+
+
+def _setting(seen: Observation, kind: str) -> dict[str, str]:
+    """Everything that was asked for, as text, but for what may differ; the load only of single trials."""
+    spec = json.loads(seen.extra["spec"])
+    traffic = {
+        name: value for name, value in spec["traffic"].items() if name != "rate" and name not in _NOT_MATCHED
+    }
+    flows = {name: value for name, value in traffic["flows"].items() if name != "seed"}
+    rest = json.dumps({**spec, "label": "", "traffic": {**traffic, "flows": flows}}, sort_keys=True)
+    return {SETTING: rest, **({LOAD: seen.extra["rate_text"]} if kind == "trial" else {})}
+
+
+def _other_state(runs: Sequence[Run]) -> str | None:
+    """Why runs cannot be compared whose hosts were not the same machine to them, see ``store.states``."""
+    known = [ns for run in runs if (ns := run.host_reference_ns()) is not None]
+    if not known or max(known) <= SAME_RATIO * min(known):
+        return None
+    return (
+        f"the host was in another state: from CPU to CPU and back took {min(known):.0f} ns in one run and "
+        f"{max(known):.0f} ns in another; measure both again, one right after the other"
+    )
+
+
+def _settings(lead: str, digests: Sequence[dict[Place, Measured]]) -> str:
+    texts = list(dict.fromkeys(place.text for found in digests for place in sorted(found, key=_order)))
+    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
+    return f"{lead}: {'; '.join(texts[:_MOST_NAMED])}{more}"
+
+
+def _order(place: Place) -> tuple[float, float]:
+    return place.position, place.frame_bytes
+
+
+def _differences(manifests: Sequence[Manifest]) -> Iterator[str]:
+    """What is not the same beside the results, a sentence each."""
+    sides = {
+        "the device": [device_in_words(str(manifest.facts.get("dut", ""))) for manifest in manifests],
+        "the lab": [str(manifest.facts.get("lab", "")) for manifest in manifests],
+        "the engine's backend": [str(manifest.facts.get("backend", "")) for manifest in manifests],
+        "the host": [manifest.host for manifest in manifests],
+        "the kernel": [manifest.kernel for manifest in manifests],
+        "the version of Weir": [str(manifest.versions.get("weirlab", "")) for manifest in manifests],
+    }
+    for what, values in sides.items():
+        if len(different := dict.fromkeys(values)) > 1:
+            yield f"{what[0].upper()}{what[1:]} is not the same in all runs: {', '.join(different)}."
+
+
+def _left_out(one: Sequence[dict[Place, Measured]], other: Sequence[dict[Place, Measured]]) -> Iterator[str]:
+    first, second = ({place for found in side for place in found} for side in (one, other))
+    for name, alone in (("before", first - second), ("after", second - first)):
+        if alone:
+            many = "1 setting is" if len(alone) == 1 else f"{len(alone)} settings are"
+            yield f"{many} only in the runs {name} and not compared."
+
+
+def _interrupted(manifests: Sequence[Manifest]) -> Iterator[str]:
+    for manifest in manifests:
+        if manifest.status != "complete":
+            yield f"Run {manifest.run_id} is {manifest.status}: what it has is compared."

@@ -1,0 +1,109 @@
+"""What plans say to each requirement: to the limits that they keep, and to what is to be found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.model.planning import Answer, Find, Limit, Reach, Requirement
+from weirlab.model.planning.requirements import LIMITED, NO_LOSS
+from weirlab.quoting import quoted
+from weirlab.requirements import LOSS, Case, Demand, Judgement, Quantity, Unit, Verdict, judge
+
+MOST_RATE: Final = Quantity("rate", "load", "rate", ("load",))
+MOST_CALLS: Final = Quantity("calls", "number of calls", "count")
+MOST_RULES: Final = Quantity("rules", "number of rules", "count")
+
+SOUGHT: Final = (MOST_RATE, MOST_CALLS, MOST_RULES)
+"""What can be required of the answer, which is the most that keeps the limits."""
+
+KNOWN: Final = (*LIMITED, *SOUGHT)
+
+_OF: Final = {field: quantity for quantity, field in LIMITED.items()}
+
+
+def check(demands: Sequence[Demand], find: Find) -> None:
+    """Raise ``InputError`` for a requirement on something that this plan does not find."""
+    found = {"calls": (MOST_RATE, MOST_CALLS), "rules": (MOST_RULES,), "frame": ()}.get(find, (MOST_RATE,))
+    for demand in demands:
+        if demand.quantity in SOUGHT and demand.quantity not in found:
+            known = ", ".join(each.name for each in (*LIMITED, *found))
+            raise InputError(
+                f"requirement {quoted(demand.text)}: this plan finds {find}, not {demand.quantity.name}; "
+                f"accepted are {known}"
+            )
+
+
+def judged(
+    demands: Sequence[Demand],
+    requirements: Sequence[Requirement],
+    answer: Answer,
+    call_pps: float | None = None,
+) -> tuple[Judgement, ...]:
+    """Every demand on the device that answers best, and every limit that follows from calls or classes."""
+    found = [
+        judge(demand, [_reached(demand, answer, call_pps)])
+        if demand.quantity in SOUGHT
+        else _limit(demand, "", answer)
+        for demand in demands
+    ]
+    derived = [
+        _limit(*_demand(limit, limit.source if i else requirement.derivation or limit.source), answer)
+        for requirement in requirements
+        if requirement.name != GIVEN
+        for i, limit in enumerate(requirement.limits)
+    ]
+    return (*found, *derived)
+
+
+GIVEN: Final = "given"
+"""Name of the requirement that is made of ``--require``."""
+
+
+def _demand(limit: Limit, source: str) -> tuple[Demand, str]:
+    unit: Unit = "ratio" if limit.quantity == "loss_ratio" else "ns"
+    return Demand(limit.text, _OF[limit.quantity], "<=", limit.at_most, unit), source
+
+
+def _limit(demand: Demand, source: str, answer: Answer) -> Judgement:
+    look = answer.outlook
+    if look is None:
+        case = Case.unknown("; ".join(answer.refused) or "no setting was found", answer.device)
+        return Judgement(demand, "undecided", case, 1, 0)
+    field = LIMITED[demand.quantity]
+    predicted, bound = look.predicted[field], look.bounds[field]
+    at_most = max(demand.value, NO_LOSS) if demand.quantity is LOSS else demand.value
+    missed: Verdict = "undecided" if answer.verdict == "undecided" else "not met"
+    verdict: Verdict = "met" if bound <= at_most else missed
+    why = "the profile is too noisy: profile again with more repetitions"
+    high = bound if math.isfinite(bound) else math.inf
+    case = Case(predicted, min(predicted, high), max(predicted, high), answer.device, source, why)
+    return Judgement(demand, verdict, case, 1, int(verdict == "not met"))
+
+
+def _reached(demand: Demand, answer: Answer, call_pps: float | None) -> Case:
+    """From the most that is sure to the most that is predicted; unbounded where nothing more was profiled."""
+    reach = answer.headroom.reach if answer.headroom is not None else answer.reach
+    look = answer.outlook
+    if answer.refused or reach is None or look is None:
+        return Case.unknown("; ".join(answer.refused) or "nothing was found", answer.device)
+    sure = reach.value or 0.0
+    foreseen = max(_most(reach), _most(answer.foreseen or reach))
+    why = (
+        "it was not profiled so far: profile higher loads or more rules"
+        if math.isinf(foreseen)
+        else "the profile is too noisy: profile again with more repetitions"
+    )
+    if demand.quantity is MOST_CALLS and call_pps is not None:
+        sure = float(answer.calls or 0)
+        foreseen = foreseen if math.isinf(foreseen) else max(sure, foreseen // call_pps)
+    return Case(sure, sure, foreseen, answer.device, why=why, frame_bytes=look.frame_bytes)
+
+
+def _most(reach: Reach) -> float:
+    """The largest value that may do; infinite where the profile ends before the limits do."""
+    if reach.ended != "limit":
+        return math.inf
+    return (reach.lowest or 0.0) if reach.value is None else reach.value

@@ -1,0 +1,164 @@
+"""How far runs of one device are from each other, beyond what their repetitions show.
+
+All trials of a run share the state that the host was in: which frequency, whose neighbour, where memory
+came to lie. A single run cannot tell that from the device, so it has to come from several runs, of these
+devices or of others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from weirlab.model.base import F64
+from weirlab.model.comparing.matching import Compared, Match, Measured, Place, contrast
+
+Source = Literal["given", "these runs", "published runs", "simulated"]
+
+TRIMMED: Final = 0.2
+"""Share of the places at either end that the trimmed mean leaves out."""
+
+LEAST_PLACES: Final = 5
+"""So many places tell their scatter by themselves; with fewer, repetitions have to."""
+
+ENOUGH_FREEDOM: Final = 10
+"""Degrees of freedom from which on the scatter between the runs at hand stands for itself. With fewer,
+Student's quantiles are so large that several runs would tell less than one of each does."""
+
+CONTRADICTION: Final = 0.01
+"""Chance of a scatter between the runs at hand from which on the assumed one is refuted."""
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Standard deviations of logarithms from run to run of one device.
+
+    ``run`` is common to a run, ``place`` is what single settings add to it.
+    """
+
+    run: float
+    place: float
+    source: Source = "published runs"
+
+
+PUBLISHED: Final[Mapping[Compared, Scatter]] = {
+    "rate": Scatter(0.014, 0.025),
+    "mean": Scatter(0.013, 0.033),
+    "p99": Scatter(0.023, 0.068),
+}
+"""Of three packet filters, profiled twice each: bench/runs/model-20261121-1. A test computes them anew."""
+
+NONE: Final = Scatter(0.0, 0.0, "simulated")
+"""A simulated host is always in the same state."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A difference, its standard error within the runs, and the degrees of freedom of that."""
+
+    difference: float
+    stderr: float
+    freedom: float
+    places: int
+    by_places: bool
+    """The scatter over places is in the standard error; otherwise only that of repetitions is."""
+
+
+def estimate(matches: Sequence[Match], counts: tuple[int, int] = (1, 1)) -> Estimate | None:
+    """The common difference of ``matches``; ``counts`` are the runs that each side's values are means of.
+
+    Over five places or more it is their trimmed mean, with the standard error of winsorised values
+    (Tukey and McLaughlin, 1963). Over fewer it is that of single loads, or the plain mean with the
+    variance of repetitions (Welch). None without any; the error is NaN where nothing was repeated.
+    """
+    if not matches:
+        return None
+    differences = np.array([match.difference for match in matches])
+    if len(matches) >= LEAST_PLACES:
+        value, stderr, freedom = trimmed_mean(differences)
+        return Estimate(value, stderr, freedom, len(matches), True)
+    singles = np.array([single for match in matches for single in match.singles])
+    if len(singles) >= 2 * LEAST_PLACES:
+        # Every load is in twice, once as the own and once as the other run's.
+        value, stderr, freedom = trimmed_mean(singles)
+        return Estimate(value, stderr * math.sqrt(2), freedom / 2, len(matches), False)
+    n = len(matches)
+    parts = [
+        (variance / runs / n**2, freedom)
+        for match in matches
+        for variance, freedom, runs in zip(match.variances, match.freedom, counts, strict=True)
+    ]
+    total = sum(variance for variance, _ in parts)
+    if math.isnan(total):
+        return Estimate(float(differences.mean()), math.nan, 0, n, False)
+    spread = sum(variance**2 / freedom for variance, freedom in parts if variance)
+    return Estimate(
+        float(differences.mean()), math.sqrt(total), total**2 / spread if spread else math.inf, n, False
+    )
+
+
+def trimmed_mean(values: F64) -> tuple[float, float, int]:
+    """Mean without the outer fifths, its standard error and the degrees of freedom."""
+    ordered = np.sort(values)
+    cut = int(TRIMMED * len(ordered))
+    core = ordered[cut : len(ordered) - cut]
+    winsorised = np.clip(ordered, core[0], core[-1])
+    stderr = float(np.std(winsorised, ddof=1)) / ((1 - 2 * cut / len(ordered)) * math.sqrt(len(ordered)))
+    return float(core.mean()), stderr, len(core) - 1
+
+
+def averaged(pairs: Sequence[Sequence[Match]]) -> list[Match]:
+    """Per place the mean over pairs of runs; a place counts where every pair has it."""
+    by_place: dict[Place, list[Match]] = {}
+    for matches in pairs:
+        for match in matches:
+            by_place.setdefault(match.place, []).append(match)
+    return [
+        Match(
+            place,
+            float(np.mean([one.difference for one in found])),
+            (
+                float(np.mean([one.variances[0] for one in found])),
+                float(np.mean([one.variances[1] for one in found])),
+            ),
+            (sum(one.freedom[0] for one in found), sum(one.freedom[1] for one in found)),
+            tuple(single for one in found for single in one.singles) if len(found) == 1 else (),
+        )
+        for place, found in by_place.items()
+        if len(found) == len(pairs)
+    ]
+
+
+def between(
+    sides: Sequence[Sequence[Mapping[Place, Measured]]], quantity: Compared, *, same_load: bool
+) -> tuple[float, int]:
+    """Variance of one run's level among runs of the same side, sampling included, and its freedom."""
+    total, freedom = 0.0, 0
+    for runs in sides:
+        found = [
+            estimate(contrast(one, other, quantity, same_load=same_load))
+            for one, other in itertools.combinations(runs, 2)
+        ]
+        known = [each.difference for each in found if each is not None]
+        if known and len(known) == len(found):
+            # Over all pairs of k values, squared differences add up to k times the sum of squares.
+            total += sum(value**2 for value in known) / len(runs)
+            freedom += len(runs) - 1
+    return (total / freedom if freedom else math.nan), freedom
+
+
+def published(pairs: Sequence[Sequence[Match]]) -> Scatter:
+    """What pairs of runs of one device each say: how :data:`PUBLISHED` was computed."""
+    found = [estimate(matches) for matches in pairs]
+    known = [each for each in found if each is not None]
+    run = sum(each.difference**2 - each.stderr**2 for each in known) / len(known) / 2
+    spreads = [
+        np.var([match.difference - each.difference for match in matches], ddof=1)
+        for matches, each in zip(pairs, known, strict=True)
+    ]
+    return Scatter(math.sqrt(max(run, 0.0)), math.sqrt(float(np.mean(spreads)) / 2))

@@ -1,0 +1,277 @@
+"""What a comparison comes to: changed, unchanged, or cannot tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+from scipy.special import chdtri, ndtri, stdtrit
+
+from weirlab.model.comparing.matching import (
+    QUANTITIES,
+    Compared,
+    Match,
+    Measured,
+    Place,
+    contrast,
+    losses,
+)
+from weirlab.model.comparing.scatter import (
+    CONTRADICTION,
+    ENOUGH_FREEDOM,
+    NONE,
+    PUBLISHED,
+    Estimate,
+    Scatter,
+    Source,
+    averaged,
+    between,
+    estimate,
+)
+
+Verdict = Literal["worse", "better", "unchanged", "not worse", "cannot tell"]
+"""``not worse``: unchanged or better, whichever it is."""
+
+GOOD: Final[tuple[Verdict, ...]] = ("unchanged", "better", "not worse")
+Runs = Sequence[Mapping[Place, Measured]]
+
+MARGINS: Final[Mapping[Compared, float]] = {"rate": 0.08, "mean": 0.08, "p99": 0.2, "loss": 0.002}
+"""Changes up to which a device counts as unchanged: what one run of each can just about prove, with the
+published scatter. Relative; of loss in absolute terms."""
+
+CERTAINTY: Final = 0.98
+"""Of 100 comparisons of a device with itself at least so many do not say changed, over all quantities."""
+
+EQUIVALENCE: Final = 0.05
+"""Risk of calling unchanged what differs by just the margin: two one-sided tests (Schuirmann, 1987)."""
+
+WIDE: Final = "the interval is too wide"
+
+_POWER: Final = 0.8
+"""Chance of a proof that the number of runs recommended gives."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What counts as what."""
+
+    margins: Mapping[Compared, float] = field(default_factory=lambda: dict(MARGINS))
+    certainty: float = CERTAINTY
+    given: Mapping[Compared, float] = field(default_factory=dict)
+    """Scatter from run to run, relative, where the user knows it."""
+    simulated: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of one quantity. Changes are relative (-0.1: a tenth less), of loss absolute."""
+
+    quantity: Compared
+    verdict: Verdict
+    change: float
+    low: float
+    high: float
+    """The interval that holds the true change with the certainty, for all quantities together."""
+    margin: float
+    places: int
+    """Settings compared."""
+    scatter: float
+    """From run to run, relative; NaN for loss."""
+    source: Source | Literal["repetitions"]
+    """Where that comes from."""
+    why: str = ""
+    """Why it cannot be told."""
+    provable: float = math.nan
+    """The smallest margin within which these runs would prove it unchanged."""
+    runs_needed: int | None = None
+    """Runs of each with which the margin can be proved, if nothing changed."""
+    matches: tuple[Match, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return QUANTITIES[self.quantity]
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``; settings by their relative change."""
+        plain = {name: value for name, value in vars(self).items() if name != "matches"}
+        settings = [
+            {"setting": match.place.text, "change": math.expm1(match.difference)} for match in self.matches
+        ]
+        return {**plain, "title": self.title, "settings": settings}
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A change on its own scale with its standard error."""
+
+    value: float
+    stderr: float
+    freedom: float
+    places: int
+    scatter: float
+    source: Source | Literal["repetitions"]
+    per_run: float
+    """Variance of one run's level, with which more runs would divide."""
+    why: str = ""
+    matches: tuple[Match, ...] = ()
+
+
+def compare(before: Runs, after: Runs, terms: Terms, *, same_load: bool) -> list[Finding]:
+    """Every quantity that both sides have; an empty list where they have nothing in common."""
+    levels: dict[Compared, _Level] = {}
+    for quantity in QUANTITIES:
+        level = (
+            _loss(before, after)
+            if quantity == "loss"
+            else _logs(before, after, quantity, terms, same_load=same_load)
+        )
+        if level is not None:
+            levels[quantity] = level
+    return [_finding(quantity, level, terms, len(levels)) for quantity, level in levels.items()]
+
+
+def overall(findings: Sequence[Finding]) -> Verdict:
+    """One change for the worse is enough; unchanged is what all are."""
+    order: tuple[Verdict, ...] = ("worse", "cannot tell", "better", "not worse", "unchanged")
+    return next((verdict for verdict in order for one in findings if one.verdict == verdict), "cannot tell")
+
+
+def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_load: bool) -> _Level | None:
+    pairs = [contrast(one, other, quantity, same_load=same_load) for one in before for other in after]
+    matches = averaged(pairs)
+    counts = (len(before), len(after))
+    found = estimate(matches, counts)
+    if found is None:
+        return None
+    scatter = _assumed(quantity, terms)
+    share = 1 / counts[0] + 1 / counts[1]
+    seen, freedom = between((before, after), quantity, same_load=same_load)
+    alone = math.isnan(found.stderr)
+    if freedom >= (1 if alone else ENOUGH_FREEDOM) and scatter.source != "given":
+        stderr = math.sqrt(seen * share)
+        return _level(found, stderr, freedom, math.sqrt(seen), "these runs", seen, matches)
+    if alone:
+        why = "one trial of each has no scatter: repeat them (weir trial --repetitions 10)"
+        return _level(found, math.nan, math.inf, scatter.run, scatter.source, math.nan, matches, why)
+    # What single settings add is in the scatter over places already, where there are enough of them.
+    known = scatter.run**2 + (0.0 if found.by_places else scatter.place**2 / found.places)
+    per_run = known + found.stderr**2 / share
+    source = scatter.source
+    variance = per_run * share
+    # Satterthwaite: the part that was estimated limits the freedom.
+    limited = found.freedom * (variance / found.stderr**2) ** 2 if found.stderr > 0 else math.inf
+    if freedom and seen > per_run and source == "published runs":
+        if freedom * seen > per_run * chdtri(freedom, CONTRADICTION):
+            limited = freedom
+        per_run, source = seen, "these runs"
+        variance = per_run * share
+    told = math.sqrt(per_run if source == "these runs" else known)
+    return _level(found, math.sqrt(variance), limited, told, source, per_run, matches)
+
+
+def _level(
+    found: Estimate,
+    stderr: float,
+    freedom: float,
+    scatter: float,
+    source: Source,
+    per_run: float,
+    matches: Sequence[Match],
+    why: str = "",
+) -> _Level:
+    return _Level(
+        found.difference, stderr, freedom, found.places, scatter, source, per_run, why, tuple(matches)
+    )
+
+
+def _assumed(quantity: Compared, terms: Terms) -> Scatter:
+    if quantity in terms.given:
+        return Scatter(terms.given[quantity], 0.0, "given")
+    return NONE if terms.simulated else PUBLISHED[quantity]
+
+
+def _loss(before: Runs, after: Runs) -> _Level | None:
+    """Mean loss ratio over trials, by Welch's test: losses of different runs did not hang together."""
+    first_places = {place for run in before for place in run}
+    places = sorted(first_places & {place for run in after for place in run}, key=lambda place: place.text)
+    first, second = losses(before, places), losses(after, places)
+    if not len(first) or not len(second):
+        return None
+    value = float(second.mean() - first.mean())
+    if min(len(first), len(second)) < 2:
+        why = (
+            ""
+            if value == 0
+            else "one trial of each has no scatter: repeat them (weir trial --repetitions 10)"
+        )
+        return _Level(
+            value, math.nan if why else 0.0, math.inf, len(places), math.nan, "repetitions", math.nan, why
+        )
+    parts = [(float(np.var(side, ddof=1)) / len(side), len(side) - 1) for side in (first, second)]
+    total = sum(variance for variance, _ in parts)
+    spread = sum(variance**2 / freedom for variance, freedom in parts)
+    freedom = total**2 / spread if spread else math.inf
+    return _Level(
+        value,
+        math.sqrt(total),
+        freedom,
+        len(places),
+        math.nan,
+        "repetitions",
+        total / (1 / len(before) + 1 / len(after)),
+    )
+
+
+def _finding(quantity: Compared, level: _Level, terms: Terms, compared: int) -> Finding:
+    linear = quantity == "loss"
+    margin = terms.margins[quantity]
+    # Bonferroni: every quantity has its share of the risk.
+    sure = _quantile(1 - (1 - terms.certainty) / 2 / compared, level.freedom) * level.stderr
+    equal = _quantile(1 - EQUIVALENCE, level.freedom) * level.stderr
+    ends = (level.value - sure, level.value + sure)
+    narrow = (level.value - equal, level.value + equal)
+    room = (-margin, margin) if linear else (math.log1p(-margin), math.log1p(margin))
+    shown = (lambda value: value) if linear else math.expm1
+    good_up = quantity == "rate"
+    why = level.why
+    verdict: Verdict
+    if room[0] <= narrow[0] and narrow[1] <= room[1]:
+        verdict = "unchanged"
+    elif ends[0] > 0 or ends[1] < 0:
+        verdict = "better" if (level.value > 0) == good_up else "worse"
+    elif room[0] <= narrow[0] if good_up else narrow[1] <= room[1]:
+        verdict = "not worse"
+    else:
+        verdict = "cannot tell"
+        why = why or WIDE
+    provable = max(abs(shown(end)) for end in narrow)
+    return Finding(
+        quantity,
+        verdict,
+        shown(level.value),
+        shown(ends[0]),
+        shown(ends[1]),
+        margin,
+        level.places,
+        level.scatter,
+        level.source,
+        why,
+        provable,
+        _runs_needed(level, room[1]),
+        level.matches,
+    )
+
+
+def _runs_needed(level: _Level, room: float) -> int | None:
+    if not math.isfinite(level.per_run):
+        return None
+    # With no change at all both one-sided tests have to succeed.
+    reach = float(ndtri(1 - EQUIVALENCE) + ndtri((1 + _POWER) / 2))
+    return max(1, math.ceil(2 * level.per_run * (reach / room) ** 2))
+
+
+def _quantile(probability: float, freedom: float) -> float:
+    return float(ndtri(probability) if math.isinf(freedom) else stdtrit(freedom, probability))
