@@ -227,6 +227,8 @@ int weir_generate(struct xdp_md *ctx)
 	if (late > cfg->catch_up_ns) {
 		/* A burst that makes up for a stall at once would be a load that nobody asked for. */
 		st->slipped_ns += late;
+		if (st->slipped_ns > cfg->slip_most_ns)
+			st->slipped_ns = cfg->slip_most_ns;
 		due = now;
 		if (due >= phase->end_ns) {
 			st->next_ns = due;
@@ -382,12 +384,9 @@ next:;
 	__u32 frac = st->next_frac + entry->gap_frac;
 	__u64 recovered = entry->gap_ns >> WEIR_RECOVERY_SHIFT;
 
-	if (!cfg->recover)
-		recovered = 0;
-	else if (recovered > st->slipped_ns)
+	if (recovered > st->slipped_ns)
 		recovered = st->slipped_ns;
-	if (cfg->recover)
-		st->slipped_ns -= recovered;
+	st->slipped_ns -= recovered;
 	st->next_ns = due + entry->gap_ns + (frac >> 16) - recovered;
 	st->next_frac = frac & 0xffff;
 	st->entry = st->entry + 1 < phase->n_entries ? st->entry + 1 : 0;

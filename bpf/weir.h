@@ -64,9 +64,8 @@ struct weir_gen_config {
 	__u8 l4;             /* 17 or 6 */
 	__u8 skip;           /* bytes between the L4 header and the probe */
 	__u8 media;          /* packets of calls: gen_media counts, the probe is what comes last */
-	__u8 recover;        /* a sender that fell behind makes up for it; else its schedule moves */
 	__u8 watched;        /* tasks in gen_tasks; 0: nobody is looked at */
-	__u8 pad[3];
+	__u32 slip_most_ns;  /* a sender further behind than this moves its schedule */
 };
 
 struct weir_phase {

@@ -358,12 +358,12 @@ class EngineResult:
     @property
     def achieved_pps(self) -> float:
         """Packets that departed in the recorded window over ``record_s``."""
-        return self.sent / self.record_s
+        return self.sent / self.record_s if self.record_s else float("nan")
 
     @property
     def forwarding_pps(self) -> float:
         """Forwarding rate: packets sent in the recorded window that arrived, over ``record_s``."""
-        return self.received / self.record_s
+        return self.received / self.record_s if self.record_s else float("nan")
 
     @property
     def loss_ratio(self) -> float:

@@ -49,9 +49,8 @@ pub struct GenConfig {
     pub l4: u8,
     pub skip: u8,
     pub media: u8,
-    pub recover: u8,
     pub watched: u8,
-    pub pad: [u8; 3],
+    pub slip_most_ns: u32,
 }
 
 #[repr(C)]

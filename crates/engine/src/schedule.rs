@@ -66,11 +66,7 @@ impl<'a> Cursor<'a> {
             entry.flow
         };
         let frac = self.frac + u32::from(entry.gap_frac);
-        let recovered = if self.plan.windowed {
-            0
-        } else {
-            u64::from(entry.gap_ns >> RECOVERY_SHIFT).min(self.slipped_ns)
-        };
+        let recovered = u64::from(entry.gap_ns >> RECOVERY_SHIFT).min(self.slipped_ns);
         self.slipped_ns -= recovered;
         self.next_ns = due_ns + u64::from(entry.gap_ns) + u64::from(frac >> 16) - recovered;
         self.frac = frac & 0xffff;
@@ -80,11 +76,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// The packet just taken departs later than it was due by this much, and so does what
-    /// follows; unless the plan is windowed, until shorter gaps have made up for it. The phases still
-    /// end when they end.
-    pub const fn slip(&mut self, late_ns: u64) {
+    /// follows, until shorter gaps have made up for it or for as much as the plan allows. The phases
+    /// still end when they end.
+    pub fn slip(&mut self, late_ns: u64) {
         self.next_ns += late_ns;
-        self.slipped_ns += late_ns;
+        self.slipped_ns = (self.slipped_ns + late_ns).min(self.plan.slip_most_ns().into());
     }
 
     /// How far behind its schedule the sender is.
@@ -219,15 +215,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn in_a_windowed_plan_a_slip_moves_the_schedule() {
+    fn in_a_windowed_plan_a_long_slip_moves_the_schedule() {
         let mut plan = plan(vec![gap(3_200, 0)], whole(320_000), 1, true);
-        plan.windowed = true;
+        (plan.windowed, plan.bin_ns) = (true, 2_000);
         let mut cursor = Cursor::new(&plan);
         assert!(cursor.next(0).is_some());
-        cursor.slip(1_000);
+        cursor.slip(100_000);
+        assert_eq!(cursor.slipped_ns(), 200);
         let due: Vec<u64> = std::iter::from_fn(|| cursor.next(0)).map(|d| d.due_ns).collect();
-        assert_eq!(due[..3], [4_200, 7_400, 10_600]);
-        assert_eq!(cursor.slipped_ns(), 1_000);
+        assert_eq!(due[..4], [103_200, 106_300, 109_400, 112_600]);
+        assert_eq!(cursor.slipped_ns(), 0);
     }
 
     #[test]

@@ -22,6 +22,13 @@ from weirlab.records import Disturbed, EngineResult, Histogram, Looks, Span, Win
 
 Mask = npt.NDArray[np.bool_]
 
+LATE: Final = "the sender was late by"
+WAITED: Final = "the device waited"
+
+CATCH_UP: Final = 32
+"""A sender that is behind by some time needs so many times that to make up for it: its gaps are shorter by
+this part (``WEIR_RECOVERY_SHIFT`` in ``bpf/weir.h``)."""
+
 SCHEDULER_TICK_NS: Final = 10_000_000
 """A running CPU updates the scheduler's clock at least this often (HZ of 100 or more)."""
 
@@ -30,19 +37,15 @@ SCHEDULER_TICK_NS: Final = 10_000_000
 class Tolerance:
     """From where on a disturbance spoils the bins that it touches; times in ns."""
 
-    wait_ns: float = 20_000.0
+    wait_ns: float = 50_000.0
     """Waiting of the device in one bin, beyond what is usual in this trial: a thread that is woken
     always waits for a moment."""
 
-    stolen_ns: float = 20_000.0
+    stolen_ns: float = 50_000.0
     """Time that the hypervisor took from a CPU."""
 
     late_ratio: float = 0.1
-    """Lateness of the sender, as a share of the bin."""
-
-    slipped_ratio: float = 0.005
-    """Lateness of the sender in all bins that are kept, as a share of their time. It is how much the load
-    may be below nominal because of it."""
+    """Lateness of the sender, as a share of the bin. It makes up for less."""
 
     busy: float = 0.95
     """From this share of work on the device cannot be told from one in overload, whose queue is full again
@@ -207,10 +210,10 @@ def _waits(seen: _Seen, waited_ns: float | None, tolerance: Tolerance) -> Iterat
     for i in np.flatnonzero(beyond_ns > tolerance.wait_ns):
         # A wait is counted when it ends.
         begin_ns = seen.at_ns[i] - seen.waited_ns[i]
-        yield Disturbance(begin_ns, seen.at_ns[i + 1], float(seen.waited_ns[i]), "the device waited")
+        yield Disturbance(begin_ns, seen.at_ns[i + 1], float(seen.waited_ns[i]), WAITED)
     unseen_ns = 0.0 if waited_ns is None else waited_ns - float(seen.waited_ns.sum())
     if unseen_ns > tolerance.wait_ns + usual * SCHEDULER_TICK_NS:
-        yield Disturbance(seen.at_ns[-1] - unseen_ns, math.inf, unseen_ns, "the device waited")
+        yield Disturbance(seen.at_ns[-1] - unseen_ns, math.inf, unseen_ns, WAITED)
 
 
 def _stolen(seen: _Seen, tolerance: Tolerance) -> Iterator[Disturbance]:
@@ -227,23 +230,20 @@ def _stolen(seen: _Seen, tolerance: Tolerance) -> Iterator[Disturbance]:
 
 
 def _late(result: EngineResult, windows: Windows, tolerance: Tolerance) -> Iterator[Disturbance]:
-    bin_ns, late_ns = result.series.bin_ns, windows.late_max_ns.astype(np.float64)
-    if not np.any(late_ns):
-        return
-    # The latest first, until what is left is on time as a whole.
-    order = np.argsort(late_ns)
-    slipped = np.cumsum(late_ns[order]) / (bin_ns * np.arange(1, len(order) + 1))
-    on_time = int(np.searchsorted(slipped, tolerance.slipped_ratio, side="right"))
-    on_time = min(on_time, int((late_ns <= tolerance.late_ratio * bin_ns).sum()))
-    for i in order[on_time:]:
-        yield Disturbance(
-            i * bin_ns - late_ns[i], (i + 1) * bin_ns - 1, float(late_ns[i]), "the sender was late by"
-        )
+    bin_ns = result.series.bin_ns
+    for i in np.flatnonzero(windows.late_max_ns > tolerance.late_ratio * bin_ns):
+        late_ns = float(windows.late_max_ns[i])
+        yield Disturbance(i * bin_ns - late_ns, (i + 1) * bin_ns - 1, late_ns, LATE)
 
 
 def _with_after_effects(one: Disturbance, seen: _Seen, bin_ns: int, tolerance: Tolerance) -> Disturbance:
-    drains_ns = 0.0 if seen.busy >= tolerance.busy else one.lasted_ns * seen.busy / (1.0 - seen.busy)
-    return replace(one, end_ns=one.end_ns + max(drains_ns, bin_ns))
+    if seen.busy >= tolerance.busy:
+        lasts_ns = 0.0
+    elif one.who == LATE:
+        lasts_ns = CATCH_UP * tolerance.late_ratio * bin_ns
+    else:
+        lasts_ns = one.lasted_ns * seen.busy / (1.0 - seen.busy)
+    return replace(one, end_ns=one.end_ns + lasts_ns)
 
 
 def _lag(result: EngineResult) -> int:

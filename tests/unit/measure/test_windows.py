@@ -137,19 +137,9 @@ def test_a_late_sender_spoils_its_bins() -> None:
     late = replace(result, windows=replace(result.windows, late_max_ns=late_ns))
     (span,) = windows.left_out(late, windows.disturbances(late))
     assert span.begin_ns <= 38 * 2_000_000
-    assert span.end_ns >= 42 * 2_000_000
+    # It makes up for a tenth of a bin at 1/32 above the nominal load.
+    assert span.end_ns == (41 + 4) * 2_000_000
     assert span.why == "the sender was late by 3.00 ms"
-
-
-def test_many_a_little_late_bins_are_left_out_until_the_load_is_right() -> None:
-    result = played(SLOW, 0.5)
-    assert result.windows is not None
-    late_ns = np.full(150, 5_000, np.uint64)
-    late_ns[::10] = 150_000
-    late = replace(result, windows=replace(result.windows, late_max_ns=late_ns))
-    kept = windows.kept_bins(late, windows.left_out(late, windows.disturbances(late)))
-    assert kept.any()
-    assert late_ns[kept].sum() <= 0.005 * kept.sum() * 2_000_000
 
 
 def test_stolen_time_is_as_old_as_what_the_scheduler_knew_before() -> None:

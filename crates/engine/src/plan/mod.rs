@@ -77,7 +77,7 @@ pub struct Plan {
     /// Width of a bin of the time series.
     pub bin_ns: u32,
     /// Every bin is a window that can be left out: it has a histogram of its own, and the host is looked
-    /// at in each. A sender that falls behind moves its schedule; else it makes up for it.
+    /// at in each.
     pub windowed: bool,
     /// The flows.
     pub flows: Vec<Addresses>,
@@ -135,6 +135,13 @@ pub enum PlanError {
 }
 
 impl Plan {
+    /// How far behind its schedule a sender may be and still make up for it. Beyond that the schedule moves:
+    /// where bins can be left out, they are not to be spoiled for as long as a long stall would take.
+    #[must_use]
+    pub const fn slip_most_ns(&self) -> u32 {
+        if self.windowed { self.bin_ns / 10 } else { u32::MAX }
+    }
+
     /// Number of histograms.
     #[must_use]
     pub fn n_windows(&self) -> usize {

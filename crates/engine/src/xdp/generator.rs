@@ -210,9 +210,8 @@ impl Generator {
                 l4: header.l4().protocol(),
                 skip: plan.skip,
                 media: plan.media.is_some().into(),
-                recover: (!plan.windowed).into(),
                 watched: if plan.windowed { self.n_watched as u8 } else { 0 },
-                pad: [0; 3],
+                slip_most_ns: plan.slip_most_ns(),
             },
         );
         let absolute = plan.phases.iter().map(|phase| GenPhase {
