@@ -87,37 +87,30 @@ def profiled(device: str, store: Store) -> Profiled:
 
 
 def apart(quiet: Profiled, disturbed: Profiled) -> dict[str, tuple[float, float]]:
-    """Median and largest relative difference of thresholds, and of mean delays below them."""
+    """Median and largest relative difference of thresholds, and of mean delays at the same share of them."""
+    setup = ["position", "frame_bytes"]
 
     def measured(one: Profiled) -> tuple[pl.DataFrame, pl.DataFrame]:
-        valid = one.trials.filter("valid")
-        found = thresholds(one.trials).select("mean_position", "frame_bytes", "threshold_pps")
+        found = thresholds(one.trials).select(*setup, "threshold_pps")
+        share = pl.col("offered_pps") / pl.col("threshold_pps")
         below = (
-            valid.join(found, on=["mean_position", "frame_bytes"])
-            .filter(pl.col("offered_pps") <= BELOW * pl.col("threshold_pps"))
-            .group_by("mean_position", "frame_bytes", "rate_text", "spec")
+            one.trials.filter("valid")
+            .join(found, on=setup)
+            .with_columns(share.alias("share"), pl.col("spec").str.contains("poisson").alias("random"))
+            .filter(pl.col("share") <= BELOW)
+            .group_by(*setup, "random", pl.col("share").round(1))
             .agg(pl.col("delay_mean_ns").median())
         )
         return found, below
 
     (limits, delays), (limits_too, delays_too) = measured(quiet), measured(disturbed)
-    joined = limits.join(limits_too, on=["mean_position", "frame_bytes"])
-    key = ["mean_position", "frame_bytes", "rate_text"]
-    both = _nearest(delays, delays_too, key)
     return {
-        "threshold": _relative(joined["threshold_pps"], joined["threshold_pps_right"]),
-        "mean delay": _relative(both["delay_mean_ns"], both["delay_mean_ns_right"]),
+        what: _relative(*(joined[name] for name in (column, f"{column}_right")))
+        for what, column, joined in (
+            ("threshold", "threshold_pps", limits.join(limits_too, on=setup)),
+            ("mean delay", "delay_mean_ns", delays.join(delays_too, on=[*setup, "random", "share"])),
+        )
     }
-
-
-def _nearest(left: pl.DataFrame, right: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Settings of both; loads differ a little from profile to profile, since each finds its own threshold."""
-    columns = ["mean_position", "frame_bytes"]
-    numbered = [
-        frame.with_columns(pl.col("rate_text").rank("ordinal").over(columns).alias("n"))
-        for frame in (left, right)
-    ]
-    return numbered[0].join(numbered[1], on=[*columns, "n"])
 
 
 def _relative(a: pl.Series, b: pl.Series) -> tuple[float, float]:

@@ -15,8 +15,8 @@
 #define WEIR_PROBE_LEN 18
 
 #define WEIR_HEADER_MAX 80
-/* A sender that fell behind shortens its gaps by 1/32 until it has made up for it. */
-#define WEIR_RECOVERY_SHIFT 5
+/* A sender that fell behind shortens its gaps by 1/16 until it has made up for it. */
+#define WEIR_RECOVERY_SHIFT 4
 
 #define WEIR_MAX_PHASES 256
 /* So many tasks of the device are looked at. */

@@ -4,8 +4,8 @@
 
 use crate::plan::{NEXT_FLOW, Plan};
 
-/// A sender that fell behind shortens its gaps by 1/32 until it has made up for it.
-const RECOVERY_SHIFT: u32 = 5;
+/// A sender that fell behind shortens its gaps by 1/16 until it has made up for it.
+const RECOVERY_SHIFT: u32 = 4;
 
 /// A packet that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,7 @@ pub(crate) mod tests {
         assert_eq!(cursor.next(0).map(|d| d.due_ns), Some(0));
         cursor.slip(250);
         assert_eq!(cursor.next(0).map(|d| d.due_ns), Some(350));
-        assert_eq!(cursor.next(0).map(|d| d.due_ns), Some(447));
+        assert_eq!(cursor.next(0).map(|d| d.due_ns), Some(444));
         assert_eq!(cursor.next(0), None);
     }
 
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         assert!(cursor.next(0).is_some());
         cursor.slip(1_000);
         let due: Vec<u64> = std::iter::from_fn(|| cursor.next(0)).map(|d| d.due_ns).collect();
-        assert_eq!(due[..3], [4_200, 7_300, 10_400]);
+        assert_eq!(due[..3], [4_200, 7_200, 10_200]);
         assert_eq!(due.len(), 99);
         assert_eq!(due.last(), Some(&(99 * 3_200)));
         assert_eq!(cursor.slipped_ns(), 0);
@@ -223,7 +223,7 @@ pub(crate) mod tests {
         cursor.slip(100_000);
         assert_eq!(cursor.slipped_ns(), 200);
         let due: Vec<u64> = std::iter::from_fn(|| cursor.next(0)).map(|d| d.due_ns).collect();
-        assert_eq!(due[..4], [103_200, 106_300, 109_400, 112_600]);
+        assert_eq!(due[..4], [103_200, 106_200, 109_400, 112_600]);
         assert_eq!(cursor.slipped_ns(), 0);
     }
 

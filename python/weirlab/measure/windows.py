@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 LATE: Final = "the sender was late by"
 WAITED: Final = "the device waited"
 
-CATCH_UP: Final = 32
+CATCH_UP: Final = 16
 """A sender that is behind by some time needs so many times that to make up for it: its gaps are shorter by
 this part (``WEIR_RECOVERY_SHIFT`` in ``bpf/weir.h``)."""
 
@@ -232,8 +232,8 @@ def _stolen(seen: _Seen, tolerance: Tolerance) -> Iterator[Disturbance]:
 def _late(result: EngineResult, windows: Windows, tolerance: Tolerance) -> Iterator[Disturbance]:
     bin_ns = result.series.bin_ns
     for i in np.flatnonzero(windows.late_max_ns > tolerance.late_ratio * bin_ns):
-        late_ns = float(windows.late_max_ns[i])
-        yield Disturbance(i * bin_ns - late_ns, (i + 1) * bin_ns - 1, late_ns, LATE)
+        late_ns, begin_ns = float(windows.late_max_ns[i]), float(i * bin_ns)
+        yield Disturbance(begin_ns - late_ns, begin_ns + bin_ns - 1, late_ns, LATE)
 
 
 def _with_after_effects(one: Disturbance, seen: _Seen, bin_ns: int, tolerance: Tolerance) -> Disturbance:
