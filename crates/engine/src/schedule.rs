@@ -217,7 +217,7 @@ pub(crate) mod tests {
     #[test]
     fn in_a_windowed_plan_a_long_slip_moves_the_schedule() {
         let mut plan = plan(vec![gap(3_200, 0)], whole(320_000), 1, true);
-        (plan.windowed, plan.bin_ns) = (true, 2_000);
+        (plan.windowed, plan.bin_ns) = (true, 1_000);
         let mut cursor = Cursor::new(&plan);
         assert!(cursor.next(0).is_some());
         cursor.slip(100_000);

@@ -44,7 +44,7 @@ class Tolerance:
     stolen_ns: float = 50_000.0
     """Time that the hypervisor took from a CPU."""
 
-    late_ratio: float = 0.1
+    late_ratio: float = 0.2
     """Lateness of the sender, as a share of the bin. It makes up for less."""
 
     busy: float = 0.95

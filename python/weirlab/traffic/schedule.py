@@ -144,7 +144,7 @@ class Plan:
     ip: Literal[4, 6]
     nominal_pps: float
     windowed: bool = False
-    """Whether bins can be left out one by one; a sender that falls behind by more than a tenth of one then
+    """Whether bins can be left out one by one; a sender that falls behind by more than a fifth of one then
     moves its schedule, and otherwise makes up for it."""
     media: Media | None = None
     """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""

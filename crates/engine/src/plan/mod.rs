@@ -139,7 +139,7 @@ impl Plan {
     /// where bins can be left out, they are not to be spoiled for as long as a long stall would take.
     #[must_use]
     pub const fn slip_most_ns(&self) -> u32 {
-        if self.windowed { self.bin_ns / 10 } else { u32::MAX }
+        if self.windowed { self.bin_ns / 5 } else { u32::MAX }
     }
 
     /// Number of histograms.
