@@ -3,7 +3,7 @@
 On the sender's CPU a thread reads the clock without pause, as a sender does; where the clock jumps the CPU
 was away, with other work or with the host of a virtual machine. On the device's CPU a thread wakes up ten
 times a millisecond, as a device does for its packets; when it wakes up late, something else had the CPU. From
-these times follows which share of trials would be undisturbed, by the limits that trials are judged by.
+these times follows which share of trials would count, by the limits that their bins are judged by.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from weirlab.lab.doctor import Finding
 from weirlab.lab.host import HostReader
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import Word, word
+from weirlab.measure.windows import CATCH_UP, TOLERANCE
 from weirlab.records import U64
+from weirlab.traffic.schedule import BIN_NS
 
 TRIAL_S: Final = 0.1
 """Length of the trials that are thought of: the shortest that profiles make."""
@@ -133,7 +135,7 @@ def summarize(
 
 def finding(noise: Noise) -> Finding:
     """What the doctor says of it."""
-    share = f"{noise.undisturbed_ratio:.0%} of trials of {TRIAL_S:g} s would be undisturbed"
+    share = f"{noise.undisturbed_ratio:.0%} of trials of {TRIAL_S:g} s would count"
     longest = ", ".join(f"{noise.longest_s[role] * 1e3:.1f} ms ({name})" for role, name in _ROLES.items())
     detail = f"{noise.verdict}: {share}; longest pause {longest}"
     return Finding(NAME, noise.verdict == "good", detail, _remedy(noise), essential=False)
@@ -141,12 +143,12 @@ def finding(noise: Noise) -> Finding:
 
 def lead(noise: Noise) -> str:
     """The verdict, for the first line."""
-    return f"Machine {noise.verdict}: {noise.undisturbed_ratio:.0%} of short trials would be undisturbed."
+    return f"Machine {noise.verdict}: {noise.undisturbed_ratio:.0%} of short trials would count."
 
 
 def sentence(noise: Noise) -> str:
     """What it means for measuring now; empty where the machine is quiet."""
-    share = f"{noise.undisturbed_ratio:.0%} of short trials would be undisturbed"
+    share = f"{noise.undisturbed_ratio:.0%} of short trials would count"
     match noise.verdict:
         case "good":
             return ""
@@ -171,24 +173,25 @@ def _remedy(noise: Noise) -> str:
 def _undisturbed(
     sender: Stretch, dut: Stretch, limits: Limits, trial_s: float
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether a trial that begins at each millisecond would stay within the limits."""
+    """Whether enough of a trial that begins at each bin would count; it has bins of the usual width."""
     first, last = max(sender.start_ns, dut.start_ns), min(sender.end_ns, dut.end_ns)
-    length_ns = round(trial_s * 1e9)
-    starts = np.arange(first, max(last - length_ns, first) + 1, 1_000_000)
-    waits_ns = max(limits.wait_ratio * trial_s, limits.wait_s) * 1e9
-    late_ns = limits.late_ratio * trial_s * 1e9
-    return (_away_ns(dut, starts, length_ns) <= waits_ns) & (_away_ns(sender, starts, length_ns) <= late_ns)
+    n_bins = max((last - first) // BIN_NS, 1)
+    length = min(max(round(trial_s * 1e9) // BIN_NS, 1), n_bins)
+    late_ns = TOLERANCE.late_ratio * BIN_NS
+    # What the device waited is seen in the bin behind; a late sender makes up for it.
+    touched = _touched(dut, first, n_bins, TOLERANCE.wait_ns, BIN_NS)
+    touched |= _touched(sender, first, n_bins, late_ns, CATCH_UP * late_ns)
+    left_out = np.convolve(touched, np.ones(length), mode="valid")
+    return np.asarray(left_out <= limits.left_out_ratio * length)
 
 
-def _away_ns(
-    stretch: Stretch, starts: np.ndarray[tuple[int], np.dtype[np.int64]], length_ns: int
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Time that the CPU was away in each window: differences of its running sum."""
-    begins = stretch.gap_start_ns.astype(np.float64)
-    lengths = stretch.gap_ns.astype(np.float64)
-    times = np.column_stack((begins, begins + lengths)).ravel()
-    total = np.column_stack((np.cumsum(lengths) - lengths, np.cumsum(lengths))).ravel()
-    if not len(times):
-        return np.zeros(len(starts))
-    until = np.interp(starts + length_ns, times, total)
-    return np.asarray(until - np.interp(starts, times, total))
+def _touched(
+    stretch: Stretch, first_ns: int, n_bins: int, least_ns: float, after_ns: float
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which bins the gaps of at least ``least_ns`` spoil, and ``after_ns`` behind them."""
+    touched = np.zeros(n_bins, np.bool_)
+    begins = stretch.gap_start_ns.astype(np.float64) - first_ns
+    for begin, gap in zip(begins, stretch.gap_ns.astype(np.float64), strict=True):
+        if gap >= least_ns:
+            touched[max(int(begin // BIN_NS), 0) : max(int((begin + gap + after_ns) // BIN_NS) + 1, 0)] = True
+    return touched
