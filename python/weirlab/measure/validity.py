@@ -172,7 +172,7 @@ def _too_much_left_out(result: EngineResult, limits: Limits) -> Iterator[str]:
     if result.left_out_s > limits.left_out_ratio * length_s:
         most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
         yield (
-            f"the host disturbed {result.left_out_s / length_s:.0%} of the trial "
+            f"too much disturbed by the host: {result.left_out_s / length_s:.0%} of the trial "
             f"(at most {limits.left_out_ratio:.0%}), longest where {most.why}"
         )
 

@@ -108,7 +108,7 @@ def test_a_trial_that_is_disturbed_most_of_the_time_is_invalid_and_kept_whole() 
     records = trial(replace(SLOW, disturb_ns=400_000.0, disturb_every_ns=1_500_000.0), 0.5)
     assert len(records) == 2
     for record in records:
-        assert "the host disturbed" in record.invalid[0]
+        assert "disturbed by the host" in record.invalid[0]
         assert "at most 50%" in record.invalid[0]
         assert record.disturbed is None
         assert record.result.left_out == ()
