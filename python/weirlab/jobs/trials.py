@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from weirlab.errors import TrialError
@@ -65,6 +65,7 @@ class TrialOutcome:
             "queue_packets": self.queue_packets,
             "cpu_s": record.host.cpu_s,
             "dut_counters": record.dut_counters,
+            "left_out": [asdict(span) for span in record.result.left_out],
             "spec": spec_to_json(record.spec),
             "calibration": self.calibration,
             "repetitions": [{name: trial_row(each)[name] for name in _REPEATED} for each in self.repetitions],

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
+from weirlab.cli import tables
 from weirlab.errors import InputError, TrialError
 from weirlab.jobs import Interrupted, trial
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.trials import TrialOutcome
+from weirlab.lab.sim import SimDevice, SimLab
+from weirlab.measure import run_trial
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.testing import FakeBed, Trouble, make_spec
@@ -34,6 +39,28 @@ def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed])
     assert document["valid"] is True
     assert document["invalid"] == ()
     assert document["calibration"] is None
+
+
+def test_what_the_host_disturbed_is_told_and_kept(store: Store) -> None:
+    device = SimDevice(disturb_ns=400_000.0, disturb_every_ns=30_000_000.0)
+    writer = store.create("trial", {}, {})
+    records = run_trial(SimLab(device), make_spec(2e5, duration_s=0.3), run_id=writer.run_id)
+    writer.add(records[-1])
+    writer.finish()
+    outcome = TrialOutcome(writer.run_id, None, tuple(records))
+    document, (row,) = outcome.document(), store.open("last").trials().to_dicts()
+    assert document["valid"] is True
+    assert document["left_out_s"] == row["left_out_s"] > 0
+    assert sum(span["end_ns"] - span["begin_ns"] for span in document["left_out"]) == pytest.approx(
+        1e9 * row["left_out_s"]
+    )
+    assert document["left_out"][0]["why"].startswith("the device waited")
+    assert [list(span.values()) for span in document["left_out"]] == json.loads(row["left_out"])
+    assert row["disturbed_sent"] > row["sent"]
+    assert row["disturbed_delay_mean_ns"] > row["delay_mean_ns"]
+    facts = dict(tables.trial(outcome)[0].rows)
+    assert "that the host disturbed (at most where the device waited" in facts["left out"]
+    assert "mean delay" in facts["with what is left out"]
 
 
 def test_in_overload_the_packets_in_the_device_are_its_queue(store: Store, beds: list[FakeBed]) -> None:
