@@ -51,6 +51,13 @@ fn run(generator: &mut Generator, input: &[u8]) -> (u32, Vec<u8>) {
 }
 
 #[test]
+fn where_nobody_may_look_at_the_host_there_is_a_generator_that_does_not() {
+    if is_root() {
+        Object::load("generator", BLIND, PROGRAM, &[]).expect("loads");
+    }
+}
+
+#[test]
 fn frames_of_the_xdp_generator_are_those_of_the_wire_crate() {
     if !is_root() {
         return;
