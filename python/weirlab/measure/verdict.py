@@ -132,8 +132,9 @@ def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> Verdict | None:
     rise = rising(trials)
     cable = _calibrated(run)
     gaps = [
-        *([f"{both.without} of {both.settings} settings have no valid trial"] if both.without else []),
-        *([f"{both.short} have only one"] if both.short else []),
+        f"{n} of {both.settings} settings {'has' if n == 1 else 'have'} {what} valid trial"
+        for n, what in ((both.without, "no"), (both.short, "only one"))
+        if n
     ]
     spoiled = _spoiled(trials) if valid < GOOD_RATIO * attempts or both.without else ()
     purpose = ""
