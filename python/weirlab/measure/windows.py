@@ -45,7 +45,8 @@ class Tolerance:
     """Time that the hypervisor took from a CPU."""
 
     late_ratio: float = 0.2
-    """Lateness of the sender, as a share of the bin. It makes up for less."""
+    """Lateness of the sender, as a share of the bin. It makes up for less (``Plan::slip_most_ns`` of the
+    engine)."""
 
     busy: float = 0.95
     """From this share of work on the device cannot be told from one in overload, whose queue is full again
