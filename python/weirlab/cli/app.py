@@ -22,22 +22,22 @@ from weirlab.cli.streams import guarded, tell
 from weirlab.quoting import printable
 
 PARTS: Final = {
-    "measuring": ("calibrate", "trial", "profile"),
-    "searching": ("search", "rfc2544"),
-    "calls.generate": ("calls",),
-    "calls.quality": ("quality",),
-    "calls.failover": ("failover",),
-    "link.commands": ("tap", "log"),
-    "trace.command": ("trace",),
-    "scenarios": ("run", "schema"),
-    "modelling": ("fit", "predict", "verify"),
-    "planning": ("plan",),
-    "transients": ("transients",),
-    "stored": ("report", "runs", "show", "export"),
-    "comparing": ("compare",),
-    "machine": ("doctor", "lab"),
+    "cli.measuring": ("calibrate", "trial", "profile"),
+    "cli.searching": ("search", "rfc2544"),
+    "cli.calls.generate": ("calls",),
+    "cli.calls.quality": ("quality",),
+    "cli.calls.failover": ("failover",),
+    "cli.link.commands": ("tap", "log"),
+    "cli.trace.command": ("trace",),
+    "cli.scenarios": ("run", "schema"),
+    "cli.modelling": ("fit", "predict", "verify"),
+    "cli.planning": ("plan",),
+    "cli.transients": ("transients",),
+    "cli.stored": ("report", "runs", "show", "export"),
+    "cli.comparing": ("compare",),
+    "cli.machine": ("doctor", "lab"),
 }
-"""Modules below ``weirlab.cli`` and the commands that their ``add_to`` adds, in the order of the help.
+"""Modules below ``weirlab`` and the commands that their ``add_to`` adds, in the order of the help.
 
 A module is imported when one of its commands is wanted: the others would only delay the start.
 """
@@ -133,7 +133,7 @@ app = typer.Typer(
 def commands_of(part: str) -> dict[str, Any]:
     """The commands of a module of ``PARTS``, by name."""
     alone = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
-    import_module(f"weirlab.cli.{part}").add_to(alone)
+    import_module(f"weirlab.{part}").add_to(alone)
     return dict(get_group(alone).commands)
 
 
