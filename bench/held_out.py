@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from weirlab.errors import InputError
-from weirlab.jobs import modelling, profiles, testbeds, verification
+from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.progress import Progress
 from weirlab.measure.profile import expected
 from weirlab.measure.verify import drawn_positions
 from weirlab.scenario import Scenario, from_plain
 from weirlab.store import Run, Store
+from weirlab.studies.prediction import modelling, verification
 
 SIMULATED = "simulated"
 """In place of a device's name: the simulated lab."""

@@ -24,13 +24,14 @@ from rich.table import Table
 
 from machine import versions
 from weirlab.errors import WeirError
-from weirlab.jobs import monitor
-from weirlab.jobs.monitor import MonitorOutcome
 from weirlab.jobs.progress import Quiet
-from weirlab.lab.monitor import METHODS, RECORDING
 from weirlab.scenario.load import from_plain
-from weirlab.scenario.monitor import MonitorScenario
 from weirlab.store import Store
+from weirlab.studies.contract import Outcome
+from weirlab.studies.monitor.bed import METHODS, RECORDING
+from weirlab.studies.monitor.section import MonitorScenario
+from weirlab.studies.monitor.study import MonitorFindings
+from weirlab.studies.runner import run_scenario
 
 HERE = Path(__file__).resolve().parent
 RATES = ("100kpps", "200kpps", "300kpps", "max")
@@ -79,7 +80,7 @@ def scenario(repeats: int, trial_s: float) -> MonitorScenario:
     return from_plain(content, "the benchmark", MonitorScenario)
 
 
-def tables(outcome: MonitorOutcome) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+def tables(outcome: Outcome[MonitorFindings]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
     """What :data:`COST` and the others are the headings of."""
     cost: list[tuple[str, ...]] = [
         (
@@ -91,15 +92,15 @@ def tables(outcome: MonitorOutcome) -> dict[tuple[str, ...], list[tuple[str, ...
             f"{one.logged_ratio:.2%}",
             f"{one.cut_ratio:.2%}",
         )
-        for one in outcome.costs
+        for one in outcome.found.costs
     ]
     by_tcpdump = {
         (group.payload_bytes, group.load): group.logged_per_min
-        for group in outcome.groups
+        for group in outcome.found.groups
         if group.method == "tcpdump-bridge"
     }
     record: list[tuple[str, ...]] = []
-    for group in outcome.groups:
+    for group in outcome.found.groups:
         if group.logged_per_min is None:
             continue
         beside = by_tcpdump.get((group.payload_bytes, group.load))
@@ -113,11 +114,10 @@ def tables(outcome: MonitorOutcome) -> dict[tuple[str, ...], list[tuple[str, ...
                 f"{group.logged_per_min / beside:.2f} x" if beside else "",
             )
         )
-    peers = {
-        found.frame_bytes: found.greatest_pps for found in outcome.found if found.method == "tcpdump-bridge"
-    }
+    searches = outcome.found.found
+    peers = {found.frame_bytes: found.greatest_pps for found in searches if found.method == "tcpdump-bridge"}
     searched: list[tuple[str, ...]] = []
-    for found in outcome.found:
+    for found in searches:
         pps, peer = found.greatest_pps, peers.get(found.frame_bytes)
         searched.append(
             (
@@ -137,7 +137,7 @@ def tables(outcome: MonitorOutcome) -> dict[tuple[str, ...], list[tuple[str, ...
             f"{one.missing:,.0f}",
             f"{one.named:,.0f}",
         )
-        for one in outcome.stalls
+        for one in outcome.found.stalls
     ]
     return {COST: cost, RECORD: record, SEARCH: searched, STALL: stalled}
 
@@ -179,27 +179,28 @@ def main() -> int:
         found = versions()
         with TemporaryDirectory(prefix="weir-bench-") as scratch:
             what = scenario(options.repeats, options.trial)
-            outcome = monitor.run(Store(Path(scratch)), what, Told(console))
+            outcome = run_scenario(Store(Path(scratch)), what, Told(console))
             facts = dict(outcome.run.manifest.facts)
     except WeirError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
 
-    closed = len(outcome.rows) - outcome.unbalanced
+    said = outcome.found
+    closed = len(said.rows) - said.unbalanced
     about = {
         "date": f"{now:%Y-%m-%d %H:%M} UTC",
         "command": " ".join(["bench/tap.py", *sys.argv[1:]]),
         "repeats": options.repeats,
         "versions": found,
         "facts": {name: value for name, value in facts.items() if name not in ("command", "lab", "dut")},
-        "conclusions": outcome.conclusions,
-        "balance": f"Counters agree in {closed:,} of {len(outcome.rows):,} trials; {outcome.remainder:,} "
+        "conclusions": outcome.found.conclusions,
+        "balance": f"Counters agree in {closed:,} of {len(said.rows):,} trials; {said.remainder:,} "
         "frames got lost where nobody counts.",
     }
     shown = tables(outcome)
     out.mkdir(parents=True, exist_ok=True)
     (out / "raw.json").write_text(
-        json.dumps({**about, "trials": [asdict(row) for row in outcome.rows]}, indent=1) + "\n"
+        json.dumps({**about, "trials": [asdict(row) for row in outcome.found.rows]}, indent=1) + "\n"
     )
     (out / "README.md").write_text(page(shown, about))
     for headings, rows in shown.items():

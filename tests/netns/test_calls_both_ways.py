@@ -15,10 +15,10 @@ from weirlab.lab.base import Watchable
 from weirlab.lab.netns import NetnsLab
 from weirlab.measure import run_trial
 from weirlab.measure.calls import run_calls
-from weirlab.measure.capacity import CAPACITY, INSIDE, Keeper, Setting
-from weirlab.measure.capacity.boxes import count
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Store
+from weirlab.studies.capacity.trials import CAPACITY, INSIDE, Keeper, Setting
+from weirlab.studies.capacity.trials.boxes import count
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
 

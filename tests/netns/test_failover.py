@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.jobs import failover
 from weirlab.jobs.progress import Quiet
-from weirlab.lab.redundant import Conntrackd, Keepalived
-from weirlab.scenario.failover import FailoverScenario
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
+from weirlab.studies.failover.bed import Conntrackd, Keepalived
+from weirlab.studies.failover.section import FailoverScenario
+from weirlab.studies.runner import run_scenario
 
 pytestmark = pytest.mark.netns
 
@@ -45,8 +45,8 @@ def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(
         "report": None,
     }
     scenario = from_plain(content, "test", FailoverScenario)
-    outcome = failover.run(Store(tmp_path / "store"), scenario, Quiet())
-    rows = {row.sharing: row for row in outcome.rows}
+    outcome = run_scenario(Store(tmp_path / "store"), scenario, Quiet())
+    rows = {row.sharing: row for row in outcome.found.rows}
     shared, alone = rows["direct"], rows["off"]
     for row in (shared, alone):
         assert (row.old_master, row.new_master) == ("a", "b")

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from weirlab.errors import MissingCapability
-from weirlab.jobs import monitor
-from weirlab.jobs.monitor import MonitorOutcome
 from weirlab.jobs.progress import Quiet
-from weirlab.lab.monitor import METHODS, RECORDING, LinkLab, Method, Settings, tcpdump
-from weirlab.measure.monitor import MonitorRow
 from weirlab.scenario.load import from_plain
-from weirlab.scenario.monitor import MonitorScenario
 from weirlab.store import Store
+from weirlab.studies.contract import Outcome
+from weirlab.studies.monitor.bed import METHODS, RECORDING, LinkLab, Method, Settings, tcpdump
+from weirlab.studies.monitor.section import MonitorScenario
+from weirlab.studies.monitor.study import MonitorFindings
+from weirlab.studies.monitor.trials import MonitorRow
+from weirlab.studies.runner import run_scenario
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -31,7 +32,7 @@ def _needs_tcpdump() -> None:
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> MonitorOutcome:
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome[MonitorFindings]:
     content = {
         "name": "test",
         "monitor": {
@@ -57,16 +58,16 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> MonitorOutcome:
         "report": None,
     }
     scenario = from_plain(content, "test", MonitorScenario)
-    return monitor.run(Store(tmp_path_factory.mktemp("store")), scenario, Quiet())
+    return run_scenario(Store(tmp_path_factory.mktemp("store")), scenario, Quiet())
 
 
-def rows(outcome: MonitorOutcome, part: str, method: str) -> list[MonitorRow]:
-    return [row for row in outcome.rows if (row.part, row.method) == (part, method)]
+def rows(outcome: Outcome[MonitorFindings], part: str, method: str) -> list[MonitorRow]:
+    return [row for row in outcome.found.rows if (row.part, row.method) == (part, method)]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_the_sender_sent_the_receiver_got_or_the_bridge_refused(
-    outcome: MonitorOutcome, method: str
+    outcome: Outcome[MonitorFindings], method: str
 ) -> None:
     found = rows(outcome, "validation", method)
     assert [row.payload_bytes for row in found] == [10, 1400]
@@ -79,7 +80,7 @@ def test_what_the_sender_sent_the_receiver_got_or_the_bridge_refused(
 
 
 @pytest.mark.parametrize("method", RECORDING)
-def test_what_is_recorded_is_in_the_files(outcome: MonitorOutcome, method: str) -> None:
+def test_what_is_recorded_is_in_the_files(outcome: Outcome[MonitorFindings], method: str) -> None:
     for row in rows(outcome, "validation", method):
         assert row.logged is not None
         passed = row.received if method == "tcpdump-receiver" else row.entered
@@ -93,7 +94,7 @@ def test_what_is_recorded_is_in_the_files(outcome: MonitorOutcome, method: str) 
 
 
 def test_a_recorder_that_stands_still_leaves_a_gap_that_has_a_name_and_no_other(
-    outcome: MonitorOutcome,
+    outcome: Outcome[MonitorFindings],
 ) -> None:
     (row,) = rows(outcome, "stall", "tap-ring")
     assert row.balance == ""

@@ -20,9 +20,9 @@ from weirlab import programs
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
-from weirlab.lab.redundant import Conntrackd, Keepalived, RedundantLab, Ucarp, machine, pair
-from weirlab.lab.redundant.base import Firewall
 from weirlab.records import EngineResult
+from weirlab.studies.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp, machine, pair
+from weirlab.studies.failover.bed.base import Firewall
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import CallClass, Calls
@@ -321,7 +321,7 @@ def test_a_daemon_that_dies_is_named_with_its_last_words(made: Any) -> None:
 def test_a_configuration_that_a_daemon_refuses_is_told_in_its_words(
     monkeypatch: pytest.MonkeyPatch, made: Any
 ) -> None:
-    from weirlab.lab.redundant import ucarp
+    from weirlab.studies.failover.bed import ucarp
 
     monkeypatch.setattr(ucarp, "_HOST_ID", {"lan": 51, "wan": 999})
     with pytest.raises(LabError, match=r"ucarp wan on firewall a ended by itself .*last words: .*id"):
@@ -386,7 +386,7 @@ def offspring(pid: int) -> list[int]:
 
 OWNER = textwrap.dedent("""
     import sys
-    from weirlab.lab.redundant import Keepalived, RedundantLab
+    from weirlab.studies.failover.bed import Keepalived, RedundantLab
 
     with RedundantLab(Keepalived(advert_s=0.1)) as lab:
         first = [machine._first for machine in lab._pair._machines.values()]

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.jobs import rfc2544, search
 from weirlab.jobs.progress import Quiet
-from weirlab.measure.rfc2544 import Suite
-from weirlab.measure.rfc2544.bursts import burst_spec
 from weirlab.measure.search import Goal, Setting, Shape
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
+from weirlab.studies.search.rfc2544 import Suite
+from weirlab.studies.search.rfc2544.bursts import burst_spec
+from weirlab.studies.search.study import rfc2544, search
 from weirlab.traffic.sizes import Constant
 
 pytestmark = pytest.mark.netns

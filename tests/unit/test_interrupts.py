@@ -166,7 +166,9 @@ except KeyboardInterrupt:
     assert told.stdout == "['written']\n"
 
 
-@pytest.mark.parametrize("module", ["weirlab.interrupts", "weirlab.cli.app", "typer", "weirlab.cli.stored"])
+@pytest.mark.parametrize(
+    "module", ["weirlab.interrupts", "weirlab.cli.app", "typer", "weirlab.studies.commands.stored"]
+)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_while_modules_are_imported_ends_quietly(module: str, number: int, code: int) -> None:
     script = f"""

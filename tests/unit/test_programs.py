@@ -11,12 +11,13 @@ import pytest
 
 from weirlab import programs
 from weirlab.errors import MissingCapability
-from weirlab.lab import inside, management, redundant
-from weirlab.lab.monitor import recording as monitored
-from weirlab.lab.monitor.recording import InChild
+from weirlab.lab import inside, management
 from weirlab.link import bindings
 from weirlab.link.recording.process import RecorderProcess, Source, wait_for
 from weirlab.link.settings import Recording
+from weirlab.studies.failover import bed as redundant
+from weirlab.studies.monitor.bed import recording as monitored
+from weirlab.studies.monitor.bed.recording import InChild
 
 MODULES = ("json", "os", "re", "runpy", "select", "signal", "socket", "subprocess", "numpy", "polars")
 

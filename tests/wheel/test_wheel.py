@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
-from weirlab.scenario import ready
+from weirlab.studies import ready
 
 from .conftest import Installed
 
@@ -83,7 +83,7 @@ def test_a_simulated_trial_runs_without_the_charts(bare: Installed) -> None:
 def test_the_ready_made_scenarios_are_there_and_found_by_name(archive: ZipFile, bare: Installed) -> None:
     held = {Path(name).stem for name in archive.namelist() if re.search(r"/ready/[^/]+\.yaml$", name)}
     assert held == set(ready.names())
-    assert bare.answer("run", "failover", "--print")["text"] == (ready.FOLDER / "failover.yaml").read_text()
+    assert bare.answer("run", "failover", "--print")["text"] == (ready.paths()["failover"]).read_text()
 
 
 def test_a_report_without_the_charts_is_refused_with_the_way_to_them(bare: Installed) -> None:

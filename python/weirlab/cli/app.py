@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,26 +22,30 @@ from weirlab.cli.output import Globals
 from weirlab.cli.streams import guarded, tell
 from weirlab.quoting import printable
 
-PARTS: Final = {
-    "cli.measuring": ("calibrate", "trial", "profile"),
-    "cli.searching": ("search", "rfc2544"),
-    "cli.calls.generate": ("calls",),
-    "cli.calls.quality": ("quality",),
-    "cli.calls.failover": ("failover",),
-    "cli.link.commands": ("tap", "log"),
-    "cli.trace.command": ("trace",),
-    "cli.scenarios": ("run", "schema"),
-    "cli.modelling": ("fit", "predict", "verify"),
-    "cli.planning": ("plan",),
-    "cli.transients": ("transients",),
-    "cli.stored": ("report", "runs", "show", "export"),
-    "cli.comparing": ("compare",),
-    "cli.machine": ("doctor", "lab"),
+PARTS: Final[Mapping[str, Sequence[str]]] = {
+    "weirlab.studies.commands.scenarios": ("run", "schema"),
+    "weirlab.cli.link.commands": ("tap", "log"),
+    "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
+    "weirlab.studies.commands.machine": ("doctor", "lab"),
 }
-"""Modules below ``weirlab`` and the commands that their ``add_to`` adds, in the order of the help.
+"""Modules and the commands that their ``add_to`` adds, beside those that studies name.
 
 A module is imported when one of its commands is wanted: the others would only delay the start.
 """
+
+
+@cache
+def parts(only_own: bool = False) -> Mapping[str, Sequence[str]]:
+    """Every module with commands, and its commands in the order of the help.
+
+    ``only_own`` leaves out studies of other packages, which take time to find.
+    """
+    # The registry stands above this package.
+    registry = import_module("weirlab.studies.registry")
+    known = registry.own() if only_own else registry.studies()
+    of_studies = [study.commands for study in known.values()]
+    return {module: names for commands in (*of_studies, PARTS) for module, names in commands.items()}
+
 
 _CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in failures.EXIT_CODES.items())
 
@@ -74,14 +79,14 @@ class Weir(TyperGroup):
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """In the order of work."""
-        return [name for names in PARTS.values() for name in names]
+        return [name for names in parts().values() for name in names]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
         """The command, its module imported; for a name that is none all are, to suggest one of them."""
-        known = [part for part, names in PARTS.items() if cmd_name in names]
-        for part in known or PARTS:
-            if not self.commands.keys() >= set(PARTS[part]):
-                self.commands.update(commands_of(part))
+        if cmd_name not in self.commands:
+            known = _having(cmd_name, parts(only_own=True)) or _having(cmd_name, parts())
+            for module in known or parts():
+                self.commands.update(commands_of(module))
         found = self.commands.get(cmd_name)
         quicken(found.get_params(ctx) if found else ())
         return found
@@ -119,6 +124,11 @@ class Weir(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+def _having(name: str, modules: Mapping[str, Sequence[str]]) -> list[str]:
+    """Those of ``modules`` that have the command ``name``."""
+    return [module for module, names in modules.items() if name in names]
+
+
 app = typer.Typer(
     cls=Weir,
     help=OVERVIEW,
@@ -131,9 +141,9 @@ app = typer.Typer(
 
 
 def commands_of(part: str) -> dict[str, Any]:
-    """The commands of a module of ``PARTS``, by name."""
+    """The commands that a module adds, by name."""
     alone = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
-    import_module(f"weirlab.{part}").add_to(alone)
+    import_module(part).add_to(alone)
     return dict(get_group(alone).commands)
 
 

@@ -177,7 +177,7 @@ def interrupted(store: Store, run_id: str) -> tuple[Run, Scenario]:
 
 def go_on(store: Store, run: Run, bed: TestBed) -> RunWriter:
     """Take up writing ``run`` in ``bed``, if that is the bed it was begun in."""
-    testbeds.require_same(bed, run.manifest.facts, run.run_id)
+    testbeds.require_same(testbeds.facts(bed), run.manifest.facts, run.run_id)
     return store.resume(run.run_id)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import polars as pl
 
 from weirlab.errors import TrialError
+from weirlab.jobs.progress import RESUME
 from weirlab.store import Run
 from weirlab.store.reasons import reason_counts
 
@@ -14,6 +16,7 @@ MOST_RATIO: Final = 0.5
 """Share of the trials that may be without a valid attempt before that is what is wrong with a run."""
 
 _SHOWN: Final = 3
+_LISTED: Final = 5
 
 
 def problem(run: Run, role: str, most_ratio: float = MOST_RATIO) -> TrialError | None:
@@ -26,6 +29,33 @@ def problem(run: Run, role: str, most_ratio: float = MOST_RATIO) -> TrialError |
     return TrialError(
         f"{total - valid} of {total} trials have no valid attempt: {reasons(attempts)}. They are kept in "
         f"run {run.run_id}; repeat them on a quieter machine or at lower loads"
+    )
+
+
+class Attempt(Protocol):
+    """What is used of a row about an attempt."""
+
+    @property
+    def valid(self) -> bool: ...
+    @property
+    def invalid(self) -> str: ...
+
+
+def without_valid(
+    run: Run, what: str, missing: Sequence[str], planned: int, rows: Sequence[Attempt], table: str
+) -> TrialError | None:
+    """The error that it is if ``missing`` trials of those ``planned`` have no valid attempt in ``rows``.
+
+    ``what`` they are called, and the ``table`` that holds all reasons.
+    """
+    if not missing:
+        return None
+    shown = ", ".join(missing[:_LISTED]) + (", ..." if len(missing) > _LISTED else "")
+    why = next((row.invalid for row in reversed(rows) if not row.valid), "the bed failed")
+    return TrialError(
+        f"{len(missing)} of {planned} {what} stayed without a valid attempt ({shown}), the last one because "
+        f"of: {why}; all reasons are in the table {table!r} of run {run.run_id}; try them again on a quieter "
+        f"machine with: {RESUME} {run.run_id}"
     )
 
 

@@ -122,11 +122,11 @@ def facts(bed: TestBed, command: str = "") -> dict[str, Any]:
     return {**known, "command": command} if command else known
 
 
-def require_same(bed: TestBed, recorded: Mapping[str, Any], run_id: str) -> None:
+def require_same(facts: Mapping[str, Any], recorded: Mapping[str, Any], run_id: str) -> None:
     """Refuse to go on with a run in another lab or with another device than it was begun with."""
-    for what, now in (("lab", bed.lab), ("dut", bed.dut), ("backend", bed.backend)):
-        before = recorded.get(what, now)
-        if before != now:
+    for what in ("lab", "dut", "backend"):
+        now, before = facts.get(what), recorded.get(what)
+        if None not in (now, before) and before != now:
             raise InputError(
                 f"run {run_id} was begun with the {what} {before!r} and here it would be {now!r}; "
                 "go on where it was begun (same machine, same privileges), or start a new run"

@@ -19,7 +19,6 @@ from weirlab.lab import clean, cores, dut
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux import bpf, interface, syscalls
 from weirlab.lab.linux.namespace import in_thread
-from weirlab.lab.redundant import capabilities
 
 _MINIMUM_KERNEL: Final = (5, 18)
 _MINIMUM_FREE_BYTES: Final = 500_000_000
@@ -66,7 +65,6 @@ def diagnose(store: Path | None = None) -> list[Finding]:
         _kernel_threads(),
         _engine(),
         *_devices(),
-        _redundant_pairs(),
         _tap(),
         _charts(),
         _cores(),
@@ -208,15 +206,6 @@ def _devices() -> Iterator[Finding]:
         detail = words or str(driver.facts().get("tool", "usable"))
         remedy = "follow the advice, or choose another device with --dut"
         yield Finding(f"device {name}", not missing, detail, "" if not missing else remedy, essential=False)
-
-
-def _redundant_pairs() -> Finding:
-    name = "redundant pairs"
-    if missing := capabilities.missing():
-        return Finding(
-            name, False, "; ".join(missing), "follow the advice; all else works without", essential=False
-        )
-    return Finding(name, True, capabilities.versions())
 
 
 def _tap() -> Finding:

@@ -9,11 +9,12 @@ from typing import Any, Final, TypeAlias
 import polars as pl
 
 from weirlab.report import palette
-from weirlab.report.curves import QUANTITIES
 from weirlab.report.vega import alt
 
 Chart: TypeAlias = "alt.Chart | alt.LayerChart"
 Domain = tuple[float, float]
+
+QUANTITIES: Final = {"p50": "Median", "p99": "99th percentile", "mean": "Mean"}
 
 QUANTITY: Final = "quantity"
 """Name of the parameter that the page's switch sets; one of ``QUANTITIES``."""

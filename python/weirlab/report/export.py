@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 from weirlab import files
 from weirlab.errors import InputError
 from weirlab.report import bundle
-from weirlab.report.figure import Figure, draw
+from weirlab.report.figure import Figure
 from weirlab.report.palette import LIGHT
-from weirlab.report.source import Predictor, RunData, Verification, gather
 
 Format = Literal["png", "svg", "csv"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
@@ -19,23 +19,23 @@ FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _WIDTH: Final = 760
 
 
-def export_plots(
-    run: RunData,
-    models: Mapping[str, Predictor],
-    verification: Verification | None,
-    dest: Path,
-    formats: Sequence[str] = FORMATS,
-) -> list[Path]:
-    """Write every figure of the report into the folder ``dest``, made if missing.
+class Page(Protocol):
+    """What can be written as one HTML file, and as the files of its figures."""
+
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """In their order."""
+
+    def html(self) -> str:
+        """The whole file."""
+
+
+def write_figures(figures: Sequence[Figure], dest: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write ``figures`` into the folder ``dest``, made if missing.
 
     Returns the files written. Raises ``InputError`` for an unknown format, ``StoreError``
     when ``dest`` cannot be written.
     """
-    return write_figures(draw(gather(run, models, verification)), dest, formats)
-
-
-def write_figures(figures: Sequence[Figure], dest: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """The same for figures at hand."""
     for name in formats:
         if name not in FORMATS:
             raise InputError(f"plot format '{name}' is not known; choose from {', '.join(FORMATS)}")
@@ -63,3 +63,16 @@ def static(figure: Figure) -> dict[str, Any]:
     chart["width"] = _WIDTH
     chart["config"] = chart["config"] | {"background": LIGHT["paper"], "padding": 16}
     return chart
+
+
+@dataclass(frozen=True)
+class ReportOutcome:
+    """What was written."""
+
+    run_id: str
+    path: Path
+    plots: tuple[Path, ...]
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"kind": "report", "run_id": self.run_id, "path": self.path, "plots": self.plots}

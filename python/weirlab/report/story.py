@@ -5,17 +5,15 @@ Kinds of runs differ in what they tell; this page is the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from weirlab import files
-from weirlab.report.conditions import Pairs, Table, scenario_text
-from weirlab.report.export import FORMATS, write_figures
+import yaml
+
 from weirlab.report.figure import Figure
 from weirlab.report.shell import assembled
-from weirlab.report.summary import Tile
+from weirlab.report.tables import Pairs, Table, Tile
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,31 @@ class Story:
     def figures(self) -> list[Figure]:
         return [figure for chapter in self.chapters for figure in chapter.figures]
 
+    def html(self) -> str:
+        """The whole page as one file."""
+        manifest = self.manifest
+        facts = manifest.get("facts") or {}
+        scenario = manifest.get("scenario") or {}
+        return assembled(
+            "story.html",
+            self.figures,
+            subject=self.subject,
+            run_id=manifest.get("run_id", ""),
+            run_name=scenario.get("name") or "Run",
+            simulated=self.simulated,
+            answer=self.answer,
+            lede=self.lede,
+            caution=self.caution,
+            place=self.place,
+            where_note=self.where_note,
+            tiles=self.tiles,
+            story=self.chapters,
+            terms=self.terms,
+            quantities={},
+            command=facts.get("command") or "weir run scenario.yaml",
+            scenario=scenario_text(scenario),
+        )
+
 
 def place(manifest: Mapping[str, Any], lab: str, device: str) -> str:
     """One phrase: what was tested, and where."""
@@ -86,41 +109,19 @@ def place(manifest: Mapping[str, Any], lab: str, device: str) -> str:
     return f"{device} in {where} on host {host}" + (f", kernel {kernel}" if kernel else "")
 
 
-def build(story: Story, out: Path, *, command: str | None = None) -> Path:
-    """Write the page to ``out`` and return it; raises ``StoreError`` where that is impossible."""
-    files.write_bytes(out, render(story, command=command).encode())
-    return out
+def scenario_text(content: Mapping[str, Any] | None) -> str:
+    """``content``, a scenario as the manifest keeps it, as YAML; empty for nothing."""
+    if not content:
+        return ""
+    return str(
+        yaml.safe_dump(_plain_values(content), sort_keys=False, allow_unicode=True, width=100)
+    ).rstrip()
 
 
-def render(story: Story, *, command: str | None = None) -> str:
-    """The page's HTML."""
-    manifest = story.manifest
-    facts = manifest.get("facts") or {}
-    scenario = manifest.get("scenario") or {}
-    return assembled(
-        "story.html",
-        story.figures,
-        subject=story.subject,
-        run_id=manifest.get("run_id", ""),
-        run_name=scenario.get("name") or "Run",
-        simulated=story.simulated,
-        answer=story.answer,
-        lede=story.lede,
-        caution=story.caution,
-        place=story.place,
-        where_note=story.where_note,
-        tiles=story.tiles,
-        story=story.chapters,
-        terms=story.terms,
-        quantities={},
-        command=command or facts.get("command") or "weir run scenario.yaml",
-        scenario=scenario_text(scenario),
-    )
-
-
-def export_plots(story: Story, dest: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write every figure into the folder ``dest``, made if missing; returns the files written.
-
-    Raises ``InputError`` for an unknown format, ``StoreError`` when ``dest`` cannot be written.
-    """
-    return write_figures(story.figures, dest, formats)
+def _plain_values(value: Any) -> Any:
+    """YAML-safe copy: mappings, sequences and scalars only."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain_values(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_values(v) for v in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

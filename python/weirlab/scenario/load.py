@@ -1,45 +1,25 @@
-"""From a scenario file to a scenario of its kind, or to messages that say where and why not."""
+"""From plain values to a checked scenario, or to messages that say where and why not."""
 
 from __future__ import annotations
 
 import difflib
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
-from pydantic.json_schema import models_json_schema
 from pydantic_core import ErrorDetails
 
 from weirlab import limits
 from weirlab.errors import InputError
 from weirlab.quoting import MOST_QUOTED, quoted, shortened
-from weirlab.scenario.document import Document, Mark, parse, read
-from weirlab.scenario.kinds import KINDS, AnyScenario, kind_of, listed, telling
+from weirlab.scenario.document import Document, Mark
 from weirlab.scenario.model import Root, Scenario, Section
 
-SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 MAX_PROBLEMS = 20
 
 S = TypeVar("S", bound=Section)
 R = TypeVar("R", bound=Root)
-
-
-def load(path: Path) -> AnyScenario:
-    """Read and check the scenario file at ``path``; paths in it become relative to its folder.
-
-    Raises
-    ------
-    InputError
-        With one line per problem, each beginning ``file:line:column``.
-    """
-    return check(read(path)).beside(path.parent)
-
-
-def loads(text: str, name: str = "<text>") -> AnyScenario:
-    """As :func:`load`, from text."""
-    return check(parse(text, name))
 
 
 @overload
@@ -48,7 +28,7 @@ def from_plain(value: Mapping[str, Any], name: str) -> Scenario: ...
 def from_plain(value: Mapping[str, Any], name: str, kind: type[R]) -> R: ...
 def from_plain(value: Mapping[str, Any], name: str, kind: type[Root] = Scenario) -> Root:
     """A scenario of ``kind`` from what ``model_dump(mode="json")`` gave, as manifests keep it."""
-    return _checked(Document(name, dict(value)), kind)
+    return checked(Document(name, dict(value)), kind)
 
 
 def section(kind: type[S], value: Mapping[str, Any], name: str = "the options") -> S:
@@ -61,39 +41,17 @@ def section(kind: type[S], value: Mapping[str, Any], name: str = "the options") 
         _refuse(document, [(document.where(()), _explain(problem, kind)) for problem in problems])
 
 
-def check(document: Document) -> AnyScenario:
-    """Validate a parsed document of any kind; see :func:`load`."""
-    if not isinstance(document.value, dict):
-        place = document.at(document.where(()))
-        raise InputError(f"{place}: a scenario consists of keys such as 'name:' and 'profile:'")
-    about = telling(document.value)
-    if len(about) > 1:
-        place = document.at(document.where((about[1],), key=True))
-        raise InputError(f"{place}: {about[1]}: the file has '{about[0]}' already; write a file for each")
-    scenario = _checked(document, kind_of(document.value))
-    assert isinstance(scenario, AnyScenario)
-    return scenario
+def checked(document: Document, kind: type[R], about: str = "") -> R:
+    """Validate a parsed document as a scenario of ``kind``; ``about`` lists what else files can be about.
 
-
-def json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a scenario file of any kind, for editors and other programs."""
-    names, schema = models_json_schema([(kind, "validation") for kind in KINDS])
-    roots = [names[kind, "validation"] for kind in KINDS]
-    return {
-        "$schema": SCHEMA_ID,
-        "title": "Weir scenario",
-        "description": "What to test, where, and what to do with the results.",
-        "oneOf": roots,
-        "$defs": schema["$defs"],
-    }
-
-
-def _checked(document: Document, kind: type[R]) -> R:
+    Raises ``InputError`` with one line per problem, each beginning ``file:line:column``.
+    """
     try:
         scenario = kind.model_validate(document.value)
     except ValidationError as error:
         problems = _first_causes(error.errors(include_url=False))
-        _refuse(document, [(_place(document, problem), _explain(problem, kind)) for problem in problems])
+        told = [(_place(document, problem), _explain(problem, kind, about)) for problem in problems]
+        _refuse(document, told)
     conflicts = [
         (document.where(loc), f"{_dotted(loc)}: {reason}")
         for loc, reason in (*_too_much(scenario), *scenario.conflicts())
@@ -132,7 +90,7 @@ def _place(document: Document, problem: ErrorDetails) -> Mark:
     return document.where(problem["loc"], key=problem["type"] == "extra_forbidden")
 
 
-def _explain(problem: ErrorDetails, root: type[BaseModel]) -> str:
+def _explain(problem: ErrorDetails, root: type[BaseModel], about: str = "") -> str:
     loc = problem["loc"]
     where = _dotted(loc)
     match problem["type"]:
@@ -143,7 +101,9 @@ def _explain(problem: ErrorDetails, root: type[BaseModel]) -> str:
             return f"{where}: unknown key; {advice}"
         case "missing":
             inside = f"{_dotted(loc[:-1])}: " if loc[:-1] else ""
-            told = f"; {listed()} are what a scenario can be about" if loc == (KINDS[0].KEY,) else ""
+            told = ""
+            if about and loc == (getattr(root, "KEY", ""),):
+                told = f"; {about} are what a scenario can be about"
             return f"{inside}the key {str(loc[-1])!r} is missing{told}"
         case "value_error":
             reason = str(problem.get("ctx", {}).get("error", problem["msg"]))

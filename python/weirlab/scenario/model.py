@@ -140,11 +140,29 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+class ReportSection(Section):
+    """What to write at the end."""
+
+    out: Path | None = None
+    """HTML file; default: ``report.html`` in the run's folder. A relative path starts where ``weir`` runs."""
+    plots: Path | None = None
+    """Folder for every plot as PNG, SVG and CSV; none if left out."""
+
+
 class Root(Section):
-    """A whole scenario file of one kind; :mod:`weirlab.scenario.kinds` lists them."""
+    """A whole scenario file of one kind."""
 
     KEY: ClassVar[str]
-    """The top-level key that only files of this kind have."""
+    """The top-level key that only files of this kind have; also the key of the study that carries it out."""
+
+    version: Literal[1] = 1
+    """Version of this file format."""
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    """What runs of this scenario are called in lists and reports."""
+    question: str = ""
+    """What the run is to answer."""
+    report: ReportSection | None = ReportSection()
+    """``null``: no report."""
 
     def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
         """Where keys that are right by themselves do not go together, and why not."""
@@ -362,15 +380,6 @@ class HeldOut(Section):
         return len(self.positions) * len(self.sizes) * loads * self.repetitions
 
 
-class ReportSection(Section):
-    """What to write at the end."""
-
-    out: Path | None = None
-    """HTML file; default: ``report.html`` in the run's folder. A relative path starts where ``weir`` runs."""
-    plots: Path | None = None
-    """Folder for every plot as PNG, SVG and CSV; none if left out."""
-
-
 Machine = Literal["usual", "noisy"]
 
 
@@ -380,12 +389,6 @@ class Scenario(Root):
     KEY = "profile"
     model_config = ConfigDict(title="Weir scenario")
 
-    version: Literal[1] = 1
-    """Version of this file format."""
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    """What runs of this scenario are called in lists and reports."""
-    question: str = ""
-    """What the run is to answer."""
     lab: Lab = Lab()
     dut: Dut = Dut()
     traffic: TrafficShape = TrafficShape()
@@ -400,8 +403,6 @@ class Scenario(Root):
     profile: Profile
     verify: Annotated[tuple[HeldOut, ...], MayBeEmpty] = ()
     """Left out: the models are fitted but not checked."""
-    report: ReportSection | None = ReportSection()
-    """``null``: no report."""
 
     def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
         """See :meth:`Root.conflicts`."""

@@ -1,1 +1,11 @@
-"""Kinds of measurement, a folder each: what is asked for, how it is carried out, what is found and shown."""
+"""Kinds of measurement, a folder each: what is asked for, how it is carried out, what is found and shown.
+
+A study is a class derived from :class:`Study`, named in :mod:`weirlab.studies.registry`, or by another
+package in the entry-point group ``weirlab.studies``. ``docs/add-a-study.md`` shows one whole.
+"""
+
+from __future__ import annotations
+
+from weirlab.studies.contract import Findings, Ground, Outcome, Study, Told, Work
+
+__all__ = ["Findings", "Ground", "Outcome", "Study", "Told", "Work"]

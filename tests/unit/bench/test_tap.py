@@ -5,18 +5,20 @@ from __future__ import annotations
 import pytest
 
 import tap
-from weirlab.jobs import monitor
-from weirlab.jobs.monitor import MonitorOutcome
 from weirlab.jobs.progress import Quiet
-from weirlab.lab.monitor import METHODS, RECORDING
 from weirlab.store import Store
-from weirlab.testing.monitor import FakeLink
+from weirlab.studies import runner
+from weirlab.studies.contract import Outcome
+from weirlab.studies.monitor import MonitorStudy
+from weirlab.studies.monitor.bed import METHODS, RECORDING
+from weirlab.studies.monitor.fakes import FakeLink
+from weirlab.studies.monitor.study import MonitorFindings
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> MonitorOutcome:
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome[MonitorFindings]:
     store = Store(tmp_path_factory.mktemp("store"))
-    return monitor.run(store, tap.scenario(1, 0.1), Quiet(), open_lab=FakeLink, clock=lambda: 0.0)
+    return runner.run(MonitorStudy(FakeLink, clock=lambda: 0.0), store, tap.scenario(1, 0.1), Quiet())
 
 
 def test_every_method_is_measured_beside_its_bridge_alone() -> None:
@@ -27,7 +29,7 @@ def test_every_method_is_measured_beside_its_bridge_alone() -> None:
     assert {"tap-bare", "plain-bridge"} <= set(what.stall.methods)
 
 
-def test_tables_tell_ratios(outcome: MonitorOutcome) -> None:
+def test_tables_tell_ratios(outcome: Outcome[MonitorFindings]) -> None:
     shown = tap.tables(outcome)
     assert {row[0] for row in shown[tap.COST]} == {*RECORDING, "tap-ring, whole", "tap-mirror, whole"}
     assert all(row[4] == "0.950" for row in shown[tap.COST])
@@ -40,13 +42,13 @@ def test_tables_tell_ratios(outcome: MonitorOutcome) -> None:
     assert {row[2] for row in shown[tap.STALL]} == {"0"}
 
 
-def test_the_page_has_all_tables_and_whether_sums_close(outcome: MonitorOutcome) -> None:
+def test_the_page_has_all_tables_and_whether_sums_close(outcome: Outcome[MonitorFindings]) -> None:
     about = {
         "date": "2026-11-21",
         "command": "bench/tap.py",
         "versions": {"kernel": "6.18"},
         "facts": {"sender_cpu": 0},
-        "conclusions": outcome.conclusions,
+        "conclusions": outcome.found.conclusions,
         "balance": "The sum of the stages closes in 5 of 5 trials.",
     }
     page = tap.page(tap.tables(outcome), about)

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.cli.calls import heard
-from weirlab.jobs import CallsOutcome
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.records import CallTable
 from weirlab.store import Run
+from weirlab.studies.calls import heard
+from weirlab.studies.calls.study import CallsOutcome
 from weirlab.testing import make_call_table, make_record
 from weirlab.traffic.calls.spec import parse_calls
 

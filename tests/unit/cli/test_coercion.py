@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from weirlab.cli.app import PARTS, commands_of
+from weirlab.cli.app import commands_of, parts
 from weirlab.cli.coercion import quicken
 
 seen: list[Any] = []
@@ -86,7 +86,7 @@ NOT_BOUNDED = {
 def test_every_number_that_an_option_takes_has_limits() -> None:
     unbounded = {
         (name, parameter.name)
-        for part in PARTS
+        for part in parts(only_own=True)
         for name, command in commands_of(part).items()
         for parameter in command.params
         if getattr(descriptor := parameter.type_descriptor, "annotation", None) in (int, float)

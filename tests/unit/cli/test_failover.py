@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from weirlab.jobs import failover
-from weirlab.measure.failover import Pair
+from weirlab.studies.failover import FailoverStudy
+from weirlab.studies.failover.fakes import FakePair, Manner, Mishap, instant
+from weirlab.studies.failover.switches import Pair
+from weirlab.studies.registry import studies
 from weirlab.testing import FakeClock
-from weirlab.testing.pair import FakePair, Manner, Mishap, instant
 
 from .conftest import Weir
 
@@ -24,8 +23,8 @@ def pairs(monkeypatch: pytest.MonkeyPatch) -> list[Mishap | None]:
         manner = Manner(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
         return FakePair(pair.protocol, manner, iter([mishaps.pop(0)] if mishaps else []), clock)
 
-    fake = partial(failover.run, open_pair=open_pair, clock=lambda: round(clock() * 1e9), sleep=clock.advance)
-    monkeypatch.setattr(failover, "run", fake)
+    fake = FailoverStudy(open_pair, clock=lambda: round(clock() * 1e9), sleep=clock.advance)
+    monkeypatch.setitem(studies(), fake.key, fake)
     return mishaps
 
 

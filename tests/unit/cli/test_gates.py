@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from weirlab.jobs import requiring
 from weirlab.requirements import parse
 from weirlab.store import Store
+from weirlab.studies.calls import requiring
 from weirlab.testing import FakeBed, Trouble, make_call_table, make_result
 
 from ..jobs.voice_captures import frames, later, pcap, talk, without

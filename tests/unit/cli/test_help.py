@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import weirlab.studies
 from weirlab.cli import failures
-from weirlab.scenario import ready
 
 from .conftest import Weir
 
@@ -58,7 +58,7 @@ def test_the_version_is_shown(weir: Weir) -> None:
 
 
 def test_the_schema_is_printed_as_published(weir: Weir) -> None:
-    published = json.loads((ready.FOLDER / "scenario.schema.json").read_text())
+    published = json.loads(Path(weirlab.studies.__file__).with_name("scenario.schema.json").read_text())
     assert json.loads(weir("schema").out) == published
     assert json.loads(weir("schema", "--json").out) == published
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from weirlab.scenario import ready
+from weirlab.studies import ready
 
 from .conftest import Weir
 

@@ -21,7 +21,7 @@ from weirlab.errors import LabError, MissingCapability
 from weirlab.jobs import testbeds
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult
-from weirlab.scenario import ready
+from weirlab.studies import ready
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.spec import Traffic
 
@@ -30,7 +30,7 @@ from ..measure.made import make_noise
 MOST_S: Final = 100.0
 """CPU time after which a command has lost its way. No measure of speed: the slowest needs two seconds."""
 
-SHIPPED: Final = sorted(ready.FOLDER.glob("*.yaml"))
+SHIPPED: Final = sorted(ready.paths().values())
 
 _LONGEST_S: Final = 10.0
 _MOST_PACKETS: Final = 300_000

@@ -3,10 +3,14 @@ from __future__ import annotations
 import pytest
 
 from weirlab.errors import InputError, MissingCapability
-from weirlab.jobs import calibrate, profile, run_scenario, testbeds, trial
+from weirlab.jobs import testbeds
+from weirlab.jobs.calibrations import calibrate
+from weirlab.jobs.profiles import profile
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.trials import trial
 from weirlab.scenario import Calibrate, Dut, Lab, Scenario
 from weirlab.store import Store
+from weirlab.studies.runner import run_scenario
 from weirlab.testing import FakeBed, FakeDevice, make_spec
 
 PLAN = Calibrate(rates=("1kpps", "100kpps", "max"), repetitions=1, trial_s=0.05)
@@ -53,15 +57,15 @@ def test_results_name_the_calibration_in_force(store: Store, scenario: Scenario)
 def test_a_scenario_calibrates_first_where_it_asks_for_it(store: Store, scenario: Scenario) -> None:
     asking = scenario.model_copy(update={"calibrate": PLAN, "lab": Lab(), "report": None})
     outcome = run_scenario(store, asking, Quiet())
-    assert outcome.calibration is not None
-    assert outcome.profile.run.manifest.calibration == outcome.calibration.calibration.id
+    assert outcome.found.calibration is not None
+    assert outcome.found.profile.run.manifest.calibration == outcome.found.calibration.calibration.id
 
 
 def test_the_simulated_lab_is_not_calibrated(store: Store, scenario: Scenario) -> None:
     with pytest.raises(InputError, match="no cable"):
         calibrate(store, Lab(kind="sim"), PLAN, Quiet())
     asking = scenario.model_copy(update={"calibrate": PLAN, "report": None})
-    assert run_scenario(store, asking, Quiet()).calibration is None
+    assert run_scenario(store, asking, Quiet()).found.calibration is None
 
 
 def test_without_root_calibration_names_the_way_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from weirlab.cli.calls import capacity as words
 from weirlab.cli.output import plain
 from weirlab.errors import InputError, ModelError
-from weirlab.jobs import Interrupted, resume_scenario, run_scenario, testbeds
-from weirlab.jobs.capacity import CapacityOutcome
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs import testbeds
+from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure.capacity import CAPACITY
 from weirlab.records import EngineResult
-from weirlab.scenario import CapacityScenario, from_plain
+from weirlab.scenario import from_plain
 from weirlab.store import Store
+from weirlab.studies.capacity import told as words
+from weirlab.studies.capacity.section import CapacityScenario
+from weirlab.studies.capacity.study import CapacityFindings
+from weirlab.studies.capacity.trials import CAPACITY
+from weirlab.studies.runner import Outcome, resume_scenario, run_scenario
 from weirlab.traffic.spec import Traffic
 
 from .conftest import Told
@@ -56,17 +58,20 @@ def scenario(**capacity: Any) -> CapacityScenario:
     )
 
 
+Finished = tuple[Outcome[CapacityFindings], Told]
+
+
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[CapacityOutcome, Told]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     told = Told()
     outcome = run_scenario(Store(tmp_path_factory.mktemp("store")), scenario(), told)
-    assert isinstance(outcome, CapacityOutcome)
+    assert isinstance(outcome.found, CapacityFindings)
     return outcome, told
 
 
-def test_the_search_finds_what_the_device_carries(finished: tuple[CapacityOutcome, Told]) -> None:
+def test_the_search_finds_what_the_device_carries(finished: Finished) -> None:
     outcome, _ = finished
-    lossless = {one.position: one for one in outcome.carried if one.goal.mos is None}
+    lossless = {one.position: one for one in outcome.found.carried if one.goal.mos is None}
     for position, truth in TRUTH.items():
         found = lossless[position]
         assert found.calls is not None
@@ -74,27 +79,27 @@ def test_the_search_finds_what_the_device_carries(finished: tuple[CapacityOutcom
         assert found.pps == pytest.approx(100 * found.calls, rel=0.01)
 
 
-def test_the_sweep_shows_where_it_begins_to_drop(finished: tuple[CapacityOutcome, Told]) -> None:
+def test_the_sweep_shows_where_it_begins_to_drop(finished: Finished) -> None:
     outcome, _ = finished
-    found = {one.position: (one.carried, one.dropped) for one in outcome.dropping}
+    found = {one.position: (one.carried, one.dropped) for one in outcome.found.dropping}
     assert found[0] in {(400, 500), (500, 600)}
     assert found[100] == (300, 400)
 
 
 def test_the_model_of_the_profile_predicts_it_within_ten_percent(
-    finished: tuple[CapacityOutcome, Told],
+    finished: Finished,
 ) -> None:
     outcome, _ = finished
-    assert outcome.model == outcome.run.run_id
-    for one in outcome.foretold:
+    assert outcome.found.model == outcome.run.run_id
+    for one in outcome.found.foretold:
         if one.goal.mos is None:
-            ratio = one.ratio(outcome.measured(one.position, one.goal))
+            ratio = one.ratio(outcome.found.measured(one.position, one.goal))
             assert ratio is not None
             assert abs(ratio) < 0.1
             assert one.threshold_pps == pytest.approx(100 * TRUTH[one.position], rel=0.03)
 
 
-def test_every_trial_has_its_line(finished: tuple[CapacityOutcome, Told]) -> None:
+def test_every_trial_has_its_line(finished: Finished) -> None:
     outcome, _ = finished
     table = outcome.run.table(CAPACITY)
     trials = outcome.run.trials()
@@ -107,11 +112,11 @@ def test_every_trial_has_its_line(finished: tuple[CapacityOutcome, Told]) -> Non
     carried = swept.filter(swept["loss_ratio"] == 0)
     assert (carried["good_share"] == 1).all()
     assert table["counters_agree"].all()
-    assert outcome.checked == outcome.agreed == table["valid"].sum()
+    assert outcome.found.checked == outcome.found.agreed == table["valid"].sum()
     assert table["samples_due"].is_null().all(), "a simulated device has no inside"
 
 
-def test_flows_are_kept_by_direction(finished: tuple[CapacityOutcome, Told]) -> None:
+def test_flows_are_kept_by_direction(finished: Finished) -> None:
     outcome, _ = finished
     flows = outcome.run.flows()
     called = set(outcome.run.table(CAPACITY)["trial_id"])
@@ -119,14 +124,14 @@ def test_flows_are_kept_by_direction(finished: tuple[CapacityOutcome, Told]) -> 
     assert (per_trial["len"] == 2).all()
 
 
-def test_the_time_is_told_before(finished: tuple[CapacityOutcome, Told]) -> None:
+def test_the_time_is_told_before(finished: Finished) -> None:
     _, told = finished
     (trials,) = [note for note in told.notes if note.startswith("trials: ")]
     assert "16 of the sweep" in trials
     assert [stage.split()[0] for stage in told.stages] == ["profiling", "fitting", "sweep", "search"]
 
 
-def test_it_can_be_read_by_people_and_programs(finished: tuple[CapacityOutcome, Told]) -> None:
+def test_it_can_be_read_by_people_and_programs(finished: Finished) -> None:
     outcome, _ = finished
     document = json.loads(json.dumps(plain(outcome.document()), allow_nan=False))
     assert document["kind"] == "capacity"
@@ -136,9 +141,9 @@ def test_it_can_be_read_by_people_and_programs(finished: tuple[CapacityOutcome, 
     assert "The simulated device, no rules: " in sentence
     assert "calls without loss" in sentence.replace("(", "").replace(")", "")
     assert "The model of the profile" in sentence
-    titles = [table.title for table in words.tables(outcome)]
+    titles = [table.title for table in words.tables(outcome.found)]
     assert titles[0] == "capacity in calls, measured and predicted"
-    for table in words.tables(outcome):
+    for table in words.tables(outcome.found):
         assert all(len(row) == len(table.columns) for row in table.rows)
 
 
@@ -170,23 +175,23 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert len(kept) == trials_before
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: SimLab(SimDevice(**DEVICE)))
     outcome = resume_scenario(store, "last", Quiet())
-    assert isinstance(outcome, CapacityOutcome)
+    assert isinstance(outcome.found, CapacityFindings)
     table = outcome.run.table(CAPACITY)
     assert table["trial_id"].to_list()[:trials_before] == kept
     assert table["trial_id"].n_unique() == table.height
     assert table.filter(table["phase"] == "sweep").height == 8
-    assert all(one.calls is not None for one in outcome.carried)
+    assert all(one.calls is not None for one in outcome.found.carried)
     assert outcome.run.manifest.status == "complete"
 
 
-def test_a_model_that_is_named_is_used(store: Store, finished: tuple[CapacityOutcome, Told]) -> None:
+def test_a_model_that_is_named_is_used(store: Store, finished: Finished) -> None:
     file = finished[0].run.path / "model.json"
     sweep = {"first": 300, "last": 300, "repetitions": 1, "trial_s": 0.1, "warmup_s": 0.0}
     wanted = scenario(predict={"model": str(file)}, sweep=sweep, search=None)
     outcome = run_scenario(store, wanted, Quiet())
-    assert isinstance(outcome, CapacityOutcome)
-    assert outcome.model == str(file)
-    assert [one.position for one in outcome.foretold] == [0, 100]
+    assert isinstance(outcome.found, CapacityFindings)
+    assert outcome.found.model == str(file)
+    assert [one.position for one in outcome.found.foretold] == [0, 100]
     assert set(outcome.run.trials()["role"]) == {"calls"}
 
 
@@ -217,9 +222,9 @@ def test_the_sweep_lies_around_what_the_search_finds_however_many_that_are(store
         ),
         told := Told(),
     )
-    assert isinstance(found, CapacityOutcome)
-    (swept,) = found.dropping
-    carried = [one.calls for one in found.carried if one.calls is not None]
+    assert isinstance(found.found, CapacityFindings)
+    (swept,) = found.found.dropping
+    carried = [one.calls for one in found.found.carried if one.calls is not None]
     assert swept.carried is not None
     assert swept.dropped is not None
     assert swept.carried <= max(carried)

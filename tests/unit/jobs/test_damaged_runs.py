@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 
 from weirlab.errors import StoreError
-from weirlab.jobs import capacity, modelling, profile, profiles, reports, stories, verification
+from weirlab.jobs import profiles
 from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.profiles import profile
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.scenario import Scenario
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, RunWriter, Store
+from weirlab.studies import reports
+from weirlab.studies.capacity import study as capacity
+from weirlab.studies.prediction import modelling, verification
+from weirlab.studies.search import pages
 from weirlab.testing import FakeBed
 
 
@@ -35,10 +40,10 @@ def test_damaged_numbers_of_calls_to_sweep_are_named(writer: RunWriter, content:
 
 @pytest.mark.parametrize("content", [5, [1], {"position": 0}, ["goals"]])
 def test_a_damaged_result_of_a_search_is_named(writer: RunWriter, content: Any) -> None:
-    path = writer.path / f"{stories.RESULT}.json"
+    path = writer.path / f"{pages.RESULT}.json"
     path.write_text(json.dumps(content))
     with pytest.raises(StoreError, match=rf"{path} is damaged"):
-        stories._found(writer.run)
+        pages._found(writer.run)
 
 
 def test_a_scenario_that_cannot_be_used_is_told_so_to_readers_too(store: Store) -> None:
@@ -92,7 +97,7 @@ def test_what_native_code_makes_of_a_signal_while_the_report_is_written_is_an_in
 
     monkeypatch.setattr(reports, "write", struck)
     with pytest.raises(Interrupted, match=f"go on with: weir report {writer.run_id}"):
-        reports.at_the_end(writer.run, ReportSection(), 3, Quiet(), None, None)
+        reports.at_the_end(writer.run, ReportSection(), Quiet(), None, None)
 
 
 def test_an_error_while_the_report_is_written_stays_one(
@@ -100,4 +105,4 @@ def test_an_error_while_the_report_is_written_stays_one(
 ) -> None:
     monkeypatch.setattr(reports, "write", lambda *_, **__: no_space())
     with pytest.raises(StoreError, match="no space"):
-        reports.at_the_end(writer.run, ReportSection(), 3, Quiet(), None, None)
+        reports.at_the_end(writer.run, ReportSection(), Quiet(), None, None)

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.jobs import failover
-from weirlab.jobs.failover import FailoverOutcome, load_text
 from weirlab.jobs.progress import Interrupted, Quiet
-from weirlab.measure.failover import Pair
-from weirlab.scenario.failover import FailoverScenario
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
+from weirlab.studies import runner
+from weirlab.studies.contract import Outcome
+from weirlab.studies.failover import FailoverStudy
+from weirlab.studies.failover.fakes import FakePair, Manner, Mishap, instant
+from weirlab.studies.failover.section import FailoverScenario
+from weirlab.studies.failover.study import FailoverFindings, load_text, stored
+from weirlab.studies.failover.switches import Pair
 from weirlab.testing import FakeClock
-from weirlab.testing.pair import FakePair, Manner, Mishap, instant
 
 CONTENT: dict[str, Any] = {
     "name": "test",
@@ -59,7 +61,7 @@ class Opener:
         return round(self.clock() * 1e9)
 
 
-Do = Callable[..., FailoverOutcome]
+Do = Callable[..., Outcome[FailoverFindings]]
 
 
 @pytest.fixture
@@ -67,26 +69,23 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def run(store: Store, opener: Opener, what: FailoverScenario | None = None) -> FailoverOutcome:
-    return failover.run(
-        store,
-        what or scenario(),
-        Quiet(),
-        open_pair=opener,
-        clock=opener.now_ns,
-        sleep=opener.clock.advance,
-    )
+def run(store: Store, opener: Opener, what: FailoverScenario | None = None) -> Outcome[FailoverFindings]:
+    return runner.run(study(opener), store, what or scenario(), Quiet())
+
+
+def study(opener: Opener) -> FailoverStudy:
+    return FailoverStudy(opener, clock=opener.now_ns, sleep=opener.clock.advance)
 
 
 def test_one_command_measures_every_pair_and_draws_conclusions(store: Store) -> None:
     outcome = run(store, Opener())
-    assert outcome.planned == 8
-    assert outcome.missing == ()
+    assert outcome.found.planned == 8
+    assert outcome.found.missing == ()
     assert outcome.problem() is None
-    assert {(group.sharing, group.kind, group.runs) for group in outcome.groups} == {
+    assert {(group.sharing, group.kind, group.runs) for group in outcome.found.groups} == {
         ("direct", "soft", 2), ("direct", "hard", 2), ("off", "soft", 2), ("off", "hard", 2),
     }  # fmt: skip
-    told = "\n".join(outcome.conclusions)
+    told = "\n".join(outcome.found.conclusions)
     assert "keepalived 0.1 s, soft: no packet was lost in all 2 runs" in told
     assert "no conntrackd, hard: every one of 60 streams died in all 2 runs" in told
     assert "as the timers say (0.261 to 0.361 s)" in told
@@ -102,23 +101,25 @@ def test_the_document_is_complete_and_the_run_gives_the_same_again(store: Store)
     assert document["load"]["calls"] == 30
     assert len(document["groups"]) == 4
     assert len(document["conclusions"]) == 6  # Each group by itself, and both kinds with and without states.
-    again = failover.outcome_of(store.open("last")).document()
+    again = stored(store.open("last")).document()
     for name in ("load", "groups", "conclusions", "planned", "missing"):
         assert repr(again[name]) == repr(document[name])
 
 
 def test_calls_that_no_pair_carries_are_not_made(store: Store) -> None:
     outcome = run(store, Opener(carries_calls=20))
-    assert outcome.load.reduced
-    assert 19 <= outcome.load.calls <= 20
-    assert all(row.calls == outcome.load.calls and row.valid for row in outcome.rows)
-    assert "30 calls were wanted" in load_text(outcome.load)
-    assert "carries without loss on this machine (with more: " in load_text(outcome.load)
+    assert outcome.found.load.reduced
+    assert 19 <= outcome.found.load.calls <= 20
+    assert all(row.calls == outcome.found.load.calls and row.valid for row in outcome.found.rows)
+    assert "30 calls were wanted" in load_text(outcome.found.load)
+    assert "carries without loss on this machine (with more: " in load_text(outcome.found.load)
 
 
 def test_a_load_that_the_host_limits_does_not_speak_of_the_pair(store: Store) -> None:
     outcome = run(store, Opener(*[Mishap(steal_s=1.0)] * 6))
-    assert "the most that could be sent undisturbed on this machine, not the most" in load_text(outcome.load)
+    assert "the most that could be sent undisturbed on this machine, not the most" in load_text(
+        outcome.found.load
+    )
 
 
 def test_what_a_run_says_of_its_host_is_not_about_one_of_its_pairs(store: Store) -> None:
@@ -136,18 +137,16 @@ def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> N
     done = held.table("switches").filter("valid").height
     assert 0 < done < 8
     opener = Opener()
-    outcome = failover.resume(
-        store, held.run_id, Quiet(), open_pair=opener, clock=opener.now_ns, sleep=opener.clock.advance
-    )
-    assert outcome.missing == ()
+    outcome = runner.resume(study(opener), store, held.run_id, Quiet())
+    assert outcome.found.missing == ()
     assert len(opener.opened) == 8 - done
-    assert sorted(row.index for row in outcome.rows) == list(range(8))
+    assert sorted(row.index for row in outcome.found.rows) == list(range(8))
 
 
 def test_what_the_host_spoils_for_good_is_a_problem_with_advice(store: Store) -> None:
     # The search for the load takes four trials; then the first switch is spoiled in each attempt.
     outcome = run(store, Opener(*[None] * 4, *[Mishap(away_ns=10**9)] * 4))
-    assert len(outcome.missing) == 1
+    assert len(outcome.found.missing) == 1
     problem = outcome.problem()
     assert problem is not None
     assert "1 of 8 switches stayed without a valid attempt" in str(problem)

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab.jobs import CaptureOutcome, capture_quality, write_calls
+from weirlab.studies.calls.study import CaptureOutcome, write_calls
+from weirlab.studies.quality.study import capture_quality
 from weirlab.traffic.calls.impairments import Impairments
 from weirlab.traffic.calls.spec import parse_calls
 

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from weirlab.errors import InputError, ModelError, TrialError
-from weirlab.jobs import machine, profile, report, resume_profile, run_scenario, testbeds, verify
-from weirlab.jobs.profiles import to_measure
+from weirlab.jobs import machine, testbeds
+from weirlab.jobs.profiles import profile, resume_profile, to_measure
 from weirlab.jobs.progress import Quiet, StoppedEarly
 from weirlab.measure.validity import CAREFUL_LIMITS
 from weirlab.records import HostSample
 from weirlab.scenario import Lab, Scenario, from_plain
 from weirlab.store import Store
+from weirlab.studies.prediction.verification import verify
+from weirlab.studies.reports import report
+from weirlab.studies.runner import run_scenario
 from weirlab.testing import FakeBed, FakeClock, Trouble, disturbed
 from weirlab.testing.hosts import STOLEN
 
@@ -58,8 +61,8 @@ def test_a_quiet_machine_is_good_and_the_models_are_judged(store: Store, on: On)
     on()
     outcome = run_scenario(store, small(), Quiet())
     assert outcome.problem() is None
-    assert outcome.verdict is not None
-    assert outcome.verdict.word == "good"
+    assert outcome.found.verdict is not None
+    assert outcome.found.verdict.word == "good"
     found = outcome.document()
     assert found["verification"]["judged"] is True
     assert found["verification"]["machine"]["verdict"] == "good"
@@ -108,7 +111,7 @@ def test_held_out_trials_have_their_share_of_the_time(store: Store, on: On) -> N
     on(disturbed(0.6))
     outcome = run_scenario(store, small(time_budget="40s"), Quiet())
     trials = store.open("last").trials()
-    assert outcome.verification is not None
+    assert outcome.found.verification is not None
     assert trials.filter(role="verify").height >= 0.15 * trials.height
 
 
@@ -173,7 +176,7 @@ def test_one_repetition_gives_no_verdict_on_models_but_blames_no_machine(store: 
 def test_the_page_begins_with_the_machine_and_leaves_models_unjudged(store: Store, on: On) -> None:
     on()
     held_out = [{"positions": [200], "draws": 3, "repetitions": 1}]
-    run_id = run_scenario(store, small(verify=held_out), Quiet()).profile.run.run_id
+    run_id = run_scenario(store, small(verify=held_out), Quiet()).found.profile.run.run_id
     page = report(store, run_id).path.read_text()
     first = page[page.index('<section id="answer"') : page.index("<h1")]
     assert "No verdict on the models: " in first
@@ -184,7 +187,7 @@ def test_the_page_begins_with_the_machine_and_leaves_models_unjudged(store: Stor
 
 def test_going_over_held_out_trials_again_says_the_same(store: Store, on: On) -> None:
     on()
-    run_id = run_scenario(store, small(), Quiet()).profile.run.run_id
+    run_id = run_scenario(store, small(), Quiet()).found.profile.run.run_id
     outcome = verify(store, run_id, held_out={}, again=False, lab=Lab(), dut=None, progress=Quiet())
     assert outcome.problem() is None
     assert json.dumps(outcome.document()["machine"], default=str)

@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
-from weirlab.cli import monitored
 from weirlab.errors import LabError
-from weirlab.jobs import monitor
-from weirlab.jobs.monitor import MonitorOutcome
-from weirlab.jobs.monitor_asked import common_settings
 from weirlab.jobs.progress import Interrupted, Quiet
-from weirlab.lab.monitor import Settings
-from weirlab.measure.monitor import rows_of
 from weirlab.scenario.load import from_plain
-from weirlab.scenario.monitor import MonitorScenario
 from weirlab.store import Store
-from weirlab.testing.monitor import FakeLink, Mishap, Powers
+from weirlab.studies import runner
+from weirlab.studies.contract import Outcome
+from weirlab.studies.monitor import MonitorStudy
+from weirlab.studies.monitor import told as monitored
+from weirlab.studies.monitor.asked import common_settings
+from weirlab.studies.monitor.bed import Settings
+from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
+from weirlab.studies.monitor.section import MonitorScenario
+from weirlab.studies.monitor.study import MonitorFindings
+from weirlab.studies.monitor.trials import OpenLab, rows_of
 
 CONTENT: dict[str, Any] = {
     "name": "test",
@@ -65,17 +67,23 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def run(store: Store, opener: Opener, what: MonitorScenario | None = None, **more: Any) -> MonitorOutcome:
-    return monitor.run(store, what or scenario(), Quiet(), open_lab=opener, clock=lambda: 0.0, **more)
+def run(
+    store: Store, opener: Opener, what: MonitorScenario | None = None, **more: Any
+) -> Outcome[MonitorFindings]:
+    return runner.run(study(opener), store, what or scenario(), Quiet(), **more)
+
+
+def study(opener: OpenLab) -> MonitorStudy:
+    return MonitorStudy(opener, clock=lambda: 0.0)
 
 
 def test_a_run_keeps_every_trial_with_its_stages(store: Store) -> None:
     outcome = run(store, Opener())
     rows = rows_of(outcome.run.table("monitor"))
-    assert outcome.planned == PLANNED
+    assert outcome.found.planned == PLANNED
     assert len([row for row in rows if row.part != "search"]) == PLANNED
     assert {row.part for row in rows} == {"validation", "copy", "whole", "stall", "search"}
-    assert (outcome.missing, outcome.unbalanced) == ((), 0)
+    assert (outcome.found.missing, outcome.found.unbalanced) == ((), 0)
     assert outcome.run.trials().height == len(rows)
     assert outcome.problem() is None
 
@@ -85,20 +93,20 @@ def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
         run(store, Opener(*[None] * 10, Mishap(fails=KeyboardInterrupt())))
     assert caught.value.kept == 10
     opener = Opener()
-    outcome = monitor.resume(store, caught.value.run_id, Quiet(), open_lab=opener, clock=lambda: 0.0)
-    rows = [row for row in outcome.rows if row.part != "search"]
+    outcome = runner.resume(study(opener), store, caught.value.run_id, Quiet())
+    rows = [row for row in outcome.found.rows if row.part != "search"]
     assert len(rows) == PLANNED
     assert len({row.index for row in rows}) == PLANNED
-    assert len(outcome.found) == 2
+    assert len(outcome.found.found) == 2
 
 
 def test_a_search_that_was_interrupted_begins_anew_with_numbers_of_its_own(store: Store) -> None:
     with pytest.raises(Interrupted) as caught:
         run(store, Opener(*[None] * (PLANNED + 3), Mishap(fails=KeyboardInterrupt())))
-    outcome = monitor.resume(store, caught.value.run_id, Quiet(), open_lab=Opener(), clock=lambda: 0.0)
-    assert len({row.trial_id for row in outcome.rows}) == len(outcome.rows)
-    assert [found.method for found in outcome.found] == ["tap-ring", "tcpdump-bridge"]
-    found = {one.method: one.greatest_pps for one in outcome.found}
+    outcome = runner.resume(study(Opener()), store, caught.value.run_id, Quiet())
+    assert len({row.trial_id for row in outcome.found.rows}) == len(outcome.found.rows)
+    assert [found.method for found in outcome.found.found] == ["tap-ring", "tcpdump-bridge"]
+    found = {one.method: one.greatest_pps for one in outcome.found.found}
     assert found["tap-ring"] == pytest.approx(700e3, rel=0.05)
 
 
@@ -107,13 +115,13 @@ def test_what_cannot_be_built_leaves_no_run_behind(store: Store) -> None:
         raise LabError("no bridge here")
 
     with pytest.raises(LabError, match="no bridge here"):
-        monitor.run(store, scenario(), Quiet(), open_lab=refuse)
+        runner.run(study(refuse), store, scenario(), Quiet())
     assert store.runs() == []
 
 
 def test_a_trial_that_stays_spoiled_is_a_problem_with_a_way_on(store: Store) -> None:
     outcome = run(store, Opener(*[Mishap(steal_s=0.05)] * 3))
-    assert len(outcome.missing) == 1
+    assert len(outcome.found.missing) == 1
     problem = outcome.problem()
     assert problem is not None
     assert f"weir run --resume {outcome.run.run_id}" in str(problem)
@@ -122,7 +130,7 @@ def test_a_trial_that_stays_spoiled_is_a_problem_with_a_way_on(store: Store) -> 
 
 def test_sums_that_do_not_close_are_told(store: Store) -> None:
     outcome = run(store, Opener(Mishap(vanished=3)))
-    assert outcome.unbalanced == 1
+    assert outcome.found.unbalanced == 1
     assert "In 1 attempt counters do not agree." in monitored.conclusion(outcome)
 
 
@@ -131,14 +139,15 @@ def test_what_is_printed_has_conclusions_and_a_row_per_group(store: Store) -> No
     told = monitored.conclusion(outcome)
     assert told.startswith("Up to ")
     assert "The counters of every trial agree." in told
-    (table,) = monitored.tables(outcome)
+    (table,) = monitored.tables(outcome.found)
     assert len(table.rows) == METHODS * 2 * 2
 
 
 def test_frames_that_only_a_difference_tells_of_are_said_to_be_such(store: Store) -> None:
     outcome = run(store, Opener())
-    behind = replace(outcome, rows=(replace(outcome.rows[0], lost_behind=2, lost_logger=1),))
-    assert (outcome.remainder, behind.remainder) == (0, 3)
+    rows = (replace(outcome.found.rows[0], lost_behind=2, lost_logger=1),)
+    behind = replace(outcome, found=replace(outcome.found, rows=rows))
+    assert (outcome.found.remainder, behind.found.remainder) == (0, 3)
     assert "agree. 3 frames got lost where nobody counts." in monitored.conclusion(behind)
 
 
@@ -151,7 +160,7 @@ def test_the_document_is_plain(store: Store) -> None:
 
 
 def test_a_report_is_written_and_can_be_written_again(store: Store, tmp_path: Path) -> None:
-    from weirlab.jobs.reports import report
+    from weirlab.studies.reports import report
 
     outcome = run(store, Opener(), out=tmp_path / "page.html")
     assert outcome.report is not None
@@ -162,7 +171,7 @@ def test_a_report_is_written_and_can_be_written_again(store: Store, tmp_path: Pa
 
 
 def test_an_interrupted_run_has_a_report_of_what_is_there(store: Store, tmp_path: Path) -> None:
-    from weirlab.jobs.reports import report
+    from weirlab.studies.reports import report
 
     for kept in (1, 3, VALIDATION + 1, PLANNED - 1, PLANNED + 2):
         with pytest.raises(Interrupted) as caught:

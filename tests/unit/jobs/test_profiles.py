@@ -6,9 +6,8 @@ import polars as pl
 import pytest
 
 from weirlab.errors import InputError, StoreError
-from weirlab.jobs import Interrupted, profile, resume_profile
-from weirlab.jobs.profiles import to_measure
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.profiles import profile, resume_profile, to_measure
+from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.measure.profile import Profile as Plan
 from weirlab.measure.profile import quick
 from weirlab.scenario import QUICK, Scenario, from_plain

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weirlab import _engine
 from weirlab.errors import InputError
-from weirlab.jobs.quality import Encoding, capture_quality
+from weirlab.studies.quality.study import Encoding, capture_quality
 
 from .voice_captures import (
     Rtp,
@@ -238,7 +238,7 @@ def test_streams_can_be_chosen_by_number_source_and_address(file: Path) -> None:
 
 
 def test_a_stream_too_long_to_assess_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weirlab.jobs.quality.LONGEST_STREAM", 20)
+    monkeypatch.setattr("weirlab.studies.quality.study.LONGEST_STREAM", 20)
     pcap(file, frames([*talk(20), *talk(21, ssrc=0x77)]))
     with pytest.raises(InputError, match=r"stream 2 spans 21 sequence numbers.*--stream"):
         capture_quality(file)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from weirlab import _engine
-from weirlab.jobs.quality import QualityOutcome, capture_quality
+from weirlab.studies.quality.study import QualityOutcome, capture_quality
 
 from .test_quality import INVITE
 from .voice_captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without

@@ -6,20 +6,15 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import InputError, ModelError
-from weirlab.jobs import (
-    Interrupted,
-    fit,
-    predict,
-    report,
-    resume_scenario,
-    run_scenario,
-    show,
-    testbeds,
-    verify,
-)
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs import testbeds
+from weirlab.jobs.inventory import show
+from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.scenario import Dut, Lab, Scenario
 from weirlab.store import Store
+from weirlab.studies.prediction.modelling import fit, predict
+from weirlab.studies.prediction.verification import verify
+from weirlab.studies.reports import report
+from weirlab.studies.runner import resume_scenario, run_scenario
 from weirlab.testing import FakeBed
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.sizes import Constant
@@ -33,7 +28,7 @@ Scripted = Callable[..., FakeBed]
 def finished(store: Store, beds: list[FakeBed], scenario: Scenario) -> str:
     """ID of a run of the whole scenario without a report."""
     without_report = scenario.model_copy(update={"report": None})
-    return run_scenario(store, without_report, Quiet()).profile.run.run_id
+    return run_scenario(store, without_report, Quiet()).found.profile.run.run_id
 
 
 def test_a_scenario_goes_from_trials_to_the_report(
@@ -42,9 +37,9 @@ def test_a_scenario_goes_from_trials_to_the_report(
     out = tmp_path / "new" / "report.html"
     outcome = run_scenario(store, scenario, told, out=out)
     assert outcome.report is not None
-    assert outcome.verification is not None
+    assert outcome.found.verification is not None
     assert out.stat().st_size > 10_000
-    errors = {(row.model, row.quantity): row.mape_percent for row in outcome.verification.errors}
+    errors = {(row.model, row.quantity): row.mape_percent for row in outcome.found.verification.errors}
     assert errors["queueing", "threshold"] < 2
     run = store.open("last")
     assert run.manifest.status == "complete"
@@ -64,8 +59,8 @@ def test_a_scenario_without_report_and_verification_stops_after_the_fit(
     short = scenario.model_copy(update={"report": None, "verify": ()})
     outcome = run_scenario(store, short, Quiet())
     assert outcome.report is None
-    assert outcome.verification is None
-    assert not (outcome.profile.run.path / "report.html").exists()
+    assert outcome.found.verification is None
+    assert not (outcome.found.profile.run.path / "report.html").exists()
 
 
 @pytest.mark.parametrize("trials_before", [3, 20, 40])
@@ -138,7 +133,7 @@ def test_verifying_a_fitted_run_measures_held_out_settings_into_it(
     store: Store, beds: list[FakeBed], scenario: Scenario
 ) -> None:
     short = scenario.model_copy(update={"report": None, "verify": ()})
-    run_id = run_scenario(store, short, Quiet()).profile.run.run_id
+    run_id = run_scenario(store, short, Quiet()).found.profile.run.run_id
     outcome = verify(store, run_id, held_out={}, again=False, lab=Lab(), dut=None, progress=Quiet())
     assert outcome.run.run_id == run_id
     assert set(store.open(run_id).trials()["role"]) == {"profile", "verify"}

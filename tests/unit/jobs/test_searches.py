@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from weirlab.errors import InputError, TrialError
-from weirlab.jobs import Interrupted, rfc2544, search
-from weirlab.measure.rfc2544 import Suite
+from weirlab.jobs.progress import Interrupted
 from weirlab.measure.search import NDR, PDR, Setting, Shape
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
+from weirlab.studies.search.rfc2544 import Suite
+from weirlab.studies.search.study import rfc2544, search
 from weirlab.testing import FakeBed, Trouble
 from weirlab.traffic.sizes import Constant
 

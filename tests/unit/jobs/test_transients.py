@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab import jobs
 from weirlab.errors import InputError, ModelError
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import run_trial
 from weirlab.records import RuleSetup, TrialSpec
-from weirlab.report import build
-from weirlab.report.transients import views
 from weirlab.store import Run, Store
+from weirlab.studies.prediction import modelling
+from weirlab.studies.prediction.modelling import fit, predict
+from weirlab.studies.prediction.transients import compare_steps, predict_steps
+from weirlab.studies.profile.page import build
+from weirlab.studies.profile.page.transients import views
+from weirlab.studies.reports import report
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Step, Traffic
 
@@ -49,7 +52,7 @@ def measured(root: Path, steps: tuple[Traffic, ...]) -> tuple[Store, Run]:
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Run]:
     store, run = measured(tmp_path_factory.mktemp("steps"), STEPS)
-    jobs.fit(store, run.run_id)
+    fit(store, run.run_id)
     return store, run
 
 
@@ -57,7 +60,7 @@ def test_the_queueing_model_follows_the_simulated_device_through_its_steps(
     profiled: tuple[Store, Run],
 ) -> None:
     store, run = profiled
-    outcome = jobs.compare_steps(store, run.run_id)
+    outcome = compare_steps(store, run.run_id)
     below, over = outcome.comparisons
     assert [len(c.errors["queueing"]) for c in (below, over)] == [1, 2]
     for comparison in (below, over):
@@ -73,7 +76,7 @@ def test_the_queueing_model_follows_the_simulated_device_through_its_steps(
 
 def test_a_device_without_spikes_teaches_none(profiled: tuple[Store, Run]) -> None:
     store, run = profiled
-    outcome = jobs.compare_steps(store, run.run_id)
+    outcome = compare_steps(store, run.run_id)
     assert not outcome.spikes["queueing"]
     assert outcome.document()["steps"][0]["bin_ns"] == 1e6
 
@@ -84,26 +87,26 @@ def test_models_of_another_run_can_be_asked(profiled: tuple[Store, Run], tmp_pat
     with SimLab() as bed:
         run_trial(bed, TrialSpec(STEPS[0]), run_id=writer.run_id, on_record=writer.add)
     writer.finish()
-    outcome = jobs.compare_steps(store, writer.run_id, source=run.run_id)
+    outcome = compare_steps(store, writer.run_id, source=run.run_id)
     assert outcome.comparisons[0].errors["queueing"][0].mape < 0.03
     with pytest.raises(ModelError, match="no fitted models"):
-        jobs.compare_steps(store, writer.run_id)
+        compare_steps(store, writer.run_id)
 
 
 def test_a_run_without_steps_says_how_to_make_some(tmp_path: Path) -> None:
     store, run = measured(tmp_path, ())
     with pytest.raises(InputError, match=r"no valid trial with steps.*--step"):
-        jobs.compare_steps(store, run.run_id)
+        compare_steps(store, run.run_id)
 
 
 def test_a_prediction_over_time_begins_and_ends_with_the_stationary_ones(profiled: tuple[Store, Run]) -> None:
     store, run = profiled
-    outcome = jobs.predict_steps(store, run.run_id, Rate(3e5), Constant(64), 0, (Step(0.5, Rate(1.1e6)),))
+    outcome = predict_steps(store, run.run_id, Rate(3e5), Constant(64), 0, (Step(0.5, Rate(1.1e6)),))
     assert outcome.steps_ns == (0.5e9,)
     course = outcome.predictions["queueing"]
     assert course.at_ns[-1] == 1.5e9
     for instant, rate_pps in ((0, 3e5), (-1, 1.1e6)):
-        expected = jobs.predict(store, run.run_id, Rate(rate_pps), Constant(64), 0).predictions["queueing"]
+        expected = predict(store, run.run_id, Rate(rate_pps), Constant(64), 0).predictions["queueing"]
         assert course.delay_mean_ns[instant] == pytest.approx(expected["delay_mean_ns"], rel=1e-6)
         assert course.loss_ratio[instant] == pytest.approx(expected["loss_ratio"], abs=1e-6)
     shown = dict(outcome.telling())
@@ -119,12 +122,12 @@ def test_steps_out_of_order_are_refused(
     store, run = profiled
     steps = tuple(Step(at, Rate(4e5)) for at in at_s)
     with pytest.raises(InputError, match="steps must follow each other"):
-        jobs.predict_steps(store, run.run_id, Rate(3e5), Constant(64), 0, steps, duration_s=duration_s)
+        predict_steps(store, run.run_id, Rate(3e5), Constant(64), 0, steps, duration_s=duration_s)
 
 
 def test_the_report_shows_steps_if_there_are_any(profiled: tuple[Store, Run], tmp_path: Path) -> None:
     store, run = profiled
-    outcome = jobs.report(store, run.run_id, out=tmp_path / "with.html", plots=tmp_path / "plots")
+    outcome = report(store, run.run_id, out=tmp_path / "with.html", plots=tmp_path / "plots")
     assert 'id="transient"' in outcome.path.read_text()
     assert {"step-1.csv", "step-2.png", "step-3.svg"} <= {path.name for path in outcome.plots}
     _, other = measured(tmp_path / "store", ())
@@ -134,8 +137,8 @@ def test_the_report_shows_steps_if_there_are_any(profiled: tuple[Store, Run], tm
 
 def test_a_figure_shows_the_bins_around_its_step(profiled: tuple[Store, Run]) -> None:
     store, run = profiled
-    outcome = jobs.compare_steps(store, run.run_id)
-    models, _ = jobs.modelling.find(store, run.run_id)
+    outcome = compare_steps(store, run.run_id)
+    models, _ = modelling.find(store, run.run_id)
     (view,) = views(outcome.comparisons[0].series, models)
     trial = view.frame.filter(view.frame["source"] == "trial")
     assert view.at_s == 0.02

@@ -5,15 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from weirlab.cli import tables
 from weirlab.errors import InputError, TrialError
-from weirlab.jobs import Interrupted, trial
-from weirlab.jobs.progress import Quiet
-from weirlab.jobs.trials import TrialOutcome
+from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.trials import TrialOutcome, trial
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import run_trial
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
+from weirlab.studies.profile import tables
 from weirlab.testing import FakeBed, Trouble, make_spec
 
 Scripted = Callable[..., FakeBed]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure.rfc2544 import STRICT, Suite, latency, longest_bursts, loss_curve, run_suite
-from weirlab.measure.rfc2544.bursts import Bursts, burst_spec
 from weirlab.measure.search import Setting, Shape, Trials
 from weirlab.records import RuleSetup
 from weirlab.store import RunWriter, Store
+from weirlab.studies.search.rfc2544 import STRICT, Suite, latency, longest_bursts, loss_curve, run_suite
+from weirlab.studies.search.rfc2544.bursts import Bursts, burst_spec
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, Trouble
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant

@@ -16,7 +16,7 @@ from weirlab.model import ErrorRow
 from weirlab.model.base import Band
 from weirlab.model.score import Statistics
 from weirlab.records import Observation
-from weirlab.report.source import Verification
+from weirlab.studies.profile.page.source import Verification
 
 FIXED_NS, PER_RULE_NS, PER_BYTE_NS, QUEUE, BASE_NS = 1_150.0, 2.45, 0.12, 256, 6_000.0
 POSITIONS, HELD_OUT, SIZES = (0, 50, 100, 400, 1000), (200,), (64, 594, 1518)

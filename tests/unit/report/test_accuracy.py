@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from weirlab.model.score import REPEATABILITY
-from weirlab.report import figure
-from weirlab.report.accuracy import chart, letter_values, tables, words
-from weirlab.report.source import Evidence, gather
+from weirlab.studies.profile.page import drawing as figure
+from weirlab.studies.profile.page.accuracy import chart, letter_values, tables, words
+from weirlab.studies.profile.page.source import Evidence, gather
 
 
 @pytest.fixture(scope="module")

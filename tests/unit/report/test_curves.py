@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.report import curves, distributions
-from weirlab.report.source import Evidence, gather
+from weirlab.studies.profile.page import curves, distributions
+from weirlab.studies.profile.page.source import Evidence, gather
 
 
 @pytest.fixture(scope="module")

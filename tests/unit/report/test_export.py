@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from weirlab.errors import InputError, StoreError
-from weirlab.report import export_plots, figures
 from weirlab.report.export import rendered, static
-from weirlab.report.figure import draw
 from weirlab.report.palette import LIGHT
-from weirlab.report.source import gather
+from weirlab.studies.profile.page import export_plots, figures
+from weirlab.studies.profile.page.drawing import draw
+from weirlab.studies.profile.page.source import gather
 
 
 def test_each_figure_is_written_in_each_format(small_run, models, verification, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import MissingCapability
-from weirlab.jobs import reports
 from weirlab.lab import doctor
 from weirlab.report import bundle
 from weirlab.scenario.model import ReportSection
+from weirlab.studies import reports
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from weirlab.errors import StoreError
-from weirlab.report import build, bundle
+from weirlab.report import bundle
+from weirlab.studies.profile.page import build
 
 
 class _Outline(HTMLParser):

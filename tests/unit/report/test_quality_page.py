@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.jobs.quality import capture_quality
-from weirlab.jobs.voice_page import assessed, quality_page
 from weirlab.report.export import rendered
-from weirlab.report.quality import page
+from weirlab.studies.quality.page import page
+from weirlab.studies.quality.study import capture_quality
+from weirlab.studies.quality.voice_page import assessed, quality_page
 
 from ..jobs.test_quality import iax2_frames
 from ..jobs.voice_captures import Rtp, frames, pcap, talk, without

@@ -7,8 +7,9 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from weirlab.report import conditions, figure, summary, takeaways
-from weirlab.report.source import Evidence, gather
+from weirlab.studies.profile.page import conditions, summary, takeaways
+from weirlab.studies.profile.page import drawing as figure
+from weirlab.studies.profile.page.source import Evidence, gather
 
 
 @pytest.fixture(scope="module")

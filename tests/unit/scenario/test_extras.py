@@ -9,7 +9,8 @@ import pytest
 from weirlab.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.plan.extras import NO_EXTRAS, Extras
-from weirlab.scenario import load, loads, ready
+from weirlab.studies import ready
+from weirlab.studies.scenarios import load, loads
 
 
 def profile_of(*lines: str, rest: str = "") -> str:
@@ -68,12 +69,12 @@ def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
 def test_the_full_profiles_scenario_says_what_the_command_does() -> None:
     from weirlab.scenario import Profile, full
 
-    scenario = load(ready.FOLDER / "full-profile.yaml")
+    scenario = load(ready.paths()["full-profile"])
     assert scenario.profile == Profile(**{**full("iptables"), "positions": Profile().positions})
 
 
 def test_with_cross_traffic_throughout_held_out_trials_have_it_too() -> None:
-    from weirlab.jobs.verification import plan
+    from weirlab.studies.prediction.verification import plan
 
     class Flat:
         """A model with one threshold."""

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.lab.redundant import Conntrackd, Keepalived, Ucarp
-from weirlab.scenario import json_schema, load, loads, ready
-from weirlab.scenario.failover import FailoverScenario
 from weirlab.scenario.load import from_plain
+from weirlab.studies import ready
+from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
+from weirlab.studies.failover.section import FailoverScenario
+from weirlab.studies.scenarios import json_schema, load, loads
 
 PAIR = "name: t\nfailover:\n  pairs:\n    - protocol: keepalived\n"
 
@@ -34,7 +35,7 @@ def test_the_shortest_scenario_measures_both_kinds_seven_times() -> None:
 
 
 def test_the_shipped_scenario_has_what_the_question_needs() -> None:
-    scenario = load(ready.FOLDER / "failover.yaml")
+    scenario = load(ready.paths()["failover"])
     assert isinstance(scenario, FailoverScenario)
     found = [(p.protocol, p.advert_s, p.states) for p in scenario.failover.pairs]
     assert {("keepalived", 1, "direct"), ("keepalived", 0.1, "direct"), ("ucarp", 1, "direct")} <= set(found)

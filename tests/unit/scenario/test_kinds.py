@@ -8,7 +8,9 @@ import jsonschema
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.scenario import CapacityScenario, Scenario, from_plain, json_schema, loads
+from weirlab.scenario import Scenario, from_plain
+from weirlab.studies.capacity.section import CapacityScenario
+from weirlab.studies.scenarios import json_schema, loads
 
 MINIMAL = "name: t\ncapacity: {}\n"
 

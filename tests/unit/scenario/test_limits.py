@@ -10,7 +10,8 @@ from weirlab import limits
 from weirlab.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.profile import expected
-from weirlab.scenario import Scenario, load, loads
+from weirlab.scenario import Scenario
+from weirlab.studies.scenarios import load, loads
 
 
 def positions(count: int, rest: str = "") -> str:

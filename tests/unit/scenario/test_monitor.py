@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.scenario import json_schema, load, loads, ready
 from weirlab.scenario.load import from_plain
-from weirlab.scenario.monitor import MonitorScenario
+from weirlab.studies import ready
+from weirlab.studies.monitor.section import MonitorScenario
+from weirlab.studies.scenarios import json_schema, load, loads
 
 MINIMAL = "name: t\nmonitor: {}\n"
 
@@ -26,7 +27,7 @@ def test_the_shortest_scenario_repeats_the_published_validation() -> None:
 
 
 def test_the_shipped_scenario_asks_for_all_that_the_question_needs() -> None:
-    scenario = load(ready.FOLDER / "link-monitor.yaml")
+    scenario = load(ready.paths()["link-monitor"])
     assert isinstance(scenario, MonitorScenario)
     what = scenario.monitor
     assert set(what.methods) >= {"tap-ring", "tap-mirror", "tcpdump-bridge", "tcpdump-receiver"}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.scenario import load, ready
+from weirlab.studies import ready
+from weirlab.studies.scenarios import load
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def test_a_file_of_the_same_name_goes_before_the_ready_made_one() -> None:
 
 def test_a_folder_of_the_same_name_does_not_hide_a_ready_made_scenario() -> None:
     Path("failover").mkdir()
-    assert ready.find(Path("failover")).parent == ready.FOLDER
+    assert ready.find(Path("failover")) == ready.paths()["failover"]
 
 
 @pytest.mark.parametrize("wanted", ["nothing", "scenarios/firewall-rules.yaml"])
@@ -47,5 +48,5 @@ def test_what_is_no_scenario_file_is_refused_when_it_is_read(wanted: str) -> Non
 
 def test_no_ready_made_scenario_reads_or_writes_files_of_its_own() -> None:
     for name in ready.names():
-        text = (ready.FOLDER / f"{name}.yaml").read_text()
+        text = (ready.paths()[name]).read_text()
         assert not any(key in text for key in ("ruleset:", "out:", "plots:")), name

@@ -8,7 +8,9 @@ import pytest
 
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.profile import expected
-from weirlab.scenario import QUICK, Scenario, from_plain, load, ready
+from weirlab.scenario import QUICK, Scenario, from_plain
+from weirlab.studies import ready
+from weirlab.studies.scenarios import load
 
 
 def demo() -> Scenario:

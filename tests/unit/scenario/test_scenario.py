@@ -7,10 +7,13 @@ import jsonschema
 import pytest
 import yaml
 
+from weirlab import studies
 from weirlab.errors import InputError
-from weirlab.scenario import AnyScenario, from_plain, json_schema, load, loads, ready
+from weirlab.scenario import Root, from_plain
+from weirlab.studies import ready
+from weirlab.studies.scenarios import json_schema, load, loads
 
-SHIPPED = [ready.FOLDER / f"{name}.yaml" for name in ready.names()]
+SHIPPED = [ready.paths()[name] for name in ready.names()]
 MINIMAL = "name: t\nprofile: {}\n"
 
 
@@ -148,7 +151,7 @@ def test_a_wrong_value_that_never_was_text_is_named_without_line() -> None:
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda path: path.name)
 def test_every_shipped_scenario_is_valid(file: Path) -> None:
-    assert isinstance(load(file), AnyScenario)
+    assert isinstance(load(file), Root)
     jsonschema.validate(yaml.safe_load(file.read_text()), json_schema())
 
 
@@ -162,7 +165,7 @@ def test_the_schema_refuses_what_the_loader_refuses() -> None:
 
 
 def test_the_published_schema_is_current() -> None:
-    published = json.loads((ready.FOLDER / "scenario.schema.json").read_text())
+    published = json.loads(Path(studies.__file__).with_name("scenario.schema.json").read_text())
     assert published == json_schema(), (
-        "write it anew: weir schema > python/weirlab/scenario/ready/scenario.schema.json"
+        "write it anew: weir schema > python/weirlab/studies/scenario.schema.json"
     )

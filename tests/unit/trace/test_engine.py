@@ -9,7 +9,7 @@ import pytest
 
 from weirlab import trace
 from weirlab.errors import InputError
-from weirlab.report.trace import render
+from weirlab.studies.trace.page import render
 from weirlab.testing.capture import write_pcap
 from weirlab.testing.tcp import Talk
 from weirlab.trace import facts, schema, words

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.jobs.quality import capture_quality
+from weirlab.studies.quality.study import capture_quality
 from weirlab.trace import analyse, words
 
 from ..jobs.voice_captures import ethernet, frames, pcap, talk, udp_over_ip

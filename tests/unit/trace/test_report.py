@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.errors import InputError
-from weirlab.report.trace import build, decimate, render, series
+from weirlab.studies.trace.page import build, decimate, render, series
 from weirlab.trace import Trace
 from weirlab.trace.facts import RETRANSMISSIONS
 

@@ -10,9 +10,9 @@ import pytest
 
 from weirlab.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.monitor import recording, tcpdump
-from weirlab.lab.monitor.recording import InChild, first_line
-from weirlab.lab.monitor.tcpdump import Tcpdump
+from weirlab.studies.monitor.bed import recording, tcpdump
+from weirlab.studies.monitor.bed.recording import InChild, first_line
+from weirlab.studies.monitor.bed.tcpdump import Tcpdump
 
 
 def child(monkeypatch: pytest.MonkeyPatch, code: str) -> list[subprocess.Popen[bytes]]:

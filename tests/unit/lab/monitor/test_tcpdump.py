@@ -6,10 +6,10 @@ import pytest
 
 from weirlab.errors import LabError
 from weirlab.lab.cores import Cores
-from weirlab.lab.monitor.base import recorded_of
-from weirlab.lab.monitor.lab import spare_cpu
-from weirlab.lab.monitor.stages import stages_of
-from weirlab.lab.monitor.tcpdump import Statement, statement
+from weirlab.studies.monitor.bed.base import recorded_of
+from weirlab.studies.monitor.bed.lab import spare_cpu
+from weirlab.studies.monitor.bed.stages import stages_of
+from weirlab.studies.monitor.bed.tcpdump import Statement, statement
 from weirlab.testing import make_result
 
 ENDED = """tcpdump: listening on in0, link-type EN10MB (Ethernet), snapshot length 262144 bytes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.lab.redundant.lab import RedundantLab
+from weirlab.studies.failover.bed.lab import RedundantLab
 
 pytestmark = pytest.mark.usefixtures("caught_signals")
 

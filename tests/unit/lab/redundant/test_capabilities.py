@@ -8,7 +8,7 @@ from weirlab import programs
 from weirlab.lab import doctor
 from weirlab.lab.dut import tool
 from weirlab.lab.linux import syscalls
-from weirlab.lab.redundant import capabilities
+from weirlab.studies.failover.bed import capabilities
 
 
 def finding() -> doctor.Finding:

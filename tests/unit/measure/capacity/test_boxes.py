@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weirlab.measure.capacity.boxes import OTHERS_FRAMES, count
+from weirlab.studies.capacity.trials.boxes import OTHERS_FRAMES, count
 from weirlab.testing import make_result
 
 COUNTERS = {

@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.measure.capacity.keeper import summed
-from weirlab.measure.capacity.limits import dropping
-from weirlab.measure.capacity.rows import (
+from weirlab.records import FlowTable
+from weirlab.studies.capacity.trials.keeper import summed
+from weirlab.studies.capacity.trials.limits import dropping
+from weirlab.studies.capacity.trials.rows import (
     CAPACITY_COLUMNS,
     call_mos,
     capacity_row,
@@ -18,8 +19,7 @@ from weirlab.measure.capacity.rows import (
     heard,
     inside_rows,
 )
-from weirlab.measure.capacity.setting import Setting
-from weirlab.records import FlowTable
+from weirlab.studies.capacity.trials.setting import Setting
 from weirlab.testing import make_call_table, make_record
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls

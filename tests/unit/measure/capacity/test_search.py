@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.measure.capacity import CallGoal, Carried, Search, Setting, search_calls
 from weirlab.measure.trial import FailedTrial
 from weirlab.measure.validity import CAREFUL_LIMITS
 from weirlab.records import TrialSpec
+from weirlab.studies.capacity.trials import CallGoal, Carried, Search, Setting, search_calls
 from weirlab.testing import make_record, make_result
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from weirlab.measure.capacity import CallGoal, Carried, Sweep, around
+from weirlab.studies.capacity.trials import CallGoal, Carried, Sweep, around
 
 LOSSLESS, GOOD = CallGoal("without loss"), CallGoal("good", 0.01, 4.0)
 

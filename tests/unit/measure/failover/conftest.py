@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.lab.redundant import Keepalived
-from weirlab.measure.failover import Campaign, Conditions, Kind, Pair, Planned, Timing, measure, plan
 from weirlab.measure.progress import OnProgress
 from weirlab.store import RunWriter, Store
+from weirlab.studies.failover.bed import Keepalived
+from weirlab.studies.failover.fakes import FakePair, Manner, Mishap
+from weirlab.studies.failover.switches import Campaign, Conditions, Kind, Pair, Planned, Timing, measure, plan
 from weirlab.testing import FakeClock
-from weirlab.testing.pair import FakePair, Manner, Mishap
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.sizes import Constant

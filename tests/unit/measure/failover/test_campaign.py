@@ -8,12 +8,21 @@ import polars as pl
 import pytest
 
 from weirlab.errors import LabError
-from weirlab.lab.redundant import Conntrackd, Keepalived, Ucarp
-from weirlab.measure.failover import CALLS as CALLS_TABLE
-from weirlab.measure.failover import SERIES, SWITCHES, Pair, Planned, compare, conclusions, plan, rows_of
 from weirlab.measure.progress import Progress
 from weirlab.store import RunWriter
-from weirlab.testing.pair import Manner, Mishap, instant
+from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
+from weirlab.studies.failover.fakes import Manner, Mishap, instant
+from weirlab.studies.failover.switches import CALLS as CALLS_TABLE
+from weirlab.studies.failover.switches import (
+    SERIES,
+    SWITCHES,
+    Pair,
+    Planned,
+    compare,
+    conclusions,
+    plan,
+    rows_of,
+)
 
 from .conftest import CALLS, CONDITIONS, QUICK, TIMING, Pairs, Run
 

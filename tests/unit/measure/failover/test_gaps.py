@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.measure.failover.gaps import CallGaps, call_gaps, outage
-from weirlab.measure.failover.series import around
 from weirlab.quality.packets import Packets, place_all
+from weirlab.studies.failover.switches.gaps import CallGaps, call_gaps, outage
+from weirlab.studies.failover.switches.series import around
 
 MS = 1_000_000
 PACKET = 20 * MS

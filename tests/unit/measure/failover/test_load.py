@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from weirlab.errors import InputError, TrialError
-from weirlab.measure.failover import Load, find_load
-from weirlab.measure.failover.timing import Timing
 from weirlab.store import RunWriter
-from weirlab.testing.pair import Manner, Mishap
+from weirlab.studies.failover.fakes import Manner, Mishap
+from weirlab.studies.failover.switches import Load, find_load
+from weirlab.studies.failover.switches.timing import Timing
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.spec import Traffic
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.lab.monitor import Recorded, Stages
-from weirlab.measure.monitor import imbalance, losses
+from weirlab.studies.monitor.bed import Recorded, Stages
+from weirlab.studies.monitor.trials import imbalance, losses
 
 LINK = Stages(sent=1000, not_entered=100, entered=900, forwarded=890, not_forwarded=10, received=885)
 RING = replace(

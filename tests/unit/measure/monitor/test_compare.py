@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import LabError
-from weirlab.lab.monitor import BARE, METHODS, RECORDING, Method, Settings, Stall
-from weirlab.measure.monitor import (
+from weirlab.store import RunWriter, Store
+from weirlab.studies.monitor.bed import BARE, METHODS, RECORDING, Method, Settings, Stall
+from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
+from weirlab.studies.monitor.trials import (
     Carrier,
     Cost,
     Found,
@@ -31,10 +33,8 @@ from weirlab.measure.monitor import (
     stalls,
     trials_frame,
 )
-from weirlab.measure.monitor.rows import row_of
-from weirlab.store import RunWriter, Store
+from weirlab.studies.monitor.trials.rows import row_of
 from weirlab.testing import make_record
-from weirlab.testing.monitor import FakeLink, Mishap, Powers
 
 COMMON = Settings("tap-ring")
 RING = 1 << 20

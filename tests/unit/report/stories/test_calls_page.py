@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from weirlab.jobs.stories import STORIES
 from weirlab.records import TrialRecord
-from weirlab.report import story
 from weirlab.report.story import Story
 from weirlab.store import Store
+from weirlab.studies.calls import heard_page
 from weirlab.testing import make_call_table, make_record, make_spec
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
@@ -27,7 +26,7 @@ def page(tmp_path: Path, record: TrialRecord, **buffer: object) -> Story:
         writer.add(
             replace(record, spec=spec, run_id=writer.run_id, trial_id=f"{writer.run_id}-0000-1", role="calls")
         )
-    return STORIES["calls"](writer.run)
+    return heard_page.page(writer.run)
 
 
 def test_good_calls_are_told_in_one_sentence(tmp_path: Path) -> None:
@@ -75,7 +74,7 @@ def test_a_spoiled_trial_is_a_caution_and_withholds_the_headline(tmp_path: Path)
     assert told.caution == "The host spoiled this trial: sender late."
     assert told.answer == "What callers hear was not measured: no attempt was valid."
     assert told.lede[-1].startswith("In the spoiled trial: All 2")
-    text = story.render(told)
+    text = told.html()
     assert text.index("The host spoiled this trial") < text.index("What callers hear was not measured: ")
 
 
@@ -83,4 +82,4 @@ def test_without_loss_there_is_no_chart_of_it(tmp_path: Path) -> None:
     told = page(tmp_path, replace(make_record(), calls=make_call_table(3)))
     assert "calls-loss" not in {figure.key for figure in told.figures}
     assert "calls-delay" in {figure.key for figure in told.figures}
-    assert story.build(told, tmp_path / "page.html").exists()
+    assert told.html()

@@ -11,11 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.measure.failover import compare, conclusions
-from weirlab.measure.failover.rows import SwitchRow, switches_frame
-from weirlab.report import story
-from weirlab.report.failover import Campaign, tell
 from weirlab.report.numbers import NOTHING
+from weirlab.studies.failover.page import Campaign, tell
+from weirlab.studies.failover.switches import compare, conclusions
+from weirlab.studies.failover.switches.rows import SwitchRow, switches_frame
 
 MANIFEST = {
     "run_id": "20261121-1200-failover-abcd",
@@ -173,7 +172,7 @@ def test_a_run_without_a_valid_switch_says_so() -> None:
 def test_the_page_holds_all_its_charts(tmp_path: Path) -> None:
     rows = [switch(1, 350), switch(2, 20, "soft", lost=0), switch(3, 13_000, sharing="off")]
     page = tell(campaign(*rows))
-    text = story.build(page, tmp_path / "page.html").read_text()
+    text = page.html()
     embedded = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text, re.S)
     assert embedded is not None
     assert set(json.loads(embedded[1])["figures"]) == {figure.key for figure in page.figures}

@@ -9,9 +9,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from weirlab.jobs.monitor_asked import shapes_of
-from weirlab.lab.monitor import Settings
-from weirlab.measure.monitor import (
+from weirlab.store import Store
+from weirlab.studies.monitor.asked import shapes_of
+from weirlab.studies.monitor.bed import Settings
+from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
+from weirlab.studies.monitor.page import Evidence, charts, tell
+from weirlab.studies.monitor.page.source import PUBLISHED
+from weirlab.studies.monitor.section import Monitor
+from weirlab.studies.monitor.trials import (
     Carrier,
     Found,
     Tables,
@@ -23,12 +28,6 @@ from weirlab.measure.monitor import (
     stalls,
     trials_frame,
 )
-from weirlab.report import story
-from weirlab.report.monitor import Evidence, charts, tell
-from weirlab.report.monitor.source import PUBLISHED
-from weirlab.scenario.monitor import Monitor
-from weirlab.store import Store
-from weirlab.testing.monitor import FakeLink, Mishap, Powers
 
 WHAT = Monitor.model_validate(
     {"payloads": [10, 1400], "loads": ["max", "400kpps"], "runs": 2, "trial_s": 0.1}
@@ -114,7 +113,7 @@ def test_published_values_stand_beside_measured_ones_and_are_marked(evidence: Ev
     assert points["payload"].to_list() == [10, 1400]
     assert points["loss_percent"][0] == pytest.approx(0.782, abs=1e-3)
     assert PUBLISHED[1].loss_ratio == pytest.approx(2e-5, rel=0.05)
-    page = story.render(tell(evidence))
+    page = tell(evidence).html()
     assert "8,978,569.5" in page
     assert "514,681.3" in page
 
@@ -150,7 +149,7 @@ def test_remainders_are_called_so(tmp_path: Any) -> None:
     told = tell(replace(evidence, trials=behind))
     assert f"{2 * behind.height:,} frames got lost where nobody counts" in plain(told.caution)
     assert tell(evidence).caution == ""
-    page = story.render(told)
+    page = told.html()
     assert "A remainder" in page
 
 
@@ -186,11 +185,11 @@ def test_open_sums_and_spoiled_attempts_are_admitted(tmp_path: Any) -> None:
     told = tell(made(tmp_path, FOUND, Mishap(vanished=2), Mishap(steal_s=0.05)))
     assert "In 1 trial counters do not agree" in plain(told.caution)
     assert "1 attempt spoiled by the host" in plain(told.caution)
-    page = story.render(told)
+    page = told.html()
     assert "Attempts that were left out, or whose sums do not close" in page
 
 
 def test_the_page_is_whole(evidence: Evidence) -> None:
-    page = story.render(tell(evidence))
+    page = tell(evidence).html()
     assert "Is all recorded?" in page
     assert not re.search(r"\bnan\b|None", re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))

@@ -9,12 +9,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from weirlab.jobs import report
-from weirlab.report import story
-from weirlab.report.search import Searched, charts, tell, tell_rfc2544
 from weirlab.report.story import Chapter, Story
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
+from weirlab.studies.reports import report
+from weirlab.studies.search.page import Searched, charts, tell, tell_rfc2544
 from weirlab.traffic.sizes import Constant
 
 NDR = {
@@ -196,10 +195,10 @@ def test_tests_that_were_not_wanted_have_no_chapter_and_failed_ones_are_named() 
 def test_the_report_of_a_run_is_a_page_of_its_kind(kind: str, tmp_path: Path) -> None:
     """It once was that of a profile, which said that there was no valid trial."""
     from weirlab.jobs.progress import Quiet
-    from weirlab.jobs.searches import rfc2544, search
-    from weirlab.measure.rfc2544 import Suite
     from weirlab.measure.search import NDR as GOAL
     from weirlab.measure.search import Setting, Shape
+    from weirlab.studies.search.rfc2544 import Suite
+    from weirlab.studies.search.study import rfc2544, search
 
     store, settings = Store(tmp_path / "store"), [Setting(Constant(64))]
     if kind == "search":
@@ -213,4 +212,4 @@ def test_the_report_of_a_run_is_a_page_of_its_kind(kind: str, tmp_path: Path) ->
 
 
 def test_the_page_renders_without_any_trial() -> None:
-    assert "No bound was found" in story.render(tell(searched([], TRIED.clear())))
+    assert "No bound was found" in tell(searched([], TRIED.clear())).html()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weirlab import _engine
-from weirlab.jobs.quality import QualityOutcome, capture_quality
+from weirlab.studies.quality.study import QualityOutcome, capture_quality
 
 from ...jobs.test_quality import INVITE, iax2_frames
 from ...jobs.voice_captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without

@@ -1,5 +1,0 @@
-"""The page about one set of calls through a device: what each caller heard, and over time."""
-
-from weirlab.report.calls.story import Heard, tell
-
-__all__ = ["Heard", "tell"]

@@ -1,5 +1,0 @@
-"""The page of ``weir quality``: how the voice streams of a capture were heard."""
-
-from weirlab.report.quality.page import Assessed, build, render
-
-__all__ = ["Assessed", "build", "render"]

@@ -1,7 +1,0 @@
-"""The page about a search for throughput, and about the tests of RFC 2544."""
-
-from weirlab.report.search.rfc2544 import tell as tell_rfc2544
-from weirlab.report.search.source import Searched
-from weirlab.report.search.story import tell
-
-__all__ = ["Searched", "tell", "tell_rfc2544"]

@@ -1,0 +1,44 @@
+"""Beds with one device under test, as studies share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from weirlab.interrupts import shielded
+from weirlab.jobs import testbeds
+from weirlab.jobs.calibrations import CalibrationOutcome, calibrate, in_force
+from weirlab.jobs.progress import Quiet
+from weirlab.lab.base import TestBed
+from weirlab.scenario import Calibrate, Dut, Lab
+from weirlab.studies.contract import Ground, Work
+from weirlab.traffic.calls.spec import Calls
+from weirlab.traffic.spec import Flows
+
+
+@dataclass(frozen=True)
+class DeviceGround(Ground[TestBed]):
+    """A device in its bed, and the calibration that was measured first, if one was."""
+
+    calibrated: CalibrationOutcome | None = None
+
+
+@contextmanager
+@shielded
+def opened(
+    work: Work,
+    lab: Lab,
+    dut: Dut,
+    plan: Calibrate | None,
+    *,
+    flows: Flows = testbeds.USUAL_FLOWS,
+    calls: Calls | None = None,
+) -> Iterator[DeviceGround]:
+    """The bed of ``dut``, calibrated first by ``plan`` where the run is new and the lab is real."""
+    calibrated = None
+    if plan is not None and work.begun is None and testbeds.choose(lab, dut, Quiet()) == "netns":
+        calibrated = calibrate(work.store, lab, plan, work.progress, command=work.command)
+    with testbeds.open_bed(lab, dut, work.progress, flows, calls) as bed:
+        testbeds.tell_if_busy(bed.lab, work.progress)
+        yield DeviceGround(bed, testbeds.facts(bed), in_force(work.store, bed), calibrated)

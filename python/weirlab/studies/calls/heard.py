@@ -1,0 +1,161 @@
+"""What callers heard: tables and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weirlab.cli.output import Table
+from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
+from weirlab.cli.wording import of_device
+from weirlab.records import device_in_words
+from weirlab.traffic.calls.spec import describe
+
+if TYPE_CHECKING:
+    from weirlab.quality.distribution import Group, Spread
+    from weirlab.studies.calls.study import CallsOutcome
+
+_WORST = 5
+"""So many callers are listed one by one."""
+
+
+def sentence(outcome: CallsOutcome) -> str:
+    """How many hear well, and who worst."""
+    record = outcome.record
+    if not record.valid:
+        return f"Invalid after {plural(len(outcome.records), 'attempt')}: {'; '.join(record.invalid)}."
+    result = record.result
+    lost = (
+        f"All packets arrived ({rate(result.achieved_pps)})"
+        if result.lost == 0
+        else f"{percent(result.loss_ratio)} of the packets were lost (at {rate(result.achieved_pps)})"
+    )
+    return of_device(outcome.run.simulated, f"{outcome.quality.sentence()} {lost}; run {outcome.run.run_id}.")
+
+
+def tables(outcome: CallsOutcome) -> list[Table]:
+    """The trial, percentiles over callers, groups, and the worst callers."""
+    found = [_trial(outcome), _percentiles(outcome), _groups(outcome)]
+    worst = _worst(outcome)
+    return [*found, worst] if worst.rows else found
+
+
+def _trial(outcome: CallsOutcome) -> Table:
+    record = outcome.record
+    result = record.result
+    how = f"{record.lab}, {result.backend} {result.xdp_mode}".rstrip()
+    device = device_in_words(record.dut) if record.lab == result.backend else f"{record.dut} ({how})"
+    facts = [
+        ("run", outcome.run.run_id),
+        ("calls", describe(outcome.calls)),
+        ("device", f"{device}, {rules(record.spec.rules.position)}"),
+        ("valid", "yes" if record.valid else f"no: {'; '.join(record.invalid)}"),
+        ("attempts", str(len(outcome.records))),
+        ("offered, achieved load", f"{rate(record.offered_pps)}, {rate(result.achieved_pps)}"),
+        ("packets lost", f"{percent(result.loss_ratio)} ({count(result.lost)} of {count(result.sent)})"),
+        ("duplicated, reordered", f"{count(result.duplicated)}, {count(result.reordered)}"),
+        ("jitter buffer", outcome.buffers.describe(outcome.heard)),
+        ("calibration", outcome.calibration or "none"),
+    ]
+    if outcome.packets is not None:
+        facts.append(("packets", str(outcome.packets)))
+    return Table(("calls", ""), facts)
+
+
+def _percentiles(outcome: CallsOutcome) -> Table:
+    everyone, more = outcome.quality.everyone, outcome.spreads
+    columns = ("over callers", "1 %", "5 %", "median", "95 %", "99 %")
+    quantities: list[tuple[str, Spread, Callable[[float], str]]] = [
+        ("MOS", everyone.mos, _mos),
+        ("loss", everyone.loss_ratio, percent),
+        ("mean delay", everyone.delay_ns, duration),
+        ("jitter (RFC 3550)", more["jitter_ns"], duration),
+        ("longest gap", more["longest_gap_ns"], duration),
+    ]
+    # R of codecs of different bands has different scales; behind one kind of buffer it is not kept.
+    if len(outcome.calls.classes) == 1 and outcome.heard == "best":
+        quantities.insert(1, ("R factor", more["r_factor"], _one_decimal))
+    rows = [
+        (name, *(text(value) for value in (s.p1, s.p5, s.p50, s.p95, s.p99))) for name, s, text in quantities
+    ]
+    return Table(columns, rows, title="what callers hear", right=columns[1:])
+
+
+def _groups(outcome: CallsOutcome) -> Table:
+    quality = outcome.quality
+    columns = ("callers", "number", "median MOS", "worst MOS", "below 4.0", "below 3.6", "not measured")
+    groups: dict[str, Group | None] = {
+        "all": quality.everyone,
+        "hear the sender's side (forward)": quality.forward,
+        "hear the receiver's side (back)": quality.back,
+    }
+    if len(quality.classes) > 1:
+        groups |= quality.classes
+    rows = [
+        (
+            name,
+            count(group.callers),
+            _mos(group.mos.p50),
+            NOTHING if group.worst is None else _mos(group.worst.mos),
+            percent(group.below_satisfied),
+            percent(group.below_dissatisfied),
+            count(group.not_measured),
+        )
+        for name, group in groups.items()
+        if group is not None
+    ]
+    return Table(columns, rows, right=columns[1:])
+
+
+def _worst(outcome: CallsOutcome) -> Table:
+    table = outcome.table
+    columns = (
+        "call",
+        "direction",
+        "MOS",
+        "lost",
+        "longest run",
+        "late",
+        "mean delay",
+        "jitter",
+        "longest gap",
+    )
+    loss = table.lost.astype(np.float64) / np.maximum(table.sent, 1)
+    order = np.lexsort((-loss, table.mos))[:_WORST]
+    late = _late(outcome)
+    rows = [
+        (
+            str(table.call[i]),
+            "back" if table.back[i] else "forward",
+            _mos(float(table.mos[i])),
+            f"{count(int(table.lost[i]))} of {count(int(table.sent[i]))}",
+            count(int(table.longest_run[i])),
+            count(int(late[i])),
+            duration(float(table.delay_mean_ns[i])),
+            duration(float(table.jitter_ns[i])),
+            duration(float(table.longest_gap_ns[i])),
+        )
+        for i in order
+        if not np.isnan(table.mos[i])
+    ]
+    return Table(columns, rows, title="worst callers", right=("call", *columns[2:]))
+
+
+def _late(outcome: CallsOutcome) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Packets that came too late for the buffer whose MOS is shown."""
+    table = outcome.table
+    if outcome.heard == "fixed":
+        return table.late_fixed
+    if outcome.heard == "adaptive":
+        return table.late_adaptive
+    return np.where(table.mos_fixed >= table.mos_adaptive, table.late_fixed, table.late_adaptive)
+
+
+def _mos(value: float) -> str:
+    return NOTHING if np.isnan(value) else f"{value:.2f}"
+
+
+def _one_decimal(value: float) -> str:
+    return NOTHING if np.isnan(value) else f"{value:.1f}"

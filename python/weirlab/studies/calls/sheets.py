@@ -1,0 +1,163 @@
+"""What calls take on the wire: tables and a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weirlab.cli.output import Table
+from weirlab.cli.quantities import count, duration, percent, plural, significant
+from weirlab.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES
+
+if TYPE_CHECKING:
+    from weirlab.studies.calls.study import CaptureOutcome
+    from weirlab.studies.calls.wire import CallSheet, ClassSheet, Load
+
+_PUBLISHED = "published definition (2^30 bit/s)"
+_BITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
+
+
+def bits(bps: float) -> str:
+    """``95.2 Mbit/s``."""
+    factor, unit = next((each for each in _BITS if bps >= each[0]), _BITS[-1])
+    return f"{significant(bps / factor, 4)} {unit}".replace(".000 ", " ")
+
+
+def tables(sheet: CallSheet) -> list[Table]:
+    """Packets, load and line, a row per kind of call."""
+    return [_packets(sheet), _load(sheet), _line(sheet)]
+
+
+def sentence(sheet: CallSheet) -> str:
+    """Rate, and what the line carries."""
+    media = sheet.media
+    verb = "sends" if sheet.calls.count == 1 else "send"
+    told = (
+        f"{plural(sheet.calls.count, 'call')} {verb} {count(media.rate_pps)} packets/s in a direction, one "
+        f"every {duration(NS_PER_S / media.rate_pps)}: {bits(media.wire_bps)} on the wire. A line of "
+        f"{bits(sheet.line_bps)} carries {plural(sheet.line_calls, 'such call')}"
+    )
+    with_control = ", control packets included" if sheet.control.rate_pps else ""
+    published = f"by the published definition a Gigabit carries {count(sheet.published[1])}"
+    return f"{told}{with_control}; {published}."
+
+
+def written(outcome: CaptureOutcome) -> str:
+    """Where the capture is."""
+    done = outcome.captured
+    before = f", the first {outcome.warmup_s:g} s for setting up calls" if outcome.warmup_s else ""
+    held = f"{plural(done.frames, 'packet')} of {plural(outcome.flows, 'flow')}"
+    planted = ""
+    if outcome.planted:
+        told = ", ".join(f"{count(number)} {name}" for name, number in outcome.planted.items())
+        planted = f"; of the speech {told}"
+    return (
+        f"{done.path}: {held} in {significant(done.lasts_ns / NS_PER_S)} s{before}, {count(done.file_bytes)} "
+        f"bytes{planted}; open it in Wireshark, or: weir quality {done.path}"
+    )
+
+
+def _packets(sheet: CallSheet) -> Table:
+    columns = (
+        "calls of",
+        "over",
+        "calls",
+        "per packet",
+        "payload B",
+        "headers B",
+        "frame B with FCS",
+        "without FCS",
+        "on the wire",
+    )
+    rows = [
+        (
+            _title(each),
+            each.kind.transport,
+            significant(each.calls) if each.calls % 1 else count(each.calls),
+            str(each.calls_per_packet),
+            str(each.kind.stream.payload_bytes),
+            _headers(each),
+            str(each.frame_bytes),
+            str(each.frame_bytes - FCS_BYTES),
+            str(each.frame_bytes + WIRE_OVERHEAD_BYTES),
+        )
+        for each in sheet.classes
+    ]
+    return Table(columns, rows, title="packets", right=columns[2:])
+
+
+def _title(each: ClassSheet) -> str:
+    stream = each.kind.stream
+    return f"{stream.codec.title}, {stream.packet_ms:g} ms"
+
+
+def _headers(each: ClassSheet) -> str:
+    sizes = each.header_bytes.values()
+    return f"{' + '.join(map(str, sizes))} = {sum(sizes)}"
+
+
+def _load(sheet: CallSheet) -> Table:
+    columns = (
+        "load",
+        "packets/s",
+        "gap",
+        "frames with FCS",
+        "on the wire",
+        f"packets in {sheet.duration_s:g} s",
+    )
+
+    def row(name: str, load: Load) -> tuple[str, ...]:
+        return (
+            name,
+            count(load.rate_pps) if load.rate_pps >= 100 else significant(load.rate_pps),
+            duration(NS_PER_S / load.rate_pps),
+            bits(load.frame_bps),
+            bits(load.wire_bps),
+            count(load.rate_pps * sheet.duration_s),
+        )
+
+    rows = []
+    if len(sheet.classes) > 1:
+        rows += [row(f"{_title(each)}, {each.kind.transport}", each.media) for each in sheet.classes]
+    rows.append(row("speech, per direction", sheet.media))
+    if sheet.directions == 2:
+        rows.append(row("speech, both directions", sheet.media.times(2)))
+    if sheet.activity < 1:
+        everybody = sheet.media.times(sheet.directions * sheet.activity)
+        rows.append(row(f"mean of all, who talk {percent(sheet.activity)} of the time", everybody))
+    if sheet.control.rate_pps:
+        rows.append(row("control packets (RTCP), per direction", sheet.control))
+    return Table(columns, rows, title="load while everybody talks", right=columns[1:])
+
+
+def _line(sheet: CallSheet) -> Table:
+    columns = ("line", "calls of", "frame B", "max packets/s", "calls", "with RTCP")
+    rows = []
+    for each in sheet.classes:
+        title = f"{_title(each)}, {each.kind.transport}"
+        line, published = each.line, each.published
+        rows.append(
+            (
+                f"{bits(line.line_bps)} Ethernet, per direction",
+                title,
+                f"{line.frame_bytes} with FCS",
+                count(int(line.max_pps)),
+                count(line.calls),
+                count(line.calls_with_control),
+            )
+        )
+        rows.append(
+            (
+                _PUBLISHED,
+                title,
+                f"{published.frame_bytes} without FCS",
+                count(published.max_pps),
+                count(published.calls),
+                "",
+            )
+        )
+    if len(sheet.classes) > 1:
+        max_pps, calls = sheet.published
+        rows.append((f"{bits(sheet.line_bps)} Ethernet", "this mix", "", "", "", count(sheet.line_calls)))
+        rows.append((_PUBLISHED, "this mix", "", count(max_pps), count(calls), ""))
+    share = f"line limits; these calls take {percent(sheet.line_share)} of {bits(sheet.line_bps)}"
+    return Table(columns, rows, title=share, right=columns[2:])

@@ -1,0 +1,56 @@
+"""How many calls a device carries, measured and predicted."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from weirlab.studies.contract import Study, Told, Work
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.beds import DeviceGround
+    from weirlab.studies.capacity.section import CapacityScenario
+    from weirlab.studies.capacity.study import CapacityFindings
+    from weirlab.studies.contract import Outcome
+
+
+class CapacityStudy(Study["CapacityScenario", "DeviceGround", "CapacityFindings"]):
+    """A sweep over the number of calls, a search for the most, and what the model says."""
+
+    key = "capacity"
+    title = "how many calls a device carries, measured and predicted"
+    ready = {"call-capacity": "how many calls a device carries, measured and predicted"}
+
+    def scenario(self) -> type[CapacityScenario]:
+        from weirlab.studies.capacity.section import CapacityScenario
+
+        return CapacityScenario
+
+    def check(self, asked: CapacityScenario, work: Work) -> None:
+        from weirlab.studies.capacity import study
+
+        study.check(asked, work.store)
+
+    def open(self, asked: CapacityScenario, work: Work) -> AbstractContextManager[DeviceGround]:
+        from weirlab.studies.capacity import study
+
+        return study.opened(asked, work)
+
+    def measure(
+        self, ground: DeviceGround, asked: CapacityScenario, writer: RunWriter, work: Work
+    ) -> CapacityFindings:
+        from weirlab.studies.capacity import study
+
+        return study.measured(ground, asked, writer, work)
+
+    def told(self, outcome: Outcome[CapacityFindings]) -> Told:
+        from weirlab.studies.capacity import told
+
+        return Told(told.conclusion(outcome), told.tables(outcome.found))
+
+    def page(self, run: Run) -> Story:
+        from weirlab.studies.capacity import study
+
+        return study.page(run)

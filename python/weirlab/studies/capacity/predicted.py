@@ -1,0 +1,116 @@
+"""How many calls a device should carry by the model of its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binom
+
+from weirlab.model import Model
+from weirlab.model.planning.requirements import NO_LOSS
+from weirlab.quality.assess import Coded, opinion
+from weirlab.quality.codecs import impairment
+from weirlab.studies.capacity.trials import CallGoal, Setting
+from weirlab.traffic.calls.codecs import VoiceStream
+from weirlab.traffic.calls.spec import Calls
+from weirlab.traffic.load import rate_pps
+from weirlab.traffic.sizes import mean_bytes
+
+F64 = npt.NDArray[np.float64]
+
+_TRIED: Final = 1000
+"""Calls whose traffic tells what one call adds: packets of speech and control, and their mean size."""
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What the model says about one goal at one position.
+
+    ``calls`` is None where not even one call meets the goal.
+    """
+
+    goal: CallGoal
+    position: int
+    calls: int | None
+    pps: float | None
+    threshold_pps: float
+    frame_bytes: float
+    why_extrapolated: tuple[str, ...] = ()
+
+    def ratio(self, measured: int | None) -> float | None:
+        """Predicted over measured, less 1; None where either is missing."""
+        if measured is None or self.calls is None or measured == 0:
+            return None
+        return self.calls / measured - 1
+
+
+def foretell(
+    model: Model, setting: Setting, goals: Sequence[CallGoal], positions: Sequence[int], trial_s: float
+) -> list[Foretold]:
+    """The most calls that meet each goal at each position.
+
+    Calls are streams of packets of one size, in the model's terms: a call adds its packets of speech in
+    both directions and its control packets to the load. Without loss: the highest load at which the model
+    loses nothing. With a MOS: the highest at which the loss that it foresees still leaves so many calls
+    good. There each packet of a trial of ``trial_s`` seconds is lost with the same chance, whichever call
+    it belongs to.
+    """
+    traffic = setting.spec(0, _TRIED, trial_s=trial_s, warmup_s=0.0).traffic
+    call_pps = rate_pps(traffic.rate, traffic.sizes) / _TRIED
+    frame = mean_bytes(traffic.sizes)
+    found = []
+    for position in positions:
+        threshold = float(model.threshold_pps(position, frame))
+        # In steps of a thousandth, from far below the threshold to where everything is bad.
+        rates = threshold * np.linspace(0.05, 2.0, 1951)
+        predicted = model.predict(rates, frame, position)
+        for goal in goals:
+            allowed = max(goal.bad_ratio, NO_LOSS)
+            if goal.mos is not None:
+                delay_ms = predicted.delay_p99_ns / 1e6
+                allowed = tolerable_loss(setting.calls, goal, float(np.nanmax(delay_ms)), trial_s)
+            bad = predicted.loss_ratio > allowed
+            reached = float(rates[-1] if not bad.any() else rates[max(int(np.argmax(bad)) - 1, 0)])
+            calls = int(reached / call_pps)
+            why = tuple(model.predict(reached, frame, position).why)
+            found.append(
+                Foretold(goal, position, calls or None, calls * call_pps or None, threshold, frame, why)
+            )
+    return found
+
+
+def tolerable_loss(calls: Calls, goal: CallGoal, delay_ms: float, trial_s: float) -> float:
+    """The loss ratio at which just enough calls are as good as ``goal`` asks, if packets are lost at random.
+
+    ``delay_ms`` is that of the network; the telephones' jitter buffers hold packets about as long as the
+    device scatters them, which is little beside it.
+    """
+    assert goal.mos is not None
+    worst = 1.0
+    for one in calls.classes:
+        packets = max(round(trial_s * one.stream.rate_pps), 1)
+        lost = np.arange(packets + 1)
+        mos = mos_of(one.stream, delay_ms, 100 * lost / packets)
+        good = np.flatnonzero(mos >= goal.mos)
+        if not len(good):
+            return 0.0
+        streams = 2 if calls.directions == "both" else 1
+        ratios = np.linspace(0, 1, 10_001)
+        # Both directions of a call must be good.
+        share = binom.cdf(good[-1], packets, ratios) ** streams
+        enough = ratios[share >= 1 - goal.bad_ratio]
+        worst = min(worst, float(enough[-1]))
+    return worst
+
+
+def mos_of(stream: VoiceStream, delay_ms: float, loss_percent: F64) -> F64:
+    """MOS of a stream with this delay in network and jitter buffer, and random loss."""
+    kind = impairment(stream.codec)
+    n = len(loss_percent)
+    whole = np.full(n, stream.packet_ms + kind.lookahead_ms + delay_ms)
+    _, mos = opinion(Coded((kind,), np.zeros(n, np.int64)), whole, loss_percent, np.ones(n))
+    return mos

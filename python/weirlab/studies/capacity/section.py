@@ -1,0 +1,203 @@
+"""Scenarios that ask how many calls a device carries: files with the key ``capacity``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import ConfigDict, Field
+
+from weirlab.quality.assess import Coded, opinion
+from weirlab.quality.codecs import impairment
+from weirlab.scenario.calls import CallShape
+from weirlab.scenario.conflicts import Conflict, of_device
+from weirlab.scenario.model import (
+    NO_DEVICE,
+    Attempts,
+    Calibrate,
+    Count,
+    Dut,
+    Lab,
+    Positions,
+    Profile,
+    Repetitions,
+    Root,
+    Seconds,
+    Section,
+    Seed,
+    Shares,
+    WarmUp,
+)
+from weirlab.traffic.calls.codecs import parse_codec
+
+Mos = Annotated[float, Field(ge=1, le=5, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+
+
+class Sweep(Section):
+    """Numbers of calls that are tried whatever comes of them, in random order."""
+
+    around: Shares = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4)
+    """Numbers of calls as shares of what the search found carried at each position: below 1 of the least of
+    its goals, above 1 of the greatest. Both answers are always among them."""
+    first: Count | None = None
+    """Fewest calls: with ``last`` fixed numbers at all positions instead, before the search."""
+    last: Count | None = None
+    """Most calls, with ``first``."""
+    step: Count = 100
+    """Calls from one number to the next, with ``first`` and ``last``."""
+    repetitions: Repetitions = 7
+    """Trials per number of calls and position."""
+    trial_s: Seconds = 1.0
+    """Recorded part of a trial, in s."""
+    warmup_s: WarmUp = 0.2
+    """Calls stand for so long before recording, in s."""
+
+    @property
+    def fixed(self) -> range:
+        """The numbers of calls, ascending; none where they come from the search."""
+        if self.first is None or self.last is None:
+            return range(0)
+        return range(self.first, self.last + 1, self.step)
+
+
+class CallSearch(Section):
+    """The search for the most calls that the device carries."""
+
+    mos: Mos | None = 4.0
+    """What a call must reach to be a good one (MOS); ``null``: only the most without loss are searched."""
+    good_share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.99
+    """Share of the calls that must be good."""
+    loss_ratio: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
+    """Share of all packets that may be lost in what counts as without loss."""
+    trial_s: Seconds = 2.0
+    """Recorded part of a trial, in s."""
+    warmup_s: WarmUp = 0.2
+    """Calls stand for so long before recording, in s."""
+    trials: Repetitions = 7
+    """Trials that settle a number of calls for sure."""
+    bad_share: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.5
+    """Share of these trials that may fail."""
+    width: Ratio = 0.02
+    """The search ends when too many and not too many calls are this close (a ratio)."""
+    min_calls: Count = 50
+    """Fewest calls to try."""
+    max_calls: Count | None = None
+    """Most calls to try; left out: as many as the sender can make."""
+
+
+class Prediction(Section):
+    """What the queueing model of a profile says about the same device."""
+
+    model: str | None = None
+    """A run with a fitted profile (its ID or ``last``), or a model file; left out: a profile is
+    measured first, by the same run."""
+    profile: Profile | None = None
+    """That profile; left out: a quick one around the positions, with the calls' frame size."""
+    flows: Count | None = None
+    """Flows of that profile; left out: as many as the most calls of a sweep with fixed numbers have voice
+    streams, or else 3000 calls."""
+
+
+class Capacity(Section):
+    """How many calls the device carries."""
+
+    positions: Positions = (0, 400)
+    """Matching positions; 0: no rules."""
+    sweep: Sweep | None = Sweep()
+    """``null``: no sweep."""
+    search: CallSearch | None = CallSearch()
+    """``null``: no search."""
+    predict: Prediction | None = Prediction()
+    """``null``: no prediction."""
+    inside: bool = True
+    """Look at the device from inside while calls stand."""
+    max_attempts: Attempts = 5
+    """How often a trial is tried that the host spoils."""
+    seed: Seed = 1
+    """Seed of the trials' order."""
+
+
+class CapacityScenario(Root):
+    """A scenario about the number of calls that a device carries."""
+
+    KEY = "capacity"
+    model_config = ConfigDict(title="Weir scenario: capacity in calls")
+
+    lab: Lab = Lab()
+    dut: Dut = Dut()
+    calls: CallShape = CallShape()
+    calibrate: Calibrate | None = None
+    """Left out: the calibration in force is used."""
+    capacity: Capacity
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """See :meth:`Root.conflicts`."""
+        wanted = self.capacity
+        yield from of_device(self.dut, iter([(("capacity", "positions"), wanted.positions)]))
+        if self.dut.name == NO_DEVICE:
+            yield ("dut", "name"), "a plain cable has no capacity to find; name a device"
+        if wanted.sweep is None and wanted.search is None:
+            yield ("capacity",), "neither a sweep nor a search is left to do; leave one of them in"
+        if wanted.sweep is not None:
+            yield from _of_sweep(wanted.sweep, searched=wanted.search is not None)
+        search = wanted.search
+        if search is not None and search.max_calls is not None and search.max_calls <= search.min_calls:
+            yield ("capacity", "search", "max_calls"), f"must be above 'min_calls' ({search.min_calls})"
+        if search is not None and search.mos is not None:
+            best = best_mos(self.calls.codec)
+            if not best >= search.mos:
+                yield (
+                    ("capacity", "search", "mos"),
+                    f"{self.calls.codec} {_reaches(best)}, so no call is good enough: "
+                    "ask for less, or write 'mos: null' to search without",
+                )
+        if wanted.predict is not None and wanted.predict.model and wanted.predict.profile:
+            yield (
+                ("capacity", "predict", "profile"),
+                "a model is named already: leave out one of 'model' and 'profile'",
+            )
+        if wanted.predict is not None and wanted.predict.model and wanted.predict.flows:
+            yield ("capacity", "predict", "flows"), "belongs to a profile to measure, but a model is named"
+
+    def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
+        """See :meth:`Root.trials`; those of a search follow from each other and are few."""
+        what = self.capacity
+        if what.sweep is not None:
+            yield (
+                ("capacity", "sweep"),
+                len(what.positions) * len(what.sweep.fixed or what.sweep.around) * what.sweep.repetitions,
+            )
+        if what.predict is not None and what.predict.profile is not None:
+            yield ("capacity", "predict", "profile"), what.predict.profile.trials
+
+    def beside(self, folder: Path) -> Self:
+        """See :meth:`Root.beside`."""
+        return self.model_copy(update={"dut": self.dut.beside(folder)})
+
+
+def _of_sweep(sweep: Sweep, *, searched: bool) -> Iterator[Conflict]:
+    where = ("capacity", "sweep")
+    if (sweep.first is None) != (sweep.last is None):
+        missing = "first" if sweep.first is None else "last"
+        yield where, f"'first' and 'last' go together, {missing!r} is missing"
+    elif sweep.first is None and not searched:
+        yield where, "without a search there is nothing to sweep around: give 'first' and 'last'"
+    elif sweep.first is not None and sweep.last is not None and sweep.last < sweep.first:
+        yield (*where, "last"), f"must not be below 'first' ({sweep.first})"
+
+
+def best_mos(codec: str) -> float:
+    """MOS of a call that loses nothing and meets no delay but its packets'; NaN where nobody knows."""
+    stream = parse_codec(codec)
+    kind = impairment(stream.codec)
+    coded = Coded((kind,), np.zeros(1, np.int64))
+    _, mos = opinion(coded, np.array([stream.packet_ms + kind.lookahead_ms]), np.zeros(1), np.ones(1))
+    return float(mos[0])
+
+
+def _reaches(best: float) -> str:
+    return "has no published quality" if math.isnan(best) else f"reaches MOS {best:.2f} at best"

@@ -1,0 +1,325 @@
+"""How many calls a device carries: sweep, search and the model's prediction, as one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from weirlab.errors import InputError, TrialError
+from weirlab.jobs import profiles
+from weirlab.jobs.calibrations import CalibrationOutcome
+from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.lab.base import TestBed, Watchable
+from weirlab.measure import profile as measuring
+from weirlab.measure.calls import ROLE
+from weirlab.measure.search import Trials
+from weirlab.measure.search.trials import MAX_ATTEMPTS
+from weirlab.measure.sequence import next_index
+from weirlab.model import Model, Queueing
+from weirlab.records import device_in_words
+from weirlab.store import Run, RunWriter, Store
+from weirlab.studies import beds
+from weirlab.studies.beds import DeviceGround
+from weirlab.studies.capacity.asked import (
+    fixed_counts,
+    found_counts,
+    goals_of,
+    profile_of,
+    to_search,
+    to_sweep,
+)
+from weirlab.studies.capacity.predicted import Foretold, foretell
+from weirlab.studies.capacity.section import CapacityScenario
+from weirlab.studies.capacity.trials import (
+    CAPACITY,
+    SWEEP,
+    CallGoal,
+    Carried,
+    Dropping,
+    Keeper,
+    Setting,
+    Sweep,
+    dropping,
+    search_calls,
+    sweep,
+)
+from weirlab.studies.capacity.trials.rows import Row
+from weirlab.studies.contract import Work
+from weirlab.studies.prediction import modelling
+from weirlab.traffic.schedule import compile_plan
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+AROUND: Final = "sweep_around"
+"""Name under which a run keeps the numbers of calls that its sweep goes through."""
+RESULT: Final = "capacity"
+"""Name under which a run keeps what was found."""
+
+_EACH_S: Final = 0.8
+"""What a trial with thousands of calls takes beside its traffic: its schedule, and what was heard."""
+
+
+@dataclass(frozen=True)
+class CapacityFindings:
+    """What a run about capacity found."""
+
+    run: Run
+    calibration: CalibrationOutcome | None
+    dropping: tuple[Dropping, ...]
+    """Where the sweep showed loss, per position; empty without one."""
+    carried: tuple[Carried, ...]
+    """What the search found, per position and goal; empty without one."""
+    foretold: tuple[Foretold, ...]
+    """What the model says, per position and goal; empty without one."""
+    checked: int
+    """Valid trials whose counts could be compared with the device's own."""
+    agreed: int
+    """Those of them in which both told the same."""
+    model: str
+    """Where the model came from; empty without one."""
+
+    def measured(self, position: int, goal: CallGoal) -> int | None:
+        """Most calls at ``position``, by the search or else (without loss) by the sweep.
+
+        None where nobody knows, "at least" included.
+        """
+        for found in self.carried:
+            if (found.position, found.goal) == (position, goal):
+                return None if found.at_least else found.calls
+        swept = [one.carried for one in self.dropping if one.position == position and goal.mos is None]
+        return swept[0] if swept else None
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        calibration = None if self.calibration is None else self.calibration.document()
+        return {"calibration": calibration, **self.kept()}
+
+    def problem(self, run: Run) -> TrialError | None:
+        """The error that it is when the host spoiled a search."""
+        told = [
+            f"{one.goal.name} at position {one.position}: {one.problem}"
+            for one in self.carried
+            if one.problem
+        ]
+        if not told:
+            return None
+        return TrialError(f"not everything was found: {'; '.join(told)} (run {run.run_id})")
+
+    def kept(self) -> dict[str, Any]:
+        """What the run keeps of it."""
+        return {
+            "sweep": [vars(one) for one in self.dropping],
+            "search": [one.to_json() for one in self.carried],
+            "model": self.model,
+            "predicted": [
+                {
+                    **vars(one),
+                    "goal": one.goal.to_json(),
+                    "ratio_to_measured": one.ratio(self.measured(one.position, one.goal)),
+                }
+                for one in self.foretold
+            ],
+            "counters": {"compared": self.checked, "agreed": self.agreed},
+        }
+
+
+def opened(asked: CapacityScenario, work: Work) -> AbstractContextManager[DeviceGround]:
+    """The bed, calibrated first where ``asked`` says so."""
+    return beds.opened(work, asked.lab, asked.dut, asked.calibrate, calls=asked.calls.calls(1))
+
+
+def measured(
+    ground: DeviceGround, scenario: CapacityScenario, writer: RunWriter, work: Work
+) -> CapacityFindings:
+    """Sweep, search and predict; what the run has already is not repeated."""
+    bed, progress = ground.bed, work.progress
+    _tell_time(scenario, bed, progress)
+    model, source = _model(work.store, bed, scenario, writer, progress)
+    setting = Setting(scenario.calls.calls(1), scenario.dut.stateful)
+    wanted = scenario.capacity
+    good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0
+    keeper = Keeper(bed, writer, good_mos=good_mos)
+    carried: tuple[Carried, ...] = ()
+    with _watched(bed, wanted.inside, progress):
+        if fixed := fixed_counts(scenario):
+            _sweep(bed, to_sweep(scenario, fixed), scenario, setting, writer, keeper, progress)
+        if wanted.search is not None:
+            carried = _search(bed, scenario, setting, writer, keeper, progress)
+        if wanted.sweep is not None and not fixed:
+            swept = to_sweep(scenario, _around(scenario, carried, writer))
+            _sweep(bed, swept, scenario, setting, writer, keeper, progress)
+    lines = _still_valid(writer, keeper)
+    counted = [line["counters_agree"] for line in lines if line["counters_agree"] is not None]
+    foretold: tuple[Foretold, ...] = ()
+    if model is not None:
+        trial_s = wanted.search.trial_s if wanted.search else wanted.sweep.trial_s if wanted.sweep else 1.0
+        foretold = tuple(foretell(model, setting, goals_of(scenario), wanted.positions, trial_s))
+    found = CapacityFindings(
+        run=writer.run,
+        calibration=ground.calibrated,
+        dropping=tuple(dropping(lines, wanted.search.loss_ratio if wanted.search else 0.0)),
+        carried=carried,
+        foretold=foretold,
+        checked=len(counted),
+        agreed=sum(counted),
+        model=source,
+    )
+    writer.put_json(RESULT, found.kept())
+    return found
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.studies.capacity.page import Findings, tell
+
+    if not run.has_table(CAPACITY):
+        raise InputError(
+            f"run {run.run_id} was interrupted before its first trial with calls: go on with {RESUME} "
+            f"{run.run_id}"
+        )
+    inside = run.table("inside") if run.has_table("inside") else pl.DataFrame()
+    found = run.get_json(RESULT, dict) if run.has(RESULT) else {}
+    return tell(Findings(vars(run.manifest), run.table(CAPACITY), inside, found))
+
+
+@contextmanager
+def _watched(bed: TestBed, wanted: bool, progress: Progress) -> Iterator[None]:
+    """Meanwhile the device's own monitoring runs, where there is a device to look into."""
+    inside = wanted and isinstance(bed, Watchable)
+    if wanted and not inside:
+        progress.note(
+            f"the device of the lab {bed.lab} has no inside to look at: CPU and states not measured"
+        )
+    with bed.watch_inside() if inside and isinstance(bed, Watchable) else nullcontext():
+        yield
+
+
+def _around(
+    scenario: CapacityScenario, carried: tuple[Carried, ...], writer: RunWriter
+) -> dict[int, tuple[int, ...]]:
+    """The numbers of calls of the sweep; those of an interrupted run stay, whatever a search finds anew."""
+    if not writer.has(AROUND):
+        writer.put_json(AROUND, found_counts(scenario, carried))
+    return writer.run.get_json(AROUND, _counts)
+
+
+def _counts(content: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(position): tuple(int(count) for count in counts) for position, counts in content.items()}
+
+
+def _sweep(
+    bed: TestBed,
+    what: Sweep,
+    scenario: CapacityScenario,
+    setting: Setting,
+    writer: RunWriter,
+    keeper: Keeper,
+    progress: Progress,
+) -> None:
+    if not what.order:
+        progress.note("nothing to sweep around: the search found no number of calls")
+        return
+    progress.stage(f"sweep of {device_in_words(bed.dut)} in the lab {bed.lab}, run {writer.run_id}")
+    attempts = scenario.capacity.max_attempts
+    sweep(bed, what, setting, writer, keeper, passed_on(progress), max_attempts=attempts)
+
+
+def _search(
+    bed: TestBed,
+    scenario: CapacityScenario,
+    setting: Setting,
+    writer: RunWriter,
+    keeper: Keeper,
+    progress: Progress,
+) -> tuple[Carried, ...]:
+    wanted = scenario.capacity
+    what = to_search(scenario)
+    assert wanted.search is not None
+    progress.stage(f"search of the most calls, run {writer.run_id}")
+    phases = {"search"}
+    sweep = wanted.sweep
+    before = sweep is not None and bool(sweep.fixed)
+    if before and sweep is not None and (sweep.trial_s, sweep.warmup_s) == (what.trial_s, what.warmup_s):
+        phases.add("sweep")
+    trials = Trials(
+        bed,
+        writer,
+        passed_on(progress),
+        max_attempts=max(wanted.max_attempts, MAX_ATTEMPTS),
+        first_index=next_index(writer, measuring.PLAN, SWEEP),
+        role=ROLE,
+        completed=lambda record: keeper.complete(record, "search", None),
+    )
+    carried: list[Carried] = []
+    for i, position in enumerate(wanted.positions):
+        trials.expect(what.expected_s() * (len(wanted.positions) - i))
+        known = [row for row in keeper.valid_rows if row["position"] == position and row["phase"] in phases]
+        carried += search_calls(trials, what, setting, position, lambda: keeper.valid_rows[-1], known)
+    return tuple(carried)
+
+
+def _still_valid(writer: RunWriter, keeper: Keeper) -> list[Row]:
+    """Lines of valid trials, without those that turned out to belong to another state of the host."""
+    trials = writer.run.trials()
+    valid = set(trials.filter("valid")["trial_id"].to_list())
+    return [row for row in keeper.valid_rows if row["trial_id"] in valid]
+
+
+def _model(
+    store: Store, bed: TestBed, scenario: CapacityScenario, writer: RunWriter, progress: Progress
+) -> tuple[Model | None, str]:
+    """The model to predict with and where it came from; measured first if none is named."""
+    predict = scenario.capacity.predict
+    if predict is None:
+        return None, ""
+    if predict.model is not None:
+        models, run = modelling.find(store, predict.model)
+        return models[Queueing.name], predict.model if run is None else run.run_id
+    profiles.measured(bed, profile_of(scenario), writer, progress)
+    return modelling.fit_run(writer.run, progress)[Queueing.name], writer.run_id
+
+
+def check(scenario: CapacityScenario, store: Store) -> None:
+    """Raise for what cannot be carried out, before anything is built."""
+    wanted = scenario.capacity
+    setting = Setting(scenario.calls.calls(1), scenario.dut.stateful)
+    for what, count in (
+        (wanted.sweep, max(wanted.sweep.fixed, default=1) if wanted.sweep else 0),
+        (wanted.search, wanted.search.max_calls or wanted.search.min_calls if wanted.search else 0),
+    ):
+        if what is not None:
+            spec = setting.spec(0, count, trial_s=what.trial_s, warmup_s=what.warmup_s)
+            compile_plan(spec.traffic)
+    if wanted.predict is not None and wanted.predict.model is not None:
+        modelling.find(store, wanted.predict.model)
+    elif wanted.predict is not None:
+        profiles.refuse_impossible(profile_of(scenario))
+
+
+def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> None:
+    """Before anything is measured: how many trials there are, and how long they take."""
+    wanted = scenario.capacity
+    told, seconds = [], 0.0
+    if wanted.predict is not None and wanted.predict.model is None:
+        plan = profiles.to_measure(profile_of(scenario))
+        told.append(f"{len(measuring.expected(plan)):,} of a profile")
+        seconds += measuring.estimate_s(plan)
+    if wanted.sweep is not None:
+        what = wanted.sweep
+        fixed = fixed_counts(scenario)
+        each_position = len(what.fixed if fixed else what.around) * what.repetitions
+        trials = each_position * len(wanted.positions)
+        told.append(f"{'' if fixed else 'some '}{trials:,} of the sweep")
+        seconds += trials * (what.warmup_s + what.trial_s + _EACH_S)
+    if wanted.search is not None:
+        each = to_search(scenario).expected_s()
+        told.append(f"some {len(each) * len(wanted.positions):,} of the search")
+        seconds += sum(each) * len(wanted.positions)
+    # A simulated device waits for nobody.
+    took = "" if bed.lab == "sim" else f", some {seconds / 60:.0f} min if none has to be made again"
+    progress.note(f"trials: {', '.join(told)}{took}")

@@ -1,0 +1,32 @@
+"""How many calls a device carries.
+
+``setting`` says what a trial with so many calls is, ``boxes`` compares what was sent and received
+with what the device's interfaces counted, ``rows`` has the columns that each trial leaves in the
+tables ``capacity`` and ``inside``, ``keeper`` puts them there. ``search`` looks for the
+most calls that still do, ``sweep`` tries numbers of calls one by one, and ``limits`` reads off where the
+device begins to drop.
+"""
+
+from weirlab.studies.capacity.trials.keeper import Keeper
+from weirlab.studies.capacity.trials.limits import Dropping, dropping
+from weirlab.studies.capacity.trials.rows import CAPACITY, INSIDE
+from weirlab.studies.capacity.trials.search import CallGoal, Carried, Search, search_calls
+from weirlab.studies.capacity.trials.setting import Setting
+from weirlab.studies.capacity.trials.sweep import SWEEP, Sweep, around, sweep
+
+__all__ = [
+    "CAPACITY",
+    "INSIDE",
+    "SWEEP",
+    "CallGoal",
+    "Carried",
+    "Dropping",
+    "Keeper",
+    "Search",
+    "Setting",
+    "Sweep",
+    "around",
+    "dropping",
+    "search_calls",
+    "sweep",
+]

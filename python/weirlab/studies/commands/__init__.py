@@ -1,0 +1,1 @@
+"""Commands about studies of any kind, about their runs, and about this machine."""

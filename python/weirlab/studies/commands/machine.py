@@ -1,0 +1,86 @@
+"""``weir doctor`` and ``weir lab clean``: this machine."""
+
+from __future__ import annotations
+
+import typer
+
+from weirlab.cli.options import JsonOption, StoreOption
+from weirlab.cli.output import Session
+from weirlab.errors import LabError, MissingCapability
+
+DOCTOR = """Say what works on this machine, what does not, and what to do about it.
+
+Where trials work it listens to the CPUs for two seconds, to tell how many of them other work
+would spoil now: the machine is good, usable or not usable. The exit code is 3 if something is
+missing that trials in namespaces need.
+
+Examples:
+  weir doctor
+  weir doctor --json
+"""
+
+CLEAN = """Remove test beds whose owner died (kill -9, power cut); running ones stay.
+
+Interfaces that a dead weir tap had prepared are put back as they were.
+
+The next start does the same by itself. The exit code is 4 if something
+could not be put back.
+
+Examples:
+  weir lab clean
+  weir lab clean --json
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    panel = "Machine"
+    app.command("doctor", help=DOCTOR, rich_help_panel=panel)(doctor)
+    lab = typer.Typer(help="Look after test beds.", no_args_is_help=True)
+    lab.command("clean", help=CLEAN)(clean)
+    app.add_typer(lab, name="lab", rich_help_panel=panel)
+
+
+def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = False) -> None:
+    """Diagnose this machine."""
+    from weirlab.lab.cores import choose
+    from weirlab.lab.doctor import Finding, diagnose
+    from weirlab.measure import noise
+    from weirlab.studies.commands import tables, wording
+    from weirlab.studies.registry import broken, studies
+
+    with Session(ctx, as_json=json, store=store) as session:
+        findings = diagnose(session.store.root)
+        findings += [finding for study in studies().values() for finding in study.checks()]
+        findings += [Finding("studies", False, why, "reinstall that package", False) for why in broken()]
+        sound = all(finding.ok for finding in findings if finding.essential)
+        heard = None
+        if sound:
+            heard = noise.listen(choose())
+            findings.append(noise.finding(heard))
+        document = {
+            "kind": "doctor",
+            "ok": sound,
+            "machine": heard.verdict if heard else None,
+            "findings": findings,
+            "noise": heard,
+        }
+        said = [wording.doctor(findings), noise.sentence(heard) if heard else ""]
+        lead = noise.lead(heard) if heard else ""
+        session.finish(document, " ".join(filter(None, said)), tables.doctor(findings), lead=lead)
+    if not sound:
+        raise typer.Exit(MissingCapability.exit_code)
+
+
+def clean(ctx: typer.Context, json: JsonOption = False) -> None:
+    """Clean up."""
+    from weirlab.lab.clean import clean as remove
+    from weirlab.link.host.journal import clean as undo
+    from weirlab.studies.commands import wording
+
+    with Session(ctx, as_json=json) as session:
+        left: list[str] = []
+        removed, taps = remove(), undo(left.append)
+        document = {"kind": "lab clean", "removed": removed, "taps": taps, "left": left}
+        session.finish(document, wording.clean(removed, taps, left))
+        session.complain(LabError("; ".join(left)) if left else None)

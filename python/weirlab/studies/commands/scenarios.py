@@ -1,0 +1,145 @@
+"""``weir run`` and ``weir schema``: scenario files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weirlab.cli.options import JsonOption, LabKind, OutOption, PlotsOption, ResumeOption, StoreOption
+from weirlab.cli.output import Session, to_json
+from weirlab.cli.quantities import words
+from weirlab.cli.streams import tell
+from weirlab.errors import InputError
+from weirlab.studies.registry import studies
+
+if TYPE_CHECKING:
+    from weirlab.scenario.model import Root
+    from weirlab.studies.contract import Outcome
+
+RUN = """Carry out a scenario from calibration to report.
+
+SCENARIO is a file, or the name of one that comes with Weir:
+{ready}
+
+What a file is about shows in a key at its top: {keys}.
+
+Ctrl-C keeps every finished trial; --resume goes on where it stopped. A profile
+says first what the machine was good for. Where it was not usable, or the
+held-out trials are too few to judge the models, the exit code is 5 or 7.
+
+Examples:
+  weir run firewall-rules
+  weir run firewall-rules --lab sim                 without root
+  weir run firewall-rules --print > mine.yaml       a start for your own
+  weir run mine.yaml --out report.html --plots plots
+  weir run --resume last
+"""
+
+SCHEMA = """Print the JSON Schema of scenario files, for editors and other programs.
+
+Editors with a YAML language server check and complete a scenario that begins
+with the line: # yaml-language-server: $schema=scenario.schema.json
+
+Examples:
+  weir schema > scenario.schema.json
+"""
+
+
+def _help() -> str:
+    """The help of ``weir run``, with what the installed studies bring."""
+    known = [study for study in studies().values() if study.has("scenario")]
+    ready = {name: phrase for study in known for name, phrase in study.ready.items()}
+    width = max(map(len, ready), default=0) + 2
+    lines = [f"  {name:<{width}} {phrase}" for name, phrase in ready.items()]
+    return RUN.format(ready="\n".join(lines), keys=words([study.key for study in known]))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command("run", help=_help(), rich_help_panel="Measure")(run)
+    app.command("schema", help=SCHEMA, rich_help_panel="Machine")(schema)
+
+
+def run(
+    ctx: typer.Context,
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(help="Scenario, by name or as a YAML file.", metavar="SCENARIO", show_default=False),
+    ] = None,
+    lab: Annotated[
+        LabKind | None,
+        typer.Option("--lab", help="Another lab than the scenario's.", show_default=False),
+    ] = None,
+    out: OutOption = None,
+    plots: PlotsOption = None,
+    resume: ResumeOption = None,
+    printed: Annotated[
+        bool, typer.Option("--print", help="Print the scenario's file instead of running it.")
+    ] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a scenario."""
+    from weirlab.studies import ready, runner
+    from weirlab.studies.scenarios import load
+
+    with Session(ctx, as_json=json, store=store) as session:
+        if (scenario is None) == (resume is None):
+            raise InputError(f"give either --resume RUN or a scenario: a file, or one of {ready.listed()}")
+        if printed:
+            _print(scenario, as_json=json)
+            return
+        if scenario is not None:
+            what = _in_lab(load(ready.find(scenario)), lab)
+            outcome = runner.run_scenario(
+                session.store, what, session.progress, out=out, plots=plots, command=session.command
+            )
+        else:
+            assert resume is not None
+            outcome = runner.resume_scenario(session.store, resume, session.progress, out=out, plots=plots)
+        show(session, outcome)
+
+
+def show(session: Session, outcome: Outcome[Any]) -> None:
+    """Print the outcome of a study, and leave with its exit code."""
+    told, problem = outcome.told(), outcome.problem()
+    session.finish(outcome.document(), told.conclusion, told.tables, problem, told.lead)
+    session.complain(problem)
+
+
+def _print(scenario: Path | None, *, as_json: bool) -> None:
+    """The file of ``scenario`` as it is, comments included."""
+    from weirlab.scenario import document
+    from weirlab.studies import ready
+
+    if scenario is None:
+        raise InputError("--print: give a scenario, not --resume")
+    path = ready.find(scenario)
+    text = document.source(path)
+    print(to_json({"kind": "scenario file", "path": path, "text": text}) if as_json else text.rstrip("\n"))
+
+
+def _in_lab(what: Root, lab: LabKind | None) -> Root:
+    """``what`` in another lab than it says; refused where it has none to choose."""
+    if lab is None:
+        return what
+    from weirlab.scenario import Lab
+
+    section = getattr(what, "lab", None)
+    if not isinstance(section, Lab):
+        raise InputError(
+            f"--lab: {what.KEY} scenarios always run in network namespaces, as root; leave --lab out"
+        )
+    return what.model_copy(update={"lab": section.model_copy(update={"kind": lab})})
+
+
+def schema(
+    ctx: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="Without effect: the schema is JSON.")] = False,
+) -> None:
+    """Print the JSON Schema."""
+    from weirlab.studies.scenarios import json_schema
+
+    tell(to_json(json_schema()))

@@ -1,0 +1,149 @@
+"""``weir report``, ``weir runs``, ``weir show`` and ``weir export``: what can be done with runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from weirlab.cli.options import JsonOption, StoreOption
+from weirlab.cli.output import Session, Table
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+
+REPORT = """Write the report of a run: one HTML file that needs no network.
+
+RUN is an ID, the beginning of one, or "last" for the newest run that has a
+report. Without --out the report is written beside the run; --plots also writes
+each plot as PNG, SVG and CSV.
+
+Examples:
+  weir report last --out firewall.html
+  weir report last --out firewall.html --plots plots
+"""
+
+RUNS = """List the runs in the store, newest first.
+
+A damaged run is listed with what is wrong with it.
+
+Examples:
+  weir runs
+  weir runs --kind profile --json
+  weir --store /mnt/lab/weir runs
+"""
+
+SHOW = """Show what a run measured, where, and what has been made of it.
+
+RUN is an ID, the beginning of one, or "last".
+
+Examples:
+  weir show last
+  weir show 20260131-1200 --json
+"""
+
+EXPORT = """Write a run's tables as CSV or Parquet, for other programs.
+
+Tables: trials (one row per attempt), histograms, series, flows and calls,
+joined by trial_id, and those of capacity and failover; beside them the
+manifest and what else the run keeps, as JSON.
+
+Examples:
+  weir export last --format csv --out data
+  weir export last --format parquet --out data
+"""
+
+RunArgument = Annotated[str, typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    panel = "Runs"
+    app.command("report", help=REPORT, rich_help_panel=panel)(report)
+    app.command("runs", help=RUNS, rich_help_panel=panel)(runs)
+    app.command("show", help=SHOW, rich_help_panel=panel)(show)
+    app.command("export", help=EXPORT, rich_help_panel=panel)(export)
+
+
+def report(
+    ctx: typer.Context,
+    run: RunArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="HTML file (default: report.html beside the run).", metavar="FILE"),
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", help="Folder for PNG, SVG and CSV of each plot.", metavar="DIR")
+    ] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write the report."""
+    from weirlab.studies import reports
+    from weirlab.studies.commands import wording
+
+    with Session(ctx, as_json=json, store=store) as session:
+        outcome = reports.report(session.store, run, out=out, plots=plots)
+        session.finish(outcome.document(), wording.report(outcome))
+
+
+def runs(
+    ctx: typer.Context,
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help="Only runs of this kind.", metavar="KIND", show_default=False),
+    ] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List runs."""
+    from weirlab.studies.commands import wording
+    from weirlab.studies.registry import kinds
+
+    with Session(ctx, as_json=json, store=store) as session:
+        found = [run for run in session.store.runs() if kind in (None, run.kind)]
+        if not found and kind not in (None, *kinds()):
+            raise InputError(f"--kind {quoted(kind)}: no such kind of run; there are {', '.join(kinds())}")
+        rows = [
+            (
+                run.run_id,
+                run.status,
+                run.created[:16].replace("T", " "),
+                "" if run.trials is None else str(run.trials),
+                "" if run.invalid is None else str(run.invalid),
+                f"{run.name} (simulated)" if run.simulated else run.name or run.problem,
+            )
+            for run in found
+        ]
+        columns = ("run", "status", "created (UTC)", "trials", "invalid", "name")
+        tables = [Table(columns, rows, right=("trials", "invalid"))] if rows else []
+        document = {"kind": "runs", "store": session.store.root, "runs": found}
+        session.finish(document, wording.runs(found, session.store.root, kind), tables)
+
+
+def show(ctx: typer.Context, run: RunArgument, store: StoreOption = None, json: JsonOption = False) -> None:
+    """Show one run."""
+    from weirlab.jobs.inventory import show
+    from weirlab.studies.commands import tables, wording
+
+    with Session(ctx, as_json=json, store=store) as session:
+        outcome = show(session.store, run)
+        session.finish(outcome.document(), wording.run(outcome), tables.run(outcome))
+
+
+def export(
+    ctx: typer.Context,
+    run: RunArgument,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write into; made if missing.", metavar="DIR")],
+    format: Annotated[Literal["csv", "parquet"], typer.Option("--format", help="File format.")] = "csv",
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Export one run."""
+    from weirlab.studies.commands import wording
+
+    with Session(ctx, as_json=json, store=store) as session:
+        source = session.store.open(run)
+        files = source.export(out, format)
+        document = {"kind": "export", "run_id": source.run_id, "format": format, "files": files}
+        session.finish(document, wording.export(source.run_id, files, out))

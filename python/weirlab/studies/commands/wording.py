@@ -1,0 +1,78 @@
+"""What was done to runs and to this machine, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weirlab.cli.quantities import count, plural, words
+
+if TYPE_CHECKING:
+    from weirlab.jobs.inventory import RunOutcome
+    from weirlab.lab.doctor import Finding
+    from weirlab.report.export import ReportOutcome
+    from weirlab.store import RunSummary
+
+
+def run(outcome: RunOutcome) -> str:
+    """What can be done with a run."""
+    manifest = outcome.manifest
+    valid = sum(n["valid"] for n in outcome.counts.values())
+    attempts = sum(n["attempts"] for n in outcome.counts.values())
+    lead = f"{manifest.kind.capitalize()} {manifest.run_id} is {manifest.status}"
+    made = " of the simulated device" if outcome.run.simulated else ""
+    told = f"{lead} with {count(valid)} of {count(attempts)} attempts{made} valid"
+    if manifest.kind != "profile":
+        return f"{told}."
+    command = "weir run --resume" if manifest.status == "interrupted" else "weir report"
+    return f"{told}; next: {command} {manifest.run_id}"
+
+
+def runs(found: Sequence[RunSummary], root: Path, kind: str | None = None) -> str:
+    """How many runs there are, of one kind or of all."""
+    if not found and kind is not None:
+        return f"No run of the kind {kind} in {root}; 'weir runs' lists all."
+    if not found:
+        return f"No runs in {root}; 'weir trial' or 'weir run' makes the first."
+    damaged = [run for run in found if run.problem]
+    end = f", {len(damaged)} of them damaged" if damaged else ""
+    return f"{plural(len(found), 'run')} in {root}{end}."
+
+
+def export(run_id: str, files: Sequence[Path], out: Path) -> str:
+    """What was exported."""
+    return f"{plural(len(files), 'file')} of run {run_id} written to {out}."
+
+
+def doctor(findings: Sequence[Finding]) -> str:
+    """Whether this machine is fit."""
+    missing = [finding.name for finding in findings if not finding.ok and finding.essential]
+    if missing:
+        return f"Trials in namespaces will not work here: {words(missing)}; the table says what to do."
+    lesser = [finding.name for finding in findings if not finding.ok]
+    if lesser:
+        return (
+            "Trials in namespaces work here. Not everything is in order, though: "
+            f"{words(lesser)}; the table says what to do."
+        )
+    return "Everything that Weir needs works here."
+
+
+def clean(removed: Sequence[str], taps: Sequence[str] = (), left: Sequence[str] = ()) -> str:
+    """What was left behind and is gone."""
+    said = []
+    if removed:
+        said.append(f"Removed {plural(len(removed), 'namespace')} of dead owners: {', '.join(removed)}.")
+    if taps:
+        said.append(f"Put back what {plural(len(taps), 'dead tap')} had changed: {', '.join(taps)}.")
+    if left:
+        said.append(f"Not put back: {plural(len(left), 'change')} of a dead tap.")
+    return " ".join(said) or "Nothing was left behind."
+
+
+def report(outcome: ReportOutcome) -> str:
+    """Where the report is."""
+    folders = sorted({str(path.parent) for path in outcome.plots})
+    more = f", {plural(len(outcome.plots), 'plot file')} in {words(folders)}" if folders else ""
+    return f"Report: {outcome.path}{more}"

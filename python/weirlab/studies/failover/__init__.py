@@ -1,0 +1,75 @@
+"""What happens to ongoing calls when one of two redundant firewalls goes down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from weirlab.studies.contract import Ground, Study, Told, Work
+
+if TYPE_CHECKING:
+    from weirlab.lab.doctor import Finding
+    from weirlab.report.story import Story
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.contract import Outcome
+    from weirlab.studies.failover.section import FailoverScenario
+    from weirlab.studies.failover.study import FailoverFindings, Pairs
+    from weirlab.studies.failover.switches import OpenPair
+    from weirlab.studies.failover.switches.event import Clock, Sleep
+
+
+class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings"]):
+    """Redundant pairs, switched while calls pass; ``open_pair`` builds one, by default in namespaces."""
+
+    key = "failover"
+    title = "redundant pairs: protocols, timers and states compared"
+    commands = {"weirlab.studies.failover.command": ("failover",)}
+    ready = {"failover": "redundant pairs: protocols, timers and states compared"}
+
+    def __init__(
+        self,
+        open_pair: OpenPair | None = None,
+        *,
+        clock: Clock = time.monotonic_ns,
+        sleep: Sleep = time.sleep,
+    ) -> None:
+        self._open_pair, self._clock, self._sleep = open_pair, clock, sleep
+
+    def scenario(self) -> type[FailoverScenario]:
+        from weirlab.studies.failover.section import FailoverScenario
+
+        return FailoverScenario
+
+    def checks(self) -> Sequence[Finding]:
+        from weirlab.studies.failover.bed import capabilities
+
+        return (capabilities.finding(),)
+
+    def check(self, asked: FailoverScenario, work: Work) -> None:
+        from weirlab.studies.failover import study
+
+        study.checked(asked)
+
+    def open(self, asked: FailoverScenario, work: Work) -> AbstractContextManager[Ground[Pairs]]:
+        from weirlab.studies.failover import study
+
+        return study.opened(asked, work, self._open_pair)
+
+    def measure(
+        self, ground: Ground[Pairs], asked: FailoverScenario, writer: RunWriter, work: Work
+    ) -> FailoverFindings:
+        from weirlab.studies.failover import study
+
+        return study.measured(ground, asked, writer, work.progress, self._clock, self._sleep)
+
+    def told(self, outcome: Outcome[FailoverFindings]) -> Told:
+        from weirlab.studies.failover import told
+
+        return Told(told.conclusion(outcome), told.tables(outcome.found))
+
+    def page(self, run: Run) -> Story:
+        from weirlab.studies.failover import study
+
+        return study.page(run)

@@ -1,0 +1,160 @@
+"""Connection states of one firewall for the other, by conntrackd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
+
+from weirlab import programs
+from weirlab.errors import InputError, LabError
+from weirlab.lab.dut import tool
+from weirlab.studies.failover.bed import wiring
+from weirlab.studies.failover.bed.base import ROLES, Firewall, Role
+from weirlab.studies.failover.bed.machine import Machine
+
+_DAEMON: Final = "conntrackd"
+_CONFIG: Final = "/run/conntrackd.conf"
+_LOG: Final = "/run/conntrackd.log"
+PORT: Final = 3780
+"""Of the messages on the sync link, UDP."""
+
+_OTHER: Final[dict[Firewall, Firewall]] = {"a": "b", "b": "a"}
+_SOCKET_BYTES: Final = 8 << 20
+_ENTRIES: Final = 1 << 18
+
+
+@dataclass(frozen=True)
+class Conntrackd:
+    """How states are synchronised. Raises ``InputError`` for what does not exist.
+
+    Attributes
+    ----------
+    mode:
+        ``ftfw``: the reliable protocol of conntrackd; ``off``: states are not synchronised.
+    external_cache:
+        False: states go into the other firewall's kernel at once (``DisableExternalCache yes``).
+        True: they wait in its daemon until it becomes master, when a script commits them: packets
+        that arrive meanwhile belong to no known call.
+    """
+
+    mode: Literal["ftfw", "off"] = "ftfw"
+    external_cache: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("ftfw", "off"):
+            raise InputError(f"synchronisation of states by {self.mode!r}: there are 'ftfw' and 'off'")
+
+    @property
+    def on(self) -> bool:
+        return self.mode != "off"
+
+    def check(self) -> list[str]:
+        if self.on and programs.find(_DAEMON) is None:
+            return ["conntrackd is not installed: apt install conntrackd (or do without, with states off)"]
+        return []
+
+    def facts(self) -> Mapping[str, object]:
+        return {**({"tool": tool.version(_DAEMON, "-v")} if self.on else {}), **asdict(self)}
+
+    def start(self, machine: Machine) -> Mapping[Role, str]:
+        """Start the daemon; the scripts to run when the firewall becomes master or backup."""
+        if not self.on:
+            return {}
+        machine.write(_CONFIG, config(self, machine.firewall))
+        machine.start(_DAEMON, [_DAEMON, "-C", _CONFIG])
+        scripts: dict[Role, str] = {}
+        for role in ROLES:
+            if (text := script(self, role)) is not None:
+                scripts[role] = f"/run/states-{role}"
+                machine.write(scripts[role], text, executable=True)
+        return scripts
+
+    def answers(self, machine: Machine) -> bool:
+        """Whether the daemon is ready to be told something."""
+        return not self.on or machine.succeeds([_DAEMON, "-C", _CONFIG, "-s"])
+
+    def prepare_return(self, machine: Machine) -> None:
+        """Before the other firewall boots and asks for states: have all of them ready.
+
+        Without an external cache the daemon does not keep what the other one once told it, which went
+        straight into the kernel; from there it reads it now.
+        """
+        if self.on and not machine.succeeds([_DAEMON, "-C", _CONFIG, "-R"]):
+            raise LabError(
+                f"firewall {machine.firewall}: conntrackd -R does not read the kernel's table: "
+                f"{' | '.join(self.words(machine)) or 'no reason given'}"
+            )
+
+    def words(self, machine: Machine) -> list[str]:
+        """What the daemon logged last."""
+        return machine.read(_LOG) if self.on else []
+
+
+def config(settings: Conntrackd, firewall: Firewall) -> str:
+    """The configuration file of one firewall (conntrackd.conf(5))."""
+    cache = "no" if settings.external_cache else "yes"
+    ignored = [
+        address
+        for network in wiring.NETWORKS.values()
+        for address in (network.router, network.virtual, *(network.address(f) for f in ("a", "b")))
+    ]
+    lines = [
+        "Sync {",
+        "  Mode FTFW {",
+        f"    DisableExternalCache {cache}",
+        # After a boot the other one's states are asked for.
+        "    StartupResync yes",
+        "  }",
+        "  UDP Default {",
+        f"    IPv4_address {wiring.sync_address(firewall)}",
+        f"    IPv4_Destination_Address {wiring.sync_address(_OTHER[firewall])}",
+        f"    Port {PORT}",
+        f"    Interface {wiring.SYNC_LINK}",
+        f"    SndSocketBuffer {_SOCKET_BYTES}",
+        f"    RcvSocketBuffer {_SOCKET_BYTES}",
+        "    Checksum on",
+        "  }",
+        "}",
+        "General {",
+        "  Systemd no",
+        f"  HashSize {_ENTRIES // 4}",
+        f"  HashLimit {_ENTRIES}",
+        f"  LogFile {_LOG}",
+        "  LockFile /run/lock/conntrackd.lock",
+        "  UNIX {",
+        "    Path /run/conntrackd.ctl",
+        "  }",
+        f"  NetlinkBufferSize {_SOCKET_BYTES}",
+        f"  NetlinkBufferSizeMaxGrowth {4 * _SOCKET_BYTES}",
+        "  Filter From Kernelspace {",
+        "    Protocol Accept {",
+        "      UDP",
+        "      TCP",
+        "    }",
+        "    Address Ignore {",
+        *(f"      IPv4_address {address}" for address in ignored),
+        "    }",
+        "  }",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def script(settings: Conntrackd, role: Role) -> str | None:
+    """What a change of role asks of the daemon; None for nothing.
+
+    With an external cache it is primary-backup.sh of conntrack-tools: a new master commits what it
+    learnt (``-c``), forgets both caches (``-f``), reads the kernel's table (``-R``) and sends all of
+    it (``-B``); a new backup lets what is left of its time as master expire (``-t``) and asks for the
+    master's states (``-n``).
+
+    Without one the kernel's table is the replica itself: there is nothing to commit. Nothing is sent
+    either: what comes in replaces entries, which are missing for a moment, while packets may still
+    take the old way.
+    """
+    if not settings.external_cache:
+        return None
+    daemon = f"{programs.find(_DAEMON) or _DAEMON} -C {_CONFIG}"
+    options = ("-c", "-f", "-R", "-B") if role == "master" else ("-t", "-n")
+    return "\n".join(["#!/bin/sh", *(f"{daemon} {option}" for option in options)]) + "\n"

@@ -1,0 +1,54 @@
+"""The rules of both firewalls: stateful, calls begin on the LAN side."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weirlab.studies.failover.bed import wiring
+from weirlab.studies.failover.bed.base import AddressProtocol
+
+SYSCTLS: Final = {
+    # A silent stream must not lose its state during a trial, and neither must a replica.
+    "net/netfilter/nf_conntrack_udp_timeout": 3600,
+    "net/netfilter/nf_conntrack_udp_timeout_stream": 3600,
+}
+
+OPEN: Final = "add rule ip weir admission accept\n"
+CLOSE: Final = "flush chain ip weir admission\n"
+
+
+def ruleset(protocol: AddressProtocol, nat: bool) -> str:
+    """In the language of nft; ``nat`` puts all calls behind the virtual address of the WAN side."""
+    lan = ", ".join(f'"{link}"' for link in protocol.links("lan"))
+    lines = [
+        "table ip weir {",
+        "  chain admission {",
+        "  }",
+        "  chain forward {",
+        "    type filter hook forward priority filter; policy drop;",
+        # Known calls. To ask for "established" would leave out those in which only one side has spoken.
+        "    ct status confirmed accept",
+        "    ct state invalid drop",
+        f"    iifname {{ {lan} }} jump admission",
+        "  }",
+        # Only what is forwarded gets a state: the pair's own messages are nobody's call.
+        "  chain own {",
+        "    type filter hook output priority raw; policy accept;",
+        "    notrack",
+        "  }",
+        "  chain arriving {",
+        "    type filter hook prerouting priority raw; policy accept;",
+        f'    iifname "{wiring.SYNC_LINK}" notrack',
+        "    ip daddr 224.0.0.0/4 notrack",
+        "  }",
+    ]
+    if nat:
+        wan = wiring.NETWORKS["wan"]
+        links = ", ".join(f'"{link}"' for link in protocol.links("wan"))
+        lines += [
+            "  chain translate {",
+            "    type nat hook postrouting priority srcnat; policy accept;",
+            f"    ip saddr {wiring.NETWORKS['lan'].behind[0]} oifname {{ {links} }} snat to {wan.virtual}",
+            "  }",
+        ]
+    return "\n".join([*lines, "}"]) + "\n"

@@ -1,0 +1,319 @@
+"""The pair itself: switched on, watched, made to change places."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal
+
+from weirlab.errors import InputError, LabError
+from weirlab.interrupts import interruptible, shielded
+from weirlab.lab.dut import nftables, tool
+from weirlab.lab.linux.conntrack import forget_connections
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.studies.failover.bed import filter as rules
+from weirlab.studies.failover.bed import wiring
+from weirlab.studies.failover.bed.base import (
+    FIREWALLS,
+    SIDES,
+    AddressProtocol,
+    Event,
+    EventKind,
+    Firewall,
+    Role,
+    Side,
+    Transition,
+)
+from weirlab.studies.failover.bed.conntrackd import Conntrackd
+from weirlab.studies.failover.bed.links import Plugs
+from weirlab.studies.failover.bed.machine import Machine
+from weirlab.studies.failover.bed.watch import AddressWatch
+
+_PATIENCE_S: Final = 15.0
+"""Beyond what the protocol itself may take."""
+
+_LOOK_S: Final = 0.005
+_OTHER: Final[dict[Firewall, Firewall]] = {"a": "b", "b": "a"}
+_Detail = Mapping[str, int | str]
+_COUNT: Final = Path("/proc/sys/net/netfilter/nf_conntrack_count")
+
+
+class Pair:
+    """Two firewalls in namespaces that are wired up already.
+
+    Parameters
+    ----------
+    netns:
+        By firewall.
+    protocol, states, nat:
+        As for :class:`weirlab.studies.failover.bed.RedundantLab`.
+    cpu:
+        Where the daemons run.
+    """
+
+    def __init__(
+        self,
+        netns: Mapping[Firewall, Namespace],
+        protocol: AddressProtocol,
+        states: Conntrackd,
+        nat: bool,
+        cpu: int,
+    ) -> None:
+        self._netns = netns
+        self._protocol = protocol
+        self._states = states
+        self._cpu = cpu
+        self._machines: dict[Firewall, Machine] = {}
+        self._roles: dict[tuple[Firewall, Side], Role] = {}
+        self._changed_ns = time.monotonic_ns()
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        self._lowered: Firewall | None = None
+        self._dead: Firewall | None = None
+        self._ongoing: int | None = None
+        self._opened = ExitStack()
+        try:
+            virtual = {side: wiring.NETWORKS[side].virtual for side in SIDES}
+            self._watch = AddressWatch(netns, virtual)
+            self._opened.callback(self._watch.close)
+            self._plugs: dict[Firewall, Plugs] = {}
+            for firewall in FIREWALLS:
+                self._plugs[firewall] = plugs = Plugs(netns[firewall], wiring.LINK_GROUP)
+                self._opened.callback(plugs.close)
+                self._load(firewall, nftables.FLUSH + rules.ruleset(protocol, nat) + rules.OPEN)
+                netns[firewall].call(partial(write_sysctls, rules.SYSCTLS))
+            # The preferred master first: where nobody preempts, the first one up stays master.
+            preferred = protocol.preferred
+            for firewall in (preferred, _OTHER[preferred]):
+                self._power_on(firewall)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def transitions(self) -> list[Transition]:
+        """Every change of the virtual addresses so far, in order."""
+        return self._watch.transitions
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything done to the pair so far, in order."""
+        return [*self._events]
+
+    def holders(self) -> dict[Side, frozenset[Firewall]]:
+        """Who holds the virtual address of each side."""
+        return self._watch.holders
+
+    def master(self) -> Firewall | Literal["both"] | None:
+        """Who holds both virtual addresses; ``both`` if one is held by both, None if nobody holds all."""
+        holders = self.holders()
+        if any(len(found) > 1 for found in holders.values()):
+            return "both"
+        for firewall in FIREWALLS:
+            if all(firewall in found for found in holders.values()):
+                return firewall
+        return None
+
+    def check(self) -> None:
+        """Raises ``LabError`` if a daemon has ended by itself."""
+        for machine in self._machines.values():
+            machine.check()
+
+    def settle(self) -> Firewall:
+        """Wait for one master and one backup that stay so; which one is master.
+
+        They have to stay so for longer than a backup would wait that hears nothing: only then is
+        it known to hear the master. Where a firewall is cut off, the other one is master alone.
+        """
+        stable_s = 1.1 * self._protocol.patience_s
+        deadline_s = 3 * stable_s + _PATIENCE_S
+        end_s = time.monotonic() + deadline_s
+        while True:
+            self.check()
+            master = self._settled_master()
+            changes_ns = [transition.at_ns for transition in self.transitions[-1:]]
+            changes_ns += [event.ended_ns for event in self._events[-1:]]
+            since_ns = max([self._changed_ns, *changes_ns])
+            if master is not None and time.monotonic_ns() - since_ns >= stable_s * 1e9:
+                return master
+            if time.monotonic() > end_s:
+                raise LabError(f"no master and backup within {deadline_s:.0f} s: {self._describe()}")
+            time.sleep(_LOOK_S)
+
+    def step_down(self) -> Event:
+        """The master gives up by its protocol's administrative means."""
+        master = self._only_master()
+        self._lowered = master
+        return self._do("soft", master, lambda: {"how": self._protocol.lower(self._machines[master])})
+
+    def cut(self) -> Event:
+        """The master loses its power: its daemons are killed, then its links go down."""
+        master = self._only_master()
+        return self._do("hard", master, partial(self._cut, master))
+
+    def restore(self) -> Event:
+        """Undo the last ``step_down``, or boot the firewall that was cut."""
+        if (dead := self._dead) is not None:
+            return self._do("return", dead, partial(self._boot, dead))
+        if (lowered := self._lowered) is not None:
+            self._lowered = None
+            return self._do("return", lowered, partial(self._raise, lowered))
+        raise LabError("nothing to restore: no firewall stepped down or was cut")
+
+    def open_admission(self) -> None:
+        """Admit new calls from the LAN side."""
+        for firewall in FIREWALLS:
+            self._load(firewall, rules.CLOSE + rules.OPEN)
+        self._ongoing = None
+
+    def close_admission(self) -> int:
+        """From now on only packets of known states pass; number of states at the master."""
+        for firewall in FIREWALLS:
+            self._load(firewall, rules.CLOSE)
+        self._ongoing = self.states(self._only_master())
+        return self._ongoing
+
+    def states(self, firewall: Firewall) -> int:
+        """Entries of the connection table in that firewall's kernel."""
+        return self._netns[firewall].call(lambda: int(_COUNT.read_text()) if _COUNT.exists() else 0)
+
+    def surviving(self) -> int:
+        """Of the states known when admission was closed, those at the present master."""
+        if self._ongoing is None:
+            raise InputError("states of new calls cannot be told from survivors: close the admission first")
+        return min(self.states(self._only_master()), self._ongoing)
+
+    def clear_states(self) -> None:
+        """Forget all connections, in both firewalls."""
+        for firewall in FIREWALLS:
+            self._netns[firewall].call(forget_connections)
+
+    def close(self) -> None:
+        """Switch everything off. May be called twice."""
+        machines, self._machines = self._machines, {}
+        for machine in machines.values():
+            machine.power_off()
+        self._opened.close()
+
+    @shielded
+    def _power_on(self, firewall: Firewall) -> None:
+        self._forget_roles(firewall)
+        machine = Machine(firewall, self._netns[firewall], self._cpu, partial(self._hear, firewall))
+        self._machines[firewall] = machine
+        scripts = self._states.start(machine)
+        self._wait(machine, lambda: self._states.answers(machine), "conntrackd does not answer")
+        self._protocol.start(machine, scripts)
+        self._wait_for_roles(machine)
+
+    def _raise(self, firewall: Firewall) -> _Detail:
+        machine, other = self._machines[firewall], self._machines[_OTHER[firewall]]
+        if self._protocol.ends_to_step_down:
+            self._forget_roles(firewall)
+        how = self._protocol.raise_again(machine, other)
+        self._wait_for_roles(machine)
+        return {"how": how}
+
+    def _cut(self, firewall: Firewall) -> _Detail:
+        began_ns = time.monotonic_ns()
+        machine = self._machines.pop(firewall)
+        self._dead = firewall
+        machine.kill()
+        killed_ns = time.monotonic_ns()
+        self._plugs[firewall].pull()
+        down_ns = time.monotonic_ns()
+        for side in SIDES:
+            self._watch.note(down_ns, firewall, side, holds=False)
+        machine.power_off()
+        return {
+            "how": "daemons killed, links down",
+            "kill_sent_ns": killed_ns - began_ns,
+            "links_down_ns": down_ns - began_ns,
+            "daemons_gone_ns": time.monotonic_ns() - began_ns,
+        }
+
+    def _boot(self, firewall: Firewall) -> _Detail:
+        netns = self._netns[firewall]
+        netns.call(wiring.forget_past)
+        netns.call(forget_connections)
+        self._states.prepare_return(self._machines[_OTHER[firewall]])
+        netns.call(wiring.plug_in)
+        self._power_on(firewall)
+        self._dead = None
+        return {"how": "links up, daemons started, no states of its own"}
+
+    def _do(self, kind: EventKind, firewall: Firewall, action: Callable[[], _Detail]) -> Event:
+        began_ns = time.monotonic_ns()
+        detail = action()
+        event = Event(kind, firewall, began_ns, time.monotonic_ns() - began_ns, detail)
+        self._events.append(event)
+        return event
+
+    def _hear(self, firewall: Firewall, line: str) -> None:
+        if (heard := self._protocol.role(line)) is None:
+            return
+        side, role = heard
+        with self._lock:
+            if self._roles.get((firewall, side)) != role:
+                self._roles[firewall, side] = role
+                self._changed_ns = time.monotonic_ns()
+
+    def _settled_master(self) -> Firewall | None:
+        master = self.master()
+        if master is None or master == "both":
+            return None
+        with self._lock:
+            for firewall in self._machines:
+                role = "master" if firewall == master else "backup"
+                if role == "backup" and firewall == self._lowered and self._protocol.ends_to_step_down:
+                    continue  # its daemons say nothing any more
+                if any(self._roles.get((firewall, side)) != role for side in SIDES):
+                    return None
+        return master
+
+    def _only_master(self) -> Firewall:
+        self.check()
+        master = self.master()
+        if master is None or master == "both":
+            raise LabError(f"there is no single master: {self._describe()}")
+        return master
+
+    def _forget_roles(self, firewall: Firewall) -> None:
+        with self._lock:
+            for side in SIDES:
+                self._roles.pop((firewall, side), None)
+
+    def _wait_for_roles(self, machine: Machine) -> None:
+        self._wait(
+            machine,
+            lambda: all((machine.firewall, side) in self._roles for side in SIDES),
+            f"{self._protocol.name} does not begin its work",
+        )
+
+    @interruptible
+    def _wait(self, machine: Machine, condition: Callable[[], bool], otherwise: str) -> None:
+        end_s = time.monotonic() + _PATIENCE_S
+        while not condition():
+            machine.check()
+            if time.monotonic() > end_s:
+                raise LabError(f"firewall {machine.firewall}: {otherwise}; {self._words(machine)}")
+            time.sleep(_LOOK_S)
+
+    def _load(self, firewall: Firewall, text: str) -> None:
+        tool.load(self._netns[firewall].name, nftables.COMMAND, text, source="rules of the pair")
+
+    def _describe(self) -> str:
+        """Who holds what, and what the daemons say."""
+        held = ", ".join(
+            f"{side} by {' and '.join(sorted(found)) or 'nobody'}" for side, found in self.holders().items()
+        )
+        words = "; ".join(self._words(machine) for machine in self._machines.values())
+        return f"addresses are held: {held}; {words}"
+
+    def _words(self, machine: Machine) -> str:
+        said = [f"{name}: {' | '.join(machine.said(name)[-4:])}" for name in sorted(machine.running)]
+        said += [f"conntrackd: {line}" for line in self._states.words(machine)[-2:]]
+        return f"firewall {machine.firewall} says: {'; '.join(said) or 'nothing'}"

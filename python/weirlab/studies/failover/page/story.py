@@ -1,0 +1,316 @@
+"""The page in words: which pair interrupts calls for how long, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from weirlab.report.figure import Figure
+from weirlab.report.numbers import NOTHING, count, duration, plural, rate
+from weirlab.report.story import Chapter, Story, place
+from weirlab.report.tables import Pairs, Tile
+from weirlab.studies.failover.page import charts, tables
+from weirlab.studies.failover.page.source import Campaign, Group, groups
+
+AUDIBLE_NS: Final = 150e6
+"""Callers notice silences of this length (spec of the published measurement)."""
+
+_TERMS: Final = (
+    (
+        "Soft, hard, return",
+        "The master steps down in good order; its daemons are killed and its links cut; the old "
+        "master comes back.",
+    ),
+    (
+        "Gap",
+        "The longest time between two arrivals of a stream around the event. A stream of packets "
+        "every 20 ms has gaps of 20 ms when nothing is wrong.",
+    ),
+    (
+        "Outage",
+        "The longest time without any arrival of any stream in a direction.",
+    ),
+    (
+        "Lost / rate",
+        "Packets lost from the event on, over the rate at which they were sent: how the published "
+        "tables count an interruption. It equals the gap only where everything between is lost.",
+    ),
+    (
+        "Dead stream",
+        "Heard before the event, and not in the last part of the trial. Admission is closed before "
+        "the event, so a stream goes on only if the new master knows its connection state.",
+    ),
+    (
+        "Timers",
+        "When the protocol lets the other firewall take over, counted from the master's last "
+        "advertisement: an event between two advertisements is followed after somewhat less.",
+    ),
+    (
+        "MOS",
+        "Mean opinion score by the E-model (ITU-T G.107) from delay, loss and its burstiness behind a "
+        "jitter buffer; 3.6 and more satisfies most callers.",
+    ),
+    (
+        "Affected seconds",
+        "The part of the conversation that follows the event.",
+    ),
+)
+
+
+def tell(campaign: Campaign) -> Story:
+    """The page about ``campaign``."""
+    found = groups(campaign)
+    manifest, facts = campaign.manifest, campaign.manifest.get("facts") or {}
+    lab = str(facts.get("lab", ""))
+    answer, *rest = _answer(found)
+    return Story(
+        subject="redundant pairs",
+        manifest=manifest,
+        simulated=lab == "sim",
+        answer=answer,
+        lede=tuple(rest),
+        caution=_caution(campaign),
+        place=place(manifest, "netns", "pairs of Linux firewalls"),
+        tiles=tuple(_tiles(campaign, found)),
+        chapters=tuple(_chapters(campaign, found)),
+        terms=_TERMS,
+    )
+
+
+def _answer(found: list[Group]) -> list[str]:
+    """What to do and what to expect, at most three sentences."""
+    hard = [group for group in found if group.kind == "hard" and not group.dead]
+    soft = [group for group in found if group.kind == "soft" and not group.dead]
+    back = [group for group in found if group.kind == "return" and not group.dead]
+    dead = [group for group in found if group.dead]
+    said = []
+    if hard:
+        best = min(hard, key=lambda group: group.median("gap_p50_ns"))
+        worst = max(hard, key=lambda group: group.median("gap_p50_ns"))
+        lead = f"When the active firewall dies, callers hear nothing for {best.gap_text} ({best.label})"
+        if worst is not best:
+            lead += f" to {worst.gap_text} ({worst.label})"
+        said.append(f"{lead}.")
+    lossless = [group for group in soft if group.numbers.get("lossless")]
+    if lossless:
+        said.append(
+            f"When it steps down in good order, {lossless[0].label} loses nothing in "
+            f"{plural(lossless[0].runs.height, 'run')}."
+        )
+    elif soft:
+        best = min(soft, key=lambda group: group.median("lost"))
+        said.append(
+            f"When it steps down in good order, the gentlest pair ({best.label}) loses "
+            f"{count(best.median('lost'))} packets."
+        )
+    if back and len(said) + bool(dead) < 3:
+        worst = max(back, key=lambda group: group.median("lost"))
+        lost = "nothing is" if worst.numbers.get("lossless") else f"{count(worst.median('lost'))} packets are"
+        said.append(f"When a dead firewall comes back, {lost} lost at worst ({worst.label}).")
+    if dead:
+        one = dead[0]
+        said.append(
+            f"Without its state on the other firewall a call does not come back: with {one.label} "
+            f"{count(one.median('dead'))} of {count(one.median('streams'))} streams died."
+        )
+    return said or ["No switch was measured."]
+
+
+def _caution(campaign: Campaign) -> str:
+    spoiled = campaign.switches.filter(~pl.col("valid")).height
+    load, parts = campaign.load, []
+    if load.get("by_host"):
+        parts.append(
+            f"Only {count(load['calls'])} of the {count(load['wanted_calls'])} calls asked for could be sent "
+            f"undisturbed: the host, not the pair, sets the limit."
+        )
+    elif load.get("reduced"):
+        parts.append(
+            f"The pairs carry {count(load['calls'])} of the {count(load['wanted_calls'])} calls asked for "
+            f"without loss ({load['limited_by']} sets the limit)."
+        )
+    if spoiled:
+        parts.append(f"Left out: {plural(spoiled, 'attempt')} spoiled by the host or by a slow cut.")
+    return " ".join(parts)
+
+
+def _tiles(campaign: Campaign, found: list[Group]) -> Iterator[Tile]:
+    for kind, label in (("hard", "Master dies"), ("soft", "Master steps down")):
+        mine = [group for group in found if group.kind == kind and not group.dead]
+        if mine:
+            best = min(mine, key=lambda group: group.median("gap_p50_ns"))
+            yield Tile(
+                f"{label}: gap of the median call",
+                best.gap_text,
+                f"{best.label}, median of {plural(best.runs.height, 'run')}",
+            )
+        else:
+            yield Tile(f"{label}: gap of the median call", NOTHING, "not measured")
+    valid = campaign.valid
+    if valid.height:
+        yield Tile(
+            "Load",
+            rate(float(valid["achieved_pps"].median() or math.nan)),  # type: ignore[arg-type]
+            f"{count(float(valid['calls'].median() or 0))} calls at once",  # type: ignore[arg-type]
+        )
+        yield Tile(
+            "Switches",
+            count(valid.height),
+            f"{plural(len({g.pair for g in found}), 'pair')}, every packet logged",
+        )
+
+
+def _chapters(campaign: Campaign, found: list[Group]) -> Iterator[Chapter]:
+    scenario = campaign.manifest.get("scenario") or {}
+    yield Chapter(
+        "setting",
+        "What was tested",
+        "Setting",
+        intro=str(scenario.get("question") or ""),
+        facts=_setting(campaign),
+    )
+    yield Chapter(
+        "compared", "Pairs compared", "Compared", figures=tuple(_compared(found)), said=tuple(campaign.said)
+    )
+    yield Chapter(
+        "arrivals",
+        "Around the switch",
+        "Arrivals",
+        figures=tuple(_arrivals(campaign, found)),
+        missing="Not measured: no packet log of a valid switch was kept.",
+    )
+    yield Chapter("calls", "From call to call", "Calls", figures=tuple(_calls(campaign, found)))
+    yield Chapter(
+        "numbers",
+        "All numbers",
+        "Numbers",
+        tables=(tables.compared(found),) if found else (),
+        details=(tables.switches(campaign),) if campaign.switches.height else (),
+    )
+
+
+def _setting(campaign: Campaign) -> Pairs:
+    facts: Mapping[str, Any] = campaign.manifest.get("facts") or {}
+    valid = campaign.valid
+    pairs: Pairs = [
+        ("Host", str(campaign.manifest.get("host") or NOTHING)),
+        ("Kernel", str(campaign.manifest.get("kernel") or NOTHING)),
+    ]
+    if valid.height:
+        pairs.append(("Calls at once", count(float(valid["calls"].max() or 0))))  # type: ignore[arg-type]
+        pairs.append(("Packets sent", rate(float(valid["achieved_pps"].median() or math.nan))))  # type: ignore[arg-type]
+        closed = bool(valid["admission_closed"].all())
+        pairs.append(("New calls during the event", "not admitted" if closed else "admitted"))
+    known = {
+        "keepalived": "keepalived",
+        "ucarp": "ucarp",
+        "conntrackd": "conntrackd",
+        "filter": "Packet filter",
+    }
+    pairs += [(label, str(facts[name])) for name, label in known.items() if facts.get(name)]
+    return pairs
+
+
+def _compared(found: list[Group]) -> Iterator[Figure]:
+    if not found:
+        return
+    frame = charts.gap_rows(found)
+    alive = [group for group in found if not group.dead]
+    title = "Every stream died in every switch."
+    if alive:
+        fastest = min(alive, key=lambda group: group.median("gap_p50_ns"))
+        slowest = max(alive, key=lambda group: group.median("gap_p50_ns"))
+        title = f"Gaps of calls that went on reach from {fastest.gap_text} to {slowest.gap_text}."
+        if fastest is slowest:
+            title = f"{fastest.name}: the median call hears nothing for {fastest.gap_text}."
+    yield Figure(
+        "failover-gaps",
+        "compared",
+        "how long the median call hears nothing",
+        title,
+        "A point is one run. Grey: when the protocol's timers let the other firewall take over after a "
+        "sudden death. A cross is a stream that never came back; its gap lasts to the end of the trial.",
+        "Points: the median call's gap in each run, one row per pair and event.",
+        charts.gaps(frame),
+        frame,
+    )
+    rated = charts.mos_rows(found)
+    if rated["mos"].drop_nulls().len():
+        worst = min(found, key=lambda group: _or_five(group.median("mos_affected")))
+        yield Figure(
+            "failover-mos",
+            "compared",
+            "what callers think of it",
+            f"The conversation around the event falls to MOS {worst.median('mos_affected'):.2f} at worst "
+            f"({worst.name}).",
+            "Medians over calls and runs. Dashed: MOS 3.6, below which many callers are dissatisfied.",
+            "MOS of the median call before, in the affected seconds and after, per pair and event.",
+            charts.mos(rated),
+            rated,
+        )
+
+
+def _arrivals(campaign: Campaign, found: list[Group]) -> Iterator[Figure]:
+    kept = set(campaign.series["trial_id"].to_list()) if campaign.series.height else set()
+    frames = {
+        group.key: charts.arrival_rows(group, campaign.series) for group in found if group.typical in kept
+    }
+    for group in found:
+        frame = frames.get(group.key)
+        if frame is None or not frame.height:
+            continue
+        top = 1.15 * max(float(frame["arrived"].max() or 0.0), float(frame["sent"].max() or 0.0))  # type: ignore[arg-type]
+        yield Figure(
+            f"failover-arrivals-{group.key}",
+            "arrivals",
+            group.name,
+            _switch_title(group),
+            "Packets that arrived around the event (dashed) in the run with the middle gap. Grey: when the "
+            "protocol's timers let the other firewall take over.",
+            f"Arrivals over time around the event: {group.name}.",
+            charts.arrivals(frame, group.expected_ns, top),
+            frame,
+        )
+
+
+def _switch_title(group: Group) -> str:
+    if group.dead:
+        return "Nothing arrives any more: the new master does not know the streams."
+    lost = group.median("lost")
+    if group.numbers.get("lossless"):
+        return f"Nothing is lost; the longest silence of a call is {duration(group.median('gap_max_ns'))}."
+    return f"A gap of {group.gap_text} for the median call; {count(lost)} packets are lost."
+
+
+def _calls(campaign: Campaign, found: list[Group]) -> Iterator[Figure]:
+    frame = charts.call_rows(found, campaign.calls) if campaign.calls.height else pl.DataFrame()
+    if not frame.height:
+        return
+    alive = [group for group in found if not group.dead]
+    uneven = max(
+        alive, key=lambda group: group.median("gap_max_ns") - group.median("gap_min_ns"), default=None
+    )
+    title = "All streams were interrupted for good."
+    if uneven is not None:
+        title = (
+            f"Calls of one switch differ by up to "
+            f"{duration(uneven.median('gap_max_ns') - uneven.median('gap_min_ns'))} ({uneven.name})."
+        )
+    yield Figure(
+        "failover-calls",
+        "calls",
+        "distribution over the streams",
+        title,
+        "How to read it: at 50 % stands the silence that every second stream has at least. Runs with the "
+        "middle gap; dead streams count to the end of the trial.",
+        "Share of the streams whose longest silence exceeds a length, per pair and event.",
+        charts.over_calls(frame),
+        frame,
+    )
+
+
+def _or_five(value: float) -> float:
+    return value if math.isfinite(value) else 5.0

@@ -1,0 +1,328 @@
+"""What a failover does to ongoing calls: from a scenario to a kept run with conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import polars as pl
+
+from weirlab.errors import InputError, MissingCapability, TrialError
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs import spoiled, testbeds
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.store import Run, RunWriter
+from weirlab.studies.contract import Ground, Work
+from weirlab.studies.failover.section import FailoverScenario
+from weirlab.studies.failover.switches import (
+    CALLS,
+    SERIES,
+    SWITCHES,
+    Conditions,
+    Group,
+    Load,
+    OpenPair,
+    Pair,
+    Planned,
+    SwitchLimits,
+    SwitchRow,
+    Timing,
+    compare,
+    conclusions,
+    estimate_s,
+    find_load,
+    measure,
+    plan,
+    rows_of,
+)
+from weirlab.studies.failover.switches.event import Clock, Sleep
+from weirlab.traffic.load import offered_pps
+from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.spec import Traffic
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+KIND: Final = "failover"
+LOAD: Final = "load"
+"""Name under which a run keeps what the pairs carry."""
+RESULT: Final = "result"
+
+PUBLISHED_PPS: Final = 81_600
+"""The load of the published measurement."""
+
+_LOAD_S: Final = 8.0
+"""What it takes to see that a pair carries the calls, beside its timers and the trials' own time."""
+
+
+@dataclass(frozen=True)
+class FailoverFindings:
+    """Every switch of a run, and what they show."""
+
+    load: Load
+    planned: int
+    rows: tuple[SwitchRow, ...]
+    """Every attempt."""
+    groups: tuple[Group, ...]
+    missing: tuple[str, ...]
+    """Switches without a valid attempt."""
+    elapsed_s: float
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """A sentence per pair and kind of event."""
+        return tuple(conclusions(self.groups))
+
+    def kept(self) -> dict[str, Any]:
+        """What the run keeps of it beside its tables."""
+        return {
+            "groups": [group.to_json() for group in self.groups],
+            "conclusions": self.conclusions,
+            "missing": self.missing,
+        }
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "load": self.load.to_json(),
+            "planned": self.planned,
+            "elapsed_s": self.elapsed_s,
+            **self.kept(),
+            "switches": [asdict(row) for row in self.rows],
+        }
+
+    def problem(self, run: Run) -> TrialError | None:
+        """The error that it is when the host spoiled every attempt at a switch."""
+        return spoiled.without_valid(run, "switches", self.missing, self.planned, self.rows, SWITCHES)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What is switched, and with which traffic."""
+
+    pairs: tuple[Pair, ...]
+    traffic: Callable[[int, float], Traffic]
+    opener: OpenPair
+
+
+@contextmanager
+@shielded
+def opened(asked: FailoverScenario, work: Work, open_pair: OpenPair | None) -> Iterator[Ground[Pairs]]:
+    """The pairs of ``asked``; each is built anew for each attempt, by ``open_pair`` or in namespaces."""
+    pairs, traffic = checked(asked)
+    opener = open_pair or _opener(asked, pairs)
+    testbeds.tell_if_busy("redundant", work.progress)
+    facts: dict[str, Any] = {}
+    if work.begun is None:
+        with opener(pairs[0]) as lab:  # What cannot be built leaves no run behind.
+            common = {name: value for name, value in lab.facts.items() if not _of_one_pair(name)}
+            facts = {"lab": lab.lab, "dut": KIND, "backend": lab.backend, **common}
+        facts |= {"pairs": [pair.to_json() for pair in pairs], **_tools(pairs)}
+    yield Ground(Pairs(pairs, traffic, opener), facts)
+
+
+def measured(
+    ground: Ground[Pairs],
+    asked: FailoverScenario,
+    writer: RunWriter,
+    progress: Progress,
+    clock: Clock,
+    sleep: Sleep,
+) -> FailoverFindings:
+    """Find the load that all pairs carry, then make every switch that the run has not yet."""
+    what, timing = asked.failover, timing_of(asked)
+    pairs, traffic, opener = ground.bed.pairs, ground.bed.traffic, ground.bed.opener
+    switches = _plan(asked, pairs)
+    expected_s = estimate_s((p for p in switches if p.index not in writer.done), timing)
+    if what.find_load and not writer.has(LOAD):
+        expected_s += sum(_LOAD_S + 2 * what.load_s + pair.protocol.expected_failover_s[1] for pair in pairs)
+    progress.stage(
+        f"{_counted(len(switches), 'switch', 'switches')} of {_counted(len(pairs), 'pair', 'pairs')}, "
+        f"{_counted(what.repetitions, 'run', 'runs')} each, about {expected_s / 60:.0f} min, "
+        f"run {writer.run_id}"
+    )
+    load = _load(writer, asked, ground.bed, progress)
+    of_switches = traffic(load.calls, timing.duration_s)
+    conditions = Conditions(
+        calls=asked.calls.calls(load.calls),
+        traffic=of_switches,
+        connections=_connections(of_switches),
+        timing=timing,
+        close_admission=what.close_admission,
+        limits=SwitchLimits(cut_ratio=what.cut_ratio),
+        max_attempts=what.max_attempts,
+    )
+    campaign = measure(opener, switches, conditions, writer, passed_on(progress), clock=clock, sleep=sleep)
+    found = _concluded(load, switches, campaign.rows, campaign.elapsed_s)
+    writer.put_json(RESULT, found.kept())
+    return found
+
+
+def stored(run: Run) -> FailoverFindings:
+    """What a run holds, measured earlier or still under way."""
+    rows = tuple(rows_of(run.table(SWITCHES))) if run.has_table(SWITCHES) else ()
+    load = run.get_json(LOAD, Load.from_json)
+    scenario = scenario_of(run, FailoverScenario)
+    return _concluded(load, _plan(scenario, _pairs(scenario)), rows, 0.0)
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.studies.failover.page import Campaign, tell
+
+    if not run.has_table(SWITCHES):
+        raise InputError(
+            f"run {run.run_id} was interrupted before its first switch: go on with {RESUME} {run.run_id}"
+        )
+    switches = run.table(SWITCHES)
+    groups = compare(rows_of(switches))
+    return tell(
+        Campaign(
+            manifest=vars(run.manifest),
+            switches=switches,
+            calls=run.table(CALLS) if run.has_table(CALLS) else pl.DataFrame(),
+            series=run.table(SERIES) if run.has_table(SERIES) else pl.DataFrame(),
+            groups=[group.to_json() for group in groups],
+            said=tuple(conclusions(groups)),
+            load=run.get_json("load", dict) if run.has("load") else {},
+        )
+    )
+
+
+def _counted(n: int, one: str, several: str) -> str:
+    return f"{n} {one if n == 1 else several}"
+
+
+def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: Progress) -> Load:
+    """What all pairs carry without loss, found or, in a resumed run, remembered."""
+    what, wanted = scenario.failover, scenario.calls.count
+    if writer.has(LOAD):
+        return writer.run.get_json(LOAD, Load.from_json)
+
+    def of(calls: int) -> Traffic:
+        return bed.traffic(calls, what.load_s)
+
+    if not what.find_load:
+        load = Load(wanted, wanted, offered_pps(of(wanted)), searched=False)
+    else:
+        load = find_load(
+            bed.opener, bed.pairs, wanted, of, offered_pps, writer, lambda text: progress.advance(0, 1, text)
+        )
+    writer.put_json(LOAD, load.to_json())
+    progress.note(load_text(load))
+    return load
+
+
+def load_text(load: Load) -> str:
+    """Under which load the pairs are switched, and why."""
+    rate = f"{load.calls:,} calls, {load.offered_pps:,.0f} packets per second"
+    beyond = "" if load.offered_pps >= PUBLISHED_PPS else f" (fewer than the published {PUBLISHED_PPS:,})"
+    if not load.searched:
+        return f"load: {rate}{beyond}, whether the pairs carry it or not"
+    if load.by_host:
+        return (
+            f"load: {rate}{beyond}, the most that could be sent undisturbed on this machine, not the most "
+            f"that {load.limited_by} carries: with more no packet was lost, but {load.why}; "
+            f"{load.wanted_calls:,} calls were wanted"
+        )
+    if load.reduced:
+        return (
+            f"load: {rate}{beyond}, the most that {load.limited_by} carries without loss on this machine "
+            f"(with more: {load.why}); {load.wanted_calls:,} calls were wanted"
+        )
+    return f"load: {rate}{beyond}, which every pair carries without loss"
+
+
+def _plan(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> tuple[Planned, ...]:
+    what = scenario.failover
+    return plan(pairs, what.kinds, what.repetitions, what.seed)
+
+
+def _concluded(
+    load: Load, switches: tuple[Planned, ...], rows: tuple[SwitchRow, ...], elapsed_s: float
+) -> FailoverFindings:
+    valid = {row.index for row in rows if row.valid}
+    missing = tuple(planned.text for planned in switches if planned.index not in valid)
+    return FailoverFindings(load, len(switches), rows, compare(rows), missing, elapsed_s)
+
+
+def timing_of(scenario: FailoverScenario) -> Timing:
+    """The course of a trial."""
+    what = scenario.failover
+    return Timing(what.warmup_s, what.event_s, what.after_s, what.affected_s)
+
+
+def _of_one_pair(fact: str) -> bool:
+    """Is that fact of a lab about the pair in it, and so not about the others of a run?"""
+    return fact == "nat" or fact.startswith(("protocol_", "states_"))
+
+
+def _tools(pairs: tuple[Pair, ...]) -> dict[str, str]:
+    """Versions of the daemons, by their names."""
+    found = {pair.protocol.name: pair.protocol.facts() for pair in pairs}
+    if on := [pair.states for pair in pairs if pair.sharing != "off"]:
+        found["conntrackd"] = on[0].facts()
+    return {name: str(facts["tool"]) for name, facts in found.items()}
+
+
+def _pairs(scenario: FailoverScenario) -> tuple[Pair, ...]:
+    return tuple(
+        Pair(section.addresses(), section.sharing(), section.nat, section.name or "")
+        for section in scenario.failover.pairs
+    )
+
+
+def checked(scenario: FailoverScenario) -> tuple[tuple[Pair, ...], Callable[[int, float], Traffic]]:
+    """Pairs and traffic, refused before anything is built where they cannot be."""
+    from weirlab.traffic.calls.schedule import traffic_of
+
+    timing, pairs = timing_of(scenario), _pairs(scenario)
+    for pair in pairs:
+        latest_s = pair.protocol.expected_failover_s[1]
+        if "return" in scenario.failover.kinds and pair.preempt:
+            latest_s = max(latest_s, pair.protocol.patience_s)
+        timing.check(latest_s, pair.text)
+    texts = [pair.text for pair in pairs]
+    for text in texts:
+        if texts.count(text) > 1:
+            raise InputError(
+                f"two pairs are both called {text!r}: their settings differ in what the name does not tell; "
+                "give each a 'name'"
+            )
+
+    def traffic(calls: int, duration_s: float) -> Traffic:
+        return traffic_of(scenario.calls.calls(calls), duration_s, scenario.failover.warmup_s)
+
+    compile_plan(traffic(scenario.calls.count, max(scenario.failover.load_s, timing.duration_s)))
+    return pairs, traffic
+
+
+def _connections(traffic: Traffic) -> int:
+    """How many connections the calls of ``traffic`` are to a firewall, speech alone."""
+    media = compile_plan(traffic).media
+    assert media is not None
+    return len(np.unique(media.flows.call[media.flows.carries_media]))
+
+
+def _opener(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> OpenPair:
+    """Builds pairs in network namespaces; raises ``MissingCapability`` naming what is not there."""
+    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.studies.failover.bed import RedundantLab
+
+    if (missing := missing_for_namespaces()) is not None:
+        raise MissingCapability(
+            f"a redundant pair needs network namespaces, which do not work here ({missing}): run as root "
+            "(sudo); weir doctor says more"
+        )
+    lacking = [text for pair in pairs for text in (*pair.protocol.check(), *pair.states.check())]
+    if lacking:
+        raise MissingCapability("; ".join(dict.fromkeys(lacking)))
+
+    def open_pair(pair: Pair) -> AbstractContextManager[RedundantLab]:
+        return owned(lambda: RedundantLab(pair.protocol, pair.states, pair.nat, scenario.lab.backend))
+
+    return open_pair

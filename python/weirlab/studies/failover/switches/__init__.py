@@ -1,0 +1,41 @@
+"""What happens to ongoing calls when the active firewall of a redundant pair goes down.
+
+``plan`` says which switches, ``load`` finds what the pair carries, ``campaign`` carries out one
+switch after the other (``event`` lets it happen, ``switch`` takes the numbers from its packets,
+``validity`` judges it, ``rows`` keeps it), ``compare`` draws the conclusions.
+"""
+
+from weirlab.studies.failover.switches.campaign import Campaign, Conditions, measure
+from weirlab.studies.failover.switches.compare import Group, compare, conclusions
+from weirlab.studies.failover.switches.load import Load, find_load
+from weirlab.studies.failover.switches.pair import KINDS, Kind, OpenPair, Pair, PairLab
+from weirlab.studies.failover.switches.plan import Planned, estimate_s, plan
+from weirlab.studies.failover.switches.rows import CALLS, SERIES, SWITCHES, SwitchRow, rows_of
+from weirlab.studies.failover.switches.timing import Timing
+from weirlab.studies.failover.switches.validity import SwitchLimits
+
+__all__ = [
+    "CALLS",
+    "KINDS",
+    "SERIES",
+    "SWITCHES",
+    "Campaign",
+    "Conditions",
+    "Group",
+    "Kind",
+    "Load",
+    "OpenPair",
+    "Pair",
+    "PairLab",
+    "Planned",
+    "SwitchLimits",
+    "SwitchRow",
+    "Timing",
+    "compare",
+    "conclusions",
+    "estimate_s",
+    "find_load",
+    "measure",
+    "plan",
+    "rows_of",
+]

@@ -1,0 +1,265 @@
+"""Switch after switch, each kept as soon as it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+import polars as pl
+
+from weirlab.errors import LabError
+from weirlab.measure.progress import Meter, OnProgress
+from weirlab.measure.trial import run_trial, utc_now
+from weirlab.quality.jitterbuffer import USUAL, Buffers
+from weirlab.records import RuleSetup, TrialRecord, TrialSpec
+from weirlab.store import RunWriter
+from weirlab.studies.failover.bed import Firewall
+from weirlab.studies.failover.switches.event import (
+    Clock,
+    Occurrence,
+    Sleep,
+    bring_about,
+    expected_s,
+    look_back,
+)
+from weirlab.studies.failover.switches.pair import OpenPair, PairBed, PairLab
+from weirlab.studies.failover.switches.plan import Planned
+from weirlab.studies.failover.switches.plan import expected_s as wall_s
+from weirlab.studies.failover.switches.rows import (
+    CALLS,
+    SERIES,
+    SWITCHES,
+    SwitchRow,
+    calls_frame,
+    rows_of,
+    series_frame,
+    switch_row,
+    switches_frame,
+)
+from weirlab.studies.failover.switches.switch import Switch, examine
+from weirlab.studies.failover.switches.timing import USUAL_TIMING, Timing
+from weirlab.studies.failover.switches.validity import DEFAULT_SWITCH_LIMITS, SwitchLimits, judge_switch
+from weirlab.traffic.calls.spec import Calls
+from weirlab.traffic.spec import Traffic
+from weirlab.units import NS_PER_S
+
+MAX_ATTEMPTS: Final = 4
+_LOOK_EVERY_S: Final = 0.05
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What all switches have in common."""
+
+    calls: Calls
+    traffic: Traffic
+    connections: int
+    """So many connections the calls are to a firewall."""
+    timing: Timing = USUAL_TIMING
+    close_admission: bool = True
+    """So that a stream goes on only if the new master knows its state."""
+    buffers: Buffers = USUAL
+    limits: SwitchLimits = DEFAULT_SWITCH_LIMITS
+    max_attempts: int = MAX_ATTEMPTS
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What came of all switches."""
+
+    rows: tuple[SwitchRow, ...]
+    """Every attempt, in the order in which they were made."""
+    missing: tuple[Planned, ...]
+    """Switches without a valid attempt."""
+    elapsed_s: float
+
+
+class Tables:
+    """The tables that a run keeps of its switches; on disk after every attempt."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        run = writer.run
+        # A session that was killed may have kept a row whose trial it never kept.
+        whole = pl.col("trial_id").is_in(run.trials()["trial_id"].to_list())
+        kept = {
+            name: run.table(name).filter(whole) for name in (SWITCHES, CALLS, SERIES) if run.has_table(name)
+        }
+        self.rows = rows_of(kept[SWITCHES]) if SWITCHES in kept else []
+        self._frames = {name: [kept[name]] if name in kept else [] for name in (CALLS, SERIES)}
+
+    def add(self, row: SwitchRow, switch: Switch | None) -> None:
+        """Keep one attempt."""
+        self.rows.append(row)
+        if switch is not None:
+            self._frames[CALLS].append(calls_frame(row.trial_id, switch))
+            self._frames[SERIES].append(series_frame(row.trial_id, switch))
+        for name, frames in self._frames.items():
+            if frames:
+                whole = pl.concat(frames)
+                self._frames[name] = [whole]
+                self._writer.put_table(name, whole)
+        self._writer.put_table(SWITCHES, switches_frame(self.rows))
+
+
+def measure(
+    open_pair: OpenPair,
+    switches: Sequence[Planned],
+    conditions: Conditions,
+    writer: RunWriter,
+    on_progress: OnProgress | None = None,
+    *,
+    clock: Clock = time.monotonic_ns,
+    sleep: Sleep = time.sleep,
+    now: Callable[[], datetime] = utc_now,
+) -> Campaign:
+    """Carry out ``switches`` in order, leaving out those with a valid attempt in the run.
+
+    Every attempt has a pair of its own, newly built, so that no connection state and no daemon's
+    memory of an earlier switch is left. A switch that the host spoiled is repeated, and kept.
+
+    Raises
+    ------
+    LabError
+        A pair could not be built, never had one master and one backup, or a daemon died, in every
+        attempt; switches that were finished are kept.
+    FailedTrial
+        Nothing arrived.
+    """
+    seconds = _seconds(clock)
+    tables = Tables(writer)
+    meter = Meter((wall_s(planned, conditions.timing) for planned in switches), seconds, on_progress)
+    start_s = seconds()
+    one = _One(open_pair, conditions, writer, tables, clock, sleep, now)
+    for planned in switches:
+        if planned.index in writer.done:
+            meter.skip()
+            continue
+        meter.tell(planned.text)
+        meter.count(planned.text, one.until_valid(planned, meter.tell))
+    missing = tuple(planned for planned in switches if planned.index not in writer.done)
+    return Campaign(tuple(tables.rows), missing, seconds() - start_s)
+
+
+def _seconds(clock: Clock) -> Callable[[], float]:
+    return lambda: clock() / NS_PER_S
+
+
+@dataclass(frozen=True)
+class _One:
+    """Carries out one switch."""
+
+    open_pair: OpenPair
+    conditions: Conditions
+    writer: RunWriter
+    tables: Tables
+    clock: Clock
+    sleep: Sleep
+    now: Callable[[], datetime]
+
+    def until_valid(self, planned: Planned, tell: Callable[..., object]) -> TrialRecord:
+        """The last attempt: the first valid one, or the last allowed."""
+        record: TrialRecord | None = None
+        failure: LabError | None = None
+        for left in reversed(range(self.conditions.max_attempts)):
+            try:
+                record = self.attempt(planned)
+            except LabError as error:
+                failure = error
+                if left:
+                    tell(f"{planned.text}: again, because: {error}")
+                continue
+            if record.valid or not left:
+                return record
+            tell(f"{planned.text}: again, because: {'; '.join(record.invalid)}", record)
+        if record is None:
+            assert failure is not None
+            raise failure
+        return record
+
+    def attempt(self, planned: Planned) -> TrialRecord:
+        """Build the pair, send, let it happen, and keep what came of it."""
+        conditions = self.conditions
+        with self.open_pair(planned.pair) as lab:
+            lab.settle()
+            if planned.kind == "return":
+                self._take_over(lab)
+            # A frame left over from loading the engine may have a state: it must not pass for a call's.
+            lab.clear_states()
+            # A firewall that comes back and does not preempt stays backup.
+            moves = planned.kind != "return" or planned.pair.preempt
+            found = Occurrence(planned.kind, expected_s=expected_s(planned.kind, lab), moves=moves)
+            bed = PairBed(lab)
+            bed.during = bring_about(
+                lab,
+                found,
+                conditions.connections,
+                conditions.timing,
+                close=conditions.close_admission,
+                clock=self.clock,
+                early_s=planned.early_s,
+            )
+            seen: list[Switch] = []
+
+            def completed(record: TrialRecord) -> TrialRecord:
+                look_back(lab, found)
+                return self._judged(record, found, seen)
+
+            def keep(record: TrialRecord) -> None:
+                switch = seen[0] if seen else None
+                calls = conditions.calls.count
+                row = switch_row(planned.pair, planned.repetition, calls, record, found, switch)
+                self.tables.add(row, switch)
+                self.writer.add(record)
+
+            return run_trial(
+                bed,
+                TrialSpec(conditions.traffic, RuleSetup(stateful=True), planned.text),
+                run_id=self.writer.run_id,
+                index=planned.index,
+                role="calls",
+                max_attempts=1,
+                first_attempt=self.writer.attempts.get(planned.index, 0) + 1,
+                set_rules=False,
+                completed=completed,
+                on_record=keep,
+                now=self.now,
+            )[-1]
+
+    def _judged(self, record: TrialRecord, found: Occurrence, seen: list[Switch]) -> TrialRecord:
+        """``record`` with what was heard in the affected seconds, and judged as a switch."""
+        conditions, result = self.conditions, record.result
+        # A CPU that moves changes delays by microseconds, which matters to a model and not to a gap.
+        host = replace(record.host, handover_ns=None, handover_change=1.0)
+        if result.received == 0 or result.packets is None:
+            return replace(record, host=host, result=replace(result, packets=None))
+        switch = examine(result, conditions.calls, found, conditions.timing, conditions.buffers)
+        seen.append(switch)
+        invalid = judge_switch(
+            result, host, record.offered_pps, found, switch, conditions.timing, conditions.limits
+        )
+        return replace(
+            record,
+            host=host,
+            result=replace(result, packets=None),
+            calls=switch.heard.affected,
+            invalid=invalid,
+        )
+
+    def _take_over(self, lab: PairLab) -> Firewall:
+        """Cut the master off and wait until the other one has taken over: what a return begins with."""
+        before = lab.master()
+        event = lab.cut()
+        latest_s = 2 * lab.expected_failover_s[1] + 5
+        while (master := lab.master()) in (before, None, "both"):
+            if self.clock() - event.ended_ns > latest_s * NS_PER_S:
+                raise LabError(
+                    f"{latest_s:.3g} s after the master was cut off there is still no new one: a daemon of "
+                    "the other firewall may have died, or does not hear that the advertisements have ended"
+                )
+            self.sleep(_LOOK_EVERY_S)
+        assert master == "a" or master == "b"
+        return master

@@ -1,0 +1,174 @@
+"""How many calls the pair carries without loss, before anything happens to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from weirlab.errors import TrialError
+from weirlab.measure.trial import run_trial
+from weirlab.measure.validity import Limits
+from weirlab.records import RuleSetup, TrialRecord, TrialSpec
+from weirlab.store import RunWriter
+from weirlab.studies.failover.switches.pair import OpenPair, Pair, PairBed
+from weirlab.studies.failover.switches.validity import PAIR_LIMITS
+from weirlab.traffic.spec import Traffic
+
+FIRST_INDEX: Final = 100_000
+"""Trials of this search have indices from here on, those of switches begin at 0."""
+
+TRIALS: Final = 3
+"""A number of calls is carried when most of so many valid trials lose nothing."""
+
+_WIDTH: Final = 0.02
+_FEWEST: Final = 10
+
+TrafficOf = Callable[[int], Traffic]
+"""The traffic of so many calls."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """The load under which the pairs are switched."""
+
+    wanted_calls: int
+    calls: int
+    """What all pairs carry without loss, at most what was wanted."""
+    offered_pps: float
+    searched: bool = True
+    limited_by: str = ""
+    """The pair that carries no more; empty where all carry what was wanted."""
+    why: str = ""
+    """What spoke against more calls."""
+    by_host: bool = False
+    """Nothing was lost with more calls either: the host spoiled those trials, and what the pair carries
+    is not known."""
+
+    @property
+    def reduced(self) -> bool:
+        return self.calls < self.wanted_calls
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "reduced": self.reduced}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Load:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{name: value for name, value in content.items() if name != "reduced"})
+
+
+def find_load(
+    open_pair: OpenPair,
+    pairs: Sequence[Pair],
+    wanted: int,
+    traffic_of: TrafficOf,
+    offered_pps: Callable[[Traffic], float],
+    writer: RunWriter,
+    tell: Callable[[str], object],
+    *,
+    max_attempts: int = 3,
+    limits: Limits = PAIR_LIMITS,
+) -> Load:
+    """The most calls, up to ``wanted``, that each of ``pairs`` forwards without losing a packet.
+
+    Raises
+    ------
+    TrialError
+        A pair loses packets of even the fewest calls.
+    """
+    search = _Search(writer, traffic_of, tell, max_attempts, limits)
+    calls, limited_by, why, by_host = wanted, "", "", False
+    for pair in pairs:
+        with open_pair(pair) as lab:
+            lab.settle()
+            carried = search.most(PairBed(lab), pair, calls)
+        if carried < calls:
+            calls, limited_by, why, by_host = carried, pair.text, search.why, search.by_host
+    offered = offered_pps(traffic_of(calls))
+    return Load(wanted, calls, offered, limited_by=limited_by, why=why, by_host=by_host)
+
+
+class _Search:
+    def __init__(
+        self,
+        writer: RunWriter,
+        traffic_of: TrafficOf,
+        tell: Callable[[str], object],
+        max_attempts: int,
+        limits: Limits,
+    ) -> None:
+        self._writer = writer
+        self._traffic_of = traffic_of
+        self._tell = tell
+        self._max_attempts = max_attempts
+        self._limits = limits
+        self.why = ""
+        """What spoke against the last number of calls that was not carried."""
+        self.by_host = False
+        """Was that the host alone, and no packet lost?"""
+        self._index = max([FIRST_INDEX - 1, *writer.attempts]) + 1
+
+    def most(self, bed: PairBed, pair: Pair, wanted: int) -> int:
+        """The most calls up to ``wanted``, within 2 %."""
+        fewest = min(_FEWEST, wanted)
+        low, high = fewest, wanted
+        if self._carries(bed, pair, wanted):
+            return wanted
+        if fewest == wanted or not self._carries(bed, pair, fewest):
+            raise TrialError(
+                f"{pair.text} does not carry as few as {fewest} calls, undisturbed ({self.why}): "
+                "other work on this machine or the test bed is at fault (weir doctor); the trials are kept "
+                f"in run {self._writer.run_id}; --as-told (find_load: false) leaves this search out"
+            )
+        while high - low > max(_WIDTH * high, 1):
+            middle = (low + high) // 2
+            if self._carries(bed, pair, middle):
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _carries(self, bed: PairBed, pair: Pair, calls: int) -> bool:
+        clean, refused = 0, list[TrialRecord]()
+        while clean <= TRIALS // 2 and len(refused) <= TRIALS // 2:
+            record = self._trial(bed, pair, calls)
+            if record.valid and record.result.lost == 0:
+                clean += 1
+            else:
+                refused.append(record)
+        if clean > len(refused):
+            return True
+        self.by_host = all(record.result.lost == 0 for record in refused)
+        worst = max(refused, key=lambda record: record.result.lost)
+        lost = worst.result.lost
+        self.why = f"{lost:,} packet{'s' * (lost != 1)} lost" if worst.valid else "; ".join(worst.invalid)
+        return False
+
+    def _trial(self, bed: PairBed, pair: Pair, calls: int) -> TrialRecord:
+        """One trial; invalid where the host spoiled all attempts, or the sender cannot make so many calls."""
+        self._tell(f"{pair.text}: does it carry {calls:,} calls?")
+        spec = TrialSpec(
+            self._traffic_of(calls), RuleSetup(stateful=True), label=f"load: {pair.text}, {calls} calls"
+        )
+        index, self._index = self._index, self._index + 1
+        return run_trial(
+            bed,
+            spec,
+            run_id=self._writer.run_id,
+            index=index,
+            role="search",
+            limits=self._limits,
+            max_attempts=self._max_attempts,
+            set_rules=False,
+            on_record=self._writer.add,
+            completed=_without_packets,
+        )[-1]
+
+
+def _without_packets(record: TrialRecord) -> TrialRecord:
+    return replace(
+        record,
+        result=replace(record.result, packets=None),
+        host=replace(record.host, handover_ns=None, handover_change=1.0),
+    )

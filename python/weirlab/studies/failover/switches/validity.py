@@ -1,0 +1,146 @@
+"""Was a switch the pair's doing, or the host's? Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from weirlab.measure.validity import Limits, judge
+from weirlab.quality.segments import owner
+from weirlab.quantities import duration
+from weirlab.records import EngineResult, HostSample
+from weirlab.studies.failover.switches.event import Occurrence
+from weirlab.studies.failover.switches.switch import Switch
+from weirlab.studies.failover.switches.timing import Timing
+from weirlab.units import NS_PER_S
+
+PAIR_LIMITS: Final = Limits(wait_ratio=0.05)
+"""The pair's daemons share the CPU of what they control: a device that waits for them is itself."""
+
+
+@dataclass(frozen=True)
+class SwitchLimits:
+    """From where on something else than the pair has shaped a switch."""
+
+    host: Limits = PAIR_LIMITS
+    """For the trial as a whole, see :mod:`weirlab.measure.validity`."""
+    steal_s: float = 0.03
+    """So much time may be stolen from a CPU in a trial, wherever in it that was."""
+    steal_ratio: float = 0.05
+    """Where the pair forwarded nothing for longer, the same as a share of that."""
+    cut_ratio: float = 0.1
+    """A sudden death may take so much of the time that the protocol needs to notice it. Taking a link
+    down waits for the kernel's RTNL lock, which others hold for seconds while namespaces come and go."""
+    lost_before_ratio: float = 5e-3
+    """Share of the packets before the event that may be lost: the pair is to carry the load. They do not
+    count into what the event cost. A virtual machine that stands still for some milliseconds now and
+    then loses 0.02 to 0.3 % at 100,000 packets per second."""
+    late_ns: int = 5_000_000
+    """So far a stream may fall behind its pace while the pair switches: who is not sent anything forwards
+    nothing."""
+    late_ratio: float = 0.05
+    """In a longer interruption, the same as a share of it."""
+    lost_after_ratio: float = 5e-3
+    """Share of the packets that may be lost when all is over, of streams that survived."""
+
+
+DEFAULT_SWITCH_LIMITS: Final = SwitchLimits()
+
+
+def judge_switch(
+    result: EngineResult,
+    host: HostSample,
+    offered_pps: float,
+    found: Occurrence,
+    switch: Switch,
+    timing: Timing,
+    limits: SwitchLimits = DEFAULT_SWITCH_LIMITS,
+) -> tuple[str, ...]:
+    """The reasons why a switch is invalid; empty for a valid one."""
+    return (
+        *judge(_calm(result), host, offered_pps, _host_limits(host, switch, limits)),
+        *_moved(found),
+        *_cut(found, limits),
+        *_before(switch, limits),
+        *_after(switch, limits),
+        *_late(switch, limits),
+        *_ended(switch, found, timing),
+    )
+
+
+def _calm(result: EngineResult) -> EngineResult:
+    """``result`` without its losses and bins: the event shapes both, and is judged by itself."""
+    empty = result.series.sent[:0]
+    none = np.empty(0)
+    series = replace(result.series, sent=empty, received=empty, delay_mean_ns=none, delay_max_ns=none)
+    return replace(result, series=series, lost=0)
+
+
+def _host_limits(host: HostSample, switch: Switch, limits: SwitchLimits) -> Limits:
+    """In a long trial a moment counts for little, unless it falls on the switch: so this limits the sum."""
+    outage_s = switch.outage_ns / NS_PER_S if math.isfinite(switch.outage_ns) else 0.0
+    stolen_s = max(limits.steal_s, limits.steal_ratio * outage_s)
+    return replace(limits.host, steal_ratio=stolen_s / max(host.wall_s, stolen_s), steal_ticks=0)
+
+
+def _moved(found: Occurrence) -> Iterator[str]:
+    """Without this a master that stays where it is would look like a switch that loses nothing."""
+    if found.moves and found.all_moved_ns() is None:
+        yield "nothing was switched: the other firewall did not get the addresses of both sides"
+
+
+def _cut(found: Occurrence, limits: SwitchLimits) -> Iterator[str]:
+    assert found.event is not None
+    if found.kind != "hard":
+        return
+    limit_s = limits.cut_ratio * found.expected_s[0]
+    took_s = found.sudden_ns / NS_PER_S
+    if took_s > limit_s:
+        yield (
+            f"cutting the master off took {duration(took_s * 1e9)} (at most {duration(limit_s * 1e9)}, "
+            f"{limits.cut_ratio:.0%} of what the protocol needs to notice)"
+        )
+
+
+def _before(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
+    earlier = int(switch.earlier.sum())
+    if switch.lost_before > limits.lost_before_ratio * earlier:
+        yield (
+            f"{switch.lost_before:,} of {earlier:,} packets lost before anything happened "
+            f"(at most {limits.lost_before_ratio:.2%})"
+        )
+    silent = int((~switch.gaps.begun).sum())
+    if silent:
+        yield f"{silent:,} of {len(switch.gaps.begun):,} streams were not heard before the event"
+
+
+def _after(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
+    from_ns = switch.event_ns + switch.windows.after[0]
+    survived = switch.gaps.survived[owner(switch.packets.start)]
+    late = survived & (switch.packets.sent_ns >= from_ns) & (switch.packets.sent_ns < switch.end_ns)
+    lost, sent = int((late & switch.packets.lost).sum()), int(late.sum())
+    if lost > limits.lost_after_ratio * sent:
+        yield (
+            f"{lost:,} of {sent:,} packets lost after all was over (at most {limits.lost_after_ratio:.1%})"
+        )
+
+
+def _late(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
+    outage = switch.outage_ns if math.isfinite(switch.outage_ns) else 0.0
+    limit_ns = max(limits.late_ns, limits.late_ratio * outage)
+    if switch.sender_late_ns > limit_ns:
+        yield (
+            f"sender late: a stream fell {duration(switch.sender_late_ns)} behind its pace while the pair "
+            f"switched (at most {duration(limit_ns)})"
+        )
+
+
+def _ended(switch: Switch, found: Occurrence, timing: Timing) -> Iterator[str]:
+    left_s = (switch.end_ns - switch.event_ns) / NS_PER_S
+    needed_s = timing.needed_s(found.expected_s[1])
+    if left_s < needed_s:
+        yield f"the event came late: {left_s:.2f} s of the trial were left (at least {needed_s:.3g} s)"

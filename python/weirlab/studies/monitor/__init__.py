@@ -1,0 +1,63 @@
+"""What a monitor records of a link, and what it costs the link."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from weirlab.studies.contract import Ground, Study, Told, Work
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.contract import Outcome
+    from weirlab.studies.monitor.section import MonitorScenario
+    from weirlab.studies.monitor.study import MonitorFindings
+    from weirlab.studies.monitor.trials import OpenLab
+
+
+class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"]):
+    """A link monitor put to the test; ``open_lab`` builds a monitored link, by default in namespaces."""
+
+    key = "monitor"
+    title = "a link monitor put to the test, beside tcpdump"
+    ready = {"link-monitor": "a link monitor put to the test, beside tcpdump"}
+
+    def __init__(
+        self, open_lab: OpenLab | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._open_lab, self._clock = open_lab, clock
+
+    def scenario(self) -> type[MonitorScenario]:
+        from weirlab.studies.monitor.section import MonitorScenario
+
+        return MonitorScenario
+
+    def check(self, asked: MonitorScenario, work: Work) -> None:
+        from weirlab.studies.monitor.asked import checked
+
+        checked(asked)
+
+    def open(self, asked: MonitorScenario, work: Work) -> AbstractContextManager[Ground[OpenLab]]:
+        from weirlab.studies.monitor import study
+
+        return study.opened(asked, work, self._open_lab)
+
+    def measure(
+        self, ground: Ground[OpenLab], asked: MonitorScenario, writer: RunWriter, work: Work
+    ) -> MonitorFindings:
+        from weirlab.studies.monitor import study
+
+        return study.measured(ground, asked, writer, work.progress, self._clock)
+
+    def told(self, outcome: Outcome[MonitorFindings]) -> Told:
+        from weirlab.studies.monitor import told
+
+        return Told(told.conclusion(outcome), told.tables(outcome.found))
+
+    def page(self, run: Run) -> Story:
+        from weirlab.studies.monitor import study
+
+        return study.page(run)

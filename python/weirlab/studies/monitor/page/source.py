@@ -1,0 +1,107 @@
+"""What the page is made from, names of methods and places, and the published values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+METHODS: Final = {
+    "tap-ring": "tap, ring",
+    "tap-mirror": "tap, mirror",
+    "tcpdump-bridge": "tcpdump on the bridge",
+    "tcpdump-receiver": "tcpdump at the receiver",
+    "tap-bare": "tap, nobody records",
+    "plain-bridge": "kernel's bridge, nobody records",
+}
+"""Short, for axes and tables; those that record first."""
+
+PLACES: Final = {
+    "before": "no room at the bridge's interface",
+    "bridge": "not forwarded",
+    "behind": "behind the bridge (a remainder)",
+    "ring": "ring full",
+    "mirror": "not sent by the mirror",
+    "logger": "between mirror and logger (a remainder)",
+    "socket": "recorder's socket",
+    "disk": "not written",
+}
+"""What is called a remainder has no counter of its own."""
+
+
+def cost_name(cost: Mapping[str, Any]) -> str:
+    """Method and payload of a price, and whether its copies are never cut."""
+    whole = ", whole copies" if cost["whole"] else ""
+    return f"{METHODS[cost['method']]}{whole}, {cost['payload_bytes']:,} B"
+
+
+@dataclass(frozen=True)
+class Published:
+    """Published for ten runs on 100 Mbit/s Ethernet, in packets per minute."""
+
+    payload_bytes: int
+    sent_per_min: float
+    logged_per_min: float
+
+    @property
+    def loss_ratio(self) -> float:
+        """Share of the frames sent that are not in the record."""
+        return 1 - self.logged_per_min / self.sent_per_min
+
+
+PUBLISHED: Final = (Published(10, 8_978_569.5, 8_908_384.7), Published(1400, 514_691.5, 514_681.3))
+"""R. Chertov, S. Fahmy: Design and Validation of a Software Link Monitor."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All trials of a run.
+
+    Parameters
+    ----------
+    manifest
+        The run's, as a mapping.
+    trials
+        Its table ``monitor``.
+    groups, found, costs, stalls
+        What ``weirlab.studies.monitor.trials`` makes of them, as JSON.
+    said
+        The same in sentences.
+    """
+
+    manifest: Mapping[str, Any]
+    trials: pl.DataFrame
+    groups: Sequence[Mapping[str, Any]]
+    found: Sequence[Mapping[str, Any]]
+    costs: Sequence[Mapping[str, Any]]
+    stalls: Sequence[Mapping[str, Any]]
+    said: Sequence[str]
+
+    @property
+    def valid(self) -> pl.DataFrame:
+        """The attempts that count."""
+        return self.trials.filter("valid")
+
+    @property
+    def loads(self) -> list[str]:
+        """Of the validation: as fast as possible first, then as in the scenario."""
+        found = dict.fromkeys(str(group["load"]) for group in self.groups)
+        return sorted(found, key=lambda load: load != "max")
+
+    def groups_at(self, load: str) -> list[Mapping[str, Any]]:
+        """The groups of one load, by method as in :data:`METHODS`."""
+        order = list(METHODS)
+        mine = [group for group in self.groups if group["load"] == load]
+        return sorted(mine, key=lambda group: (order.index(group["method"]), group["payload_bytes"]))
+
+
+def load_words(load: str) -> str:
+    """``as fast as possible``, or the load as it was asked for."""
+    return "as fast as possible" if load == "max" else f"at {load}"
+
+
+def when(load: str) -> str:
+    """The same at the end of a sentence."""
+    return "when frames come as fast as possible" if load == "max" else f"at {load}"

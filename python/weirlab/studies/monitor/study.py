@@ -1,0 +1,258 @@
+"""What a link monitor records and what it costs: from a scenario to a kept run with conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.errors import InputError, MissingCapability, TrialError
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs import spoiled, testbeds
+from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.store import Run, RunWriter
+from weirlab.studies.contract import Ground, Work
+from weirlab.studies.monitor.asked import checked, common_settings, methods_of
+from weirlab.studies.monitor.bed import Method, Settings
+from weirlab.studies.monitor.section import Monitor, MonitorScenario
+from weirlab.studies.monitor.trials import (
+    TRIALS,
+    Carrier,
+    Cost,
+    Found,
+    Goal,
+    Group,
+    MonitorRow,
+    OpenLab,
+    Planned,
+    StallEffect,
+    Tables,
+    compare,
+    conclusions,
+    costs,
+    estimate_s,
+    measure,
+    rows_of,
+    search,
+    stalls,
+)
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+KIND: Final = "monitor"
+SEARCH: Final = "search"
+"""Name under which a run keeps what its searches found."""
+RESULT: Final = "result"
+
+_SEARCH_TRIALS: Final = 10
+"""Rates that a search tries, about."""
+
+
+@dataclass(frozen=True)
+class MonitorFindings:
+    """Every trial of a run, and what they show."""
+
+    planned: int
+    rows: tuple[MonitorRow, ...]
+    """Every attempt."""
+    groups: tuple[Group, ...]
+    found: tuple[Found, ...]
+    costs: tuple[Cost, ...]
+    stalls: tuple[StallEffect, ...]
+    missing: tuple[str, ...]
+    """Trials without a valid attempt."""
+    elapsed_s: float
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """What was found, a sentence each."""
+        return tuple(conclusions(self.groups, self.found, self.costs, self.stalls))
+
+    @property
+    def unbalanced(self) -> int:
+        """Attempts in which counters do not agree."""
+        return sum(bool(row.balance) for row in self.rows)
+
+    @property
+    def remainder(self) -> int:
+        """Frames that are missing where nobody counts."""
+        return sum(row.remainder for row in self.rows)
+
+    def kept(self) -> dict[str, Any]:
+        """What the run keeps of it beside its tables."""
+        return {
+            "groups": [group.to_json() for group in self.groups],
+            "copy_cost": [cost.to_json() for cost in self.costs],
+            "stalls": [effect.to_json() for effect in self.stalls],
+            "conclusions": self.conclusions,
+            "missing": self.missing,
+        }
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "planned": self.planned,
+            "unbalanced": self.unbalanced,
+            "remainder": self.remainder,
+            "elapsed_s": self.elapsed_s,
+            "search": [found.to_json() for found in self.found],
+            **self.kept(),
+            "trials": [asdict(row) for row in self.rows],
+        }
+
+    def problem(self, run: Run) -> TrialError | None:
+        """The error that it is when the host spoiled every attempt at a trial."""
+        return spoiled.without_valid(run, "trials", self.missing, self.planned, self.rows, TRIALS)
+
+
+@contextmanager
+@shielded
+def opened(asked: MonitorScenario, work: Work, open_lab: OpenLab | None) -> Iterator[Ground[OpenLab]]:
+    """What builds the links of ``asked``: ``open_lab``, or in network namespaces."""
+    opener = open_lab or _opener()
+    testbeds.tell_if_busy("netns", work.progress)
+    facts: dict[str, Any] = {}
+    if work.begun is None:
+        facts = {"lab": "netns", "dut": KIND}
+        for method in methods_of(asked.monitor):
+            # What cannot be built leaves no run behind.
+            with opener(replace(common_settings(asked), method=method)) as lab:
+                facts |= {"backend": lab.backend, **lab.facts}
+        facts.pop("records", None)
+    yield Ground(opener, facts)
+
+
+def measured(
+    ground: Ground[OpenLab],
+    asked: MonitorScenario,
+    writer: RunWriter,
+    progress: Progress,
+    clock: Callable[[], float],
+) -> MonitorFindings:
+    """Make every trial that the run has not yet, then search."""
+    begun_s = clock()
+    trials, opener = checked(asked), ground.bed
+    common, what = common_settings(asked), asked.monitor
+    tables = Tables(writer)
+    carrier = Carrier(writer, tables, what.max_attempts)
+    expected_s = estimate_s(planned for planned in trials if planned.index not in writer.done)
+    expected_s += _search_s(what, writer)
+    progress.stage(
+        f"{len(trials):,} trials of {len(what.methods)} methods, about {expected_s / 60:.0f} min, run "
+        f"{writer.run_id}"
+    )
+    campaign = measure(opener, trials, common, carrier, passed_on(progress), clock=clock)
+    found = _searched(writer, what, common, carrier, opener, progress, len(trials))
+    rows = tuple(tables.rows)
+    findings = MonitorFindings(
+        planned=len(trials),
+        rows=rows,
+        groups=compare(rows),
+        found=found,
+        costs=costs(rows),
+        stalls=stalls(rows),
+        missing=tuple(one.text for one in campaign.missing),
+        elapsed_s=clock() - begun_s,
+    )
+    writer.put_json(RESULT, findings.kept())
+    if findings.unbalanced:
+        progress.note(
+            f"in {findings.unbalanced} attempts counters do not agree: see the column 'balance' of the table "
+            f"'{TRIALS}'"
+        )
+    return findings
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.studies.monitor.page import Evidence, tell
+
+    if not run.has_table(TRIALS):
+        raise InputError(
+            f"run {run.run_id} was interrupted before its first trial: go on with {RESUME} {run.run_id}"
+        )
+    frame = run.table(TRIALS)
+    rows = rows_of(frame)
+    groups, effects, prices = compare(rows), stalls(rows), costs(rows)
+    found = run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
+    return tell(
+        Evidence(
+            manifest=vars(run.manifest),
+            trials=frame,
+            groups=[group.to_json() for group in groups],
+            found=[one.to_json() for one in found],
+            costs=[cost.to_json() for cost in prices],
+            stalls=[effect.to_json() for effect in effects],
+            said=tuple(conclusions(groups, list(found), prices, effects)),
+        )
+    )
+
+
+def _searched(
+    writer: RunWriter,
+    what: Monitor,
+    common: Settings,
+    carrier: Carrier,
+    opener: OpenLab,
+    progress: Progress,
+    planned: int,
+) -> tuple[Found, ...]:
+    """What the searches found, those of an earlier session included."""
+    known = [*writer.run.get_json(SEARCH, _searches)] if writer.has(SEARCH) else []
+    if (wanted := what.search) is None:
+        return tuple(known)
+    goal = Goal(
+        wanted.min_pps,
+        wanted.max_pps,
+        wanted.precision,
+        wanted.trial_s,
+        wanted.repetitions,
+        what.ring_bytes,
+    )
+    todo: list[tuple[Method, int]] = [
+        (method, frame)
+        for method in wanted.methods
+        for frame in wanted.frames
+        if (method, frame) not in [(found.method, found.frame_bytes) for found in known]
+    ]
+    if todo:
+        progress.stage(f"searching the greatest rate without loss, {len(todo)} times")
+    for number, (method, frame) in enumerate(todo):
+        with opener(replace(common, method=method)) as lab:
+
+            def attempt(one: Planned, lab: Any = lab, number: int = number) -> MonitorRow:
+                progress.advance(number, len(todo), one.text)
+                return carrier.carry(lab, one)[1]
+
+            # Trials of a search that was interrupted stay; the new ones have numbers of their own.
+            first = max([planned - 1, *writer.attempts]) + 1
+            known.append(search(method, frame, goal, first, attempt))
+        writer.put_json(SEARCH, [found.to_json() for found in known])
+    return tuple(known)
+
+
+def _searches(kept: list[Any]) -> tuple[Found, ...]:
+    return tuple(Found.from_json(value) for value in kept)
+
+
+def _search_s(what: Monitor, writer: RunWriter) -> float:
+    if (wanted := what.search) is None:
+        return 0.0
+    left = len(wanted.methods) * len(wanted.frames)
+    left -= len(writer.run.get_json(SEARCH, _searches)) if writer.has(SEARCH) else 0
+    return max(left, 0) * _SEARCH_TRIALS * wanted.repetitions * (wanted.trial_s + 0.4)
+
+
+def _opener() -> OpenLab:
+    """Builds links in network namespaces; raises ``MissingCapability`` where that cannot work."""
+    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.studies.monitor.bed import LinkLab
+
+    if (missing := missing_for_namespaces()) is not None:
+        raise MissingCapability(
+            f"a monitored link needs network namespaces, which do not work here ({missing}): run as root "
+            "(sudo); weir doctor says more"
+        )
+    return lambda settings: owned(lambda: LinkLab(settings))

@@ -1,0 +1,47 @@
+"""What a monitor records of a link, and what it costs the link.
+
+``plan`` says which trials, ``accounting`` finds where frames were lost and whether the sums close,
+``campaign`` carries trials out one after the other and ``rows`` keeps them, ``search`` finds the
+greatest rate without loss, ``compare`` takes medians and ``sentences`` says what they mean.
+"""
+
+from weirlab.studies.monitor.trials.accounting import REMAINDERS, Losses, imbalance, losses
+from weirlab.studies.monitor.trials.campaign import Campaign, Carrier, MonitorLab, OpenLab, Tables, measure
+from weirlab.studies.monitor.trials.compare import Cost, Group, StallEffect, compare, costs, stalls
+from weirlab.studies.monitor.trials.plan import CUT_BYTES, Planned, Shape, estimate_s, frame_bytes, plan
+from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow, rows_of, trials_frame
+from weirlab.studies.monitor.trials.search import Found, Goal, search
+from weirlab.studies.monitor.trials.sentences import conclusions
+
+__all__ = [
+    "CUT_BYTES",
+    "REMAINDERS",
+    "TRIALS",
+    "Campaign",
+    "Carrier",
+    "Cost",
+    "Found",
+    "Goal",
+    "Group",
+    "Losses",
+    "MonitorLab",
+    "MonitorRow",
+    "OpenLab",
+    "Planned",
+    "Shape",
+    "StallEffect",
+    "Tables",
+    "compare",
+    "conclusions",
+    "costs",
+    "estimate_s",
+    "frame_bytes",
+    "imbalance",
+    "losses",
+    "measure",
+    "plan",
+    "rows_of",
+    "search",
+    "stalls",
+    "trials_frame",
+]

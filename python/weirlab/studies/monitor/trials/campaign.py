@@ -1,0 +1,167 @@
+"""Trial after trial, each kept as soon as it is over; trials of one run and method share a link."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, Protocol
+
+import polars as pl
+
+from weirlab.errors import LabError
+from weirlab.lab.base import TestBed
+from weirlab.measure.progress import Meter, OnProgress
+from weirlab.measure.trial import run_trial, utc_now
+from weirlab.measure.validity import Limits, judge
+from weirlab.records import TrialRecord, TrialSpec
+from weirlab.store import RunWriter
+from weirlab.studies.monitor.bed import Settings, Stages
+from weirlab.studies.monitor.trials.plan import LAB_S, OVERHEAD_S, Planned
+from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow, row_of, rows_of, trials_frame
+
+MAX_ATTEMPTS: Final = 3
+
+LIMITS: Final = Limits()
+
+
+class MonitorLab(TestBed, Protocol):
+    """What is used of :class:`weirlab.studies.monitor.bed.LinkLab`."""
+
+    @property
+    def stages(self) -> Stages | None: ...
+
+    @property
+    def stalled_ns(self) -> tuple[int, int] | None: ...
+
+    @property
+    def facts(self) -> Mapping[str, object]: ...
+
+
+OpenLab = Callable[[Settings], AbstractContextManager[MonitorLab]]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What came of all trials that were planned."""
+
+    rows: tuple[MonitorRow, ...]
+    missing: tuple[Planned, ...]
+    """Trials without a valid attempt."""
+    elapsed_s: float
+
+
+class Tables:
+    """The table that a run keeps of its trials; on disk after every attempt."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        run = writer.run
+        self.rows: list[MonitorRow] = []
+        if run.has_table(TRIALS):
+            # A session that was killed may have kept a row whose trial it never kept.
+            whole = pl.col("trial_id").is_in(run.trials()["trial_id"].to_list())
+            self.rows = rows_of(run.table(TRIALS).filter(whole))
+
+    def add(self, row: MonitorRow) -> None:
+        """Keep one attempt."""
+        self.rows.append(row)
+        self._writer.put_table(TRIALS, trials_frame(self.rows))
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """Carries out one trial on a link that is there."""
+
+    writer: RunWriter
+    tables: Tables
+    max_attempts: int = MAX_ATTEMPTS
+    now: Callable[[], datetime] = utc_now
+
+    def carry(self, lab: MonitorLab, planned: Planned) -> tuple[TrialRecord, MonitorRow]:
+        """The last attempt: the first valid one, or the last allowed."""
+        kept: list[MonitorRow] = []
+
+        def keep(record: TrialRecord) -> None:
+            if lab.stages is None:
+                raise LabError(f"{planned.text}: the link did not say what became of its frames")
+            kept.append(row_of(planned, record, lab.stages, lab.stalled_ns))
+            self.tables.add(kept[-1])
+            self.writer.add(record)
+
+        records = run_trial(
+            lab,
+            TrialSpec(planned.traffic(), label=planned.text),
+            run_id=self.writer.run_id,
+            index=planned.index,
+            role="search" if planned.part == "search" else "single",
+            max_attempts=self.max_attempts,
+            first_attempt=self.writer.attempts.get(planned.index, 0) + 1,
+            set_rules=False,
+            completed=judged,
+            on_record=keep,
+            now=self.now,
+        )
+        return records[-1], kept[-1]
+
+
+def judged(record: TrialRecord) -> TrialRecord:
+    """``record`` judged as a trial of a link.
+
+    Who records may share the bridge's CPU, and losing frames in overload is what the trial is about:
+    waiting and drops are no disturbance here. A CPU that the host took away is, and a sender that
+    fell behind.
+    """
+    host = replace(record.host, dut_wait_s=None, softnet_dropped=0, handover_ns=None, handover_change=1.0)
+    return replace(record, host=host, invalid=judge(record.result, host, record.offered_pps, LIMITS))
+
+
+def measure(
+    open_lab: OpenLab,
+    trials: Sequence[Planned],
+    common: Settings,
+    carrier: Carrier,
+    on_progress: OnProgress | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Campaign:
+    """Carry out ``trials`` in order, leaving out those with a valid attempt in the run.
+
+    Raises
+    ------
+    LabError
+        A link cannot be built, or its recorder failed; finished trials are kept.
+    FailedTrial
+        Nothing arrived.
+    """
+    done = carrier.writer.done
+    meter = Meter(_expected_s(trials), clock, on_progress)
+    start_s = clock()
+    for _, group in itertools.groupby(trials, key=lambda planned: planned.lab):
+        together = list(group)
+        left = [planned for planned in together if planned.index not in done]
+        for _ in range(len(together) - len(left)):
+            meter.skip()
+        if not left:
+            continue
+        meter.tell(left[0].text)
+        with open_lab(left[0].settings(common)) as lab:
+            for planned in left:
+                meter.tell(planned.text)
+                record, _ = carrier.carry(lab, planned)
+                meter.count(planned.text, record)
+    valid = carrier.writer.done
+    missing = tuple(planned for planned in trials if planned.index not in valid)
+    return Campaign(tuple(carrier.tables.rows), missing, clock() - start_s)
+
+
+def _expected_s(trials: Sequence[Planned]) -> list[float]:
+    found = []
+    last: object = None
+    for planned in trials:
+        found.append(planned.duration_s + OVERHEAD_S + (LAB_S if planned.lab != last else 0.0))
+        last = planned.lab
+    return found

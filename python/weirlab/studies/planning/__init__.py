@@ -1,0 +1,15 @@
+"""Fitted devices asked what they can carry, and rulesets asked for a better order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weirlab.studies.contract import Study
+
+
+class PlanningStudy(Study[Any, Any, Any]):
+    """Commands alone: nothing is sent, and no run is made."""
+
+    key = "planning"
+    title = "which device carries what is asked for"
+    commands = {"weirlab.studies.planning.command": ("plan",)}

@@ -1,0 +1,415 @@
+"""Planning: fitted devices asked what they can carry, and rulesets asked for a better order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from weirlab import files
+from weirlab.errors import InputError, ModelError, NotMet, Undecided, WeirError
+from weirlab.limits import MOST_INPUT_BYTES
+from weirlab.model import Device, Model, Queueing
+from weirlab.model.base import Reason, refusal
+from weirlab.model.planning import (
+    NOTHING_LOST,
+    Answer,
+    Conclusion,
+    Find,
+    Load,
+    Outlook,
+    Question,
+    Requirement,
+    answer,
+    best,
+    limits,
+)
+from weirlab.model.planning.judge import Judge, Settings
+from weirlab.model.planning.planner import outlook
+from weirlab.quoting import quoted
+from weirlab.requirements import Demand, Judgement
+from weirlab.rules import Advice, Ruleset, advise, parse_iptables, parse_nftables, reordered
+from weirlab.store import Store
+from weirlab.studies.planning import requiring as required_plans
+from weirlab.studies.prediction import modelling
+from weirlab.traffic.calls.codecs import VoiceStream
+from weirlab.traffic.sizes import SizeMix, mean_bytes
+from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
+from weirlab.units import NS_PER_S
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What the user gives, None where nothing was said."""
+
+    sources: tuple[str, ...]
+    """Model files and runs."""
+    device: str | None = None
+    find: Find | None = None
+    rate: Rate | None = None
+    sizes: SizeMix | None = None
+    position: float | None = None
+    stream: VoiceStream | None = None
+    calls: int | None = None
+    directions: int = 2
+    """Streams per call that pass the device."""
+    requirements: tuple[Requirement, ...] = ()
+    certainty: float = 0.95
+    arrivals: Arrivals | None = None
+    extrapolate: bool = False
+    ruleset: Path | None = None
+    reordered: Path | None = None
+    """Where to write the ruleset in its better order."""
+    model: str = Queueing.name
+    demands: tuple[Demand, ...] = ()
+    """What ``--require`` says; its limits are among the requirements as well."""
+
+
+@dataclass(frozen=True)
+class FreedGain:
+    """What a device would gain beside the better order if one more rule could move."""
+
+    rule: str
+    saved_ns: float
+    """Service time per packet."""
+    threshold_pps: float
+
+
+@dataclass(frozen=True)
+class RulesetGain:
+    """What the better order is worth to one device; outlooks at the asked load, None without one."""
+
+    device: str
+    threshold_before_pps: float
+    threshold_after_pps: float
+    before: Outlook | None
+    after: Outlook | None
+    why_extrapolated: tuple[str, ...]
+    freed: tuple[FreedGain, ...] = ()
+    """For each rule that keeps its place and would gain something."""
+
+
+@dataclass(frozen=True)
+class RulesetOutcome:
+    """Advice on a ruleset."""
+
+    path: Path
+    advice: Advice
+    gains: tuple[RulesetGain, ...]
+    written: Path | None
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        advice = self.advice
+        return {
+            "path": self.path,
+            "packets": advice.before.packets,
+            "mean_position": advice.before.mean_position,
+            "new_mean_position": advice.after.mean_position,
+            "moves": advice.moves,
+            "orders": {chain.chain: [place + 1 for place in chain.order] for chain in advice.chains},
+            "kept_in_place": [one.text for one in advice.kept],
+            "freed": {
+                one.text: one.freed_mean_position
+                for one in advice.kept
+                if one.freed_mean_position is not None
+            },
+            "notes": advice.notes,
+            "gains": self.gains,
+            "written": self.written,
+        }
+
+
+@dataclass(frozen=True)
+class PlanOutcome:
+    """Every device's answer, and advice on the ruleset if one was given."""
+
+    question: Question | None
+    """None if only a ruleset was asked about."""
+    requirements: tuple[Requirement, ...]
+    answers: tuple[Answer, ...]
+    ruleset: RulesetOutcome | None = None
+    stream: VoiceStream | None = None
+    directions: int = 2
+    simulated: tuple[str, ...] = ()
+    """Those of the devices that were simulated ones."""
+    calls: int | None = None
+    """The load, where it was asked in calls."""
+    demands: tuple[Demand, ...] = ()
+
+    @property
+    def best(self) -> Answer | None:
+        """The device that answers best; None if none meets the limits."""
+        return best(list(self.answers))
+
+    @property
+    def verdict(self) -> Conclusion | None:
+        """``meets`` if a device does, else what the best of them answers; None without a question."""
+        order = get_args(Conclusion)
+        return min((one.verdict for one in self.answers), key=order.index, default=None)
+
+    @property
+    def judged(self) -> tuple[Judgement, ...]:
+        """What becomes of each requirement on the device that answers best."""
+        answer = self.best or next((one for one in self.answers if one.verdict == self.verdict), None)
+        if answer is None or self.question is None:
+            return ()
+        return required_plans.judged(self.demands, self.requirements, answer, self.question.call_pps)
+
+    def problem(self) -> WeirError | None:
+        """The error that it is when the answer is no, or the profiles do not decide the question."""
+        if self.verdict == "misses":
+            limits = self.question.limits if self.question else ()
+            return NotMet(f"the answer is no: {', '.join(limit.text for limit in limits)} cannot be kept")
+        if self.verdict != "undecided":
+            return None
+        names = [one.device for one in self.answers if one.verdict == "undecided"]
+        return Undecided(f"undecided: the profile of {', '.join(names)} is too noisy to answer this")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reader must know about the answers."""
+        found: dict[str, None] = {}
+        for one in self.answers:
+            if one.uncertain:
+                found[
+                    f"{one.device}: the model has no intervals for {', '.join(one.uncertain)}; there the "
+                    "answer is the bare prediction, which every second trial exceeds. Fit again: weir fit"
+                ] = None
+            if one.outlook is not None:
+                for why in one.outlook.why_extrapolated:
+                    found[f"{one.device}: extrapolated, {why}"] = None
+        return tuple(found)
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        question, chosen = self.question, self.best
+        return {
+            "kind": "plan",
+            "find": question.find if question else None,
+            "given": None
+            if question is None
+            else {
+                "rate": question.load,
+                "frame_bytes": question.frame_bytes,
+                "position": question.position,
+                "gap_scv": question.gap_scv,
+                "call_pps": question.call_pps,
+            },
+            "certainty": question.certainty if question else None,
+            "verdict": self.verdict,
+            "limits": question.limits if question else (),
+            "requirements": [one.document() for one in self.judged],
+            "answers": [
+                {
+                    "device": a.device,
+                    "simulated": a.device in self.simulated,
+                    "verdict": a.verdict,
+                    "met": a.met,
+                    **{k: v for k, v in vars(a).items() if k != "device"},
+                }
+                for a in self.answers
+            ],
+            "best": chosen.device if chosen else None,
+            "warnings": self.warnings,
+            "ruleset": self.ruleset.document() if self.ruleset else None,
+        }
+
+
+def plan(store: Store, request: PlanRequest) -> PlanOutcome:
+    """Answer ``request`` with every device in its sources.
+
+    Raises
+    ------
+    InputError
+        Too much or too little is given, or the ruleset cannot be read.
+    ModelError
+        A source has no models, or every device would have to extrapolate.
+    """
+    advice, text = None, ""
+    if request.ruleset is not None:
+        text = files.read_text(request.ruleset, "a ruleset", MOST_INPUT_BYTES)
+        advice = advise(_rules(text, request.ruleset))
+        if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
+            raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
+        if request.reordered is not None and not _is_iptables(text):
+            raise InputError(
+                f"--reordered rewrites only what iptables-save writes; {request.ruleset} is of nft"
+            )
+        if request.reordered is not None:
+            files.check_output(request.reordered, "--reordered")
+    elif request.reordered is not None:
+        raise InputError("--reordered writes the rules of --ruleset; give that, too")
+    devices = _devices(store, request)
+    if not devices:
+        if request.ruleset is None or advice is None:
+            raise InputError("nothing to plan with: give model files or runs, or --ruleset FILE")
+        _write_reordered(text, advice, request)
+        outcome = RulesetOutcome(request.ruleset, advice, (), request.reordered)
+        return PlanOutcome(None, (), (), outcome)
+    found = advice.before.mean_position if advice is not None else None
+    question, requirements = _question(request, found)
+    answers = tuple(answer(device.name, _model(device, request), question) for device in devices)
+    if answers and all(one.refused for one in answers):
+        alone = len(answers) == 1
+        raise refusal(
+            "plan", [why if alone else _named(one.device, why) for one in answers for why in one.refused]
+        )
+    ruled = None
+    if advice is not None and request.ruleset is not None:
+        _write_reordered(text, advice, request)
+        gains = tuple(_gain(device, _model(device, request), question, advice) for device in devices)
+        ruled = RulesetOutcome(request.ruleset, advice, gains, request.reordered)
+    simulated = tuple(device.name for device in devices if device.simulated)
+    return PlanOutcome(
+        question,
+        requirements,
+        answers,
+        ruled,
+        request.stream,
+        request.directions,
+        simulated,
+        request.calls,
+        request.demands,
+    )
+
+
+def _named(device: str, reason: str) -> Reason:
+    return Reason(f"{device}: {reason}", reason.remedy if isinstance(reason, Reason) else "")
+
+
+def _devices(store: Store, request: PlanRequest) -> list[Device]:
+    devices = [device for source in request.sources for device in modelling.devices(store, source)]
+    if request.device is not None:
+        chosen = [device for device in devices if device.name == request.device]
+        if not chosen:
+            raise ModelError(
+                f"no device {quoted(request.device)} in {', '.join(request.sources)}; there is "
+                f"{', '.join(device.name for device in devices)}"
+            )
+        devices = chosen
+    names = [device.name for device in devices]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ModelError(
+            f"several devices are called {', '.join(twice)}; put them into one file with names of their own: "
+            "weir fit RUN RUN --out FILE --name A --name B"
+        )
+    return devices
+
+
+def _model(device: Device, request: PlanRequest) -> Model:
+    if request.model not in device.models:
+        raise InputError(
+            f"device '{device.name}' has no model {quoted(request.model)}; it has {', '.join(device.models)}"
+        )
+    return device.models[request.model]
+
+
+def _question(request: PlanRequest, found: float | None) -> tuple[Question, tuple[Requirement, ...]]:
+    """The question in the model's terms; ``found`` is the mean position of the given ruleset."""
+    stream = request.stream
+    if request.calls is not None and stream is None:
+        raise InputError("--calls needs the codec, e.g. --codec g711")
+    if stream is not None and request.sizes is not None:
+        raise InputError("a codec has its own frame size; leave --frame and --sizes out")
+    if request.calls is not None and request.rate is not None:
+        raise InputError("--calls and --rate exclude each other: give one of them")
+    position = request.position
+    load = _load(request)
+    find = request.find or _sought(load, position if position is not None else found, stream)
+    required_plans.check(request.demands, find)
+    if position is None and find != "rules":
+        position = found
+    frame = None
+    if stream is not None:
+        if find == "frame":
+            raise InputError("a codec has its own frame size; to find frame give --rate instead of --codec")
+        frame = float(stream.frame_bytes)
+    elif find != "frame":
+        frame = mean_bytes(request.sizes) if request.sizes is not None else 64.0
+    elif request.sizes is not None:
+        raise InputError("frame is what to find; do not give --frame or --sizes as well")
+    requirements = request.requirements
+    if all(limit.quantity != "loss_ratio" for limit in limits(requirements)):
+        # A full queue bounds the delay however much is lost, so that a limit to it alone says little.
+        requirements = (*requirements, NOTHING_LOST)
+    # The packets of many independent calls come like those of a Poisson process (Palm, Khintchine).
+    arrivals = request.arrivals or ("poisson" if stream is not None else "constant")
+    question = Question(
+        find=find,
+        limits=limits(requirements),
+        load=load,
+        frame_bytes=frame,
+        position=position,
+        certainty=request.certainty,
+        gap_scv=GAP_SCV[arrivals],
+        extrapolate=request.extrapolate,
+        call_pps=stream.calls_pps(1, request.directions) if stream is not None else None,
+    )
+    return question, requirements
+
+
+def _load(request: PlanRequest) -> Load | None:
+    if request.calls is not None and request.stream is not None:
+        return Load(request.stream.calls_pps(request.calls, request.directions))
+    rate = request.rate
+    if rate is None:
+        return None
+    if rate.unit == "max":
+        raise InputError("a plan needs a load in numbers, not 'max'; e.g. --rate 300kpps, or --find rate")
+    if rate.unit == "pps":
+        return Load(rate.value)
+    return Load(rate.value if rate.unit == "bps" else rate.value / 100 * rate.line_bps, "bps")
+
+
+def _sought(load: Load | None, position: float | None, stream: VoiceStream | None) -> Find:
+    """What is to be found if the user does not say: the one thing that is missing."""
+    if load is None and position is not None:
+        return "rate" if stream is None else "calls"
+    if load is not None and position is None:
+        return "rules"
+    if load is not None:
+        return "device"
+    raise InputError("give a load (--rate, or --calls with --codec) or rules (--rules, --ruleset), or --find")
+
+
+def _gain(device: Device, model: Model, question: Question, advice: Advice) -> RulesetGain:
+    frame = question.frame_bytes if question.frame_bytes is not None else 64.0
+    places = (advice.before.mean_position, advice.after.mean_position)
+    before, after = (float(model.threshold_pps(place, frame)) for place in places)
+    judge = Judge(model, question.limits, question.certainty, question.gap_scv, extrapolate=True)
+    load = question.load
+    rate = _pps(load, frame) if load is not None else before / 2
+    looks: Sequence[Outlook] = [outlook(judge, Settings(rate, frame, place)) for place in places]
+    why = tuple(dict.fromkeys(reason for look in looks for reason in look.why_extrapolated))
+    told = looks if load is not None else (None, None)
+    freed = []
+    for one in advice.kept:
+        if one.freed_mean_position is not None and one.freed_mean_position < advice.after.mean_position:
+            then = float(model.threshold_pps(one.freed_mean_position, frame))
+            freed.append(FreedGain(one.text, NS_PER_S / after - NS_PER_S / then, then))
+    return RulesetGain(device.name, before, after, told[0], told[1], why, tuple(freed))
+
+
+def _pps(load: Load, frame_bytes: float) -> float:
+    return float(load.pps(np.array([frame_bytes]))[0])
+
+
+def _is_iptables(text: str) -> bool:
+    return any(line.startswith("*") for line in text.splitlines())
+
+
+def _rules(text: str, path: Path) -> Ruleset:
+    return parse_iptables(text, str(path)) if _is_iptables(text) else parse_nftables(text, str(path))
+
+
+def _write_reordered(text: str, advice: Advice, request: PlanRequest) -> None:
+    """Write the rules in the better order, if asked for: last, because a plan that fails writes nothing."""
+    if request.reordered is None:
+        return
+    orders = {chain.chain: chain.order for chain in advice.chains}
+    files.write_bytes(request.reordered, reordered(text, orders).encode())

@@ -1,0 +1,18 @@
+"""Models: fitted to profiles, asked, and verified."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weirlab.studies.contract import Study
+
+
+class PredictionStudy(Study[Any, Any, Any]):
+    """Commands alone: nothing is sent, and no run is made."""
+
+    key = "prediction"
+    title = "models fitted to profiles, asked and verified"
+    commands = {
+        "weirlab.studies.prediction.command": ("fit", "predict", "verify"),
+        "weirlab.studies.prediction.transients_command": ("transients",),
+    }

@@ -1,0 +1,265 @@
+"""``weir fit``, ``weir predict`` and ``weir verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weirlab import limits
+from weirlab.cli import options
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+from weirlab.studies.prediction import transients_command as transients
+
+FIT = """Fit both models to a profile and keep them with the run.
+
+queueing has physical parameters (service time over rules and size, queue,
+base delay) with standard errors; piecewise is a set of fitted curves. RUN is
+an ID, the beginning of one, or "last" for the newest profile. Several runs
+become several devices in one file, to be compared by weir plan.
+
+Examples:
+  weir fit last
+  weir fit 20260131-1200 --out firewall.model.json
+  weir fit 20260131-1200 20260202-0900 --out both.json --name old --name new
+  weir fit last --json
+"""
+
+PREDICT = """Predict threshold, loss, delay and jitter at one load, size and rule count.
+
+MODEL is a model file or a run with fitted models. Outside the profiled range
+the exit code is 7; --extrapolate answers anyway and says what lies outside.
+With --step the answer is a course over time: how the queue fills and drains.
+
+Examples:
+  weir predict last --rate 300kpps --frame 64 --rules 200
+  weir predict my.model.json --rate 40%@1Gbit/s --sizes imix --rules 400
+  weir predict devices.json --device old --rate 300kpps --rules 200
+  weir predict last --rate 150kpps --rules 400 --arrivals poisson
+  weir predict last --rate 100kpps --rules 5000 --extrapolate --json
+  weir predict last --rate 300kpps --step 1:600kpps --duration 2
+  weir predict last --rate 300kpps --rules 1 --position-step 1:1000 --json
+"""
+
+VERIFY = """Compare predictions with measurements that the models have not seen.
+
+Measures held-out settings with the device of the run and scores the fitted
+models on them. By default the rule counts lie between the profiled ones, one
+of them beyond the last (scored apart: there the models extrapolate), with all
+frame sizes of the profile; five loads below the threshold are drawn, two lie
+beyond it; every trial is made three times. --seed draws others. Beside the
+models' errors stands the repeatability: how far a trial is from the others of
+the same setting. A run that has been verified is only scored again, unless
+--again or other settings are given; those are measured as a run of their own,
+as for a model file, where you say which device it describes.
+
+Models are judged only by enough valid trials: two or more in most held-out
+settings, on a machine that was usable. Otherwise the result says why there is
+no verdict; the exit code is 5 where the machine is the reason, else 7.
+
+Examples:
+  weir verify last
+  weir verify last --seed 3
+  weir verify last --rules 200,700 --loads 30%,60%,90%,130% --again
+  weir verify my.model.json --dut iptables --json
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    panel = "Model"
+    app.command("fit", help=FIT, rich_help_panel=panel)(fit)
+    app.command("predict", help=PREDICT, rich_help_panel=panel)(predict)
+    app.command("verify", help=VERIFY, rich_help_panel=panel)(verify)
+
+
+def fit(
+    ctx: typer.Context,
+    runs: Annotated[list[str], typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also write the models to this file.", metavar="FILE")
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="What FILE calls the device; once per run.", metavar="NAME"),
+    ] = None,
+    store: options.StoreOption = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Fit the models."""
+    from weirlab.studies.prediction import tables, wording
+    from weirlab.studies.prediction.modelling import fit, fit_devices
+
+    names = name or []
+    if out is None and (names or len(runs) > 1):
+        raise InputError("several runs, or names, are for a file: say which with --out FILE")
+    if len(runs) == 1 and len(names) > 1:
+        raise InputError(f"{len(names)} names for one run; give --name once")
+    with Session(ctx, as_json=json, store=store) as session:
+        if out is not None and len(runs) > 1:
+            several = fit_devices(session.store, runs, out, names, session.progress)
+            session.finish(several.document(), wording.devices(several), tables.devices(several))
+            return
+        outcome = fit(
+            session.store, runs[0], out=out, name=names[0] if names else None, progress=session.progress
+        )
+        session.finish(outcome.document(), wording.fit(outcome), tables.fit(outcome))
+
+
+def predict(
+    ctx: typer.Context,
+    model: Annotated[str, typer.Argument(help="Model file, run ID or 'last'.", metavar="MODEL")],
+    rate: Annotated[str, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")],
+    frame: Annotated[int | None, typer.Option("--frame", help="Frame size in bytes (default: 64).")] = None,
+    sizes: Annotated[str | None, typer.Option("--sizes", help="Size mix, e.g. imix.")] = None,
+    rules: Annotated[
+        int,
+        typer.Option(
+            "--rules",
+            min=0,
+            max=limits.MOST_RULES,
+            help="Matching position: rules compared up to and including the one that matches (0: no rules).",
+        ),
+    ] = 0,
+    arrivals: options.ArrivalsOption = "constant",
+    device: options.DeviceOption = None,
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Answer outside the profiled range, too.")
+    ] = False,
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", help="Later load, e.g. 1:600kpps; repeatable.", metavar="AT:RATE"),
+    ] = None,
+    position_step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
+        ),
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            "--duration",
+            min=0,
+            max=limits.LONGEST_S,
+            help="With --step, seconds in all (default: 1 s after the last step).",
+        ),
+    ] = None,
+    store: options.StoreOption = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Predict."""
+    from weirlab.studies.prediction import tables, wording
+    from weirlab.studies.prediction.modelling import predict
+    from weirlab.studies.prediction.transients import predict_steps
+    from weirlab.traffic.load import parse_rate
+
+    with Session(ctx, as_json=json, store=store) as session:
+        mix = options.size_mix(frame, sizes)
+        if step or position_step:
+            course = predict_steps(
+                session.store,
+                model,
+                parse_rate(rate),
+                mix,
+                rules,
+                options.steps(step or [], position_step or []),
+                arrivals=arrivals,
+                duration_s=duration,
+                device=device,
+            )
+            _tell_outside(session, course.outside, extrapolate)
+            session.finish(
+                course.document(), transients.over_time(course), transients.over_time_tables(course)
+            )
+            return
+        if duration is not None:
+            raise InputError(
+                "--duration goes with --step: without one, the prediction is the same at any time"
+            )
+        outcome = predict(
+            session.store, model, parse_rate(rate), mix, rules, arrivals=arrivals, device=device
+        )
+        _tell_outside(session, outcome.outside, extrapolate)
+        session.finish(outcome.document(), wording.prediction(outcome), tables.prediction(outcome))
+
+
+def _tell_outside(session: Session, outside: Sequence[str], extrapolate: bool) -> None:
+    """Name the reasons for extrapolation; raises ``ModelError`` unless it was asked for."""
+    from weirlab.model.base import refusal
+
+    if outside and not extrapolate:
+        raise refusal("prediction", outside)
+    for reason in outside:
+        session.say(f"extrapolating: {reason}")
+
+
+def verify(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(help="Run ID, 'last', or a model file.", metavar="RUN_OR_MODEL")],
+    rules: options.PositionsOption = None,
+    frame: options.FramesOption = None,
+    loads: options.LoadsOption = None,
+    repetitions: options.RepetitionsOption = None,
+    duration: options.DurationOption = None,
+    warmup: options.WarmupOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            min=0,
+            max=limits.HIGHEST_SEED,
+            help="Draw other rule counts and loads.",
+            rich_help_panel="Plan",
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure anew even if that was done.", rich_help_panel="Plan")
+    ] = False,
+    lab: options.LabOption = "auto",
+    dut: options.DutOption = None,
+    ruleset: options.RulesetOption = None,
+    backend: options.BackendOption = "auto",
+    store: options.StoreOption = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Verify the models."""
+    from weirlab.cli.wording import machine as machine_in_words
+    from weirlab.studies.prediction import tables, wording
+    from weirlab.studies.prediction.verification import verify
+
+    with Session(ctx, as_json=json, store=store) as session:
+        below, beyond = options.loads_by_regime(loads)
+        held_out = options.plan(
+            positions=options.positions(rules),
+            sizes=options.frames(frame),
+            load_shares=below,
+            draws=None if loads is None else 0,
+            overload_shares=beyond,
+            repetitions=repetitions,
+            trial_s=duration,
+            warmup_s=warmup,
+            seed=seed,
+        )
+        outcome = verify(
+            session.store,
+            source,
+            held_out=held_out,
+            again=again or bool(held_out),
+            lab=options.lab(lab, backend),
+            dut=options.device(dut, ruleset) if dut or ruleset else None,
+            progress=session.progress,
+            command=session.command,
+        )
+        problem = outcome.problem()
+        session.finish(
+            outcome.document(),
+            wording.verification(outcome),
+            tables.verification(outcome),
+            problem,
+            machine_in_words(outcome.verdict),
+        )
+        session.complain(problem)

@@ -1,0 +1,297 @@
+"""Predictions against measurements that the models have not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from weirlab.errors import InputError, ModelError, TrialError, WeirError
+from weirlab.jobs import machine, spoiled, testbeds
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.profiles import begin, flows, go_on
+from weirlab.jobs.progress import Progress, kept, passed_on, prepared
+from weirlab.lab.base import TestBed
+from weirlab.measure import verdict
+from weirlab.measure import verify as measuring
+from weirlab.measure.attempts import Budget
+from weirlab.measure.profile import SCOUTING
+from weirlab.measure.scouting import Scouting
+from weirlab.measure.verdict import Verdict
+from weirlab.model import ErrorRow, Queueing, compare
+from weirlab.model.base import Profiled
+from weirlab.records import TrialSpec, device_in_words
+from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, from_plain
+from weirlab.store import Run, RunWriter, Store
+from weirlab.studies.prediction import modelling
+from weirlab.studies.prediction.modelling import Models
+from weirlab.traffic.sizes import parse_sizes
+from weirlab.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
+
+VERIFICATION: Final = "verification"
+"""Name under which a run keeps the models' errors."""
+
+FORMAT: Final = 2
+"""Of what is kept; earlier ones are computed anew by scoring again."""
+
+_DRAWS: Final = 5
+_OVERLOAD_SHARES: Final = (1.15, 1.35)
+_SEED: Final = 7
+_MODEL_POSITIONS: Final = 5
+"""A model file knows the range that was profiled, not the positions in it."""
+_RESUME: Final = "weir verify"
+
+
+@dataclass(frozen=True)
+class VerificationOutcome:
+    """How far the models are off on held-out trials."""
+
+    run: Run
+    """The run that holds the held-out trials."""
+    errors: tuple[ErrorRow, ...]
+    """Of every model and of the repeatability, see :mod:`weirlab.model.score`."""
+    trials: int
+    """Valid held-out trials."""
+    verdict: Verdict | None = None
+    """On the machine; None for a simulated device."""
+    undecided: str = ""
+    """Why no model is judged; empty where they are."""
+
+    def problem(self) -> WeirError | None:
+        """The error that it is if the machine was not usable, or the trials do not suffice for a verdict."""
+        if self.verdict is not None and self.verdict.word == "not usable":
+            return TrialError(f"no verdict on the models: the machine was {self.verdict.label}")
+        if self.undecided:
+            return ModelError(
+                f"no verdict on the models: {self.undecided}; measure held-out settings again, with "
+                f"--repetitions 3 or more: weir verify {self.run.run_id} --again"
+            )
+        return None
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "kind": "verification",
+            "run_id": self.run.run_id,
+            "path": self.run.path,
+            "trials": self.trials,
+            "judged": self.problem() is None,
+            "why_not_judged": self.undecided or None,
+            "machine": None if self.verdict is None else self.verdict.document(),
+            "errors": self.errors,
+        }
+
+
+def verify(
+    store: Store,
+    source: str,
+    *,
+    held_out: dict[str, Any],
+    again: bool,
+    lab: Lab,
+    dut: Dut | None,
+    progress: Progress,
+    command: str = "",
+) -> VerificationOutcome:
+    """Measure held-out settings where needed, and score the models of ``source`` on them.
+
+    Parameters
+    ----------
+    source:
+        A run, or a model file.
+    held_out:
+        Settings of :class:`weirlab.scenario.HeldOut` that differ from :func:`default`.
+    again:
+        Measure into a new run although ``source`` has held-out trials.
+    lab, dut:
+        Where and what to measure for a model file; a run says that itself.
+    """
+    if modelling.is_file(source):
+        if dut is None:
+            raise InputError("a model file does not say which device it describes; give --dut or --ruleset")
+        models, _ = modelling.find(store, source)
+        name = f"verification of {source}"[:200]
+        scenario = Scenario(name=name, lab=lab, dut=dut, profile=_profile_of(models))
+        return _measure_anew(store, models, _with(scenario, held_out), progress, command)
+    models, run = modelling.find(store, source)
+    assert run is not None
+    scenario = scenario_of(run, Scenario)
+    if again:
+        return _measure_anew(store, models, _with(scenario, held_out), progress, command)
+    if not _measured(run):
+        with (
+            testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed,
+            kept(lambda: go_on(store, run, bed), _RESUME) as writer,
+        ):
+            measure(bed, models, scenario, writer, progress)
+    return score(run, models)
+
+
+def measure(
+    bed: TestBed,
+    models: Models,
+    scenario: Scenario,
+    writer: RunWriter,
+    progress: Progress,
+    budget: Budget | None = None,
+) -> None:
+    """Measure the held-out settings of ``scenario`` into the run of ``writer``, or the rest of them.
+
+    Raises ``StoppedEarly`` where the host spoils almost everything.
+    """
+    specs = None
+    if not writer.has(measuring.VERIFY_PLAN):
+        specs = plan(models, scenario, _sender_pps(writer))
+    progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
+    outcome = measuring.run(
+        bed,
+        specs,
+        writer,
+        passed_on(progress),
+        max_attempts=scenario.profile.max_attempts,
+        limits=machine.limits(scenario),
+        budget=budget or _budget(bed, scenario),
+        clock=machine.clock,
+    )
+    machine.give_up(writer.run, outcome, "verify")
+
+
+def _budget(bed: TestBed, scenario: Scenario) -> Budget | None:
+    """The time for held-out trials by themselves."""
+    alone = scenario.model_copy(update={"time_budget": None})
+    return machine.budget(alone, bed, machine.held_out_s(scenario, scenario.verify or (default(scenario),)))
+
+
+def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpec]:
+    """The held-out trials of ``scenario``; the models' thresholds place the loads."""
+    model = models.get(Queueing.name) or next(iter(models.values()))
+
+    def threshold_pps(position: float, frame_bytes: float) -> float:
+        return float(model.threshold_pps(position, frame_bytes))
+
+    specs: list[TrialSpec] = []
+    for held_out in scenario.verify or (default(scenario),):
+        settings = measuring.Verification(
+            positions=held_out.positions,
+            sizes=tuple(parse_sizes(text) for text in held_out.sizes),
+            load_shares=held_out.load_shares,
+            draws=held_out.draws,
+            overload_shares=held_out.overload_shares,
+            repetitions=machine.repetitions(scenario, held_out.repetitions),
+            trial_s=held_out.trial_s,
+            warmup_s=held_out.warmup_s,
+            stateful=scenario.dut.stateful,
+            flows=flows(scenario),
+            arrivals=scenario.traffic.arrivals,
+            seed=held_out.seed,
+        )
+        specs += measuring.plan(settings, threshold_pps, sender_pps=sender_pps)
+    if scenario.profile.cross_traffic == (True,):
+        return [replace(spec, cross_traffic=True) for spec in specs]
+    return specs
+
+
+def score(run: Run, models: Models) -> VerificationOutcome:
+    """Score ``models`` on the held-out trials in ``run`` and keep the errors with it."""
+    observations = run.observations("verify")
+    if not observations:
+        if (spoilt := spoiled.problem(run, "verify")) is not None:
+            raise spoilt
+        raise ModelError(
+            f"run {run.run_id} has no valid held-out trial; 'weir show {run.run_id}' says why trials are "
+            f"invalid, 'weir verify {run.run_id} --again' measures anew"
+        )
+    errors = tuple(compare(models, observations))
+    kept_rows = [asdict(row) for row in errors]
+    run.put_json(VERIFICATION, {"format": FORMAT, "errors": kept_rows, "trials": len(observations)})
+    return VerificationOutcome(
+        run, errors, len(observations), machine.judged(run, _RESUME), verdict.undecided(run)
+    )
+
+
+def errors_of(run: Run) -> Sequence[ErrorRow]:
+    """The errors kept with ``run``; none if it was not verified, or by a Weir that kept less."""
+    return run.get_json(VERIFICATION, _errors) if run.has(VERIFICATION) else ()
+
+
+def _errors(content: Mapping[str, Any]) -> Sequence[ErrorRow]:
+    if content.get("format") != FORMAT:
+        return ()
+    return tuple(ErrorRow.from_json(row) for row in content["errors"])
+
+
+def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
+    """What to measure where nobody says: drawn positions and loads, all frame sizes of the profile.
+
+    The user's own ruleset has no positions to choose from.
+    """
+    profiled = scenario.profile.positions
+    own = scenario.dut.ruleset is not None
+    return HeldOut(
+        positions=profiled if own else measuring.drawn_positions(profiled, seed),
+        sizes=scenario.profile.sizes,
+        draws=_DRAWS,
+        overload_shares=_OVERLOAD_SHARES,
+        seed=seed,
+    )
+
+
+def _measure_anew(
+    store: Store, models: Models, scenario: Scenario, progress: Progress, command: str
+) -> VerificationOutcome:
+    """Measure the held-out settings as a run of their own, which keeps the models too."""
+
+    def begun(bed: TestBed) -> RunWriter:
+        writer = begin(store, scenario, bed, command, kind="verify")
+        # Without them the run could not be gone on with.
+        return prepared(writer, lambda new: modelling.keep(new.run, models))
+
+    with (
+        testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed,
+        kept(lambda: begun(bed), _RESUME) as writer,
+    ):
+        measure(bed, models, scenario, writer, progress)
+    return score(writer.run, models)
+
+
+def _with(scenario: Scenario, held_out: dict[str, Any]) -> Scenario:
+    """``scenario`` with other held-out settings."""
+    if not held_out:
+        return scenario
+    wanted = {**default(scenario, held_out.get("seed", _SEED)).model_dump(mode="json"), **held_out}
+    return from_plain({**scenario.model_dump(mode="json"), "verify": [wanted]}, "the options")
+
+
+def _profile_of(models: Models) -> Profile:
+    """A profile over the range that ``models`` were fitted to; the default one where they do not tell."""
+    ranges = (getattr(model, "profiled", None) for model in models.values())
+    found = next((profiled for profiled in ranges if isinstance(profiled, Profiled)), None)
+    if found is None:
+        return Profile()
+    positions = np.linspace(found.position_min, found.position_max, _MODEL_POSITIONS).round().astype(int)
+    frames = np.linspace(found.frame_min_bytes, found.frame_max_bytes, 3)
+    sizes = np.clip(frames, MIN_FRAME_BYTES, MAX_FRAME_BYTES).round().astype(int)
+    return Profile(
+        positions=tuple(dict.fromkeys(positions.tolist())),
+        sizes=tuple(str(size) for size in dict.fromkeys(sizes.tolist())),
+    )
+
+
+def _measured(run: Run) -> bool:
+    """Has every held-out trial that was planned a valid attempt?"""
+    if not run.has(measuring.VERIFY_PLAN):
+        return False
+    planned = run.get_json(measuring.VERIFY_PLAN, lambda content: len(content["specs"]))
+    trials = run.trials().filter((pl.col("role") == "verify") & pl.col("valid"))
+    return trials["index"].n_unique() >= planned
+
+
+def _sender_pps(writer: RunWriter) -> float:
+    """The most that the sender got out while scouting; infinite if that is not known."""
+    if not writer.has(SCOUTING):
+        return float("inf")
+    points = writer.run.get_json(SCOUTING, Scouting.from_json).points
+    return max((point.sender_pps for point in points), default=float("inf"))

@@ -1,0 +1,93 @@
+"""What models say, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
+from weirlab.cli.wording import MORE_TRIALS, of_device
+from weirlab.model.base import TOLD_LEVEL
+from weirlab.model.planning.requirements import NO_LOSS
+
+if TYPE_CHECKING:
+    from weirlab.studies.prediction.modelling import DevicesOutcome, FitOutcome, PredictionOutcome
+    from weirlab.studies.prediction.verification import VerificationOutcome
+
+
+def fit(outcome: FitOutcome) -> str:
+    """The model in words and where it is."""
+    model = outcome.queueing
+    said = " ".join(model.in_words()) if model else f"Fitted {words(list(outcome.models))}."
+    said += "".join(f" Too little evidence: {reason}." for reason in outcome.evidence.too_little)
+    return of_device(outcome.run.simulated, f"{said} The models are in {outcome.path}.")
+
+
+def devices(outcome: DevicesOutcome) -> str:
+    """Which devices are in the file, and what to do with it."""
+    names = words([f"'{name}'" for name in outcome.names])
+    return f"{outcome.path} holds the models of {names}; next: weir plan {outcome.path} --rules 100"
+
+
+def prediction(outcome: PredictionOutcome) -> str:
+    """What to expect."""
+    name, found = next(iter(outcome.predictions.items()))
+    ends = {quantity: bands[TOLD_LEVEL] for quantity, bands in outcome.intervals.get(name, {}).items()}
+
+    def told(quantity: str, show: Callable[[float], str]) -> str:
+        between = f" ({' to '.join(map(show, ends[quantity]))})" if quantity in ends else ""
+        return f"{show(found[quantity])}{between}"
+
+    threshold = told("threshold_pps", rate)
+    lead = "Extrapolated: " if outcome.outside else ""
+    setting = (
+        f"{rate(outcome.rate_pps)} of {outcome.frame_bytes:.4g}-byte frames behind {rules(outcome.position)}"
+    )
+    delay = f"mean delay {told('delay_mean_ns', duration)}, p99 {told('delay_p99_ns', duration)}"
+    most_lost = ends.get("loss_ratio", (0.0, 0.0))[1]
+    over = outcome.rate_pps > found["threshold_pps"]
+    if found["loss_ratio"] > NO_LOSS:
+        where = f"exceed the threshold of {threshold}" if over else f"lose packets below {threshold}"
+        fate = f"{where}: {told('loss_ratio', percent)} lost, {delay}"
+    elif most_lost > NO_LOSS:
+        none = f"although none is predicted below the threshold of {threshold}"
+        fate = f"may lose up to {percent(most_lost)}, {none}: {delay}"
+    else:
+        fate = f"pass without loss, below the threshold of {threshold}: {delay}"
+    brackets = f"; in brackets {TOLD_LEVEL} % of trials" if ends else ""
+    said = f"{lead}{setting} {fate} ({name} model{brackets})."
+    if outcome.unsure:
+        said += f" The profile is too noisy to say more about {words(outcome.unsure)}. {MORE_TRIALS}."
+    return of_device(outcome.simulated, said)
+
+
+def verification(outcome: VerificationOutcome) -> str:
+    """How far the models are off, and the measurement from itself, in a sentence; or why nobody can say."""
+    if outcome.problem() is not None:
+        machine = f"the machine was {outcome.verdict.label}" if outcome.verdict is not None else ""
+        why = outcome.undecided or machine
+        return of_device(outcome.run.simulated, f"No verdict on the models: {why}.")
+    rows = [row for row in outcome.errors if row.per == "trial" and not row.extrapolated]
+    parts = []
+    for model, measured in dict.fromkeys((row.model, row.of_measurement) for row in rows):
+        errors = {row.quantity: row.mape_percent / 100 for row in rows if row.model == model}
+        told = [
+            f"{percent(errors[quantity])} {label}"
+            for quantity, label in (
+                ("threshold", "in the threshold"),
+                ("delay_mean_below", "in the mean delay below it"),
+            )
+            if quantity in errors
+        ]
+        if not measured:
+            parts.append(f"{model} is off by {words(told) or 'nothing comparable'}")
+        elif told:
+            parts.append(f"trials of one setting differ from each other by {words(told)}")
+    alarms = [
+        f"{row.model} in {plural(row.false_alarms, 'trial')}"
+        for row in rows
+        if row.false_alarms and not row.of_measurement
+    ]
+    warned = f" Loss was predicted where none was measured: by {words(alarms)}." if alarms else ""
+    said = f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}.{warned}"
+    return of_device(outcome.run.simulated, said)

@@ -1,0 +1,66 @@
+"""What a device does to packets, measured, modelled, and the models verified."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from weirlab.studies.contract import Study, Told, Work
+
+if TYPE_CHECKING:
+    from weirlab.scenario import Scenario
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.beds import DeviceGround
+    from weirlab.studies.contract import Outcome
+    from weirlab.studies.profile.page.page import ProfilePage
+    from weirlab.studies.profile.study import ProfileFindings
+
+
+class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):
+    """A profile with its models, their verification and its report."""
+
+    key = "profile"
+    title = "what rules cost: measured, modelled, predicted, verified"
+    commands = {"weirlab.studies.profile.command": ("calibrate", "trial", "profile")}
+    also = ("trial", "verify", "calibrate")
+    ready = {
+        "firewall-rules": "what rules cost: measured, modelled, predicted, verified",
+        "full-profile": "every trial that characterises a device",
+    }
+
+    def scenario(self) -> type[Scenario]:
+        from weirlab.scenario import Scenario
+
+        return Scenario
+
+    def check(self, asked: Scenario, work: Work) -> None:
+        from weirlab.jobs import profiles
+
+        profiles.refuse_impossible(asked)
+
+    def open(self, asked: Scenario, work: Work) -> AbstractContextManager[DeviceGround]:
+        from weirlab.studies.profile import study
+
+        return study.opened(asked, work)
+
+    def measure(
+        self, ground: DeviceGround, asked: Scenario, writer: RunWriter, work: Work
+    ) -> ProfileFindings:
+        from weirlab.studies.profile import study
+
+        return study.measured(ground, asked, writer, work.progress)
+
+    def conclude(self, run: Run, asked: Scenario, found: ProfileFindings) -> ProfileFindings:
+        return found.verified() if asked.verify else found
+
+    def told(self, outcome: Outcome[ProfileFindings]) -> Told:
+        from weirlab.cli import wording
+        from weirlab.studies.profile import tables
+        from weirlab.studies.profile.wording import scenario
+
+        return Told(scenario(outcome), tables.scenario(outcome.found), wording.machine(outcome.found.verdict))
+
+    def page(self, run: Run) -> ProfilePage:
+        from weirlab.studies.profile import study
+
+        return study.page(run)

@@ -1,0 +1,95 @@
+"""A profile from calibration to the verdict on its models."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from weirlab.errors import WeirError
+from weirlab.jobs import machine, profiles
+from weirlab.jobs.calibrations import CalibrationOutcome
+from weirlab.jobs.profiles import ProfileOutcome
+from weirlab.jobs.progress import RESUME, Progress
+from weirlab.measure.verdict import Verdict, undecided
+from weirlab.scenario import Scenario
+from weirlab.store import Run, RunWriter
+from weirlab.studies import beds
+from weirlab.studies.beds import DeviceGround
+from weirlab.studies.contract import Work
+from weirlab.studies.prediction import modelling, verification
+from weirlab.studies.prediction.modelling import FitOutcome
+from weirlab.studies.prediction.verification import VerificationOutcome
+from weirlab.studies.profile.page import Judgement, Verification
+from weirlab.studies.profile.page.page import ProfilePage
+from weirlab.studies.profile.page.source import gather
+
+
+@dataclass(frozen=True)
+class ProfileFindings:
+    """Everything that came of a scenario with a profile; None for what it did not ask for."""
+
+    calibration: CalibrationOutcome | None
+    profile: ProfileOutcome
+    fit: FitOutcome
+    verification: VerificationOutcome | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """On the machine, by all trials; None for a simulated device."""
+        return self.profile.verdict if self.verification is None else self.verification.verdict
+
+    def verified(self) -> ProfileFindings:
+        """With the models scored on the held-out trials."""
+        return replace(self, verification=verification.score(self.profile.run, self.fit.models))
+
+    def problem(self, run: Run) -> WeirError | None:
+        """The error that it is if the machine was not usable, or the models could not be judged."""
+        return self.profile.problem() or (self.verification.problem() if self.verification else None)
+
+    def document(self) -> dict[str, Any]:
+        """One entry per part."""
+        parts = {
+            "calibration": self.calibration,
+            "profile": self.profile,
+            "fit": self.fit,
+            "verification": self.verification,
+        }
+        documents = {name: None if part is None else part.document() for name, part in parts.items()}
+        return {"kind": "scenario", **documents}
+
+
+def opened(asked: Scenario, work: Work) -> AbstractContextManager[DeviceGround]:
+    """The bed, calibrated first where ``asked`` says so."""
+    return beds.opened(work, asked.lab, asked.dut, asked.calibrate, flows=profiles.flows(asked))
+
+
+def measured(ground: DeviceGround, asked: Scenario, writer: RunWriter, progress: Progress) -> ProfileFindings:
+    """Profile, models, and held-out trials."""
+    bed = ground.bed
+    profile_s, verify_s = profiles.estimate_s(asked), machine.held_out_s(asked, asked.verify)
+    whole = machine.budget(asked, bed, profile_s + verify_s)
+    # What the profile leaves is for the held-out trials, without which there is no verdict on the model.
+    part = None if whole is None else whole.part(profile_s / (profile_s + verify_s))
+    profile = profiles.measured(bed, asked, writer, progress, part, RESUME)
+    models = modelling.fit_run(writer.run, progress)
+    if asked.verify:
+        verification.measure(bed, models, asked, writer, progress, whole)
+    fit = FitOutcome(writer.run, models, modelling.path_in(writer.run))
+    return ProfileFindings(ground.calibrated, profile, fit)
+
+
+def page(run: Run) -> ProfilePage:
+    """Trials and models of ``run``, whatever its kind."""
+    models = modelling.models_of(run)
+    heldout = run.trials().filter(pl.col("role") == "verify")
+    verified = Verification(heldout, tuple(verification.errors_of(run))) if heldout.height else None
+    found = machine.judged(run) if run.manifest.kind in (profiles.KIND, "verify") else None
+    judgement = Judgement(
+        machine=found.sentence if found else "",
+        good=found is None or found.word == "good",
+        undecided=undecided(run) if heldout.height else "",
+    )
+    return ProfilePage(gather(run, models, verified, judgement))

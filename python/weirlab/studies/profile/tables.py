@@ -1,0 +1,113 @@
+"""Trials, calibrations and profiles as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weirlab.cli.output import Table
+from weirlab.cli.quantities import count, duration, percent, rate
+from weirlab.cli.tables import thresholds
+from weirlab.records import TrialRecord, device_in_words
+from weirlab.studies.prediction.tables import fit, verification
+
+if TYPE_CHECKING:
+    from weirlab.jobs.calibrations import CalibrationOutcome
+    from weirlab.jobs.profiles import ProfileOutcome
+    from weirlab.jobs.trials import TrialOutcome
+    from weirlab.studies.profile.study import ProfileFindings
+
+
+def trial(outcome: TrialOutcome) -> list[Table]:
+    """Load, delay, device and host of the attempt that counts."""
+    record = outcome.record
+    result = record.result
+    q = {name: duration(result.histogram.quantile_ns(name)) for name in (0.5, 0.9, 0.99, 0.999)}
+    extremes = (result.delay_min_ns, result.delay_mean_ns, result.delay_max_ns)
+    how = f"{record.lab}, {result.backend} {result.xdp_mode}".rstrip()
+    facts = [
+        ("run", outcome.run_id),
+        ("device", device_in_words(record.dut) if record.lab == result.backend else f"{record.dut} ({how})"),
+        ("valid", "yes" if record.valid else f"no: {'; '.join(record.invalid)}"),
+        ("attempts", str(len(outcome.records))),
+        *_left_out(record),
+        ("offered load", "max" if record.spec.traffic.rate.unit == "max" else rate(record.offered_pps)),
+        ("achieved load", rate(result.achieved_pps)),
+        ("forwarding rate", rate(result.forwarding_pps)),
+        ("frame loss ratio", f"{percent(result.loss_ratio)} ({count(result.lost)} of {count(result.sent)})"),
+        ("duplicated, reordered", f"{count(result.duplicated)}, {count(result.reordered)}"),
+        ("delay p50, p90, p99, p99.9", ", ".join(q.values())),
+        ("delay min, mean, max", ", ".join(map(duration, extremes))),
+        ("jitter (RFC 3550)", duration(result.jitter_ns)),
+        ("packets in the device", f"{outcome.queue_packets:.4g} (median delay x forwarding rate)"),
+        ("calibration", outcome.calibration or "none"),
+    ]
+    tables = [Table(("trial", ""), facts)]
+    cpu = record.host.cpu_s
+    states = list(dict.fromkeys(state for times in cpu.values() for state in times))
+    if states:
+        rows = [(role, *(f"{times.get(state, 0.0):.2f}" for state in states)) for role, times in cpu.items()]
+        tables.append(Table(("CPU time, s", *states), rows, right=states))
+    counters = [(name, count(value)) for name, value in record.dut_counters.items() if value]
+    if counters:
+        tables.append(Table(("counters of the device", ""), counters, right=("",)))
+    return tables
+
+
+def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
+    """What the host disturbed of a valid trial, and what the trial says with it."""
+    result, disturbed = record.result, record.disturbed
+    if disturbed is None:
+        return []
+    most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
+    return [
+        (
+            "left out",
+            f"{duration(result.left_out_s * 1e9)} that the host disturbed (at most where {most.why})",
+        ),
+        (
+            "with what is left out",
+            f"{percent(disturbed.loss_ratio)} lost, mean delay {duration(disturbed.delay_mean_ns)}, "
+            f"p99 {duration(disturbed.delay_p99_ns)}",
+        ),
+    ]
+
+
+def calibration(outcome: CalibrationOutcome) -> list[Table]:
+    """One row per load."""
+    columns = (
+        "load",
+        "achieved",
+        "pacing error",
+        "late mean",
+        "delay p50",
+        "delay p99",
+        "lost",
+        "valid",
+        "spoiled",
+    )
+    rows = [
+        (
+            point.rate_text,
+            rate(point.achieved_pps),
+            percent(point.pacing_error_ratio),
+            duration(point.late_mean_ns),
+            duration(point.delay_p50_ns),
+            duration(point.delay_p99_ns),
+            f"{count(point.lost)} of {count(point.sent)}",
+            str(point.valid),
+            str(point.invalid),
+        )
+        for point in outcome.calibration.points
+    ]
+    return [Table(columns, rows, right=columns[1:])]
+
+
+def profile(outcome: ProfileOutcome) -> list[Table]:
+    """Measured thresholds."""
+    return thresholds(outcome.thresholds())
+
+
+def scenario(found: ProfileFindings) -> list[Table]:
+    """Thresholds, parameters and errors."""
+    tables = [*profile(found.profile), *fit(found.fit)]
+    return tables if found.verification is None else [*tables, *verification(found.verification)]

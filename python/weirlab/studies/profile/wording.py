@@ -1,0 +1,97 @@
+"""What trials, calibrations and profiles showed, in a sentence."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from weirlab.cli.quantities import count, duration, percent, plural, rate, rules
+from weirlab.records import device_in_words
+from weirlab.studies.commands.wording import report
+from weirlab.studies.prediction.wording import verification
+from weirlab.traffic.places import describe_places
+
+if TYPE_CHECKING:
+    from weirlab.jobs.calibrations import CalibrationOutcome
+    from weirlab.jobs.profiles import ProfileOutcome
+    from weirlab.jobs.trials import TrialOutcome
+    from weirlab.measure.adaptive import AdaptiveOutcome
+    from weirlab.studies.contract import Outcome
+    from weirlab.studies.profile.study import ProfileFindings
+
+
+def trial(outcome: TrialOutcome) -> str:
+    """What one trial showed."""
+    record = outcome.record
+    result = record.result
+    if not record.valid:
+        return f"Invalid after {plural(len(outcome.records), 'attempt')}: {'; '.join(record.invalid)}."
+    setting = device_in_words(record.dut, first=True)
+    if record.dut not in ("ruleset", "none"):
+        setting += f" with {rules(record.spec.rules.position)}"
+    if len(record.spec.rules.accepting) > 1:
+        setting += f", matching at {describe_places(record.spec.rules.places)},"
+    p50, p99 = (duration(result.histogram.quantile_ns(q)) for q in (0.5, 0.99))
+    if result.lost == 0:
+        return f"{setting} forwarded all of {rate(result.achieved_pps)}; median delay {p50}, p99 {p99}."
+    return (
+        f"{setting} forwarded {rate(result.forwarding_pps)} of {rate(result.achieved_pps)} "
+        f"({percent(result.loss_ratio)} lost); median delay {p50}, p99 {p99}, "
+        f"about {outcome.queue_packets:.0f} packets in the device."
+    )
+
+
+def calibration(outcome: CalibrationOutcome) -> str:
+    """The tool's own error."""
+    found = outcome.calibration
+    return (
+        f"Weir's own error here: pacing within {percent(found.pacing_error_ratio)} up to "
+        f"{rate(found.paced_limit_pps)}, time stamps +{duration(found.delay_p50_ns)} (median) and at most "
+        f"+{duration(found.delay_p99_ns)} (p99), {count(found.lost)} of {count(found.sent)} packets falsely "
+        f"lost; later results name calibration {found.id}."
+    )
+
+
+def profile(outcome: ProfileOutcome) -> str:
+    """What was profiled and what comes next."""
+    run_id, measured = outcome.run.run_id, outcome.outcome
+    missing = len(measured.invalid)
+    of = " of the simulated device" if outcome.run.simulated else ""
+    lead = f"Run {run_id}: {plural(measured.trials, 'trial')}{of} in {measured.elapsed_s:.0f} s"
+    if missing == measured.trials:
+        return (
+            "No trial had a valid attempt, so nothing is known about the device. "
+            f"{lead}; next: weir show {run_id}"
+        )
+    held = f"{count(missing)} of {plural(measured.trials, 'trial')} had no valid attempt. " if missing else ""
+    if measured.stopped == "time":
+        held += "The time budget is used up. "
+    sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
+    next_one = f"weir fit {run_id}" if outcome.problem() is None else f"weir profile --resume {run_id}"
+    return f"{held}{sure}{lead}; next: {next_one}"
+
+
+def _certainty(outcome: AdaptiveOutcome) -> str:
+    """How sure the model is after an adaptive profile, and where least."""
+    if not outcome.rounds:
+        return "Nothing was chosen."
+    last, trials = outcome.rounds[-1], outcome.outcome.trials
+    of_grid = f"{plural(trials, 'trial')} of the {count(outcome.grid_trials)} of the whole grid"
+    if math.isnan(last.most):
+        return f"After {of_grid} no model can be fitted: {last.where}."
+    target = percent(outcome.target_ratio)
+    state = f"within the target of {target}" if outcome.reached else f"short of the target of {target}"
+    return (
+        f"After {of_grid} predictions are known to within {percent(last.most)} at 95 % of the settings "
+        f"(median {percent(last.median)}), {state}; worst, {percent(last.largest)}, at {last.where}."
+    )
+
+
+def scenario(outcome: Outcome[ProfileFindings]) -> str:
+    """What came of all parts."""
+    parts = [f"Run {outcome.run.run_id} is complete."]
+    if outcome.found.verification is not None:
+        parts.append(verification(outcome.found.verification))
+    if outcome.report is not None:
+        parts.append(report(outcome.report))
+    return "\n".join(parts)

@@ -1,0 +1,66 @@
+"""The ready-made scenarios of all studies, and how a name becomes a file."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab import files
+from weirlab.errors import InputError
+from weirlab.studies.contract import Study
+from weirlab.studies.registry import studies
+
+FOLDER: Final = "ready"
+"""Where a study has its ready-made scenarios, beside its module."""
+
+
+def paths() -> Mapping[str, Path]:
+    """The files of all ready-made scenarios, by name."""
+    return {name: _folder(study) / f"{name}.yaml" for study in studies().values() for name in study.ready}
+
+
+def _folder(study: Study[Any, Any, Any]) -> Path:
+    module = sys.modules[type(study).__module__]
+    return Path(str(module.__file__)).parent / FOLDER
+
+
+def names() -> list[str]:
+    """The names of all ready-made scenarios, in order."""
+    return sorted(paths())
+
+
+def find(wanted: Path) -> Path:
+    """The scenario file that ``wanted`` means: a path, or the name of a ready-made scenario.
+
+    A file that exists goes before a name; whether it can be read shows when it is.
+
+    Raises
+    ------
+    InputError
+        There is neither; the message lists the names.
+    """
+    known = names()
+    if str(wanted) in known and (wanted.is_dir() or not os.path.lexists(wanted)):
+        return paths()[str(wanted)]
+    try:
+        wanted.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        close = difflib.get_close_matches(wanted.stem, known, n=1)
+        advice = f" (did you mean {close[0]!r}?)" if close else ""
+        raise InputError(
+            f"{files.shown(wanted)}: no such file, and no ready-made scenario has this name{advice}; "
+            f"there are {listed()}"
+        ) from None
+    except OSError:
+        pass  # Whoever reads it says why it cannot be.
+    return wanted
+
+
+def listed() -> str:
+    """The names, for people."""
+    *most, last = names()
+    return f"{', '.join(most)} and {last}"

@@ -1,0 +1,116 @@
+"""The studies there are: Weir's own, and those of other packages by their entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.errors import InputError
+from weirlab.studies.contract import Study
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from weirlab.store import Run
+
+OWN: Final = (
+    "weirlab.studies.profile:ProfileStudy",
+    "weirlab.studies.search:SearchStudy",
+    "weirlab.studies.search:Rfc2544Study",
+    "weirlab.studies.calls:CallsStudy",
+    "weirlab.studies.quality:QualityStudy",
+    "weirlab.studies.capacity:CapacityStudy",
+    "weirlab.studies.failover:FailoverStudy",
+    "weirlab.studies.monitor:MonitorStudy",
+    "weirlab.studies.trace:TraceStudy",
+    "weirlab.studies.prediction:PredictionStudy",
+    "weirlab.studies.planning:PlanningStudy",
+    "weirlab.studies.comparison:ComparisonStudy",
+)
+"""Weir's own, in the order of lists and of the help."""
+
+GROUP: Final = "weirlab.studies"
+"""The group of entry points in which other packages name classes of studies."""
+
+
+AnyStudy = Study[Any, Any, Any]
+
+
+@cache
+def own() -> Mapping[str, AnyStudy]:
+    """Weir's own studies, by their keys."""
+    classes = (getattr(import_module(module), name) for module, name in (line.split(":") for line in OWN))
+    return {study.key: study for study in (kind() for kind in classes)}
+
+
+@cache
+def studies() -> Mapping[str, AnyStudy]:
+    """Every study that can be loaded, by its key: Weir's own first."""
+    return {**own(), **_others()[0]}
+
+
+def broken() -> Sequence[str]:
+    """Why studies of other packages are missing, a sentence each."""
+    return _others()[1]
+
+
+@cache
+def _others() -> tuple[Mapping[str, AnyStudy], Sequence[str]]:
+    # It takes as long to import as all that a quick command needs.
+    from importlib.metadata import entry_points
+
+    found: dict[str, AnyStudy] = {}
+    owners: dict[str, str] = dict.fromkeys(own(), "Weir")
+    problems: list[str] = []
+    # A package that is on the path twice names its studies twice.
+    for point in dict.fromkeys(entry_points(group=GROUP)):
+        package = point.dist.name if point.dist is not None else point.value
+        try:
+            study = _loaded(point)
+        except Exception as error:
+            problems.append(
+                f"the study {point.name} of {package} cannot be loaded: {type(error).__name__}: {error}"
+            )
+            continue
+        if study.key in owners:
+            problems.append(
+                f"the study {point.name} of {package} is left out: {owners[study.key]} has one with the key "
+                f"{study.key!r}"
+            )
+            continue
+        found[study.key], owners[study.key] = study, package
+    return found, problems
+
+
+def _loaded(point: EntryPoint) -> AnyStudy:
+    kind = point.load()
+    if not (isinstance(kind, type) and issubclass(kind, Study)):
+        raise TypeError(f"{point.value} is not a class derived from weirlab.studies.Study")
+    if not isinstance(getattr(kind, "key", None), str):
+        raise TypeError(f"{point.value} has no key")
+    return kind()
+
+
+def kinds() -> list[str]:
+    """Every kind of run."""
+    return [kind for study in studies().values() if study.has("page") for kind in (study.key, *study.also)]
+
+
+def study_of(run: Run) -> AnyStudy:
+    """The study that made ``run``.
+
+    Raises
+    ------
+    InputError
+        It belongs to a package that is not installed.
+    """
+    kind = run.manifest.kind
+    for study in studies().values():
+        if kind in (study.key, *study.also):
+            return study
+    raise InputError(
+        f"run {run.run_id} is of the kind {kind!r}, which no installed package knows; install the package "
+        "that made it, or export its tables with: weir export"
+    )

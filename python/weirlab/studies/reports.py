@@ -1,0 +1,92 @@
+"""The report of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from weirlab import files
+from weirlab.errors import InputError
+from weirlab.extras import REPORT as CHARTS
+from weirlab.interrupts import behind
+from weirlab.jobs.progress import Interrupted, Progress
+from weirlab.report.export import ReportOutcome, write_figures
+from weirlab.scenario.model import ReportSection
+from weirlab.store import Run, Store, how_recent
+from weirlab.studies.registry import studies, study_of
+
+REPORT: Final = "report.html"
+
+
+def report(store: Store, run_id: str, *, out: Path | None = None, plots: Path | None = None) -> ReportOutcome:
+    """Write the report of ``run_id`` to ``out`` (default: beside the run), and each plot into ``plots``.
+
+    ``last`` is the newest run that has one.
+    """
+    foresee(out, plots)
+    return write(_reportable(store, run_id), out=out, plots=plots)
+
+
+def foresee(out: Path | None, plots: Path | None, wanted: ReportSection | None = None) -> None:
+    """Raise before the first trial for a report that could not be drawn or written at the end.
+
+    What is ``wanted`` by a scenario comes after ``out`` and ``plots``, as in :func:`at_the_end`.
+    """
+    if wanted is not None or out is not None:
+        CHARTS.require()
+    page = out or (wanted.out if wanted else None)
+    folder = plots or (wanted.plots if wanted else None)
+    if page is not None:
+        files.check_output(page, "--out" if out else "report.out", makes_folder=True)
+    if folder is not None:
+        files.check_folder(folder, "--plots" if plots else "report.plots")
+
+
+def _reportable(store: Store, run_id: str) -> Run:
+    recent = how_recent(run_id)
+    if recent is None:
+        return store.open(run_id)
+    newest = [found.run_id for found in store.runs() if found.kind in reported()]
+    # Where there are too few the store says so.
+    return store.open(newest[recent] if recent < len(newest) else run_id, kind=reported())
+
+
+def reported() -> tuple[str, ...]:
+    """The kinds of runs that have a report."""
+    return tuple(key for key, study in studies().items() if study.has("page"))
+
+
+def at_the_end(
+    run: Run, wanted: ReportSection | None, progress: Progress, out: Path | None, plots: Path | None
+) -> ReportOutcome | None:
+    """The report of a scenario's ``run``; None if nobody asks for one.
+
+    Raises ``Interrupted``, which says how to get the report later.
+    """
+    if wanted is None and out is None:
+        return None
+    progress.stage("writing the report")
+    try:
+        return write(
+            run,
+            out=out or (wanted.out if wanted else None),
+            plots=plots or (wanted.plots if wanted else None),
+        )
+    except BaseException as error:
+        if not behind(error):
+            raise
+        valid = (run.manifest.trials or 0) - (run.manifest.invalid or 0)
+        raise Interrupted(run.run_id, valid, f"weir report {run.run_id}") from error
+
+
+def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
+    """As :func:`report`, for a run at hand."""
+    CHARTS.require()
+    page = study_of(run).page(run)
+    if page is None:
+        raise InputError(f"there is no report about runs of the kind {run.manifest.kind!r}: see weir show")
+    target = out or run.path / REPORT
+    files.make_folder(target.parent)
+    files.write_bytes(target, page.html().encode())
+    written = () if plots is None else write_figures(page.figures, plots)
+    return ReportOutcome(run.run_id, target, tuple(written))

@@ -1,0 +1,132 @@
+"""A scenario of any kind from its start, or from where it was interrupted, to its report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weirlab.errors import InputError
+from weirlab.jobs import testbeds
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.progress import RESUME, Progress, kept, prepared
+from weirlab.scenario.model import Root
+from weirlab.store import Run, RunWriter, Store
+from weirlab.studies import reports
+from weirlab.studies.contract import A, F, G, Outcome, Study, Work
+from weirlab.studies.registry import studies, study_of
+
+
+def run(
+    study: Study[A, G, F],
+    store: Store,
+    asked: A,
+    progress: Progress,
+    *,
+    out: Path | None = None,
+    plots: Path | None = None,
+    command: str = "",
+) -> Outcome[F]:
+    """Measure what ``asked`` asks for, as a new run, and write its report.
+
+    ``out`` and ``plots`` go before what the scenario says about the report.
+
+    Raises
+    ------
+    InputError
+        It cannot be carried out; nothing was built.
+    MissingCapability, LabError
+        The bed cannot be built, or what draws the report is missing.
+    """
+    work = Work(store, progress, command)
+    study.check(asked, work)
+    reports.foresee(out, plots, asked.report)
+    with study.open(asked, work) as ground:
+        measured = _measured(study, ground, asked, lambda: _begin(study, ground, asked, work), work)
+    return _concluded(study, asked, *measured, progress, out, plots)
+
+
+def resume(
+    study: Study[A, G, F],
+    store: Store,
+    run_id: str,
+    progress: Progress,
+    *,
+    out: Path | None = None,
+    plots: Path | None = None,
+) -> Outcome[F]:
+    """Go on with an interrupted run: what has a valid attempt is not repeated."""
+    begun = store.open(run_id, kind=study.key)
+    root = study.scenario()
+    if root is None:
+        raise InputError(f"run {begun.run_id} cannot be gone on with: start a new one")
+    asked = scenario_of(begun, root)
+    work = Work(store, progress, begun=begun)
+    study.check(asked, work)
+    reports.foresee(out, plots, asked.report)
+    with study.open(asked, work) as ground:
+        testbeds.require_same(ground.facts, begun.manifest.facts, begun.run_id)
+        measured = _measured(study, ground, asked, lambda: store.resume(begun.run_id), work)
+    return _concluded(study, asked, *measured, progress, out, plots)
+
+
+def run_scenario(
+    store: Store,
+    asked: Root,
+    progress: Progress,
+    *,
+    out: Path | None = None,
+    plots: Path | None = None,
+    command: str = "",
+) -> Outcome[Any]:
+    """As :func:`run`, by the study that ``asked`` is for."""
+    return run(studies()[asked.KEY], store, asked, progress, out=out, plots=plots, command=command)
+
+
+def resume_scenario(
+    store: Store, run_id: str, progress: Progress, *, out: Path | None = None, plots: Path | None = None
+) -> Outcome[Any]:
+    """As :func:`resume`, by the study that made the run; ``last`` is the newest run of any scenario."""
+    made = tuple(key for key, study in studies().items() if study.has("scenario"))
+    begun = store.open(run_id, kind=made)
+    return resume(study_of(begun), store, begun.run_id, progress, out=out, plots=plots)
+
+
+def _begin(study: Study[A, G, F], ground: G, asked: A, work: Work) -> RunWriter:
+    """A new run that holds the calibration in force."""
+    facts = {**ground.facts, "command": work.command} if work.command else ground.facts
+    calibration = ground.calibration
+    writer = work.store.create(
+        study.key,
+        asked.model_dump(mode="json"),
+        facts,
+        calibration=None if calibration is None else calibration.id,
+    )
+    if calibration is None:
+        return writer
+    return prepared(writer, lambda new: new.put_json("calibration", calibration.to_json()))
+
+
+def _measured(
+    study: Study[A, G, F],
+    ground: G,
+    asked: A,
+    begin: Callable[[], RunWriter],
+    work: Work,
+) -> tuple[Run, F]:
+    with kept(begin, RESUME) as writer:
+        found = study.measure(ground, asked, writer, work)
+    return writer.run, found
+
+
+def _concluded(
+    study: Study[A, G, F],
+    asked: A,
+    run: Run,
+    measured: F,
+    progress: Progress,
+    out: Path | None,
+    plots: Path | None,
+) -> Outcome[F]:
+    found = study.conclude(run, asked, measured)
+    return Outcome(study, run, found, reports.at_the_end(run, asked.report, progress, out, plots))

@@ -1,0 +1,96 @@
+"""Scenario files of every installed study: of which kind one is, and what all may say.
+
+The kind shows in a key at the top that no other kind has: ``profile:``, ``capacity:``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic.json_schema import models_json_schema
+
+from weirlab.errors import InputError
+from weirlab.scenario.document import Document, parse, read
+from weirlab.scenario.load import checked
+from weirlab.scenario.model import Root
+from weirlab.studies.registry import studies
+
+SCHEMA_ID: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def roots() -> Mapping[str, type[Root]]:
+    """What scenarios may say, by the key that tells them apart."""
+    found = {key: study.scenario() for key, study in studies().items() if study.has("scenario")}
+    return {key: root for key, root in found.items() if root is not None}
+
+
+def load(path: Path) -> Root:
+    """Read and check the scenario file at ``path``; paths in it become relative to its folder.
+
+    Raises
+    ------
+    InputError
+        With one line per problem, each beginning ``file:line:column``.
+    """
+    return check(read(path)).beside(path.parent)
+
+
+def loads(text: str, name: str = "<text>") -> Root:
+    """As :func:`load`, from text."""
+    return check(parse(text, name))
+
+
+def check(document: Document) -> Root:
+    """Validate a parsed document of any kind; see :func:`load`."""
+    if not isinstance(document.value, dict):
+        place = document.at(document.where(()))
+        raise InputError(f"{place}: a scenario consists of keys such as 'name:' and 'profile:'")
+    known = roots()
+    about = telling(document.value)
+    if len(about) > 1:
+        place = document.at(document.where((about[1],), key=True))
+        raise InputError(f"{place}: {about[1]}: the file has '{about[0]}' already; write a file for each")
+    kind = kind_of(document.value)
+    return checked(document, known[kind or next(iter(known))], "" if kind else listed())
+
+
+def telling(keys: Iterable[str]) -> list[str]:
+    """Those of ``keys`` that tell a kind; more than one leaves open which is meant."""
+    known = roots()
+    return [key for key in keys if key in known]
+
+
+def kind_of(keys: Iterable[str]) -> str | None:
+    """The kind of a file with these ``keys`` at the top; a key that is nearly right counts, too.
+
+    None where nothing tells.
+    """
+    keys, known = list(keys), list(roots())
+    for key in telling(keys):
+        return key
+    for key in keys:
+        if close := difflib.get_close_matches(key, known, n=1):
+            return close[0]
+    return None
+
+
+def listed() -> str:
+    """The keys that tell the kinds apart, for people."""
+    keys = [repr(key) for key in roots()]
+    return "".join(keys) if len(keys) < 2 else f"{', '.join(keys[:-1])} and {keys[-1]}"
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a scenario file of any kind, for editors and other programs."""
+    kinds = list(roots().values())
+    names, schema = models_json_schema([(kind, "validation") for kind in kinds])
+    return {
+        "$schema": SCHEMA_ID,
+        "title": "Weir scenario",
+        "description": "What to test, where, and what to do with the results.",
+        "oneOf": [names[kind, "validation"] for kind in kinds],
+        "$defs": schema["$defs"],
+    }

@@ -1,0 +1,36 @@
+"""Searches for the loads that a device carries (RFC 9971), and the tests of RFC 2544."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weirlab.studies.contract import Study
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+    from weirlab.store import Run
+
+
+class SearchStudy(Study[Any, Any, Any]):
+    """Throughput without loss, or with some."""
+
+    key = "search"
+    title = "the greatest load without loss, or with some (RFC 9971)"
+    commands = {"weirlab.studies.search.command": ("search", "rfc2544")}
+
+    def page(self, run: Run) -> Story:
+        from weirlab.studies.search.pages import search_page
+
+        return search_page(run)
+
+
+class Rfc2544Study(Study[Any, Any, Any]):
+    """Throughput, latency, frame loss rate and back-to-back frames."""
+
+    key = "rfc2544"
+    title = "throughput, latency, frame loss rate and back-to-back frames (RFC 2544)"
+
+    def page(self, run: Run) -> Story:
+        from weirlab.studies.search.pages import rfc2544_page
+
+        return rfc2544_page(run)

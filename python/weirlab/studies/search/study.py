@@ -1,0 +1,238 @@
+"""Searches for throughput (RFC 9971) and the tests of RFC 2544, from options to a kept run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from weirlab.errors import TrialError
+from weirlab.jobs import testbeds
+from weirlab.jobs.calibrations import in_force
+from weirlab.jobs.progress import Progress, kept, passed_on
+from weirlab.measure.search import Goal, Point, Setting, Shape, Trials, expected_s, search_setting
+from weirlab.measure.search.throughput import whole
+from weirlab.measure.search.trials import MAX_ATTEMPTS
+from weirlab.records import device_in_words
+from weirlab.scenario import Dut, Lab
+from weirlab.store import Run, Store
+from weirlab.store.codec import flows_to_json, rate_to_json
+from weirlab.studies.search.rfc2544 import Result, Suite, run_suite
+from weirlab.traffic.schedule import compile_plan
+
+SEARCH: Final = "search"
+RFC2544: Final = "rfc2544"
+RESULT: Final = "result"
+"""Name under which a run keeps what was found."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a result was measured with."""
+
+    lab: str
+    dut: str
+    backend: str
+    calibration: str | None
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """What a search found in each setting."""
+
+    run: Run
+    conditions: Conditions
+    shape: Shape
+    goals: tuple[Goal, ...]
+    points: tuple[Point, ...]
+    trials: int
+    elapsed_s: float
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            **_head(self, SEARCH),
+            "goals": [goal.to_json() for goal in self.goals],
+            "points": [point.to_json() for point in self.points],
+        }
+
+    def problem(self) -> TrialError | None:
+        """The error that it is when the host spoiled a search."""
+        return _problem(
+            [f"{point.setting.text}: {point.problem}" for point in self.points if point.problem],
+            self.run.run_id,
+        )
+
+
+@dataclass(frozen=True)
+class Rfc2544Outcome:
+    """What the tests of RFC 2544 found in each setting."""
+
+    run: Run
+    conditions: Conditions
+    shape: Shape
+    suite: Suite
+    results: tuple[Result, ...]
+    trials: int
+    elapsed_s: float
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            **_head(self, RFC2544),
+            "suite": self.suite.to_json(),
+            "results": [result.to_json() for result in self.results],
+        }
+
+    def problem(self) -> TrialError | None:
+        """The error that it is when a test has no result."""
+        return _problem(
+            [f"{result.setting.text}: {text}" for result in self.results for text in result.problems],
+            self.run.run_id,
+        )
+
+
+def search(
+    store: Store,
+    lab: Lab,
+    dut: Dut,
+    settings: Sequence[Setting],
+    shape: Shape,
+    goals: Sequence[Goal],
+    progress: Progress,
+    *,
+    attempts: int = MAX_ATTEMPTS,
+    command: str = "",
+) -> SearchOutcome:
+    """Search ``goals`` in each of ``settings``; every trial and the result are kept in a run.
+
+    Raises
+    ------
+    FailedTrial
+        The device forwards nothing.
+    """
+    _check(settings, shape, [goal.trial_s for goal in goals])
+    what = {"goals": [goal.to_json() for goal in goals]}
+    points: list[Point] = []
+
+    def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
+        each_s = expected_s(shape, goals)
+        for i, setting in enumerate(settings):
+            trials.expect(each_s * (len(settings) - i))
+            points.append(search_setting(trials, setting, shape, goals))
+            keep([point.to_json() for point in points])
+
+    done = _carry_out(store, lab, dut, SEARCH, what, settings, shape, measure, attempts, progress, command)
+    return SearchOutcome(done.run, done.conditions, shape, tuple(goals), tuple(points), done.trials, done.s)
+
+
+def rfc2544(
+    store: Store,
+    lab: Lab,
+    dut: Dut,
+    settings: Sequence[Setting],
+    shape: Shape,
+    suite: Suite,
+    progress: Progress,
+    *,
+    attempts: int = MAX_ATTEMPTS,
+    command: str = "",
+) -> Rfc2544Outcome:
+    """Do the tests of ``suite`` in each of ``settings``; every trial and the result are kept in a run.
+
+    Raises
+    ------
+    FailedTrial
+        The device forwards nothing.
+    """
+    _check(settings, shape, [suite.goal.trial_s, suite.latency_s, suite.loss_s])
+    results: list[Result] = []
+
+    def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
+        for result in run_suite(trials, settings, shape, suite):
+            results.append(result)
+            keep([result.to_json() for result in results])
+
+    done = _carry_out(
+        store, lab, dut, RFC2544, suite.to_json(), settings, shape, measure, attempts, progress, command
+    )
+    return Rfc2544Outcome(done.run, done.conditions, shape, suite, tuple(results), done.trials, done.s)
+
+
+@dataclass(frozen=True)
+class _Done:
+    run: Run
+    conditions: Conditions
+    trials: int
+    s: float
+
+
+def _carry_out(
+    store: Store,
+    lab: Lab,
+    dut: Dut,
+    kind: str,
+    what: Mapping[str, Any],
+    settings: Sequence[Setting],
+    shape: Shape,
+    measure: Callable[[Trials, Callable[[Any], object]], None],
+    attempts: int,
+    progress: Progress,
+    command: str,
+) -> _Done:
+    """Build the bed, begin a run, let ``measure`` have the trials, and say what the host did meanwhile."""
+    with testbeds.open_bed(lab, dut, progress, shape.flows) as bed:
+        bed.set_rules(settings[0].rules)  # If it refuses them, there is nothing to keep.
+        calibration = in_force(store, bed)
+        conditions = Conditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)
+        scenario = {
+            "name": f"{'RFC 2544 tests' if kind == RFC2544 else 'search'} of {device_in_words(bed.dut)}",
+            "lab": lab.model_dump(mode="json"),
+            "dut": dut.model_dump(mode="json"),
+            kind: {**what, "settings": [setting.to_json() for setting in settings], **_shape_to_json(shape)},
+        }
+        facts = testbeds.facts(bed, command)
+        with kept(lambda: store.create(kind, scenario, facts, calibration=conditions.calibration)) as writer:
+            device = device_in_words(bed.dut)
+            progress.stage(f"{_TITLES[kind]} of {device} in the lab {bed.lab}, run {writer.run_id}")
+            trials = Trials(bed, writer, passed_on(progress), max_attempts=attempts)
+            measure(trials, lambda found: writer.put_json(RESULT, found))
+    apart = len(writer.done) - int(writer.run.trials()["valid"].sum())
+    if apart > 0:
+        progress.note(
+            f"the host was in another state during {apart} of {trials.done} trials (see weir show): bounds "
+            "found meanwhile may belong to that state; search again when it matters"
+        )
+    return _Done(writer.run, conditions, trials.done, trials.elapsed_s)
+
+
+_TITLES: Final = {SEARCH: "searching the throughput", RFC2544: "RFC 2544 tests"}
+
+
+def _check(settings: Sequence[Setting], shape: Shape, durations_s: Sequence[float]) -> None:
+    """Impossible traffic is refused before anything is built."""
+    for setting in settings:
+        for duration_s in durations_s:
+            compile_plan(shape.spec(setting, whole(shape.min_load_pps), duration_s, "").traffic)
+
+
+def _shape_to_json(shape: Shape) -> dict[str, Any]:
+    rate = None if shape.max_rate is None else rate_to_json(shape.max_rate)
+    return {**vars(shape), "flows": flows_to_json(shape.flows), "max_rate": rate}
+
+
+def _head(outcome: SearchOutcome | Rfc2544Outcome, kind: str) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "run_id": outcome.run.run_id,
+        "path": outcome.run.path,
+        **vars(outcome.conditions),
+        "trials": outcome.trials,
+        "elapsed_s": outcome.elapsed_s,
+    }
+
+
+def _problem(problems: Sequence[str], run_id: str) -> TrialError | None:
+    if not problems:
+        return None
+    return TrialError(f"not everything was found: {'; '.join(problems)} (run {run_id})")
