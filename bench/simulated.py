@@ -15,7 +15,7 @@ from scoring import RunScores, coverage, score_run
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import profile as profiling
 from weirlab.measure import verify
-from weirlab.measure.profile import Profile
+from weirlab.measure.plan.grid import Profile
 from weirlab.measure.verify import Verification
 from weirlab.model.base import LEVELS
 from weirlab.records import Observation

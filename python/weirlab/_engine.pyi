@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from weirlab.traffic.schedule import Plan
+from weirlab.traffic.plan import Plan
 
 class Engine:
     """Sender and receiver on two interfaces.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from weirlab.errors import InputError
 from weirlab.traffic.places import Places, mean_position, validate
-from weirlab.traffic.schedule import CallFlows
+from weirlab.traffic.plan import CallFlows
 from weirlab.traffic.spec import Traffic
 
 U64 = npt.NDArray[np.uint64]

@@ -16,7 +16,7 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import BackendChoice, NetnsLab, PlainPair
 from weirlab.records import EngineResult, PacketLog
 from weirlab.traffic.flows import FlowAddresses
-from weirlab.traffic.schedule import LOSE, NO_PAYLOAD, PACKET_KINDS, CallFlows, Media, Plan
+from weirlab.traffic.plan import LOSE, NO_PAYLOAD, PACKET_KINDS, CallFlows, Media, Plan
 
 pytestmark = pytest.mark.netns
 pytest.importorskip("weirlab._engine", reason="the engine is not built")

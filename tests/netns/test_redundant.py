@@ -22,7 +22,7 @@ from weirlab.lab import clean
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.records import EngineResult
 from weirlab.studies.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp, machine, pair
-from weirlab.studies.failover.bed.base import Firewall
+from weirlab.studies.failover.bed.terms import Firewall
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import CallClass, Calls

@@ -25,7 +25,7 @@ from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.traffic.flows import FlowAddresses
-from weirlab.traffic.schedule import NEXT_FLOW, Plan
+from weirlab.traffic.plan import NEXT_FLOW, Plan
 
 pytestmark = pytest.mark.netns
 engine = pytest.importorskip("weirlab._engine", reason="the engine is not built")

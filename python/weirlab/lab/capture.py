@@ -19,7 +19,7 @@ from weirlab.errors import InputError, LabError
 from weirlab.lab import wiring
 from weirlab.traffic.calls.impairments import Arrivals, Impairments, impair
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S
-from weirlab.traffic.schedule import PACKET_KINDS, Plan
+from weirlab.traffic.plan import PACKET_KINDS, Plan
 from weirlab.units import NS_PER_S
 
 _MAGIC_NS: Final = 0xA1B23C4D

@@ -18,7 +18,7 @@ from weirlab.records import (
     Series,
     Windows,
 )
-from weirlab.traffic.schedule import Plan
+from weirlab.traffic.plan import Plan
 
 
 def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:

@@ -29,7 +29,8 @@ from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.management.session import Session
 from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, RuleSetup
 from weirlab.traffic.places import Places
-from weirlab.traffic.schedule import Plan, compile_plan
+from weirlab.traffic.plan import Plan
+from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Rate, Traffic
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import Word, word
 from weirlab.measure.windows import CATCH_UP, TOLERANCE
 from weirlab.records import U64
-from weirlab.traffic.schedule import BIN_NS
+from weirlab.traffic.plan import BIN_NS
 
 TRIAL_S: Final = 0.1
 """Length of the trials that are thought of: the shortest that profiles make."""

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from weirlab.errors import InputError, StoreError
+from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.attempts import Budget, Share
 from weirlab.measure.attempts.share import USUAL
-from weirlab.measure.plan.extras import NO_EXTRAS, Extras, extra_specs
+from weirlab.measure.plan.extras import extra_specs
+from weirlab.measure.plan.grid import Extras, Profile, quick
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.scouting import NOTHING_YET, Scouted, Scouting, scout, scout_specs
@@ -29,10 +29,9 @@ from weirlab.measure.trial import utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import SIMULATION, RuleSetup, TrialSpec
 from weirlab.store import RunWriter
-from weirlab.store.codec import flows_from_json, flows_to_json, sizes_from_json, sizes_to_json
-from weirlab.traffic.load import LOAD_SHARES, describe_rate
-from weirlab.traffic.sizes import Constant, SizeMix, describe, validate
-from weirlab.traffic.spec import Arrivals, Flows, Rate, Traffic
+from weirlab.traffic.load import describe_rate
+from weirlab.traffic.sizes import SizeMix, describe
+from weirlab.traffic.spec import Rate, Traffic
 
 __all__ = [
     "SENDER_RESERVE",
@@ -49,117 +48,22 @@ __all__ = [
     "scout_specs",
 ]
 
+
 PLAN: Final = "plan"
+
+
 PROFILE: Final = "profile"
+
+
 SCOUTING: Final = "scouting"
 
-ONE_FLOW: Final = Flows()
 
 FAST_RULES_S: Final = 0.05
 """Rules that are set faster than this may change from trial to trial; slower ones are grouped."""
 
+
 REPEATED: Final = 1 / USUAL
 """Attempts per trial on a shared machine."""
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What to measure: a grid of positions, sizes and loads, and extras beside it.
-
-    :func:`quick` takes less than four minutes; see :func:`estimate_s`.
-
-    Trials are short on purpose: on a shared machine a short one has a fair chance to go
-    undisturbed, and a disturbed one is soon repeated.
-    """
-
-    positions: tuple[int, ...] = (0, 50, 100, 150, 200, 280, 400, 600, 800, 1000)
-    """Matching positions; 0 is no rules at all."""
-    sizes: tuple[SizeMix, ...] = (Constant(64), Constant(512), Constant(1518))
-    load_shares: tuple[float, ...] = LOAD_SHARES
-    """Offered loads relative to the forwarding rate that scouting found for position and size."""
-    load_stride: int = 1
-    """Of the loads below 1 each position and size takes only every so many-th, its neighbours the
-    others: what happens at one position says much about the next, so more loads are seen in all."""
-    repetitions: int = 3
-    trial_s: float = 0.1
-    warmup_s: float = 0.03
-    scout_s: float = 0.1
-    scout_warmup_s: float = 0.03
-    stateful: bool = False
-    flows: Flows = ONE_FLOW
-    arrivals: Arrivals = "constant"
-    paced_limit_pps: float = 1.8e6
-    """Loads beyond what the sender can pace are sent as fast as possible instead."""
-    seed: int = 1
-    cross_traffic: bool = False
-    """Hold a management session with the device in every trial."""
-    extras: Extras = NO_EXTRAS
-
-    def __post_init__(self) -> None:
-        for name in ("positions", "sizes", "load_shares"):
-            if not getattr(self, name):
-                raise InputError(
-                    f"a profile without {name.replace('_', ' ')} measures nothing; give at least one"
-                )
-        if min(self.positions) < 0:
-            raise InputError(f"matching position {min(self.positions)}: it must be 0 (no rules) or higher")
-        if min(self.load_shares) <= 0:
-            raise InputError(f"load share {min(self.load_shares):g}: it must be above 0")
-        if min(self.repetitions, self.load_stride) < 1:
-            raise InputError(
-                f"{self.repetitions} repetitions, every {self.load_stride}-th load: at least 1 is needed"
-            )
-        below = sum(share < 1 for share in self.load_shares)
-        if self.load_stride > max(below, 1):
-            raise InputError(
-                f"every {self.load_stride}-th of {below} loads below 1 leaves places without any; "
-                "lower load_stride or give more load_shares"
-            )
-        for mix in self.sizes:
-            validate(mix)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return {
-            **vars(self),
-            "positions": list(self.positions),
-            "sizes": [sizes_to_json(mix) for mix in self.sizes],
-            "load_shares": list(self.load_shares),
-            "flows": flows_to_json(self.flows),
-            "extras": self.extras.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Profile:
-        """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
-        try:
-            extras = Extras.from_json(value["extras"]) if "extras" in value else NO_EXTRAS
-            return cls(
-                **{
-                    **value,
-                    "extras": extras,
-                    "positions": tuple(value["positions"]),
-                    "sizes": tuple(sizes_from_json(mix) for mix in value["sizes"]),
-                    "load_shares": tuple(value["load_shares"]),
-                    "flows": flows_from_json(value["flows"]),
-                }
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"not a profile ({error}); it may come from another version of Weir") from error
-
-
-def quick(**changes: Any) -> Profile:
-    """A profile of less than four minutes, with ``changes`` to its fields."""
-    settings: dict[str, Any] = {
-        "sizes": (Constant(64), Constant(1518)),
-        "positions": (0, 50, 100, 400, 1000),
-        "load_shares": (0.02, 0.15, 0.4, 0.65, 0.85, 0.95, 1.1, 1.4),
-        "trial_s": 0.1,
-        "warmup_s": 0.03,
-        "scout_s": 0.1,
-        "extras": Extras(arrivals=("constant", "poisson"), load_shares=(0.4, 0.85)),
-    }
-    return Profile(**{**settings, **changes})
 
 
 def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialSpec]:

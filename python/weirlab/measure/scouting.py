@@ -21,7 +21,7 @@ from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import Rate, Traffic
 
 if TYPE_CHECKING:
-    from weirlab.measure.profile import Profile
+    from weirlab.measure.plan.grid import Profile
 
 MAX_RATE: Final = Rate(0.0, "max")
 

@@ -20,7 +20,8 @@ from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.plan import SENDER_RESERVE, load_or_max
-from weirlab.measure.profile import ONE_FLOW, PLAN
+from weirlab.measure.plan.grid import ONE_FLOW
+from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OnProgress
 from weirlab.measure.scouting import OVERLOAD_LOSS
 from weirlab.measure.sequence import Outcome

@@ -9,19 +9,8 @@ from __future__ import annotations
 from weirlab.scenario.calls import CallShape
 from weirlab.scenario.full import FULL, full
 from weirlab.scenario.load import checked, from_plain, section
-from weirlab.scenario.model import (
-    NO_DEVICE,
-    QUICK,
-    Adaptive,
-    Calibrate,
-    Device,
-    Dut,
-    HeldOut,
-    Lab,
-    Profile,
-    Root,
-    Scenario,
-)
+from weirlab.scenario.model import NO_DEVICE, Calibrate, Device, Dut, Lab, Root
+from weirlab.scenario.profile import QUICK, Adaptive, HeldOut, Profile, Scenario
 
 __all__ = [
     "FULL",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from weirlab.scenario.model import NO_DEVICE, Profile
+from weirlab.scenario.model import NO_DEVICE
+from weirlab.scenario.profile import Profile
 from weirlab.traffic.places import mean_position, parse_places
 
 FULL: Final[dict[str, Any]] = {

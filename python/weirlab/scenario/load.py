@@ -14,7 +14,8 @@ from weirlab import limits
 from weirlab.errors import InputError
 from weirlab.quoting import MOST_QUOTED, quoted, shortened
 from weirlab.scenario.document import Document, Mark
-from weirlab.scenario.model import Root, Scenario, Section
+from weirlab.scenario.model import Root, Section
+from weirlab.scenario.profile import Scenario
 
 MAX_PROBLEMS = 20
 

@@ -8,8 +8,8 @@ import pytest
 from weirlab.errors import InputError, StoreError
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
 from weirlab.jobs.progress import Interrupted, Quiet
-from weirlab.measure.profile import Profile as Plan
-from weirlab.measure.profile import quick
+from weirlab.measure.plan.grid import Profile as Plan
+from weirlab.measure.plan.grid import quick
 from weirlab.scenario import QUICK, Scenario, from_plain
 from weirlab.store import Store
 from weirlab.testing import FakeBed

@@ -13,7 +13,8 @@ from weirlab.records import EngineResult, PacketLog
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import CallClass, Calls
-from weirlab.traffic.schedule import Media, Plan, compile_plan
+from weirlab.traffic.plan import Media, Plan
+from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Rate, Traffic
 
 engine = pytest.importorskip("weirlab._engine", reason="the engine is not built")

@@ -31,7 +31,8 @@ from weirlab.measure.adaptive import (
 from weirlab.measure.adaptive.acquisition import F64
 from weirlab.measure.adaptive.design import candidates, first, positions, reference, specs
 from weirlab.measure.plan import Extras
-from weirlab.measure.profile import Profile, Scouted, Scouting
+from weirlab.measure.plan.grid import Profile
+from weirlab.measure.profile import Scouted, Scouting
 from weirlab.measure.sequence import kept_plan
 from weirlab.model import Queueing
 from weirlab.records import Observation

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from weirlab.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure import profile as profiles
-from weirlab.measure.plan.extras import NO_EXTRAS, Extras
+from weirlab.measure.plan.grid import NO_EXTRAS, Extras, Profile, quick
 from weirlab.measure.plan.loads import nearest, threshold_pps
-from weirlab.measure.profile import Profile, Scouted, Scouting, expected, measure, plan, quick
+from weirlab.measure.profile import Scouted, Scouting, expected, measure, plan
 from weirlab.model.effects import effects
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.scenario import from_plain, full

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from weirlab.errors import InputError, StoreError
 from weirlab.measure import profile as profiles
-from weirlab.measure.profile import Profile, Scouted, Scouting, loads_at, measure, plan, quick, scout
+from weirlab.measure.plan.grid import Profile, quick
+from weirlab.measure.profile import Scouted, Scouting, loads_at, measure, plan, scout
 from weirlab.measure.progress import Progress, estimate_s
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import RuleSetup

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from weirlab.measure import verify
-from weirlab.measure.profile import Profile, measure
+from weirlab.measure.plan.grid import Profile
+from weirlab.measure.profile import measure
 from weirlab.measure.verdict import Verdict, of_run, rising, undecided, word
 from weirlab.measure.verify import Verification
 from weirlab.store import Run, Store

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weirlab.records import FlowTable, PacketLog
-from weirlab.traffic.schedule import CallFlows
+from weirlab.traffic.plan import CallFlows
 
 PACKET_NS = 20_000_000
 START_NS = 10**12

@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.errors import InputError
 from weirlab.jobs.profiles import to_measure
-from weirlab.measure.plan.extras import NO_EXTRAS, Extras
+from weirlab.measure.plan.grid import NO_EXTRAS, Extras
 from weirlab.studies import ready
 from weirlab.studies.scenarios import load, loads
 

@@ -21,7 +21,8 @@ from weirlab.traffic.places import (
     turns,
     validate,
 )
-from weirlab.traffic.schedule import BIN_NS, NEXT_FLOW, STEP_BIN_NS, compile_plan
+from weirlab.traffic.plan import BIN_NS, NEXT_FLOW, STEP_BIN_NS
+from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import SIMPLE_IMIX
 from weirlab.traffic.spec import Flows, Rate, Step, Traffic, stretches
 

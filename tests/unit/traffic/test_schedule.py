@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.errors import InputError
-from weirlab.traffic.schedule import NEXT_FLOW, PATTERN_ENTRIES, Plan, compile_plan
+from weirlab.traffic.plan import NEXT_FLOW, Plan
+from weirlab.traffic.schedule import PATTERN_ENTRIES, compile_plan
 from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, Poisson
 from weirlab.traffic.spec import Flows, Rate, Step, Traffic
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from weirlab.errors import InputError, StoreError
 from weirlab.measure.plan import NO_EXTRAS, SENDER_RESERVE, load_or_max
-from weirlab.measure.profile import FAST_RULES_S, Profile, expected
+from weirlab.measure.plan.grid import Profile
+from weirlab.measure.profile import FAST_RULES_S, expected
 from weirlab.measure.scouting import Scouting, scout_specs
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.traffic.sizes import SizeMix, mean_bytes

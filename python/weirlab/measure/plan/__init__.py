@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.measure.plan.extras import NO_EXTRAS, Extras
+from weirlab.measure.plan.grid import NO_EXTRAS, Extras
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max
 
 __all__ = ["NO_EXTRAS", "SENDER_RESERVE", "Extras", "load_or_max"]

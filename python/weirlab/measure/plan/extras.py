@@ -2,93 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from weirlab.errors import InputError
+from weirlab.measure.plan.grid import Extras, Profile
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded, threshold_pps
 from weirlab.measure.scouting import Scouted, Scouting
 from weirlab.records import RuleSetup, TrialSpec
-from weirlab.traffic.places import Places, validate
-from weirlab.traffic.spec import Arrivals, Rate, Step, Traffic
-
-if TYPE_CHECKING:
-    from weirlab.measure.profile import Profile
+from weirlab.traffic.spec import Rate, Step, Traffic
 
 STEP_LOAD: Final = 0.5
 """Load of a trial with a position step, as a share of the lower one of the two thresholds: below both,
 so that the step alone makes the difference."""
-
-
-@dataclass(frozen=True)
-class Extras:
-    """What a profile measures beside its grid, with the first of its frame sizes.
-
-    Loads are those of the grid nearest to ``load_shares``, so that each trial that is to be
-    compared has a counterpart in the grid.
-    """
-
-    position: int | None = None
-    """Where connection tracking, cross traffic and the rate step are measured; None: the middle one of
-    the grid's positions."""
-    stateful: bool = False
-    """With connection tracking, too."""
-    cross_traffic: bool = False
-    """With a management session on the device, too."""
-    mixed: tuple[Places, ...] = ()
-    """Traffic that matches at several positions at once."""
-    arrivals: tuple[Arrivals, ...] = ()
-    """Other arrivals than the grid's, at all of its positions."""
-    rate_step: tuple[float, float] | None = None
-    """Loads before and after a step in mid-trial, as shares of the threshold."""
-    position_step: tuple[int, int] | None = None
-    """Matching positions before and after a step in mid-trial."""
-    load_shares: tuple[float, ...] = (0.08, 0.44, 0.65, 0.82, 0.95, 1.2)
-    step_s: float = 0.4
-    """Recorded part of a trial with a step, which comes in the middle."""
-    cross_traffic_s: float = 0.3
-    """Least recorded part of a trial with cross traffic: the session has something to do every 0.1 s."""
-
-    def __post_init__(self) -> None:
-        """Raises ``InputError`` for what cannot be measured."""
-        for places in self.mixed:
-            validate(places)
-        if not self.load_shares:
-            raise InputError("extra trials need at least one load share")
-        if self.rate_step is not None and min(self.rate_step) <= 0:
-            raise InputError(f"rate step {self.rate_step}: both load shares must be above 0")
-        if self.position_step is not None:
-            before, after = self.position_step
-            if min(before, after) < 1 or before == after:
-                raise InputError(f"position step {before} to {after}: give two different positions from 1 up")
-
-    @property
-    def compared(self) -> bool:
-        """Are there trials to be compared with their counterparts? Other arrivals are modelled instead."""
-        return self.stateful or self.cross_traffic or bool(self.mixed)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Extras:
-        """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what :meth:`to_json` cannot have made."""
-        rate_step, position_step = value["rate_step"], value["position_step"]
-        return cls(
-            **{
-                **value,
-                "mixed": tuple(tuple((int(n), float(share)) for n, share in p) for p in value["mixed"]),
-                "arrivals": tuple(value["arrivals"]),
-                "load_shares": tuple(value["load_shares"]),
-                "rate_step": None if rate_step is None else tuple(rate_step),
-                "position_step": None if position_step is None else tuple(position_step),
-            }
-        )
-
-
-NO_EXTRAS: Final = Extras()
 
 
 def extra_specs(profile: Profile, scouting: Scouting, repetition: int) -> list[TrialSpec]:

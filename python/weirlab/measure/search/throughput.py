@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weirlab.errors import InputError, TrialError
-from weirlab.measure.profile import SENDER_RESERVE, Profile
+from weirlab.measure.plan.grid import Profile
+from weirlab.measure.profile import SENDER_RESERVE
 from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.scouting import MAX_RATE
 from weirlab.measure.search import mlr

@@ -22,7 +22,6 @@ from weirlab.scenario.model import (
     Dut,
     Lab,
     Positions,
-    Profile,
     Repetitions,
     Root,
     Seconds,
@@ -31,6 +30,7 @@ from weirlab.scenario.model import (
     Shares,
     WarmUp,
 )
+from weirlab.scenario.profile import Profile
 from weirlab.traffic.calls.codecs import parse_codec
 
 Mos = Annotated[float, Field(ge=1, le=5, allow_inf_nan=False)]

@@ -14,7 +14,7 @@ from weirlab.studies.failover.bed import SIDES, Event, EventKind, Firewall, Keep
 from weirlab.testing.clock import FakeClock
 from weirlab.testing.results import make_result
 from weirlab.traffic.calls.spec import Calls
-from weirlab.traffic.schedule import CallFlows
+from weirlab.traffic.plan import CallFlows
 from weirlab.traffic.spec import Traffic
 from weirlab.units import NS_PER_S
 

@@ -19,7 +19,7 @@ from weirlab.traffic.calls.arrivals import Units, backs
 from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import HOSTS, MAX_FLOWS, FlowAddresses, host_addresses
-from weirlab.traffic.schedule import CallFlows
+from weirlab.traffic.plan import CallFlows
 from weirlab.traffic.spec import Endpoints
 
 I64 = npt.NDArray[np.int64]

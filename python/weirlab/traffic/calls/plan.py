@@ -7,7 +7,7 @@ import numpy as np
 from weirlab.errors import InputError
 from weirlab.traffic.calls.outline import MAX_GAP_NS
 from weirlab.traffic.calls.schedule import schedule
-from weirlab.traffic.schedule import Media, Plan, bin_width_ns
+from weirlab.traffic.plan import Media, Plan, bin_width_ns
 from weirlab.traffic.spec import Endpoints, Traffic
 from weirlab.units import NS_PER_S
 

@@ -21,7 +21,7 @@ from weirlab.traffic.calls.silence import silence
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes, framed_bytes
 from weirlab.traffic.flows import FlowAddresses
-from weirlab.traffic.schedule import PACKET_KINDS, CallFlows
+from weirlab.traffic.plan import PACKET_KINDS, CallFlows
 from weirlab.traffic.sizes import Constant, SizeMix, Weighted
 from weirlab.traffic.spec import Endpoints, Flows, Rate, Traffic
 from weirlab.units import NS_PER_S

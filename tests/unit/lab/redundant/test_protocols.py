@@ -10,10 +10,10 @@ import pytest
 
 from weirlab.errors import InputError
 from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
-from weirlab.studies.failover.bed.base import Role
 from weirlab.studies.failover.bed.conntrackd import config as states_config
 from weirlab.studies.failover.bed.conntrackd import script
 from weirlab.studies.failover.bed.keepalived import config
+from weirlab.studies.failover.bed.terms import Role
 from weirlab.studies.failover.bed.ucarp import change, command
 
 

@@ -8,7 +8,8 @@ import pytest
 from weirlab.errors import InputError
 from weirlab.traffic.calls.schedule import schedule, traffic_of
 from weirlab.traffic.calls.spec import parse_calls
-from weirlab.traffic.schedule import CALLS_BIN_NS, compile_plan
+from weirlab.traffic.plan import CALLS_BIN_NS
+from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Step
 
 

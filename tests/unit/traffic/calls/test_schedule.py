@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weirlab.errors import InputError
 from weirlab.traffic.calls.schedule import Schedule, even_gap_ns, schedule, traffic_of
 from weirlab.traffic.calls.spec import Calls, parse_calls
-from weirlab.traffic.schedule import PACKET_KINDS
+from weirlab.traffic.plan import PACKET_KINDS
 from weirlab.traffic.sizes import Constant, mean_bytes
 from weirlab.units import NS_PER_S
 

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from weirlab.studies.failover.bed.machine import Machine
-
-Firewall = Literal["a", "b"]
-FIREWALLS: Final[tuple[Firewall, ...]] = ("a", "b")
-"""``a`` is the preferred master."""
-
-Side = Literal["lan", "wan"]
-SIDES: Final[tuple[Side, ...]] = ("lan", "wan")
-"""``lan`` is where the sender is and from where calls are admitted."""
-
-Role = Literal["master", "backup"]
-ROLES: Final[tuple[Role, ...]] = ("master", "backup")
-
-EventKind = Literal["soft", "hard", "return"]
+from weirlab.studies.failover.bed.terms import EventKind, Firewall, Role, Side
 
 
 @dataclass(frozen=True)

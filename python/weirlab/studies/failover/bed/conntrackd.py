@@ -10,8 +10,8 @@ from weirlab import programs
 from weirlab.errors import InputError, LabError
 from weirlab.lab.dut import tool
 from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.base import ROLES, Firewall, Role
 from weirlab.studies.failover.bed.machine import Machine
+from weirlab.studies.failover.bed.terms import ROLES, Firewall, Role
 
 _DAEMON: Final = "conntrackd"
 _CONFIG: Final = "/run/conntrackd.conf"

@@ -11,8 +11,8 @@ from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.base import FIREWALLS, SIDES, Firewall, Role, Side
 from weirlab.studies.failover.bed.machine import CRITICAL, NEWS, Machine
+from weirlab.studies.failover.bed.terms import FIREWALLS, SIDES, Firewall, Role, Side
 
 _DAEMON: Final = "keepalived"
 _CONFIG: Final = "/run/keepalived.conf"

@@ -17,10 +17,12 @@ from weirlab.lab.cores import Cores
 from weirlab.lab.netns import BackendChoice, _Bed
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.base import FIREWALLS, AddressProtocol, Event, Firewall, Side, Transition
+from weirlab.studies.failover.bed.base import AddressProtocol, Event, Transition
 from weirlab.studies.failover.bed.conntrackd import Conntrackd
 from weirlab.studies.failover.bed.pair import Pair
-from weirlab.traffic.schedule import Plan, compile_plan
+from weirlab.studies.failover.bed.terms import FIREWALLS, Firewall, Side
+from weirlab.traffic.plan import Plan
+from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")

@@ -18,7 +18,7 @@ from typing import Any, Final
 from weirlab import programs
 from weirlab.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.studies.failover.bed.base import Firewall
+from weirlab.studies.failover.bed.terms import Firewall
 
 _INIT: Final = Path(__file__).parent / "init.py"
 _PATIENCE_S: Final = 30.0

@@ -17,20 +17,11 @@ from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.studies.failover.bed import filter as rules
 from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.base import (
-    FIREWALLS,
-    SIDES,
-    AddressProtocol,
-    Event,
-    EventKind,
-    Firewall,
-    Role,
-    Side,
-    Transition,
-)
+from weirlab.studies.failover.bed.base import AddressProtocol, Event, Transition
 from weirlab.studies.failover.bed.conntrackd import Conntrackd
 from weirlab.studies.failover.bed.links import Plugs
 from weirlab.studies.failover.bed.machine import Machine
+from weirlab.studies.failover.bed.terms import FIREWALLS, SIDES, EventKind, Firewall, Role, Side
 from weirlab.studies.failover.bed.watch import AddressWatch
 
 _PATIENCE_S: Final = 15.0

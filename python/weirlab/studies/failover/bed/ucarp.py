@@ -13,8 +13,8 @@ from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.base import FIREWALLS, ROLES, SIDES, Firewall, Role, Side
 from weirlab.studies.failover.bed.machine import CRITICAL, NEWS, Machine
+from weirlab.studies.failover.bed.terms import FIREWALLS, ROLES, SIDES, Firewall, Role, Side
 
 _DAEMON: Final = "ucarp"
 _HOST_ID: Final[dict[Side, int]] = {"lan": 51, "wan": 52}

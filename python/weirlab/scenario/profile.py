@@ -1,0 +1,227 @@
+"""Scenarios about what a device does to packets: files with the key ``profile``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from weirlab.errors import InputError
+from weirlab.scenario.conflicts import Conflict, of_device
+from weirlab.scenario.document import Location
+from weirlab.scenario.model import (
+    Attempts,
+    Calibrate,
+    Compared,
+    Count,
+    Dut,
+    Lab,
+    MayBeEmpty,
+    PlacesText,
+    Position,
+    Positions,
+    Repetitions,
+    Root,
+    Seconds,
+    Section,
+    Seed,
+    Share,
+    Shares,
+    SizeList,
+    TimeText,
+    TrafficShape,
+    WarmUp,
+    _no_repeats,
+)
+from weirlab.traffic.flows import describe_headers, min_frame_bytes
+from weirlab.traffic.load import LOAD_SHARES
+from weirlab.traffic.sizes import parse_sizes, validate
+from weirlab.traffic.spec import Arrivals, Flows
+
+
+class Adaptive(Section):
+    """A profile whose trials are chosen on the way, where the model is least certain.
+
+    Positions give the range, loads and sizes what can be chosen.
+    """
+
+    budget: Count | None = None
+    """Trials at most; left out: half as many as the same profile has without ``adaptive``."""
+    target: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 0.05
+    """Measuring stops when predictions are known to within this ratio at 95 % of the settings."""
+    batch: Count = 8
+    """Trials between two fits, at least."""
+
+
+class Profile(Section):
+    """The plan of trials that characterises the device."""
+
+    positions: Positions = (0, 50, 100, 150, 200, 280, 400, 600, 800, 1000)
+    """Matching positions: number of rules up to and including the one that accepts; 0: no rules."""
+    sizes: SizeList = ("64", "512", "1518")
+    """Frame sizes with FCS, or mixes."""
+    load_shares: Shares = LOAD_SHARES
+    """Offered loads as shares of the forwarding rate found in overload, per position and size."""
+    load_stride: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
+    """Every how many-th of the loads below 1 is measured at each position and size; neighbours take the loads
+    in between. Left out: 3 for the default loads, 1 (all of them) for others."""
+    repetitions: Repetitions = 3
+    """Trials per setting."""
+    trial_s: Seconds = 0.1
+    """Recorded part of a trial, in s."""
+    warmup_s: WarmUp = 0.03
+    """Sent before recording, in s."""
+    scout_s: Seconds = 0.1
+    """Length of the trials that find the forwarding rate in overload, in s."""
+    max_attempts: Attempts | None = None
+    """Attempts per trial, at most; a trial that the host spoils is tried again later. Left out: as many as
+    chance explains, by the share of attempts that count."""
+    seed: Seed = 1
+    """Seed of the trials' order."""
+    adaptive: Adaptive | None = None
+    """Left out: the whole grid of positions, sizes and loads is measured."""
+    stateful: Compared = ()
+    """``[false, true]``: some loads with connection tracking, too; left out: as ``dut`` says throughout."""
+    cross_traffic: Compared = ()
+    """``[false, true]``: some loads with a management session on the device, too; ``[true]``: in every
+    trial; left out: none."""
+    arrivals: Annotated[tuple[Arrivals, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
+    """``[constant, poisson]``: some loads with both; left out: as ``traffic`` says throughout."""
+    mixed: Annotated[tuple[PlacesText, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
+    """Traffic that matches at several positions at once, as ``position:weight``, e.g. ``1:50,99:50``."""
+    rate_step: tuple[Share, Share] | None = None
+    """Loads before and after a step in mid-trial, as shares of the forwarding rate in overload."""
+    position_step: tuple[Position, Position] | None = None
+    """Matching positions before and after a step in mid-trial."""
+    extra_position: Position | None = None
+    """Where state, cross traffic and the rate step are compared; left out: the middle of ``positions``."""
+    extra_shares: Shares = (0.08, 0.44, 0.65, 0.82, 0.95, 1.2)
+    """Loads of all these extra trials; the nearest ones of ``load_shares`` are taken."""
+
+    @property
+    def trials(self) -> int:
+        """At most so many, scouting included."""
+        points = len(self.positions) * len(self.sizes)
+        settings = len(self.mixed) + len(self.stateful) + len(self.cross_traffic)
+        extras = len(self.extra_shares) * (settings + len(self.arrivals) * len(self.positions))
+        extras += (self.rate_step is not None) + (self.position_step is not None)
+        return points + self.repetitions * (points * len(self.load_shares) + extras)
+
+
+QUICK: Final[dict[str, Any]] = {
+    "positions": (0, 50, 100, 400, 1000),
+    "sizes": (64, 1518),
+    "load_shares": (0.02, 0.15, 0.4, 0.65, 0.85, 0.95, 1.1, 1.4),
+    "trial_s": 0.1,
+    "warmup_s": 0.03,
+    "scout_s": 0.1,
+    # Calls come at random: without some such trials no plan for them could be answered.
+    "arrivals": ("constant", "poisson"),
+    "extra_shares": (0.4, 0.85),
+}
+"""Settings of a :class:`Profile` that takes less than four minutes."""
+
+
+class HeldOut(Section):
+    """Settings that are measured only to check predictions."""
+
+    positions: Positions
+    """Matching positions; those that the profile leaves out tell most."""
+    sizes: SizeList = ("64",)
+    """Frame sizes with FCS, or mixes."""
+    load_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
+    """Loads below the threshold, as shares of it; drawn at random if left out."""
+    draws: Annotated[int, Field(strict=True, ge=0, le=1000)] = 6
+    """How many loads are drawn."""
+    overload_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = (1.15, 1.5)
+    """Loads beyond the threshold, as shares of it; they also measure it."""
+    repetitions: Repetitions = 3
+    """Trials per setting."""
+    trial_s: Seconds = 0.1
+    """Recorded part of a trial, in s."""
+    warmup_s: WarmUp = 0.03
+    """Sent before recording, in s."""
+    seed: Seed = 7
+    """Seed of the loads drawn and of the trials' order."""
+
+    @property
+    def trials(self) -> int:
+        """At most so many."""
+        loads = (len(self.load_shares) or self.draws) + len(self.overload_shares)
+        return len(self.positions) * len(self.sizes) * loads * self.repetitions
+
+
+Machine = Literal["usual", "noisy"]
+
+
+class Scenario(Root):
+    """A scenario: what to test, where, and what to do with the results."""
+
+    KEY = "profile"
+    model_config = ConfigDict(title="Weir scenario")
+
+    lab: Lab = Lab()
+    dut: Dut = Dut()
+    traffic: TrafficShape = TrafficShape()
+    machine: Machine = "usual"
+    """``noisy``: for a machine that never gets quiet. More disturbance is tolerated, all trials are repeated
+    twice as often, and intervals are wider."""
+    time_budget: TimeText | None = None
+    """Wall time for all trials, e.g. ``6min``; when it is used up the run ends with what it has. Left out:
+    1.5 times the expected time, and no limit for a simulated device."""
+    calibrate: Calibrate | None = None
+    """Left out: the calibration in force is used."""
+    profile: Profile
+    verify: Annotated[tuple[HeldOut, ...], MayBeEmpty] = ()
+    """Left out: the models are fitted but not checked."""
+
+    def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
+        """See :meth:`Root.conflicts`."""
+        return of_profile(self)
+
+    def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
+        """See :meth:`Root.trials`."""
+        yield ("profile",), self.profile.trials
+        for i, held_out in enumerate(self.verify):
+            yield ("verify", i), held_out.trials
+
+    def beside(self, folder: Path) -> Self:
+        """See :meth:`Root.beside`."""
+        return self.model_copy(update={"dut": self.dut.beside(folder)})
+
+
+def of_profile(scenario: Scenario) -> Iterator[Conflict]:
+    """Every conflict in a scenario with a profile."""
+    yield from of_device(scenario.dut, _position_lists(scenario))
+    traffic, profile = scenario.traffic, scenario.profile
+    if scenario.dut.name == "ruleset":
+        if profile.mixed:
+            yield ("profile", "mixed"), "the device 'ruleset' has its own rules: leave it out"
+        if profile.position_step:
+            yield ("profile", "position_step"), "the device 'ruleset' has its own rules: leave it out"
+    if profile.stateful and scenario.dut.stateful not in profile.stateful:
+        yield ("profile", "stateful"), "write [false, true] to compare, or 'stateful: true' below 'dut'"
+    if profile.arrivals and traffic.arrivals not in profile.arrivals:
+        yield ("profile", "arrivals"), f"must have {traffic.arrivals!r} in it, which 'traffic' asks for"
+    flows = Flows(traffic.flows, traffic.l4, traffic.ip, traffic.order, traffic.seed)
+    smallest = min_frame_bytes(flows)
+    for loc, sizes in _size_lists(scenario):
+        for i, text in enumerate(sizes):
+            try:
+                validate(parse_sizes(text), smallest, describe_headers(flows))
+            except InputError as error:
+                yield (*loc, i), str(error)
+
+
+def _position_lists(scenario: Scenario) -> Iterator[tuple[Location, tuple[int, ...]]]:
+    yield ("profile", "positions"), scenario.profile.positions
+    for i, held_out in enumerate(scenario.verify):
+        yield ("verify", i, "positions"), held_out.positions
+
+
+def _size_lists(scenario: Scenario) -> Iterator[tuple[Location, tuple[str, ...]]]:
+    yield ("profile", "sizes"), scenario.profile.sizes
+    for i, held_out in enumerate(scenario.verify):
+        yield ("verify", i, "sizes"), held_out.sizes

@@ -1,0 +1,169 @@
+"""A departure schedule as the engine plays it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.errors import InputError
+from weirlab.traffic.flows import FlowAddresses
+from weirlab.traffic.spec import Traffic
+from weirlab.units import NS_PER_S
+
+NEXT_FLOW: Final = 0xFFFFFFFF
+"""In ``Plan.flow``: take the next flow in turn."""
+
+
+BIN_NS: Final = 2_000_000
+
+
+CALLS_BIN_NS: Final = 10_000_000
+
+
+STEP_BIN_NS: Final = 1_000_000
+"""In trials with steps: a spike behind a step lasts a few milliseconds."""
+
+
+MAX_BINS: Final = 1 << 20
+
+
+MAX_WINDOWS: Final = 1000
+"""Bins of a trial whose bins can be left out one by one: each has a histogram of its own, of 28 kB."""
+
+
+_MS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class CallFlows:
+    """Which flow belongs to which call; shapes (flows,).
+
+    ``back``
+        Sent from the receiver's side.
+    ``carries_media``
+        False for control and signalling.
+    ``call``
+        Number of the call that the flow belongs to, from 0; of a trunk, the first of them.
+    ``calls_carried``
+        Calls whose speech each packet carries: 1, or those of a trunk, whose numbers follow ``call``.
+    ``call_class``
+        Index into ``Calls.classes``.
+    ``packet_ns``
+        Packet time.
+    """
+
+    back: npt.NDArray[np.bool_]
+    carries_media: npt.NDArray[np.bool_]
+    call: npt.NDArray[np.uint32]
+    calls_carried: npt.NDArray[np.uint32]
+    call_class: npt.NDArray[np.int64]
+    packet_ns: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Media:
+    """What the packets of a :class:`Plan` carry, where they are packets of calls.
+
+    Per entry of the plan, shapes (entries,):
+
+    ``kind``
+        What the engine writes into the application header (:data:`PACKET_KINDS`).
+    ``stamp``
+        Media time of the packet: RTP time stamp (in units of the codec's clock, from the flow's
+        first), or milliseconds since the call began (IAX2). Not used for ``raw``.
+    ``marker``
+        Whether the RTP marker bit is set (first packet of a talk spurt).
+    ``payload``
+        Row of ``payload_start`` with the bytes behind the application header;
+        :data:`NO_PAYLOAD` for zeros. Packets of kind ``raw`` have it right behind UDP, also in a flow
+        with a header: so a stream of IAX2 mini frames has full frames in between.
+
+    Per flow, shapes (flows,) and (flows, 12):
+
+    ``header``, ``header_bytes``
+        Application header behind UDP (RTP, IAX2 mini or meta header), sequence number and time
+        stamp being what the engine adds to. 0 bytes for flows of raw packets.
+
+    Payload ``i`` is ``payload_bytes[payload_start[i]:payload_start[i + 1]]``. The probe lies in the
+    last 18 bytes of every packet, where payloads have zeros.
+
+    ``impair`` puts faults of one's own into the schedule, one value per entry, to see whether all of
+    them are found again: 0 is none, :data:`LOSE` a packet that is numbered and counted as sent but does
+    not depart, and ``k`` from 1 to 254 a packet that is no new one: the one numbered ``k`` before the
+    flow's next departs again (a duplicate, or, if it was lost, a packet out of order).
+    """
+
+    kind: npt.NDArray[np.uint8]
+    stamp: npt.NDArray[np.uint32]
+    marker: npt.NDArray[np.bool_]
+    payload: npt.NDArray[np.uint32]
+    header: npt.NDArray[np.uint8]
+    header_bytes: npt.NDArray[np.uint8]
+    flows: CallFlows
+    payload_bytes: npt.NDArray[np.uint8]
+    payload_start: npt.NDArray[np.uint32]
+    impair: npt.NDArray[np.uint8] | None = None
+
+
+PACKET_KINDS: Final = {"rtp": 1, "iax2-mini": 2, "iax2-meta": 3, "raw": 4}
+"""``rtp``: sequence number (flow's own + packets so far), time stamp (flow's own + stamp) and marker
+are written; ``iax2-mini``: the low 16 bits of the stamp; ``iax2-meta``: 32 bits of it; ``raw``: nothing."""
+
+
+NO_PAYLOAD: Final = 0xFFFFFFFF
+
+
+LOSE: Final = 0xFF
+"""In ``Media.impair``."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A departure schedule: per phase a cyclic pattern of packets.
+
+    Entry ``i`` is a packet of ``frame_bytes[i]`` (FCS included) after which the sender
+    waits ``gap_ns[i] + gap_frac[i] / 65536`` ns until the next. ``phases`` holds
+    ``(end_ns, first_entry, n_entries)``; times count from the start, warm-up included.
+    ``paced`` is False for "as fast as possible", when the gaps mean nothing.
+    ``nominal_pps`` is the offered load averaged over the recorded window.
+    """
+
+    gap_ns: npt.NDArray[np.uint32]
+    gap_frac: npt.NDArray[np.uint16]
+    frame_bytes: npt.NDArray[np.uint16]
+    flow: npt.NDArray[np.uint32]
+    phases: list[tuple[int, int, int]]
+    paced: bool
+    warmup_ns: int
+    duration_ns: int
+    bin_ns: int
+    flows: FlowAddresses
+    l4: Literal["udp", "tcp"]
+    ip: Literal[4, 6]
+    nominal_pps: float
+    windowed: bool = False
+    """Whether bins can be left out one by one; a sender that falls behind by more than a fifth of one then
+    moves its schedule, and otherwise makes up for it."""
+    media: Media | None = None
+    """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
+
+
+def bin_width_ns(traffic: Traffic) -> int:
+    """Width of a bin of the time series; raises ``InputError`` for one that cannot be."""
+    if traffic.calls is not None:
+        usual = CALLS_BIN_NS
+    elif traffic.steps:
+        usual = STEP_BIN_NS
+    else:
+        usual = max(BIN_NS, _MS * math.ceil(traffic.duration_s * NS_PER_S / MAX_WINDOWS / _MS))
+    width = usual if traffic.bin_ns is None else traffic.bin_ns
+    if not (0 < width < 1 << 32 and traffic.duration_s * NS_PER_S / width <= MAX_BINS):
+        raise InputError(
+            f"a time series of {traffic.duration_s:g} s in bins of {width} ns is not possible: "
+            f"bins are from 1 ns to 4.29 s wide, and at most {MAX_BINS}"
+        )
+    return width
