@@ -14,6 +14,7 @@ from pyroute2 import IPRoute
 
 from weirlab.lab import clean
 from weirlab.lab.linux import napi
+from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.netns import NetnsLab
 
@@ -106,7 +107,7 @@ def _add_addresses(*addresses: str) -> None:
     with IPRoute() as netlink:
         loopback = netlink.link_lookup(ifname="lo")[0]
         for address in addresses:
-            netlink.addr("add", index=loopback, address=address, prefixlen=128 if ":" in address else 32)
+            add_address(netlink, loopback, address, 128 if ":" in address else 32)
 
 
 def _dump(command: list[str]) -> str:

@@ -110,7 +110,7 @@ def test_setting_the_same_rules_again_changes_nothing(
     lab.set_rules(rules)
     assert traffic.rules() == once
     # The lab need not have asked its driver again; the driver itself keeps the same promise.
-    lab._driver.apply(lab.namespaces["dut"], rules)
+    lab._driver.apply(lab.site, rules)
     assert traffic.rules() == once
 
 

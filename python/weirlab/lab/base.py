@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from weirlab.lab.inside.view import InsideView
 from weirlab.records import EngineResult, HostSample, RuleSetup
 from weirlab.traffic.spec import Traffic
+
+if TYPE_CHECKING:
+    from weirlab.lab.linux.interface import Port
 
 
 class TestBed(Protocol):
@@ -77,19 +81,54 @@ class Watchable(Protocol):
         """What it saw while the last traffic ran."""
 
 
+@dataclass(frozen=True)
+class Site:
+    """Where a driver finds its device."""
+
+    netns: str
+    """Name of the network namespace."""
+    inward: Port
+    """The device's port on the sender's side."""
+    outward: Port
+    """The device's port on the receiver's side."""
+    sender: Port
+    """The neighbour at the device's ``inward`` port."""
+    receiver: Port
+    cpu: int
+    """The CPU that is to do the device's work."""
+
+
 class DutDriver(Protocol):
-    """Sets up the filter inside a device's network namespace. Forwarding itself is the lab's."""
+    """A device under test: what forwards packets between its two ports, and the rules in its way.
+
+    :class:`Driver` has the defaults for a filter of the kernel.
+    """
 
     @property
     def name(self) -> str: ...
 
+    @property
+    def forwards(self) -> bool:
+        """Whether something of the driver's own forwards; otherwise the kernel of the namespace does."""
+
     def check(self) -> list[str]:
         """What is missing to use this driver, one sentence each with the way out; empty if usable."""
 
-    def apply(self, netns: str, rules: RuleSetup) -> None:
-        """Install the ruleset in the namespace named ``netns``, replacing what was there.
+    def start(self, site: Site) -> Sequence[int]:
+        """Make the device ready before its first rules; returns the IDs of threads that do its work.
 
-        Raises ``LabError`` with the command, its message and the file line if there is one.
+        Those threads are watched: a trial during which they waited for a CPU is disturbed. Raises
+        ``LabError`` when that fails; :meth:`stop` is called then, too.
+        """
+
+    def stop(self) -> None:
+        """End what :meth:`start` has begun; may be called twice. The namespace goes afterwards."""
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        """Install the ruleset, replacing what was there.
+
+        Raises ``LabError`` with the command, its message and the file line if there is one;
+        ``InputError`` for rules that the device cannot have.
         """
 
     def listing(self) -> list[str]:
@@ -97,3 +136,18 @@ class DutDriver(Protocol):
 
     def facts(self) -> Mapping[str, object]:
         """Tool versions and how the rules are laid out."""
+
+
+class Driver:
+    """What a driver is unless it says otherwise: the kernel forwards, and there is nothing to start."""
+
+    forwards = False
+
+    def start(self, site: Site) -> Sequence[int]:
+        return ()
+
+    def stop(self) -> None:
+        pass
+
+    def listing(self) -> list[str]:
+        return []

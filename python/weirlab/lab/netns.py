@@ -16,7 +16,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import clean, wiring
-from weirlab.lab.base import DutDriver
+from weirlab.lab.base import DutDriver, Site
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.dut.aiming import Aimed
 from weirlab.lab.host import HostReader
@@ -196,9 +196,9 @@ class _Bed(ABC):
 class NetnsLab(_Bed):
     """Sender, device under test and receiver in namespaces of their own, on one machine.
 
-    The device is this machine's kernel, forwarding between its interfaces ``in0`` and
-    ``out0`` behind the filter that ``driver`` sets up; its receive work is done by kernel
-    threads on a CPU of its own.
+    The device is what ``driver`` makes of its namespace: by default this machine's kernel, forwarding
+    between its interfaces ``in0`` and ``out0`` behind a filter. Its receive work is done by kernel threads
+    on a CPU of its own.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ class NetnsLab(_Bed):
         if rules == self._rules:
             return
         self._rules = None
-        self._driver.apply(self._netns["dut"].name, rules)
+        self._driver.apply(self.site, rules)
         self._rules = rules
         self._places = rules.places
 
@@ -351,11 +351,25 @@ class NetnsLab(_Bed):
     def __enter__(self) -> NetnsLab:
         return self
 
+    @property
+    def site(self) -> Site:
+        """Where the driver finds the device."""
+        into, out_of = self._ports
+        return Site(self._netns["dut"].name, into, out_of, wiring.TX0, wiring.RX0, self._cores.dut)
+
     def _build(self) -> None:
-        netns = self._netns
+        netns, driver = self._netns, self._driver
         self._threads = wiring.build_through_device(
-            netns["tx"], netns["dut"], netns["rx"], self._cores.dut, self._ports, self._networks()
+            netns["tx"],
+            netns["dut"],
+            netns["rx"],
+            self._cores.dut,
+            self._ports,
+            self._networks(),
+            forwards=not driver.forwards,
         )
+        self._opened.callback(driver.stop)
+        self._threads += driver.start(self.site)
         self._host.watch(self._threads)
         into, out_of = self._ports
         self._add_meter("dut", {"in": into.name, "out": out_of.name}, ip=True)

@@ -71,10 +71,13 @@ def build_through_device(
     dut_cpu: int,
     dut_ports: tuple[Port, Port] = (IN0, OUT0),
     networks: tuple[Sequence[str], Sequence[str]] = (SENDERS, RECEIVERS),
+    *,
+    forwards: bool = True,
 ) -> list[int]:
     """Make the three namespaces and wire sender, device and receiver up in a row.
 
-    ``networks`` are those that lie behind the device's two ports.
+    ``networks`` are those that lie behind the device's two ports. The kernel of the device ``forwards``
+    between them, or drops what is not for itself.
 
     The device's receive work is bound to ``dut_cpu``. What the receiver's interface takes
     in is done where the device hands it over, so on the same CPU. Returns the process numbers
@@ -82,7 +85,7 @@ def build_through_device(
     """
     for part in (tx, dut, rx):
         part.create()
-    dut.call(lambda: write_sysctls(ROUTER))
+    dut.call(lambda: write_sysctls(ROUTER if forwards else QUIET))
     for end in (tx, rx):
         end.call(lambda: write_sysctls(QUIET))
 

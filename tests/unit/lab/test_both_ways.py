@@ -12,6 +12,7 @@ from weirlab.lab.dut import iptables, nftables, rules
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.netns import connections
 from weirlab.records import RuleSetup
+from weirlab.testing.site import SITE
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import Direction, parse_calls
 
@@ -51,9 +52,9 @@ def test_several_positions_for_traffic_of_both_sides_are_refused() -> None:
 
 
 def test_plain_forwarding_does_not_mind_the_direction() -> None:
-    Forward().apply("", RuleSetup(both_ways=True))
+    Forward().apply(SITE, RuleSetup(both_ways=True))
     with pytest.raises(InputError, match="has no rules"):
-        Forward().apply("", BOTH)
+        Forward().apply(SITE, BOTH)
 
 
 @pytest.mark.parametrize("directions", ["forward", "back", "both"])

@@ -17,6 +17,7 @@ from weirlab.lab.dut.nftables import Nftables
 from weirlab.lab.dut.rules import FAMILIES, Family, chain
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult, RuleSetup
+from weirlab.testing.site import SITE
 from weirlab.traffic.places import network
 from weirlab.traffic.spec import Flows, Rate, Step, Traffic
 
@@ -72,9 +73,9 @@ def test_nftables_says_the_same() -> None:
 def test_devices_that_do_not_walk_their_rules_refuse_several_places(layout: str) -> None:
     driver = Nftables(layout)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="does not walk its rules"):
-        driver.apply("weir-none", MIXED)
+        driver.apply(SITE, MIXED)
     with pytest.raises(InputError, match="no rules"):
-        Forward().apply("weir-none", MIXED)
+        Forward().apply(SITE, MIXED)
 
 
 def test_a_setup_whose_position_is_not_its_last_place_is_refused() -> None:

@@ -17,6 +17,7 @@ from weirlab.lab import dut
 from weirlab.lab.dut import iptables, nftables, rules, tool
 from weirlab.lab.dut.ruleset import Ruleset, family, sniff, variant
 from weirlab.records import RuleSetup
+from weirlab.testing.site import SITE
 
 families = st.sampled_from(rules.FAMILIES)
 
@@ -266,7 +267,7 @@ def test_rules_of_the_user_that_the_tool_refuses_are_bad_input_and_ours_are_not(
     file = tmp_path / "my.rules"
     file.write_text(f"*filter\n-A FORWARD --nonsense {'x' * 5000}\nCOMMIT\n")
     with pytest.raises(InputError, match=r"my\.rules, line 2: refused by iptables") as refused:
-        Ruleset(file).apply("ns", RuleSetup())
+        Ruleset(file).apply(SITE, RuleSetup())
     assert len(str(refused.value)) < 1000
     with pytest.raises(LabError, match="generated rules, line 2: refused by"):
-        iptables.Iptables("legacy").apply("ns", RuleSetup(3))
+        iptables.Iptables("legacy").apply(SITE, RuleSetup(3))

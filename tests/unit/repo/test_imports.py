@@ -25,7 +25,9 @@ def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
             case ast.Import(names=names):
                 found |= {alias.name for alias in names}
             case ast.ImportFrom(module=str(module), names=names):
-                found |= {whole if (whole := f"{module}.{alias.name}") in modules else module for alias in names}
+                found |= {
+                    whole if (whole := f"{module}.{alias.name}") in modules else module for alias in names
+                }
     return found & modules.keys()
 
 

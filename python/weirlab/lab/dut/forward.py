@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from weirlab.errors import InputError
+from weirlab.lab.base import Driver, Site
 from weirlab.records import RuleSetup
 
 
-class Forward:
+class Forward(Driver):
     """Plain forwarding. There are no rules, so the only position is 0, and nothing keeps state."""
 
     name = "forward"
@@ -17,15 +18,12 @@ class Forward:
     def check(self) -> list[str]:
         return []
 
-    def apply(self, netns: str, rules: RuleSetup) -> None:
+    def apply(self, site: Site, rules: RuleSetup) -> None:
         if replace(rules, both_ways=False) != RuleSetup():
             raise InputError(
                 "the device 'forward' has no rules: only matching position 0, stateless, is possible; "
                 "choose another device, for example iptables"
             )
-
-    def listing(self) -> list[str]:
-        return []
 
     def facts(self) -> Mapping[str, object]:
         return {"layout": "no filter"}

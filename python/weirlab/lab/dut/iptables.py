@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
+from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.rules import FAMILIES, Family, Match, chain, check
 from weirlab.records import RuleSetup
@@ -16,7 +17,7 @@ _WAIT_S: Final = 20
 """For the lock that all iptables commands of a machine share, namespaces or not."""
 
 
-class Iptables:
+class Iptables(Driver):
     """A linear chain FORWARD in the table filter, loaded in one transaction per IP version."""
 
     def __init__(self, variant: Variant) -> None:
@@ -26,11 +27,11 @@ class Iptables:
     def check(self) -> list[str]:
         return tool.probe("iptables", restore_command(4, self.variant), ruleset(4, RuleSetup(position=2)))
 
-    def apply(self, netns: str, rules: RuleSetup) -> None:
+    def apply(self, site: Site, rules: RuleSetup) -> None:
         check(rules)
         for family in FAMILIES:
             command = restore_command(family, self.variant)
-            tool.load(netns, command, ruleset(family, rules), source="generated rules")
+            tool.load(site.netns, command, ruleset(family, rules), source="generated rules")
 
     def listing(self) -> list[str]:
         return [f"{_COMMANDS[4]}-{self.variant}", "-L", "-v", "-n", "-x", "--wait", str(_WAIT_S)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
+from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.rules import FAMILIES, Family, Match, accepted, chain, check, check_single, fillers
 from weirlab.records import RuleSetup
@@ -28,7 +29,7 @@ _LAYOUTS: Final[dict[Layout, tuple[str, str]]] = {
 }
 
 
-class Nftables:
+class Nftables(Driver):
     """One base chain per IP version, loaded in one transaction.
 
     With ``set`` and ``vmap`` the matching position is the number of elements, the test traffic's included.
@@ -41,11 +42,11 @@ class Nftables:
     def check(self) -> list[str]:
         return tool.probe("nftables", COMMAND, ruleset(RuleSetup(position=2), self.layout))
 
-    def apply(self, netns: str, rules: RuleSetup) -> None:
+    def apply(self, site: Site, rules: RuleSetup) -> None:
         check(rules)
         if self.layout != "linear":
             check_single(rules, self.name)
-        tool.load(netns, COMMAND, ruleset(rules, self.layout), source="generated rules", prefix=FLUSH)
+        tool.load(site.netns, COMMAND, ruleset(rules, self.layout), source="generated rules", prefix=FLUSH)
 
     def listing(self) -> list[str]:
         return list(LISTING)

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from weirlab import files
 from weirlab.errors import InputError
+from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.aiming import Aimed, aimed
 from weirlab.lab.dut.iptables import Iptables, Variant, restore_command
@@ -34,7 +35,7 @@ _GENERATED_BY: Final = re.compile(
 _IPV6_ADDRESS: Final = re.compile(r"(?:-s|-d|--source|--destination) [0-9a-fA-F]*:")
 
 
-class Ruleset:
+class Ruleset(Driver):
     """Loads the file as it is. It decides itself what happens to the test traffic, so the matching
     position and statefulness of a trial are ignored.
 
@@ -58,11 +59,11 @@ class Ruleset:
             return nftables.Nftables().check()
         return tool.probe("iptables", self._command, "*filter\nCOMMIT\n")
 
-    def apply(self, netns: str, rules: RuleSetup) -> None:
+    def apply(self, site: Site, rules: RuleSetup) -> None:
         check_single(rules, self.name)
         nft = self.format == "nft"
         tool.load(
-            netns,
+            site.netns,
             self._command,
             self.text,
             source=str(self.path),

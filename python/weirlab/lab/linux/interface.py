@@ -15,6 +15,8 @@ from pyroute2.ethtool.ioctl import IoctlEthtool
 
 _REACHABLE_FOR_EVER: Final = 0x80
 """NUD_PERMANENT of linux/neighbour.h."""
+_NO_DETECTION: Final = 0x02
+"""IFA_F_NODAD of linux/if_addr.h. Even where detection is off, an address would wait for a kernel thread."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,18 @@ def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
             index[port.name] = _index(netlink, port.name)
             for address in (port.ipv4, port.ipv6):
                 ip, _, length = address.partition("/")
-                netlink.addr("add", index=index[port.name], address=ip, prefixlen=int(length))
+                add_address(netlink, index[port.name], ip, int(length))
             netlink.link("set", index=index[port.name], state="up")
         for route in routes:
             out = index[route.name]
             add_neighbour(netlink, route.gateway, route.gateway_mac, out)
             # onlink: the gateway need not lie in a network of the port's own address.
             netlink.route("add", dst=route.network, gateway=route.gateway, oif=out, flags=["onlink"])
+
+
+def add_address(netlink: Any, index: int, address: str, prefix_length: int) -> None:
+    """Give the interface ``address``, which can be used at once: nobody looks whether another host has it."""
+    netlink.addr("add", index=index, address=address, prefixlen=prefix_length, flags=_NO_DETECTION)
 
 
 def add_neighbour(netlink: Any, address: str, mac: str, index: int) -> None:
