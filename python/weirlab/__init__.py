@@ -1,20 +1,25 @@
-"""Weir measures, models and predicts what network gear does to real-time traffic."""
+"""Weir measures, models and predicts what network gear does to real-time traffic.
 
-from __future__ import annotations
+For notebooks and scripts: :func:`run`, :func:`resume`, :func:`runs`, :func:`open_run`, :func:`fit` and
+:func:`predict`; captures are read by :mod:`weirlab.trace`. See ``docs/python.md``.
+"""
 
-TYPE_CHECKING = False  # Known to type checkers by its name; to import typing takes longer than this package.
+# What type checkers see is in __init__.pyi: each module imports this package, which must not import them.
 
-if TYPE_CHECKING:
-    __version__: str
-else:
+__all__ = ("__version__", "fit", "open_run", "predict", "resume", "run", "runs")
 
-    def __getattr__(name: str) -> str:
-        """``__version__``, when it is asked for: to read the metadata takes longer than many a command."""
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib.metadata import PackageNotFoundError, version
 
-        try:
-            return version("weirlab")
-        except PackageNotFoundError:  # running from a source tree that was never installed
-            return "0.0.0"
+def __getattr__(name):
+    """What is asked for: to import it takes longer than many a command."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name != "__version__":
+        from importlib import import_module
+
+        return getattr(import_module("weirlab.scripting"), name)
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("weirlab")
+    except PackageNotFoundError:  # running from a source tree that was never installed
+        return "0.0.0"

@@ -1,0 +1,8 @@
+from weirlab.scripting import fit as fit
+from weirlab.scripting import open_run as open_run
+from weirlab.scripting import predict as predict
+from weirlab.scripting import resume as resume
+from weirlab.scripting import run as run
+from weirlab.scripting import runs as runs
+
+__version__: str

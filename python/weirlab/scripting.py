@@ -1,0 +1,105 @@
+"""Weir for notebooks and scripts: studies from a dict or a file, stored runs, models.
+
+All of this is to be had from ``weirlab`` itself. What fails raises an error of :mod:`weirlab.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from weirlab.jobs.progress import Progress, Quiet
+from weirlab.scenario.document import Document
+from weirlab.store import Run, RunSummary, Store, default_root
+from weirlab.studies import ready, runner, scenarios
+from weirlab.studies.contract import Outcome
+from weirlab.studies.prediction import modelling
+from weirlab.studies.prediction.modelling import FitOutcome, PredictionOutcome
+from weirlab.traffic.load import parse_rate
+from weirlab.traffic.sizes import parse_sizes
+
+PathText: TypeAlias = "str | PathLike[str]"
+AnyStore: TypeAlias = "PathText | Store | None"
+"""A store, its folder, or None for the user's own."""
+
+QUIET: Final = Quiet()
+
+
+def run(
+    scenario: PathText | Mapping[str, Any],
+    *,
+    store: AnyStore = None,
+    out: PathText | None = None,
+    progress: Progress = QUIET,
+) -> Outcome[Any]:
+    """Carry out a scenario; its findings are in ``found``, the run in ``run``.
+
+    Parameters
+    ----------
+    scenario:
+        A file, the name of a ready-made scenario, or what a file would say as a dict.
+    out:
+        HTML file of the report; by default as the scenario says, beside the run.
+    """
+    if isinstance(scenario, Mapping):
+        asked = scenarios.check(Document("the scenario", dict(scenario)))
+    else:
+        asked = scenarios.load(ready.find(Path(scenario)))
+    return runner.run_scenario(_store(store), asked, progress, out=None if out is None else Path(out))
+
+
+def resume(run_id: str, *, store: AnyStore = None, progress: Progress = QUIET) -> Outcome[Any]:
+    """Go on with an interrupted run of a scenario; ``last`` is the newest."""
+    return runner.resume_scenario(_store(store), run_id, progress)
+
+
+def runs(store: AnyStore = None) -> list[RunSummary]:
+    """Every run in the store, the newest first."""
+    return list(_store(store).runs())
+
+
+def open_run(run_id: str = "last", *, kind: str | None = None, store: AnyStore = None) -> Run:
+    """A stored run: an ID, the beginning of one, or ``last``, of ``kind`` if given.
+
+    ``trials()``, ``histograms()``, ``series()``, ``flows()`` and ``calls()`` are its Polars frames,
+    ``table(name)`` those of its study.
+    """
+    return _store(store).open(run_id, kind=kind)
+
+
+def fit(run: str | Run = "last", *, store: AnyStore = None) -> FitOutcome:
+    """Fit every model to the profile in ``run``, and keep them with it."""
+    where, run_id = _place(run, store)
+    return modelling.fit(where, run_id)
+
+
+def predict(
+    source: PathText | Run, *, rate: str, frame: int | str = 64, rules: int = 0, store: AnyStore = None
+) -> PredictionOutcome:
+    """What the models of a run or of a model file say about one setting.
+
+    Parameters
+    ----------
+    rate:
+        The load, such as ``300kpps`` or ``40%@10Gbit/s``.
+    frame:
+        Ethernet frame in bytes, FCS included, or a mix such as ``imix``.
+    rules:
+        Matching position: rules that are walked before a packet is accepted.
+    """
+    where, name = _place(source, store)
+    return modelling.predict(where, name, parse_rate(rate), parse_sizes(str(frame)), rules)
+
+
+def _store(store: AnyStore) -> Store:
+    if isinstance(store, Store):
+        return store
+    return Store(default_root() if store is None else Path(store))
+
+
+def _place(source: PathText | Run, store: AnyStore) -> tuple[Store, str]:
+    if isinstance(source, Run):
+        return Store(source.path.parent), source.run_id
+    return _store(store), str(source)
