@@ -17,6 +17,7 @@ NOTHING: Final = "–"
 
 FINEST: Final = 9
 """Decimals at most: what is smaller is what arithmetic leaves behind, and shown as 0."""
+_NEARLY_ALL: Final = 0.9
 _FINEST_TIME: Final = 2
 """Decimals of a ns at most, of means over many."""
 
@@ -51,3 +52,43 @@ def duration(ns: float, digits: int = 3, space: str = " ") -> str:
 def rate(pps: float, digits: int = 3, space: str = " ") -> str:
     """``820 kpps``, ``1.24 Mpps``, ``450 pps``."""
     return scaled(pps, RATES, digits, space=space)
+
+
+def percent(ratio: float, digits: int = 2, space: str = " ") -> str:
+    """A ratio (1 = 100 %) as ``12 %``, small ones as ``0.013 %``, nearly all as ``99.99 %``."""
+    if not math.isfinite(ratio):
+        return NOTHING
+    share = abs(ratio)
+    if share >= 1:
+        text = f"{ratio * 100:,.0f}"
+    elif share > _NEARLY_ALL:
+        left = float(f"{(1 - share) * 100:.{digits - 1}g}")
+        decimals = max(digits - 2 - math.floor(math.log10(left)), 0)
+        text = f"{math.copysign(100 - left, ratio):.{min(decimals, FINEST)}f}"
+    else:
+        text = significant(ratio * 100, digits)
+    return f"{text}{space}%"
+
+
+def count(value: float) -> str:
+    """A whole number with thousands separated."""
+    return f"{value:,.0f}" if math.isfinite(value) else NOTHING
+
+
+def plural(n: int, noun: str, many: str = "", space: str = " ") -> str:
+    """``1 trial``, ``3 trials``; ``many`` where that is no mere ``s``."""
+    return f"{n:,}{space}{noun if n == 1 else many or noun + 's'}"
+
+
+def rules(position: float, space: str = " ") -> str:
+    """``no rules``, ``1 rule``, ``1,000 rules``: the rules walked before a packet is accepted."""
+    if position == 0:
+        return f"no{space}rules"
+    return f"1{space}rule" if position == 1 else f"{position:,.6g}{space}rules"
+
+
+def words(parts: Sequence[str], last: str = "and") -> str:
+    """``a, b and c``."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"

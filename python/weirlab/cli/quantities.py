@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from weirlab.quantities import NOTHING, duration, rate, significant
+from weirlab.quantities import (
+    NOTHING,
+    count,
+    duration,
+    percent,
+    plural,
+    rate,
+    rules,
+    significant,
+    words,
+)
 
 __all__ = [
     "NOTHING",
@@ -20,37 +29,6 @@ __all__ = [
     "significant",
     "words",
 ]
-
-
-def percent(ratio: float) -> str:
-    """A ratio as ``12 %``, small ones as ``0.013 %``."""
-    if not math.isfinite(ratio):
-        return NOTHING
-    # Two digits of what is lost, or of what is left: 99.99 % is not 100 %.
-    digits = 2 if abs(ratio) < 0.995 else 5
-    return f"{significant(ratio * 100, digits)} %"
-
-
-def count(value: float) -> str:
-    """A whole number with thousands separated."""
-    return f"{value:,.0f}" if math.isfinite(value) else NOTHING
-
-
-def plural(n: int, noun: str) -> str:
-    """``1 trial``, ``3 trials``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def rules(position: float) -> str:
-    """``no rules``, ``1 rule``, ``1,000 rules``."""
-    if position == 0:
-        return "no rules"
-    return "1 rule" if position == 1 else f"{position:,.6g} rules"
-
-
-def words(parts: Sequence[str]) -> str:
-    """``a, b and c``."""
-    return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def clock(seconds: float) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from weirlab import quantities
-from weirlab.quantities import NOTHING, significant
+from weirlab.quantities import NOTHING, count, significant, words
 
 __all__ = [
     "NOTHING",
@@ -36,14 +36,11 @@ def rounded(value: float | None, digits: int = 4) -> float | None:
     return float(f"{value:.{digits}g}")
 
 
-def rate(pps: float, digits: int = 3) -> str:
-    """``820 kpps``, ``1.24 Mpps``, ``450 pps``."""
-    return quantities.rate(pps, digits, SPACE)
-
-
-def duration(ns: float, digits: int = 3) -> str:
-    """``850 ns``, ``12.4 µs``, ``1.30 ms``."""
-    return quantities.duration(ns, digits, SPACE)
+rate = partial(quantities.rate, space=SPACE)
+duration = partial(quantities.duration, space=SPACE)
+percent = partial(quantities.percent, space=SPACE)
+plural = partial(quantities.plural, space=SPACE)
+rules = partial(quantities.rules, space=SPACE)
 
 
 def size(octets: float, digits: int = 3) -> str:
@@ -51,36 +48,3 @@ def size(octets: float, digits: int = 3) -> str:
     if abs(octets) < 10_000:
         return f"{octets:,.0f}{SPACE}B"
     return quantities.scaled(octets, _BYTES, digits, space=SPACE)
-
-
-def percent(ratio: float, digits: int = 2) -> str:
-    """A ratio (1 = 100 %) as ``12 %``; small ones as ``0.013 %``."""
-    if not math.isfinite(ratio):
-        return NOTHING
-    if abs(ratio) >= 0.995:
-        return f"{ratio * 100:,.0f}{SPACE}%"
-    return f"{significant(ratio * 100, digits)}{SPACE}%"
-
-
-def count(value: float) -> str:
-    """Whole number with thousands separated."""
-    return f"{value:,.0f}" if math.isfinite(value) else NOTHING
-
-
-def plural(n: int, noun: str, many: str = "") -> str:
-    """``1 trial``, ``3 trials``."""
-    return f"{n:,}{SPACE}{noun if n == 1 else many or noun + 's'}"
-
-
-def rules(position: float) -> str:
-    """``no rules``, ``1 rule``, ``1,000 rules``: the rules walked before a packet is accepted."""
-    if position == 0:
-        return f"no{SPACE}rules"
-    return f"1{SPACE}rule" if position == 1 else f"{position:,.6g}{SPACE}rules"
-
-
-def words(parts: Sequence[str], last: str = "and") -> str:
-    """``a, b and c``."""
-    if len(parts) < 2:
-        return "".join(parts)
-    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from weirlab.trace.quantities import listed, plural
+from weirlab.trace.quantities import plural, words
 
 OPAQUE: Final = {
     "mpls": "MPLS without IP right behind its labels (a pseudowire, for instance)",
@@ -39,7 +39,7 @@ def unread(read: Mapping[str, Any]) -> str:
     said = [f"{plural(read[name], 'packet')} {what}" for name, what in UNREAD if read.get(name)]
     if said and read.get("unknown_links"):
         said = [text + _numbers(read) if text.endswith("does not know") else text for text in said]
-    return f"The capture has {listed(said)}." if said else ""
+    return f"The capture has {words(said)}." if said else ""
 
 
 def instead_of_tcp(read: Mapping[str, Any]) -> str:
@@ -58,7 +58,7 @@ def instead_of_tcp(read: Mapping[str, Any]) -> str:
     found = [(number, what) for what, number in numbers.items() if number > 0]
     first, *rest = [f"{number:,} {what}" for number, what in found] or [""]
     verb = "is" if found and found[0][0] == 1 else "are"
-    return listed([first.replace(" ", f" {verb} ", 1), *rest]) if first else ""
+    return words([first.replace(" ", f" {verb} ", 1), *rest]) if first else ""
 
 
 def _numbers(read: Mapping[str, Any]) -> str:

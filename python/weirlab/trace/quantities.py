@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Final
 
-from weirlab.quantities import NOTHING, TIMES, scaled, significant
+from weirlab.quantities import NOTHING, TIMES, count, percent, plural, scaled, words
 
-__all__ = ["NOTHING", "bit_rate", "count", "duration", "listed", "octets", "percent", "plural", "size"]
+__all__ = ["NOTHING", "bit_rate", "count", "duration", "octets", "percent", "plural", "size", "words"]
 
 _SIZES: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _BIT_RATES: Final = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
@@ -39,23 +37,3 @@ def octets(number: float) -> str:
 def bit_rate(bps: float, digits: int = 3) -> str:
     """``386 Mbit/s``."""
     return scaled(bps, _BIT_RATES, digits, finest=0)
-
-
-def percent(ratio: float) -> str:
-    """A ratio as ``12 %``, small ones as ``0.0069 %``."""
-    return NOTHING if not math.isfinite(ratio) else f"{significant(ratio * 100, 2)} %"
-
-
-def count(number: float) -> str:
-    """A whole number with thousands separated."""
-    return f"{number:,.0f}"
-
-
-def plural(number: int, noun: str, many: str = "") -> str:
-    """``1 packet``, ``3 packets``."""
-    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
-
-
-def listed(parts: Sequence[str]) -> str:
-    """``a, b and c``."""
-    return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -21,11 +21,11 @@ from weirlab.trace.quantities import (
     bit_rate,
     count,
     duration,
-    listed,
     octets,
     percent,
     plural,
     size,
+    words,
 )
 
 PLACES: Final = {
@@ -88,7 +88,7 @@ def capture(analysis: Analysis) -> str:
     packets = plural(read["selected"], "packet")
     if read["selected"] != read["packets"]:
         packets = f"{count(read['selected'])} of {plural(read['packets'], 'packet')}"
-    text = f"{packets} ({size(read['bytes'])}){lasted}: {listed(parts)}"
+    text = f"{packets} ({size(read['bytes'])}){lasted}: {words(parts)}"
     if instead := passed.instead_of_tcp(read):
         text += f"; {instead}"
     every = [end for connection in shown for end in sides(connection)]
@@ -161,7 +161,7 @@ def causes(sent: Side) -> str:
         "handshake": again["handshake"],
         "unexplained": again["unexplained"],
     }
-    return listed([f"{count(n)} {CAUSES[name]}" for name, n in numbers.items() if n])
+    return words([f"{count(n)} {CAUSES[name]}" for name, n in numbers.items() if n])
 
 
 def _again(senders: Sequence[Side]) -> str:

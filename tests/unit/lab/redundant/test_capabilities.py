@@ -5,14 +5,10 @@ from __future__ import annotations
 import pytest
 
 from weirlab import programs
-from weirlab.lab import doctor
 from weirlab.lab.dut import tool
 from weirlab.lab.linux import syscalls
 from weirlab.studies.failover.bed import capabilities
-
-
-def finding() -> doctor.Finding:
-    return next(found for found in doctor.diagnose() if found.name == "redundant pairs")
+from weirlab.studies.failover.bed.capabilities import finding
 
 
 def test_missing_daemons_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:

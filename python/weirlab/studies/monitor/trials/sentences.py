@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from typing import Final
 
+from weirlab.quantities import percent, rate
 from weirlab.studies.monitor.bed import BARE, WORDS
 from weirlab.studies.monitor.trials.compare import Cost, Group, StallEffect
 from weirlab.studies.monitor.trials.plan import CUT_BYTES
@@ -107,21 +107,6 @@ def _of_stalls(found: Sequence[StallEffect]) -> Iterator[str]:
             record = f"the record misses {one.missing:,.0f} and does not say where"
         who = f"the recorder of {WORDS[one.method]}" if one.method.startswith("tap-") else WORDS[one.method]
         yield f"While {who} stood still for {one.stalled_s:.1f} s, {link}; {record}."
-
-
-def rate(pps: float) -> str:
-    """``620 kpps``, with three digits."""
-    # Rounding first keeps 999,999 from becoming "1e+03 kpps".
-    short = float(f"{pps:.3g}")
-    for factor, unit in ((1e6, "Mpps"), (1e3, "kpps")):
-        if short >= factor:
-            return f"{short / factor:.3g} {unit}"
-    return f"{short:.3g} pps"
-
-
-def percent(ratio: float) -> str:
-    """``3.1 %``, with three digits and never an exponent."""
-    return f"{Decimal(f'{100 * ratio:.3g}'):f} %" if math.isfinite(ratio) else "–"
 
 
 def _upper(text: str) -> str:
