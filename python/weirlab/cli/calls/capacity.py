@@ -13,7 +13,7 @@ from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.jobs.capacity import CapacityOutcome
-    from weirlab.measure.capacity import Carried, Dropping
+    from weirlab.measure.capacity import Carried, Dropping, Loss
 
 Row = dict[str, Any]
 
@@ -25,7 +25,12 @@ _BUSY = ("user", "system", "irq", "softirq")
 
 def conclusion(outcome: CapacityOutcome) -> str:
     """What came of it, a line for each thing that the reader came for."""
-    lines = [*_carried_lines(outcome), *_predicted_lines(outcome), *_inside_line(outcome)]
+    lines = [
+        *_carried_lines(outcome),
+        *_host_lines(outcome),
+        *_predicted_lines(outcome),
+        *_inside_line(outcome),
+    ]
     if outcome.checked:
         lines.append(
             f"The device's own counters and Weir's agree in {outcome.agreed:,} of "
@@ -51,6 +56,20 @@ def _carried_lines(outcome: CapacityOutcome) -> Iterator[str]:
     if not by_position:
         for swept in outcome.dropping:
             yield f"{device}, {rules(swept.position)}: {_swept(swept)}."
+
+
+def _host_lines(outcome: CapacityOutcome) -> Iterator[str]:
+    """Where packets begin to be lost, by how many of them the host's doing may be."""
+    for one in outcome.first_losses:
+        where = f"{plural(one.calls, 'call')} ({rules(one.position)})"
+        if one.disturbed_lost is None:
+            yield f"Whether the host had a part in the loss at {where} is not known."
+            continue
+        yield (
+            f"Of the {plural(one.lost, 'packet')} lost at {where}, {percent(one.disturbed_share)} were sent "
+            "while the host disturbed device or sender; of the packets sent at other times "
+            f"{percent(one.rest_ratio)} were lost."
+        )
 
 
 def _carried(one: Carried) -> str:
@@ -128,7 +147,11 @@ def _measured(calls: int | None, *, at_least: bool) -> str:
 
 
 def _dropping_table(outcome: CapacityOutcome) -> list[Table]:
-    columns = ("rules", "carried, calls", "carried", "drops at, calls", "drops at", "lost there")
+    columns = (
+        *("rules", "carried, calls", "carried", "drops at, calls", "drops at", "lost there"),
+        *("while disturbed", "lost in the rest"),
+    )
+    known = {(one.position, one.calls): one for one in outcome.losses}
     rows = [
         (
             count(one.position),
@@ -137,10 +160,16 @@ def _dropping_table(outcome: CapacityOutcome) -> list[Table]:
             f"above {count(one.most)}" if one.dropped is None else count(one.dropped),
             NOTHING if one.dropped_pps is None else rate(one.dropped_pps),
             NOTHING if one.loss_ratio is None else percent(one.loss_ratio),
+            *_hosts_part(known.get((one.position, one.dropped or 0))),
         )
         for one in outcome.dropping
     ]
     return [Table(columns, rows, title="where the sweep shows loss", right=columns)] if rows else []
+
+
+def _hosts_part(one: Loss | None) -> tuple[str, str]:
+    """Share of the lost packets that were sent while the host disturbed, and the loss ratio in the rest."""
+    return (NOTHING, NOTHING) if one is None else (percent(one.disturbed_share), percent(one.rest_ratio))
 
 
 def _sweep_table(outcome: CapacityOutcome) -> list[Table]:

@@ -30,6 +30,12 @@ _TERMS: Final = (
         "Most of the trials with so many calls lost no packet at all (or no more than the scenario allows).",
     ),
     (
+        "While the host disturbed",
+        "In bins of 10 ms in which the device waited for other work, the hypervisor took a CPU, or the sender "
+        "was late, and until the queue was as before. A device in overload loses packets then, too; what it lost "
+        "at other times is its own doing.",
+    ),
+    (
         "MOS",
         "Mean opinion score by the E-model (ITU-T G.107) from delay, loss and its burstiness behind a jitter "
         "buffer. A call is as good as the worse of its two directions.",
@@ -141,7 +147,14 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         tables=(tables.found(found),) if found else (),
         missing="Not measured: neither sweep nor search has a result.",
     )
-    yield Chapter("heard", "Loss, and what callers hear", "Quality", figures=tuple(_over_calls(findings)))
+    lost = tables.losses(findings)
+    yield Chapter(
+        "heard",
+        "Loss, and what callers hear",
+        "Quality",
+        figures=tuple(_over_calls(findings)),
+        tables=() if lost is None else (lost,),
+    )
     yield Chapter(
         "inside",
         "What the device does meanwhile",
