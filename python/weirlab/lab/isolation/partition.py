@@ -171,7 +171,9 @@ def as_it_stands(isolation: Isolation, journal: Path) -> Isolation:
     if isolation.state != "isolated" or journal.exists():
         return isolation
     return Isolation(
-        "refused", "the kernel keeps the device's threads out of a partition", "use Linux 6.7 or newer"
+        "refused",
+        "the kernel keeps the device's threads out of a partition",
+        "all works without; see whether a newer kernel lets them in",
     )
 
 

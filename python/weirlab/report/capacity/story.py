@@ -31,9 +31,9 @@ _TERMS: Final = (
     ),
     (
         "While the host disturbed",
-        "In bins of 10 ms in which the device waited for other work, the hypervisor took a CPU, or the sender "
-        "was late, and until the queue was as before. A device in overload loses packets then, too; what it lost "
-        "at other times is its own doing.",
+        "In bins of 10 ms in which the device waited for other work, the hypervisor took a CPU, or the "
+        "sender was late, and until the queue was as before. A device in overload loses packets then, too; "
+        "what it lost at other times is its own doing.",
     ),
     (
         "MOS",
