@@ -66,7 +66,7 @@ def _host_lines(outcome: CapacityOutcome) -> Iterator[str]:
             yield f"Whether the host had a part in the loss at {where} is not known."
             continue
         yield (
-            f"Of the {plural(one.lost, 'packet')} lost at {where}, {percent(one.disturbed_share)} were sent "
+            f"Of the {plural(one.lost, 'packet')} lost at {where}, {_share(one.disturbed_share)} were sent "
             "while the host disturbed device or sender; of the packets sent at other times "
             f"{percent(one.rest_ratio)} were lost."
         )
@@ -169,7 +169,7 @@ def _dropping_table(outcome: CapacityOutcome) -> list[Table]:
 
 def _hosts_part(one: Loss | None) -> tuple[str, str]:
     """Share of the lost packets that were sent while the host disturbed, and the loss ratio in the rest."""
-    return (NOTHING, NOTHING) if one is None else (percent(one.disturbed_share), percent(one.rest_ratio))
+    return (NOTHING, NOTHING) if one is None else (_share(one.disturbed_share), percent(one.rest_ratio))
 
 
 def _sweep_table(outcome: CapacityOutcome) -> list[Table]:
@@ -242,7 +242,7 @@ def _median(lines: list[Row], name: str) -> float:
 
 
 def _share(ratio: float) -> str:
-    """Of calls or of CPU time: in whole percent, but never 100 % where something is missing."""
+    """Of calls, CPU time or lost packets: in whole percent, but never 100 % where something is missing."""
     if not math.isfinite(ratio):
         return NOTHING
     return f"{math.floor(ratio * 1000) / 10:.1f} %" if 0.99 <= ratio < 1 else f"{ratio * 100:.0f} %"

@@ -152,6 +152,7 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         "heard",
         "Loss, and what callers hear",
         "Quality",
+        said=tuple(_hosts_part(findings, found)),
         figures=tuple(_over_calls(findings)),
         tables=() if lost is None else (lost,),
     )
@@ -163,6 +164,21 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         missing="Not measured: nobody looked into the device (a simulated one has no inside).",
     )
     yield Chapter("numbers", "All numbers", "Numbers", details=tuple(tables.trials(findings)))
+
+
+def _hosts_part(findings: Findings, found: list[Verdict]) -> Iterator[str]:
+    """Of the losses that bound "without loss": how many packets were sent while the host disturbed."""
+    bounds = {(one.position, one.too_many) for one in found if one.mos is None}
+    for one in findings.found.get("losses") or ():
+        if (one["position"], one["calls"]) not in bounds or one["disturbed_share"] is None:
+            continue
+        lost, calls = plural(one["lost"], "packet"), plural(one["calls"], "call")
+        ratio = one["rest_loss_ratio"]
+        rest = "" if ratio is None else f" Of the packets sent at other times {percent(ratio)} were lost."
+        yield (
+            f"Of the {lost} lost at {calls} ({rules(one['position'])}), {percent(one['disturbed_share'])} "
+            f"were sent while the host disturbed device or sender.{rest}"
+        )
 
 
 def _setting(findings: Findings) -> Pairs:
