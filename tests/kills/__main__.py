@@ -6,7 +6,8 @@
 A signal strikes at a random moment of the time that the command takes, or when something is seen from
 outside: that its run appears (``creation``), its first trial is written (``writing``), its test bed goes or
 its run is complete (``teardown``). SIGINT and SIGTERM must leave nothing and tell the truth; after SIGKILL
-the next command cleans up; a resumed run counts nothing twice; ``weir runs`` can read every run.
+the next command cleans up; a resumed run counts nothing twice; ``weir runs`` can read every run. No thread
+keeps a real-time priority, nothing else on the machine other CPUs than before, and no setting changes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from commands import COMMANDS, Command, Place
+from state import State, changes
 from traces import MARK, Traces, scratch
 
 from weirlab.store import Store
@@ -80,6 +82,7 @@ class Course:
         self, name: str, command: Command, place: Place, before: set[str], by: str, aim: str
     ) -> Outcome:
         traces = Traces(f"{os.getpid()}-{self.number}")
+        machine = State.now()
         delay_s = self.chance.uniform(0.0, 1.02 * self.lasts_s[name])
         process = start(command.arguments(place), place, traces.mark)
         reached = _aim(aim, place, before, traces, delay_s)
@@ -106,6 +109,7 @@ class Course:
         else:
             outcome.wrong += traces.left() + scratch(place.folder)
             self._check_words(outcome, command, place, runs)
+        outcome.wrong += changes(machine, traces.labs)
         self._check_runs(outcome, place)
         if command.resume and runs and struck:
             self._check_resume(outcome, name, command, place, runs[0])

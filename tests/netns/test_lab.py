@@ -20,6 +20,7 @@ import pytest
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.cores import Cores, choose
+from weirlab.lab.isolation import partition
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.netns import BackendChoice, NetnsLab, PlainPair
 from weirlab.measure import windows
@@ -118,7 +119,7 @@ def test_while_other_work_has_the_devices_cpu_no_bin_counts() -> None:
             had_ns.append(time.monotonic_ns())
 
         started = threading.Event()
-        meddler = threading.Thread(target=meddle)
+        meddler = threading.Thread(target=partition.measuring(meddle))
         meddler.start()
         started.wait()
         result = lab.run(Traffic(Rate(20_000), warmup_s=0.0, duration_s=0.5))

@@ -14,6 +14,7 @@ mod mapped;
 mod noise;
 mod outcome;
 mod packet;
+mod partition;
 mod plan;
 mod priority;
 pub mod record;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, ScopedJoinHandle};
 
+use crate::partition;
+
 /// Runs `work` on a thread of its own inside the namespace at `netns` (`None`: here).
 ///
 /// # Errors
@@ -38,8 +40,18 @@ pub fn enter_private() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Pins the calling thread to one CPU.
+/// Pins the calling thread to one CPU; it joins the partition that has it, if there is one.
 pub fn pin(cpu: usize) -> io::Result<()> {
+    match bind(cpu) {
+        // The CPU is closed to this thread, or does not exist.
+        Err(refused) if refused.kind() == io::ErrorKind::InvalidInput && partition::join().is_ok() => {
+            bind(cpu)
+        }
+        bound => bound,
+    }
+}
+
+fn bind(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }

@@ -1,6 +1,6 @@
 """Who owns a lab, and removing those whose owner is gone.
 
-Every lab has an identifier, namespaces named after it, and a lock file that its process
+Every lab has an identifier, namespaces (and control groups) named after it, and a lock file that its process
 holds with flock(2). The kernel lets go of the lock however the process ends, so a lock
 that can be taken has no living owner.
 """
@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,8 @@ from typing import Final
 from weirlab.errors import MissingCapability
 from weirlab.files import wait_for_lock
 from weirlab.interrupts import shielded
+from weirlab.lab.isolation import partition
+from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import namespace
 from weirlab.lab.linux.privilege import way_out
 
@@ -54,6 +56,8 @@ class Claim:
             ) from error
         self.identifier = identifier
         self._path = path
+        self._journal = path.with_suffix(partition.JOURNAL)
+        self._isolation: Isolation | None = None
         self._fd: int | None = fd
         os.write(fd, f"{os.getpid()}\n".encode())
 
@@ -67,6 +71,16 @@ class Claim:
         assert folder.name.startswith(_SCRATCH)
         os.write(self._fd, os.fsencode(folder.absolute()) + b"\0")
 
+    def isolate(self, cpus: Iterable[int], spared: Iterable[int] = ()) -> None:
+        """Isolate the measuring CPUs for this lab, if that is possible here; see ``isolation.partition``."""
+        alone = not _others_live(self._path)
+        self._isolation = partition.make(self._journal, cpus, alone=alone, spared=spared)
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """Whether the measuring CPUs are isolated; None where nobody asked for it."""
+        return None if self._isolation is None else partition.as_it_stands(self._isolation, self._journal)
+
     @shielded
     def release(self) -> None:
         """Remove what carries the identifier, then give up the lock. May be called twice."""
@@ -74,7 +88,10 @@ class Claim:
             return
         for name in _namespaces(self.identifier):
             namespace.Namespace(name).remove()
-        self._path.unlink(missing_ok=True)
+        # The kernel threads in it ended with their interfaces. What cannot be given back now is later,
+        # by whoever finds the lock.
+        if partition.give_back(self._journal):
+            self._path.unlink(missing_ok=True)
         fd, self._fd = self._fd, None
         os.close(fd)
 
@@ -104,7 +121,8 @@ def clean(directory: Path = LOCKS) -> list[str]:
                 removed.append(name)
             for folder in _folders(path):
                 shutil.rmtree(folder, ignore_errors=True)
-            path.unlink(missing_ok=True)
+            if partition.give_back(path.with_suffix(partition.JOURNAL)):
+                path.unlink(missing_ok=True)
         finally:
             os.close(fd)
     return removed
@@ -152,6 +170,22 @@ def open_locked(path: Path, flags: int) -> int | None:
         raise
     os.close(fd)
     return None
+
+
+def _others_live(own: Path) -> bool:
+    """Is a lab open whose lock is another one than ``own``?"""
+    for path in own.parent.glob("*.lock"):
+        if path == own or not _IDENTIFIER.fullmatch(path.stem):
+            continue
+        try:
+            fd = open_locked(path, 0)
+        except OSError:
+            return True
+        if fd is None and path.exists():
+            return True
+        if fd is not None:
+            os.close(fd)
+    return False
 
 
 def _folders(path: Path) -> list[Path]:

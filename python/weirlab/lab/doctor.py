@@ -17,7 +17,7 @@ from weirlab.errors import MissingCapability
 from weirlab.extras import REPORT
 from weirlab.lab import clean, cores, dut
 from weirlab.lab.host import HostReader
-from weirlab.lab.linux import bpf, interface, syscalls
+from weirlab.lab.linux import bpf, interface, real_time, syscalls
 from weirlab.lab.linux.namespace import in_thread
 
 _MINIMUM_KERNEL: Final = (5, 18)
@@ -69,6 +69,7 @@ def diagnose(store: Path | None = None) -> list[Finding]:
         _charts(),
         _cores(),
         _real_time(),
+        _isolation(),
         _clock(),
         _frequency(),
         _temperature(),
@@ -257,22 +258,43 @@ def _cores() -> Finding:
 
 def _real_time() -> Finding:
     """Whether sender and device may have right of way over all ordinary work during a trial."""
-
-    def become() -> None:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
-
     name = "real-time priority"
     try:
-        in_thread(become)
+        real_time.attempt()
     except OSError as error:
+        why, remedy = real_time.why_refused()
+        told = f"{_reason(error)} ({why})" if why else _reason(error)
+        detail = f"refused: {told}; other work on this machine spoils more trials"
+        return Finding(name, False, detail, remedy, essential=False)
+    if not (longest_s := real_time.longest_s()):
         return Finding(
             name,
             False,
-            f"refused: {_reason(error)}; other work on this machine spoils more trials",
-            "give CAP_SYS_NICE; with control groups of version 1 also cpu.rt_runtime_us",
+            "the kernel gives no time to it (kernel.sched_rt_runtime_us is 0), so no trial has it",
+            "sysctl -w kernel.sched_rt_runtime_us=950000",
             essential=False,
         )
-    return Finding(name, True, "sender and device can have it during short trials")
+    return Finding(name, True, f"sender and device can have it during trials of up to {longest_s:.2g} s")
+
+
+def _isolation() -> Finding:
+    """Tried as a test bed does, and given back at once."""
+    name = "isolated CPUs"
+    try:
+        chosen = cores.choose()
+        claim = clean.Claim()
+    except MissingCapability as error:
+        return Finding(name, False, str(error), _AS_ROOT, essential=False)
+    try:
+        claim.isolate({chosen.sender, chosen.dut})
+        found = claim.isolation
+    finally:
+        claim.release()
+    assert found is not None
+    if found.state == "refused":
+        detail = f"{found.words}; other work shares the CPUs of sender and device"
+        return Finding(name, False, detail, found.remedy, essential=False)
+    return Finding(name, True, found.words)
 
 
 def _clock() -> Finding:

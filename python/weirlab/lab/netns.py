@@ -22,6 +22,7 @@ from weirlab.lab.dut.aiming import Aimed
 from weirlab.lab.host import HostReader
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
 from weirlab.lab.inside.view import InsideView, Sample, view
+from weirlab.lab.isolation.aside import aside
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
@@ -72,6 +73,8 @@ class _Bed(ABC):
         self._claim = clean.Claim()
         self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in self._parts}
         try:
+            # Before the device's threads are bound: the kernel would unbind them.
+            self._claim.isolate({self._cores.sender, self._cores.dut})
             with _explained():
                 self._build()
                 self._add_meter("tx", {"tx": wiring.TX0.name})
@@ -89,6 +92,7 @@ class _Bed(ABC):
     def facts(self) -> Mapping[str, object]:
         fallback = self._engine.fallback_reason if self._engine is not None else None
         refused = self._engine.real_time_refused if self._engine is not None else None
+        isolation = self._claim.isolation
         return {
             "kernel": platform.release(),
             "sender_cpu": self._cores.sender,
@@ -97,6 +101,7 @@ class _Bed(ABC):
             "mtu_bytes": wiring.MTU_BYTES,
             **({"fallback_reason": fallback} if fallback else {}),
             **({"real_time_refused": refused} if refused else {}),
+            **({"isolation": isolation.words} if isolation else {}),
         }
 
     @property
@@ -112,7 +117,7 @@ class _Bed(ABC):
         from weirlab.lab.engine import to_result
 
         engine = self._loaded_engine()
-        with self._host.polling():
+        with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
             raw = engine.run(
                 plan,
                 _mac(wiring.TX0.mac),

@@ -162,9 +162,9 @@ def judge(
 
 def _is_windowed(result: EngineResult, host: HostSample) -> bool:
     """Whether bins can be judged one by one. The work of a management session belongs to the device, and
-    waiting for it cannot be told from waiting for others."""
+    waiting for it cannot be told from waiting for others. A call is heard from its beginning to its end."""
     looked = result.windows is not None and result.windows.looks is not None
-    return looked and host.management_s is None
+    return looked and host.management_s is None and result.packets is None
 
 
 def _too_much_left_out(result: EngineResult, limits: Limits) -> Iterator[str]:

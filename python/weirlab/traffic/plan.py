@@ -146,8 +146,9 @@ class Plan:
     ip: Literal[4, 6]
     nominal_pps: float
     windowed: bool = False
-    """Whether bins can be left out one by one; a sender that falls behind by more than a fifth of one then
-    moves its schedule, and otherwise makes up for it."""
+    """Whether the host is looked at in every bin. Bins can then be left out one by one, and a sender that
+    falls behind by more than a fifth of one moves its schedule. Those of calls cannot, and the sender makes
+    up for it."""
     media: Media | None = None
     """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
 

@@ -147,6 +147,23 @@ def test_it_can_be_read_by_people_and_programs(finished: Finished) -> None:
         assert all(len(row) == len(table.columns) for row in table.rows)
 
 
+def test_how_much_of_a_loss_was_the_hosts_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device has room for 500 calls, and loses packets because the host takes its CPU for 20 ms."""
+    disturbed = SimDevice(**DEVICE, disturb_ns=2e7, disturb_every_ns=1e8)
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: SimLab(disturbed))
+    swept = {"first": 300, "last": 350, "step": 50, "repetitions": 2, "trial_s": 0.4, "warmup_s": 0.05}
+    outcome = run_scenario(store, scenario(positions=[0], sweep=swept, search=None, predict=None), Quiet())
+    assert isinstance(outcome.found, CapacityFindings)
+    (first,) = outcome.found.first_losses
+    assert (first.calls, first.disturbed_share) == (300, 1)
+    (told, _) = json.loads(json.dumps(plain(outcome.document())))["losses"]
+    assert told["disturbed_lost"] == told["lost"] == first.lost > 0
+    lost = f"Of the {first.lost:,} packets lost at 300 calls (no rules), 100 % were sent while the host"
+    assert lost in words.conclusion(outcome)
+    (table,) = [table for table in words.tables(outcome.found) if table.title == "where the sweep shows loss"]
+    assert table.rows[0][-2:] == ("100 %", "0 %")
+
+
 class Stopping(SimLab):
     """Interrupted by the user after some trials."""
 

@@ -1,6 +1,7 @@
 //! A trial as it goes on: sending, watching for an interruption, waiting for stragglers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
@@ -36,25 +37,18 @@ pub fn xdp(
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Played, EngineError> {
     let Programs { generator, receiver, back } = programs;
-    // Writing a long plan takes a while: the trial begins when all is in place.
     generator.prepare(plan, headers, bodies);
     receiver.clear(plan, Side::Forward);
     if let Some(back) = back {
         back.clear(plan, Side::Back);
     }
-    let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
-    generator.arm(plan, &headers[0], tx_ifindex, window);
-    receiver.arm(plan, window);
-    if let Some(back) = back {
-        back.arm(plan, window);
-    }
-    let result = play_programs(programs, plan, window, options, steady, interrupted);
+    let result = play_programs(programs, plan, &headers[0], magic, tx_ifindex, options, steady, interrupted);
     let Programs { generator, receiver, back } = programs;
     receiver.disarm();
     if let Some(back) = back {
         back.disarm();
     }
-    result?;
+    let window = result?;
     let mut received = receiver.received(plan);
     if let Some(back) = back {
         received = received.merge(back.received(plan), |flow| plan.side(flow) == Side::Back);
@@ -62,31 +56,43 @@ pub fn xdp(
     Ok((generator.sent(plan), received, window))
 }
 
+#[expect(clippy::too_many_arguments, reason = "called once")]
 fn play_programs(
     Programs { generator, receiver, back }: &mut Programs,
     plan: &Plan,
-    window: Window,
+    header: &Header,
+    magic: u16,
+    tx_ifindex: u32,
     options: &Options,
     steady: Steady,
     interrupted: &mut dyn FnMut() -> bool,
-) -> Result<(), EngineError> {
+) -> Result<Window, EngineError> {
     let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let window = std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
             within(&options.tx, || {
                 steady.apply();
-                generator.play(plan, window.start_ns, &stop)
+                // Writing a long plan takes a while, and so may getting the CPU: the trial begins when all is
+                // in place.
+                let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
+                generator.arm(plan, header, tx_ifindex, window);
+                receiver.arm(plan, window);
+                if let Some(back) = &mut *back {
+                    back.arm(plan, window);
+                }
+                generator.play(plan, window.start_ns, &stop).map(|()| window)
             })
         });
         let stopped = watch(&sender, &stop, interrupted);
-        thread::join(sender)??;
-        stopped
+        let window = thread::join(sender)??;
+        stopped.map(|()| window)
     })?;
     let progress = || match &*back {
         Some(back) => sum(receiver.progress(), back.progress()),
         None => receiver.progress(),
     };
-    await_stragglers(plan, generator.sent(plan).expected(), progress, interrupted)
+    await_stragglers(plan, generator.sent(plan).expected(), progress, interrupted)?;
+    Ok(window)
 }
 
 /// Plays a plan over packet sockets.
@@ -99,21 +105,27 @@ pub fn packet(
     steady: Steady,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Played, EngineError> {
-    let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
-    let (stop_sending, stop_counting) = (AtomicBool::new(false), AtomicBool::new(false));
-    let progress = [packet::Progress::default(), packet::Progress::default()];
+    let (stop_sending, stop_counting) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    let progress = &[packet::Progress::default(), packet::Progress::default()];
     let (receiver, back_receiver) = (&forward.1, back.as_ref().map(|sockets| &sockets.1));
     std::thread::scope(|scope| {
-        let count = |receiver: &'_ packet::Receiver, side: Side| {
-            receiver.count(plan, side, window, &progress[side as usize], &stop_counting)
+        // Getting the CPU may take the sender a while: the trial begins when it has it.
+        let ((steadied, is_steady), (begin, begins)) = (mpsc::channel(), mpsc::channel());
+        let sending = scope.spawn(move || {
+            steady.apply();
+            let _ = steadied.send(());
+            let window = begins.recv().unwrap_or_else(|_| Window::new(plan, now_ns(), magic));
+            forward.0.play(back.as_ref().map(|b| &b.0), plan, headers, window, stop_sending)
+        });
+        let _ = is_steady.recv();
+        let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
+        let count = move |receiver: &'_ packet::Receiver, side: Side| {
+            receiver.count(plan, side, window, &progress[side as usize], stop_counting)
         };
         let counting = scope.spawn(move || count(receiver, Side::Forward));
         let counting_back = back_receiver.map(|receiver| scope.spawn(move || count(receiver, Side::Back)));
-        let sending = scope.spawn(|| {
-            steady.apply();
-            forward.0.play(back.as_ref().map(|b| &b.0), plan, headers, window, &stop_sending)
-        });
-        let stopped = watch(&sending, &stop_sending, interrupted);
+        let _ = begin.send(window);
+        let stopped = watch(&sending, stop_sending, interrupted);
         let sent = thread::join(sending);
         let waited = match &sent {
             Ok(sent) if stopped.is_ok() => {

@@ -76,8 +76,8 @@ pub struct Plan {
     pub duration_ns: u64,
     /// Width of a bin of the time series.
     pub bin_ns: u32,
-    /// Every bin is a window that can be left out: it has a histogram of its own, and the host is looked
-    /// at in each.
+    /// Every bin is a window that can be left out (unless it has packets of calls): it has a histogram of
+    /// its own, and the host is looked at in each.
     pub windowed: bool,
     /// The flows.
     pub flows: Vec<Addresses>,
@@ -136,10 +136,11 @@ pub enum PlanError {
 
 impl Plan {
     /// How far behind its schedule a sender may be and still make up for it. Beyond that the schedule moves:
-    /// where bins can be left out, they are not to be spoiled for as long as a long stall would take.
+    /// where bins can be left out, they are not to be spoiled for as long as a long stall would take. Those of
+    /// calls cannot: a call is judged as a whole.
     #[must_use]
     pub const fn slip_most_ns(&self) -> u32 {
-        if self.windowed { self.bin_ns / 5 } else { u32::MAX }
+        if self.windowed && self.media.is_none() { self.bin_ns / 5 } else { u32::MAX }
     }
 
     /// Number of histograms.

@@ -14,6 +14,7 @@ from typing import IO, Final
 from weirlab import programs
 from weirlab.errors import LabError
 from weirlab.lab.inside.view import Sample
+from weirlab.lab.isolation import partition
 from weirlab.lab.linux.namespace import Namespace
 
 PERIOD_NS: Final = 100_000_000
@@ -34,13 +35,15 @@ class Sampler:
         # process is killed, the pipe to standard input breaks, and the program ends by itself.
         command = programs.script(_AGENT, str(cpu), str(PERIOD_NS), *interfaces)
         self._program: programs.Program[str] | None = device.call(
-            lambda: programs.start(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
+            partition.measuring(
+                lambda: programs.start(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,
+                )
             )
         )
         try:

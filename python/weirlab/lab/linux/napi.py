@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from weirlab.errors import MissingCapability
+from weirlab.lab.isolation import partition
 
 _PROC = Path("/proc")
 
@@ -38,7 +39,7 @@ def pin(interface_name: str, before: set[int], cpu: int) -> int:
         )
     (thread,) = new
     try:
-        os.sched_setaffinity(thread, {cpu})
+        partition.bind(thread, cpu)
         os.setpriority(os.PRIO_PROCESS, thread, -20)
     except OSError as error:
         raise MissingCapability(

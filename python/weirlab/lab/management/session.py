@@ -16,6 +16,7 @@ from weirlab import programs
 from weirlab.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.cores import Cores
+from weirlab.lab.isolation import partition
 from weirlab.lab.linux.namespace import Namespace
 
 PERIOD_S: Final = 0.1
@@ -94,8 +95,9 @@ class Session:
         # Its own process group: Ctrl-C is for whoever started it, who ends it in good order. When that
         # process is killed, the pipe to standard input breaks, and the program ends by itself.
         command = programs.script(_HERE / f"{name}.py", *map(str, arguments))
-        program: programs.Program[str] = namespace.call(
-            lambda: programs.start(
+
+        def start() -> programs.Program[str]:
+            return programs.start(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -103,7 +105,8 @@ class Session:
                 text=True,
                 start_new_session=True,
             )
-        )
+
+        program = namespace.call(partition.measuring(start) if name == "agent" else start)
         self._programs.append(program)
 
     def _expect(self, number: int, word: str) -> None:

@@ -41,9 +41,11 @@ from weirlab.studies.capacity.trials import (
     Carried,
     Dropping,
     Keeper,
+    Loss,
     Setting,
     Sweep,
     dropping,
+    losses,
     search_calls,
     sweep,
 )
@@ -82,6 +84,8 @@ class CapacityFindings:
     """Those of them in which both told the same."""
     model: str
     """Where the model came from; empty without one."""
+    losses: tuple[Loss, ...] = ()
+    """Packets sent and lost per position and number of calls, and which of them while the host disturbed."""
 
     def measured(self, position: int, goal: CallGoal) -> int | None:
         """Most calls at ``position``, by the search or else (without loss) by the sweep.
@@ -93,6 +97,17 @@ class CapacityFindings:
                 return None if found.at_least else found.calls
         swept = [one.carried for one in self.dropping if one.position == position and goal.mos is None]
         return swept[0] if swept else None
+
+    @property
+    def first_losses(self) -> tuple[Loss, ...]:
+        """The losses that bound "without loss": at the fewest calls that were too many, per position."""
+        bounds = {(one.position, one.too_many) for one in self.carried if one.goal.mos is None}
+        bounds |= {
+            (one.position, one.dropped)
+            for one in self.dropping
+            if one.position not in {position for position, calls in bounds if calls}
+        }
+        return tuple(one for one in self.losses if (one.position, one.calls) in bounds and one.lost)
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -125,6 +140,7 @@ class CapacityFindings:
                 for one in self.foretold
             ],
             "counters": {"compared": self.checked, "agreed": self.agreed},
+            "losses": [one.to_json() for one in self.losses],
         }
 
 
@@ -168,6 +184,7 @@ def measured(
         checked=len(counted),
         agreed=sum(counted),
         model=source,
+        losses=tuple(losses(lines)),
     )
     writer.put_json(RESULT, found.kept())
     return found

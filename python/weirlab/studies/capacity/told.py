@@ -13,7 +13,7 @@ from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.studies.capacity.study import CapacityFindings
-    from weirlab.studies.capacity.trials import Carried, Dropping
+    from weirlab.studies.capacity.trials import Carried, Dropping, Loss
     from weirlab.studies.contract import Outcome
 
 Row = dict[str, Any]
@@ -27,7 +27,12 @@ _BUSY = ("user", "system", "irq", "softirq")
 def conclusion(outcome: Outcome[CapacityFindings]) -> str:
     """What came of it, a line for each thing that the reader came for."""
     found = outcome.found
-    lines = [*_carried_lines(found), *_predicted_lines(found), *_inside_line(found)]
+    lines = [
+        *_carried_lines(found),
+        *_host_lines(found),
+        *_predicted_lines(found),
+        *_inside_line(found),
+    ]
     if found.checked:
         lines.append(
             f"The device's own counters and Weir's agree in {found.agreed:,} of "
@@ -53,6 +58,20 @@ def _carried_lines(found: CapacityFindings) -> Iterator[str]:
     if not by_position:
         for swept in found.dropping:
             yield f"{device}, {rules(swept.position)}: {_swept(swept)}."
+
+
+def _host_lines(found: CapacityFindings) -> Iterator[str]:
+    """Where packets begin to be lost, by how many of them the host's doing may be."""
+    for one in found.first_losses:
+        where = f"{plural(one.calls, 'call')} ({rules(one.position)})"
+        if one.disturbed_lost is None:
+            yield f"Whether the host had a part in the loss at {where} is not known."
+            continue
+        yield (
+            f"Of the {plural(one.lost, 'packet')} lost at {where}, {_share(one.disturbed_share)} were sent "
+            "while the host disturbed device or sender; of the packets sent at other times "
+            f"{percent(one.rest_ratio)} were lost."
+        )
 
 
 def _carried(one: Carried) -> str:
@@ -130,7 +149,11 @@ def _measured(calls: int | None, *, at_least: bool) -> str:
 
 
 def _dropping_table(found: CapacityFindings) -> list[Table]:
-    columns = ("rules", "carried, calls", "carried", "drops at, calls", "drops at", "lost there")
+    columns = (
+        *("rules", "carried, calls", "carried", "drops at, calls", "drops at", "lost there"),
+        *("while disturbed", "lost in the rest"),
+    )
+    known = {(one.position, one.calls): one for one in found.losses}
     rows = [
         (
             count(one.position),
@@ -139,10 +162,16 @@ def _dropping_table(found: CapacityFindings) -> list[Table]:
             f"above {count(one.most)}" if one.dropped is None else count(one.dropped),
             NOTHING if one.dropped_pps is None else rate(one.dropped_pps),
             NOTHING if one.loss_ratio is None else percent(one.loss_ratio),
+            *_hosts_part(known.get((one.position, one.dropped or 0))),
         )
         for one in found.dropping
     ]
     return [Table(columns, rows, title="where the sweep shows loss", right=columns)] if rows else []
+
+
+def _hosts_part(one: Loss | None) -> tuple[str, str]:
+    """Share of the lost packets that were sent while the host disturbed, and the loss ratio in the rest."""
+    return (NOTHING, NOTHING) if one is None else (_share(one.disturbed_share), percent(one.rest_ratio))
 
 
 def _sweep_table(found: CapacityFindings) -> list[Table]:
@@ -215,7 +244,7 @@ def _median(lines: list[Row], name: str) -> float:
 
 
 def _share(ratio: float) -> str:
-    """Of calls or of CPU time: in whole percent, but never 100 % where something is missing."""
+    """Of calls, CPU time or lost packets: in whole percent, but never 100 % where something is missing."""
     if not math.isfinite(ratio):
         return NOTHING
     return f"{math.floor(ratio * 1000) / 10:.1f} %" if 0.99 <= ratio < 1 else f"{ratio * 100:.0f} %"

@@ -7,7 +7,7 @@ import numpy as np
 from weirlab.errors import InputError
 from weirlab.traffic.calls.outline import MAX_GAP_NS
 from weirlab.traffic.calls.schedule import schedule
-from weirlab.traffic.plan import Media, Plan, bin_width_ns
+from weirlab.traffic.plan import MAX_WINDOWS, Media, Plan, bin_width_ns
 from weirlab.traffic.spec import Endpoints, Traffic
 from weirlab.units import NS_PER_S
 
@@ -48,6 +48,7 @@ def compile_calls(traffic: Traffic, endpoints: Endpoints | None = None) -> Plan:
         warmup_ns=calls.warmup_ns,
         duration_ns=calls.duration_ns,
         bin_ns=bin_ns,
+        windowed=calls.duration_ns <= MAX_WINDOWS * bin_ns,
         flows=calls.addresses,
         l4="udp",
         ip=calls.ip,

@@ -92,6 +92,36 @@ def test_the_first_loss_is_named() -> None:
     assert "The first trial with loss had 2,500\u00a0calls (400\u00a0rules)." in titles
 
 
+def lost(**changes: Any) -> dict[str, Any]:
+    row = {"position": 400, "calls": 2600, "trials": 7, "sent": 260_000, "lost": 400}
+    known = {"disturbed_sent": 9_000, "disturbed_lost": 300, "disturbed_share": 0.75, "rest_loss_ratio": 4e-4}
+    return row | known | changes
+
+
+def test_lost_packets_are_told_apart_by_what_the_host_did() -> None:
+    losses = [lost(calls=2400, lost=0, disturbed_share=None), lost()]
+    page = tell(findings([trial(1, 2400), trial(2, 2600, 0.01)], search=[searched(2400)], losses=losses))
+    chapter = next(chapter for chapter in page.chapters if chapter.key == "heard")
+    assert chapter.said == (
+        "Of the 400\u00a0packets lost at 2,600\u00a0calls (400\u00a0rules), 75\u00a0% were sent while the "
+        "host disturbed device or sender. Of the packets sent at other times 0.040\u00a0% were lost.",
+    )
+    (table,) = chapter.tables
+    assert table.rows == (
+        ("400\u00a0rules", "2,600", "7", "260,000", "400", "300", "75\u00a0%", "0.040\u00a0%"),
+    )
+
+
+def test_what_is_not_known_of_the_host_is_not_said() -> None:
+    unknown = dict.fromkeys(("disturbed_sent", "disturbed_lost", "disturbed_share", "rest_loss_ratio"))
+    page = tell(findings([trial(1, 2600, 0.01)], search=[searched(2400)], losses=[lost(**unknown)]))
+    chapter = next(chapter for chapter in page.chapters if chapter.key == "heard")
+    assert chapter.said == ()
+    assert chapter.tables[0].rows[0][-3:] == ("–", "–", "–")
+    from_before = tell(findings([trial(1, 2600, 0.01)], search=[searched(2400)]))
+    assert next(chapter for chapter in from_before.chapters if chapter.key == "heard").tables == ()
+
+
 def test_a_starved_sampler_is_evidence_and_no_idleness() -> None:
     page = tell(findings([trial(1, 2400), trial(2, 2600, 0.05)], search=[searched(2400)]))
     told = next(figure for figure in page.figures if figure.key == "capacity-samples")

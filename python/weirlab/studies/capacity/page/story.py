@@ -29,6 +29,12 @@ _TERMS: Final = (
         "Most of the trials with so many calls lost no packet at all (or no more than the scenario allows).",
     ),
     (
+        "While the host disturbed",
+        "In bins of 10 ms in which the device waited for other work, the hypervisor took a CPU, or the "
+        "sender was late, and until the queue was as before. A device in overload loses packets then, too; "
+        "what it lost at other times is its own doing.",
+    ),
+    (
         "MOS",
         "Mean opinion score by the E-model (ITU-T G.107) from delay, loss and its burstiness behind a jitter "
         "buffer. A call is as good as the worse of its two directions.",
@@ -140,7 +146,15 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         tables=(tables.found(found),) if found else (),
         missing="Not measured: neither sweep nor search has a result.",
     )
-    yield Chapter("heard", "Loss, and what callers hear", "Quality", figures=tuple(_over_calls(findings)))
+    lost = tables.losses(findings)
+    yield Chapter(
+        "heard",
+        "Loss, and what callers hear",
+        "Quality",
+        said=tuple(_hosts_part(findings, found)),
+        figures=tuple(_over_calls(findings)),
+        tables=() if lost is None else (lost,),
+    )
     yield Chapter(
         "inside",
         "What the device does meanwhile",
@@ -149,6 +163,21 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         missing="Not measured: nobody looked into the device (a simulated one has no inside).",
     )
     yield Chapter("numbers", "All numbers", "Numbers", details=tuple(tables.trials(findings)))
+
+
+def _hosts_part(findings: Findings, found: list[Verdict]) -> Iterator[str]:
+    """Of the losses that bound "without loss": how many packets were sent while the host disturbed."""
+    bounds = {(one.position, one.too_many) for one in found if one.mos is None}
+    for one in findings.found.get("losses") or ():
+        if (one["position"], one["calls"]) not in bounds or one["disturbed_share"] is None:
+            continue
+        lost, calls = plural(one["lost"], "packet"), plural(one["calls"], "call")
+        ratio = one["rest_loss_ratio"]
+        rest = "" if ratio is None else f" Of the packets sent at other times {percent(ratio)} were lost."
+        yield (
+            f"Of the {lost} lost at {calls} ({rules(one['position'])}), {percent(one['disturbed_share'])} "
+            f"were sent while the host disturbed device or sender.{rest}"
+        )
 
 
 def _setting(findings: Findings) -> Pairs:

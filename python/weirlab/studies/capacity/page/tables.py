@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from weirlab.report.numbers import NOTHING, count, duration, percent, rate
+from weirlab.report.numbers import NOTHING, count, duration, percent, rate, rules
 from weirlab.report.tables import Table
 from weirlab.studies.capacity.page.source import Findings, Verdict
 
@@ -75,6 +75,44 @@ def trials(findings: Findings) -> Iterator[Table]:
         ),
         frozenset(range(1, 12)),
     )  # fmt: skip
+
+
+def losses(findings: Findings) -> Table | None:
+    """A row per number of rules and calls with loss, told apart by what the host did; None without any."""
+    rows = [one for one in findings.found.get("losses") or () if one["lost"]]
+    if not rows:
+        return None
+    return Table(
+        "Lost packets, by what the host did when they were sent",
+        (
+            "Rules",
+            "Calls",
+            "Trials",
+            "Sent",
+            "Lost",
+            "Lost while the host disturbed",
+            "Share",
+            "Lost at other times",
+        ),
+        tuple(
+            (
+                rules(one["position"]),
+                count(one["calls"]),
+                count(one["trials"]),
+                count(one["sent"]),
+                count(one["lost"]),
+                NOTHING if one["disturbed_lost"] is None else count(one["disturbed_lost"]),
+                _ratio(one["disturbed_share"]),
+                _ratio(one["rest_loss_ratio"]),
+            )
+            for one in rows
+        ),
+        frozenset(range(1, 8)),
+    )
+
+
+def _ratio(value: float | None) -> str:
+    return NOTHING if value is None else percent(value)
 
 
 def _known(value: Any, shown: str) -> str:

@@ -2,13 +2,15 @@
 
 ``setting`` says what a trial with so many calls is, ``boxes`` compares what was sent and received
 with what the device's interfaces counted, ``rows`` has the columns that each trial leaves in the
-tables ``capacity`` and ``inside``, ``keeper`` puts them there. ``search`` looks for the
+tables ``capacity`` and ``inside``, ``keeper`` puts them there. ``losses`` tells lost packets by what the
+host did when they departed. ``search`` looks for the
 most calls that still do, ``sweep`` tries numbers of calls one by one, and ``limits`` reads off where the
 device begins to drop.
 """
 
 from weirlab.studies.capacity.trials.keeper import Keeper
 from weirlab.studies.capacity.trials.limits import Dropping, dropping
+from weirlab.studies.capacity.trials.losses import Loss, losses
 from weirlab.studies.capacity.trials.rows import CAPACITY, INSIDE
 from weirlab.studies.capacity.trials.search import CallGoal, Carried, Search, search_calls
 from weirlab.studies.capacity.trials.setting import Setting
@@ -22,11 +24,13 @@ __all__ = [
     "Carried",
     "Dropping",
     "Keeper",
+    "Loss",
     "Search",
     "Setting",
     "Sweep",
     "around",
     "dropping",
+    "losses",
     "search_calls",
     "sweep",
 ]

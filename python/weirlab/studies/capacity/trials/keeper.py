@@ -15,7 +15,7 @@ from weirlab.measure.calls import heard as with_calls
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.records import F64, U64, FlowTable, TrialRecord
 from weirlab.store import RunWriter
-from weirlab.studies.capacity.trials import boxes, rows
+from weirlab.studies.capacity.trials import boxes, losses, rows
 from weirlab.studies.capacity.trials.rows import (
     CAPACITY,
     CAPACITY_COLUMNS,
@@ -74,7 +74,8 @@ class Keeper:
         if summary is not None:
             _require_both_ways(record, summary)
         seen = self._bed.seen_inside() if isinstance(self._bed, Watchable) else None
-        line = rows.capacity_row(record, summary, counted, seen, phase=phase, run=run)
+        host = losses.disturbed(record.result, record.host, seen)
+        line = rows.capacity_row(record, summary, counted, seen, host, phase=phase, run=run)
         details = rows.inside_rows(record, seen, IN0.name, OUT0.name)
         # A line of an attempt that was cut off before the attempt itself was kept gives way.
         self._capacity = [*_without(self._capacity, record.trial_id), line]

@@ -15,6 +15,7 @@ from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
 from weirlab.studies.capacity.trials.boxes import Count
+from weirlab.studies.capacity.trials.losses import Disturbed
 
 CAPACITY: Final = "capacity"
 INSIDE: Final = "inside"
@@ -82,6 +83,7 @@ def capacity_row(
     what: Heard | None,
     boxes: Count | None,
     inside: InsideView | None,
+    host: Disturbed | None = None,
     *,
     phase: Phase,
     run: int | None,
@@ -113,6 +115,7 @@ def capacity_row(
         "left_difference": None if boxes is None else boxes.left_difference,
         "counters_agree": None if boxes is None else boxes.agree,
         **{f"host_{state}": seconds.get(state) for state in SHARES},
+        **(dict.fromkeys(Disturbed.__dataclass_fields__) if host is None else asdict(host)),
         **_seen(inside),
     }
 
@@ -174,6 +177,9 @@ CAPACITY_COLUMNS: Final[dict[str, pl.DataType]] = {
     "left_difference": _INT,
     "counters_agree": _BOOL,
     **{f"host_{state}": _REAL for state in SHARES},
+    "disturbed_s": _REAL,
+    "disturbed_sent": _INT,
+    "disturbed_lost": _INT,
     **{f"cpu_{state}": _REAL for state in SHARES},
     "covered_s": _REAL,
     "samples_due": _INT,

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from weirlab import programs
 from weirlab.errors import LabError
+from weirlab.lab.isolation import partition
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.studies.failover.bed.terms import Firewall
 
@@ -56,13 +57,15 @@ class Machine:
         self._running: set[str] = set()
         self._deaths: list[str] = []
         self._program: programs.Program[bytes] = namespace.call(
-            lambda: programs.start(
-                programs.script(_INIT, str(cpu)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                # Ctrl-C is for the lab's owner, who switches the firewall off in good order.
-                start_new_session=True,
+            partition.measuring(
+                lambda: programs.start(
+                    programs.script(_INIT, str(cpu)),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    # Ctrl-C is for the lab's owner, who switches the firewall off in good order.
+                    start_new_session=True,
+                )
             )
         )
         assert self._program.stdout is not None

@@ -21,6 +21,7 @@ from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import clean
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
+from weirlab.lab.isolation.aside import aside
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import way_out
@@ -97,6 +98,9 @@ class LinkLab:
             part: Namespace(self._claim.namespace_name(part)) for part in wiring.parts(settings.method)
         }
         try:
+            # Before the bridge's threads are bound: the kernel would unbind them.
+            spared = () if self._recorder_cpu is None else (self._recorder_cpu,)
+            self._claim.isolate({self._cores.sender, self._cores.dut}, spared)
             with _explained():
                 self._build()
         except BaseException:
@@ -116,6 +120,7 @@ class LinkLab:
     def facts(self) -> Mapping[str, object]:
         fallback = self._engine.fallback_reason if self._engine is not None else None
         refused = self._engine.real_time_refused if self._engine is not None else None
+        isolation = self._claim.isolation
         return {
             "kernel": platform.release(),
             "sender_cpu": self._cores.sender,
@@ -130,6 +135,7 @@ class LinkLab:
             **({"tap_warnings": "; ".join(self._warnings)} if self._warnings else {}),
             **({"fallback_reason": fallback} if fallback else {}),
             **({"real_time_refused": refused} if refused else {}),
+            **({"isolation": isolation.words} if isolation else {}),
         }
 
     @property
@@ -339,7 +345,7 @@ class LinkLab:
 
         assert self._engine is not None
         plan = compile_plan(traffic)
-        with self._host.polling():
+        with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
             raw = self._engine.run(plan, _mac(wiring.TX_MAC), _mac(wiring.RX_MAC))
         return to_result(raw, plan)
 

@@ -1,0 +1,133 @@
+"""The control groups that say which CPUs their members may use."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from weirlab.lab.linux.privilege import way_out
+
+PROC: Final = Path("/proc")
+KTHREADD: Final = 2
+"""The kernel thread whose children all others are: they begin where it is."""
+
+_IS_KERNEL_THREAD: Final = 0x0020_0000
+"""PF_KTHREAD of the kernel's sched.h, in the ninth field of /proc/PID/stat."""
+
+
+class Refused(Exception):
+    """CPUs cannot be isolated here: why, and what to do about it."""
+
+    def __init__(self, why: str, remedy: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The hierarchy of control groups at ``mount`` that has the cpuset controller.
+
+    ``home`` is the group of this process in it, such as ``/user.slice``; ``/`` is the root.
+    """
+
+    mount: Path
+    version: Literal[1, 2]
+    home: str
+
+    def path(self, group: str, file: str = "") -> Path:
+        """Of ``group``, or of one of its files."""
+        return self.mount / group.strip("/") / file
+
+    def read(self, group: str, file: str) -> str:
+        return self.path(group, file).read_text().strip()
+
+    def write(self, group: str, file: str, value: object) -> None:
+        """Raises ``OSError`` with the file's name when the kernel refuses."""
+        path = self.path(group, file)
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, f"{value}\n".encode())
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        finally:
+            os.close(fd)
+
+    def make(self, group: str) -> None:
+        self.path(group).mkdir()
+
+    def remove(self, group: str) -> None:
+        """Raises ``OSError`` while it has members."""
+        self.path(group).rmdir()
+
+    def exists(self, group: str) -> bool:
+        return self.path(group).is_dir()
+
+    def children(self, group: str) -> list[str]:
+        """Names of the groups in ``group``."""
+        return sorted(entry.name for entry in os.scandir(self.path(group)) if entry.is_dir())
+
+    def members(self, group: str, file: str) -> list[int]:
+        """Numbers of processes (``cgroup.procs``) or threads (``tasks``, ``cgroup.threads``)."""
+        return [int(line) for line in self.read(group, file).split()]
+
+
+def find(proc: Path = PROC) -> Groups:
+    """The hierarchy that has the cpuset controller; raises ``Refused`` where there is none."""
+    homes = _homes((proc / "self/cgroup").read_text())
+    unified: Path | None = None
+    for line in (proc / "self/mounts").read_text().splitlines():
+        _, mount, kind, options, *_ = line.split()
+        if kind == "cgroup" and "cpuset" in options.split(","):
+            return Groups(Path(mount), 1, homes.get("cpuset", "/"))
+        if kind == "cgroup2" and unified is None:
+            unified = Path(mount)
+    if unified is None:
+        raise Refused("no control groups are mounted", "mount -t cgroup2 none /sys/fs/cgroup")
+    found = Groups(unified, 2, homes.get("", "/"))
+    if "cpuset" not in found.read("/", "cgroup.controllers").split():
+        raise Refused(
+            f"the control groups at {unified} do not have the cpuset controller",
+            "in a container: share the host's control groups (--cgroupns=host), and delegate cpuset to it",
+        )
+    return found
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """In the kernel's list format."""
+    return ",".join(map(str, sorted(cpus)))
+
+
+def is_kernel_thread(number: int, proc: Path = PROC) -> bool:
+    """Of a process or thread; False for one that has ended."""
+    try:
+        # The name in parentheses may hold anything.
+        fields = (proc / str(number) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return bool(int(fields[6]) & _IS_KERNEL_THREAD)
+
+
+def refusal(error: OSError) -> Refused:
+    """What the kernel's refusal means."""
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno == errno.EROFS:
+        remedy = "in a container: mount the host's control groups read-write (--cgroupns=host --privileged)"
+    elif error.errno == errno.EBUSY:
+        remedy = "delegate the cpuset controller to this container, or run outside of it"
+    else:
+        remedy = way_out(error)
+    return Refused(f"{where}{error.strerror}", remedy)
+
+
+def _homes(text: str) -> dict[str, str]:
+    """Group of a process by controller, from /proc/PID/cgroup; that of version 2 under the empty name."""
+    homes: dict[str, str] = {}
+    for line in text.splitlines():
+        _, controllers, group = line.split(":", 2)
+        homes |= dict.fromkeys(controllers.split(","), group)
+    return homes

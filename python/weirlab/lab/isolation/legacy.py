@@ -1,0 +1,125 @@
+"""CPUs kept free in control groups of version 1.
+
+Nothing has to join anything here: the root group keeps the right to all CPUs, with this process and the
+kernel's threads in it, so whatever can be bound to a CPU today still can. What else the root group has moves
+to ``weir-IDENTIFIER-rest``, with the other CPUs, and comes back at the end. Who was bound to some CPUs on
+purpose stays: the kernel would forget that.
+
+``weir-IDENTIFIER`` has the measuring CPUs to itself among its siblings (``cpu_exclusive``), so that nobody
+else can make a group with them. Load balancing stays on in the root group. Without it the threads that
+cannot be moved would be stuck on the measuring CPUs, behind a sender that never sleeps.
+
+Source: Documentation/admin-guide/cgroup-v1/cpusets.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab.lab.cores import parse_list
+from weirlab.lab.isolation.aside import descendants, threads_of
+from weirlab.lab.isolation.groups import KTHREADD, PROC, Groups, Refused, cpu_list
+
+_ROUNDS: Final = 20
+"""Whoever is being moved may start others meanwhile."""
+
+
+@dataclass(frozen=True)
+class Legacy:
+    """What is made; kept in the journal."""
+
+    group: str
+
+    @property
+    def rest(self) -> str:
+        return f"{self.group}-rest"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"version": 1, **vars(self)}
+
+
+def plan(groups: Groups, group: str) -> Legacy:
+    """What :func:`make` is going to do; raises ``Refused`` for what must not be done."""
+    if groups.home != "/":
+        raise Refused(
+            f"this process is in the cpuset {groups.home}, and only the root's members can be moved",
+            "run it outside of that group",
+        )
+    return Legacy(group)
+
+
+def make(
+    groups: Groups,
+    what: Legacy,
+    cpus: frozenset[int],
+    *,
+    affinity: Callable[[int], set[int]] = os.sched_getaffinity,
+    proc: Path = PROC,
+) -> str:
+    """Keep ``cpus`` free of what can be moved; what kind of isolation that is.
+
+    Raises ``Refused`` or ``OSError``; then :func:`undo` removes what is there.
+    """
+    everything = parse_list(groups.read("/", "cpuset.cpus"))
+    for group, own in ((what.group, cpus), (what.rest, everything - cpus)):
+        groups.make(group)
+        groups.write(group, "cpuset.mems", groups.read("/", "cpuset.mems"))
+        groups.write(group, "cpuset.cpus", cpu_list(own))
+    try:
+        groups.write(what.group, "cpuset.cpu_exclusive", 1)
+    except OSError as error:
+        raise Refused(
+            f"other control groups have CPUs {cpu_list(cpus)} too ({', '.join(_others(groups, what))})",
+            "remove these groups, or give them other CPUs",
+        ) from error
+    groups.write(what.group, "cpuset.sched_load_balance", 0)
+    for _ in range(_ROUNDS):
+        if not _move(groups, what, everything, affinity, proc):
+            break
+    return "exclusive"
+
+
+def undo(groups: Groups, what: Legacy) -> bool:
+    """Give everything back; False where members remain, and it has to be tried again."""
+    for _ in range(_ROUNDS):
+        if not groups.exists(what.rest):
+            break
+        for task in groups.members(what.rest, "tasks"):
+            with suppress(OSError):
+                groups.write("/", "tasks", task)
+        with suppress(OSError):
+            groups.remove(what.rest)
+    if groups.exists(what.group):
+        with suppress(OSError):
+            groups.remove(what.group)
+    return not groups.exists(what.rest) and not groups.exists(what.group)
+
+
+def _move(
+    groups: Groups,
+    what: Legacy,
+    everything: frozenset[int],
+    affinity: Callable[[int], set[int]],
+    proc: Path,
+) -> int:
+    """Move what may be on any CPU out of the root group; how many went."""
+    own = {thread for process in descendants(os.getpid(), proc) for thread in threads_of(process, proc)}
+    moved = 0
+    for task in groups.members("/", "tasks"):
+        if task == KTHREADD or task in own:
+            continue
+        # It may have ended; a kernel thread that must stay where it is says so (PF_NO_SETAFFINITY).
+        with suppress(OSError):
+            if everything <= affinity(task):
+                groups.write(what.rest, "tasks", task)
+                moved += 1
+    return moved
+
+
+def _others(groups: Groups, what: Legacy) -> list[str]:
+    return [name for name in groups.children("/") if name not in (what.group, what.rest)]

@@ -1,0 +1,208 @@
+"""The measuring CPUs isolated while a test bed is open, where the machine has CPUs to spare.
+
+What is made carries the identifier of its lab, as its namespaces do, and is noted in a journal beside the
+lab's lock before anything is changed. So it can be given back by whoever cleans up, however its owner ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from weirlab.errors import StoreError
+from weirlab.files import write
+from weirlab.interrupts import shielded
+from weirlab.lab.cores import parse_list
+from weirlab.lab.isolation import groups as control_groups
+from weirlab.lab.isolation import legacy, unified
+from weirlab.lab.isolation.groups import Groups, Refused, cpu_list, refusal
+from weirlab.lab.isolation.legacy import Legacy
+from weirlab.lab.isolation.unified import Unified
+
+JOURNAL: Final = ".cpuset"
+"""Suffix of the journal, whose name is otherwise that of the lab's lock."""
+
+_ONLINE: Final = Path("/sys/devices/system/cpu/online")
+
+State = Literal["isolated", "refused", "not needed"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """Whether the measuring CPUs are isolated, and what to do where they are not."""
+
+    state: State
+    detail: str
+    remedy: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"refused: {self.detail}" if self.state == "refused" else self.detail
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The partition that this process is beside, and how to give it back."""
+
+    journal: Path
+    groups: Groups
+    what: Unified
+
+
+_held: _Held | None = None
+"""One process can be beside one partition of version 2 at a time."""
+
+
+@shielded
+def make(
+    journal: Path,
+    cpus: Iterable[int],
+    *,
+    alone: bool = True,
+    spared: Iterable[int] = (),
+    find: Callable[[], Groups] = control_groups.find,
+    online: frozenset[int] | None = None,
+) -> Isolation:
+    """Isolate ``cpus``, if at least one CPU remains for everything else; never raises for a refusal.
+
+    Parameters
+    ----------
+    journal:
+        Where to note what :func:`give_back` has to undo; its name is the lab's identifier and ``JOURNAL``.
+    alone:
+        Whether no other lab is open on this machine: it may have threads to bind that a partition would lock
+        out.
+    spared:
+        CPUs that have a task of their own and do not count as remaining.
+    """
+    wanted = frozenset(cpus)
+    everything = parse_list(_ONLINE.read_text()) if online is None else online
+    if not everything - wanted - frozenset(spared):
+        return Isolation("not needed", f"no: of {len(everything)} CPUs none would remain for other work")
+    if not alone:
+        return Isolation("refused", "another lab is open on this machine", "wait until it is closed")
+    try:
+        try:
+            groups = find()
+            kind = _make(groups, journal, wanted)
+        except OSError as error:
+            raise refusal(error) from error
+    except Refused as error:
+        give_back(journal, find)
+        return Isolation("refused", error.why, error.remedy)
+    how = {
+        "isolated": "isolated partition",
+        "root": "partition with load balancing, since the kernel refuses an isolated one",
+        "exclusive": "all that can be moved is elsewhere",
+    }[kind]
+    return Isolation("isolated", f"CPUs {cpu_list(wanted)}: {how} (control groups v{groups.version})")
+
+
+@shielded
+def give_back(journal: Path, find: Callable[[], Groups] = control_groups.find) -> bool:
+    """Undo what ``journal`` tells of; True when nothing of it is left. May be called again."""
+    global _held
+    if _held is not None and _held.journal == journal:
+        _held = None
+    try:
+        noted = json.loads(journal.read_text())
+    except FileNotFoundError:
+        return True
+    except ValueError:
+        # Cut short while it was written, before anything was changed.
+        journal.unlink(missing_ok=True)
+        return True
+    try:
+        groups = find()
+        done = _undo(groups, noted)
+    except (Refused, OSError):
+        return False
+    if done:
+        journal.unlink(missing_ok=True)
+    return done
+
+
+def bind(thread: int, cpu: int) -> None:
+    """Bind a kernel thread to ``cpu``, which may be one of this process's partition; raises ``OSError``.
+
+    Should the kernel keep it out of the partition, the partition is given up: isolation helps, and the
+    binding is what the measurement stands on.
+    """
+    try:
+        os.sched_setaffinity(thread, {cpu})
+        return
+    except OSError as error:
+        if error.errno != errno.EINVAL or _held is None:
+            raise
+        held = _held
+    try:
+        unified.admit(held.groups, held.what, thread)
+        os.sched_setaffinity(thread, {cpu})
+    except OSError:
+        give_back(held.journal, lambda: held.groups)
+        os.sched_setaffinity(thread, {cpu})
+
+
+def measuring(action: Callable[[], T]) -> Callable[[], T]:
+    """``action`` in a thread that may use the measuring CPUs, as may what it starts.
+
+    The thread stays where it joined: let it be one that ends with the action.
+    """
+
+    def joined() -> T:
+        if (held := _held) is not None:
+            # Should it be refused, whatever is started says which CPU it does not get.
+            with suppress(OSError):
+                unified.enter(held.groups, held.what)
+        return action()
+
+    return joined
+
+
+def as_it_stands(isolation: Isolation, journal: Path) -> Isolation:
+    """``isolation``, or what became of it: :func:`bind` may have given it up."""
+    if isolation.state != "isolated" or journal.exists():
+        return isolation
+    return Isolation(
+        "refused",
+        "the kernel keeps the device's threads out of a partition",
+        "all works without; see whether a newer kernel lets them in",
+    )
+
+
+def _make(groups: Groups, journal: Path, cpus: frozenset[int]) -> str:
+    global _held
+    group = f"weir-{journal.stem}"
+    if groups.version == 1:
+        old = legacy.plan(groups, group)
+        _note(journal, old.to_json())
+        return legacy.make(groups, old, cpus)
+    what = unified.plan(groups, group)
+    _note(journal, what.to_json())
+    kind = unified.make(groups, what, cpus)
+    _held = _Held(journal, groups, what)
+    return kind
+
+
+def _undo(groups: Groups, noted: dict[str, Any]) -> bool:
+    kept = {name: value for name, value in noted.items() if name != "version"}
+    if noted["version"] != groups.version:
+        # The hierarchy is gone, and everything in it.
+        return True
+    if groups.version == 1:
+        return legacy.undo(groups, Legacy(**kept))
+    return unified.undo(groups, Unified(**kept))
+
+
+def _note(journal: Path, content: dict[str, Any]) -> None:
+    try:
+        write(journal, lambda file: file.write(json.dumps(content).encode()))
+    except StoreError as error:
+        raise Refused(str(error), "make room there") from error

@@ -1,0 +1,177 @@
+"""A partition in control groups of version 2.
+
+The CPUs of a partition are open to its members alone. So the sender's threads and the device's kernel
+threads have to join it, and the rest of this process must not. Threads of one process can be in different
+groups where these are *threaded*, below a common one:
+
+    weir-IDENTIFIER              this process; the CPUs that remain
+    weir-IDENTIFIER/measuring    the partition: threads that ask for its CPUs, see ``enter``
+
+The parent being no partition itself, this is what the kernel calls a remote partition (Linux 6.7). Whoever
+binds a thread to a CPU of the partition has it join first: :func:`enter` here, ``partition::join`` in the
+engine.
+
+Source: Documentation/admin-guide/cgroup-v2.rst and kernel/cgroup/cpuset.c of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from weirlab.lab.isolation.groups import Groups, Refused, cpu_list, is_kernel_thread
+
+MEASURING: Final = "measuring"
+
+_LIMITS: Final = {"memory.max": "max", "memory.high": "max", "cpu.max": "max"}
+"""What a process leaves behind with its group, and the first word that stands for no limit."""
+
+_PATIENCE_S: Final = 2.0
+_LOOK_EVERY_S: Final = 0.01
+
+
+@dataclass(frozen=True)
+class Unified:
+    """What is made, and how it was before; kept in the journal."""
+
+    group: str
+    home: str
+    enabled: bool
+    """Whether the cpuset controller has to be switched on for the root's children."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"version": 2, **vars(self)}
+
+
+def plan(groups: Groups, group: str) -> Unified:
+    """What :func:`make` is going to do; raises ``Refused`` for what must not be done."""
+    if groups.home.startswith("/.."):
+        raise Refused(
+            "this process is in a control group that it cannot see",
+            "share the host's control groups (--cgroupns=host)",
+        )
+    for file, where in _limits(groups):
+        raise Refused(
+            f"this process runs under a limit ({file} of the control group {where}), which it would leave",
+            "run it outside of that group, or lift the limit",
+        )
+    enabled = "cpuset" not in groups.read("/", "cgroup.subtree_control").split()
+    return Unified(group, groups.home, enabled)
+
+
+def make(groups: Groups, what: Unified, cpus: frozenset[int]) -> str:
+    """Isolate ``cpus`` and have this process join the group beside them; ``isolated``, or ``root`` where the
+    kernel can do no better than a partition with load balancing.
+
+    Raises ``Refused`` or ``OSError``; then :func:`undo` removes what is there.
+    """
+    inner = f"{what.group}/{MEASURING}"
+    if what.enabled:
+        groups.write("/", "cgroup.subtree_control", "+cpuset")
+    groups.make(what.group)
+    groups.make(inner)
+    groups.write(inner, "cgroup.type", "threaded")
+    groups.write(what.group, "cgroup.subtree_control", "+cpuset")
+    if not groups.path(inner, "cpuset.cpus.exclusive").exists():
+        raise Refused("this kernel has no remote partitions", "use Linux 6.7 or newer")
+    # Before Linux 6.11 a group can only hand on what its cpuset.cpus names.
+    groups.write(what.group, "cpuset.cpus", groups.read("/", "cpuset.cpus.effective"))
+    groups.write(inner, "cpuset.cpus", cpu_list(cpus))
+    for group in (what.group, inner):
+        groups.write(group, "cpuset.cpus.exclusive", cpu_list(cpus))
+    kind = _partition(groups, inner)
+    groups.write(what.group, "cgroup.procs", os.getpid())
+    return kind
+
+
+def undo(groups: Groups, what: Unified) -> bool:
+    """Give everything back; False where members remain, and it has to be tried again.
+
+    May be called again, and after :func:`make` got nowhere.
+    """
+    inner = f"{what.group}/{MEASURING}"
+    if groups.exists(inner):
+        with suppress(OSError):
+            groups.write(inner, "cpuset.cpus.partition", "member")
+    if groups.exists(what.group):
+        home = what.home if groups.exists(what.home) else "/"
+        end_s = time.monotonic() + _PATIENCE_S
+        while not _is_removed(groups, what.group, inner, home):
+            if time.monotonic() > end_s:
+                return False
+            # A process that was killed a moment ago is still leaving.
+            time.sleep(_LOOK_EVERY_S)
+    if what.enabled and not any(_is_used(groups, child) for child in groups.children("/")):
+        with suppress(OSError):
+            groups.write("/", "cgroup.subtree_control", "-cpuset")
+    return True
+
+
+def enter(groups: Groups, what: Unified) -> None:
+    """Have the calling thread join the partition, with all that it starts from now on; raises ``OSError``."""
+    groups.write(f"{what.group}/{MEASURING}", "cgroup.threads", threading.get_native_id())
+
+
+def admit(groups: Groups, what: Unified, kernel_thread: int) -> None:
+    """Have a kernel thread join the partition; raises ``OSError``.
+
+    Those that may be bound to a CPU may be moved (``cgroup_procs_write_start`` in kernel/cgroup/cgroup.c).
+    """
+    groups.write(what.group, "cgroup.procs", kernel_thread)
+    groups.write(f"{what.group}/{MEASURING}", "cgroup.threads", kernel_thread)
+
+
+def _partition(groups: Groups, inner: str) -> str:
+    said = ""
+    for kind in ("isolated", "root"):
+        try:
+            groups.write(inner, "cpuset.cpus.partition", kind)
+        except OSError as error:
+            said = said or f"{error.strerror}"
+            continue
+        state = groups.read(inner, "cpuset.cpus.partition")
+        if state == kind:
+            return kind
+        # As in "isolated invalid (Cpu list in cpuset.cpus not exclusive)".
+        said = said or state.partition("(")[2].rstrip(")") or state
+    raise Refused(
+        f"the kernel makes no partition of these CPUs: {said}",
+        "see which control group has them in cpuset.cpus.exclusive, or choose other CPUs",
+    )
+
+
+def _is_removed(groups: Groups, group: str, inner: str, home: str) -> bool:
+    with suppress(OSError):
+        for number in groups.members(group, "cgroup.procs"):
+            with suppress(OSError):
+                groups.write("/" if is_kernel_thread(number) else home, "cgroup.procs", number)
+    for each in (inner, group):
+        if groups.exists(each):
+            with suppress(OSError):
+                groups.remove(each)
+    return not groups.exists(group)
+
+
+def _is_used(groups: Groups, child: str) -> bool:
+    """Does somebody else bind the members of ``child`` to CPUs, or memory?"""
+    for file in ("cpuset.cpus", "cpuset.mems", "cpuset.cpus.exclusive"):
+        with suppress(OSError):
+            if groups.read(child, file):
+                return True
+    return False
+
+
+def _limits(groups: Groups) -> Iterator[tuple[str, str]]:
+    """Limits on this process: file and group."""
+    group = groups.home.rstrip("/")
+    while group:
+        for file, none in _LIMITS.items():
+            with suppress(OSError):
+                if groups.read(group, file).split()[:1] != [none]:
+                    yield file, group
+        group = group.rpartition("/")[0]

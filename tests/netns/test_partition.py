@@ -1,0 +1,141 @@
+"""CPUs that this machine's kernel really isolates, where it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weirlab import programs
+from weirlab.lab import clean, dut
+from weirlab.lab.cores import choose
+from weirlab.lab.isolation import groups as control_groups
+from weirlab.lab.isolation import legacy, partition
+from weirlab.lab.isolation.groups import Groups, Refused
+from weirlab.lab.isolation.legacy import Legacy
+from weirlab.lab.netns import NetnsLab
+from weirlab.traffic.spec import Rate, Traffic
+
+pytestmark = pytest.mark.netns
+
+HOLDER = """
+import sys
+from weirlab.lab import clean
+from weirlab.lab.cores import choose
+claim = clean.Claim()
+claim.isolate({choose().sender, choose().dut})
+print(claim.identifier, claim.isolation.state, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def hierarchy() -> Groups:
+    try:
+        return control_groups.find()
+    except Refused as error:
+        pytest.skip(error.why)
+
+
+def state(groups: Groups) -> tuple[list[str], str, str, set[int]]:
+    """What a partition must not change for good."""
+    control = groups.read("/", "cgroup.subtree_control") if groups.version == 2 else ""
+    own = Path("/proc/self/cgroup").read_text()
+    return groups.children("/"), control, own, os.sched_getaffinity(0)
+
+
+def test_a_lab_has_its_cpus_to_itself_and_gives_them_back(made: Any, hierarchy: Groups) -> None:
+    before = state(hierarchy)
+    with NetnsLab(dut.make("forward")) as lab:
+        said = str(lab.facts["isolation"])
+        chosen = {int(str(lab.facts["sender_cpu"])), int(str(lab.facts["dut_cpu"]))}
+        assert all(os.sched_getaffinity(thread) == {lab.facts["dut_cpu"]} for thread in made.napi_threads)
+        result = lab.run(Traffic(Rate(1000), warmup_s=0.0, duration_s=0.05))
+        assert result.sent == result.received + result.lost > 0
+        if not said.startswith("CPUs"):
+            pytest.skip(f"no CPUs are isolated here: {said}")
+        with programs.start(["cat"], stdin=subprocess.PIPE) as child:
+            assert hierarchy.version == 1 or not os.sched_getaffinity(child.pid) & chosen
+            child.communicate()
+    assert state(hierarchy) == before
+    assert made.left() == []
+
+
+def test_after_kill_9_cleaning_gives_the_cpus_back(hierarchy: Groups) -> None:
+    before = state(hierarchy)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    identifier, found = holder.stdout.readline().split(maxsplit=1)
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    clean.clean()
+    assert not (clean.LOCKS / f"{identifier}{partition.JOURNAL}").exists()
+    assert not (clean.LOCKS / f"{identifier}.lock").exists()
+    assert state(hierarchy) == before
+    if found.strip() != "isolated":
+        pytest.skip(f"no CPUs are isolated here: {found.strip()}")
+
+
+@pytest.fixture
+def confined(hierarchy: Groups) -> Iterator[Groups]:
+    """A cpuset of version 1 that plays the root, so that nobody else's processes move."""
+    if hierarchy.version != 1:
+        pytest.skip("the cpuset controller is not one of version 1")
+    root = Groups(hierarchy.mount / f"weir-test-{os.getpid()}", 1, "/")
+    hierarchy.make(root.mount.name)
+    try:
+        for file in ("cpuset.mems", "cpuset.cpus"):
+            root.write("/", file, hierarchy.read("/", file))
+        try:
+            root.write("/", "cpuset.cpu_exclusive", 1)
+        except OSError as error:
+            pytest.skip(f"another cpuset has these CPUs: {error}")
+        yield root
+    finally:
+        hierarchy.remove(root.mount.name)
+
+
+@pytest.fixture
+def idle(confined: Groups) -> Iterator[Callable[[], int]]:
+    """Starts processes in the cpuset that wait for their end."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start() -> int:
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        children.append(child)
+        confined.write("/", "tasks", child.pid)
+        return child.pid
+
+    yield start
+    for child in children:
+        child.communicate()
+
+
+def test_in_version_1_the_kernel_moves_what_it_may_and_takes_it_back(
+    confined: Groups, idle: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The processes of this test are its children, which would stay.
+    monkeypatch.setattr(legacy, "descendants", lambda process, proc: [])
+    both = os.sched_getaffinity(0)
+    measuring = frozenset({choose().dut})
+    free, bound = idle(), idle()
+    os.sched_setaffinity(bound, measuring)
+    what = Legacy("weir-0123abcd")
+    try:
+        legacy.make(confined, what, measuring)
+        assert os.sched_getaffinity(free) == both - measuring
+        assert os.sched_getaffinity(bound) == set(measuring)
+    finally:
+        assert legacy.undo(confined, what)
+    assert os.sched_getaffinity(free) == both
+    assert os.sched_getaffinity(bound) == set(measuring)
+    assert confined.children("/") == []
+    assert {free, bound} == set(confined.members("/", "tasks"))
