@@ -24,6 +24,7 @@ MAX_PROBLEMS = 20
 
 S = TypeVar("S", bound=Section)
 R = TypeVar("R", bound=Root)
+M = TypeVar("M", bound=BaseModel)
 
 
 def load(path: Path) -> AnyScenario:
@@ -58,7 +59,7 @@ def section(kind: type[S], value: Mapping[str, Any], name: str = "the options") 
     except ValidationError as error:
         problems = _first_causes(error.errors(include_url=False))
         document = Document(name, dict(value))
-        _refuse(document, [(document.where(()), _explain(problem, kind)) for problem in problems])
+        refuse(document, [(document.where(()), _explain(problem, kind)) for problem in problems])
 
 
 def check(document: Document) -> AnyScenario:
@@ -88,18 +89,23 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _checked(document: Document, kind: type[R]) -> R:
+def validated(document: Document, kind: type[M]) -> M:
+    """``document`` as ``kind``; ``InputError`` with a line per problem, see :func:`load`."""
     try:
-        scenario = kind.model_validate(document.value)
+        return kind.model_validate(document.value)
     except ValidationError as error:
         problems = _first_causes(error.errors(include_url=False))
-        _refuse(document, [(_place(document, problem), _explain(problem, kind)) for problem in problems])
+        refuse(document, [(_place(document, problem), _explain(problem, kind)) for problem in problems])
+
+
+def _checked(document: Document, kind: type[R]) -> R:
+    scenario = validated(document, kind)
     conflicts = [
         (document.where(loc), f"{_dotted(loc)}: {reason}")
         for loc, reason in (*_too_much(scenario), *scenario.conflicts())
     ]
     if conflicts:
-        _refuse(document, conflicts)
+        refuse(document, conflicts)
     return scenario
 
 
@@ -119,7 +125,8 @@ def _first_causes(problems: list[ErrorDetails]) -> list[ErrorDetails]:
     return [p for p in problems if p["type"] != "too_short" or p["loc"] not in inner]
 
 
-def _refuse(document: Document, problems: list[tuple[Mark, str]]) -> NoReturn:
+def refuse(document: Document, problems: list[tuple[Mark, str]]) -> NoReturn:
+    """Raise ``InputError`` with ``problems`` in the order of their places."""
     problems.sort(key=lambda problem: (problem[0].line, problem[0].column))
     lines = [f"{document.at(mark)}: {text}" for mark, text in problems]
     if len(lines) > MAX_PROBLEMS:
