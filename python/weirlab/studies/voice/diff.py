@@ -169,6 +169,9 @@ def _said(way: Way, number: str) -> str:
         told = ""
     elif end.kind == "external":
         told = f"{leaving}: leaves the plan"
+    elif end.kind == "no route":
+        # Which trees were asked in vain changes nothing.
+        told = f"{leaving}: no route"
     as_number = f" as {arriving}" if arriving != "+N" else ""
     return "".join(parts) + as_number + told
 

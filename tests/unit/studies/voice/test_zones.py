@@ -128,9 +128,9 @@ $TTL 300
 desk IN A 192.0.2.5
 ; plan.yaml:15 engine gk
 gk IN A 192.0.2.4
-; plan.yaml:34 host
+; plan.yaml:35 host
 ns IN A 192.0.2.53
-; plan.yaml:35 sip over udp
+; plan.yaml:36 sip over udp
 _sip._udp IN SRV 10 5 5060 desk.example.net.
 """
     )

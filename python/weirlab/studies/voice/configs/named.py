@@ -34,7 +34,7 @@ def _lines(network: Network, root: str) -> Iterator[str]:
     for name, tree in plan.trees.items():
         signed = ""
         if tree.visibility == "public":
-            signed = f' dnssec-policy default; inline-signing yes; key-directory "{root}/keys";'
+            signed = " dnssec-policy default; inline-signing yes;"
         yield f'zone "{tree.origin}" {{ type master; file "{tree.origin}.zone";{signed} }};  // tree {name}'
     for origin in plan.domains:
         yield f'zone "{origin}" {{ type master; file "{origin}.zone"; }};'
