@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.errors import InputError
@@ -172,6 +172,7 @@ def test_the_longest_prefix_is_found(prefixes: list[str], number: str) -> None:
     assert (found[0] if found else None) == max(fitting, key=len, default=None)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.text("0123456789", min_size=1, max_size=3), min_size=1, max_size=60))
 def test_a_prefix_is_hidden_where_no_continuation_is_free(prefixes: list[str]) -> None:
     index = Prefixes((prefix, prefix) for prefix in ["", *prefixes])

@@ -8,7 +8,7 @@ from pathlib import Path
 import dns.rdatatype
 import dns.zone
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.errors import InputError
@@ -56,6 +56,7 @@ def planned_answer(net: Network, tree: str, number: str) -> list[tuple[int, int,
     return [(r.order, r.preference, r.service, uri) for r, uri in zip(records, uris, strict=True)]
 
 
+@settings(max_examples=50)
 @given(st.sets(DIGITS, max_size=6), st.sets(DIGITS, max_size=6), st.lists(DIGITS, min_size=20), st.booleans())
 def test_the_zone_answers_what_the_plan_says(
     prefixes: set[str], numbers: set[str], asked: list[str], fill: bool

@@ -27,11 +27,11 @@ def ways(network: Network) -> Iterator[Finding]:
     if not _can_walk(network):
         return
     told: set[tuple[object, ...]] = set()
-    reached: set[str] = set()
+    legs: set[tuple[str, str]] = set()
     useless: dict[Location, bool] = {}
     for arrival, place in _begins(network):
         for way in islice(arrivals(network, arrival), _MOST_WAYS):
-            reached.update(way.engines)
+            legs.update((step.engine, step.facts["to"]) for step in way.steps if step.what == "leg")
             end = way.end
             if place[0] == "enum":
                 useless[place] = useless.get(place, True) and end.kind == "no route" and not _left(way)
@@ -58,6 +58,7 @@ def ways(network: Network) -> Iterator[Finding]:
                 f"no engine that asks tree {entry.tree} can use a record of {entry.key} +{entry.digits}",
                 "add a record for a protocol that they speak, or name a gateway under hand_over",
             )
+    reached = _reached(network, legs)
     for name, engine in network.plan.engines.items():
         if name not in reached and engine.home is None and network.plan.caller != name:
             yield warning(
@@ -66,6 +67,19 @@ def ways(network: Network) -> Iterator[Finding]:
                 f"no route and no entry of a tree leads to {name}",
                 "add a route to it, or remove it",
             )
+
+
+def _reached(network: Network, legs: set[tuple[str, str]]) -> set[str]:
+    """Engines to which calls come that begin at the homes of endpoints."""
+    engines = network.plan.engines
+    reached = {engine.home for engine in engines.values() if engine.home is not None}
+    waiting = [*reached]
+    while waiting:
+        at = waiting.pop()
+        onward = {to for here, to in legs if here == at} - reached
+        reached |= onward
+        waiting += onward
+    return reached
 
 
 def _left(way: Way) -> bool:
@@ -113,6 +127,7 @@ def _begins(network: Network) -> Iterator[tuple[Arrival, Location]]:
                     yield Arrival(name, number, protocol, offer, None), ("routes", index)
     for tree, found in network.trees.items():
         asking = [name for name, engine in plan.engines.items() if tree in engine.trees]
+        offers_at = {name: _offers(network, name) for name in asking}
         for index in (*found.numbers.values(), *(found.prefixes.get(p) for p in found.prefixes)):
             assert index is not None
             entry = plan.enum[index]
@@ -123,7 +138,7 @@ def _begins(network: Network) -> Iterator[tuple[Arrival, Location]]:
             for name in asking if number else ():
                 for protocol in plan.engines[name].speaks:
                     if network.route(name, protocol, number[1:]) is None:
-                        for offer in _offers(network, name):
+                        for offer in offers_at[name]:
                             yield Arrival(name, number, protocol, offer, None), ("enum", index)
 
 

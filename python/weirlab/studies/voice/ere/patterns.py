@@ -55,6 +55,8 @@ class Pattern:
         """
         if TAIL in text:
             return self._match_open(text)
+        if not self._begins(text):
+            return None
         starts = (0,) if self._starts else range(len(text) + 1)
         for start in starts:
             for rest in range(len(text) - start + 1):

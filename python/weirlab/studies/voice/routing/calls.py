@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from weirlab.errors import InputError
 from weirlab.scenario.document import Location
@@ -22,8 +21,7 @@ MOST_HOPS: Final = 10
 MOST_WAYS: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A call that reaches an engine."""
 
     engine: str
@@ -39,7 +37,15 @@ class Arrival:
 
     def then(self, *steps: Step) -> Arrival:
         """With further steps."""
-        return replace(self, steps=(*self.steps, *steps))
+        return Arrival(
+            self.engine,
+            self.number,
+            self.arriving,
+            self.offer,
+            self.organisation,
+            (*self.steps, *steps),
+            self.been,
+        )
 
     def step(self, what: str, place: Location = (), **facts: object) -> Step:
         return Step(what, self.engine, self.number, place, facts)  # type: ignore[arg-type]
@@ -76,7 +82,7 @@ def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
     if here in arrival.been or len(arrival.been) >= MOST_HOPS:
         yield arrival.end("loop", engines=(*(name for name, _, _ in arrival.been), arrival.engine))
         return
-    arrival = replace(arrival, been=(*arrival.been, here))
+    arrival = arrival._replace(been=(*arrival.been, here))
     if not network.admits(engine, arrival.organisation):
         place: Location = ("organisations", engine.organisation or "", "admits")
         yield arrival.end("not admitted", place, organisation=arrival.organisation, by=engine.organisation)
@@ -101,7 +107,7 @@ def _rewritten(network: Network, arrival: Arrival) -> Arrival:
         after = rule.apply(arrival.number)
         if after is not None:
             place = ("engines", arrival.engine, "rewrite", index)
-            changed = replace(arrival, number=after)
+            changed = arrival._replace(number=after)
             return changed.then(
                 changed.step("rewritten", place, before=arrival.number, rule=rule.pattern.text)
             )
@@ -164,48 +170,47 @@ def _by_records(
             "service": record.service,
         }
         try:
-            uri = Substitution.parse(record.expression).apply(arrival.number)
-            why = _unusable(engine, record, uri)
+            text = Substitution.parse(record.expression).apply(arrival.number)
+            uri = Uri.parse(text) if text is not None else None
+            why = _unusable(engine, record, text, uri)
         except BadExpression as wrong:
-            uri, why = None, f"its regexp is none: {wrong}"
-        if why:
-            seen = seen.then(seen.step("unusable record", place, **facts, uri=uri, why=why))
+            text, uri, why = None, None, f"its regexp is none: {wrong}"
+        if why or uri is None:
+            seen = seen.then(seen.step("unusable record", place, **facts, uri=text, why=why))
             continue
-        assert uri is not None
-        known = seen.then(seen.step("record", place, **facts, uri=uri))
+        known = seen.then(seen.step("record", place, **facts, uri=text))
         ways.append(_follow(network, known, engine, uri, place))
     return ways, seen
 
 
 def in_order(entry: Entry) -> list[tuple[int, Naptr]]:
     """Records by order, then preference, as one sort key (RFC 5483, 3), with their places in the list."""
+    if len(entry.naptr) == 1:
+        return [(0, entry.naptr[0])]
     return sorted(enumerate(entry.naptr), key=lambda each: (each[1].order, each[1].preference))
 
 
-def _unusable(engine: Engine, record: Naptr, uri: str | None) -> str:
+def _unusable(engine: Engine, record: Naptr, text: str | None, uri: Uri | None) -> str:
     """Why ``engine`` can do nothing with a record; empty if it can."""
-    if uri is None:
+    if text is None:
         return "its regexp does not match the number"
     wanted = leads_to(record.service)
     if wanted is None:
         return "no engine here understands its service"
-    parsed = Uri.parse(uri)
-    if parsed is None or SCHEMES.get(parsed.scheme) != wanted:
-        return f"{uri} is no URI for its service"
+    if uri is None or SCHEMES.get(uri.scheme) != wanted:
+        return f"{text} is no URI for its service"
     if wanted != "tel" and wanted not in engine.speaks and wanted not in engine.hand_over:
         return f"{wanted} is not spoken here, and nothing under hand_over takes such calls"
     return ""
 
 
-def _follow(network: Network, arrival: Arrival, engine: Engine, text: str, place: Location) -> Iterator[Way]:
+def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place: Location) -> Iterator[Way]:
     """To the URI of a record."""
-    uri = Uri.parse(text)
-    assert uri is not None
     wanted: Protocol | Literal["tel"] = SCHEMES[uri.scheme]
     if wanted == "tel":
         number = uri.number or uri.user
-        changed = replace(arrival, number=number)
-        yield from arrivals(network, changed.then(changed.step("rerouted", place, uri=text)))
+        changed = arrival._replace(number=number)
+        yield from arrivals(network, changed.then(changed.step("rerouted", place, uri=uri.text)))
         return
     if wanted not in engine.speaks:
         gateway = engine.hand_over[wanted]
@@ -216,14 +221,14 @@ def _follow(network: Network, arrival: Arrival, engine: Engine, text: str, place
     targets = network.names.resolve(uri.host, wanted, uri.port)
     if not targets:
         if network.names.domain_of(uri.host) is None:
-            yield arrival.end("external", place, uri=text, host=uri.host)
+            yield arrival.end("external", place, uri=uri.text, host=uri.host)
         else:
-            yield arrival.end("no address", place, uri=text, host=uri.host)
+            yield arrival.end("no address", place, uri=uri.text, host=uri.host)
     for target in targets:
         facts = {"host": uri.host, "by": target.by, "name": target.name, "address": target.address}
         told = arrival.then(arrival.step("resolved", target.place, **facts, port=target.port))
         if target.engine is None:
-            yield told.end("external", place, uri=text, host=uri.host)
+            yield told.end("external", place, uri=uri.text, host=uri.host)
         else:
             number = uri.number or uri.user
             yield from _leg(network, told, target.engine, number, wanted, place)
@@ -255,5 +260,7 @@ def _leg(
     steps.append(arrival.step("leg", place, to=name, protocol=leaving, codec=codec, number=number))
     if target.kind == "gateway" and target.transcodes and target.codecs:
         offer = target.codecs
-    onward = replace(arrival.then(*steps), engine=name, number=number, arriving=leaving, offer=offer)
-    yield from arrivals(network, onward)
+    onward = (*arrival.steps, *steps)
+    yield from arrivals(
+        network, Arrival(name, number, leaving, offer, arrival.organisation, onward, arrival.been)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 from weirlab.scenario.document import Location
@@ -29,7 +30,7 @@ _URI = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Uri:
     """``scheme:user@host:port``; ``user`` is empty where there is none."""
 
@@ -37,17 +38,21 @@ class Uri:
     user: str
     host: str
     port: int | None
+    text: str
+    """All of it."""
 
     @classmethod
     def parse(cls, text: str) -> Uri | None:
         """The parts of ``text``; None if it is no URI of this form. For tel, the number is the user."""
         if text[:4].lower() == "tel:":
-            return cls("tel", text[4:].partition(";")[0], "", None)
+            return cls("tel", text[4:].partition(";")[0], "", None, text)
         match = _URI.fullmatch(text)
         if match is None:
             return None
         port = int(match["port"]) if match["port"] else None
-        return cls(match["scheme"].lower(), match["user"] or "", match["host"].strip("[]").lower(), port)
+        return cls(
+            match["scheme"].lower(), match["user"] or "", match["host"].strip("[]").lower(), port, text
+        )
 
     @property
     def number(self) -> str | None:
@@ -62,6 +67,7 @@ def enumservices(service: str) -> tuple[str, ...] | None:
     return None if match is None else tuple(match[1].lower().split("+")[1:])
 
 
+@lru_cache(maxsize=256)
 def leads_to(service: str) -> Protocol | Literal["tel"] | None:
     """What a NAPTR service leads to; None for one that no engine understands."""
     for name in enumservices(service) or ():
@@ -91,7 +97,7 @@ class Names:
         self.addresses: dict[str, str] = {}
         for domain in plan.domains.values():
             self.addresses.update(domain.hosts)
-        self.places: dict[str, Location] = {}
+        self._resolved: dict[tuple[str, Protocol, int | None], list[Target]] = {}
         self._engines: dict[str, list[str]] = {}
         for name, engine in plan.engines.items():
             if engine.address is not None:
@@ -116,6 +122,12 @@ class Names:
 
         SRV records count only where the URI names no port (RFC 3263, 4.2).
         """
+        key = (host, protocol, port)
+        if key not in self._resolved:
+            self._resolved[key] = self._resolve(host, protocol, port)
+        return self._resolved[key]
+
+    def _resolve(self, host: str, protocol: Protocol, port: int | None) -> list[Target]:
         if is_address(host):
             return [Target("address", host, host, port, self._engine(host, protocol, port))]
         found = [*self._by_srv(host, protocol)] if port is None else []

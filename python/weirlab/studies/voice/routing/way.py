@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
 
 from weirlab.scenario.document import Location
 
@@ -25,8 +25,10 @@ ANSWERS: Final[Mapping[EndKind, int]] = {
 """The final answer to a SIP caller (RFC 3261, 21)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Step(NamedTuple):
     """One thing that an engine does."""
 
     what: What
@@ -35,17 +37,16 @@ class Step:
     """The number as the engine has it then."""
     place: Location = ()
     """The part of the plan that says so."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """How it ends."""
 
     kind: EndKind
     engine: str
     """The engine where it ends."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = _NOTHING
     place: Location = ()
 
     @property
@@ -54,8 +55,7 @@ class End:
         return self.kind in ("answered", "external")
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """One way of a call from its beginning to its end; the next one is taken if it fails."""
 
     steps: tuple[Step, ...]
