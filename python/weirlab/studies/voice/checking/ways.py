@@ -39,11 +39,11 @@ def ways(network: Network) -> Iterator[Finding]:
                 continue
             if end.kind == "no address":
                 continue  # The check of URIs says so.
+            # A loop is one from wherever one enters it, and a target is wrong for whoever comes that way.
             about = (
-                end.kind,
-                arrival.engine,
-                end.engine,
-                str(end.facts.get("to") or end.facts.get("engines")),
+                (end.kind, frozenset(end.facts["engines"]))
+                if end.kind == "loop"
+                else (end.kind, end.engine, end.place or place)
             )
             if about in told:
                 continue

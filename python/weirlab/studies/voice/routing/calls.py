@@ -178,7 +178,7 @@ def _by_records(
         if why or uri is None:
             seen = seen.then(seen.step("unusable record", place, **facts, uri=text, why=why))
             continue
-        known = seen.then(seen.step("record", place, **facts, uri=text))
+        known = seen.then(seen.step("record", place, **facts, uri=text, first=not ways))
         ways.append(_follow(network, known, engine, uri, place))
     return ways, seen
 
@@ -257,7 +257,8 @@ def _leg(
         facts_of = {"before": arrival.arriving, "after": leaving}
         steps.append(arrival.step("translated", ("engines", arrival.engine), **facts_of))
     codec = offer[0] if offer and target.codecs and arrival.offer else None
-    steps.append(arrival.step("leg", place, to=name, protocol=leaving, codec=codec, number=number))
+    leg = {"to": name, "protocol": leaving, "codec": codec, "number": number}
+    steps.append(arrival.step("leg", place, **leg, direct=engine.kind == "gatekeeper"))
     if target.kind == "gateway" and target.transcodes and target.codecs:
         offer = target.codecs
     onward = (*arrival.steps, *steps)

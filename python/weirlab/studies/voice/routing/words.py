@@ -21,6 +21,8 @@ def step(each: Step) -> str:
             return f"rewrites {facts['before']} to {each.number} by {facts['rule']}"
         case "prefix":
             others = f", then {', '.join(facts['to'][1:])}" if len(facts["to"]) > 1 else ""
+            if facts["prefix"] == "+":
+                return f"takes its route for all numbers: to {facts['to'][0]}{others}"
             return f"{facts['prefix']} is the longest prefix among its routes: to {facts['to'][0]}{others}"
         case "no prefix":
             return "none of its routes fits"
@@ -30,7 +32,8 @@ def step(each: Step) -> str:
         case "no entry":
             return f"asks tree {facts['tree']} for NAPTR {facts['asked']}: no such name"
         case "record":
-            return f"takes {_record(facts)}, first in order and preference that it can use: {facts['uri']}"
+            rank = "first" if facts["first"] else "next"
+            return f"takes {_record(facts)}, {rank} in order and preference that it can use: {facts['uri']}"
         case "unusable record":
             return f"passes over {_record(facts)}: {facts['why']}"
         case "handed over":
@@ -45,6 +48,10 @@ def step(each: Step) -> str:
         case "leg":
             codec = f", codec {facts['codec']}" if facts["codec"] else ""
             number = f" as {facts['number']}" if facts["number"] != each.number else ""
+            if facts["direct"]:
+                # In direct mode a gatekeeper only says where to, and the gateway calls there.
+                spoken = PROTOCOLS[facts["protocol"]]
+                return f"names {facts['to']}: the call goes there by {spoken}{number}{codec}"
             return f"sends the call to {facts['to']} by {PROTOCOLS[facts['protocol']]}{number}{codec}"
 
 
