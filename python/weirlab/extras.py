@@ -58,3 +58,6 @@ class _Deferred(ModuleType):
 
 REPORT: Final = Extra("report", "the charts of a report", {"altair": "Altair", "vl_convert": "vl-convert"})
 """A third of the installation's size, for the charts of pages and their images."""
+
+VOICE: Final = Extra("voice", "imports of zone files", {"dns": "dnspython"})
+"""The domain name system's formats, for numbering plans."""

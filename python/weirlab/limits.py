@@ -44,3 +44,12 @@ MOST_VALUES: Final = 10_000
 
 MOST_LEVELS: Final = 20
 """Of nesting in a scenario file."""
+
+MOST_PLAN_BYTES: Final = 1_000_000
+"""Of a numbering plan's YAML file; long tables of prefixes belong into CSV files beside it."""
+
+MOST_PLAN_VALUES: Final = 100_000
+"""In a numbering plan's YAML file."""
+
+MOST_PLAN_ROWS: Final = 1_000_000
+"""In a CSV file of prefixes, or a zone file."""

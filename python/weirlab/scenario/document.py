@@ -57,8 +57,9 @@ class Document:
 class _Yaml12(yaml.SafeLoader):
     """Composes nodes with the implicit types of YAML 1.2's core schema, and no more than a scenario needs."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most_values: int) -> None:
         super().__init__(text)
+        self._most_values = most_values
         self._composed = 0
         self._level = 0
 
@@ -67,8 +68,8 @@ class _Yaml12(yaml.SafeLoader):
         self._composed += 1
         self._level += 1
         try:
-            if self._composed > limits.MOST_VALUES:
-                self._refuse(_most_values())
+            if self._composed > self._most_values:
+                self._refuse(_too_many(self._most_values))
             if self._level > limits.MOST_LEVELS:
                 self._refuse(_most_levels())
             return super().compose_node(parent, index)
@@ -85,8 +86,8 @@ class _TooMuch(yaml.MarkedYAMLError):
         super().__init__(problem=problem, problem_mark=mark)
 
 
-def _most_values() -> str:
-    return f"more than {limits.MOST_VALUES:,} values, which is more than any scenario needs"
+def _too_many(most_values: int) -> str:
+    return f"more than {most_values:,} values, which is more than such a file needs"
 
 
 def _most_levels() -> str:
@@ -120,11 +121,11 @@ def source(path: Path) -> str:
     return files.read_text(path, "a scenario file", limits.MOST_BYTES)
 
 
-def parse(text: str, name: str = "<text>") -> Document:
+def parse(text: str, name: str = "<text>", most_values: int = limits.MOST_VALUES) -> Document:
     """Parse one YAML document from ``text``; ``name`` stands before line numbers in messages."""
     try:
         # The reader already looks at the text, so even creating the loader can fail.
-        loader = _Yaml12(text)
+        loader = _Yaml12(text, most_values)
         root = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -138,15 +139,16 @@ def parse(text: str, name: str = "<text>") -> Document:
     document = Document(name, None if root is None else {})
     if root is None:
         return document
-    value = _Plain(document).convert(root, ())
+    value = _Plain(document, most_values).convert(root, ())
     return Document(name, value, document.values, document.keys)
 
 
 class _Plain:
     """Turns YAML nodes into plain values and notes their places."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, most_values: int) -> None:
         self._document = document
+        self._most_values = most_values
         self._open: list[yaml.Node] = []
         self._count = 0
 
@@ -156,8 +158,8 @@ class _Plain:
         if node in self._open:
             self._fail(node, "an alias (*) that contains itself")
         # What the text itself holds was counted before: only aliases can still go beyond.
-        if self._count > limits.MOST_VALUES:
-            self._fail(node, f"with aliases (*) repeated, {_most_values()}")
+        if self._count > self._most_values:
+            self._fail(node, f"with aliases (*) repeated, {_too_many(self._most_values)}")
         if len(path) >= limits.MOST_LEVELS:
             self._fail(node, f"with aliases (*) repeated, {_most_levels()}")
         self._open.append(node)

@@ -21,6 +21,7 @@ MAX_PROBLEMS = 20
 
 S = TypeVar("S", bound=Section)
 R = TypeVar("R", bound=Root)
+M = TypeVar("M", bound=BaseModel)
 
 
 @overload
@@ -39,7 +40,18 @@ def section(kind: type[S], value: Mapping[str, Any], name: str = "the options") 
     except ValidationError as error:
         problems = _first_causes(error.errors(include_url=False))
         document = Document(name, dict(value))
-        _refuse(document, [(document.where(()), _explain(problem, kind)) for problem in problems])
+        refuse(document, [(document.where(()), _explain(problem, kind)) for problem in problems])
+
+
+def validated(document: Document, kind: type[M], about: str = "") -> M:
+    """``document`` as ``kind``; see :func:`checked`."""
+    try:
+        return kind.model_validate(document.value)
+    except ValidationError as error:
+        problems = _first_causes(error.errors(include_url=False))
+        refuse(
+            document, [(_place(document, problem), _explain(problem, kind, about)) for problem in problems]
+        )
 
 
 def checked(document: Document, kind: type[R], about: str = "") -> R:
@@ -47,18 +59,13 @@ def checked(document: Document, kind: type[R], about: str = "") -> R:
 
     Raises ``InputError`` with one line per problem, each beginning ``file:line:column``.
     """
-    try:
-        scenario = kind.model_validate(document.value)
-    except ValidationError as error:
-        problems = _first_causes(error.errors(include_url=False))
-        told = [(_place(document, problem), _explain(problem, kind, about)) for problem in problems]
-        _refuse(document, told)
+    scenario = validated(document, kind, about)
     conflicts = [
         (document.where(loc), f"{_dotted(loc)}: {reason}")
         for loc, reason in (*_too_much(scenario), *scenario.conflicts())
     ]
     if conflicts:
-        _refuse(document, conflicts)
+        refuse(document, conflicts)
     return scenario
 
 
@@ -78,7 +85,8 @@ def _first_causes(problems: list[ErrorDetails]) -> list[ErrorDetails]:
     return [p for p in problems if p["type"] != "too_short" or p["loc"] not in inner]
 
 
-def _refuse(document: Document, problems: list[tuple[Mark, str]]) -> NoReturn:
+def refuse(document: Document, problems: list[tuple[Mark, str]]) -> NoReturn:
+    """Raise ``InputError`` with ``problems`` in the order of their places."""
     problems.sort(key=lambda problem: (problem[0].line, problem[0].column))
     lines = [f"{document.at(mark)}: {text}" for mark, text in problems]
     if len(lines) > MAX_PROBLEMS:

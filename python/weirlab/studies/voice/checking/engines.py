@@ -1,0 +1,135 @@
+"""Engines: addresses, gateways for foreign protocols, homes, rewriting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.studies.voice.checking.findings import Finding, error, named
+from weirlab.studies.voice.ere import BadExpression, Substitution
+from weirlab.studies.voice.plan.values import Protocol
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing.words import PROTOCOLS
+
+
+def addresses(network: Network) -> Iterator[Finding]:
+    """Every engine has an address, and a socket of its own."""
+    plan, at = network.plan, network.book.at
+    sockets: dict[tuple[str, int, bool], tuple[str, Protocol]] = {}
+    for name, engine in plan.engines.items():
+        if engine.address is None:
+            yield error(
+                "no address",
+                at("engines", name),
+                f"{name} has no address: no engine can send a call there",
+                "add its address",
+            )
+            continue
+        for protocol in engine.speaks:
+            socket = (engine.address, engine.port(protocol), protocol == "h323")
+            other = sockets.setdefault(socket, (name, protocol))
+            if other[0] != name:
+                yield error(
+                    "same address",
+                    at("engines", name, "address"),
+                    f"{name} and {other[0]} both listen at {engine.address}, port {socket[1]}",
+                    "give one of them another address, or another port under ports",
+                )
+
+
+def hand_over(network: Network) -> Iterator[Finding]:
+    """Who takes numbers for a foreign protocol speaks it, and that of the engine, too."""
+    plan, at = network.plan, network.book.at
+    for name, engine in plan.engines.items():
+        for protocol, other in engine.hand_over.items():
+            place = at("engines", name, "hand_over", protocol)
+            gateway = plan.engines[other]
+            spoken = named(PROTOCOLS[each] for each in gateway.speaks)
+            if protocol in engine.speaks:
+                yield error(
+                    "hand over",
+                    place,
+                    f"{name} speaks {PROTOCOLS[protocol]} itself: nothing is handed over",
+                    "remove it",
+                )
+            elif gateway.kind != "gateway" or protocol not in gateway.speaks:
+                yield error(
+                    "hand over",
+                    place,
+                    f"{other} is to take calls for {PROTOCOLS[protocol]}, and is {_a(gateway.kind)} that "
+                    f"speaks {spoken}",
+                    f"name a gateway that speaks {PROTOCOLS[protocol]}",
+                )
+            elif not set(gateway.speaks).intersection(engine.speaks):
+                yield error(
+                    "hand over",
+                    place,
+                    f"{other} speaks {spoken}, and {name} can reach it by {PROTOCOLS[engine.speaks[0]]} only",
+                    f"name a gateway that speaks {PROTOCOLS[engine.speaks[0]]}, too",
+                )
+
+
+def homes(network: Network) -> Iterator[Finding]:
+    """Callers have a home, and it routes."""
+    plan, at = network.plan, network.book.at
+    callers = {plan.caller: at("caller")}
+    for i, test in enumerate(plan.tests):
+        if test.caller is not None:
+            callers.setdefault(test.caller, at("tests", i, "caller"))
+    for name, place in callers.items():
+        if plan.engines[name].home is None:
+            yield error(
+                "no home",
+                place,
+                f"{name} is to call, and has no home",
+                "say under home: of the endpoint where its calls go",
+            )
+    for name, engine in plan.engines.items():
+        if engine.home is None:
+            continue
+        home = plan.engines[engine.home]
+        if home.kind == "endpoint":
+            yield error(
+                "no home",
+                at("engines", name, "home"),
+                f"{engine.home}, the home of {name}, is an endpoint, and endpoints do not route",
+                "name a proxy, gateway or gatekeeper",
+            )
+        elif not set(home.speaks).intersection(engine.speaks):
+            yield error(
+                "no protocol",
+                at("engines", name, "home"),
+                f"{name} speaks {named(PROTOCOLS[p] for p in engine.speaks)}, and its home {engine.home} "
+                "speaks "
+                f"{named(PROTOCOLS[p] for p in home.speaks)}",
+                "name a home that speaks its protocol",
+            )
+
+
+def rewrites(network: Network) -> Iterator[Finding]:
+    """Every rule for arriving numbers is an expression and gives something to route."""
+    for name, engine in network.plan.engines.items():
+        for i, rule in enumerate(engine.rewrite):
+            place = network.book.at("engines", name, "rewrite", i)
+            try:
+                substitution = Substitution.of(rule.match, rule.replace)
+            except BadExpression as wrong:
+                yield error(
+                    "bad regexp",
+                    place,
+                    f"{rule.match} to {rule.replace} is no rule: {wrong}",
+                    r"write POSIX extended regular expressions, such as ^00(.*)$ and +\1",
+                )
+                continue
+            if substitution.apply("+420123456789") not in (None, "+420123456789"):
+                continue
+            if not rule.replace.startswith(("+", "\\")):
+                yield error(
+                    "bad rewrite",
+                    place,
+                    f"{rule.replace} is what comes out, and no international number begins like that",
+                    r"begin it with + and a country code, such as +420\1",
+                )
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind == "endpoint" else f"a {kind}"

@@ -1,0 +1,66 @@
+"""What a check has to say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+Severity = Literal["error", "warning"]
+
+MOST_OF_A_KIND: Final = 20
+"""Findings with one code that are told; the last one says how many more there are."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A mistake, or what looks like one."""
+
+    severity: Severity
+    code: str
+    """The kind of mistake in a word or two."""
+    place: str
+    """``file:line``."""
+    reason: str
+    proposal: str
+
+    def key(self) -> tuple[str, int, str]:
+        """Findings in this order are in that of the files."""
+        file, _, line = self.place.rpartition(":")
+        return file, int(line), self.code
+
+
+def error(code: str, place: str, reason: str, proposal: str) -> Finding:
+    """What keeps calls from going where the plan says."""
+    return Finding("error", code, place, reason, proposal)
+
+
+def warning(code: str, place: str, reason: str, proposal: str) -> Finding:
+    """What works, and hardly as it was meant."""
+    return Finding("warning", code, place, reason, proposal)
+
+
+def limited(found: Iterable[Finding]) -> Iterator[Finding]:
+    """``found`` without repetitions, and at most :data:`MOST_OF_A_KIND` of a code."""
+    listed = [*dict.fromkeys(found)]
+    total = Counter(finding.code for finding in listed)
+    told: Counter[str] = Counter()
+    for finding in listed:
+        told[finding.code] += 1
+        left = total[finding.code] - MOST_OF_A_KIND
+        if told[finding.code] == MOST_OF_A_KIND and left > 0:
+            yield replace(finding, reason=f"{finding.reason} (and {left:,} more like this)")
+        elif told[finding.code] <= MOST_OF_A_KIND:
+            yield finding
+
+
+def line(place: str) -> str:
+    """The line of a place for a sentence: ``line 12``."""
+    return f"line {place.rpartition(':')[2]}"
+
+
+def named(names: Iterable[str]) -> str:
+    """Names for a sentence: ``a, b and c``."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

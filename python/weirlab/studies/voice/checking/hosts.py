@@ -1,0 +1,171 @@
+"""Names: zones, name servers, service points, the hosts of URIs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.studies.voice.checking.findings import Finding, error, line, warning
+from weirlab.studies.voice.ere import BadExpression, NeedsDigits, Substitution
+from weirlab.studies.voice.plan.values import is_address
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing.names import SCHEMES, Uri, serves
+from weirlab.studies.voice.routing.words import PROTOCOLS
+
+
+def zones(network: Network) -> Iterator[Finding]:
+    """There is what a zone begins with, and each zone once."""
+    plan, at = network.plan, network.book.at
+    if plan.dns is None and (plan.trees or plan.domains):
+        yield error(
+            "no dns",
+            at("trees" if plan.trees else "domains"),
+            "there are zones, and no dns section says who serves them",
+            "add dns: with primary, the name server, and contact, an e-mail address",
+        )
+    seen: dict[str, str] = {}
+    for section, names in (
+        ("trees", {name: tree.origin for name, tree in plan.trees.items()}),
+        ("domains", {name: name for name in plan.domains}),
+    ):
+        for name, origin in names.items():
+            place = at(section, name)
+            if origin in seen:
+                yield error(
+                    "zone", place, f"zone {origin} is written in {line(seen[origin])} already", "join the two"
+                )
+            seen.setdefault(origin, place)
+    for name, domain in plan.domains.items():
+        for host in domain.hosts:
+            if network.names.domain_of(host) != name:
+                yield error(
+                    "zone",
+                    at("domains", name, "hosts", host),
+                    f"{host} does not lie in the zone {name}",
+                    f"write the whole name: www.{name}",
+                )
+
+
+def name_servers(network: Network) -> Iterator[Finding]:
+    """A name server within the plan's zones has an address."""
+    plan, at = network.plan, network.book.at
+    if plan.dns is None:
+        return
+    servers = [("primary", plan.dns.primary), *(("secondaries", name) for name in plan.dns.secondaries)]
+    for key, server in servers:
+        domain = network.names.domain_of(server)
+        if domain is not None and server not in network.names.addresses:
+            yield error(
+                "no address",
+                at("dns", key),
+                f"the name server {server} has no A record in the zone {domain}",
+                f"add it to hosts of {domain}",
+            )
+
+
+def service_points(network: Network) -> Iterator[Finding]:
+    """An SRV record leads to a host with an address, where something listens."""
+    plan, at, names = network.plan, network.book.at, network.names
+    for name, domain in plan.domains.items():
+        for i, service in enumerate(domain.services):
+            place = at("domains", name, "services", i)
+            address = names.addresses.get(service.target)
+            label = f"_{service.service}._{service.transport}.{name}"
+            if address is None:
+                if names.domain_of(service.target) is not None:
+                    yield error(
+                        "no address",
+                        place,
+                        f"{label} leads to {service.target}, which has no A record",
+                        f"add {service.target} to hosts, or as host of an engine",
+                    )
+                elif not names.is_external(service.target):
+                    yield warning(
+                        "outside",
+                        place,
+                        f"{label} leads to {service.target}, a host outside the plan",
+                        "correct the name, or list its domain under external",
+                    )
+                continue
+            here = [engine for engine in plan.engines.values() if engine.address == address]
+            protocol = next(p for p in ("sip", "h323") if serves(service, p))
+            ports = {engine.port(protocol) for engine in here if protocol in engine.speaks}
+            # The location service of a gatekeeper is another port than that of calls.
+            if here and service.service != "h323ls" and service.port not in ports:
+                listening = f"port {min(ports)}" if ports else "no port"
+                yield error(
+                    "wrong port",
+                    place,
+                    f"{label} leads to port {service.port} of {service.target}, which listens for "
+                    f"{PROTOCOLS[protocol]} at {listening}",
+                    "correct the port of the service point, or ports of the engine",
+                )
+
+
+def uris(network: Network) -> Iterator[Finding]:
+    """The host in the URI of a record leads somewhere."""
+    plan, at, names = network.plan, network.book.at, network.names
+    told: set[tuple[str, str]] = set()
+    for i, entry in enumerate(plan.enum):
+        for j, record in enumerate(entry.naptr):
+            try:
+                text = Substitution.parse(record.expression).apply(f"+{entry.digits}")
+            except (BadExpression, NeedsDigits):
+                continue
+            uri = Uri.parse(text) if text else None
+            if uri is None or not uri.host or (uri.scheme, uri.host) in told or is_address(uri.host):
+                continue
+            told.add((uri.scheme, uri.host))
+            protocol = SCHEMES.get(uri.scheme)
+            if protocol not in ("sip", "h323"):
+                continue
+            place = at("enum", i, "naptr", j)
+            domain = plan.domains.get(uri.host)
+            has_srv = domain is not None and any(serves(service, protocol) for service in domain.services)
+            if names.domain_of(uri.host) is None:
+                if not names.is_external(uri.host) and uri.host not in names.addresses:
+                    yield warning(
+                        "outside",
+                        place,
+                        f"{uri.scheme} URIs lead to {uri.host}, a host outside the plan",
+                        "correct the name, or list its domain under external",
+                    )
+            elif not has_srv and uri.host not in names.addresses:
+                yield error(
+                    "no address",
+                    place,
+                    f"{uri.scheme} URIs lead to {uri.host}, which has neither an SRV record nor an address",
+                    f"add a service for {uri.scheme} to domain {uri.host}, or the host to hosts",
+                )
+            elif not has_srv and domain is not None and uri.port is None and protocol == "sip":
+                yield warning(
+                    "no srv",
+                    place,
+                    f"{uri.scheme} URIs lead to {uri.host}, which has an address and no SRV record: there "
+                    "is one "
+                    "target and no fall-back",
+                    f"add a service for {uri.scheme} to domain {uri.host}",
+                )
+
+
+def engine_names(network: Network) -> Iterator[Finding]:
+    """Hosts of engines lie in zones of the plan, and mean one address."""
+    plan, at, names = network.plan, network.book.at, network.names
+    for name, engine in plan.engines.items():
+        if engine.host is None:
+            continue
+        place = at("engines", name, "host")
+        if names.domain_of(engine.host) is None and plan.domains:
+            yield warning(
+                "zone",
+                place,
+                f"{engine.host} lies in no zone of the plan: no A record is written for it",
+                "add its domain to domains, or correct the name",
+            )
+        if engine.address is not None and names.addresses[engine.host] != engine.address:
+            yield error(
+                "same name",
+                place,
+                f"{engine.host} is {engine.address} here, and {names.addresses[engine.host]} elsewhere in "
+                "the plan",
+                "give each host one address",
+            )

@@ -1,0 +1,152 @@
+"""NAPTR records: expressions, services, order and preference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.studies.voice.checking.findings import Finding, error, named, warning
+from weirlab.studies.voice.ere import TAIL, BadExpression, NeedsDigits, Substitution
+from weirlab.studies.voice.plan.model import Entry, Naptr
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing.names import SCHEMES, Uri, enumservices, leads_to
+
+
+def expressions(network: Network) -> Iterator[Finding]:
+    """Every regexp is one, matches its numbers, and gives a URI of its service with the number in it."""
+    for i, entry in enumerate(network.plan.enum):
+        for j, record in enumerate(entry.naptr):
+            place = network.book.at("enum", i, "naptr", j)
+            yield from _service(record, place)
+            try:
+                substitution = Substitution.parse(record.expression)
+            except BadExpression as wrong:
+                yield error(
+                    "bad regexp",
+                    place,
+                    f"{record.expression} is no substitution expression: {wrong}",
+                    r"write it as !^\+(.*)$!sip:\1@example.net!, in POSIX extended regular expressions (RFC "
+                    r"3402)",
+                )
+                continue
+            if not substitution.pattern.anchored:
+                yield warning(
+                    "not anchored",
+                    place,
+                    f"the pattern {substitution.pattern.text} may match in the middle of a number; what it "
+                    "leaves "
+                    "out is lost",
+                    "begin it with ^ and end it with $",
+                )
+            yield from _result(entry, record, substitution, place)
+
+
+def _service(record: Naptr, place: str) -> Iterator[Finding]:
+    named_services = enumservices(record.service)
+    if named_services is None:
+        yield error(
+            "bad service",
+            place,
+            f"{record.service} is no service of ENUM (RFC 6116, 3.4.3)",
+            "write it as E2U+sip or E2U+h323",
+        )
+    elif leads_to(record.service) is None:
+        yield warning(
+            "unknown service",
+            place,
+            f"no engine here understands {record.service}",
+            f"use {named(f'E2U+{name}' for name in ('sip', 'h323', 'voice:tel'))}",
+        )
+
+
+def _result(entry: Entry, record: Naptr, substitution: Substitution, place: str) -> Iterator[Finding]:
+    number = f"+{entry.digits}" if entry.number is not None else f"+{entry.digits}{TAIL}"
+    try:
+        text = substitution.apply(number)
+    except NeedsDigits as asked:
+        digits = ", ".join(sorted(asked.digits))
+        yield warning(
+            "matches some",
+            place,
+            f"the pattern {substitution.pattern.text} does not treat all numbers that continue "
+            f"+{entry.digits} "
+            f"alike: the next digit matters ({digits})",
+            "give these numbers entries of their own",
+        )
+        return
+    shown = number.replace(TAIL, "...")
+    if text is None:
+        yield error(
+            "no match",
+            place,
+            f"the pattern {substitution.pattern.text} does not match {shown}: no engine can use the record",
+            "the pattern is compared with the number in international form, + included",
+        )
+        return
+    told = text.replace(TAIL, "...")
+    uri = Uri.parse(text)
+    wanted = leads_to(record.service)
+    if "\\" in text:
+        yield error(
+            "bad rewrite",
+            place,
+            f"{shown} becomes {told}, with a backslash in it",
+            r"write \1 with one backslash in a plan; in the zone it is doubled by itself",
+        )
+    elif uri is None:
+        yield error(
+            "bad rewrite",
+            place,
+            f"{shown} becomes {told}, which is no URI",
+            r"the replacement is a whole URI, such as sip:\1@example.net",
+        )
+    elif wanted is not None and SCHEMES.get(uri.scheme) != wanted:
+        yield error(
+            "bad rewrite",
+            place,
+            f"{record.service} promises a {_scheme(wanted)} URI, and {shown} becomes {told}",
+            "correct the service or the URI",
+        )
+    elif wanted in ("sip", "h323") and uri.number != number:
+        yield warning(
+            "changes number",
+            place,
+            f"{shown} becomes {told}: the URI does not hold the number that was asked for",
+            r"use ^\+(.*)$ and \1 for the whole number, unless another one is meant",
+        )
+
+
+def _scheme(wanted: str) -> str:
+    return next(scheme for scheme, what in SCHEMES.items() if what == wanted)
+
+
+def order(network: Network) -> Iterator[Finding]:
+    """Order and preference leave no choice open, and fall-backs are looked at by every client."""
+    for i, entry in enumerate(network.plan.enum):
+        if len(entry.naptr) == 1:
+            continue
+        by_rank: dict[tuple[int, int, str], int] = {}
+        first_order: dict[str, int] = {}
+        for j, record in sorted(enumerate(entry.naptr), key=lambda each: (each[1].order, each[1].preference)):
+            place = network.book.at("enum", i, "naptr", j)
+            service = record.service.lower()
+            rank = (record.order, record.preference, service)
+            if rank in by_rank:
+                yield error(
+                    "tie",
+                    place,
+                    f"two records of {entry.key} +{entry.digits} for {record.service} have order "
+                    f"{record.order} and "
+                    f"preference {record.preference}: which comes first is left to chance",
+                    "give them different preferences",
+                )
+            by_rank[rank] = j
+            before = first_order.setdefault(service, record.order)
+            if before != record.order:
+                yield warning(
+                    "order",
+                    place,
+                    f"{record.service} of {entry.key} +{entry.digits} has order {before} and "
+                    f"{record.order}: a client "
+                    f"that keeps to RFC 3403 takes order {before} and never looks at {record.order}",
+                    "give them one order and different preferences (RFC 5483, 3)",
+                )

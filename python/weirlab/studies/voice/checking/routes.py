@@ -1,0 +1,121 @@
+"""Routes: prefixes that others hide, and routes that no call can take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.studies.voice.checking.findings import Finding, error, line, named, warning
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing.words import PROTOCOLS
+
+
+def duplicates(network: Network) -> Iterator[Finding]:
+    """One route per engine, protocol and prefix on any day; and each target once."""
+    plan, at = network.plan, network.book.at
+    seen: dict[tuple[str, str | None, str], list[int]] = {}
+    for i, route in enumerate(plan.routes):
+        same = seen.setdefault((route.at, route.arriving, route.prefix), [])
+        for other in same:
+            if plan.routes[other].meets(route):
+                yield error(
+                    "duplicate",
+                    at("routes", i),
+                    f"{route.prefix} at {route.at} is routed in {line(at('routes', other))} already: this "
+                    "route is "
+                    "never used",
+                    "remove one of them; several targets for one prefix stand in one list under to",
+                )
+                break
+        same.append(i)
+        for target in dict.fromkeys(route.to):
+            if route.to.count(target) > 1:
+                yield error(
+                    "duplicate",
+                    at("routes", i, "to"),
+                    f"{target} stands twice under to: it would be tried again after it failed",
+                    "name it once",
+                )
+
+
+def shadowed(network: Network) -> Iterator[Finding]:
+    """A prefix of which every continuation has a longer prefix decides nothing."""
+    for (engine, _), prefixes in network.routes.items():
+        for prefix in prefixes:
+            if prefixes.is_hidden(prefix):
+                yield error(
+                    "shadowed",
+                    network.book.at("routes", prefixes.get(prefix) or 0),
+                    f"+{prefix} at {engine} is never used: longer prefixes cover every number that "
+                    "continues it",
+                    "remove it, or one of the longer prefixes",
+                )
+
+
+def redundant(network: Network) -> Iterator[Finding]:
+    """A longer prefix that leads where the shorter one leads says nothing."""
+    plan, at = network.plan, network.book.at
+    for (engine, _), prefixes in network.routes.items():
+        for prefix in prefixes:
+            outer = prefixes.covering(prefix)
+            if outer is None:
+                continue
+            index = prefixes.get(prefix)
+            assert index is not None
+            one, other = plan.routes[index], plan.routes[outer[1]]
+            if (one.to, one.by, one.strip, one.prepend) == (other.to, other.by, other.strip, other.prepend):
+                yield warning(
+                    "overlapping",
+                    at("routes", index),
+                    f"+{prefix} at {engine} changes nothing: +{outer[0]} in {line(at('routes', outer[1]))} "
+                    "leads to "
+                    f"{named(one.to)} as well",
+                    "remove it",
+                )
+
+
+def trees_never_asked(network: Network) -> Iterator[Finding]:
+    """A route for every number leaves nothing for ENUM."""
+    plan, at = network.plan, network.book.at
+    asked: set[str] = set()
+    for name, engine in plan.engines.items():
+        asked.update(engine.trees)
+        everything = network.routes.get((name, None))
+        if engine.trees and everything is not None and (index := everything.get("")) is not None:
+            yield error(
+                "hides trees",
+                at("routes", index),
+                f'the route for "+" takes every number, so {name} never asks {named(engine.trees)}',
+                f"give it a longer prefix, or remove trees of {name}",
+            )
+    for name, tree in plan.trees.items():
+        if name not in asked and tree.visibility == "private":
+            yield warning(
+                "never asked",
+                at("trees", name),
+                f"tree {name} is private, and no engine asks it",
+                "name it under trees of an engine, or remove it",
+            )
+
+
+def misplaced(network: Network) -> Iterator[Finding]:
+    """Routes stand at engines that route, for protocols that these speak."""
+    plan, at = network.plan, network.book.at
+    for i, route in enumerate(plan.routes):
+        engine = plan.engines[route.at]
+        if engine.kind == "endpoint":
+            yield error(
+                "misplaced",
+                at("routes", i, "at"),
+                f"{route.at} is an endpoint, and endpoints do not route",
+                "name the proxy, gateway or gatekeeper",
+            )
+            continue
+        for key, protocol in (("arriving", route.arriving), ("by", route.by)):
+            if protocol is not None and protocol not in engine.speaks:
+                spoken = named(PROTOCOLS[each] for each in engine.speaks)
+                yield error(
+                    "misplaced",
+                    at("routes", i, key),
+                    f"{key}: {protocol}, and {route.at} speaks {spoken}",
+                    f"correct {key}, or add the protocol to {route.at}",
+                )

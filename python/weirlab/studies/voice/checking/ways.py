@@ -1,0 +1,197 @@
+"""Sends a call on paper for every route, every entry and every test number, and looks how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from weirlab.errors import InputError
+from weirlab.scenario.document import Location
+from weirlab.studies.voice.checking.findings import Finding, error, named, warning
+from weirlab.studies.voice.routing import End, Network, Way, words
+from weirlab.studies.voice.routing.calls import Arrival, arrivals, calls
+
+_PROPOSALS = {
+    "loop": "give one of these engines a route that leads on",
+    "no protocol": "send the call to an engine that speaks the protocol, or through a gateway first",
+    "no codec": "give both a common codec, or send the call through a gateway that translates between them",
+    "no route": "add a route there, or send the calls elsewhere",
+    "no number": "let rewriting, strip and prepend give an international number",
+}
+
+_MOST_WAYS = 8
+
+
+def ways(network: Network) -> Iterator[Finding]:
+    """No way loops, ends nowhere, or passes an engine that cannot take it; every engine is on one."""
+    if not _can_walk(network):
+        return
+    told: set[tuple[object, ...]] = set()
+    legs: set[tuple[str, str]] = set()
+    useless: dict[Location, bool] = {}
+    for arrival, place in _begins(network):
+        for way in islice(arrivals(network, arrival), _MOST_WAYS):
+            legs.update((step.engine, step.facts["to"]) for step in way.steps if step.what == "leg")
+            end = way.end
+            if place[0] == "enum":
+                useless[place] = useless.get(place, True) and end.kind == "no route" and not _left(way)
+            if end.good or (end.kind == "no route" and not _must_go_on(network, way, place)):
+                continue
+            if end.kind == "no address":
+                continue  # The check of URIs says so.
+            # A loop is one from wherever one enters it, and a target is wrong for whoever comes that way.
+            about = (
+                (end.kind, frozenset(end.facts["engines"]))
+                if end.kind == "loop"
+                else (end.kind, end.engine, end.place or place)
+            )
+            if about in told:
+                continue
+            told.add(about)
+            yield _bad_end(network, arrival, end, place)
+    for place, is_useless in useless.items():
+        if is_useless:
+            entry = network.plan.enum[int(place[1])]
+            yield error(
+                "unusable",
+                network.book.at(*place),
+                f"no engine that asks tree {entry.tree} can use a record of {entry.key} +{entry.digits}",
+                "add a record for a protocol that they speak, or name a gateway under hand_over",
+            )
+    reached = _reached(network, legs)
+    for name, engine in network.plan.engines.items():
+        if name not in reached and engine.home is None and network.plan.caller != name:
+            yield warning(
+                "unreachable",
+                network.book.at("engines", name),
+                f"no route and no entry of a tree leads to {name}",
+                "add a route to it, or remove it",
+            )
+
+
+def _reached(network: Network, legs: set[tuple[str, str]]) -> set[str]:
+    """Engines to which calls come that begin at the homes of endpoints."""
+    engines = network.plan.engines
+    reached = {engine.home for engine in engines.values() if engine.home is not None}
+    waiting = [*reached]
+    while waiting:
+        at = waiting.pop()
+        onward = {to for here, to in legs if here == at} - reached
+        reached |= onward
+        waiting += onward
+    return reached
+
+
+def _left(way: Way) -> bool:
+    """Did the call leave the engine where it began?"""
+    return any(step.what == "leg" for step in way.steps)
+
+
+def _must_go_on(network: Network, way: Way, place: Location) -> bool:
+    """Is it a mistake that no route goes on? Not for a route that takes all numbers, wrong ones, too."""
+    if place[0] == "routes":
+        return len(network.plan.routes[int(place[1])].prefix) > 1
+    return _left(way)
+
+
+def _bad_end(network: Network, arrival: Arrival, end: End, place: Location) -> Finding:
+    number = f"a call to {arrival.number} at {arrival.engine}"
+    reason = f"{number} {words.end(end)}" if end.kind == "loop" else f"{number}: {words.end(end)}"
+    code = "dead end" if end.kind == "no route" else end.kind
+    return error(code, network.book.at(*(end.place or place)), reason, _PROPOSALS[end.kind])
+
+
+def _can_walk(network: Network) -> bool:
+    try:
+        return network.rewrites is not None
+    except InputError:
+        return False  # The check of rewrites says so.
+
+
+def _begins(network: Network) -> Iterator[tuple[Arrival, Location]]:
+    """A call for every route and every entry, at each engine where it counts."""
+    plan = network.plan
+    for (name, arriving), prefixes in network.routes.items():
+        engine = plan.engines[name]
+        if engine.kind == "endpoint":
+            continue
+        offers = _offers(network, name)
+        protocols = [arriving] if arriving is not None else [*engine.speaks]
+        for prefix in prefixes:
+            index = prefixes.get(prefix)
+            number = _example(network, prefix, prefixes.free_continuation(prefix))
+            if index is None or number is None:
+                continue
+            for protocol in protocols:
+                for offer in offers:
+                    yield Arrival(name, number, protocol, offer, None), ("routes", index)
+    for tree, found in network.trees.items():
+        asking = [name for name, engine in plan.engines.items() if tree in engine.trees]
+        offers_at = {name: _offers(network, name) for name in asking}
+        for index in (*found.numbers.values(), *(found.prefixes.get(p) for p in found.prefixes)):
+            assert index is not None
+            entry = plan.enum[index]
+            number = f"+{entry.digits}"
+            if entry.number is None:
+                free = found.prefixes.free_continuation(entry.digits)
+                number = _example(network, entry.digits, free) or ""
+            for name in asking if number else ():
+                for protocol in plan.engines[name].speaks:
+                    if network.route(name, protocol, number[1:]) is None:
+                        for offer in offers_at[name]:
+                            yield Arrival(name, number, protocol, offer, None), ("enum", index)
+
+
+def _example(network: Network, prefix: str, continuation: str | None) -> str | None:
+    """A number that begins with ``prefix`` and of which no longer prefix decides, of usual length."""
+    if continuation is None:
+        return None
+    digits = prefix + continuation
+    found = network.ranges.longest(digits)
+    wanted = network.plan.ranges[found[1]].digits if found else None
+    return "+" + digits.ljust(min(wanted or 12, 15), "0")
+
+
+def _offers(network: Network, name: str) -> list[tuple[str, ...] | None]:
+    """Codecs with which calls may arrive: those of the endpoints at home there; None for unknown ones."""
+    engine = network.plan.engines[name]
+    if engine.kind == "gateway" and engine.transcodes and engine.codecs:
+        return [engine.codecs]
+    homely = {each.codecs for each in network.plan.engines.values() if each.home == name and each.codecs}
+    return [*sorted(homely)] or [None]
+
+
+def tests(network: Network) -> Iterator[Finding]:
+    """Test numbers go where the plan says that they go."""
+    if not _can_walk(network):
+        return
+    plan, at = network.plan, network.book.at
+    for i, test in enumerate(plan.tests):
+        if plan.engines[test.caller or plan.caller].home is None:
+            continue  # The check of homes says so.
+        way = planned(network, test.number, test.caller)
+        wrong = []
+        if way.answer != test.answer:
+            wrong.append(f"gets {way.answer} ({words.end(way.end)}), not {test.answer}")
+        if test.via is not None and way.decided_by != test.via:
+            wrong.append(f"is decided by {way.decided_by or 'nothing'}, not {test.via}")
+        if test.ends_at is not None and way.end.engine != test.ends_at:
+            wrong.append(f"ends at {way.end.engine}, not {test.ends_at}")
+        if wrong:
+            yield error(
+                "test",
+                at("tests", i),
+                f"a call to {test.number} {named(wrong)}",
+                f"see weir voice route {test.number}; correct the plan or the expectation",
+            )
+
+
+def planned(network: Network, dialled: str, caller: str | None = None) -> Way:
+    """The first way that leads somewhere, else the first of all."""
+    first: Way | None = None
+    for way in islice(calls(network, dialled, caller), _MOST_WAYS):
+        if way.end.good:
+            return way
+        first = first or way
+    assert first is not None
+    return first

@@ -1,0 +1,40 @@
+"""Configurations of the engines and name servers of a plan, as text by path below one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weirlab.studies.voice.configs import asterisk, gatekeeper, kamailio, named, sipp
+from weirlab.studies.voice.configs.folder import put
+from weirlab.studies.voice.routing import Network
+
+__all__ = ["configs", "put"]
+
+
+def configs(network: Network, root: str) -> dict[str, str]:
+    """All files. ``root`` is the folder where they lie when the engines run: some formats need whole paths.
+
+    Raises
+    ------
+    InputError
+        The plan says something that an engine cannot do; with its line.
+    """
+    makers: dict[str, Callable[[Network, str, str], dict[str, str]]] = {
+        "proxy": kamailio.files,
+        "gateway": asterisk.files,
+        "gatekeeper": gatekeeper.files,
+    }
+    found: dict[str, str] = {}
+    for name, engine in network.plan.engines.items():
+        if engine.kind in makers:
+            made = makers[engine.kind](network, name, f"{root.rstrip('/')}/{name}")
+            found.update({f"{name}/{file}": text for file, text in made.items()})
+    if network.plan.dns is not None:
+        found.update(
+            {
+                f"named/{file}": text
+                for file, text in named.files(network, f"{root.rstrip('/')}/named").items()
+            }
+        )
+    found.update({f"sipp/{file}": text for file, text in sipp.files(network).items()})
+    return dict(sorted(found.items()))

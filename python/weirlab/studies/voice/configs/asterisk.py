@@ -1,0 +1,190 @@
+"""Asterisk 16 with PJSIP, ooh323 and MGCP: one instance per gateway; a context per arriving protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.studies.voice.configs import parts
+from weirlab.studies.voice.plan.model import Engine, Route
+from weirlab.studies.voice.plan.values import Protocol
+from weirlab.studies.voice.routing import Network
+
+MODULES = (
+    "res_timing_timerfd", "res_sorcery_config", "res_sorcery_memory", "res_sorcery_astdb", "res_pjproject",
+    "res_pjsip", "res_pjsip_session", "res_pjsip_sdp_rtp", "res_pjsip_endpoint_identifier_ip",
+    "res_pjsip_rfc3326", "res_rtp_asterisk", "res_pjsip_pubsub", "chan_pjsip", "chan_ooh323", "chan_mgcp",
+    "codec_alaw", "codec_ulaw", "codec_gsm", "format_wav", "bridge_simple", "bridge_native_rtp", "pbx_config",
+    "app_dial", "app_echo", "app_playback", "func_callerid", "func_logic", "func_enum", "func_channel",
+)  # fmt: skip
+
+_NEEDS: dict[str, Protocol] = {"chan_ooh323": "h323", "chan_mgcp": "mgcp"}
+_FAILED = '$["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]'
+
+
+def files(network: Network, name: str, root: str) -> dict[str, str]:
+    """The files of one instance, whose folder is ``root``."""
+    engine = network.plan.engines[name]
+    if engine.trees:
+        what = f"{name} is an Asterisk, and its files ask no tree; let the proxy or the gatekeeper ask"
+        raise parts.refuse(network, ("engines", name, "trees"), what)
+    where = parts.place(network, "engines", name)
+    head = f"; Gateway {name} of plan {network.plan.plan} ({where}), made by weir voice"
+    found = {
+        "asterisk.conf": _main(root),
+        "modules.conf": _modules(engine),
+        "logger.conf": "[logfiles]\nmessages.log => notice,warning,error,verbose\n",
+        "rtp.conf": "[general]\nrtpstart=20000\nrtpend=24000\n",
+        "extensions.conf": _lines(_dial_plan(network, name)),
+    }
+    if "sip" in engine.speaks:
+        found["pjsip.conf"] = _lines(_pjsip(network, name))
+    if "h323" in engine.speaks:
+        found["ooh323.conf"] = _lines(_ooh323(network, name, root))
+    if "mgcp" in engine.speaks:
+        found["mgcp.conf"] = _lines(_mgcp(network, name))
+    return {file: f"{head}\n; configs: change the plan instead.\n{text}" for file, text in found.items()}
+
+
+def _lines(lines: Iterator[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _main(root: str) -> str:
+    return (
+        f"[directories]\nastetcdir => {root}\nastmoddir => /usr/lib/asterisk/modules\n"
+        f"astvarlibdir => /var/lib/asterisk\nastdbdir => {root}/db\nastkeydir => {root}/db\n"
+        f"astdatadir => /usr/share/asterisk\nastagidir => /usr/share/asterisk/agi-bin\n"
+        f"astspooldir => {root}/spool\nastrundir => {root}/run\nastlogdir => {root}/log\n[options]\nverbose "
+        "= 0\n"
+    )
+
+
+def _modules(engine: Engine) -> str:
+    wanted = [each for each in MODULES if each not in _NEEDS or _NEEDS[each] in engine.speaks]
+    return "[modules]\nautoload=no\n" + "".join(f"load={each}.so\n" for each in wanted)
+
+
+def _codecs(engine: Engine) -> list[str]:
+    return ["disallow=all", *(f"allow={codec}" for codec in engine.codecs or ("alaw",))]
+
+
+def _pjsip(network: Network, name: str) -> Iterator[str]:
+    engine = network.plan.engines[name]
+    yield f"[udp]\ntype=transport\nprotocol=udp\nbind={parts.address(network, name)}:{engine.port('sip')}"
+    near = {*parts.feeders(network, name), *parts.targets(network, name)}
+    for other, peer in network.plan.engines.items():
+        if other not in near or "sip" not in peer.speaks:
+            continue
+        yield f"; {parts.place(network, 'engines', other)}"
+        yield f"[{other}]\ntype=endpoint\ncontext=from-sip"
+        yield from _codecs(engine)
+        yield f"aors={other}\ndirect_media=no\nrtp_symmetric=no"
+        yield f"[{other}]\ntype=aor\ncontact={parts.sip_uri(network, other)}"
+        yield f"[{other}]\ntype=identify\nendpoint={other}\nmatch={parts.address(network, other)}"
+
+
+def _gatekeeper(network: Network, name: str) -> str | None:
+    """The gatekeeper at which a gateway registers: one that it sends calls to, or gets them from."""
+    near = {*parts.feeders(network, name), *parts.targets(network, name)}
+    found = [
+        other
+        for other, engine in network.plan.engines.items()
+        if other in near and engine.kind == "gatekeeper"
+    ]
+    if len(found) > 1:
+        what = (
+            f"{name} has routes with the gatekeepers {', '.join(found)}, and an Asterisk registers at one; "
+            "leave one"
+        )
+        raise parts.refuse(network, ("engines", name), what)
+    return found[0] if found else None
+
+
+def _ooh323(network: Network, name: str, root: str) -> Iterator[str]:
+    engine = network.plan.engines[name]
+    gatekeeper = _gatekeeper(network, name)
+    yield f"[general]\nbindaddr={parts.address(network, name)}\nport={engine.port('h323')}"
+    yield f"h225portrange=12030,19000\nh323id={name}"
+    if gatekeeper is not None:
+        for _, route in parts.routes(network, gatekeeper, "h323"):
+            if name in route.to and len(route.prefix) > 1:
+                yield f"e164={route.prefix[1:]}"
+                break
+    yield "context=from-h323"
+    yield f"gatekeeper={parts.address(network, gatekeeper) if gatekeeper else 'DISABLE'}"
+    yield "faststart=no\nh245tunneling=no"
+    yield from _codecs(engine)
+    yield f"dtmfmode=rfc2833\ntracelevel=1\nlogfile={root}/log/h323.log"
+    near = {*parts.feeders(network, name), *parts.targets(network, name)}
+    for other, peer in network.plan.engines.items():
+        if other in near and "h323" in peer.speaks and peer.kind != "gatekeeper":
+            yield f"; {parts.place(network, 'engines', other)}"
+            yield f"[{other}]\ntype=friend\ncontext=from-h323\nip={parts.address(network, other)}"
+            yield f"port={peer.port('h323')}"
+            yield from _codecs(engine)
+
+
+def _mgcp(network: Network, name: str) -> Iterator[str]:
+    yield f"[general]\nport=2727\nbindaddr={parts.address(network, name)}"
+    yield from _codecs(network.plan.engines[name])
+    for other in parts.targets(network, name):
+        peer = network.plan.engines[other]
+        if "mgcp" in peer.speaks:
+            yield f"; {parts.place(network, 'engines', other)}"
+            yield f"[{other}]\ncontext=from-mgcp\nhost={parts.address(network, other)}"
+            yield f"port={peer.port('mgcp')}"
+            yield f"wcardep={peer.line.rpartition('/')[0]}/*\ncanreinvite=no\nline => {peer.line}"
+
+
+def _dial_plan(network: Network, name: str) -> Iterator[str]:
+    engine = network.plan.engines[name]
+    for arriving in ("sip", "h323", "mgcp"):
+        if arriving not in engine.speaks:
+            continue
+        yield f"[from-{arriving}]"
+        # A SIP caller's number has its +, those of H.323 and MGCP are digits.
+        plus = "+" if arriving == "sip" else ""
+        yield from _rewriting(network, name, plus)
+        for index, route in parts.routes(network, name, arriving):
+            yield f"; {parts.place(network, 'routes', index)}"
+            pattern = f"{plus}{route.prefix[1:]}" + ("" if len(route.prefix) > 1 else "X")
+            dials = [_dial(network, engine, each, route, len(plus), index) for each in route.to]
+            yield f"exten => _{pattern}!,1,{dials[0]}"
+            for dial in dials[1:]:
+                yield f" same => n,GotoIf({_FAILED}?done)"
+                yield f" same => n,{dial}"
+            yield " same => n(done),Hangup()"
+
+
+def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int, index: int) -> str:
+    """The application that sends a call to ``target``; ``plus`` characters of the number are no digits."""
+    peer = network.plan.engines[target]
+    strip = plus + route.strip
+    digits = route.prepend.removeprefix("+") + (f"${{EXTEN:{strip}}}" if strip else "${EXTEN}")
+    match parts.leaving(engine, peer, route):
+        case "sip":
+            return f"Dial(PJSIP/+{digits}@{target},30)"
+        case "h323":
+            # A gatekeeper is asked for every call that names no peer.
+            return f"Dial(OOH323/{digits}{'' if peer.kind == 'gatekeeper' else f'@{target}'},30)"
+        case "mgcp":
+            return f"Dial(MGCP/{peer.line}@{target},30)"
+        case None:
+            what = f"{route.at} and {target} have no protocol in common; see weir voice check"
+            raise parts.refuse(network, ("routes", index), what)
+
+
+def _rewriting(network: Network, name: str, plus: str) -> Iterator[str]:
+    for i, rule in enumerate(network.plan.engines[name].rewrite):
+        location = ("engines", name, "rewrite", i)
+        shape = parts.simple(rule)
+        if shape is None or not shape[0] or shape[0].startswith("+"):
+            what = (
+                r"the dial plan of an Asterisk takes rules such as ^00(.*)$ to +\1 only; write it so, or "
+                r"let the "
+                "proxy rewrite"
+            )
+            raise parts.refuse(network, location, what)
+        goes, comes = shape
+        yield f"; {parts.place(network, *location)}"
+        yield f"exten => _{goes}!,1,Goto({plus}{comes.removeprefix('+')}${{EXTEN:{len(goes)}}},1)"

@@ -1,0 +1,63 @@
+"""A folder of generated files with a manifest that says which they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Final
+
+from weirlab import files, limits
+from weirlab.errors import InputError
+
+MANIFEST: Final = "manifest.json"
+
+
+def put(made: dict[str, str], folder: Path, about: dict[str, object]) -> list[str]:
+    """Write ``made``, text by path, below ``folder``, and a manifest last.
+
+    What an earlier manifest names and is not made any more is removed; other files stay.
+
+    Parameters
+    ----------
+    about
+        What the manifest says besides the files and their digests.
+
+    Raises
+    ------
+    InputError
+        The folder holds something and no manifest: Weir did not write it.
+    """
+    files.check_folder(folder, "--out")
+    files.make_folder(folder)
+    before = _before(folder)
+    for name, text in made.items():
+        path = folder / name
+        files.make_folder(path.parent)
+        files.write_bytes(path, text.encode())
+    for name in before - made.keys():
+        (folder / name).unlink(missing_ok=True)
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in made.items()}
+    manifest = json.dumps({**about, "files": digests}, indent=2) + "\n"
+    files.write_bytes(folder / MANIFEST, manifest.encode())
+    return [*made, MANIFEST]
+
+
+def _before(folder: Path) -> set[str]:
+    """The files of an earlier manifest."""
+    path = folder / MANIFEST
+    if not path.exists():
+        if any(folder.iterdir()):
+            raise InputError(
+                f"--out {files.shown(folder)}: the folder is not empty, and Weir did not write it; choose "
+                "another one"
+            )
+        return set()
+    try:
+        listed = json.loads(files.read_text(path, "a manifest", limits.MOST_INPUT_BYTES))["files"]
+        names = set(map(str, listed))
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{files.shown(path)}: this is no manifest of weir voice configs; remove it"
+        ) from None
+    return {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}

@@ -1,0 +1,291 @@
+"""Kamailio 5.6: prefixes from a text table, then the trees of ENUM in their order, then 404."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.studies.voice.configs import parts
+from weirlab.studies.voice.ere import Pattern
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing.names import leads_to
+
+MODULES = (
+    "tm", "tmx", "sl", "rr", "pv", "maxfwd", "textops", "siputils", "xlog", "enum", "ipops", "db_text",
+    "mtree", "jsonrpcs", "ctl",
+)  # fmt: skip
+
+FALL_BACK = "(404|408|482|483|488|5[0-9][0-9])"
+"""Answers after which the next target is tried; a callee who is busy or declines has answered."""
+
+BEGIN = """\
+request_route {
+  if (!mf_process_maxfwd_header("10")) { sl_send_reply("483", "Too Many Hops"); exit; }
+  if (is_method("CANCEL")) { if (t_check_trans()) t_relay(); exit; }
+  if (is_method("OPTIONS") && $rU == $null) { sl_send_reply("200", "OK"); exit; }
+  if (has_totag()) {
+    if (loose_route()) { t_relay(); }
+    else if (is_method("ACK")) { if (t_check_trans()) t_relay(); }
+    else { sl_send_reply("404", "Not Here"); }
+    exit;
+  }
+  t_check_trans();
+  if (!is_method("INVITE")) { sl_send_reply("405", "Method Not Allowed"); exit; }
+  record_route();
+  $var(num) = $rU;
+  route(ADMIT);
+  route(REWRITE);
+  route(BARRED);
+"""
+
+END = """\
+  xlog("L_NOTICE", "ROUTE num=$var(num) via=none\\n");
+  sl_send_reply("404", "No route to number");
+  exit;
+}
+"""
+
+PREFIXES = """\
+# The longest prefix decides; the targets in its value are tried one after the other.
+route[PREFIXES] {
+  if (!mt_match("plan", "$rU", "0")) return;
+  $avp(targets) = $(var(found){s.select,2,;});
+  $var(from) = 1 + $(var(found){s.select,0,;}{s.int});
+  if ($var(from) > 1 || $(var(found){s.select,1,;}{s.len}) > 0) {
+    $rU = "+" + $(var(found){s.select,1,;}) + $(rU{s.substr,$var(from),0});
+  }
+  $avp(tried) = 0;
+  xlog("L_NOTICE", "ROUTE num=$var(num) via=static target=$avp(targets)\\n");
+  route(NEXT);
+}
+
+route[NEXT] {
+  $var(rank) = $avp(tried);
+  $var(target) = $(avp(targets){s.select,$var(rank),|});
+  if ($var(target) == $null || $var(target) == "") return;
+  $avp(tried) = $var(rank) + 1;
+  $du = $var(target);
+  t_on_failure("NEXT");
+  route(RELAY);
+}
+
+failure_route[NEXT] {
+  if (t_is_canceled()) exit;
+  if (t_check_status("FALL_BACK")) route(NEXT);
+}
+
+""".replace("FALL_BACK", FALL_BACK)
+
+DIGITS = """\
+route[TREES] {
+  if (!($rU =~ "^\\+[0-9]{2,15}$")) return;
+  $var(digits) = "";
+  $var(i) = 1;
+  while ($var(i) < $(rU{s.len})) {
+    $var(digits) = $(rU{s.substr,$var(i),1}) + "." + $var(digits);
+    $var(i) = $var(i) + 1;
+  }
+"""
+
+TREE = """\
+route[TREE_NAME] {
+  if (naptr_query("$var(digits)SUFFIX", "n") != 1) return;
+  route(FIRST);
+  if ($var(first) == "e2u+sip") {
+    $avp(number) = $rU;
+    $avp(gateway) = $var(second);
+    if (!enum_query("SUFFIX.")) return;
+    xlog("L_NOTICE", "ROUTE num=$var(num) via=NAME target=$ru\\n");
+    t_on_failure("RECORD");
+    route(RELAY);
+  }
+  if ($var(first) == "e2u+h323") {
+    $du = "GATEWAY";
+    xlog("L_NOTICE", "ROUTE num=$var(num) via=NAME target=$du\\n");
+    route(RELAY);
+  }
+}
+
+"""
+
+FIRST = """\
+# Of the services that are used here: which comes first in order and preference, and does H.323 come after it?
+route[FIRST] {
+  $var(first) = "";
+  $var(second) = "";
+  $var(order) = 65536;
+  $var(preference) = 65536;
+  $var(i) = 0;
+  while ($var(i) < $naptrquery(n=>count)) {
+    $var(service) = $(naptrquery(n=>services[$var(i)]){s.tolower});
+    $var(o) = $(naptrquery(n=>order[$var(i)]){s.int});
+    $var(p) = $(naptrquery(n=>pref[$var(i)]){s.int});
+    if (USED) {
+      if ($var(service) == "e2u+h323") $var(second) = "GATEWAY";
+      if ($var(o) < $var(order) || ($var(o) == $var(order) && $var(p) < $var(preference))) {
+        $var(first) = $var(service);
+        $var(order) = $var(o);
+        $var(preference) = $var(p);
+      }
+    }
+    $var(i) = $var(i) + 1;
+  }
+}
+
+# The record for SIP failed: the number to the gateway, if there is a record for H.323.
+failure_route[RECORD] {
+  if (t_is_canceled()) exit;
+  if (t_check_status("FALL_BACK") && $avp(gateway) != "") {
+    $ru = "sip:" + $avp(number) + "@" + $Ri;
+    $du = $avp(gateway);
+    route(RELAY);
+  }
+}
+
+""".replace("FALL_BACK", FALL_BACK)
+
+RELAY = """\
+route[RELAY] {
+  if (!t_relay()) sl_reply_error();
+  exit;
+}
+"""
+
+
+def files(network: Network, name: str, root: str) -> dict[str, str]:
+    """``kamailio.cfg`` and the tables of prefixes."""
+    found = {"kamailio.cfg": "\n".join(_lines(network, name, root)) + "\n"}
+    if [*parts.routes(network, name, "sip")]:
+        found["db/mtree_plan"] = "\n".join(_table(network, name)) + "\n"
+        found["db/version"] = "table_name(string) table_version(int)\nmtree_plan:1\nmtree:1\nmtrees:2\n"
+    return found
+
+
+def _table(network: Network, name: str) -> Iterator[str]:
+    """strip;prepend;targets by prefix. A colon separates columns, so those within are escaped."""
+    yield "id(int,auto) tprefix(string) tvalue(string)"
+    for count, (_, route) in enumerate(parts.routes(network, name, "sip"), 1):
+        uris = "|".join(parts.sip_uri(network, each) for each in route.to)
+        value = f"{route.strip};{route.prepend.removeprefix('+')};{uris}"
+        escaped = value.replace(":", "\\:")
+        yield f"{count}:{route.prefix}:{escaped}"
+
+
+def _lines(network: Network, name: str, root: str) -> Iterator[str]:
+    plan = network.plan
+    engine = plan.engines[name]
+    prefixes = bool([*parts.routes(network, name, "sip")])
+    yield "#!KAMAILIO"
+    where = parts.place(network, "engines", name)
+    yield f"# Proxy {name} of plan {plan.plan} ({where}), made by weir voice: change the plan instead."
+    yield "debug=2\nlog_stderror=yes\nfork=yes\nchildren=4"
+    host = parts.address(network, name)
+    yield f"listen=udp:{f'[{host}]' if ':' in host else host}:{engine.port('sip')}"
+    yield "auto_aliases=no\ndns_cache_negative_ttl=5\ndns_use_search_list=no"
+    for module in MODULES:
+        if prefixes or module not in ("db_text", "mtree"):
+            yield f'loadmodule "{module}.so"'
+    yield f'modparam("ctl", "binrpc", "unix:{root}/ctl")'
+    yield 'modparam("jsonrpcs", "transport", 6)'
+    yield f'modparam("jsonrpcs", "fifo_name", "{root}/fifo")'
+    if prefixes:
+        yield "# 1: no cache, so that mtree.reload reads the table again."
+        yield 'modparam("db_text", "db_mode", 1)'
+        yield f'modparam("mtree", "db_url", "text://{root}/db")'
+        yield 'modparam("mtree", "mtree", "name=plan;dbtable=mtree_plan;type=0")'
+        yield 'modparam("mtree", "char_list", "0123456789+")'
+        yield 'modparam("mtree", "pv_value", "$var(found)")'
+    yield 'modparam("tm", "fr_timer", 3000)\n'
+    calls = "  route(PREFIXES);\n" if prefixes else ""
+    calls += "  route(TREES);\n" if engine.trees else ""
+    yield BEGIN + calls + END
+    yield from _admission(network, name)
+    yield from _rewriting(network, name)
+    yield from _permissions(network, name)
+    if prefixes:
+        yield PREFIXES.rstrip("\n") + "\n"
+    if engine.trees:
+        yield from _trees(network, name)
+    yield RELAY.rstrip("\n")
+
+
+def _admission(network: Network, name: str) -> Iterator[str]:
+    plan = network.plan
+    engine = plan.engines[name]
+    yield "# Callers whose organisation is not admitted here."
+    yield "route[ADMIT] {"
+    for other, caller in plan.engines.items():
+        if caller.kind == "endpoint" and caller.address and not network.admits(engine, caller.organisation):
+            where = parts.place(network, "organisations", engine.organisation or "", "admits")
+            reply = 'sl_send_reply("403", "Not admitted"); exit;'
+            yield f'  if ($si == "{caller.address}") {{ {reply} }}  # {other}, {where}'
+    yield "  return;\n}\n"
+
+
+def _rewriting(network: Network, name: str) -> Iterator[str]:
+    yield "# Numbers as they are dialled to international ones; the first rule that matches."
+    yield "route[REWRITE] {"
+    for i, rule in enumerate(network.plan.engines[name].rewrite):
+        location = ("engines", name, "rewrite", i)
+        shape = parts.simple(rule)
+        if shape is not None:
+            goes, comes = shape
+            pattern = goes.replace("+", "\\+")
+            change = f'$rU = "{comes}" + $(rU{{s.substr,{len(goes)},0}});'
+        else:
+            if not Pattern(rule.match).anchored or set('/"{}$') & set(
+                rule.match.removesuffix("$") + rule.replace
+            ):
+                what = (
+                    'Kamailio takes rules that begin with ^, end with $ and hold none of / " { }; write it so'
+                )
+                raise parts.refuse(network, location, what)
+            pattern = rule.match
+            change = f"$rU = $(rU{{re.subst,/{rule.match}/{rule.replace}/}});"
+        yield f"  # {parts.place(network, *location)}"
+        yield f'  if ($rU =~ "{"^" if shape else ""}{pattern}") {{ {change} return; }}'
+    yield "  return;\n}\n"
+
+
+def _permissions(network: Network, name: str) -> Iterator[str]:
+    yield "# What callers may not call; the longest prefix decides."
+    yield "route[BARRED] {"
+    for other, caller in network.plan.engines.items():
+        if caller.home != name or not caller.address or caller.organisation is None:
+            continue
+        permissions = network.permissions[caller.organisation]
+        if [*permissions] == [""]:
+            continue
+        where = parts.place(network, "organisations", caller.organisation)
+        yield f'  if ($si == "{caller.address}") {{  # {other} of {caller.organisation}, {where}'
+        for prefix in sorted(permissions, key=lambda each: (-len(each), each)):
+            action = "return;" if permissions.get(prefix) else 'sl_send_reply("403", "Barred"); exit;'
+            yield f'    if ($rU =~ "^\\+{prefix}") {{ {action} }}'
+        if "" not in permissions:
+            yield '    sl_send_reply("403", "Barred"); exit;'
+        yield "  }"
+    yield "  return;\n}\n"
+
+
+def _trees(network: Network, name: str) -> Iterator[str]:
+    plan = network.plan
+    engine = plan.engines[name]
+    for i, entry in enumerate(plan.enum):
+        for j, record in enumerate(entry.naptr):
+            if entry.tree in engine.trees and leads_to(record.service) == "tel":
+                what = f"Kamailio does not follow {record.service}; write the URI of an engine"
+                raise parts.refuse(network, ("enum", i, "naptr", j), what)
+    gateway = parts.sip_uri(network, engine.hand_over["h323"]) if "h323" in engine.hand_over else ""
+    yield "# Trees of ENUM, in the order in which they are asked."
+    asked = [
+        f"  route(TREE_{tree.upper().replace('-', '_')});  # {parts.place(network, 'trees', tree)}"
+        for tree in engine.trees
+    ]
+    yield DIGITS + "\n".join(asked) + "\n}\n"
+    for tree in engine.trees:
+        text = TREE.replace("TREE_NAME", f"TREE_{tree.upper().replace('-', '_')}").replace("NAME", tree)
+        text = text.replace("SUFFIX", plan.trees[tree].suffix)
+        if not gateway:
+            text = text[: text.index('  if ($var(first) == "e2u+h323")')] + "}\n\n"
+        yield text.replace("GATEWAY", gateway).rstrip("\n") + "\n"
+    used = '$var(service) == "e2u+sip"' + (' || $var(service) == "e2u+h323"' if gateway else "")
+    yield FIRST.replace("USED", used).replace("GATEWAY", gateway).rstrip("\n") + "\n"

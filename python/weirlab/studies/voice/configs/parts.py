@@ -1,0 +1,90 @@
+"""What the configurations of several engines have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from weirlab.errors import InputError
+from weirlab.scenario.document import Location
+from weirlab.studies.voice.plan.model import Engine, Rewrite, Route
+from weirlab.studies.voice.plan.values import Protocol
+from weirlab.studies.voice.routing import Network
+
+_SHAPE = re.compile(r"\^((?:[0-9]|\\\+)*)\(\.\*\)\$")
+_RESULT = re.compile(r"(\+?[0-9]*)\\1")
+
+
+def place(network: Network, *location: int | str) -> str:
+    """``file:line`` without the file's folder."""
+    return Path(network.book.at(*location)).name
+
+
+def refuse(network: Network, location: Location, what: str) -> InputError:
+    """The error that says what an engine cannot do."""
+    return InputError(f"{network.book.at(*location)}: {what}")
+
+
+def address(network: Network, name: str) -> str:
+    """An engine's address; ``InputError`` if it has none."""
+    found = network.plan.engines[name].address
+    if found is None:
+        raise refuse(network, ("engines", name), f"{name} has no address; add it")
+    return found
+
+
+def routes(network: Network, name: str, arriving: Protocol | None = None) -> Iterator[tuple[int, Route]]:
+    """Routes of an engine that hold, by prefix; ``arriving`` takes those for the protocol and for any."""
+    found: dict[str, int] = {}
+    for table in ((name, None), (name, arriving)):
+        prefixes = network.routes.get(table)
+        for prefix in prefixes or ():
+            index = prefixes.get(prefix) if prefixes else None
+            if index is not None:
+                found[prefix] = index
+    for prefix in sorted(found):
+        yield found[prefix], network.plan.routes[found[prefix]]
+
+
+def leaving(engine: Engine, target: Engine, route: Route) -> Protocol | None:
+    """The protocol by which a route leaves."""
+    common = [each for each in target.speaks if each in engine.speaks and route.by in (None, each)]
+    return common[0] if common else None
+
+
+def simple(rule: Rewrite) -> tuple[str, str] | None:
+    r"""A rule of the form ``^00(.*)$`` to ``+\1`` as what goes and what comes; None for another form."""
+    match, result = _SHAPE.fullmatch(rule.match), _RESULT.fullmatch(rule.replace)
+    if match is None or result is None:
+        return None
+    return match[1].replace("\\", ""), result[1]
+
+
+def sip_uri(network: Network, name: str) -> str:
+    """Where an engine is reached by SIP."""
+    host = address(network, name)
+    shown = f"[{host}]" if ":" in host else host
+    return f"sip:{shown}:{network.plan.engines[name].port('sip')}"
+
+
+def feeders(network: Network, name: str) -> list[str]:
+    """Engines that may send calls to ``name``, in the order of the plan."""
+    found = {route.at for route in network.plan.routes if name in route.to and route.holds(network.day)}
+    for other, engine in network.plan.engines.items():
+        if name in engine.hand_over.values() or engine.home == name:
+            found.add(other)
+    return [other for other in network.plan.engines if other in found]
+
+
+def targets(network: Network, name: str) -> list[str]:
+    """Engines to which the routes of ``name`` lead, in the order of the plan."""
+    found = {
+        each
+        for (at, _), prefixes in network.routes.items()
+        if at == name
+        for prefix in prefixes
+        if (index := prefixes.get(prefix)) is not None
+        for each in network.plan.routes[index].to
+    }
+    return [other for other in network.plan.engines if other in found]

@@ -1,0 +1,200 @@
+"""SIPp scenarios: a caller per endpoint and answer, a callee per endpoint, and a command per test number."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+from weirlab.studies.voice.configs import parts
+from weirlab.studies.voice.plan.model import Engine
+from weirlab.studies.voice.routing import Network
+
+PAYLOADS: Final = {
+    "ulaw": (0, "PCMU/8000"), "gsm": (3, "GSM/8000"), "alaw": (8, "PCMA/8000"), "g722": (9, "G722/8000"),
+    "g729": (18, "G729/8000"),
+}  # fmt: skip
+"""Static RTP payload types (RFC 3551, table 4) by Asterisk's names."""
+
+HEAD: Final = """\
+<?xml version="1.0" encoding="ISO-8859-1" ?>
+<!-- PLACE; made by weir voice configs: change the plan instead. -->
+<scenario name="NAME">
+"""
+
+INVITE: Final = """\
+<send retrans="500"><![CDATA[
+INVITE sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
+To: <sip:[service]@[remote_ip]>
+Call-ID: [call_id]
+CSeq: 1 INVITE
+Contact: <sip:USER@[local_ip]:[local_port]>
+Max-Forwards: 70
+Content-Type: application/sdp
+Content-Length: [len]
+
+SDP
+]]></send>
+<recv response="100" optional="true"/>
+<recv response="180" optional="true"/>
+<recv response="183" optional="true"/>
+"""
+
+ANSWERED: Final = """\
+<recv response="200" rrs="true" rtd="true"/>
+<send><![CDATA[
+ACK [next_url] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+[routes]
+From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
+To: <sip:[service]@[remote_ip]>[peer_tag_param]
+Call-ID: [call_id]
+CSeq: 1 ACK
+Max-Forwards: 70
+Content-Length: 0
+
+]]></send>
+<pause milliseconds="2000"/>
+<send retrans="500"><![CDATA[
+BYE [next_url] SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+[routes]
+From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
+To: <sip:[service]@[remote_ip]>[peer_tag_param]
+Call-ID: [call_id]
+CSeq: 2 BYE
+Max-Forwards: 70
+Content-Length: 0
+
+]]></send>
+<recv response="200" crlf="true"/>
+"""
+
+REFUSED: Final = """\
+<recv response="CODE" rtd="true"/>
+<send><![CDATA[
+ACK sip:[service]@[remote_ip]:[remote_port] SIP/2.0
+[last_Via:]
+From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
+To: <sip:[service]@[remote_ip]>[peer_tag_param]
+Call-ID: [call_id]
+CSeq: 1 ACK
+Max-Forwards: 70
+Content-Length: 0
+
+]]></send>
+"""
+
+CALLER_END: Final = """\
+<ResponseTimeRepartition value="5, 10, 20, 50, 100, 200, 500, 1000"/>
+</scenario>
+"""
+
+CALLEE: Final = """\
+<recv request="INVITE" crlf="true" rrs="true"/>
+<send><![CDATA[
+SIP/2.0 180 Ringing
+[last_Via:]
+[last_From:]
+[last_To:];tag=[pid]t[call_number]
+[last_Call-ID:]
+[last_CSeq:]
+[last_Record-Route:]
+Contact: <sip:[local_ip]:[local_port]>
+Content-Length: 0
+
+]]></send>
+<send retrans="500"><![CDATA[
+SIP/2.0 200 OK
+[last_Via:]
+[last_From:]
+[last_To:];tag=[pid]t[call_number]
+[last_Call-ID:]
+[last_CSeq:]
+[last_Record-Route:]
+Contact: <sip:[local_ip]:[local_port]>
+Content-Type: application/sdp
+Content-Length: [len]
+
+SDP
+]]></send>
+<recv request="ACK" optional="false" rtd="true" crlf="true"/>
+<recv request="BYE"/>
+<send><![CDATA[
+SIP/2.0 200 OK
+[last_Via:]
+[last_From:]
+[last_To:]
+[last_Call-ID:]
+[last_CSeq:]
+Content-Length: 0
+
+]]></send>
+<timewait milliseconds="200"/>
+</scenario>
+"""
+
+
+def files(network: Network) -> dict[str, str]:
+    """Scenarios, and ``commands.txt`` with a line per test number that a SIP endpoint can call."""
+    plan = network.plan
+    found: dict[str, str] = {}
+    commands = [f"# Calls to the test numbers of plan {plan.plan}; made by weir voice configs."]
+    for index, test in enumerate(plan.tests):
+        name = test.caller or plan.caller
+        caller = plan.engines[name]
+        if caller.home is None or "sip" not in caller.speaks:
+            continue
+        file = f"uac-{name}-{test.answer}.xml"
+        found.setdefault(file, _caller(network, name, caller, test.answer))
+        commands.append(f"# {parts.place(network, 'tests', index)} {test.note}".rstrip())
+        commands.append(shlex.join(_command(network, file, name, caller, test.number)))
+    for name, engine in plan.engines.items():
+        if engine.kind == "endpoint" and "sip" in engine.speaks:
+            head = _head(network, name, f"{name} answers")
+            found[f"uas-{name}.xml"] = head + CALLEE.replace("SDP\n", _sdp(network, name, "[media_port]"))
+    return {**found, "commands.txt": "\n".join(commands) + "\n"} if found else {}
+
+
+def _caller(network: Network, name: str, engine: Engine, answer: int) -> str:
+    body = INVITE.replace("SDP\n", _sdp(network, name, "[auto_media_port]"))
+    body += ANSWERED if answer == 200 else REFUSED.replace("CODE", str(answer))
+    head = _head(network, name, f"{name} calls, and is answered {answer}")
+    return head + body.replace("USER", name) + CALLER_END
+
+
+def _head(network: Network, name: str, title: str) -> str:
+    return HEAD.replace("PLACE", parts.place(network, "engines", name)).replace("NAME", title)
+
+
+def _sdp(network: Network, name: str, port: str) -> str:
+    """The session description with the engine's codecs in their order."""
+    engine = network.plan.engines[name]
+    codecs = engine.codecs or ("alaw",)
+    for rank, codec in enumerate(codecs):
+        if codec not in PAYLOADS:
+            what = f"SIPp offers {', '.join(PAYLOADS)}, not {codec}; leave it out"
+            raise parts.refuse(network, ("engines", name, "codecs", rank), what)
+    numbers = " ".join(str(PAYLOADS[codec][0]) for codec in codecs)
+    lines = [
+        "v=0",
+        "o=- 1 1 IN IP[local_ip_type] [local_ip]",
+        "s=-",
+        "c=IN IP[media_ip_type] [media_ip]",
+        "t=0 0",
+        f"m=audio {port} RTP/AVP {numbers} 101",
+        *(f"a=rtpmap:{PAYLOADS[codec][0]} {PAYLOADS[codec][1]}" for codec in codecs),
+        "a=rtpmap:101 telephone-event/8000",
+        "a=sendrecv",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _command(network: Network, file: str, name: str, caller: Engine, number: str) -> Iterator[str]:
+    assert caller.home is not None
+    host = parts.address(network, name)
+    home = parts.sip_uri(network, caller.home).removeprefix("sip:")
+    yield from ("sipp", "-sf", file, home, "-i", host, "-p", str(caller.port("sip")), "-mi", host)
+    yield from ("-s", number, "-m", "1", "-nostdin", "-timeout", "25")

@@ -1,0 +1,205 @@
+"""Which numbers go another way by one plan than by another: all of them, none by sampling.
+
+The numbers are taken apart digit by digit, only where one of the plans tells them apart: an unknown rest of
+a number goes through both networks as a whole (:data:`~weirlab.studies.voice.ere.TAIL`), until something in
+a plan depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.studies.voice.ere import TAIL, NeedsDigits
+from weirlab.studies.voice.plan.numbers import MOST_DIGITS
+from weirlab.studies.voice.routing import Network, Way, words
+from weirlab.studies.voice.routing.calls import calls
+from weirlab.studies.voice.routing.names import Uri
+
+DIGITS: Final = "0123456789"
+MOST_CELLS: Final = 2_000_000
+"""Sets of numbers to look at; more come of expressions that look at single digits far behind."""
+
+MOST_WAYS: Final = 8
+
+
+@dataclass(frozen=True)
+class Course:
+    """The ways of a call, in words that are the same for all numbers that go like this one."""
+
+    ways: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", then ".join(self.ways)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Numbers that go another way.
+
+    ``itself`` is the number ``prefix``, ``longer`` those that continue it, but for those whose next digit is
+    one of ``but``.
+    """
+
+    prefix: str
+    itself: bool
+    longer: bool
+    but: str
+    before: Course
+    after: Course
+
+    @property
+    def numbers(self) -> str:
+        """Which numbers, in words."""
+        if not self.longer:
+            return f"{self.prefix} itself"
+        except_for = f", but for {' '.join(self.prefix + digit for digit in self.but)}" if self.but else ""
+        return f"{self.prefix}{'' if self.itself else ' and at least one digit'}...{except_for}"
+
+    def holds_for(self, number: str) -> bool:
+        """Is ``number`` one of these?"""
+        if number == self.prefix:
+            return self.itself
+        rest = number.removeprefix(self.prefix)
+        return self.longer and rest != number and rest[0] not in self.but
+
+
+def differences(before: Network, after: Network, caller: str | None = None) -> list[Change]:
+    """What changes between two plans for the calls of ``caller`` to international numbers of up to 15 digits.
+
+    Raises
+    ------
+    InputError
+        The caller cannot call in one of the plans, or expressions of a plan tell too many numbers apart.
+    """
+    return [*_Search(before, after, caller).below("+")]
+
+
+class _Search:
+    def __init__(self, before: Network, after: Network, caller: str | None) -> None:
+        self.before = before
+        self.after = after
+        self.caller = caller
+        self.cells = 0
+
+    def below(self, prefix: str) -> list[Change]:
+        """Changes among the numbers that begin with ``prefix``; as few as they can be told by."""
+        itself = self._pair(prefix) if len(prefix) > 1 else None
+        if len(prefix) > MOST_DIGITS:
+            return _told(prefix, itself, None, "", [])
+        told: set[str] = set()
+        longer = None
+        while len(told) < len(DIGITS):
+            try:
+                longer = self._pair(prefix + TAIL + "".join(sorted(told)))
+                break
+            except NeedsDigits as asked:
+                told |= asked.digits
+        deeper = [(digit, self.below(prefix + digit)) for digit in sorted(told)]
+        return _told(prefix, itself, longer, "".join(sorted(told)), deeper)
+
+    def _pair(self, number: str) -> tuple[Course, Course]:
+        self.cells += 1
+        if self.cells > MOST_CELLS:
+            raise InputError(
+                f"{self.before.book.name}, {self.after.book.name}: their expressions tell more than "
+                f"{MOST_CELLS:,} "
+                r"sets of numbers apart; use patterns such as ^\+420(.*)$, see weir voice check"
+            )
+        return course(self.before, number, self.caller), course(self.after, number, self.caller)
+
+
+def _told(
+    prefix: str,
+    itself: tuple[Course, Course] | None,
+    longer: tuple[Course, Course] | None,
+    told: str,
+    deeper: list[tuple[str, list[Change]]],
+) -> list[Change]:
+    """The changes below ``prefix``, with what changes alike joined into one."""
+    joined: list[Change] = []
+    changed = longer is not None and longer[0] != longer[1]
+    alike: list[str] = []
+    rest: list[Change] = []
+    for digit, changes in deeper:
+        whole = changes[0] if len(changes) == 1 else None
+        same = (
+            whole is not None and changed and whole.itself and not whole.but
+            and (whole.longer or len(whole.prefix) > MOST_DIGITS)
+            and (whole.before, whole.after) == longer
+        )  # fmt: skip
+        if same:
+            alike.append(digit)
+        else:
+            rest += changes
+    if changed and longer is not None:
+        but = "".join(digit for digit in told if digit not in alike)
+        joined.append(Change(prefix, itself == longer, True, but, *longer))
+    if itself is not None and itself[0] != itself[1] and not (changed and itself == longer):
+        joined.insert(0, Change(prefix, True, False, "", *itself))
+    return joined + rest
+
+
+def course(network: Network, number: str, caller: str | None) -> Course:
+    """The ways of a call to ``number``, its digits replaced by ``N`` wherever they come out again."""
+    ways = islice(calls(network, number, caller), MOST_WAYS)
+    return Course(tuple(_said(way, number) for way in ways))
+
+
+def _said(way: Way, number: str) -> str:
+    parts = [way.engines[0]]
+    leaving = ""
+    for step in way.steps:
+        match step.what:
+            case "record":
+                leaving = f" (tree {step.facts['tree']}: {_generic_uri(str(step.facts['uri']), number)})"
+            case "leg":
+                codec = f" {step.facts['codec']}" if step.facts["codec"] else ""
+                protocol = words.PROTOCOLS[step.facts["protocol"]]
+                parts.append(f"{leaving} > {protocol}{codec} > {step.facts['to']}")
+                leaving = ""
+    last = next((str(step.facts["number"]) for step in reversed(way.steps) if step.what == "leg"), number)
+    arriving = _generic(last, number)
+    end = way.end
+    told = f"{leaving}: {words.end(end)}"
+    if end.kind == "answered":
+        told = ""
+    elif end.kind == "external":
+        told = f"{leaving}: leaves the plan"
+    elif end.kind == "no route":
+        # Which trees were asked in vain changes nothing.
+        told = f"{leaving}: no route"
+    as_number = f" as {arriving}" if arriving != "+N" else ""
+    return "".join(parts) + as_number + told
+
+
+def _generic_uri(text: str, number: str) -> str:
+    """A URI with the number in its user part as ``N``."""
+    uri = Uri.parse(text)
+    if uri is None or uri.number is None:
+        return text
+    return text.replace(uri.number[1:], _generic(uri.number, number).removeprefix("+"), 1)
+
+
+def _generic(found: str, number: str) -> str:
+    """``found`` as what became of ``number``: ``+N`` if it is the same."""
+    after, before = found.removeprefix("+"), number.removeprefix("+")
+    same = 0
+    while same < min(len(after), len(before)) and after[-1 - same] == before[-1 - same]:
+        same += 1
+    if not same:
+        return found
+    lost = len(before) - same
+    return f"+{after[: len(after) - same]}{f'(N without {lost} digits)' if lost else 'N'}"
+
+
+def by_kind(changes: list[Change]) -> Iterator[tuple[Course, Course, list[Change]]]:
+    """Changes of one kind together, in the order of their numbers."""
+    found: dict[tuple[Course, Course], list[Change]] = {}
+    for change in sorted(changes, key=lambda each: (each.prefix, each.longer)):
+        found.setdefault((change.before, change.after), []).append(change)
+    for (before, after), listed in found.items():
+        yield before, after, listed

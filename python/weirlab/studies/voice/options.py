@@ -1,0 +1,48 @@
+"""Options that the commands of ``weir voice`` share, and how they are read."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weirlab.errors import InputError
+
+if TYPE_CHECKING:
+    from weirlab.studies.voice.routing import Network
+
+DEFAULT_PLAN = Path("plan.yaml")
+
+PlanOption = Annotated[
+    Path, typer.Option("--plan", help="The numbering plan: a file, or the name of one.", metavar="PLAN")
+]
+DateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--date", help="What holds on this day (default: today).", metavar="YYYY-MM-DD", show_default=False
+    ),
+]
+
+
+def network_of(plan: Path, day: str | None) -> Network:
+    """The plan as it holds on a day."""
+    from weirlab.studies.voice.plan import load, ready
+    from weirlab.studies.voice.routing import Network
+
+    return Network(load(ready.find(plan)), _day(day))
+
+
+def _day(text: str | None) -> date:
+    if text is None:
+        return date.today()
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"{text!r} is no day; write it as 2026-01-31") from None
+
+
+def plural(count: int, what: str) -> str:
+    """``1 zone``, ``2 zones``."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -1,0 +1,136 @@
+"""From a plan's file, and the tables beside it, to a plan that knows where everything stands."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weirlab import files, limits
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+from weirlab.scenario.document import Document, Location, Mark, parse
+from weirlab.scenario.load import SCHEMA_ID, refuse, validated
+from weirlab.studies.voice.plan import tables
+from weirlab.studies.voice.plan.model import Plan
+
+
+@dataclass(frozen=True)
+class Book:
+    """A plan and the places of its parts."""
+
+    plan: Plan
+    document: Document
+    rows: Mapping[Location, str] = field(default_factory=dict)
+    """Where what came from tables stands: ``file:line`` of ``("routes", 17)``, say."""
+
+    @property
+    def name(self) -> str:
+        """The plan's file."""
+        return self.document.name
+
+    def at(self, *location: int | str) -> str:
+        """``file:line`` of the part at ``location``, else of the nearest thing around it."""
+        for depth in range(len(location), 0, -1):
+            if (row := self.rows.get(location[:depth])) is not None:
+                return row
+        key = bool(location) and isinstance(location[-1], str)
+        return f"{self.name}:{self.document.where(location, key=key).line}"
+
+
+def load(path: Path) -> Book:
+    """Read the plan at ``path`` and its tables.
+
+    Raises
+    ------
+    InputError
+        With one line per problem, each beginning with ``file:line``.
+    """
+    text = files.read_text(path, "a numbering plan", limits.MOST_PLAN_BYTES)
+    return loads(text, str(path), path.parent)
+
+
+def loads(text: str, name: str = "<text>", folder: Path = Path()) -> Book:
+    """As :func:`load`, from text; tables are looked for in ``folder``."""
+    document = parse(text, name, limits.MOST_PLAN_VALUES)
+    if not isinstance(document.value, dict):
+        raise InputError(f"{name}:1: a numbering plan consists of keys such as 'engines:' and 'routes:'")
+    plan = validated(document, Plan)
+    book = Book(plan, document)
+    if plan.tables:
+        book = _with_tables(book, folder)
+    if problems := [*_unknown_names(book)]:
+        if book.rows:
+            raise InputError("\n".join(f"{place}: {what}" for place, _, what in problems[:20]))
+        refuse(document, [(mark, what) for _, mark, what in problems])
+    return book
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a plan, for editors and other programs."""
+    return {"$schema": SCHEMA_ID, **Plan.model_json_schema(), "title": "Weir numbering plan"}
+
+
+def _with_tables(book: Book, folder: Path) -> Book:
+    plan = book.plan
+    added: dict[str, list[Any]] = {"ranges": [*plan.ranges], "routes": [*plan.routes], "enum": [*plan.enum]}
+    rows: dict[Location, str] = {}
+    for i, name in enumerate(plan.tables):
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise InputError(f"{book.at('tables', i)}: tables[{i}]: must lie beside the plan or below it")
+        tables.read(folder / name, added, rows)
+    return Book(plan.model_copy(update={k: tuple(v) for k, v in added.items()}), book.document, rows)
+
+
+def _unknown_names(book: Book) -> Iterator[tuple[str, Mark, str]]:
+    """Names that stand for nothing: place, mark and what is wrong."""
+    plan = book.plan
+    known = {
+        "organisation": plan.organisations.keys(),
+        "engine": plan.engines.keys(),
+        "tree": plan.trees.keys(),
+    }
+    for kind, name, location in _references(plan):
+        if name is not None and name not in known[kind]:
+            dotted = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in location).lstrip(".")
+            what = f"{dotted}: there is no {kind} {quoted(name)}{_advice(name, known[kind])}"
+            yield book.at(*location), book.document.where(location), what
+
+
+def _advice(name: str, known: Iterable[str]) -> str:
+    names = [*known]
+    if close := difflib.get_close_matches(name, names, n=1):
+        return f"; did you mean {quoted(close[0])}?"
+    return f"; there are {', '.join(names[:10])}" if names else ""
+
+
+def _references(plan: Plan) -> Iterator[tuple[str, str | None, Location]]:
+    yield "engine", plan.caller, ("caller",)
+    for name, organisation in plan.organisations.items():
+        for i, other in enumerate(organisation.admits or ()):
+            yield "organisation", other, ("organisations", name, "admits", i)
+    for i, numbers in enumerate(plan.ranges):
+        yield "organisation", numbers.owner, ("ranges", i, "owner")
+        yield "organisation", numbers.delegated_by, ("ranges", i, "delegated_by")
+    for name, engine in plan.engines.items():
+        here = ("engines", name)
+        yield "organisation", engine.organisation, (*here, "organisation")
+        yield "engine", engine.home, (*here, "home")
+        for i, tree in enumerate(engine.trees):
+            yield "tree", tree, (*here, "trees", i)
+        for protocol, other in engine.hand_over.items():
+            yield "engine", other, (*here, "hand_over", protocol)
+    for i, entry in enumerate(plan.enum):
+        yield "tree", entry.tree, ("enum", i, "tree")
+        yield "organisation", entry.owner, ("enum", i, "owner")
+    for i, route in enumerate(plan.routes):
+        yield "engine", route.at, ("routes", i, "at")
+        for j, target in enumerate(route.to):
+            yield "engine", target, ("routes", i, "to", j)
+    for i, test in enumerate(plan.tests):
+        yield "engine", test.caller, ("tests", i, "caller")
+        yield "engine", test.ends_at, ("tests", i, "ends_at")
+        if test.via != "static":
+            yield "tree", test.via, ("tests", i, "via")

@@ -1,0 +1,368 @@
+"""What a numbering plan may say: one pydantic model per section, defaults included.
+
+Numbers and prefixes are in international form, ``+420224355289``, in quotes: YAML takes ``+420`` for the
+number 420.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from weirlab.studies.voice.plan import numbers
+from weirlab.studies.voice.plan.values import (
+    Address,
+    Codec,
+    Day,
+    Dialled,
+    Digits,
+    Email,
+    Host,
+    Kind,
+    Line,
+    Name,
+    Number,
+    Port,
+    Prefix,
+    Protocol,
+    Seconds,
+    Serial,
+    Short,
+    Visibility,
+    as_list,
+)
+
+
+class Section(BaseModel):
+    """A mapping in which every key is known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Limited(Section):
+    """What holds from one day to another."""
+
+    valid_from: Day | None = None
+    """The first day on which this holds, as in 2026-01-31; without it, always."""
+    valid_until: Day | None = None
+    """The last day on which this holds."""
+
+    def holds(self, day: date) -> bool:
+        """Does it on ``day``?"""
+        return (self.valid_from is None or self.valid_from <= day) and not self.expired(day)
+
+    def expired(self, day: date) -> bool:
+        """Is ``day`` after the last one?"""
+        return self.valid_until is not None and self.valid_until < day
+
+    def meets(self, other: Limited) -> bool:
+        """Is there a day on which both hold?"""
+        start = max(self.valid_from or date.min, other.valid_from or date.min)
+        return start <= min(self.valid_until or date.max, other.valid_until or date.max)
+
+
+class Contact(Section):
+    """Whom to ask."""
+
+    name: Line
+    """Person or desk."""
+    role: Line = ""
+    """What for: technical, administrative, ..."""
+    email: Email | None = None
+    """E-mail address."""
+    phone: Number | None = None
+    """Telephone number."""
+
+
+class Organisation(Section):
+    """An operator, a university, a company: who owns numbers and runs engines."""
+
+    title: Line = ""
+    """Its full name."""
+    contacts: tuple[Contact, ...] = ()
+    """Whom to ask."""
+    admits: tuple[Name, ...] | None = None
+    """Organisations whose calls its engines accept, besides its own; without it, all."""
+    may_call: tuple[Prefix, ...] | None = None
+    """What its callers may call; without it, every number."""
+    barred: tuple[Prefix, ...] = ()
+    """What its callers may not call; the longest prefix of may_call and barred decides."""
+
+
+class Range(Limited):
+    """Numbers and who owns them."""
+
+    prefix: Prefix
+    """What the numbers begin with."""
+    owner: Name
+    """The organisation."""
+    digits: Annotated[int, Field(strict=True, ge=1)] | None = None
+    """Digits of a whole number, country code included."""
+    delegated_by: Name | None = None
+    """The organisation out of whose larger range these numbers are."""
+
+
+class Rewrite(Section):
+    """A rule that changes a number on arrival at an engine."""
+
+    match: str
+    """POSIX extended regular expression; what is dialled is compared with it."""
+    replace: str
+    r"""What comes in place of the whole number; \1 to \9 are the groups."""
+
+
+class Engine(Section):
+    """What handles calls: a proxy, a gateway, a gatekeeper, or an endpoint where calls begin and end."""
+
+    kind: Kind
+    """proxy (SIP, routes), gateway (translates and routes), gatekeeper (H.323, routes), endpoint."""
+    protocols: tuple[Protocol, ...] = ()
+    """What it speaks, the preferred one first; a proxy speaks sip, a gatekeeper h323."""
+    address: Address | None = None
+    """IP address."""
+    host: Host | None = None
+    """Name in the domain name system."""
+    ports: dict[Protocol, Port] = {}
+    """Ports other than the usual ones: 5060 for sip, 1720 for h323, 2427 for mgcp."""
+    organisation: Name | None = None
+    """Who runs it."""
+    codecs: tuple[Codec, ...] = ()
+    """What it offers and accepts, the preferred one first; without it, nothing is checked."""
+    transcodes: bool = True
+    """A gateway translates between its codecs."""
+    trees: tuple[Name, ...] = ()
+    """ENUM trees that it asks, in this order, where no route of its own fits."""
+    hand_over: dict[Protocol, Name] = {}
+    """Gateways that take numbers whose ENUM record names a protocol that this engine does not speak."""
+    rewrite: tuple[Rewrite, ...] = ()
+    """Rules for arriving numbers; the first that matches is applied."""
+    home: Name | None = None
+    """Where an endpoint sends its calls."""
+    line: Line = "aaln/1"
+    """MGCP endpoint name (RFC 3435, 2.1.2) of an endpoint's line."""
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        own: tuple[Protocol, ...] | None = {"proxy": ("sip",), "gatekeeper": ("h323",)}.get(self.kind)  # type: ignore[assignment]
+        if own is not None and self.protocols not in ((), own):
+            raise ValueError(f"a {self.kind} speaks {own[0]} only; a gateway translates")
+        if own is None and not self.protocols:
+            raise ValueError(f"say under protocols what the {self.kind} speaks, e.g. [sip]")
+        if self.kind == "endpoint" and (self.trees or self.hand_over or self.rewrite):
+            raise ValueError(
+                "an endpoint does not route: trees, hand_over and rewrite are for engines that do"
+            )
+        if self.kind != "endpoint" and self.home is not None:
+            raise ValueError("home is for endpoints; other engines have routes")
+        return self
+
+    @property
+    def speaks(self) -> tuple[Protocol, ...]:
+        """Protocols, those included that follow from the kind."""
+        return self.protocols or (("sip",) if self.kind == "proxy" else ("h323",))
+
+    def port(self, protocol: Protocol) -> int:
+        """Where it listens for ``protocol``."""
+        usual: dict[Protocol, int] = {"sip": 5060, "h323": 1720, "mgcp": 2427}
+        return self.ports.get(protocol, usual[protocol])
+
+
+class Tree(Section):
+    """A tree of ENUM: numbers as names below a domain."""
+
+    suffix: Host
+    """The domain below which numbers are looked up, such as e164.arpa."""
+    zone: Host | None = None
+    """The zone to write, such as 0.2.4.e164.arpa for +420; without it, the suffix."""
+    visibility: Visibility = "public"
+    """public: in everybody's DNS; private: only for the plan's engines."""
+    fill_holes: bool = True
+    """Write the wildcards that a longer name below a prefix needs (RFC 4592); false: as in a zone by hand."""
+    ttl: Seconds | None = None
+    """Time to live of the records, in s, other than that of dns."""
+
+    @property
+    def origin(self) -> str:
+        """The zone's name."""
+        return self.zone or self.suffix
+
+
+class Naptr(Section):
+    """A NAPTR record of ENUM (RFC 6116); its flag is always "u"."""
+
+    order: Short = 100
+    """Lower ones come first."""
+    preference: Short = 10
+    """Among records of one order, lower ones come first."""
+    service: Line
+    """Such as E2U+sip or E2U+h323."""
+    regexp: Line | None = None
+    r"""Substitution expression, such as !^\+(.*)$!sip:\1@example.net!"""
+    uri: Line | None = None
+    r"""In place of regexp: the URI, in which \1 is the number without +."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.regexp is None) == (self.uri is None):
+            raise ValueError("give either uri or regexp")
+        if self.uri is not None and "!" in self.uri:
+            raise ValueError(
+                "an exclamation mark ends an expression; write a whole regexp with another delimiter"
+            )
+        return self
+
+    @property
+    def expression(self) -> str:
+        """The substitution expression."""
+        return self.regexp if self.regexp is not None else rf"!^\+(.*)$!{self.uri}!"
+
+
+class Entry(Limited):
+    """What a tree answers for a number, or for the numbers that continue a prefix."""
+
+    tree: Name
+    """The tree."""
+    number: Number | None = None
+    """This number and no other."""
+    prefix: Prefix | None = None
+    """All numbers that continue it, unless a longer prefix or a number says otherwise."""
+    naptr: Annotated[tuple[Naptr, ...], Field(min_length=1)]
+    """The records."""
+    owner: Name | None = None
+    """The organisation that asked for the entry."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.number is None) == (self.prefix is None):
+            raise ValueError("give either number or prefix")
+        return self
+
+    @property
+    def digits(self) -> str:
+        """Of the number or the prefix."""
+        return (self.number or self.prefix or "+")[1:]
+
+    @property
+    def key(self) -> str:
+        """``number`` or ``prefix``."""
+        return "number" if self.number is not None else "prefix"
+
+
+class Route(Limited):
+    """Where an engine sends numbers that begin with a prefix; it goes before the trees."""
+
+    at: Name
+    """The engine that decides."""
+    prefix: Prefix
+    """What the numbers begin with; the longest prefix decides. "+" stands for all numbers."""
+    to: Annotated[tuple[Name, ...], BeforeValidator(as_list), Field(min_length=1)]
+    """Engines in the order of preference; the next one is tried if one fails."""
+    arriving: Protocol | None = None
+    """Only for calls that arrive by this protocol."""
+    by: Protocol | None = None
+    """The protocol to leave by; without it, the target's first one that the engine speaks, too."""
+    strip: Annotated[int, Field(strict=True, ge=0, le=numbers.MOST_DIGITS)] = 0
+    """Leading digits to take away, after the +."""
+    prepend: Digits = ""
+    """Digits to put in front, after that."""
+
+
+class Service(Section):
+    """A service point: an SRV record (RFC 2782)."""
+
+    service: Literal["sip", "sips", "h323cs", "h323ls", "h323rs"] = "sip"
+    """What is offered."""
+    transport: Literal["udp", "tcp"] = "udp"
+    """Over which transport."""
+    priority: Short = 100
+    """Lower ones come first."""
+    weight: Short = 10
+    """Share of the calls among targets of one priority."""
+    port: Port = 5060
+    """Port of the target."""
+    target: Host
+    """Name of the host."""
+
+
+class Domain(Section):
+    """A zone of names, with its hosts and service points; hosts of engines are added."""
+
+    hosts: dict[Host, Address] = {}
+    """Further hosts: whole names and their addresses."""
+    services: tuple[Service, ...] = ()
+    """Service points."""
+    ttl: Seconds | None = None
+    """Time to live, in s, other than that of dns."""
+
+
+class Dns(Section):
+    """What every zone begins with (RFC 1035)."""
+
+    primary: Host
+    """The primary name server."""
+    secondaries: tuple[Host, ...] = ()
+    """Secondary name servers."""
+    contact: Email
+    """Who answers for the zones."""
+    ttl: Seconds = 300
+    """Time to live, in s."""
+    refresh: Seconds = 3600
+    """After how many seconds a secondary asks for changes."""
+    retry: Seconds = 900
+    """After how many seconds it asks again."""
+    expire: Seconds = 604800
+    """After how many seconds it gives up."""
+    negative_ttl: Seconds = 300
+    """How long an answer "no such number" may be kept, in s (RFC 2308)."""
+
+
+class Test(Section):
+    """A test number and what a call to it must do."""
+
+    number: Dialled
+    """What is dialled."""
+    caller: Name | None = None
+    """The endpoint that calls; without it, the plan's caller."""
+    answer: Annotated[int, Field(strict=True, ge=200, le=699)] = 200
+    """The final answer as SIP has it: 200, or 404 for a number that leads nowhere."""
+    via: Name | None = None
+    """The tree that must decide, or "static" for a route."""
+    ends_at: Name | None = None
+    """The endpoint that must answer."""
+    note: Line = ""
+    """What is tested."""
+
+
+class Plan(Section):
+    """A numbering plan."""
+
+    plan: Name
+    """Its name."""
+    serial: Serial = 1
+    """Of the zones; raise it with every change, as in 2026013101."""
+    caller: Name
+    """The endpoint whose calls are meant where nothing else is said."""
+    dns: Dns | None = None
+    """What every zone begins with; without it, no zones can be written."""
+    organisations: dict[Name, Organisation] = {}
+    """Who takes part."""
+    ranges: tuple[Range, ...] = ()
+    """Numbers and who owns them."""
+    engines: dict[Name, Engine]
+    """What handles calls."""
+    trees: dict[Name, Tree] = {}
+    """Trees of ENUM."""
+    enum: tuple[Entry, ...] = ()
+    """What the trees answer."""
+    routes: tuple[Route, ...] = ()
+    """Where engines send calls by prefix."""
+    domains: dict[Host, Domain] = {}
+    """Zones of names."""
+    external: tuple[Host, ...] = ()
+    """Domains outside the plan to which URIs may lead."""
+    tests: tuple[Test, ...] = ()
+    """Test numbers."""
+    tables: tuple[Line, ...] = ()
+    """CSV files with more ranges, routes and ENUM entries, beside this file."""

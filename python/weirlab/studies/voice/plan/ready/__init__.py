@@ -1,0 +1,34 @@
+"""The plans that come with Weir, each a YAML file beside this one, and how a name becomes a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from weirlab import files
+from weirlab.errors import InputError
+
+FOLDER: Final = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """The names of all ready-made plans, in order."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def find(wanted: Path) -> Path:
+    """The file that ``wanted`` means: a path, or the name of a ready-made plan.
+
+    Raises
+    ------
+    InputError
+        There is neither; the message lists the names.
+    """
+    if str(wanted) in names() and (wanted.is_dir() or not os.path.lexists(wanted)):
+        return FOLDER / f"{wanted}.yaml"
+    if not os.path.lexists(wanted):
+        raise InputError(
+            f"{files.shown(wanted)}: no such file; plans that come with Weir are {' and '.join(names())}"
+        )
+    return wanted

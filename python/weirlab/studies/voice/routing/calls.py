@@ -1,0 +1,267 @@
+"""Sends calls through a network on paper, by every way that they can take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from weirlab.errors import InputError
+from weirlab.scenario.document import Location
+from weirlab.studies.voice.ere import TAIL, BadExpression, NeedsDigits, Substitution
+from weirlab.studies.voice.plan.model import Engine, Entry, Naptr, Route
+from weirlab.studies.voice.plan.numbers import owner_name
+from weirlab.studies.voice.plan.values import Protocol
+from weirlab.studies.voice.routing.names import SCHEMES, Uri, leads_to
+from weirlab.studies.voice.routing.network import Network
+from weirlab.studies.voice.routing.way import End, EndKind, Step, Way
+
+MOST_HOPS: Final = 10
+"""Engines on a way: what a proxy allows by Max-Forwards."""
+
+MOST_WAYS: Final = 32
+
+
+class Arrival(NamedTuple):
+    """A call that reaches an engine."""
+
+    engine: str
+    number: str
+    arriving: Protocol
+    offer: tuple[str, ...] | None
+    """Codecs offered, the preferred one first; None if that is unknown."""
+    organisation: str | None
+    """Whose caller it is."""
+    steps: tuple[Step, ...] = ()
+    been: tuple[tuple[str, str, str], ...] = ()
+    """Engine, number and protocol of the arrivals before."""
+
+    def then(self, *steps: Step) -> Arrival:
+        """With further steps."""
+        return Arrival(
+            self.engine,
+            self.number,
+            self.arriving,
+            self.offer,
+            self.organisation,
+            (*self.steps, *steps),
+            self.been,
+        )
+
+    def step(self, what: str, place: Location = (), **facts: object) -> Step:
+        return Step(what, self.engine, self.number, place, facts)  # type: ignore[arg-type]
+
+    def end(self, kind: EndKind, place: Location = (), **facts: object) -> Way:
+        return Way(self.steps, End(kind, self.engine, facts, place))
+
+
+def calls(network: Network, dialled: str, caller: str | None = None) -> Iterator[Way]:
+    """Every way of a call to ``dialled`` by the endpoint ``caller``, the planned one first.
+
+    Raises
+    ------
+    InputError
+        The caller is no endpoint with a home.
+    """
+    name = caller or network.plan.caller
+    endpoint = network.plan.engines.get(name)
+    if endpoint is None:
+        raise InputError(f"there is no engine {name!r}; there are {', '.join(network.plan.engines)}")
+    if endpoint.home is None:
+        place = network.book.at("engines", name)
+        raise InputError(f"{place}: {name} has no home: say under home: where its calls go")
+    offer = endpoint.codecs or None
+    begin = Arrival(name, dialled, endpoint.speaks[0], offer, endpoint.organisation)
+    begin = begin.then(begin.step("dialled", ("engines", name, "home"), home=endpoint.home))
+    yield from _leg(network, begin, endpoint.home, dialled, None, ("engines", name, "home"))
+
+
+def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
+    """Every way of a call from its arrival at an engine on."""
+    engine = network.plan.engines[arrival.engine]
+    here = (arrival.engine, arrival.number, arrival.arriving)
+    if here in arrival.been or len(arrival.been) >= MOST_HOPS:
+        yield arrival.end("loop", engines=(*(name for name, _, _ in arrival.been), arrival.engine))
+        return
+    arrival = arrival._replace(been=(*arrival.been, here))
+    if not network.admits(engine, arrival.organisation):
+        place: Location = ("organisations", engine.organisation or "", "admits")
+        yield arrival.end("not admitted", place, organisation=arrival.organisation, by=engine.organisation)
+        return
+    if engine.kind == "endpoint":
+        yield arrival.end("answered")
+        return
+    arrival = _rewritten(network, arrival)
+    number = arrival.number
+    if number[:1] != "+" or not number[1:2] or not (number[1:2].isdigit() or number[1:2] == TAIL):
+        yield arrival.end("no number")
+        return
+    if len(arrival.been) == 1 and not network.may_call(arrival.organisation, number[1:]):
+        place = ("organisations", arrival.organisation or "")
+        yield arrival.end("barred", place, organisation=arrival.organisation)
+        return
+    yield from _decided(network, arrival, engine)
+
+
+def _rewritten(network: Network, arrival: Arrival) -> Arrival:
+    for index, rule in enumerate(network.rewrites[arrival.engine]):
+        after = rule.apply(arrival.number)
+        if after is not None:
+            place = ("engines", arrival.engine, "rewrite", index)
+            changed = arrival._replace(number=after)
+            return changed.then(
+                changed.step("rewritten", place, before=arrival.number, rule=rule.pattern.text)
+            )
+    return arrival
+
+
+def _decided(network: Network, arrival: Arrival, engine: Engine) -> Iterator[Way]:
+    """By a route, else by the trees in their order."""
+    digits = arrival.number[1:]
+    found = network.route(arrival.engine, arrival.arriving, digits)
+    if found is not None:
+        route = network.plan.routes[found[1]]
+        place: Location = ("routes", found[1])
+        arrival = arrival.then(arrival.step("prefix", place, prefix=route.prefix, to=route.to))
+        leaving = _changed(arrival.number, route)
+        for rank, target in enumerate(route.to):
+            yield from _leg(network, arrival, target, leaving, route.by, (*place, "to", rank))
+        return
+    arrival = arrival.then(arrival.step("no prefix"))
+    for name in engine.trees:
+        index = network.trees[name].lookup(digits)
+        asked = owner_name(digits, network.plan.trees[name].suffix) if TAIL not in digits else ""
+        if index is None:
+            arrival = arrival.then(arrival.step("no entry", ("trees", name), tree=name, asked=asked))
+            continue
+        entry = network.plan.enum[index]
+        facts = {"tree": name, "asked": asked, "key": entry.key, "entry": entry.number or entry.prefix}
+        arrival = arrival.then(arrival.step("tree", ("enum", index), **facts))
+        ways, arrival = _by_records(network, arrival, engine, index, entry)
+        if ways:
+            for way in ways:
+                yield from way
+            return
+    yield arrival.end("no route", trees=engine.trees)
+
+
+def _changed(number: str, route: Route) -> str:
+    """``number`` as the route passes it on."""
+    if not route.strip and not route.prepend:
+        return number
+    known, tail, rest = number[1:].partition(TAIL)
+    if tail and len(known) < route.strip:
+        # Which digits go is known only once there are enough of them.
+        raise NeedsDigits(frozenset("0123456789").difference(rest))
+    return f"+{route.prepend.removeprefix('+')}{known[route.strip :]}{tail}{rest}"
+
+
+def _by_records(
+    network: Network, arrival: Arrival, engine: Engine, index: int, entry: Entry
+) -> tuple[list[Iterator[Way]], Arrival]:
+    """The ways by the usable records of an entry, and the arrival that knows of the others."""
+    ways: list[Iterator[Way]] = []
+    seen = arrival
+    for rank, record in in_order(entry):
+        place: Location = ("enum", index, "naptr", rank)
+        facts = {
+            "tree": entry.tree,
+            "order": record.order,
+            "preference": record.preference,
+            "service": record.service,
+        }
+        try:
+            text = Substitution.parse(record.expression).apply(arrival.number)
+            uri = Uri.parse(text) if text is not None else None
+            why = _unusable(engine, record, text, uri)
+        except BadExpression as wrong:
+            text, uri, why = None, None, f"its regexp is none: {wrong}"
+        if why or uri is None:
+            seen = seen.then(seen.step("unusable record", place, **facts, uri=text, why=why))
+            continue
+        known = seen.then(seen.step("record", place, **facts, uri=text, first=not ways))
+        ways.append(_follow(network, known, engine, uri, place))
+    return ways, seen
+
+
+def in_order(entry: Entry) -> list[tuple[int, Naptr]]:
+    """Records by order, then preference, as one sort key (RFC 5483, 3), with their places in the list."""
+    if len(entry.naptr) == 1:
+        return [(0, entry.naptr[0])]
+    return sorted(enumerate(entry.naptr), key=lambda each: (each[1].order, each[1].preference))
+
+
+def _unusable(engine: Engine, record: Naptr, text: str | None, uri: Uri | None) -> str:
+    """Why ``engine`` can do nothing with a record; empty if it can."""
+    if text is None:
+        return "its regexp does not match the number"
+    wanted = leads_to(record.service)
+    if wanted is None:
+        return "no engine here understands its service"
+    if uri is None or SCHEMES.get(uri.scheme) != wanted:
+        return f"{text} is no URI for its service"
+    if wanted != "tel" and wanted not in engine.speaks and wanted not in engine.hand_over:
+        return f"{wanted} is not spoken here, and nothing under hand_over takes such calls"
+    return ""
+
+
+def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place: Location) -> Iterator[Way]:
+    """To the URI of a record."""
+    wanted: Protocol | Literal["tel"] = SCHEMES[uri.scheme]
+    if wanted == "tel":
+        number = uri.number or uri.user
+        changed = arrival._replace(number=number)
+        yield from arrivals(network, changed.then(changed.step("rerouted", place, uri=uri.text)))
+        return
+    if wanted not in engine.speaks:
+        gateway = engine.hand_over[wanted]
+        handed: Location = ("engines", arrival.engine, "hand_over", wanted)
+        told = arrival.then(arrival.step("handed over", handed, to=gateway, protocol=wanted))
+        yield from _leg(network, told, gateway, arrival.number, None, handed)
+        return
+    targets = network.names.resolve(uri.host, wanted, uri.port)
+    if not targets:
+        if network.names.domain_of(uri.host) is None:
+            yield arrival.end("external", place, uri=uri.text, host=uri.host)
+        else:
+            yield arrival.end("no address", place, uri=uri.text, host=uri.host)
+    for target in targets:
+        facts = {"host": uri.host, "by": target.by, "name": target.name, "address": target.address}
+        told = arrival.then(arrival.step("resolved", target.place, **facts, port=target.port))
+        if target.engine is None:
+            yield told.end("external", place, uri=uri.text, host=uri.host)
+        else:
+            number = uri.number or uri.user
+            yield from _leg(network, told, target.engine, number, wanted, place)
+
+
+def _leg(
+    network: Network, arrival: Arrival, name: str, number: str, by: Protocol | None, place: Location
+) -> Iterator[Way]:
+    """From one engine to the next, if both speak one protocol and share a codec."""
+    engine, target = network.plan.engines[arrival.engine], network.plan.engines[name]
+    through = (arrival.arriving,) if engine.kind == "proxy" else engine.speaks
+    common = [each for each in target.speaks if each in through and by in (None, each)]
+    facts: dict[str, object] = {"to": name}
+    if not common:
+        yield arrival.end("no protocol", place, **facts, here=through, there=target.speaks, by=by)
+        return
+    leaving = common[0]
+    offer = arrival.offer
+    if target.codecs:
+        offer = target.codecs if offer is None else tuple(c for c in offer if c in target.codecs)
+        if not offer:
+            yield arrival.end("no codec", place, **facts, here=arrival.offer, there=target.codecs)
+            return
+    steps = []
+    if engine.kind == "gateway" and leaving != arrival.arriving:
+        facts_of = {"before": arrival.arriving, "after": leaving}
+        steps.append(arrival.step("translated", ("engines", arrival.engine), **facts_of))
+    codec = offer[0] if offer and target.codecs and arrival.offer else None
+    leg = {"to": name, "protocol": leaving, "codec": codec, "number": number}
+    steps.append(arrival.step("leg", place, **leg, direct=engine.kind == "gatekeeper"))
+    if target.kind == "gateway" and target.transcodes and target.codecs:
+        offer = target.codecs
+    onward = (*arrival.steps, *steps)
+    yield from arrivals(
+        network, Arrival(name, number, leaving, offer, arrival.organisation, onward, arrival.been)
+    )

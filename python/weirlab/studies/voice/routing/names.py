@@ -1,0 +1,163 @@
+"""From the URI of an ENUM record to the engines that its host stands for (RFC 3263: SRV, then A)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+from weirlab.scenario.document import Location
+from weirlab.studies.voice.ere import TAIL
+from weirlab.studies.voice.plan.model import Plan, Service
+from weirlab.studies.voice.plan.values import Protocol, is_address
+
+SERVICES: Final[dict[str, Protocol | Literal["tel"]]] = {
+    "sip": "sip", "h323": "h323", "voice:tel": "tel", "pstn:tel": "tel", "tel": "tel", "pstn:sip": "sip",
+}  # fmt: skip
+"""Enumservices that engines here understand (RFC 3764, 3762, 4415, 4769), and what they lead to."""
+
+SCHEMES: Final[dict[str, Protocol | Literal["tel"]]] = {
+    "sip": "sip", "sips": "sip", "h323": "h323", "tel": "tel",
+}  # fmt: skip
+
+_SERVICE = re.compile(r"E2U((?:\+[A-Z0-9-]+(?::[A-Z0-9-]+)*)+)", re.IGNORECASE)
+_URI = re.compile(
+    rf"(?P<scheme>[a-z0-9+.-]+):(?:(?:(?P<user>[^@]*)@)?(?P<host>[^@:;\[\]{TAIL}]+|\[[0-9a-f:.]+\])"
+    r"(?::(?P<port>[0-9]{1,5}))?(?P<rest>;.*)?)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True)
+class Uri:
+    """``scheme:user@host:port``; ``user`` is empty where there is none."""
+
+    scheme: str
+    user: str
+    host: str
+    port: int | None
+    text: str
+    """All of it."""
+
+    @classmethod
+    def parse(cls, text: str) -> Uri | None:
+        """The parts of ``text``; None if it is no URI of this form. For tel, the number is the user."""
+        if text[:4].lower() == "tel:":
+            return cls("tel", text[4:].partition(";")[0], "", None, text)
+        match = _URI.fullmatch(text)
+        if match is None:
+            return None
+        port = int(match["port"]) if match["port"] else None
+        return cls(
+            match["scheme"].lower(), match["user"] or "", match["host"].strip("[]").lower(), port, text
+        )
+
+    @property
+    def number(self) -> str | None:
+        """The user part as an international number; None if it is something else."""
+        digits = self.user.partition(";")[0].removeprefix("+")
+        return f"+{digits}" if digits and re.fullmatch(rf"[0-9]*(?:{TAIL}[0-9]*)?", digits) else None
+
+
+def enumservices(service: str) -> tuple[str, ...] | None:
+    """``E2U+voice:tel+sip`` as ``("voice:tel", "sip")``; None for another text (RFC 6116, 3.4.3)."""
+    match = _SERVICE.fullmatch(service)
+    return None if match is None else tuple(match[1].lower().split("+")[1:])
+
+
+@lru_cache(maxsize=256)
+def leads_to(service: str) -> Protocol | Literal["tel"] | None:
+    """What a NAPTR service leads to; None for one that no engine understands."""
+    for name in enumservices(service) or ():
+        if name in SERVICES:
+            return SERVICES[name]
+    return None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a host name leads: an engine, or None for a host that no engine is."""
+
+    by: Literal["SRV", "A", "address"]
+    name: str
+    """Of the host at last."""
+    address: str
+    port: int | None
+    engine: str | None
+    place: Location = ()
+
+
+class Names:
+    """Hosts, their addresses and service points."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.addresses: dict[str, str] = {}
+        for domain in plan.domains.values():
+            self.addresses.update(domain.hosts)
+        self._resolved: dict[tuple[str, Protocol, int | None], list[Target]] = {}
+        self._engines: dict[str, list[str]] = {}
+        for name, engine in plan.engines.items():
+            if engine.address is not None:
+                self._engines.setdefault(engine.address, []).append(name)
+                if engine.host is not None:
+                    self.addresses[engine.host] = engine.address
+
+    def domain_of(self, host: str) -> str | None:
+        """The plan's zone in which ``host`` is, the longest such name."""
+        labels = host.split(".")
+        for start in range(len(labels)):
+            if (name := ".".join(labels[start:])) in self.plan.domains:
+                return name
+        return None
+
+    def is_external(self, host: str) -> bool:
+        """Is ``host``, or a domain above it, listed as outside the plan?"""
+        return any(host == domain or host.endswith(f".{domain}") for domain in self.plan.external)
+
+    def resolve(self, host: str, protocol: Protocol, port: int | None) -> list[Target]:
+        """Where ``host`` leads, the preferred target first; empty if the plan has no address for it.
+
+        SRV records count only where the URI names no port (RFC 3263, 4.2).
+        """
+        key = (host, protocol, port)
+        if key not in self._resolved:
+            self._resolved[key] = self._resolve(host, protocol, port)
+        return self._resolved[key]
+
+    def _resolve(self, host: str, protocol: Protocol, port: int | None) -> list[Target]:
+        if is_address(host):
+            return [Target("address", host, host, port, self._engine(host, protocol, port))]
+        found = [*self._by_srv(host, protocol)] if port is None else []
+        if not found and (address := self.addresses.get(host)) is not None:
+            found = [Target("A", host, address, port, self._engine(address, protocol, port, host))]
+        return found
+
+    def _by_srv(self, host: str, protocol: Protocol) -> Iterator[Target]:
+        domain = self.plan.domains.get(host)
+        listed = [*enumerate(domain.services)] if domain else []
+        fitting = [(i, service) for i, service in listed if serves(service, protocol)]
+        # One host over UDP and TCP is one target.
+        seen: set[tuple[str, int]] = set()
+        for i, service in sorted(fitting, key=lambda each: (each[1].priority, -each[1].weight, each[0])):
+            address = self.addresses.get(service.target)
+            if address is not None and (service.target, service.port) not in seen:
+                seen.add((service.target, service.port))
+                engine = self._engine(address, protocol, service.port, service.target)
+                place: Location = ("domains", host, "services", i)
+                yield Target("SRV", service.target, address, service.port, engine, place)
+
+    def _engine(self, address: str, protocol: Protocol, port: int | None, host: str = "") -> str | None:
+        """The engine at an address: by name, else by port where several share it, else the first."""
+        engines = self.plan.engines
+        here = [name for name in self._engines.get(address, []) if protocol in engines[name].speaks]
+        by_host = [name for name in here if engines[name].host == host]
+        by_port = [name for name in here if port in (None, engines[name].port(protocol))]
+        return next(iter((*by_host, *by_port, *here, *self._engines.get(address, []))), None)
+
+
+def serves(service: Service, protocol: Protocol) -> bool:
+    """Is this a service point for calls by ``protocol``?"""
+    return service.service in {"sip": ("sip", "sips"), "h323": ("h323cs", "h323ls"), "mgcp": ()}[protocol]

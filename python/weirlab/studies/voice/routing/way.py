@@ -1,0 +1,83 @@
+"""What happens to a call, step by step, as plain values; ``explain`` says it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
+
+from weirlab.scenario.document import Location
+
+What = Literal[
+    "dialled", "rewritten", "prefix", "no prefix", "tree", "no entry", "record", "unusable record",
+    "handed over", "rerouted", "resolved", "translated", "leg",
+]  # fmt: skip
+
+EndKind = Literal[
+    "answered", "external", "no route", "loop", "not admitted", "barred", "no protocol", "no codec",
+    "no address", "no number",
+]  # fmt: skip
+
+ANSWERS: Final[Mapping[EndKind, int]] = {
+    "answered": 200, "external": 200, "no route": 404, "loop": 482, "not admitted": 403, "barred": 403,
+    "no protocol": 503, "no codec": 488, "no address": 503, "no number": 484,
+}  # fmt: skip
+"""The final answer to a SIP caller (RFC 3261, 21)."""
+
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Step(NamedTuple):
+    """One thing that an engine does."""
+
+    what: What
+    engine: str
+    number: str
+    """The number as the engine has it then."""
+    place: Location = ()
+    """The part of the plan that says so."""
+    facts: Mapping[str, Any] = _NOTHING
+
+
+class End(NamedTuple):
+    """How it ends."""
+
+    kind: EndKind
+    engine: str
+    """The engine where it ends."""
+    facts: Mapping[str, Any] = _NOTHING
+    place: Location = ()
+
+    @property
+    def good(self) -> bool:
+        """Does somebody answer, as far as the plan goes?"""
+        return self.kind in ("answered", "external")
+
+
+class Way(NamedTuple):
+    """One way of a call from its beginning to its end; the next one is taken if it fails."""
+
+    steps: tuple[Step, ...]
+    end: End
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Engines in the order in which the call reaches them."""
+        first = tuple(step.engine for step in self.steps[:1])
+        return first + tuple(str(step.facts["to"]) for step in self.steps if step.what == "leg")
+
+    @property
+    def decided_by(self) -> str | None:
+        """What the first engine went by: a tree, ``static`` for a route, None for nothing."""
+        for step in self.steps:
+            if step.what == "prefix":
+                return "static"
+            if step.what == "record":
+                return str(step.facts["tree"])
+        return None
+
+    @property
+    def answer(self) -> int:
+        """The final answer in SIP."""
+        return ANSWERS[self.end.kind]

@@ -1,0 +1,8 @@
+"""Zones for DNS servers: made of a plan, written as text, and ENUM zones of others read."""
+
+from __future__ import annotations
+
+from weirlab.studies.voice.zones.made import Record, Zone, zones
+from weirlab.studies.voice.zones.text import put, written
+
+__all__ = ["Record", "Zone", "put", "written", "zones"]

@@ -1,0 +1,109 @@
+"""Zone files of ENUM, however they came about, as a table of prefixes for a plan."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weirlab import extras, files, limits
+from weirlab.errors import InputError
+from weirlab.studies.voice.plan.model import Entry, Naptr, Tree
+from weirlab.studies.voice.plan.numbers import digits_below
+from weirlab.studies.voice.routing.enum import EnumTree
+
+COLUMNS = ("tree", "number", "prefix", "order", "preference", "service", "regexp")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a zone says in a plan's words."""
+
+    entries: tuple[Entry, ...]
+    left_out: tuple[str, ...]
+    """Names and why they cannot be entries."""
+    holes: int
+    """Names below a wildcard at which the zone answers nothing (RFC 4592)."""
+
+    def table(self) -> str:
+        """CSV, a line per record."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for entry in self.entries:
+            for record in entry.naptr:
+                number, prefix = entry.number or "", entry.prefix or ""
+                rank = (record.order, record.preference, record.service)
+                writer.writerow((entry.tree, number, prefix, *rank, record.expression))
+        return text.getvalue()
+
+
+def read(path: Path, tree: str, suffix: str, origin: str | None = None) -> Imported:
+    """Read the NAPTR records of the zone file at ``path``.
+
+    Parameters
+    ----------
+    tree
+        The tree to which the entries are to belong.
+    suffix
+        The domain below which numbers are looked up, such as ``e164.arpa``.
+    origin
+        The zone's name, where the file does not say it by ``$ORIGIN``.
+
+    Raises
+    ------
+    InputError
+        The file is no zone.
+    MissingCapability
+        dnspython is not installed.
+    """
+    extras.VOICE.require()
+    import dns.exception
+    import dns.zone
+
+    text = files.read_text(path, "a zone file", limits.MOST_INPUT_BYTES)
+    try:
+        zone = dns.zone.from_text(text, origin=origin, relativize=False, check_origin=False)
+    except (dns.exception.DNSException, ValueError, KeyError) as error:
+        told = str(error) or type(error).__name__
+        raise InputError(f"{files.shown(path)}: not a zone file: {told}; see --origin") from None
+    entries: list[Entry] = []
+    left_out: list[str] = []
+    for name, rdata in sorted(_naptr(zone), key=lambda each: each[0]):
+        found = _entry(name, rdata, tree, suffix)
+        if isinstance(found, str):
+            left_out.append(f"{name}: {found}")
+        else:
+            entries.append(found)
+    index = EnumTree(Tree(suffix=suffix, fill_holes=False), enumerate(entries))
+    return Imported(tuple(entries), tuple(left_out), len([*index.holes()]))
+
+
+def _naptr(zone: Any) -> Iterator[tuple[str, Any]]:
+    import dns.rdatatype
+
+    for name, rdataset in zone.iterate_rdatasets(dns.rdatatype.NAPTR):
+        yield name.to_text(omit_final_dot=True), rdataset
+
+
+def _entry(name: str, rdataset: Any, tree: str, suffix: str) -> Entry | str:
+    """The entry of a name, or why there is none."""
+    wildcard = name.startswith("*.")
+    digits = digits_below(name.removeprefix("*."), suffix)
+    if digits is None or not (digits or wildcard):
+        return f"no number below {suffix}"
+    records = []
+    for record in sorted(rdataset, key=lambda each: (each.order, each.preference)):
+        flags, service, regexp = (
+            getattr(record, key).decode("utf-8", "replace") for key in ("flags", "service", "regexp")
+        )
+        if flags.lower() != "u" or record.replacement.to_text() != ".":
+            return "a record that does not end with a URI (its flag is not u)"
+        records.append(
+            Naptr(order=record.order, preference=record.preference, service=service, regexp=regexp)
+        )
+    key = {"prefix": f"+{digits}"} if wildcard else {"number": f"+{digits}"}
+    return Entry(tree=tree, naptr=tuple(records), **key)

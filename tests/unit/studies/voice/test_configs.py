@@ -1,0 +1,171 @@
+"""The golden directory is written by::
+
+    weir voice configs --plan federation --root /etc/voice --date 2026-11-22 \\
+        --out tests/unit/studies/voice/golden
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.studies.voice.configs import configs, put
+from weirlab.studies.voice.routing import Network
+
+from .plans import network, ready_network
+
+GOLDEN = Path(__file__).parent / "golden"
+ABOUT = {"plan": "small"}
+
+
+def made(net: Network) -> dict[str, str]:
+    return configs(net, "/etc/voice")
+
+
+def test_the_configurations_of_the_federation_are_those_of_the_golden_directory() -> None:
+    files = made(ready_network("federation"))
+    listed = {str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob("*") if p.is_file()} - {"manifest.json"}
+    assert listed == files.keys()
+    for name, text in files.items():
+        assert text == (GOLDEN / name).read_text(), name
+
+
+def test_the_manifest_names_every_file_with_its_digest(tmp_path: Path) -> None:
+    put(made(network()), tmp_path, ABOUT)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["plan"] == "small"
+    assert manifest["files"].keys() == made(network()).keys()
+
+
+def test_files_that_are_not_made_any_more_are_removed_and_others_stay(tmp_path: Path) -> None:
+    put({"a/x": "1", "b/y": "2"}, tmp_path, ABOUT)
+    (tmp_path / "a/mine").write_text("3")
+    put({"b/y": "4"}, tmp_path, ABOUT)
+    assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()} == {
+        "a/mine", "b/y", "manifest.json",
+    }  # fmt: skip
+
+
+def test_a_folder_of_somebody_else_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("1")
+    with pytest.raises(InputError, match="the folder is not empty, and Weir did not write it"):
+        put({"a": "1"}, tmp_path, ABOUT)
+
+
+def test_every_scenario_is_well_formed() -> None:
+    for name, text in made(ready_network("federation")).items():
+        if name.endswith(".xml"):
+            assert ElementTree.fromstring(text).tag == "scenario"
+
+
+def test_a_call_that_is_to_be_refused_has_a_scenario_of_its_own() -> None:
+    files = made(ready_network("federation"))
+    assert '<recv response="404" rtd="true"/>' in files["sipp/uac-phone-404.xml"]
+    assert "-sf uac-phone-404.xml 10.92.0.10:5060" in files["sipp/commands.txt"]
+
+
+def test_a_fall_back_stands_in_the_table_and_in_the_dial_plan() -> None:
+    net = network(
+        (
+            '{at: gw, arriving: sip, prefix: "+", to: gk}',
+            '{at: gw, arriving: sip, prefix: "+", to: [gk, desk]}',
+        )
+    )
+    files = made(net)
+    assert "1:+420222:0;;sip\\:192.0.2.5\\:5060|sip\\:192.0.2.3\\:5060\n" in files["core/db/mtree_plan"]
+    assert """exten => _+X!,1,Dial(OOH323/${EXTEN:1},30)
+ same => n,GotoIf($["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]?done)
+ same => n,Dial(PJSIP/+${EXTEN:1}@desk,30)
+ same => n(done),Hangup()
+""" in files["gw/extensions.conf"]
+
+
+def test_strip_and_prepend_reach_every_engine() -> None:
+    net = network(
+        ("to: [desk, gw]}", "to: gw, strip: 3, prepend: '421'}"),
+        ('sip, prefix: "+", to: gk}', 'sip, prefix: "+", to: gk, strip: 3, prepend: "422"}'),
+        ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+422", to: pbx, strip: 3, prepend: "420"}'),
+    )
+    files = made(net)
+    assert "1:+420222:3;421;sip" in files["core/db/mtree_plan"]
+    assert "Dial(OOH323/422${EXTEN:4},30)" in files["gw/extensions.conf"]
+    assert "pbx=out=422=420" in files["gk/gnugk.ini"]
+    [prefix] = json.loads(files["gk/gatekeeper.json"])["prefixes"]
+    assert (prefix["strip"], prefix["prepend"]) == (3, "420")
+
+
+def test_who_may_not_call_is_refused_by_the_proxy() -> None:
+    net = network(
+        ("  one: {title: One}", "  one: {title: One, may_call: ['+420'], barred: ['+4209']}"),
+        ("core: {kind: proxy,", "core: {kind: proxy, organisation: two,"),
+        ("  two: {title: Two}", "  two: {title: Two, admits: []}"),
+    )
+    text = made(net)["core/kamailio.cfg"]
+    assert (
+        'if ($si == "192.0.2.1") { sl_send_reply("403", "Not admitted"); exit; }  # phone, plan.yaml:7'
+        in text
+    )
+    assert (
+        """\
+  if ($si == "192.0.2.1") {  # phone of one, plan.yaml:6
+    if ($rU =~ "^\\+4209") { sl_send_reply("403", "Barred"); exit; }
+    if ($rU =~ "^\\+420") { return; }
+    sl_send_reply("403", "Barred"); exit;
+  }
+"""
+        in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "gw: {kind: gateway,",
+            "gw: {kind: gateway, trees: [public],",
+            "is an Asterisk, and its files ask no tree",
+        ),
+        (
+            "codecs: [alaw], organisation",
+            "codecs: [opus], organisation",
+            "SIPp offers ulaw, gsm, alaw, g722, g729",
+        ),
+        (
+            "core: {kind: proxy,",
+            "core: {kind: proxy, rewrite: [{match: '(.*)', replace: '+\\1'}],",
+            "Kamailio takes rules that begin with ^",
+        ),
+        (
+            "gw: {kind: gateway,",
+            "gw: {kind: gateway, rewrite: [{match: '^(.*)1$', replace: '+\\1'}],",
+            "the dial plan of an Asterisk takes rules such as",
+        ),
+        (
+            "service: E2U+sip, uri: 'sip:\\1@example.net'}]",
+            "service: E2U+voice:tel, uri: 'tel:+\\1'}]",
+            "Kamailio does not",
+        ),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused_with_its_line(old: str, new: str, reason: str) -> None:
+    with pytest.raises(InputError, match=r"^plan\.yaml:\d+: .*" + reason.replace("^", r"\^")):
+        made(network((old, new)))
+
+
+@pytest.mark.parametrize("name", ["cesnet", "federation"])
+def test_kamailio_accepts_its_configuration(name: str, tmp_path: Path) -> None:
+    program = shutil.which("kamailio", path="/usr/sbin:/usr/bin")
+    if program is None:
+        pytest.skip("needs kamailio (Debian: kamailio)")
+    net = ready_network(name)
+    put(configs(net, str(tmp_path)), tmp_path, ABOUT)
+    proxy = next(engine for engine in net.plan.engines if net.plan.engines[engine].kind == "proxy")
+    command = [program, "-c", "-f", tmp_path / proxy / "kamailio.cfg"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import itertools
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weirlab.studies.voice.ere import TAIL, BadExpression, NeedsDigits, Pattern, Substitution
+
+_REG_EXTENDED = 1
+_LIBRARY = ctypes.CDLL(ctypes.util.find_library("c"))
+
+
+class _Span(ctypes.Structure):
+    _fields_ = (("start", ctypes.c_int), ("end", ctypes.c_int))
+
+
+def system_match(pattern: str, text: str) -> str | None:
+    """What the C library's regexec(3) matches: engines use it."""
+    compiled = ctypes.create_string_buffer(512)
+    if _LIBRARY.regcomp(compiled, pattern.encode(), _REG_EXTENDED):
+        raise ValueError(pattern)
+    spans = (_Span * 10)()
+    try:
+        if _LIBRARY.regexec(compiled, text.encode(), 10, spans, 0):
+            return None
+        return text[spans[0].start : spans[0].end]
+    finally:
+        _LIBRARY.regfree(compiled)
+
+
+ATOMS = st.sampled_from(["1", "2", ".", "[12]", "[^1]", "[0-9]", "[[:digit:]]", r"\+"])
+PIECES = st.one_of(
+    ATOMS, st.tuples(ATOMS, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{1,}"])).map("".join)
+)
+BRANCHES = st.lists(PIECES, min_size=1, max_size=4).map("".join)
+GROUPED = st.lists(
+    st.one_of(BRANCHES, st.lists(BRANCHES, min_size=1, max_size=3).map(lambda each: f"({'|'.join(each)})")),
+    min_size=1, max_size=3,
+).map("".join)  # fmt: skip
+PATTERNS = st.tuples(st.sampled_from(["", "^"]), GROUPED, st.sampled_from(["", "$"])).map("".join)
+NUMBERS = st.text("012", max_size=7).map(lambda digits: f"+{digits}")
+
+
+@given(PATTERNS, NUMBERS)
+def test_the_match_is_that_of_the_c_library(pattern: str, text: str) -> None:
+    ours = Pattern(pattern).match(text)
+    assert (ours[0] if ours else None) == system_match(pattern, text)
+
+
+def answer(pattern: Pattern, text: str) -> tuple[tuple[str, ...] | None, frozenset[str] | None]:
+    """What is said of ``text``, or which digits must be known first."""
+    try:
+        return pattern.match(text), None
+    except NeedsDigits as asked:
+        return None, asked.digits
+
+
+@settings(max_examples=60)
+@given(PATTERNS, st.text("012", max_size=3), st.sets(st.sampled_from("012")))
+def test_what_is_said_of_a_tail_holds_for_every_number_with_it(
+    pattern: str, known: str, others: set[str]
+) -> None:
+    compiled = Pattern(pattern)
+    told = "".join(sorted(others))
+    tails = [
+        "".join(tail)
+        for length in (1, 2, 3)
+        for tail in itertools.product("0123", repeat=length)
+        if tail[0] not in others
+    ]
+    said, needed = answer(compiled, f"+{known}{TAIL}{told}")
+    if needed is not None:
+        assert needed
+        assert not needed & others
+        return
+    for tail in tails:
+        expected = None if said is None else tuple(part.replace(TAIL + told, tail) for part in said)
+        assert compiled.match(f"+{known}{tail}") == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        (r"\d+", r"character 1: \d is not POSIX; write [0-9]"),
+        (r"^(?:1)", "character 3: (? is Perl's; POSIX has plain groups only"),
+        ("1*?", "character 3: ? after a repetition"),
+        ("*1", "character 1: * has nothing to repeat"),
+        ("(1", "character 3: a ( without its )"),
+        ("1)", "character 2: a ) without its ("),
+        ("[1", "character 1: a [ without its ]"),
+        ("[9-1]", "the range 9-1 goes backwards"),
+        ("1|", "character 3: nothing stands here"),
+        ("1{2", "{ begins a repetition"),
+        ("1{3,2}", "the bounds must rise"),
+        ("^*", "* cannot repeat ^"),
+        ("1\\", "a backslash at the end"),
+        ("[[:digits:]]", "[:digits:] is no class of characters"),
+    ],
+)
+def test_what_posix_does_not_know_is_refused_with_its_place(pattern: str, reason: str) -> None:
+    with pytest.raises(BadExpression, match=re.escape(reason)):
+        Pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("expression", "number", "result"),
+    [
+        (r"!^\+(.*)$!sip:\1@cesnet.cz!", "+420224355289", "sip:420224355289@cesnet.cz"),
+        (r"!^\+420(...)(.*)$!sip:\2-\1@x!", "+420224355", "sip:355-224@x"),
+        (r"/^.*$/sip:info@x/", "+420", "sip:info@x"),
+        (r"!^\+421(.*)$!sip:\1@x!", "+420", None),
+        (r"#^(\+42[0-9]).*$#tel:\1#", "+420123", "tel:+420"),
+        (r"!^.*$!sip:a\!b@x!", "+420", "sip:a!b@x"),
+        (r"!20!sip:middle@x!", "+420123", "sip:middle@x"),
+    ],
+)
+def test_a_substitution_gives_the_replacement_alone(expression: str, number: str, result: str | None) -> None:
+    assert Substitution.parse(expression).apply(number) == result
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("!", "it is too short"),
+        ("1a1b1", "'1' cannot be the delimiter"),
+        ("!^.*$!sip:a@b", "the delimiter ! appears 2 times, and must three times"),
+        ("!^.*$!sip:a@b!x", "'x' after the last delimiter"),
+        (r"!^.*$!sip:\1@b!", r"\1 in the replacement, and the pattern has no groups"),
+        (r"!^(.*)$!sip:\0@b!", r"\0 in the replacement; only \1 to \9"),
+    ],
+)
+def test_a_substitution_that_is_none_is_refused(expression: str, reason: str) -> None:
+    with pytest.raises(BadExpression, match=re.escape(reason)):
+        Substitution.parse(expression)
+
+
+def test_the_usual_expression_takes_an_unknown_rest_along() -> None:
+    usual = Substitution.parse(r"!^\+(.*)$!sip:\1@cesnet.cz!")
+    assert usual.apply(f"+420{TAIL}37") == f"sip:420{TAIL}37@cesnet.cz"
+
+
+def test_an_expression_that_looks_further_asks_for_the_digits_that_matter() -> None:
+    with pytest.raises(NeedsDigits) as asked:
+        Pattern(r"^\+4201(.*)$").match(f"+420{TAIL}")
+    assert asked.value.digits == {"1"}
