@@ -28,6 +28,7 @@ PARTS: Final = {
     "cli.calls.quality": ("quality",),
     "cli.calls.failover": ("failover",),
     "cli.link.commands": ("tap", "log"),
+    "studies.emulator.command": ("link",),
     "cli.trace.command": ("trace",),
     "cli.scenarios": ("run", "schema"),
     "cli.modelling": ("fit", "predict", "verify"),

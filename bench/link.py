@@ -1,0 +1,344 @@
+"""What the link emulator carries, how exact its rate is and how late it is, beside a plain cable and tc-netem.
+
+Two namespaces send UDP frames of one size to each other's sink as fast as they can; between them is a plain veth
+pair, the emulator without and with impairments, or netem where the kernel has it. All take turns in one run. A
+second series offers a fixed load and looks at lateness.
+
+    make bench-link
+    .venv/bin/python bench/link.py --repeats 3 --seconds 2 --out build/bench
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyroute2 import IPRoute
+from rich.console import Console
+from rich.table import Table
+
+from machine import versions
+from weirlab.errors import WeirError
+from weirlab.interrupts import shielded
+from weirlab.lab import clean
+from weirlab.lab.engine import to_result
+from weirlab.lab.linux import interface
+from weirlab.lab.linux.interface import Port
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.lab.wiring import QUIET, descriptor
+from weirlab.records import EngineResult
+from weirlab.studies.emulator.account import complaints
+from weirlab.studies.emulator.reading import read_path
+from weirlab.studies.emulator.running import End, emulated_link
+from weirlab.traffic.load import parse_rate
+from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.sizes import Constant
+from weirlab.traffic.spec import Traffic
+
+HERE = Path(__file__).resolve().parent
+
+TX: Final = Port("tx0", "02:77:65:69:72:01", "198.18.0.2/24", "2001:2:0:1::2/120")
+RX: Final = Port("rx0", "02:77:65:69:72:04", "198.19.0.2/24", "2001:2:0:2::2/120")
+NEAR: Final = ("la", "lb")
+"""The emulator's ends; with a plain cable there is none."""
+
+CAPACITY: Final = {
+    "emulator, nothing to do": {},
+    "emulator, 10 ms": {"delay": "10ms"},
+    "emulator, 10 ms, busy": {"delay": "10ms"},
+}
+RATES: Final = ("10Mbps", "100Mbps", "1Gbps", "2.5Gbps")
+LOADS: Final = ("1kpps", "10kpps", "100kpps")
+"""Offered to a link of 10 ms, to see how late it is."""
+SIZES: Final = (64, 1518)
+"""Frame sizes in bytes, FCS included."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trial."""
+
+    series: str
+    case: str
+    frame_bytes: int
+    load: str
+    sent: int
+    received: int
+    seconds: float
+    delay_p50_us: float
+    delay_p99_us: float
+    rate_error: float | None = None
+    late_p50_us: float | None = None
+    late_p99_us: float | None = None
+    late_max_us: float | None = None
+    not_kept: int = 0
+
+    @property
+    def received_pps(self) -> float:
+        """Frames at the far end in a second."""
+        return self.received / self.seconds
+
+    @property
+    def gbps(self) -> float:
+        """Bits of frames without FCS at the far end."""
+        return self.received_pps * (self.frame_bytes - 4) * 8 / 1e9
+
+
+class Bench:
+    """Sender and receiver, each in a namespace, with or without a link in between."""
+
+    @shielded
+    def __init__(self, *, cable: bool) -> None:
+        self._claim = clean.Claim()
+        names = ("tx", "rx") if cable else ("tx", "rx", "link")
+        self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in names}
+        try:
+            for netns in self._netns.values():
+                netns.create()
+                netns.call(lambda: write_sysctls(QUIET))
+            if cable:
+                with descriptor(self._netns["rx"]) as fd:
+                    self._netns["tx"].call(lambda: interface.create_pair(TX, RX, fd, 2048))
+            else:
+                with descriptor(self._netns["link"]) as fd:
+                    for part, port, near in (("tx", TX, NEAR[0]), ("rx", RX, NEAR[1])):
+                        there = Port(near, "02:77:65:69:72:0" + ("8" if near == "la" else "9"), "", "")
+                        self._netns[part].call(
+                            lambda port=port, there=there: interface.create_pair(port, there, fd, 2048)
+                        )
+            for part, port in (("tx", TX), ("rx", RX)):
+                self._netns[part].call(lambda port=port: interface.bring_up([port], []))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def link_netns(self) -> str:
+        """Name of the namespace in the middle."""
+        return self._netns["link"].name
+
+    def inside(self, part: str, action: Callable[[], Any]) -> Any:
+        """``action`` in one of the namespaces."""
+        return self._netns[part].call(action)
+
+    def play(self, load: str, frame_bytes: int, seconds: float) -> EngineResult:
+        """Send one way, and count at the other end."""
+        from weirlab._engine import Engine
+
+        plan = compile_plan(
+            Traffic(rate=parse_rate(load), sizes=Constant(frame_bytes), duration_s=seconds, warmup_s=0.2)
+        )
+        engine = Engine(
+            tx_netns=self._netns["tx"].name, tx_if=TX.name, rx_netns=self._netns["rx"].name, rx_if=RX.name,
+            tx_cpu=0, backend="af_packet",
+        )  # fmt: skip
+        try:
+            raw = engine.run(plan, _mac(TX), _mac(RX), _mac(RX), _mac(TX))
+        finally:
+            engine.close()
+        return to_result(raw, plan)
+
+    @shielded
+    def close(self) -> None:
+        """Remove everything."""
+        self._claim.release()
+
+
+def _mac(port: Port) -> bytes:
+    return bytes.fromhex(port.mac.replace(":", ""))
+
+
+@contextmanager
+def bench(*, cable: bool) -> Iterator[Bench]:
+    """For the time of the block."""
+    made = Bench(cable=cable)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def has_netem() -> bool:
+    """Whether this kernel has it."""
+    with bench(cable=True) as made:
+        return made.inside("tx", lambda: _netem(TX.name, "delay", "1ms")) == ""
+
+
+def _netem(name: str, *words: str) -> str:
+    """Why not, if not."""
+    command = ["tc", "qdisc", "replace", "dev", name, "root", "netem", "limit", "1000000", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr.strip() if done.returncode else ""
+
+
+def row(series: str, case: str, load: str, frame_bytes: int, found: EngineResult, **more: Any) -> Row:
+    """A trial as it is kept."""
+    delay_us = [found.histogram.quantile_ns(q) / 1e3 for q in (0.5, 0.99)]
+    return Row(
+        series, case, frame_bytes, load, found.sent, found.received,
+        (found.record_end_ns - found.record_start_ns) / 1e9, *delay_us, **more,
+    )  # fmt: skip
+
+
+def emulated(series: str, case: str, words: dict[str, str], load: str, frame_bytes: int, seconds: float) -> Row:
+    """A trial through the emulator."""
+    path = read_path(words)
+    with bench(cable=False) as made:
+        ends = [End(name, made.link_netns) for name in NEAR]
+        cpu = (os.cpu_count() or 1) - 1
+        with emulated_link(*ends, path, path, cpu=cpu, busy="busy" in case) as link:
+            found = made.play(load, frame_bytes, seconds)
+            account = link.stop()
+    up = account.up
+    late_us = {q: up.late.quantile_ns(q) / 1e3 for q in (0.5, 0.99)}
+    for complaint in complaints(account):
+        print(f"{case}: {complaint}", file=sys.stderr)
+    return row(
+        series, case, load, frame_bytes, found,
+        rate_error=up.rate_error if up.paced_ns else None,
+        late_p50_us=late_us[0.5], late_p99_us=late_us[0.99], late_max_us=up.late_max_ns / 1e3,
+        not_kept=account.not_kept,
+    )  # fmt: skip
+
+
+def plain(series: str, case: str, load: str, frame_bytes: int, seconds: float, *netem: str) -> Row:
+    """A trial over a cable, with netem at the sender's end if it has words."""
+    with bench(cable=True) as made:
+        if netem and (problem := made.inside("tx", lambda: _netem(TX.name, *netem))):
+            raise WeirError(f"tc netem: {problem}")
+        return row(series, case, load, frame_bytes, made.play(load, frame_bytes, seconds))
+
+
+def trials(repeats: int, seconds: float, console: Console) -> Iterator[Row]:
+    """All of them, in turns."""
+    for repeat in range(repeats):
+        console.print(f"[dim]round {repeat + 1} of {repeats}[/]")
+        for frame_bytes in SIZES:
+            yield plain("capacity", "cable", "max", frame_bytes, seconds)
+            for case, words in CAPACITY.items():
+                yield emulated("capacity", case, words, "max", frame_bytes, seconds)
+        for rate in RATES:
+            words = {"rate": rate, "queue": "100pkts"}
+            yield emulated("rate", f"emulator, {rate}", words, "max", 1518, seconds)
+        for load in LOADS:
+            yield plain("lateness", "cable", load, 214, seconds)
+            for case in ("emulator, 10 ms", "emulator, 10 ms, busy"):
+                yield emulated("lateness", case, {"delay": "10ms"}, load, 214, seconds)
+
+
+def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+    """Medians by case."""
+    found = []
+    for key in dict.fromkeys((each.series, each.case, each.frame_bytes, each.load) for each in rows):
+        same = [each for each in rows if (each.series, each.case, each.frame_bytes, each.load) == key]
+
+        def median(of: Callable[[Row], float | None], same: list[Row] = same) -> float | None:
+            values = [value for each in same if (value := of(each)) is not None]
+            return statistics.median(values) if values else None
+
+        def shown(value: float | None, form: str) -> str:
+            return "" if value is None else format(value, form)
+
+        series, case, frame_bytes, load = key
+        found.append(
+            (
+                series, case, str(frame_bytes), load,
+                shown(median(lambda each: each.received_pps / 1e3), ",.1f"),
+                shown(median(lambda each: each.gbps), ".3f"),
+                shown(median(lambda each: each.rate_error), "+.4%"),
+                *(
+                    shown(median(lambda each, name=name: getattr(each, name)), ",.0f")  # type: ignore[misc]
+                    for name in ("late_p50_us", "late_p99_us", "late_max_us", "delay_p50_us", "delay_p99_us")
+                ),
+                str(sum(each.not_kept for each in same)),
+            )
+        )  # fmt: skip
+    return found
+
+
+HEADINGS: Final = (
+    "series", "case", "frame B", "load", "kpps", "Gbit/s", "rate error", "late p50 µs", "late p99 µs",
+    "late max µs", "delay p50 µs", "delay p99 µs", "not kept",
+)  # fmt: skip
+LEGEND: Final = (
+    "Medians of trials that took turns; not kept: in all of them. Frame sizes with FCS, Gbit/s without. kpps and "
+    "Gbit/s: at the far end. Late: behind the time that was asked for, as the emulator measures it; delay: from "
+    "end to end, as sender and receiver measure it. Rate error: of the emulated rate while frames waited."
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (default 5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a trial (default 2)")
+    parser.add_argument("--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-link)")
+    options = parser.parse_args()
+    if options.repeats < 1 or options.seconds <= 0:
+        parser.error("--repeats has to be 1 or more, and --seconds above 0")
+    now = datetime.now(UTC)
+    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-link"
+    console = Console()
+    rows: list[Row] = []
+    try:
+        clean.clean()
+        about: dict[str, Any] = {
+            "date": f"{now:%Y-%m-%d %H:%M} UTC",
+            "command": " ".join(["bench/link.py", *sys.argv[1:]]),
+            "versions": versions(),
+        }
+        netem = has_netem()
+        about["netem"] = "in this run" if netem else "not in this kernel, so not in this run"
+        for each in trials(options.repeats, options.seconds, console):
+            rows.append(each)
+        if netem:
+            for _ in range(options.repeats):
+                rows += [
+                    plain("lateness", "netem, 10 ms", load, 214, options.seconds, "delay", "10ms")
+                    for load in LOADS
+                ]
+                rows += [
+                    plain("rate", f"netem, {rate}", "max", 1518, options.seconds, "rate", rate.replace("ps", "it"))
+                    for rate in RATES
+                ]
+    except WeirError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return error.exit_code
+    shown = summary(rows)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "raw.json").write_text(json.dumps({**about, "trials": [asdict(each) for each in rows]}, indent=1) + "\n")
+    lines = [
+        f"# The link emulator side by side, {about['date']}",
+        "",
+        f"`{about['command']}`; raw data in `raw.json`.",
+        "",
+        *(f"- {name}: {value}" for name, value in about["versions"].items()),
+        f"- netem: {about['netem']}",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + "---|" * len(HEADINGS),
+        *("| " + " | ".join(cells) + " |" for cells in shown),
+    ]
+    (out / "README.md").write_text("\n".join([*lines, "", LEGEND, ""]))
+    table = Table(*HEADINGS)
+    for cells in shown:
+        table.add_row(*cells)
+    console.print(table)
+    console.print(LEGEND)
+    console.print(f"netem: {about['netem']}. Raw data and summary: {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
