@@ -1,8 +1,8 @@
-"""What the link emulator carries, how exact its rate is and how late it is, beside a plain cable and tc-netem.
+"""What the link emulator carries, how exact its rate is and how late it is, beside a cable and tc-netem.
 
-Two namespaces send UDP frames of one size to each other's sink as fast as they can; between them is a plain veth
-pair, the emulator without and with impairments, or netem where the kernel has it. All take turns in one run. A
-second series offers a fixed load and looks at lateness.
+One namespace sends frames to another; between them is a veth pair, the emulator, or netem at the sender's end
+where the kernel has it. All take turns in one run: as fast as it goes, through emulated rates, and at fixed
+loads over a link of 10 ms, to see how late frames are.
 
     make bench-link
     .venv/bin/python bench/link.py --repeats 3 --seconds 2 --out build/bench
@@ -23,7 +23,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pyroute2 import IPRoute
 from rich.console import Console
 from rich.table import Table
 
@@ -35,7 +34,7 @@ from weirlab.lab.engine import to_result
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.wiring import QUIET, descriptor
+from weirlab.lab.wiring import QUIET, descriptor, make_end
 from weirlab.records import EngineResult
 from weirlab.studies.emulator.account import complaints
 from weirlab.studies.emulator.reading import read_path
@@ -49,8 +48,11 @@ HERE = Path(__file__).resolve().parent
 
 TX: Final = Port("tx0", "02:77:65:69:72:01", "198.18.0.2/24", "2001:2:0:1::2/120")
 RX: Final = Port("rx0", "02:77:65:69:72:04", "198.19.0.2/24", "2001:2:0:2::2/120")
-NEAR: Final = ("la", "lb")
-"""The emulator's ends; with a plain cable there is none."""
+NEAR: Final = (
+    Port("la", "02:77:65:69:72:08", "198.18.0.1/24", "2001:2:0:1::1/120"),
+    Port("lb", "02:77:65:69:72:09", "198.19.0.1/24", "2001:2:0:2::1/120"),
+)
+"""The emulator's ends, which keep no address; with a cable there is none."""
 
 CAPACITY: Final = {
     "emulator, nothing to do": {},
@@ -81,6 +83,7 @@ class Row:
     late_p50_us: float | None = None
     late_p99_us: float | None = None
     late_max_us: float | None = None
+    ns_per_frame: float | None = None
     not_kept: int = 0
 
     @property
@@ -107,29 +110,28 @@ class Bench:
                 netns.create()
                 netns.call(lambda: write_sysctls(QUIET))
             if cable:
-                with descriptor(self._netns["rx"]) as fd:
-                    self._netns["tx"].call(lambda: interface.create_pair(TX, RX, fd, 2048))
+                self._pair("tx", TX, "rx", RX)
             else:
-                with descriptor(self._netns["link"]) as fd:
-                    for part, port, near in (("tx", TX, NEAR[0]), ("rx", RX, NEAR[1])):
-                        there = Port(near, "02:77:65:69:72:0" + ("8" if near == "la" else "9"), "", "")
-                        self._netns[part].call(
-                            lambda port=port, there=there: interface.create_pair(port, there, fd, 2048)
-                        )
-            for part, port in (("tx", TX), ("rx", RX)):
-                self._netns[part].call(lambda port=port: interface.bring_up([port], []))
+                self._pair("tx", TX, "link", NEAR[0])
+                self._pair("rx", RX, "link", NEAR[1])
+            self._netns["tx"].call(lambda: interface.bring_up([TX], []))
+            self._netns["rx"].call(lambda: interface.bring_up([RX], []))
         except BaseException:
             self.close()
             raise
+
+    def _pair(self, part: str, here: Port, other: str, there: Port) -> None:
+        with descriptor(self._netns[other]) as fd:
+            self._netns[part].call(lambda: make_end(here, there, fd))
 
     @property
     def link_netns(self) -> str:
         """Name of the namespace in the middle."""
         return self._netns["link"].name
 
-    def inside(self, part: str, action: Callable[[], Any]) -> Any:
-        """``action`` in one of the namespaces."""
-        return self._netns[part].call(action)
+    def netem(self, *words: str) -> str:
+        """Put netem at the sender's end; why not, if not."""
+        return self._netns["tx"].call(lambda: _netem(TX.name, *words))
 
     def play(self, load: str, frame_bytes: int, seconds: float) -> EngineResult:
         """Send one way, and count at the other end."""
@@ -171,7 +173,7 @@ def bench(*, cable: bool) -> Iterator[Bench]:
 def has_netem() -> bool:
     """Whether this kernel has it."""
     with bench(cable=True) as made:
-        return made.inside("tx", lambda: _netem(TX.name, "delay", "1ms")) == ""
+        return not made.netem("delay", "1ms")
 
 
 def _netem(name: str, *words: str) -> str:
@@ -183,20 +185,29 @@ def _netem(name: str, *words: str) -> str:
 
 def row(series: str, case: str, load: str, frame_bytes: int, found: EngineResult, **more: Any) -> Row:
     """A trial as it is kept."""
-    delay_us = [found.histogram.quantile_ns(q) / 1e3 for q in (0.5, 0.99)]
     return Row(
-        series, case, frame_bytes, load, found.sent, found.received,
-        (found.record_end_ns - found.record_start_ns) / 1e9, *delay_us, **more,
-    )  # fmt: skip
+        series=series,
+        case=case,
+        frame_bytes=frame_bytes,
+        load=load,
+        sent=found.sent,
+        received=found.received,
+        seconds=(found.record_end_ns - found.record_start_ns) / 1e9,
+        delay_p50_us=found.histogram.quantile_ns(0.5) / 1e3,
+        delay_p99_us=found.histogram.quantile_ns(0.99) / 1e3,
+        **more,
+    )
 
 
-def emulated(series: str, case: str, words: dict[str, str], load: str, frame_bytes: int, seconds: float) -> Row:
+def emulated(
+    series: str, case: str, words: dict[str, str], load: str, frame_bytes: int, seconds: float
+) -> Row:
     """A trial through the emulator."""
     path = read_path(words)
     with bench(cable=False) as made:
-        ends = [End(name, made.link_netns) for name in NEAR]
+        a, b = (End(port.name, made.link_netns) for port in NEAR)
         cpu = (os.cpu_count() or 1) - 1
-        with emulated_link(*ends, path, path, cpu=cpu, busy="busy" in case) as link:
+        with emulated_link(a, b, path, path, cpu=cpu, busy="busy" in case) as link:
             found = made.play(load, frame_bytes, seconds)
             account = link.stop()
     up = account.up
@@ -207,6 +218,7 @@ def emulated(series: str, case: str, words: dict[str, str], load: str, frame_byt
         series, case, load, frame_bytes, found,
         rate_error=up.rate_error if up.paced_ns else None,
         late_p50_us=late_us[0.5], late_p99_us=late_us[0.99], late_max_us=up.late_max_ns / 1e3,
+        ns_per_frame=account.cpu_s * 1e9 / up.sent if up.sent else None,
         not_kept=account.not_kept,
     )  # fmt: skip
 
@@ -214,7 +226,7 @@ def emulated(series: str, case: str, words: dict[str, str], load: str, frame_byt
 def plain(series: str, case: str, load: str, frame_bytes: int, seconds: float, *netem: str) -> Row:
     """A trial over a cable, with netem at the sender's end if it has words."""
     with bench(cable=True) as made:
-        if netem and (problem := made.inside("tx", lambda: _netem(TX.name, *netem))):
+        if netem and (problem := made.netem(*netem)):
             raise WeirError(f"tc netem: {problem}")
         return row(series, case, load, frame_bytes, made.play(load, frame_bytes, seconds))
 
@@ -258,7 +270,10 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
                 shown(median(lambda each: each.rate_error), "+.4%"),
                 *(
                     shown(median(lambda each, name=name: getattr(each, name)), ",.0f")  # type: ignore[misc]
-                    for name in ("late_p50_us", "late_p99_us", "late_max_us", "delay_p50_us", "delay_p99_us")
+                    for name in (
+                        "late_p50_us", "late_p99_us", "late_max_us", "delay_p50_us", "delay_p99_us",
+                        "ns_per_frame",
+                    )
                 ),
                 str(sum(each.not_kept for each in same)),
             )
@@ -268,12 +283,14 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
 
 HEADINGS: Final = (
     "series", "case", "frame B", "load", "kpps", "Gbit/s", "rate error", "late p50 µs", "late p99 µs",
-    "late max µs", "delay p50 µs", "delay p99 µs", "not kept",
+    "late max µs", "delay p50 µs", "delay p99 µs", "CPU ns/frame", "not kept",
 )  # fmt: skip
 LEGEND: Final = (
-    "Medians of trials that took turns; not kept: in all of them. Frame sizes with FCS, Gbit/s without. kpps and "
-    "Gbit/s: at the far end. Late: behind the time that was asked for, as the emulator measures it; delay: from "
-    "end to end, as sender and receiver measure it. Rate error: of the emulated rate while frames waited."
+    "Medians of trials that took turns; not kept: in all of them. Frame sizes with FCS, Gbit/s without. kpps "
+    "and Gbit/s: at the far end. Late: behind the time that was asked for, as the emulator measures it; "
+    "delay: from end to end, as sender and receiver measure it. Rate error: of the emulated rate while "
+    "frames waited. CPU ns/frame: of the emulator's thread, with what the kernel does in its place at the "
+    "receiver; in busy and idle times alike."
 )
 
 
@@ -283,7 +300,9 @@ def main() -> int:
     )
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default 5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a trial (default 2)")
-    parser.add_argument("--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-link)")
+    parser.add_argument(
+        "--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-link)"
+    )
     options = parser.parse_args()
     if options.repeats < 1 or options.seconds <= 0:
         parser.error("--repeats has to be 1 or more, and --seconds above 0")
@@ -308,16 +327,16 @@ def main() -> int:
                     plain("lateness", "netem, 10 ms", load, 214, options.seconds, "delay", "10ms")
                     for load in LOADS
                 ]
-                rows += [
-                    plain("rate", f"netem, {rate}", "max", 1518, options.seconds, "rate", rate.replace("ps", "it"))
-                    for rate in RATES
-                ]
+                for rate in RATES:
+                    words = ("rate", rate.replace("ps", "it"))
+                    rows.append(plain("rate", f"netem, {rate}", "max", 1518, options.seconds, *words))
     except WeirError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
     shown = summary(rows)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "raw.json").write_text(json.dumps({**about, "trials": [asdict(each) for each in rows]}, indent=1) + "\n")
+    raw = {**about, "trials": [asdict(each) for each in rows]}
+    (out / "raw.json").write_text(json.dumps(raw, indent=1) + "\n")
     lines = [
         f"# The link emulator side by side, {about['date']}",
         "",

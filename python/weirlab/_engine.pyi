@@ -11,11 +11,11 @@ from weirlab.traffic.schedule import Plan
 class Emulator:
     """A link between the interfaces ``a`` and ``b``, carried by a thread of this process while this is open.
 
-    ``a_netns`` and ``b_netns`` are names of network namespaces (``None``: this one). ``paths`` say what happens
-    from a to b and from b to a, as ``weirlab.studies.emulator.spec.PathSpec.plain`` writes it; ``duration_s`` ends
-    it by itself; ``cpu`` pins the thread, which with ``busy`` never sleeps; ``memory_bytes`` bounds the frames
-    that are on the link. Raises ``InputError`` for what there cannot be, ``MissingCapability`` without
-    CAP_NET_RAW, ``LabError`` where an interface is missing or down.
+    ``a_netns`` and ``b_netns`` are names of network namespaces (``None``: this one). ``paths`` say what
+    happens from a to b and from b to a, as ``weirlab.studies.emulator.spec.PathSpec.plain`` writes it;
+    ``duration_s`` ends it by itself; ``cpu`` pins the thread, which with ``busy`` never sleeps;
+    ``memory_bytes`` bounds the frames that are on the link. Raises ``InputError`` for what there cannot be,
+    ``MissingCapability`` without CAP_NET_RAW, ``LabError`` where an interface is missing or down.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Emulator:
         memory_bytes: int = 1 << 30,
     ) -> None: ...
     def progress(self) -> dict[str, Any]:
-        """``directions`` (counters, lateness as histogram ``late``), ``elapsed_ns``, ``ended``, ``failure``."""
+        """``directions`` (counters, lateness as histogram), times, whether it has ``ended``, ``failure``."""
     def change(self, direction: int, path: dict[str, Any]) -> None:
         """Let a direction (0: from a to b) go on otherwise; raises ``InputError`` and changes nothing."""
     def stop(self) -> dict[str, Any]:
@@ -46,8 +46,9 @@ def emulate_path(
 ) -> dict[str, Any]:
     """Send frames through one direction of a link without any network.
 
-    Frame ``i`` of ``frame_bytes[i]`` bytes (without FCS) arrives at ``at_ns[i]``, which never falls. The answer
-    has ``frame`` (its number ``i``) and ``due_ns`` of each frame that departs, in order, and the counters.
+    Frame ``i`` of ``frame_bytes[i]`` bytes (without FCS) arrives at ``at_ns[i]``, which never falls. The
+    answer has ``frame`` (its number ``i``) and ``due_ns`` of each frame that departs, in order, and the
+    counters.
     """
 
 class Engine:

@@ -185,8 +185,8 @@ def test_no_frame_is_earlier_than_the_delay_and_all_keep_their_order(hosts: Host
 
 def test_a_transfer_over_a_bad_link_is_whole(hosts: Hosts) -> None:
     words = {
-        "rate": "100Mbps", "queue": "60pkts", "delay": "2ms", "jitter": "500us,reorder", "loss": "0.3%,burst=2",
-        "duplicate": "0.5%", "reorder": "0.5%,by=1ms",
+        "rate": "100Mbps", "queue": "60pkts", "delay": "2ms", "jitter": "500us,reorder",
+        "loss": "0.3%,burst=2", "duplicate": "0.5%", "reorder": "0.5%,by=1ms",
     }  # fmt: skip
     content = random.Random(1).randbytes(3_000_000)
     received = hashlib.sha256()
@@ -256,7 +256,8 @@ def test_vlan_tags_are_where_they_were(hosts: Hosts) -> None:
 
 def test_the_hosts_own_stack_sees_nothing(hosts: Hosts) -> None:
     def received() -> int:
-        header, values, *_ = (line.split() for line in Path("/proc/thread-self/net/snmp").read_text().splitlines())
+        lines = Path("/proc/thread-self/net/snmp").read_text().splitlines()
+        header, values, *_ = map(str.split, lines)
         return int(values[header.index("InReceives")])
 
     with linked(PathSpec()) as link:
@@ -290,7 +291,9 @@ def test_a_link_ends_by_itself_after_its_time(hosts: Hosts, eventually: Eventual
         assert link.stop().failure == ""
 
 
-def test_an_interface_that_goes_away_ends_the_link_with_its_name(hosts: Hosts, eventually: Eventually) -> None:
+def test_an_interface_that_goes_away_ends_the_link_with_its_name(
+    hosts: Hosts, eventually: Eventually
+) -> None:
     def delete() -> None:
         with IPRoute() as netlink:
             netlink.link("del", index=netlink.link_lookup(ifname="la")[0])

@@ -265,6 +265,7 @@ fn progress_to_dict<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound
     let dict = PyDict::new(py);
     dict.set_item("directions", directions)?;
     dict.set_item("elapsed_ns", progress.elapsed_ns)?;
+    dict.set_item("cpu_ns", progress.cpu_ns)?;
     dict.set_item("ended", progress.ended)?;
     dict.set_item("failure", &progress.failure)?;
     Ok(dict)

@@ -22,12 +22,12 @@ class FakeLink:
     def __init__(self, failure: str = "", **known: int) -> None:
         nothing = {name: np.zeros(0, np.uint64) for name in ("lower_ns", "upper_ns", "count")}
         way = {
-            **dict.fromkeys(COUNTED, 0), "refused_reason": "", "late": nothing, "late_max_ns": 0, "paced_bits": 0,
-            "paced_ns": 0,
+            **dict.fromkeys(COUNTED, 0), "refused_reason": "", "late": nothing, "late_max_ns": 0,
+            "paced_bits": 0, "paced_ns": 0,
         }  # fmt: skip
         up = {**way, "arrived": 1, "sent": 1, **known}
         self._raw: dict[str, Any] = {
-            "directions": [up, way], "elapsed_ns": 10**9, "ended": True, "failure": failure,
+            "directions": [up, way], "elapsed_ns": 10**9, "cpu_ns": 10**8, "ended": True, "failure": failure,
         }  # fmt: skip
 
     def account(self) -> Account:

@@ -39,6 +39,7 @@ def account(up: dict[str, Any], elapsed_s: float = 2.0, failure: str = "") -> Ac
     raw = {
         "directions": [direction(**up), direction()],
         "elapsed_ns": int(elapsed_s * 1e9),
+        "cpu_ns": int(0.25e9),
         "ended": False,
         "failure": failure,
     }

@@ -67,6 +67,8 @@ pub struct Progress {
     pub directions: [Direction; 2],
     /// Since when it runs, or ran.
     pub elapsed_ns: u64,
+    /// What it took of a CPU meanwhile, the kernel's work for it included.
+    pub cpu_ns: u64,
     /// Why it does not run any more; empty: it was stopped, or its time is over.
     pub failure: String,
     /// Whether it runs no more.
@@ -85,7 +87,13 @@ impl Progress {
             late: Late::new(),
             pace: Paced::default(),
         };
-        Self { directions: [direction(), direction()], elapsed_ns: 0, failure: String::new(), ended: false }
+        Self {
+            directions: [direction(), direction()],
+            elapsed_ns: 0,
+            cpu_ns: 0,
+            failure: String::new(),
+            ended: false,
+        }
     }
 }
 

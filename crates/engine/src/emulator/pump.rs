@@ -10,15 +10,17 @@ use super::pool::{Frame, Pool};
 use super::port::{BATCH, Port, Sent};
 use super::progress::{Direction, Late, Overload, Paced, Progress};
 use super::{Options, Shared, lock};
-use crate::clock::{now_ns, sleep_until};
+use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
 use crate::thread::{check, pin, take_precedence};
 
 /// Frames read at a time, so that those that are due do not wait for long.
 const READ: usize = 256;
 /// Batches sent at a time, so that the ring does not fill up meanwhile.
 const WRITE: usize = 8;
-/// Sooner than this a sleeper would not wake in time (on a virtual machine it takes some 50 µs): spin.
-const SPIN_NS: u64 = 60_000;
+/// A sleeper wakes late, by 5 µs on hardware and by 50 on a virtual machine. So it is to wake early, and spins
+/// for what is left; for at most so long.
+const MOST_SPIN_NS: u64 = 60_000;
+const LEAST_SPIN_NS: u64 = 2_000;
 /// Frames that have a longer delay may wait for so long, at most, before they are read.
 const PATIENCE_NS: u64 = 500_000;
 /// Below this a wait is not worth it.
@@ -37,9 +39,15 @@ pub struct Pump {
     pool: Pool,
     cpu: Option<usize>,
     busy: bool,
+    waker: Waker,
     start_ns: u64,
     end_ns: u64,
     failure: String,
+}
+
+/// How late this thread wakes from its sleep.
+struct Waker {
+    late_ns: u64,
 }
 
 /// One direction.
@@ -70,6 +78,7 @@ impl Pump {
             pool: Pool::new(options.memory_bytes),
             cpu: options.cpu,
             busy: options.busy,
+            waker: Waker { late_ns: MOST_SPIN_NS },
             start_ns,
             end_ns: start_ns.saturating_add(u64::try_from(lasts).unwrap_or(u64::MAX)),
             failure: String::new(),
@@ -137,6 +146,7 @@ impl Pump {
         let progress = Progress {
             directions: self.ways.each_ref().map(Way::told),
             elapsed_ns: now_ns() - self.start_ns,
+            cpu_ns: thread_cpu_ns(),
             failure: self.failure.clone(),
             ended,
         };
@@ -150,10 +160,10 @@ impl Pump {
         }
         let now = now_ns();
         if self.ways.iter().any(|way| way.stuck_since_ns.is_some()) {
-            return sleep_until(now + ASK_AGAIN_NS);
+            return self.waker.sleep_until(now + ASK_AGAIN_NS);
         }
         let next_ns = self.ways.iter().filter_map(|way| way.path.next_ns()).min();
-        let wake_ns = next_ns.map_or(u64::MAX, |ns| ns.saturating_sub(SPIN_NS));
+        let wake_ns = next_ns.map_or(u64::MAX, |ns| ns.saturating_sub(self.waker.late_ns));
         if wake_ns <= now {
             return std::hint::spin_loop();
         }
@@ -161,14 +171,14 @@ impl Pump {
         let least_ns = self.ways.iter().map(|way| way.path.least_delay_ns()).min().unwrap_or(0);
         let patience_ns = (least_ns / 2).min(PATIENCE_NS);
         if next_ns.is_some() && patience_ns >= LEAST_PATIENCE_NS {
-            return sleep_until(wake_ns.min(now + patience_ns));
+            return self.waker.sleep_until(wake_ns.min(now + patience_ns));
         }
         let wait_ns = (wake_ns - now).min(LONGEST_WAIT_NS).min(self.end_ns.saturating_sub(now));
-        self.listen(wait_ns);
+        self.listen(now + wait_ns, wait_ns);
     }
 
-    /// Until a frame arrives, at most for `wait_ns`.
-    fn listen(&mut self, wait_ns: u64) {
+    /// Until a frame arrives, at most for `wait_ns`, which is until `wake_ns`.
+    fn listen(&mut self, wake_ns: u64, wait_ns: u64) {
         let mut polled = self.ports.each_ref().map(|port| libc::pollfd {
             fd: port.descriptor(),
             events: libc::POLLIN,
@@ -178,7 +188,7 @@ impl Pump {
         // SAFETY: two valid descriptors, a valid timespec, and no mask of signals.
         let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), 2, &raw const wait, std::ptr::null()) };
         if ready <= 0 {
-            return;
+            return self.waker.woke(wake_ns);
         }
         for (port, polled) in self.ports.iter().zip(polled) {
             let is_in_doubt = polled.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
@@ -186,6 +196,27 @@ impl Pump {
                 self.failure = gone(port);
             }
         }
+    }
+}
+
+impl Waker {
+    fn sleep_until(&mut self, wake_ns: u64) {
+        sleep_until(wake_ns);
+        self.woke(wake_ns);
+    }
+
+    fn woke(&mut self, wake_ns: u64) {
+        self.follow(now_ns().saturating_sub(wake_ns));
+    }
+
+    /// Follows what is rarely exceeded: it rises faster than it falls.
+    fn follow(&mut self, late_ns: u64) {
+        if late_ns > self.late_ns {
+            self.late_ns += (late_ns - self.late_ns) / 4;
+        } else {
+            self.late_ns -= (self.late_ns - late_ns) / 64;
+        }
+        self.late_ns = self.late_ns.clamp(LEAST_SPIN_NS, MOST_SPIN_NS);
     }
 }
 
@@ -319,4 +350,28 @@ fn reason(port: &Port, error: &io::Error) -> String {
 fn wake_exactly() -> io::Result<()> {
     // SAFETY: a plain system call.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn followed(late_ns: impl IntoIterator<Item = u64>) -> u64 {
+        let mut waker = Waker { late_ns: MOST_SPIN_NS };
+        late_ns.into_iter().for_each(|late_ns| waker.follow(late_ns));
+        waker.late_ns
+    }
+
+    #[test]
+    fn a_prompt_sleeper_spins_little_and_a_late_one_no_longer_than_it_may() {
+        assert!(followed([5_000; 1000]) < 6_000);
+        assert_eq!(followed([0; 1000]), LEAST_SPIN_NS);
+        assert_eq!(followed([10_000_000; 10]), MOST_SPIN_NS);
+    }
+
+    #[test]
+    fn a_sleeper_that_is_late_one_time_in_ten_is_prepared_for_it() {
+        let found = followed((0..1000).map(|n| if n % 10 == 9 { 40_000 } else { 10_000 }));
+        assert!((25_000..=40_000).contains(&found), "{found}");
+    }
 }

@@ -12,8 +12,8 @@ from weirlab.records import Histogram
 
 COUNTED = (
     "arrived", "arrived_bytes", "departed", "departed_bytes", "lost", "dropped_full", "dropped_early",
-    "duplicated", "held_back", "held", "queued", "sent", "sent_bytes", "not_received", "too_long", "no_memory",
-    "refused", "unfinished",
+    "duplicated", "held_back", "held", "queued", "sent", "sent_bytes", "not_received", "too_long",
+    "no_memory", "refused", "unfinished",
 )  # fmt: skip
 """What the engine counts in a direction, by the names of ``Direction``."""
 
@@ -110,6 +110,8 @@ class Account:
     up: Direction
     down: Direction
     elapsed_s: float
+    cpu_s: float
+    """What the emulator took of a CPU, the kernel's work for it included."""
     ended: bool
     failure: str
     """Why it ended before its time; empty if it did not."""
@@ -125,9 +127,7 @@ class Account:
         return self.up.not_kept + self.down.not_kept
 
 
-def read_account(
-    raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequence[float | None]
-) -> Account:
+def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequence[float | None]) -> Account:
     """What the engine's ``Emulator`` tells, for a link between ``ends`` that was to have ``rates_bps``."""
     up, down = (
         Direction(
@@ -145,7 +145,7 @@ def read_account(
             raw["directions"], ends, reversed(ends), rates_bps, strict=True
         )
     )
-    return Account(up, down, raw["elapsed_ns"] / 1e9, raw["ended"], raw["failure"])
+    return Account(up, down, raw["elapsed_ns"] / 1e9, raw["cpu_ns"] / 1e9, raw["ended"], raw["failure"])
 
 
 def complaints(account: Account) -> list[str]:
@@ -167,8 +167,8 @@ def complaints(account: Account) -> list[str]:
                 said.append(f"{where}{count:,} frames were lost by the emulator: they {what}")
         if way.unfinished:
             said.append(
-                f"{where}{way.unfinished:,} frames came without their checksum: switch checksum offload off at "
-                "the senders (ethtool -K IF tx off), or receivers drop them"
+                f"{where}{way.unfinished:,} frames came without their checksum: switch checksum offload off "
+                "at the senders (ethtool -K IF tx off), or receivers drop them"
             )
         if not way.adds_up:
             said.append(f"{where}the counters do not add up: this is an error in Weir")

@@ -49,7 +49,8 @@ def link(
     a: Annotated[str, typer.Argument(help="One end: an interface.", metavar="A", show_default=False)],
     b: Annotated[str, typer.Argument(help="The other end.", metavar="B", show_default=False)],
     delay: Annotated[
-        str | None, typer.Option("--delay", help="One way, e.g. 25ms.", metavar="TIME", rich_help_panel=_IMPAIR)
+        str | None,
+        typer.Option("--delay", help="One way, e.g. 25ms.", metavar="TIME", rich_help_panel=_IMPAIR),
     ] = None,
     jitter: Annotated[
         str | None,
@@ -159,7 +160,9 @@ def link(
     ] = None,
     for_: Annotated[
         str | None,
-        typer.Option("--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME", rich_help_panel=_RUN),
+        typer.Option(
+            "--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME", rich_help_panel=_RUN
+        ),
     ] = None,
     cpu: Annotated[
         int | None,
@@ -197,6 +200,7 @@ def link(
             "up": {"asked": dict(asked.up_words), **last.up.document()},
             "down": {"asked": dict(asked.down_words), **last.down.document()},
             "elapsed_s": last.elapsed_s,
+            "cpu_s": last.cpu_s,
             "kept": not complaints and not last.failure,
             "complaints": complaints,
             "notes": notes,
@@ -222,9 +226,7 @@ def run(
 
     with (
         Stop() as stop,
-        emulated_link(
-            *ends, asked.up, asked.down, for_s=for_s, cpu=cpu, busy=busy, tell=tell
-        ) as carrying,
+        emulated_link(*ends, asked.up, asked.down, for_s=for_s, cpu=cpu, busy=busy, tell=tell) as carrying,
     ):
         tell(f"{ends[0]} and {ends[1]} are linked; Ctrl-C ends it")
         while not stop.requested:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -36,6 +36,12 @@ _RATE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([kKmMgG]?)(?:bit/s|bps|b
 _SCALE: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _PACKETS: Final = re.compile(r"(\d{1,12})\s*(?:pkts?|packets?|p)")
 _SHARE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%?)")
+
+_AQM: Final = {
+    "codel": {"target", "interval"},
+    "red": {"min", "max", "p", "weight"},
+    "none": set[str](),
+}
 
 Settings = Mapping[str, str]
 """Words by the names of ``READERS``."""
@@ -139,7 +145,8 @@ def read_path(words: Settings) -> PathSpec:
         for name in ("queue", "aqm", "overhead"):
             if name in words:
                 raise InputError(f"--{name} needs --rate or --trace: without one, nothing ever waits")
-    spec = PathSpec(**{_FIELDS.get(name, name): READERS[name](text, f"--{name}") for name, text in words.items()})
+    values = {_FIELDS.get(name, name): READERS[name](text, f"--{name}") for name, text in words.items()}
+    spec = PathSpec(**values)
     try:
         check_path(spec.plain())
     except InputError as error:
@@ -189,7 +196,9 @@ def read_selection(text: str, option: str) -> Selection:
 def read_seed(text: str, option: str) -> int:
     """A whole number."""
     if not re.fullmatch(r"\d{1,19}", text.strip()) or not int(text) <= limits.HIGHEST_SEED:
-        raise InputError(f"{option} {quoted(text)}: expected is a whole number from 0 to {limits.HIGHEST_SEED}")
+        raise InputError(
+            f"{option} {quoted(text)}: expected is a whole number from 0 to {limits.HIGHEST_SEED}"
+        )
     return int(text)
 
 
@@ -211,7 +220,7 @@ def _read_reorder(text: str, option: str) -> Reorder:
     by = found.pop("by", None)
     if by is None:
         raise InputError(
-            f"{option} {quoted(text)} needs by=TIME, after which the frames behind have passed: {option} 1%,by=3ms"
+            f"{option} {quoted(text)} needs by=TIME, how much later these frames leave: {option} 1%,by=3ms"
         )
     return Reorder(_selection(found, text, option), read_time_ns(_only(by, option, "by"), option))
 
@@ -219,7 +228,7 @@ def _read_reorder(text: str, option: str) -> Reorder:
 def _read_aqm(text: str, option: str) -> DropTail | CoDel | Red:
     found = _fields(text, option, ("", "target", "interval", "min", "max", "p", "weight"))
     kind = _only(found.pop("", [""]), option, "the name")
-    keys = {"codel": {"target", "interval"}, "red": {"min", "max", "p", "weight"}, "none": set[str]()}.get(kind)
+    keys = _AQM.get(kind)
     if keys is None or found.keys() - keys:
         raise InputError(
             f"{option} {quoted(text)} not understood; accepted are codel, codel,target=5ms,interval=100ms, "
@@ -231,13 +240,15 @@ def _read_aqm(text: str, option: str) -> DropTail | CoDel | Red:
     if kind == "codel":
         return CoDel(**{f"{key}_ns": read_time_ns(value, option) for key, value in values.items()})
     if not {"min", "max"} <= values.keys():
-        raise InputError(f"{option} {quoted(text)}: red needs both thresholds, e.g. red,min=20pkts,max=60pkts")
-    more: dict[str, float] = {}
+        raise InputError(
+            f"{option} {quoted(text)}: red needs both thresholds, e.g. red,min=20pkts,max=60pkts"
+        )
+    red = Red(read_amount(values["min"], option), read_amount(values["max"], option))
     if "p" in values:
-        more["max_ratio"] = _share(values["p"], option)
+        red = replace(red, max_ratio=_share(values["p"], option))
     if "weight" in values:
-        more["weight"] = _share(values["weight"], option)
-    return Red(read_amount(values["min"], option), read_amount(values["max"], option), **more)
+        red = replace(red, weight=_share(values["weight"], option))
+    return red
 
 
 def _read_trace(text: str, option: str) -> Trace:

@@ -77,13 +77,13 @@ def emulated_link(
     busy: bool = False,
     tell: Tell = lambda message: None,
 ) -> Iterator[EmulatedLink]:
-    """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down`` (None: as ``up``, with
-    random numbers of its own).
+    """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down``.
 
-    A thread of this process does it: it ends with the block, after ``for_s`` seconds, and with this process,
-    however that ends. What is changed on this host for it is changed back at the end; after ``kill -9`` by the
-    next ``weir link``, ``weir tap`` or ``weir lab clean``. ``cpu`` pins the thread; ``busy``: it never sleeps.
-    ``tell`` gets what was changed, in words.
+    Without ``down`` it is as ``up``, with random numbers of its own. A thread of this process does it: it
+    ends with the block, after ``for_s`` seconds, and with this process, however that ends. What is changed on
+    this host for it is changed back at the end; after ``kill -9`` by the next ``weir link``, ``weir tap`` or
+    ``weir lab clean``. ``cpu`` pins the thread; ``busy``: it never sleeps. ``tell`` gets what was changed, in
+    words.
 
     Raises
     ------
@@ -138,10 +138,11 @@ def shield(changes: journal.Journal, end: End, tell: Tell) -> None:
     Packet sockets see a frame before nftables drops it.
     """
     table = f"weir_{changes.identifier}"
-    rules = (
-        f"table {FAMILY} {table} {{ chain {_chain(end)} {{ "
-        f'type filter hook ingress device "{end.interface}" priority -300; policy drop; }} }}\n'
-    )
+    rules = f"""
+table {FAMILY} {table} {{
+  chain {_chain(end)} {{ type filter hook ingress device "{end.interface}" priority -300; policy drop; }}
+}}
+"""
     changes.note("table", end.netns, table)
     try:
         done = interfaces.inside(end.netns, lambda: nft("-f", "-", text=rules))
@@ -150,8 +151,8 @@ def shield(changes: journal.Journal, end: End, tell: Tell) -> None:
         problem = str(error)
     if problem:
         tell(
-            f"{end}: what comes in reaches this host's own stack as well, which may answer or route it: nftables "
-            f"cannot keep it away ({problem})"
+            f"{end}: what comes in reaches this host's own stack as well, which may answer or route it: "
+            f"nftables cannot keep it away ({problem})"
         )
 
 

@@ -163,8 +163,8 @@ DEFAULT_QUEUE: Final = Amount(1000, "packets")
 class PathSpec:
     """One direction of a link; the default is a cable that takes no time.
 
-    ``rate_bps`` counts a frame's bytes without FCS and ``overhead_bytes`` more. ``seed`` is that of all that is
-    random in this direction.
+    ``rate_bps`` counts a frame's bytes without FCS and ``overhead_bytes`` more. ``seed`` is that of all that
+    is random in this direction.
     """
 
     delay_ns: int = 0

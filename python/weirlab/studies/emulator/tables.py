@@ -56,9 +56,7 @@ class Rates:
         passed_s = elapsed_s - before.elapsed_s if before is not None else elapsed_s
         if passed_s > 0:
             old = before.directions if before is not None else (None, None)
-            up, down = (
-                _rate(now, then, passed_s) for now, then in zip(account.directions, old, strict=True)
-            )
+            up, down = (_rate(now, then, passed_s) for now, then in zip(account.directions, old, strict=True))
             self._said, self._before = (up, down), account
         return self._said
 
@@ -133,8 +131,8 @@ class _Lines:
 def of(account: Account) -> list[Table]:
     """What is shown at the end: what became of frames, and how well the emulator did."""
     columns = [
-        "from", "to", "received", "sent", "lost", "queue full", "AQM", "duplicated", "reordered", "on the link",
-        "not kept",
+        "from", "to", "received", "sent", "lost", "queue full", "AQM", "duplicated", "reordered",
+        "on the link", "not kept",
     ]  # fmt: skip
     rows = [
         [
@@ -171,6 +169,6 @@ def conclusion(account: Account, complaints: list[str]) -> str:
     worst = max((way for way in account.directions if way.sent), key=lambda way: way.late.quantile_ns(0.99))
     late_ns = worst.late.quantile_ns(0.99)
     return (
-        f"Every frame had the fate that was asked for; 99 % left at most {duration(late_ns)} after their time "
-        f"({worst.source} to {worst.target})."
+        f"Every frame had the fate that was asked for; 99 % left at most {duration(late_ns)} after their "
+        f"time ({worst.source} to {worst.target})."
     )
