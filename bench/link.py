@@ -211,13 +211,13 @@ def emulated(
             found = made.play(load, frame_bytes, seconds)
             account = link.stop()
     up = account.up
-    late_us = {q: up.late.quantile_ns(q) / 1e3 for q in (0.5, 0.99)}
     for complaint in complaints(account):
         print(f"{case}: {complaint}", file=sys.stderr)
     return row(
         series, case, load, frame_bytes, found,
         rate_error=up.rate_error if up.paced_ns else None,
-        late_p50_us=late_us[0.5], late_p99_us=late_us[0.99], late_max_us=up.late_max_ns / 1e3,
+        late_p50_us=up.late_ns(0.5) / 1e3, late_p99_us=up.late_ns(0.99) / 1e3,
+        late_max_us=up.late_max_ns / 1e3,
         ns_per_frame=account.cpu_s * 1e9 / up.sent if up.sent else None,
         not_kept=account.not_kept,
     )  # fmt: skip

@@ -73,6 +73,11 @@ class Direction:
         ends = self.sent + self.refused + self.lost + self.dropped_full + self.dropped_early + self.held
         return self.arrived + self.duplicated == ends
 
+    def late_ns(self, q: float) -> float:
+        """By how much at most the share ``q`` of the frames was late; NaN where none left."""
+        # Buckets have a width; nothing was later than the latest.
+        return min(self.late.quantile_ns(q), float(self.late_max_ns)) if self.sent else math.nan
+
     @property
     def carried_bps(self) -> float:
         """Bit rate while frames waited, by the times at which they left; NaN where none had to."""
@@ -95,9 +100,9 @@ class Direction:
             "rate_bps": self.rate_bps,
             "carried_bps": self.carried_bps,
             "rate_error": self.rate_error,
-            "late_p50_ns": self.late.quantile_ns(0.5),
-            "late_p99_ns": self.late.quantile_ns(0.99),
-            "late_p999_ns": self.late.quantile_ns(0.999),
+            "late_p50_ns": self.late_ns(0.5),
+            "late_p99_ns": self.late_ns(0.99),
+            "late_p999_ns": self.late_ns(0.999),
             "late_max_ns": self.late_max_ns,
             "late": self.late,
         }

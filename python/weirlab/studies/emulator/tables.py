@@ -74,7 +74,7 @@ def line(account: Account, rates: tuple[str, str], left_s: float | None) -> str:
         f"{way.source} to {way.target} {now}, {way.queued:,} queued, {_gone(way)}"
         for way, now in zip(account.directions, rates, strict=True)
     ]
-    late_ns = max((way.late.quantile_ns(0.99) for way in account.directions if way.sent), default=math.nan)
+    late_ns = max((way.late_ns(0.99) for way in account.directions if way.sent), default=math.nan)
     kept = f"; {account.not_kept:,} NOT KEPT" if account.not_kept else ""
     return f"{clock(account.elapsed_s)} so far{left}: {'; '.join(ways)}; p99 late {duration(late_ns)}{kept}"
 
@@ -151,7 +151,7 @@ def of(account: Account) -> list[Table]:
             NOTHING if way.rate_bps is None else bit_rate(way.rate_bps),
             bit_rate(way.carried_bps, 4),
             NOTHING if math.isnan(way.rate_error) else f"{way.rate_error * 100:+.3f} %",
-            *(duration(way.late.quantile_ns(q)) for q in (0.5, 0.99, 0.999)),
+            *(duration(way.late_ns(q)) for q in (0.5, 0.99, 0.999)),
             duration(way.late_max_ns) if way.sent else NOTHING,
         ]
         for way in account.directions
@@ -166,8 +166,8 @@ def conclusion(account: Account, complaints: list[str]) -> str:
     sent = sum(way.sent for way in account.directions)
     if not sent:
         return "No frame crossed the link."
-    worst = max((way for way in account.directions if way.sent), key=lambda way: way.late.quantile_ns(0.99))
-    late_ns = worst.late.quantile_ns(0.99)
+    worst = max((way for way in account.directions if way.sent), key=lambda way: way.late_ns(0.99))
+    late_ns = worst.late_ns(0.99)
     return (
         f"Every frame had the fate that was asked for; 99 % left at most {duration(late_ns)} after their "
         f"time ({worst.source} to {worst.target})."
