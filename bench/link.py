@@ -1,8 +1,11 @@
 """What the link emulator carries, how exact its rate is and how late it is, beside a cable and tc-netem.
 
 One namespace sends frames to another; between them is a veth pair, the emulator, or netem at the sender's end
-where the kernel has it. All take turns in one run: as fast as it goes, through emulated rates, and at fixed
-loads over a link of 10 ms, to see how late frames are.
+where the kernel has it. All take turns in one run.
+
+Capacity and rates are measured with one sender as fast as it can be; nobody listens there, so that the
+receiver costs no CPU, and its interface counts. Lateness is measured at fixed loads over a link of 10 ms;
+there every frame is received and timed.
 
     make bench-link
     .venv/bin/python bench/link.py --repeats 3 --seconds 2 --out build/bench
@@ -16,18 +19,21 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from pyroute2 import IPRoute
 from rich.console import Console
 from rich.table import Table
 
 from machine import versions
-from weirlab.errors import WeirError
+from weirlab.errors import LabError, WeirError
 from weirlab.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.engine import to_result
@@ -36,7 +42,7 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.wiring import QUIET, descriptor, make_end
 from weirlab.records import EngineResult
-from weirlab.studies.emulator.account import complaints
+from weirlab.studies.emulator.account import Account, complaints
 from weirlab.studies.emulator.reading import read_path
 from weirlab.studies.emulator.running import End, emulated_link
 from weirlab.traffic.load import parse_rate
@@ -54,7 +60,15 @@ NEAR: Final = (
 )
 """The emulator's ends, which keep no address; with a cable there is none."""
 
-CAPACITY: Final = {
+SPARE: Final = (
+    Port("sp0", "02:77:65:69:72:0a", "198.19.1.1/24", "2001:2:0:3::1/120"),
+    Port("sp1", "02:77:65:69:72:0b", "198.19.2.1/24", "2001:2:0:4::1/120"),
+)
+"""Where the engine listens while nobody is to."""
+
+WARMUP_S: Final = 0.2
+
+CAPACITY: Final[Mapping[str, Mapping[str, str]]] = {
     "emulator, nothing to do": {},
     "emulator, 10 ms": {"delay": "10ms"},
     "emulator, 10 ms, busy": {"delay": "10ms"},
@@ -74,11 +88,10 @@ class Row:
     case: str
     frame_bytes: int
     load: str
-    sent: int
     received: int
     seconds: float
-    delay_p50_us: float
-    delay_p99_us: float
+    delay_p50_us: float | None = None
+    delay_p99_us: float | None = None
     rate_error: float | None = None
     late_p50_us: float | None = None
     late_p99_us: float | None = None
@@ -133,22 +146,41 @@ class Bench:
         """Put netem at the sender's end; why not, if not."""
         return self._netns["tx"].call(lambda: _netem(TX.name, *words))
 
-    def play(self, load: str, frame_bytes: int, seconds: float) -> EngineResult:
-        """Send one way, and count at the other end."""
+    def play(self, load: str, frame_bytes: int, seconds: float, *, heard: bool = True) -> EngineResult:
+        """Send one way, and time what comes out at the other end if somebody is to hear it."""
         from weirlab._engine import Engine
 
         plan = compile_plan(
-            Traffic(rate=parse_rate(load), sizes=Constant(frame_bytes), duration_s=seconds, warmup_s=0.2)
+            Traffic(rate=parse_rate(load), sizes=Constant(frame_bytes), duration_s=seconds, warmup_s=WARMUP_S)
         )
+        tx, rx = (self._netns[part].name for part in ("tx", "rx"))
+        ear = RX if heard else SPARE[1]
         engine = Engine(
-            tx_netns=self._netns["tx"].name, tx_if=TX.name, rx_netns=self._netns["rx"].name, rx_if=RX.name,
-            tx_cpu=0, backend="af_packet",
-        )  # fmt: skip
+            tx_netns=tx, tx_if=TX.name, rx_netns=rx, rx_if=ear.name, tx_cpu=0, backend="af_packet"
+        )
         try:
             raw = engine.run(plan, _mac(TX), _mac(RX), _mac(RX), _mac(TX))
         finally:
             engine.close()
         return to_result(raw, plan)
+
+    def flood(self, frame_bytes: int, seconds: float) -> tuple[int, float]:
+        """Send as fast as one core can; frames that the receiver's interface took, and in which time."""
+        self._pair("tx", SPARE[0], "rx", SPARE[1])
+        self._netns["tx"].call(lambda: interface.bring_up([SPARE[0]], []))
+        self._netns["rx"].call(lambda: interface.bring_up([SPARE[1]], []))
+        self._netns["rx"].call(lambda: _deafen(RX.name))
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(self.play, "max", frame_bytes, seconds + 0.2, heard=False)
+            time.sleep(WARMUP_S + 0.1)
+            before, before_s = self._taken(), time.monotonic()
+            time.sleep(seconds)
+            after, after_s = self._taken(), time.monotonic()
+            sending.result()
+        return after - before, after_s - before_s
+
+    def _taken(self) -> int:
+        return self._netns["rx"].call(lambda: _rx_packets(RX.name))
 
     @shielded
     def close(self) -> None:
@@ -158,6 +190,22 @@ class Bench:
 
 def _mac(port: Port) -> bytes:
     return bytes.fromhex(port.mac.replace(":", ""))
+
+
+def _deafen(name: str) -> None:
+    """What comes in goes no further."""
+    rules = f"""
+table netdev bench {{
+  chain in {{ type filter hook ingress device "{name}" priority 0; policy drop; }}
+}}
+"""
+    subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
+
+
+def _rx_packets(name: str) -> int:
+    with IPRoute() as netlink:
+        link = next(iter(netlink.get_links(ifname=name)))
+        return int(link.get_attr("IFLA_STATS64")["rx_packets"])
 
 
 @contextmanager
@@ -183,69 +231,74 @@ def _netem(name: str, *words: str) -> str:
     return done.stderr.strip() if done.returncode else ""
 
 
-def row(series: str, case: str, load: str, frame_bytes: int, found: EngineResult, **more: Any) -> Row:
-    """A trial as it is kept."""
-    return Row(
-        series=series,
-        case=case,
-        frame_bytes=frame_bytes,
-        load=load,
-        sent=found.sent,
-        received=found.received,
-        seconds=(found.record_end_ns - found.record_start_ns) / 1e9,
-        delay_p50_us=found.histogram.quantile_ns(0.5) / 1e3,
-        delay_p99_us=found.histogram.quantile_ns(0.99) / 1e3,
-        **more,
-    )
-
-
-def emulated(
-    series: str, case: str, words: dict[str, str], load: str, frame_bytes: int, seconds: float
+def trial(
+    series: str,
+    case: str,
+    load: str,
+    frame_bytes: int,
+    seconds: float,
+    *,
+    words: Mapping[str, str] | None = None,
+    netem: Sequence[str] = (),
 ) -> Row:
-    """A trial through the emulator."""
-    path = read_path(words)
-    with bench(cable=False) as made:
-        a, b = (End(port.name, made.link_netns) for port in NEAR)
-        cpu = (os.cpu_count() or 1) - 1
-        with emulated_link(a, b, path, path, cpu=cpu, busy="busy" in case) as link:
-            found = made.play(load, frame_bytes, seconds)
-            account = link.stop()
-    up = account.up
+    """One trial: over a cable, through the emulator (``words``), or with ``netem`` at the sender's end."""
+    told: dict[str, Any] = {}
+    with bench(cable=words is None) as made:
+        if netem and (problem := made.netem(*netem)):
+            raise LabError(f"tc netem: {problem}")
+        with ExitStack() as stack:
+            link = None
+            if words is not None:
+                path = read_path(words)
+                a, b = (End(port.name, made.link_netns) for port in NEAR)
+                cpu = (os.cpu_count() or 1) - 1
+                link = stack.enter_context(emulated_link(a, b, path, path, cpu=cpu, busy="busy" in case))
+            if series == "lateness":
+                found = made.play(load, frame_bytes, seconds)
+                received, took_s = found.received, (found.record_end_ns - found.record_start_ns) / 1e9
+                told |= {f"delay_p{q}_us": found.histogram.quantile_ns(q / 100) / 1e3 for q in (50, 99)}
+            else:
+                received, took_s = made.flood(frame_bytes, seconds)
+            if link is not None:
+                told |= of_link(case, link.stop())
+    return Row(series, case, frame_bytes, load, received, took_s, **told)
+
+
+def of_link(case: str, account: Account) -> dict[str, Any]:
+    """What the emulator tells of itself, by the names of ``Row``."""
     for complaint in complaints(account):
         print(f"{case}: {complaint}", file=sys.stderr)
-    return row(
-        series, case, load, frame_bytes, found,
-        rate_error=up.rate_error if up.paced_ns else None,
-        late_p50_us=up.late_ns(0.5) / 1e3, late_p99_us=up.late_ns(0.99) / 1e3,
-        late_max_us=up.late_max_ns / 1e3,
-        ns_per_frame=account.cpu_s * 1e9 / up.sent if up.sent else None,
-        not_kept=account.not_kept,
-    )  # fmt: skip
+    up = account.up
+    return {
+        "rate_error": up.rate_error if up.paced_ns and up.rate_bps else None,
+        "late_p50_us": up.late_ns(0.5) / 1e3,
+        "late_p99_us": up.late_ns(0.99) / 1e3,
+        "late_max_us": up.late_max_ns / 1e3,
+        "ns_per_frame": account.cpu_s * 1e9 / up.sent if up.sent else None,
+        "not_kept": account.not_kept,
+    }
 
 
-def plain(series: str, case: str, load: str, frame_bytes: int, seconds: float, *netem: str) -> Row:
-    """A trial over a cable, with netem at the sender's end if it has words."""
-    with bench(cable=True) as made:
-        if netem and (problem := made.netem(*netem)):
-            raise WeirError(f"tc netem: {problem}")
-        return row(series, case, load, frame_bytes, made.play(load, frame_bytes, seconds))
-
-
-def trials(repeats: int, seconds: float, console: Console) -> Iterator[Row]:
+def trials(repeats: int, seconds: float, *, netem: bool, console: Console) -> Iterator[Row]:
     """All of them, in turns."""
     for repeat in range(repeats):
         console.print(f"[dim]round {repeat + 1} of {repeats}[/]")
         for frame_bytes in SIZES:
-            yield plain("capacity", "cable", "max", frame_bytes, seconds)
+            yield trial("capacity", "cable", "max", frame_bytes, seconds)
             for case, words in CAPACITY.items():
-                yield emulated("capacity", case, words, "max", frame_bytes, seconds)
+                yield trial("capacity", case, "max", frame_bytes, seconds, words=words)
         for rate in RATES:
             words = {"rate": rate, "queue": "100pkts"}
-            yield emulated("rate", f"emulator, {rate}", words, "max", 1518, seconds)
+            yield trial("rate", f"emulator, {rate}", "max", 1518, seconds, words=words)
+            if netem:
+                limit = ("rate", rate.replace("ps", "it"))
+                yield trial("rate", f"netem, {rate}", "max", 1518, seconds, netem=limit)
         for load in LOADS:
-            yield plain("lateness", "cable", load, 214, seconds)
+            yield trial("lateness", "cable", load, 214, seconds)
             for case in ("emulator, 10 ms", "emulator, 10 ms, busy"):
-                yield emulated("lateness", case, {"delay": "10ms"}, load, 214, seconds)
+                yield trial("lateness", case, load, 214, seconds, words={"delay": "10ms"})
+            if netem:
+                yield trial("lateness", "netem, 10 ms", load, 214, seconds, netem=("delay", "10ms"))
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
@@ -290,7 +343,7 @@ LEGEND: Final = (
     "and Gbit/s: at the far end. Late: behind the time that was asked for, as the emulator measures it; "
     "delay: from end to end, as sender and receiver measure it. Rate error: of the emulated rate while "
     "frames waited. CPU ns/frame: of the emulator's thread, with what the kernel does in its place at the "
-    "receiver; in busy and idle times alike."
+    "receiver; spinning is in it."
 )
 
 
@@ -319,17 +372,8 @@ def main() -> int:
         }
         netem = has_netem()
         about["netem"] = "in this run" if netem else "not in this kernel, so not in this run"
-        for each in trials(options.repeats, options.seconds, console):
+        for each in trials(options.repeats, options.seconds, netem=netem, console=console):
             rows.append(each)
-        if netem:
-            for _ in range(options.repeats):
-                rows += [
-                    plain("lateness", "netem, 10 ms", load, 214, options.seconds, "delay", "10ms")
-                    for load in LOADS
-                ]
-                for rate in RATES:
-                    words = ("rate", rate.replace("ps", "it"))
-                    rows.append(plain("rate", f"netem, {rate}", "max", 1518, options.seconds, *words))
     except WeirError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code

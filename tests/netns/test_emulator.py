@@ -34,7 +34,7 @@ pytestmark = pytest.mark.netns
 
 Eventually = Callable[[Callable[[], bool]], None]
 
-X, Y, LINK = (f"weiremu{os.getpid()}{part}" for part in "xyl")
+X, Y, LINK, APART = (f"weiremu{os.getpid()}{part}" for part in "xyla")
 ADDRESS = {X: "10.98.0.1", Y: "10.98.0.2"}
 MAC = {X: "02:00:00:00:98:01", Y: "02:00:00:00:98:02"}
 BROADCAST = "10.98.0.255"
@@ -47,15 +47,18 @@ SOL_PACKET, PACKET_AUXDATA, ETH_P_ALL = 263, 8, 3
 class Hosts:
     """Two hosts, and between them the one that emulates; no frame is sent but the test's own."""
 
-    def build(self) -> None:
-        for name in (X, Y, LINK):
+    def build(self, second: str = LINK) -> None:
+        """With the link's end at Y in the namespace ``second``."""
+        for name in dict.fromkeys((X, Y, LINK, second)):
             Namespace(name).create()
             Namespace(name).call(_be_quiet)
-        for name, far, near in ((X, "x0", "la"), (Y, "y0", "lb")):
-            Namespace(name).call(lambda name=name, far=far, near=near: self._host(name, far, near))
+        for name, far, near, where in ((X, "x0", "la", LINK), (Y, "y0", "lb", second)):
+            Namespace(name).call(
+                lambda name=name, far=far, near=near, where=where: self._host(name, far, near, where)
+            )
 
     def remove(self) -> None:
-        for name in (LINK, X, Y):
+        for name in (LINK, APART, X, Y):
             Namespace(name).remove()
 
     def socket(self, host: str, kind: int = socket.SOCK_DGRAM) -> socket.socket:
@@ -65,9 +68,9 @@ class Hosts:
         made.bind((ADDRESS[host] if kind == socket.SOCK_STREAM else "", PORT))
         return made
 
-    def _host(self, name: str, far: str, near: str) -> None:
+    def _host(self, name: str, far: str, near: str, where: str) -> None:
         other = Y if name == X else X
-        fd = os.open(Namespace(LINK).path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(Namespace(where).path, os.O_RDONLY | os.O_CLOEXEC)
         with IPRoute() as netlink:
             netlink.link(
                 "add", ifname=far, kind="veth", address=MAC[name], peer={"ifname": near, "net_ns_fd": fd}
@@ -89,6 +92,18 @@ def hosts() -> Iterator[Hosts]:
     made = Hosts()
     try:
         made.build()
+        yield made
+    finally:
+        made.remove()
+        journal.clean(pytest.fail)
+
+
+@pytest.fixture
+def hosts_apart() -> Iterator[Hosts]:
+    """The same, with the ends of the link in two namespaces."""
+    made = Hosts()
+    try:
+        made.build(APART)
         yield made
     finally:
         made.remove()
@@ -268,6 +283,14 @@ def test_the_hosts_own_stack_sees_nothing(hosts: Hosts) -> None:
                 assert into.recv(64) == b"all"
         settled(link)
     assert Namespace(LINK).call(received) == 0
+
+
+def test_the_ends_may_lie_in_two_namespaces(hosts_apart: Hosts) -> None:
+    with emulated_link(End("la", LINK), End("lb", APART), read_path({"loss": "frames=3"})) as link:
+        assert exchange(hosts_apart, X, 50, frozenset({3})) == [n for n in range(1, 51) if n != 3]
+        assert exchange(hosts_apart, Y, 50, frozenset({3})) == [n for n in range(1, 51) if n != 3]
+        account = settled(link)
+    assert (account.up.sent, account.down.sent) == (49, 49)
 
 
 def test_a_direction_changes_while_frames_cross(hosts: Hosts, eventually: Eventually) -> None:

@@ -156,7 +156,8 @@ impl Port {
         self.receiver.as_raw_fd()
     }
 
-    /// After the socket complained: whether the interface is still there. One that is down may come up again.
+    /// Whether the interface is still there: one that is down may come up again. What the socket complains of is
+    /// taken away, or it would go on.
     pub fn is_there(&self) -> bool {
         let _ = socket::clear_error(&self.receiver);
         // SAFETY: all zeros is a valid request; the kernel writes the name into it.

@@ -108,6 +108,7 @@ impl Pump {
             if now - told_ns >= TELL_EVERY_NS {
                 told_ns = now;
                 self.tell(shared, false);
+                self.look();
             }
             self.wait();
         }
@@ -153,6 +154,13 @@ impl Pump {
         *lock(&shared.progress) = progress;
     }
 
+    /// Ends it where an interface has gone. Sockets tell only that it went down, which comes before.
+    fn look(&mut self) {
+        if let Some(port) = self.ports.iter().find(|port| !port.is_there()) {
+            self.failure = gone(port);
+        }
+    }
+
     /// Until something is to be done.
     fn wait(&mut self) {
         if self.busy {
@@ -190,11 +198,8 @@ impl Pump {
         if ready <= 0 {
             return self.waker.woke(wake_ns);
         }
-        for (port, polled) in self.ports.iter().zip(polled) {
-            let is_in_doubt = polled.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-            if is_in_doubt && !port.is_there() {
-                self.failure = gone(port);
-            }
+        if polled.iter().any(|polled| polled.revents & !libc::POLLIN != 0) {
+            self.look();
         }
     }
 }
