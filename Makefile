@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-disturbed build wheel format lock clean
+.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-disturbed bench-link build wheel format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ bench-trace: build ## Time the trace analysis beside tcptrace and tshark (ARGS=c
 
 bench-disturbed: build ## What a busy machine costs: valid attempts, time and error, quiet and disturbed (root)
 	@python bench/disturbed.py $(ARGS)
+
+bench-link: build ## What the link emulator carries, how exact and how late it is, beside netem (root)
+	@python bench/link.py $(ARGS)
 
 build: ## Install what is missing and build the engine
 	@scripts/bootstrap

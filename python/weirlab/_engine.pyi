@@ -3,7 +3,53 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from weirlab.traffic.plan import Plan
+
+class Emulator:
+    """A link between the interfaces ``a`` and ``b``, carried by a thread of this process while this is open.
+
+    ``a_netns`` and ``b_netns`` are names of network namespaces (``None``: this one). ``paths`` say what
+    happens from a to b and from b to a, as ``weirlab.studies.emulator.spec.PathSpec.plain`` writes it;
+    ``duration_s`` ends it by itself; ``cpu`` pins the thread, which with ``busy`` never sleeps;
+    ``memory_bytes`` bounds the frames that are on the link. Raises ``InputError`` for what there cannot be,
+    ``MissingCapability`` without CAP_NET_RAW, ``LabError`` where an interface is missing or down.
+    """
+
+    def __init__(
+        self,
+        *,
+        a: str,
+        b: str,
+        a_netns: str | None = None,
+        b_netns: str | None = None,
+        paths: tuple[dict[str, Any], dict[str, Any]],
+        duration_s: float | None = None,
+        cpu: int | None = None,
+        busy: bool = False,
+        memory_bytes: int = 1 << 30,
+    ) -> None: ...
+    def progress(self) -> dict[str, Any]:
+        """``directions`` (counters, lateness as histogram), times, whether it has ``ended``, ``failure``."""
+    def change(self, direction: int, path: dict[str, Any]) -> None:
+        """Let a direction (0: from a to b) go on otherwise; raises ``InputError`` and changes nothing."""
+    def stop(self) -> dict[str, Any]:
+        """End it; the answer is that of ``progress``. May be called twice."""
+
+def check_path(path: dict[str, Any]) -> None:
+    """Raise ``InputError``, which begins with the name of what cannot be, unless there can be such a path."""
+
+def emulate_path(
+    path: dict[str, Any], at_ns: NDArray[np.uint64], frame_bytes: NDArray[np.uint32]
+) -> dict[str, Any]:
+    """Send frames through one direction of a link without any network.
+
+    Frame ``i`` of ``frame_bytes[i]`` bytes (without FCS) arrives at ``at_ns[i]``, which never falls. The
+    answer has ``frame`` (its number ``i``) and ``due_ns`` of each frame that departs, in order, and the
+    counters.
+    """
 
 class Engine:
     """Sender and receiver on two interfaces.

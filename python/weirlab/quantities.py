@@ -13,6 +13,7 @@ Units = Sequence[tuple[float, str]]
 
 TIMES: Final[Units] = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 RATES: Final[Units] = ((1e6, "Mpps"), (1e3, "kpps"), (1.0, "pps"))
+BIT_RATES: Final[Units] = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 NOTHING: Final = "–"
 
 FINEST: Final = 9
@@ -92,3 +93,8 @@ def words(parts: Sequence[str], last: str = "and") -> str:
     if len(parts) < 2:
         return "".join(parts)
     return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+
+
+def bit_rate(bps: float, digits: int = 3) -> str:
+    """``95.6 Mbit/s``."""
+    return scaled(bps, BIT_RATES, digits)

@@ -167,6 +167,11 @@ COMMANDS: dict[str, Command] = {
         link=True,
         makes=("link.pcapng", "link.pcapng.json"),
     ),
+    "link": Command(
+        lambda place: ("link", "a", "b", "--netns", place.netns, "--delay", "1ms", "--for", "3"),
+        root=True,
+        link=True,
+    ),
     "log": Command(
         lambda place: (
             *("log", "--interface", "a", "--wire", "--netns", place.netns, "--duration", "3"),

@@ -56,6 +56,11 @@ pub fn sleep_until(due_ns: u64) {
     };
 }
 
+/// CPU time of the calling thread.
+pub fn thread_cpu_ns() -> u64 {
+    read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec; both clocks exist on every Linux.

@@ -6,6 +6,7 @@
 
 mod account;
 mod clock;
+pub mod emulator;
 mod engine;
 mod frames;
 mod histogram;

@@ -1,6 +1,7 @@
 //! `weirlab._engine`: plans in, outcomes out. Nothing is decided here.
 
 mod analysis;
+mod emulator;
 mod errors;
 mod media;
 mod outcome;
@@ -241,10 +242,13 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
 
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<emulator::Emulator>()?;
     m.add_class::<Engine>()?;
     m.add_class::<record::Recorder>()?;
     m.add_class::<tap::Tap>()?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
+    m.add_function(wrap_pyfunction!(emulator::check_path, m)?)?;
+    m.add_function(wrap_pyfunction!(emulator::emulate_path, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;
     m.add_function(wrap_pyfunction!(handover_ns, m)?)?;
     m.add_function(wrap_pyfunction!(listen, m)?)?;

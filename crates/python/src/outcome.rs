@@ -89,7 +89,8 @@ fn packets(py: Python<'_>, log: PacketLog) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-fn histogram<'py>(py: Python<'py>, buckets: &[(u32, u64)]) -> PyResult<Bound<'py, PyDict>> {
+/// Bounds and counts of the buckets that hold something.
+pub fn histogram<'py>(py: Python<'py>, buckets: &[(u32, u64)]) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let bounds = buckets.iter().map(|(bucket, _)| bounds_ns(*bucket as usize));
     dict.set_item("lower_ns", PyArray1::from_iter(py, bounds.clone().map(|b| b.0)))?;

@@ -60,7 +60,7 @@ def run_tap(
     LabError
         An interface is taken by something else.
     """
-    with _understood():
+    with understood():
         require_privileges("weir tap")
         notes = Notes(watcher)
         journal.clean(notes)
@@ -98,7 +98,7 @@ def run_log(
     settings: LogSettings, watcher: Watcher, stop: Stopper, *, manifest: Path | None = None, command: str = ""
 ) -> Outcome:
     """Record an interface until ``stop`` or the end of the time. Raises as :func:`run_tap`."""
-    with _understood():
+    with understood():
         require_privileges("weir log")
         notes = Notes(watcher)
         journal.clean(notes)
@@ -235,7 +235,7 @@ def _outputs(recording: Recording | None, manifest: Path | None) -> dict[str, Pa
 
 
 @contextmanager
-def _understood() -> Iterator[None]:
+def understood() -> Iterator[None]:
     """The kernel's refusals in words."""
     try:
         yield

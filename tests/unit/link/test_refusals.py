@@ -22,6 +22,6 @@ def test_only_those_who_are_not_root_are_told_to_be(
     assert f"no right to make a bridge; {advice}" in str(duplicate._explained(refused))
     with (
         pytest.raises(MissingCapability, match=f"no right to change interfaces; {advice}"),
-        tap._understood(),
+        tap.understood(),
     ):
         raise refused

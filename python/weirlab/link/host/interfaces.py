@@ -155,10 +155,10 @@ def check_mirror(facts: Facts) -> None:
         raise InputError(f"--mirror {facts.name}: copies need an Ethernet interface that leads to the logger")
 
 
-def warnings(ends: Sequence[Facts]) -> tuple[str, ...]:
-    """What the user should know before the link is taken."""
+def warnings(ends: Sequence[Facts], what: str = "the tap") -> tuple[str, ...]:
+    """What the user should know before ``what`` takes the link."""
     return tuple(
-        f"{facts.name} has the address {', '.join(facts.addresses)}: while the tap is there, this host's own "
+        f"{facts.name} has the address {', '.join(facts.addresses)}: while {what} is there, this host's own "
         "traffic by it stops"
         for facts in ends
         if facts.addresses

@@ -49,8 +49,8 @@ impl InterfaceSource {
             }
             let socket = packet::socket::open(ifindex, false).map_err(refuse)?;
             let ring = Ring::new(&socket, ring_bytes).map_err(refuse)?;
-            promiscuous(&socket, ifindex).map_err(refuse)?;
-            let (kind, mac) = hardware(&socket, &name).map_err(refuse)?;
+            packet::socket::promiscuous(&socket, ifindex).map_err(refuse)?;
+            let (kind, mac) = packet::socket::hardware(&socket, &name).map_err(refuse)?;
             // Frames of the loopback interface have Ethernet headers, too.
             if !matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
                 return Err(EngineError::NotEthernet { interface: at.interface.clone(), kind });
@@ -74,7 +74,7 @@ impl InterfaceSource {
     /// # Errors
     /// What the kernel says; [`EngineError::Socket`].
     pub fn listen(&mut self) -> Result<(), EngineError> {
-        socket::bind(&self.socket, self.ifindex, libc::ETH_P_ALL as u16)
+        packet::socket::bind(&self.socket, self.ifindex, libc::ETH_P_ALL as u16)
             .map_err(|source| EngineError::Socket { interface: self.interfaces[0].name.clone(), source })
     }
 
@@ -111,7 +111,7 @@ impl Source for InterfaceSource {
         if !self.ring.has_block() {
             if socket::wait_readable(&self.socket, wait)? {
                 // Told once: the link went down, or the interface went away. First what came before that.
-                socket::clear_error(&self.socket)?;
+                packet::socket::clear_error(&self.socket)?;
                 self.is_in_doubt = true;
                 std::thread::sleep(2 * ring::RETIRE_AFTER);
             }
@@ -146,30 +146,5 @@ impl Source for InterfaceSource {
 
     fn lost(&self) -> Vec<u64> {
         vec![self.lost]
-    }
-}
-
-fn promiscuous(socket: &OwnedFd, ifindex: u32) -> io::Result<()> {
-    let request = libc::packet_mreq {
-        mr_ifindex: ifindex as i32,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    socket::set_value(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
-}
-
-/// Kind (ARPHRD_ETHER, ...) and address.
-fn hardware(socket: &OwnedFd, name: &CString) -> io::Result<(u16, [u8; 6])> {
-    // SAFETY: all zeros is a valid request; a name that if_nametoindex knows fits; the kernel fills in an
-    // address of at least six bytes.
-    unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        for (to, from) in request.ifr_name.iter_mut().zip(name.as_bytes()) {
-            *to = *from as libc::c_char;
-        }
-        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request))?;
-        let address = request.ifr_ifru.ifru_hwaddr;
-        Ok((address.sa_family, std::array::from_fn(|at| address.sa_data[at] as u8)))
     }
 }

@@ -7,8 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::socket::set_value;
-use crate::packet::socket;
+use crate::packet::socket::{self, set_value};
 
 const BLOCK_BYTES: usize = 1 << 20;
 /// 4 GiB.

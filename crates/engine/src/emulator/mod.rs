@@ -1,0 +1,187 @@
+//! An emulated link between two interfaces: what comes in by one leaves by the other, as
+//! [`weir_link`](weir_link) says and when it says.
+//!
+//! One thread does it, over packet sockets. Frames count from the moment at which the kernel saw them, so that
+//! a thread that is held up sends late, which it measures, but emulates the same link. What it cannot keep is
+//! counted apart from what the emulated link drops ([`Overload`]).
+
+mod pool;
+mod port;
+mod progress;
+mod pump;
+mod ring;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thiserror::Error;
+use weir_link::{PathSpec, SpecError};
+
+pub use progress::{Direction, Late, Overload, Paced, Progress};
+
+use crate::engine::Endpoint;
+use port::Port;
+use pump::Pump;
+
+/// What to emulate, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The two ends.
+    pub ends: [Endpoint; 2],
+    /// From the first end to the second, and back.
+    pub paths: [PathSpec; 2],
+    /// After which time it ends by itself.
+    pub duration: Option<Duration>,
+    /// CPU of its thread.
+    pub cpu: Option<usize>,
+    /// Whether the thread never sleeps.
+    pub busy: bool,
+    /// Most memory for frames that are on the link.
+    pub memory_bytes: u64,
+}
+
+/// Why there is no emulated link.
+#[derive(Debug, Error)]
+pub enum EmulatorError {
+    /// A path cannot be.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Both ends are one.
+    #[error("a link has two ends, but {interface} is given twice")]
+    Same {
+        /// Its name.
+        interface: String,
+    },
+    /// A namespace cannot be entered.
+    #[error("cannot enter network namespace {path}: {source}")]
+    Netns {
+        /// Its path.
+        path: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// An interface does not exist.
+    #[error("there is no interface {interface} in network namespace {netns}")]
+    Missing {
+        /// Its name.
+        interface: String,
+        /// Where it was looked for.
+        netns: String,
+    },
+    /// An interface cannot carry frames.
+    #[error("interface {interface} is down: bring it up first (ip link set {interface} up)")]
+    Down {
+        /// Its name.
+        interface: String,
+    },
+    /// Frames of an interface are not those of Ethernet.
+    #[error("interface {interface} is no Ethernet interface: only Ethernet frames can be carried")]
+    NotEthernet {
+        /// Its name.
+        interface: String,
+    },
+    /// Packet sockets do not work here.
+    #[error("cannot use packet sockets on {interface} (needs CAP_NET_RAW): {source}")]
+    Socket {
+        /// The interface.
+        interface: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// There is no thread to be had.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// An emulated link that is there as long as this value, until it is stopped, or until its time is over.
+pub struct Emulator {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and its owner share.
+struct Shared {
+    stop: AtomicBool,
+    /// Set with `changes`.
+    has_changes: AtomicBool,
+    changes: Mutex<[Option<PathSpec>; 2]>,
+    progress: Mutex<Progress>,
+}
+
+impl Emulator {
+    /// Starts it; frames are carried when this returns.
+    ///
+    /// # Minimum kernel version
+    /// 4.20, so that no frame is read that was sent here; before, such frames are left out one by one.
+    ///
+    /// # Errors
+    /// [`EmulatorError`]; nothing is left in place then.
+    pub fn start(options: Options) -> Result<Self, EmulatorError> {
+        options.paths.iter().try_for_each(PathSpec::check)?;
+        let [a, b] = &options.ends;
+        if a.interface == b.interface && a.netns == b.netns {
+            return Err(EmulatorError::Same { interface: a.interface.clone() });
+        }
+        let ports = [Port::open(a)?, Port::open(b)?];
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            has_changes: AtomicBool::new(false),
+            changes: Mutex::default(),
+            progress: Mutex::new(Progress::new()),
+        });
+        let seen = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("weir-link".into())
+            .spawn(move || Pump::new(ports, &options).run(&seen))
+            .map_err(EmulatorError::Thread)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// What became of frames, at most a tenth of a second ago.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let mut progress = lock(&self.shared.progress).clone();
+        if !progress.ended && self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
+            progress.ended = true;
+            progress.failure = "the emulator's thread failed".into();
+        }
+        progress
+    }
+
+    /// Lets one direction (0: from the first end to the second) go on otherwise, as [`weir_link::Path::change`].
+    ///
+    /// # Errors
+    /// [`SpecError`]; then nothing changes.
+    pub fn change(&self, direction: usize, spec: PathSpec) -> Result<(), SpecError> {
+        spec.check()?;
+        lock(&self.shared.changes)[direction] = Some(spec);
+        self.shared.has_changes.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends it: frames that are still on the link are gone. May be called again.
+    pub fn stop(&mut self) -> Progress {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            let mut progress = lock(&self.shared.progress);
+            progress.ended = true;
+            progress.failure = "the emulator's thread failed".into();
+        }
+        self.progress()
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,382 @@
+//! The thread that carries frames.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weir_link::{Pace, Path, PathSpec};
+
+use super::pool::{Frame, Pool};
+use super::port::{BATCH, Port, Sent};
+use super::progress::{Direction, Late, Overload, Paced, Progress};
+use super::{Options, Shared, lock};
+use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
+use crate::thread::{check, pin, take_precedence};
+
+/// Frames read at a time, so that those that are due do not wait for long.
+const READ: usize = 256;
+/// Batches sent at a time, so that the ring does not fill up meanwhile.
+const WRITE: usize = 8;
+/// A sleeper wakes late, by 5 µs on hardware and by 50 on a virtual machine. So it is to wake early, and spins
+/// for what is left; for at most so long.
+const MOST_SPIN_NS: u64 = 60_000;
+const LEAST_SPIN_NS: u64 = 2_000;
+/// Frames that have a longer delay may wait for so long, at most, before they are read.
+const PATIENCE_NS: u64 = 500_000;
+/// Below this a wait is not worth it.
+const LEAST_PATIENCE_NS: u64 = 100_000;
+const LONGEST_WAIT_NS: u64 = 50_000_000;
+/// An interface that takes nothing is asked again after this ...
+const ASK_AGAIN_NS: u64 = 50_000;
+/// ... and no more than so long for one frame.
+const GIVE_UP_NS: u64 = 10_000_000;
+const TELL_EVERY_NS: u64 = 100_000_000;
+
+/// Both directions.
+pub struct Pump {
+    ports: [Port; 2],
+    ways: [Way; 2],
+    pool: Pool,
+    cpu: Option<usize>,
+    busy: bool,
+    waker: Waker,
+    start_ns: u64,
+    end_ns: u64,
+    failure: String,
+}
+
+/// How late this thread wakes from its sleep.
+struct Waker {
+    late_ns: u64,
+}
+
+/// One direction.
+struct Way {
+    path: Path<Frame>,
+    /// Those that departed and have not been sent, with what is known of them beside.
+    frames: Vec<Frame>,
+    facts: Vec<(u64, Pace)>,
+    /// Since when the interface takes no frame.
+    stuck_since_ns: Option<u64>,
+    /// When the last frame left that another one may follow.
+    last_ns: Option<u64>,
+    sent: u64,
+    sent_bytes: u64,
+    overload: Overload,
+    late: Late,
+    pace: Paced,
+}
+
+impl Pump {
+    /// On the thread that will run it: memory for frames belongs to one.
+    pub fn new(ports: [Port; 2], options: &Options) -> Self {
+        let start_ns = now_ns();
+        let lasts = options.duration.unwrap_or(Duration::MAX).as_nanos();
+        Self {
+            ways: options.paths.each_ref().map(|spec| Way::new(spec, start_ns)),
+            ports,
+            pool: Pool::new(options.memory_bytes),
+            cpu: options.cpu,
+            busy: options.busy,
+            waker: Waker { late_ns: MOST_SPIN_NS },
+            start_ns,
+            end_ns: start_ns.saturating_add(u64::try_from(lasts).unwrap_or(u64::MAX)),
+            failure: String::new(),
+        }
+    }
+
+    /// Carries frames until the end.
+    pub fn run(mut self, shared: &Shared) {
+        if let Some(cpu) = self.cpu
+            && let Err(error) = pin(cpu)
+        {
+            self.failure = format!("CPU {cpu} cannot be used: {error}");
+        }
+        // Without the privilege it is late more often, and says so.
+        let _ = take_precedence();
+        let _ = wake_exactly();
+        let mut told_ns = 0;
+        while self.failure.is_empty() && !shared.stop.load(Ordering::Relaxed) {
+            let now = now_ns();
+            if now >= self.end_ns {
+                break;
+            }
+            self.carry(now);
+            if shared.has_changes.swap(false, Ordering::Acquire) {
+                self.change(&mut lock(&shared.changes));
+            }
+            if now - told_ns >= TELL_EVERY_NS {
+                told_ns = now;
+                self.tell(shared, false);
+                self.look();
+            }
+            self.wait();
+        }
+        for way in &mut self.ways {
+            way.give_up("the link ended");
+        }
+        self.tell(shared, true);
+    }
+
+    /// Takes what arrived by `now`, and sends what is due.
+    fn carry(&mut self, now: u64) {
+        let [first, second] = &mut self.ports;
+        let [there, back] = &mut self.ways;
+        let due = [there.read(first, &self.pool, now), back.read(second, &self.pool, now)];
+        for (way, port, until_ns) in [(there, second, due[0]), (back, first, due[1])] {
+            if let Err(error) = way.send(port, until_ns) {
+                self.failure = error;
+            }
+        }
+    }
+
+    fn change(&mut self, changes: &mut [Option<PathSpec>; 2]) {
+        for (way, change) in self.ways.iter_mut().zip(changes) {
+            if let Some(spec) = change.take() {
+                // It was checked when it was handed over.
+                let _ = way.path.change(spec, now_ns());
+                way.last_ns = None;
+            }
+        }
+    }
+
+    fn tell(&mut self, shared: &Shared, ended: bool) {
+        for (way, port) in self.ways.iter_mut().zip(&self.ports) {
+            way.overload.not_received += port.not_received();
+        }
+        let progress = Progress {
+            directions: self.ways.each_ref().map(Way::told),
+            elapsed_ns: now_ns() - self.start_ns,
+            cpu_ns: thread_cpu_ns(),
+            failure: self.failure.clone(),
+            ended,
+        };
+        *lock(&shared.progress) = progress;
+    }
+
+    /// Ends it where an interface has gone. Sockets tell only that it went down, which comes before.
+    fn look(&mut self) {
+        if let Some(port) = self.ports.iter().find(|port| !port.is_there()) {
+            self.failure = gone(port);
+        }
+    }
+
+    /// Until something is to be done.
+    fn wait(&mut self) {
+        if self.busy {
+            return std::hint::spin_loop();
+        }
+        let now = now_ns();
+        if self.ways.iter().any(|way| way.stuck_since_ns.is_some()) {
+            return self.waker.sleep_until(now + ASK_AGAIN_NS);
+        }
+        let next_ns = self.ways.iter().filter_map(|way| way.path.next_ns()).min();
+        let wake_ns = next_ns.map_or(u64::MAX, |ns| ns.saturating_sub(self.waker.late_ns));
+        if wake_ns <= now {
+            return std::hint::spin_loop();
+        }
+        // A frame that comes meanwhile is due no sooner than after the least delay.
+        let least_ns = self.ways.iter().map(|way| way.path.least_delay_ns()).min().unwrap_or(0);
+        let patience_ns = (least_ns / 2).min(PATIENCE_NS);
+        if next_ns.is_some() && patience_ns >= LEAST_PATIENCE_NS {
+            return self.waker.sleep_until(wake_ns.min(now + patience_ns));
+        }
+        let wait_ns = (wake_ns - now).min(LONGEST_WAIT_NS).min(self.end_ns.saturating_sub(now));
+        self.listen(now + wait_ns, wait_ns);
+    }
+
+    /// Until a frame arrives, at most for `wait_ns`, which is until `wake_ns`.
+    fn listen(&mut self, wake_ns: u64, wait_ns: u64) {
+        let mut polled = self.ports.each_ref().map(|port| libc::pollfd {
+            fd: port.descriptor(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let wait = libc::timespec { tv_sec: 0, tv_nsec: wait_ns as libc::c_long };
+        // SAFETY: two valid descriptors, a valid timespec, and no mask of signals.
+        let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), 2, &raw const wait, std::ptr::null()) };
+        if ready <= 0 {
+            return self.waker.woke(wake_ns);
+        }
+        if polled.iter().any(|polled| polled.revents & !libc::POLLIN != 0) {
+            self.look();
+        }
+    }
+}
+
+impl Waker {
+    fn sleep_until(&mut self, wake_ns: u64) {
+        sleep_until(wake_ns);
+        self.woke(wake_ns);
+    }
+
+    fn woke(&mut self, wake_ns: u64) {
+        self.follow(now_ns().saturating_sub(wake_ns));
+    }
+
+    /// Follows what is rarely exceeded: it rises faster than it falls.
+    fn follow(&mut self, late_ns: u64) {
+        if late_ns > self.late_ns {
+            self.late_ns += (late_ns - self.late_ns) / 4;
+        } else {
+            self.late_ns -= (self.late_ns - late_ns) / 64;
+        }
+        self.late_ns = self.late_ns.clamp(LEAST_SPIN_NS, MOST_SPIN_NS);
+    }
+}
+
+impl Way {
+    fn new(spec: &PathSpec, now: u64) -> Self {
+        // It was checked when the emulator was started.
+        let path = Path::new(spec.clone(), now).unwrap_or_else(|error| unreachable!("{error}"));
+        Self {
+            path,
+            frames: Vec::with_capacity(BATCH),
+            facts: Vec::with_capacity(BATCH),
+            stuck_since_ns: None,
+            last_ns: None,
+            sent: 0,
+            sent_bytes: 0,
+            overload: Overload::default(),
+            late: Late::new(),
+            pace: Paced::default(),
+        }
+    }
+
+    /// Takes frames in; up to which time all have been taken.
+    fn read(&mut self, port: &mut Port, pool: &Pool, now: u64) -> u64 {
+        let (path, mut last_ns) = (&mut self.path, 0);
+        let is_more = port.receive(READ, pool, &mut self.overload, |at_ns, frame| {
+            let len = frame.bytes().len() as u32;
+            last_ns = at_ns;
+            path.arrive(at_ns, frame, len);
+        });
+        if is_more { last_ns.min(now) } else { now }
+    }
+
+    /// Sends what is due. Fails when the interface is gone.
+    fn send(&mut self, port: &Port, until_ns: u64) -> Result<(), String> {
+        for _ in 0..WRITE {
+            while self.frames.len() < BATCH
+                && let Some(departure) = self.path.depart(until_ns)
+            {
+                self.frames.push(departure.frame);
+                self.facts.push((departure.due_ns, departure.pace));
+            }
+            if self.frames.is_empty() {
+                return Ok(());
+            }
+            match port.send(&self.frames) {
+                Sent::All(n) => self.left(n),
+                Sent::NoRoom => {
+                    let now = now_ns();
+                    let since_ns = *self.stuck_since_ns.get_or_insert(now);
+                    if now - since_ns < GIVE_UP_NS {
+                        return Ok(());
+                    }
+                    self.refuse(&format!("the queue of {} was full", port.name));
+                }
+                Sent::Refused(error) => {
+                    if !port.is_there() {
+                        return Err(gone(port));
+                    }
+                    self.refuse(&reason(port, &error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// So many frames are with the kernel.
+    fn left(&mut self, n: usize) {
+        let now = now_ns();
+        self.stuck_since_ns = None;
+        for (frame, (due_ns, pace)) in self.frames.drain(..n).zip(self.facts.drain(..n)) {
+            self.sent += 1;
+            self.sent_bytes += frame.bytes().len() as u64;
+            self.late.add(now.saturating_sub(due_ns));
+            if let (Pace::Follows(bits), Some(last_ns)) = (pace, self.last_ns) {
+                self.pace.bits += bits;
+                self.pace.ns += now - last_ns;
+            }
+            if pace != Pace::Apart {
+                self.last_ns = Some(now);
+            }
+        }
+    }
+
+    /// The first frame is not sent.
+    fn refuse(&mut self, reason: &str) {
+        self.frames.remove(0);
+        self.facts.remove(0);
+        self.stuck_since_ns = None;
+        self.last_ns = None;
+        self.overload.refused += 1;
+        reason.clone_into(&mut self.overload.reason);
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        while !self.frames.is_empty() {
+            self.refuse(reason);
+        }
+    }
+
+    fn told(&self) -> Direction {
+        Direction {
+            counters: self.path.counters(),
+            held: self.path.held() + self.frames.len() as u64,
+            queued: self.path.queued(),
+            sent: self.sent,
+            sent_bytes: self.sent_bytes,
+            overload: self.overload.clone(),
+            late: self.late.clone(),
+            pace: self.pace,
+        }
+    }
+}
+
+fn gone(port: &Port) -> String {
+    format!("interface {} is gone", port.name)
+}
+
+fn reason(port: &Port, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => format!(
+            "frames were longer than the MTU of {} allows: switch offloads off at the senders (ethtool -K IF tso off \
+             gso off), or give both ends one MTU",
+            port.name
+        ),
+        Some(libc::ENETDOWN) => format!("{} is down", port.name),
+        _ => format!("{}: {error}", port.name),
+    }
+}
+
+/// Timers of this thread may be late by no more than they have to be; otherwise by 50 µs.
+fn wake_exactly() -> io::Result<()> {
+    // SAFETY: a plain system call.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn followed(late_ns: impl IntoIterator<Item = u64>) -> u64 {
+        let mut waker = Waker { late_ns: MOST_SPIN_NS };
+        late_ns.into_iter().for_each(|late_ns| waker.follow(late_ns));
+        waker.late_ns
+    }
+
+    #[test]
+    fn a_prompt_sleeper_spins_little_and_a_late_one_no_longer_than_it_may() {
+        assert!(followed([5_000; 1000]) < 6_000);
+        assert_eq!(followed([0; 1000]), LEAST_SPIN_NS);
+        assert_eq!(followed([10_000_000; 10]), MOST_SPIN_NS);
+    }
+
+    #[test]
+    fn a_sleeper_that_is_late_one_time_in_ten_is_prepared_for_it() {
+        let found = followed((0..1000).map(|n| if n % 10 == 9 { 40_000 } else { 10_000 }));
+        assert!((25_000..=40_000).contains(&found), "{found}");
+    }
+}

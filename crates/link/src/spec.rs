@@ -1,0 +1,364 @@
+//! What one direction of a link is to do.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::selection::Selection;
+use crate::trace::Trace;
+
+/// One direction of a link; the default is a cable that takes no time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PathSpec {
+    /// How fast frames are transmitted; `None`: at once.
+    pub rate: Option<Rate>,
+    /// What each frame costs the rate beside its own bytes (those without FCS): 24 for all that a frame occupies
+    /// of an Ethernet, FCS, preamble and gap.
+    pub overhead_bytes: i32,
+    /// Where frames wait for the transmitter. Nobody waits without a rate.
+    pub queue: Queue,
+    /// Which frames are lost.
+    pub loss: Selection,
+    /// How long a frame takes behind the transmitter, in ns.
+    pub delay_ns: u64,
+    /// What the delay varies by.
+    pub jitter: Option<Jitter>,
+    /// Which frames come later than those behind them.
+    pub reorder: Option<Reorder>,
+    /// Which frames arrive twice.
+    pub duplicate: Selection,
+    /// Of all that is random.
+    pub seed: u64,
+}
+
+/// How fast frames are transmitted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rate {
+    /// Always so many bit/s.
+    Constant {
+        /// Bits in a second.
+        bps: u64,
+    },
+    /// At the times of a trace, which begins with the path.
+    Trace(Arc<Trace>),
+}
+
+/// What waits for the transmitter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queue {
+    /// How much there is room for.
+    pub limit: Limit,
+    /// What is dropped before the room is used up.
+    pub discipline: Discipline,
+}
+
+impl Default for Queue {
+    /// A thousand packets and tail drop, as an interface of Linux has it (`txqueuelen`).
+    fn default() -> Self {
+        Self { limit: Limit::Packets(1000), discipline: Discipline::TailDrop }
+    }
+}
+
+/// An amount of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// So many frames.
+    Packets(u64),
+    /// So many bytes, each frame's overhead included.
+    Bytes(u64),
+    /// In ns: a frame that would have to wait longer than this for its transmission has no room. By a trace, at
+    /// its mean rate.
+    Time(u64),
+}
+
+/// Which frames are dropped beside those for which there is no room.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Discipline {
+    /// None.
+    #[default]
+    TailDrop,
+    /// Some of those that arrive, the more the longer the queue.
+    Red(Red),
+    /// Those that waited long at the head, while all wait long.
+    CoDel(CoDel),
+}
+
+/// Random early detection (S. Floyd and V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance",
+/// IEEE/ACM Transactions on Networking 1(4), 1993), without ECN. Both thresholds are in one unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Red {
+    /// Average queue up to which nothing is dropped.
+    pub min: Limit,
+    /// Average queue from which on everything is dropped; with `gentle` the probability rises on to 1 at twice
+    /// this.
+    pub max: Limit,
+    /// Probability of a drop just below `max`.
+    pub max_ratio: f64,
+    /// Weight of the queue's present length in its average (`w_q`).
+    pub weight: f64,
+    /// Whether there is no jump at `max` (S. Floyd, "Recommendation on using the 'gentle_' variant of RED", 2000).
+    pub gentle: bool,
+}
+
+/// Controlled delay (RFC 8289), without ECN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoDel {
+    /// Waiting time, in ns, that is no reason to drop.
+    pub target_ns: u64,
+    /// How long, in ns, all frames have to wait longer than that.
+    pub interval_ns: u64,
+}
+
+impl Default for CoDel {
+    /// 5 and 100 ms (RFC 8289, section 4.2 and 4.3).
+    fn default() -> Self {
+        Self { target_ns: 5_000_000, interval_ns: 100_000_000 }
+    }
+}
+
+/// What the delay varies by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jitter {
+    /// How it is distributed around the delay.
+    pub distribution: Distribution,
+    /// Its size in ns.
+    pub ns: u64,
+    /// Whether a frame that would overtake others waits for them; that makes the mean delay longer.
+    pub keeps_order: bool,
+}
+
+/// How a delay varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// Evenly, by at most the jitter's size.
+    Uniform,
+    /// Normally; the size is the standard deviation, and no delay is below 0.
+    Normal,
+}
+
+/// Frames that come later than those behind them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reorder {
+    /// Which ones.
+    pub selection: Selection,
+    /// How much later, in ns.
+    pub by_ns: u64,
+}
+
+/// Longest time in a specification: an hour.
+pub const LONGEST_NS: u64 = 3_600_000_000_000;
+
+const SLOWEST_BPS: u64 = 100;
+const FASTEST_BPS: u64 = 1_000_000_000_000;
+const MOST_OVERHEAD: i32 = 10_000;
+
+/// Why there is no such path.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum SpecError {
+    /// A probability is none.
+    #[error("{what}: {value} is no probability: expected 0 to 1")]
+    Ratio {
+        /// Of what.
+        what: &'static str,
+        /// What it is.
+        value: f64,
+    },
+    /// A time is too long.
+    #[error("{what}: {ns} ns is too long: at most an hour")]
+    Time {
+        /// Of what.
+        what: &'static str,
+        /// What it is.
+        ns: u64,
+    },
+    /// A rate is too high or too low.
+    #[error("rate: {bps} bit/s is out of range: expected {SLOWEST_BPS} to {FASTEST_BPS}")]
+    Rate {
+        /// What it is.
+        bps: u64,
+    },
+    /// The overhead is no such thing.
+    #[error("overhead: {bytes} bytes is out of range: expected -{MOST_OVERHEAD} to {MOST_OVERHEAD}")]
+    Overhead {
+        /// What it is.
+        bytes: i32,
+    },
+    /// A queue that nothing fits into.
+    #[error("queue: it has no room at all: give at least one packet, one byte or 1 ns")]
+    NoRoom,
+    /// The jitter is larger than the delay.
+    #[error(
+        "jitter: {jitter_ns} ns around a delay of {delay_ns} ns would need a delay below 0: give a delay of at \
+         least {jitter_ns} ns"
+    )]
+    JitterBeyondDelay {
+        /// The jitter.
+        jitter_ns: u64,
+        /// The delay.
+        delay_ns: u64,
+    },
+    /// Frames that are held back for no time.
+    #[error("reorder: frames are held back for 0 ns: give a time after which those behind have passed them")]
+    HeldForNoTime,
+    /// Thresholds that are none.
+    #[error("red: the thresholds must be above 0 and in one unit, and the upper one above the lower one")]
+    Thresholds,
+    /// A weight that is none.
+    #[error("red: a weight of {weight} is none: expected above 0, at most 1")]
+    Weight {
+        /// What it is.
+        weight: f64,
+    },
+    /// A controller without time.
+    #[error("codel: target and interval must be above 0")]
+    NoInterval,
+}
+
+impl PathSpec {
+    /// Whether there can be such a path.
+    ///
+    /// # Errors
+    /// [`SpecError`]: the first thing that cannot be.
+    pub fn check(&self) -> Result<(), SpecError> {
+        match self.rate {
+            Some(Rate::Constant { bps }) if !(SLOWEST_BPS..=FASTEST_BPS).contains(&bps) => {
+                return Err(SpecError::Rate { bps });
+            }
+            _ => {}
+        }
+        if !(-MOST_OVERHEAD..=MOST_OVERHEAD).contains(&self.overhead_bytes) {
+            return Err(SpecError::Overhead { bytes: self.overhead_bytes });
+        }
+        self.queue.check()?;
+        time("delay", self.delay_ns)?;
+        if let Some(jitter) = self.jitter
+            && jitter.ns > self.delay_ns
+        {
+            return Err(SpecError::JitterBeyondDelay { jitter_ns: jitter.ns, delay_ns: self.delay_ns });
+        }
+        self.loss.check("loss")?;
+        self.duplicate.check("duplicate")?;
+        if let Some(reorder) = &self.reorder {
+            reorder.selection.check("reorder")?;
+            time("reorder", reorder.by_ns)?;
+            if reorder.by_ns == 0 {
+                return Err(SpecError::HeldForNoTime);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn check(&self) -> Result<(), SpecError> {
+        self.limit.check("queue")?;
+        if self.limit.amount() == 0 {
+            return Err(SpecError::NoRoom);
+        }
+        match &self.discipline {
+            Discipline::TailDrop => Ok(()),
+            Discipline::Red(red) => red.check(),
+            Discipline::CoDel(codel) => {
+                time("codel", codel.target_ns)?;
+                time("codel", codel.interval_ns)?;
+                if codel.target_ns == 0 || codel.interval_ns == 0 {
+                    return Err(SpecError::NoInterval);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Limit {
+    pub(crate) const fn amount(self) -> u64 {
+        match self {
+            Self::Packets(amount) | Self::Bytes(amount) | Self::Time(amount) => amount,
+        }
+    }
+
+    fn check(self, what: &'static str) -> Result<(), SpecError> {
+        if let Self::Time(ns) = self { time(what, ns) } else { Ok(()) }
+    }
+}
+
+impl Red {
+    fn check(&self) -> Result<(), SpecError> {
+        self.min.check("red")?;
+        self.max.check("red")?;
+        let are_alike = std::mem::discriminant(&self.min) == std::mem::discriminant(&self.max);
+        if !are_alike || self.min.amount() == 0 || self.max.amount() <= self.min.amount() {
+            return Err(SpecError::Thresholds);
+        }
+        ratio("red", self.max_ratio)?;
+        if self.weight > 0.0 && self.weight <= 1.0 {
+            return Ok(());
+        }
+        Err(SpecError::Weight { weight: self.weight })
+    }
+}
+
+impl Selection {
+    fn check(&self, what: &'static str) -> Result<(), SpecError> {
+        match self {
+            Self::Never | Self::Frames(_) => Ok(()),
+            Self::Random { ratio: value } => ratio(what, *value),
+            Self::GilbertElliott(model) => [model.to_bad, model.to_good, model.in_bad, model.in_good]
+                .into_iter()
+                .try_for_each(|value| ratio(what, value)),
+        }
+    }
+}
+
+fn ratio(what: &'static str, value: f64) -> Result<(), SpecError> {
+    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(SpecError::Ratio { what, value }) }
+}
+
+fn time(what: &'static str, ns: u64) -> Result<(), SpecError> {
+    if ns <= LONGEST_NS { Ok(()) } else { Err(SpecError::Time { what, ns }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut PathSpec)) -> SpecError {
+        let mut spec = PathSpec::default();
+        assert_eq!(spec.check(), Ok(()));
+        change(&mut spec);
+        spec.check().expect_err("cannot be")
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_name() {
+        let random = |ratio| Selection::Random { ratio };
+        assert_eq!(refused(|spec| spec.loss = random(1.5)), SpecError::Ratio { what: "loss", value: 1.5 });
+        let nan = refused(|spec| spec.duplicate = random(f64::NAN));
+        assert!(nan.to_string().starts_with("duplicate: NaN"));
+        let constant = |bps| Some(Rate::Constant { bps });
+        assert_eq!(refused(|spec| spec.rate = constant(99)), SpecError::Rate { bps: 99 });
+        assert_eq!(refused(|spec| spec.overhead_bytes = -10_001), SpecError::Overhead { bytes: -10_001 });
+        assert_eq!(refused(|spec| spec.queue.limit = Limit::Bytes(0)), SpecError::NoRoom);
+        let hour = LONGEST_NS + 1;
+        assert_eq!(refused(|spec| spec.delay_ns = hour), SpecError::Time { what: "delay", ns: hour });
+        let jitter = Jitter { distribution: Distribution::Normal, ns: 2, keeps_order: true };
+        assert_eq!(
+            refused(|spec| (spec.delay_ns, spec.jitter) = (1, Some(jitter))),
+            SpecError::JitterBeyondDelay { jitter_ns: 2, delay_ns: 1 }
+        );
+        let reorder = Reorder { selection: random(0.1), by_ns: 0 };
+        assert_eq!(refused(|spec| spec.reorder = Some(reorder)), SpecError::HeldForNoTime);
+        let codel = CoDel { target_ns: 0, ..CoDel::default() };
+        assert_eq!(refused(|spec| spec.queue.discipline = Discipline::CoDel(codel)), SpecError::NoInterval);
+    }
+
+    #[test]
+    fn thresholds_of_red_have_to_be_in_order_and_alike() {
+        let red = |min, max, weight| Red { min, max, max_ratio: 0.1, weight, gentle: true };
+        let refuse = |red| refused(|spec| spec.queue.discipline = Discipline::Red(red));
+        let (five, ten) = (Limit::Packets(5), Limit::Packets(10));
+        assert_eq!(refuse(red(ten, five, 0.1)), SpecError::Thresholds);
+        assert_eq!(refuse(red(five, Limit::Bytes(10), 0.1)), SpecError::Thresholds);
+        assert_eq!(refuse(red(five, ten, 0.0)), SpecError::Weight { weight: 0.0 });
+    }
+}

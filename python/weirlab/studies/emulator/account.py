@@ -1,0 +1,185 @@
+"""What became of the frames on an emulated link, and whether the emulator kept up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weirlab.errors import LabError, WeirError
+from weirlab.records import Histogram
+
+COUNTED = (
+    "arrived", "arrived_bytes", "departed", "departed_bytes", "lost", "dropped_full", "dropped_early",
+    "duplicated", "held_back", "held", "queued", "sent", "sent_bytes", "not_received", "too_long",
+    "no_memory", "refused", "unfinished",
+)  # fmt: skip
+"""What the engine counts in a direction, by the names of ``Direction``."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Frames that came in by ``source`` and were to leave by ``target``."""
+
+    source: str
+    target: str
+    rate_bps: float | None
+    """Asked for; None without a constant rate."""
+    arrived: int
+    arrived_bytes: int
+    departed: int
+    departed_bytes: int
+    lost: int
+    """As the link was told to."""
+    dropped_full: int
+    """The emulated queue had no room."""
+    dropped_early: int
+    """By RED or CoDel."""
+    duplicated: int
+    held_back: int
+    """Reordered."""
+    held: int
+    """Still on the link."""
+    queued: int
+    """Of those, in the queue."""
+    sent: int
+    """With the kernel."""
+    sent_bytes: int
+    not_received: int
+    """Came faster than the emulator took them."""
+    too_long: int
+    """Longer than the interface's MTU: segments that a sender left to its hardware."""
+    no_memory: int
+    refused: int
+    """The interface did not take them."""
+    refused_reason: str
+    unfinished: int
+    """Carried, but without the checksum, which the sender left to its hardware."""
+    late: Histogram
+    """How much later than due frames were with the kernel."""
+    late_max_ns: int
+    paced_bits: int
+    paced_ns: int
+
+    @property
+    def not_kept(self) -> int:
+        """Frames that the emulator itself lost."""
+        return self.not_received + self.too_long + self.no_memory + self.refused
+
+    @property
+    def adds_up(self) -> bool:
+        """Every frame that was taken in, or came into being, has one end."""
+        ends = self.sent + self.refused + self.lost + self.dropped_full + self.dropped_early + self.held
+        return self.arrived + self.duplicated == ends
+
+    def late_ns(self, q: float) -> float:
+        """By how much at most the share ``q`` of the frames was late; NaN where none left."""
+        # Buckets have a width; nothing was later than the latest.
+        return min(self.late.quantile_ns(q), float(self.late_max_ns)) if self.sent else math.nan
+
+    @property
+    def carried_bps(self) -> float:
+        """Bit rate while frames waited, by the times at which they left; NaN where none had to."""
+        return self.paced_bits * 1e9 / self.paced_ns if self.paced_ns else math.nan
+
+    @property
+    def rate_error(self) -> float:
+        """By how much it differs from what was asked for, as a ratio; NaN where nothing tells."""
+        return self.carried_bps / self.rate_bps - 1 if self.rate_bps else math.nan
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "from": self.source,
+            "to": self.target,
+            **{name: getattr(self, name) for name in COUNTED},
+            "not_kept": self.not_kept,
+            "refused_reason": self.refused_reason,
+            "adds_up": self.adds_up,
+            "rate_bps": self.rate_bps,
+            "carried_bps": self.carried_bps,
+            "rate_error": self.rate_error,
+            "late_p50_ns": self.late_ns(0.5),
+            "late_p99_ns": self.late_ns(0.99),
+            "late_p999_ns": self.late_ns(0.999),
+            "late_max_ns": self.late_max_ns,
+            "late": self.late,
+        }
+
+
+@dataclass(frozen=True)
+class Account:
+    """Both directions at one moment."""
+
+    up: Direction
+    down: Direction
+    elapsed_s: float
+    cpu_s: float
+    """What the emulator took of a CPU, the kernel's work for it included."""
+    ended: bool
+    failure: str
+    """Why it ended before its time; empty if it did not."""
+
+    @property
+    def directions(self) -> tuple[Direction, Direction]:
+        """Up first."""
+        return self.up, self.down
+
+    @property
+    def not_kept(self) -> int:
+        """Frames that the emulator itself lost."""
+        return self.up.not_kept + self.down.not_kept
+
+
+def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequence[float | None]) -> Account:
+    """What the engine's ``Emulator`` tells, for a link between ``ends`` that was to have ``rates_bps``."""
+    up, down = (
+        Direction(
+            source=source,
+            target=target,
+            rate_bps=rate_bps,
+            **{name: found[name] for name in COUNTED},
+            refused_reason=found["refused_reason"],
+            late=Histogram(**found["late"]),
+            late_max_ns=found["late_max_ns"],
+            paced_bits=found["paced_bits"],
+            paced_ns=found["paced_ns"],
+        )
+        for found, source, target, rate_bps in zip(
+            raw["directions"], ends, reversed(ends), rates_bps, strict=True
+        )
+    )
+    return Account(up, down, raw["elapsed_ns"] / 1e9, raw["cpu_ns"] / 1e9, raw["ended"], raw["failure"])
+
+
+def complaints(account: Account) -> list[str]:
+    """What the emulator could not do as it should, in sentences; empty if it kept up."""
+    said: list[str] = []
+    for way in account.directions:
+        where = f"{way.source} to {way.target}: "
+        for count, what in (
+            (way.not_received, "came faster than this host took them"),
+            (way.no_memory, "found no memory: less delay or rate, or fewer frames"),
+            (
+                way.too_long,
+                f"were longer than the MTU of {way.source}: switch segmentation offload off at the senders "
+                "(ethtool -K IF tso off gso off)",
+            ),
+            (way.refused, f"were not taken ({way.refused_reason})"),
+        ):
+            if count:
+                said.append(f"{where}{count:,} frames were lost by the emulator: they {what}")
+        if way.unfinished:
+            said.append(
+                f"{where}{way.unfinished:,} frames came without their checksum: switch checksum offload off "
+                "at the senders (ethtool -K IF tx off), or receivers drop them"
+            )
+        if not way.adds_up:
+            said.append(f"{where}the counters do not add up: this is an error in Weir")
+    return said
+
+
+def problem(account: Account) -> WeirError | None:
+    """Why the link ended before its time; None if it did not."""
+    return LabError(f"the link ended: {account.failure}") if account.failure else None

@@ -1,0 +1,239 @@
+"""``weir link``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weirlab.cli.options import JsonOption
+from weirlab.cli.output import Session
+
+if TYPE_CHECKING:
+    from weirlab.studies.emulator.account import Account
+    from weirlab.studies.emulator.reading import Asked
+    from weirlab.studies.emulator.running import End, Tell
+    from weirlab.studies.emulator.tables import Screen
+
+HELP = """Emulate a link: delay, rate, queue, loss and order between two interfaces.
+
+What comes in by A leaves by B, and the other way round, as a link would
+carry it. No kernel module is needed (no netem). Options hold for both
+directions; --up (A to B) and --down (B to A) say what differs, in the same
+words. Ctrl-C ends the link and puts every interface back as it was.
+
+Every frame is accounted for, and the emulator tells how late it was itself:
+frames that it could not keep are told apart from those the link lost.
+
+Examples:
+  weir link eth1 eth2 --delay 25ms --rate 100Mbps --queue 50pkts --loss 1%
+  weir link eth1 eth2 --delay 20ms --up "rate 10Mbps" --down "rate 50Mbps"
+  weir link eth1 eth2 --delay 30ms --jitter 5ms,normal --reorder 1%,by=3ms
+  weir link eth1 eth2 --loss frames=5,17,/100 --for 60s --json
+  weir link eth1 eth2 --up "trace lte.up" --down "trace lte.down" --delay 20ms
+"""
+
+_IMPAIR = "Link"
+_RUN = "Run"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("link", help=HELP, rich_help_panel="Link")(link)
+
+
+def link(
+    ctx: typer.Context,
+    a: Annotated[str, typer.Argument(help="One end: an interface.", metavar="A", show_default=False)],
+    b: Annotated[str, typer.Argument(help="The other end.", metavar="B", show_default=False)],
+    delay: Annotated[
+        str | None,
+        typer.Option("--delay", help="One way, e.g. 25ms.", metavar="TIME", rich_help_panel=_IMPAIR),
+    ] = None,
+    jitter: Annotated[
+        str | None,
+        typer.Option(
+            "--jitter",
+            help="Around the delay: 5ms (evenly), 5ms,normal; with ,reorder frames may overtake.",
+            metavar="TIME",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            "--rate", help="E.g. 100Mbps; frames without FCS.", metavar="RATE", rich_help_panel=_IMPAIR
+        ),
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            help="Instead of a rate: delivery opportunities, Mahimahi's format.",
+            metavar="FILE",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    overhead: Annotated[
+        str | None,
+        typer.Option(
+            "--overhead",
+            help="Bytes that each frame costs the rate in addition (24: all of an Ethernet's).",
+            metavar="BYTES",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            help="Room for what waits: 50pkts, 64kB or 20ms (default: 1000pkts).",
+            metavar="SIZE",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    aqm: Annotated[
+        str | None,
+        typer.Option(
+            "--aqm",
+            help="Drop early: codel, or red,min=20pkts,max=60pkts,p=10%.",
+            metavar="NAME",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            "--loss",
+            help="1%; 1%,burst=3 (mean run); gemodel=P,R,1-H,1-K; frames=5,17,30-39,/100.",
+            metavar="WHICH",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    reorder: Annotated[
+        str | None,
+        typer.Option(
+            "--reorder",
+            help="As --loss, and how much later they leave: 1%,by=3ms.",
+            metavar="WHICH",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    duplicate: Annotated[
+        str | None, typer.Option("--duplicate", help="As --loss.", metavar="WHICH", rich_help_panel=_IMPAIR)
+    ] = None,
+    seed: Annotated[
+        str | None,
+        typer.Option(
+            "--seed", help="Of all that is random (default: 1).", metavar="N", rich_help_panel=_IMPAIR
+        ),
+    ] = None,
+    up: Annotated[
+        str | None,
+        typer.Option(
+            "--up",
+            help="What differs from A to B: 'rate 10Mbps queue 20pkts'.",
+            metavar="WORDS",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    down: Annotated[
+        str | None,
+        typer.Option("--down", help="What differs from B to A.", metavar="WORDS", rich_help_panel=_IMPAIR),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile",
+            help="YAML file with these options as keys, and up and down.",
+            metavar="FILE",
+            rich_help_panel=_IMPAIR,
+        ),
+    ] = None,
+    netns: Annotated[
+        str | None,
+        typer.Option(
+            "--netns", help="Network namespace of the interfaces.", metavar="NS", rich_help_panel=_RUN
+        ),
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME", rich_help_panel=_RUN
+        ),
+    ] = None,
+    cpu: Annotated[
+        int | None,
+        typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N", rich_help_panel=_RUN),
+    ] = None,
+    busy: Annotated[
+        bool,
+        typer.Option("--busy", help="Never sleep: a whole CPU for less lateness.", rich_help_panel=_RUN),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Emulate a link."""
+    from weirlab.link.settings import parse_time
+    from weirlab.studies.emulator import account, reading, tables
+    from weirlab.studies.emulator.running import End
+
+    given = {
+        "delay": delay, "jitter": jitter, "rate": rate, "trace": trace, "overhead": overhead, "queue": queue,
+        "aqm": aqm, "loss": loss, "reorder": reorder, "duplicate": duplicate, "seed": seed,
+    }  # fmt: skip
+    both = {name: text for name, text in given.items() if text is not None}
+    with Session(ctx, as_json=json) as session:
+        asked = reading.read_link(both, up, down, profile)
+        for_s = None if for_ is None else parse_time(for_, "--for")
+        notes: list[str] = []
+        with tables.screen(sys.stderr) as shown:
+
+            def tell(message: str) -> None:
+                notes.append(message)
+                shown.note(message)
+
+            last = run((End(a, netns), End(b, netns)), asked, for_s, cpu, busy, shown, tell)
+        complaints = account.complaints(last)
+        document = {
+            "up": {"asked": dict(asked.up_words), **last.up.document()},
+            "down": {"asked": dict(asked.down_words), **last.down.document()},
+            "elapsed_s": last.elapsed_s,
+            "cpu_s": last.cpu_s,
+            "kept": not complaints and not last.failure,
+            "complaints": complaints,
+            "notes": notes,
+        }
+        problem = account.problem(last)
+        session.finish(document, tables.conclusion(last, complaints), tables.of(last), problem)
+        session.complain(problem)
+
+
+def run(
+    ends: tuple[End, End],
+    asked: Asked,
+    for_s: float | None,
+    cpu: int | None,
+    busy: bool,
+    shown: Screen,
+    tell: Tell,
+) -> Account:
+    """Carry frames until Ctrl-C, or the end of the time; what became of them."""
+    from weirlab.link.stopping import Stop
+    from weirlab.studies.emulator.running import emulated_link
+    from weirlab.studies.emulator.tables import SHOW_EVERY_S
+
+    with (
+        Stop() as stop,
+        emulated_link(*ends, asked.up, asked.down, for_s=for_s, cpu=cpu, busy=busy, tell=tell) as carrying,
+    ):
+        tell(f"{ends[0]} and {ends[1]} are linked; Ctrl-C ends it")
+        while not stop.requested:
+            now = carrying.account()
+            if now.ended:
+                break
+            left_s = None if for_s is None else max(for_s - now.elapsed_s, 0.0)
+            shown.show(now, left_s)
+            stop.wait((), SHOW_EVERY_S if left_s is None else min(SHOW_EVERY_S, left_s + 0.05))
+        return carrying.stop()

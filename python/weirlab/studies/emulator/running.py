@@ -1,0 +1,180 @@
+"""An emulated link between two interfaces of this host, for as long as a ``with`` block lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.interrupts import shielded
+from weirlab.link.host import interfaces, journal, prepare
+from weirlab.link.host.nft import FAMILY, first_line, nft
+from weirlab.link.tap import require_privileges, understood
+from weirlab.studies.emulator.account import Account, read_account
+from weirlab.studies.emulator.spec import PathSpec
+
+if TYPE_CHECKING:
+    from weirlab._engine import Emulator
+
+Tell = Callable[[str], None]
+
+_NUMBERS: Final = {"up": 0, "down": 1}
+
+
+@dataclass(frozen=True)
+class End:
+    """An interface, in the network namespace ``netns`` (None: this one)."""
+
+    interface: str
+    netns: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.interface} in {self.netns}" if self.netns else self.interface
+
+
+class EmulatedLink:
+    """A link that carries frames."""
+
+    def __init__(self, engine: Emulator, ends: tuple[End, End], up: PathSpec, down: PathSpec) -> None:
+        self._engine, self._paths = engine, [up, down]
+        a, b = (end.interface for end in ends)
+        # Interfaces of two namespaces may have one name.
+        self._names = (a, b) if a != b else (str(ends[0]), str(ends[1]))
+
+    def account(self) -> Account:
+        """What became of frames, at most a tenth of a second ago."""
+        return read_account(self._engine.progress(), self._names, self._rates_bps())
+
+    def change(self, direction: Literal["up", "down"], path: PathSpec) -> None:
+        """Let one direction go on as ``path``; what is under way arrives as it would have.
+
+        Raises ``InputError`` for what there cannot be; then nothing changes.
+        """
+        number = _NUMBERS[direction]
+        self._engine.change(number, path.plain())
+        self._paths[number] = path
+
+    def stop(self) -> Account:
+        """End it, and tell what became of all frames. May be called twice."""
+        return read_account(self._engine.stop(), self._names, self._rates_bps())
+
+    def _rates_bps(self) -> list[float | None]:
+        return [path.rate_bps for path in self._paths]
+
+
+@contextmanager
+@shielded
+def emulated_link(
+    a: End,
+    b: End,
+    up: PathSpec,
+    down: PathSpec | None = None,
+    *,
+    for_s: float | None = None,
+    cpu: int | None = None,
+    busy: bool = False,
+    tell: Tell = lambda message: None,
+) -> Iterator[EmulatedLink]:
+    """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down``.
+
+    Without ``down`` it is as ``up``, with random numbers of its own. A thread of this process does it: it
+    ends with the block, after ``for_s`` seconds, and with this process, however that ends. What is changed on
+    this host for it is changed back at the end; after ``kill -9`` by the next ``weir link``, ``weir tap`` or
+    ``weir lab clean``. ``cpu`` pins the thread; ``busy``: it never sleeps. ``tell`` gets what was changed, in
+    words.
+
+    Raises
+    ------
+    InputError
+        An interface, a namespace or a path that cannot be.
+    MissingCapability
+        A privilege is missing.
+    LabError
+        An interface is taken by something else.
+    """
+    down = down if down is not None else up.reseeded()
+    changes: journal.Journal | None = None
+    engine: Emulator | None = None
+    try:
+        with understood():
+            require_privileges("weir link")
+            if a == b:
+                raise InputError(f"{a}: a link has two ends; name two interfaces")
+            journal.clean(tell)
+            changes = journal.Journal()
+            for end in (a, b):
+                _prepare(changes, end, tell)
+            engine = _started(a, b, up, down, for_s, cpu, busy)
+        yield EmulatedLink(engine, (a, b), up, down)
+    finally:
+        if engine is not None:
+            engine.stop()
+        for problem in changes.undo() if changes is not None else ():
+            tell(problem)
+
+
+def _prepare(changes: journal.Journal, end: End, tell: Tell) -> None:
+    """Make an interface fit to be an end."""
+    where = f"in namespace {end.netns}" if end.netns else "here"
+    chosen = interfaces.choose(interfaces.look(end.netns), [end.interface], where)
+    interfaces.check_end(chosen[0], xdp=False)
+    for warning in interfaces.warnings(chosen, "the emulated link"):
+        tell(warning)
+    # Before it is up, or it has spoken already.
+    for change in prepare.silence(changes, end.netns, chosen):
+        tell(change)
+    shield(changes, end, tell)
+    for change in prepare.ends(changes, end.netns, chosen):
+        tell(change)
+    for change in prepare.far_ends(changes, interfaces.peers(chosen, end.netns), xdp=False):
+        tell(change)
+
+
+def shield(changes: journal.Journal, end: End, tell: Tell) -> None:
+    """Keep frames that come in by ``end`` from this host's own stack, which would answer or route them.
+
+    Packet sockets see a frame before nftables drops it.
+    """
+    table = f"weir_{changes.identifier}"
+    rules = f"""
+table {FAMILY} {table} {{
+  chain {_chain(end)} {{ type filter hook ingress device "{end.interface}" priority -300; policy drop; }}
+}}
+"""
+    changes.note("table", end.netns, table)
+    try:
+        done = interfaces.inside(end.netns, lambda: nft("-f", "-", text=rules))
+        problem = first_line(done) if done.returncode else ""
+    except MissingCapability as error:
+        problem = str(error)
+    if problem:
+        tell(
+            f"{end}: what comes in reaches this host's own stack as well, which may answer or route it: "
+            f"nftables cannot keep it away ({problem})"
+        )
+
+
+def _chain(end: End) -> str:
+    """Two ends of one namespace share a table."""
+    return "from_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in end.interface)
+
+
+def _started(
+    a: End, b: End, up: PathSpec, down: PathSpec, for_s: float | None, cpu: int | None, busy: bool
+) -> Emulator:
+    try:
+        from weirlab._engine import Emulator as EngineEmulator
+    except ImportError as error:
+        raise LabError(f"the engine is not built ({error}); make build builds it") from error
+    return EngineEmulator(
+        a=a.interface,
+        b=b.interface,
+        a_netns=a.netns,
+        b_netns=b.netns,
+        paths=(up.plain(), down.plain()),
+        duration_s=for_s,
+        cpu=cpu,
+        busy=busy,
+    )

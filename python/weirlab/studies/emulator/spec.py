@@ -1,0 +1,210 @@
+"""What one direction of an emulated link does to frames. The semantics are those of ``crates/link``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal
+
+from weirlab.limits import HIGHEST_SEED
+
+Plain = dict[str, Any]
+"""As ``weirlab._engine`` takes it."""
+
+
+@dataclass(frozen=True)
+class Never:
+    """No frame."""
+
+    def plain(self) -> tuple[str, None]:
+        """For the engine."""
+        return "never", None
+
+
+@dataclass(frozen=True)
+class Random:
+    """Each frame with probability ``ratio``, independently."""
+
+    ratio: float
+
+    def plain(self) -> tuple[str, float]:
+        """For the engine."""
+        return "random", self.ratio
+
+
+@dataclass(frozen=True)
+class Runs:
+    """``ratio`` of the frames, in runs of ``mean_run`` on average (Gilbert model)."""
+
+    ratio: float
+    mean_run: float
+
+    def plain(self) -> tuple[str, tuple[float, float]]:
+        """For the engine."""
+        return "runs", (self.ratio, self.mean_run)
+
+
+@dataclass(frozen=True)
+class GilbertElliott:
+    """Two states that may change behind each frame, with the parameters of tc-netem's ``gemodel``."""
+
+    to_bad: float
+    """``p``: probability to go from the good state to the bad one."""
+    to_good: float
+    """``r``: and back."""
+    in_bad: float = 1.0
+    """``1-h``: probability that a frame is taken in the bad state."""
+    in_good: float = 0.0
+    """``1-k``: the same in the good one."""
+
+    def plain(self) -> tuple[str, tuple[float, float, float, float]]:
+        """For the engine."""
+        return "gilbert-elliott", (self.to_bad, self.to_good, self.in_bad, self.in_good)
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames by their numbers, from 1 in the order of arrival: ``5,17,30-39,/100``."""
+
+    numbers: str
+
+    def plain(self) -> tuple[str, str]:
+        """For the engine."""
+        return "frames", self.numbers
+
+
+Selection = Never | Random | Runs | GilbertElliott | Frames
+"""Which frames something happens to."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """So many packets or bytes, or a time in ns."""
+
+    amount: int
+    unit: Literal["packets", "bytes", "ns"]
+
+    def plain(self) -> tuple[str, int]:
+        """For the engine."""
+        return self.unit, self.amount
+
+
+@dataclass(frozen=True)
+class DropTail:
+    """Frames for which there is no room are dropped, and no others."""
+
+    def plain(self) -> Plain:
+        """For the engine."""
+        return {"kind": "drop-tail"}
+
+
+@dataclass(frozen=True)
+class CoDel:
+    """RFC 8289, without ECN."""
+
+    target_ns: int = 5_000_000
+    interval_ns: int = 100_000_000
+
+    def plain(self) -> Plain:
+        """For the engine."""
+        return {"kind": "codel", "target_ns": self.target_ns, "interval_ns": self.interval_ns}
+
+
+@dataclass(frozen=True)
+class Red:
+    """Floyd and Jacobson 1993, without ECN; both thresholds in one unit."""
+
+    min: Amount
+    max: Amount
+    max_ratio: float = 0.1
+    weight: float = 0.002
+    gentle: bool = True
+
+    def plain(self) -> Plain:
+        """For the engine."""
+        return {
+            "kind": "red",
+            "min": self.min.plain(),
+            "max": self.max.plain(),
+            "max_ratio": self.max_ratio,
+            "weight": self.weight,
+            "gentle": self.gentle,
+        }
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """What the delay varies by: evenly by up to ``ns``, or normally with that standard deviation."""
+
+    ns: int
+    distribution: Literal["uniform", "normal"] = "uniform"
+    keeps_order: bool = True
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """Frames that leave ``by_ns`` later than they should, so that others pass them."""
+
+    selection: Selection
+    by_ns: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Delivery opportunities in Mahimahi's format: the content of a file, and its name."""
+
+    name: str
+    text: bytes = field(repr=False)
+
+
+DEFAULT_QUEUE: Final = Amount(1000, "packets")
+
+
+@dataclass(frozen=True)
+class PathSpec:
+    """One direction of a link; the default is a cable that takes no time.
+
+    ``rate_bps`` counts a frame's bytes without FCS and ``overhead_bytes`` more. ``seed`` is that of all that
+    is random in this direction.
+    """
+
+    delay_ns: int = 0
+    jitter: Jitter | None = None
+    rate_bps: int | None = None
+    trace: Trace | None = None
+    overhead_bytes: int = 0
+    queue: Amount = DEFAULT_QUEUE
+    discipline: DropTail | CoDel | Red = DropTail()
+    loss: Selection = Never()
+    reorder: Reorder | None = None
+    duplicate: Selection = Never()
+    seed: int = 1
+
+    def plain(self) -> Plain:
+        """For the engine."""
+        jitter, reorder = self.jitter, self.reorder
+        return {
+            "delay_ns": self.delay_ns,
+            "jitter": None if jitter is None else (jitter.distribution, jitter.ns, jitter.keeps_order),
+            "rate_bps": self.rate_bps,
+            "trace": None if self.trace is None else self.trace.text,
+            "overhead_bytes": self.overhead_bytes,
+            "queue": self.queue.plain(),
+            "discipline": self.discipline.plain(),
+            "loss": self.loss.plain(),
+            "reorder": None if reorder is None else (reorder.selection.plain(), reorder.by_ns),
+            "duplicate": self.duplicate.plain(),
+            "seed": self.seed,
+        }
+
+    def reseeded(self) -> PathSpec:
+        """The same with other random numbers, for the other direction."""
+        return replace(self, seed=(self.seed + 1) % HIGHEST_SEED)
+
+    def document(self) -> Plain:
+        """For JSON: what differs from a cable that takes no time."""
+        cable = PathSpec()
+        changed = {f.name for f in fields(self) if getattr(self, f.name) != getattr(cable, f.name)}
+        found = {name: value for name, value in self.plain().items() if name in changed}
+        if self.trace is not None:
+            found["trace"] = self.trace.name
+        return found

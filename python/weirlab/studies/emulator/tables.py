@@ -1,0 +1,174 @@
+"""An emulated link on a terminal: a line while it runs, tables at the end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol, TextIO
+
+from rich.live import Live
+from rich.text import Text
+
+from weirlab.cli.output import Table
+from weirlab.cli.progress import LINE_EVERY_S
+from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, rate
+from weirlab.cli.streams import console, tell
+from weirlab.quantities import bit_rate
+from weirlab.quoting import printable
+from weirlab.studies.emulator.account import Account, Direction
+
+SHOW_EVERY_S = 0.5
+
+
+class Screen(Protocol):
+    """Who shows a running link."""
+
+    def show(self, account: Account, left_s: float | None) -> None: ...
+
+    def note(self, message: str) -> None: ...
+
+
+@contextmanager
+def screen(stream: TextIO) -> Iterator[Screen]:
+    """Whatever suits ``stream``, for as long as the link runs."""
+    if not stream.isatty():
+        yield _Lines(stream)
+        return
+    live = _Live(stream)
+    try:
+        yield live
+    finally:
+        live.close()
+
+
+class Rates:
+    """What left in each direction since the last look."""
+
+    def __init__(self) -> None:
+        self._before: Account | None = None
+        self._said = ("", "")
+
+    def look(self, account: Account) -> tuple[str, str]:
+        """``8,110 pps, 98.2 Mbit/s`` for each direction; the last one where no time has passed."""
+        before, elapsed_s = self._before, account.elapsed_s
+        passed_s = elapsed_s - before.elapsed_s if before is not None else elapsed_s
+        if passed_s > 0:
+            old = before.directions if before is not None else (None, None)
+            up, down = (_rate(now, then, passed_s) for now, then in zip(account.directions, old, strict=True))
+            self._said, self._before = (up, down), account
+        return self._said
+
+
+def _rate(now: Direction, then: Direction | None, passed_s: float) -> str:
+    frames = now.sent - (then.sent if then is not None else 0)
+    sent_bytes = now.sent_bytes - (then.sent_bytes if then is not None else 0)
+    return f"{rate(frames / passed_s)}, {bit_rate(sent_bytes * 8 / passed_s)}"
+
+
+def line(account: Account, rates: tuple[str, str], left_s: float | None) -> str:
+    """All of a moment in a line."""
+    left = "" if left_s is None else f", {clock(left_s)} left"
+    ways = [
+        f"{way.source} to {way.target} {now}, {way.queued:,} queued, {_gone(way)}"
+        for way, now in zip(account.directions, rates, strict=True)
+    ]
+    late_ns = max((way.late_ns(0.99) for way in account.directions if way.sent), default=math.nan)
+    kept = f"; {account.not_kept:,} NOT KEPT" if account.not_kept else ""
+    return f"{clock(account.elapsed_s)} so far{left}: {'; '.join(ways)}; p99 late {duration(late_ns)}{kept}"
+
+
+def _gone(way: Direction) -> str:
+    gone = way.lost + way.dropped_full + way.dropped_early
+    return f"{percent(gone / way.arrived)} lost or dropped" if way.arrived else "nothing yet"
+
+
+class _Live:
+    """Drawn anew by whoever calls. A terminal that is gone must not keep the link from its good end."""
+
+    def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._console = console(stream)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._rates, self._now_s, self._shown_s = Rates(), now_s, float("-inf")
+        self._live.start()
+
+    def show(self, account: Account, left_s: float | None) -> None:
+        if self._now_s() - self._shown_s < SHOW_EVERY_S:
+            return
+        self._shown_s = self._now_s()
+        said = line(account, self._rates.look(account), left_s)
+        with suppress(OSError):
+            self._live.update(Text(printable(f"{said}; Ctrl-C ends it")), refresh=True)
+
+    def note(self, message: str) -> None:
+        with suppress(OSError):
+            self._console.print(f"weir: {printable(message)}")
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._live.stop()
+
+
+class _Lines:
+    """Plain lines: the state once in ten seconds, notes at once."""
+
+    def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._rates, self._now_s = stream, Rates(), now_s
+        self._last_s = now_s()
+
+    def show(self, account: Account, left_s: float | None) -> None:
+        if self._now_s() - self._last_s < LINE_EVERY_S:
+            return
+        self._last_s = self._now_s()
+        self.note(line(account, self._rates.look(account), left_s))
+
+    def note(self, message: str) -> None:
+        with suppress(OSError):
+            tell(f"weir: {message}", self._stream)
+
+
+def of(account: Account) -> list[Table]:
+    """What is shown at the end: what became of frames, and how well the emulator did."""
+    columns = [
+        "from", "to", "received", "sent", "lost", "queue full", "AQM", "duplicated", "reordered",
+        "on the link", "not kept",
+    ]  # fmt: skip
+    rows = [
+        [
+            way.source,
+            way.target,
+            *map(count, (way.arrived, way.sent, way.lost, way.dropped_full, way.dropped_early)),
+            *map(count, (way.duplicated, way.held_back, way.held, way.not_kept)),
+        ]
+        for way in account.directions
+    ]
+    fates = Table(columns, rows, "Frames", columns[2:])
+    columns = ["from", "to", "rate asked for", "rate kept", "error", "late p50", "p99", "p99.9", "most"]
+    rows = [
+        [
+            *(way.source, way.target),
+            NOTHING if way.rate_bps is None else bit_rate(way.rate_bps),
+            bit_rate(way.carried_bps, 4),
+            NOTHING if math.isnan(way.rate_error) else f"{way.rate_error * 100:+.3f} %",
+            *(duration(way.late_ns(q)) for q in (0.5, 0.99, 0.999)),
+            duration(way.late_max_ns) if way.sent else NOTHING,
+        ]
+        for way in account.directions
+    ]
+    return [fates, Table(columns, rows, "The emulator itself", columns[2:])]
+
+
+def conclusion(account: Account, complaints: list[str]) -> str:
+    """The result in a sentence."""
+    if complaints:
+        return f"NOT as asked for: {'; '.join(complaints)}"
+    sent = sum(way.sent for way in account.directions)
+    if not sent:
+        return "No frame crossed the link."
+    worst = max((way for way in account.directions if way.sent), key=lambda way: way.late_ns(0.99))
+    late_ns = worst.late_ns(0.99)
+    return (
+        f"Every frame had the fate that was asked for; 99 % left at most {duration(late_ns)} after their "
+        f"time ({worst.source} to {worst.target})."
+    )

@@ -1,0 +1,397 @@
+"""An emulated link between namespaces: real frames, real interfaces."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyroute2 import IPRoute
+
+import weirlab
+from weirlab.lab.linux.interface import add_neighbour
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.link.host import interfaces, journal, offloads
+from weirlab.studies.emulator.account import Account, complaints
+from weirlab.studies.emulator.reading import read_path
+from weirlab.studies.emulator.running import EmulatedLink, End, emulated_link
+from weirlab.studies.emulator.spec import PathSpec
+
+pytestmark = pytest.mark.netns
+
+Eventually = Callable[[Callable[[], bool]], None]
+
+X, Y, LINK, APART = (f"weiremu{os.getpid()}{part}" for part in "xyla")
+ADDRESS = {X: "10.98.0.1", Y: "10.98.0.2"}
+MAC = {X: "02:00:00:00:98:01", Y: "02:00:00:00:98:02"}
+BROADCAST = "10.98.0.255"
+PORT = 5098
+MS = 1_000_000
+SOL_PACKET, PACKET_AUXDATA, ETH_P_ALL = 263, 8, 3
+
+
+@dataclass
+class Hosts:
+    """Two hosts, and between them the one that emulates; no frame is sent but the test's own."""
+
+    def build(self, second: str = LINK) -> None:
+        """With the link's end at Y in the namespace ``second``."""
+        for name in dict.fromkeys((X, Y, LINK, second)):
+            Namespace(name).create()
+            Namespace(name).call(_be_quiet)
+        for name, far, near, where in ((X, "x0", "la", LINK), (Y, "y0", "lb", second)):
+            Namespace(name).call(
+                lambda name=name, far=far, near=near, where=where: self._host(name, far, near, where)
+            )
+
+    def remove(self) -> None:
+        for name in (LINK, APART, X, Y):
+            Namespace(name).remove()
+
+    def socket(self, host: str, kind: int = socket.SOCK_DGRAM) -> socket.socket:
+        """One of ``host``, bound."""
+        made = Namespace(host).call(lambda: socket.socket(socket.AF_INET, kind))
+        made.settimeout(30.0)
+        made.bind((ADDRESS[host] if kind == socket.SOCK_STREAM else "", PORT))
+        return made
+
+    def _host(self, name: str, far: str, near: str, where: str) -> None:
+        other = Y if name == X else X
+        fd = os.open(Namespace(where).path, os.O_RDONLY | os.O_CLOEXEC)
+        with IPRoute() as netlink:
+            netlink.link(
+                "add", ifname=far, kind="veth", address=MAC[name], peer={"ifname": near, "net_ns_fd": fd}
+            )
+            index = netlink.link_lookup(ifname=far)[0]
+            netlink.addr("add", index=index, address=ADDRESS[name], prefixlen=24, broadcast=BROADCAST)
+            netlink.link("set", index=index, state="up")
+            # No ARP: every frame is one that the test has numbered.
+            add_neighbour(netlink, ADDRESS[other], MAC[other], index)
+        os.close(fd)
+
+
+def _be_quiet() -> None:
+    write_sysctls({"net/ipv6/conf/all/disable_ipv6": 1, "net/ipv6/conf/default/disable_ipv6": 1})
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    made = Hosts()
+    try:
+        made.build()
+        yield made
+    finally:
+        made.remove()
+        journal.clean(pytest.fail)
+
+
+@pytest.fixture
+def hosts_apart() -> Iterator[Hosts]:
+    """The same, with the ends of the link in two namespaces."""
+    made = Hosts()
+    try:
+        made.build(APART)
+        yield made
+    finally:
+        made.remove()
+        journal.clean(pytest.fail)
+
+
+def linked(up: PathSpec, down: PathSpec | None = None, **options: Any) -> Any:
+    """The link between both hosts: ``up`` from X to Y."""
+    return emulated_link(End("la", LINK), End("lb", LINK), up, down, **options)
+
+
+def exchange(hosts: Hosts, sender: str, count: int, lost: frozenset[int] = frozenset()) -> list[int]:
+    """Numbers from 1 of the datagrams that arrive, when each but the ``lost`` is waited for."""
+    receiver = Y if sender == X else X
+    arrived = []
+    with hosts.socket(receiver) as into, hosts.socket(sender) as out:
+        for number in range(1, count + 1):
+            out.sendto(struct.pack("!I", number).ljust(200, b"."), (ADDRESS[receiver], PORT))
+            if number not in lost:
+                arrived.append(struct.unpack_from("!I", into.recv(2048))[0])
+        into.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            into.recv(2048)
+    return arrived
+
+
+def settled(link: EmulatedLink) -> Account:
+    """What there is to say once all is over."""
+    account = link.stop()
+    assert complaints(account) == []
+    assert all(way.adds_up for way in account.directions)
+    return account
+
+
+def state() -> tuple[object, ...]:
+    """What a link changes on the hosts that it lies between."""
+    places = {"la": LINK, "lb": LINK, "x0": X, "y0": Y}
+    features = {
+        name: Namespace(netns).call(
+            lambda name=name: offloads.differing(name, dict.fromkeys(offloads.names(name), True))
+        )
+        for name, netns in places.items()
+    }
+    found = interfaces.look(LINK)
+    flags = Namespace(LINK).call(_promiscuity)
+    tables = Namespace(LINK).call(_tables)
+    return features, {name: facts.up for name, facts in found.items()}, flags, tables
+
+
+def _promiscuity() -> dict[str, int]:
+    with IPRoute() as netlink:
+        return {
+            str(link.get_attr("IFLA_IFNAME")): int(link.get_attr("IFLA_PROMISCUITY"))
+            for link in netlink.get_links()
+        }
+
+
+def _tables() -> str:
+    done = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_the_frames_of_the_pattern_are_lost_and_no_others(hosts: Hosts) -> None:
+    lost = frozenset({5, 17, 100, 200, 300})
+    with linked(read_path({"loss": "frames=5,17,/100"}), PathSpec()) as link:
+        assert exchange(hosts, X, 300, lost) == [n for n in range(1, 301) if n not in lost]
+        # The other direction loses nothing.
+        assert exchange(hosts, Y, 150) == list(range(1, 151))
+        account = settled(link)
+    up, down = account.directions
+    assert (up.arrived, up.sent, up.lost, up.held) == (300, 295, 5, 0)
+    assert (down.arrived, down.sent, down.lost) == (150, 150, 0)
+    # Ethernet, IP and UDP headers.
+    assert up.arrived_bytes == 300 * (200 + 42)
+
+
+def test_no_frame_is_earlier_than_the_delay_and_all_keep_their_order(hosts: Hosts) -> None:
+    jitter = read_path({"delay": "30ms", "jitter": "20ms"})
+    with linked(read_path({"delay": "30ms"}), jitter) as link:
+        for sender, least_ns in ((X, 30 * MS), (Y, 10 * MS)):
+            receiver = Y if sender == X else X
+            with hosts.socket(receiver) as into, hosts.socket(sender) as out:
+                sent_ns = []
+                for number in range(50):
+                    sent_ns.append(time.monotonic_ns())
+                    out.sendto(struct.pack("!I", number), (ADDRESS[receiver], PORT))
+                for number in range(50):
+                    assert struct.unpack("!I", into.recv(64)) == (number,)
+                    # As far as the kernel's two clocks agree.
+                    assert time.monotonic_ns() - sent_ns[number] >= least_ns - 1000
+        account = settled(link)
+    assert account.up.late.count.sum() == account.up.sent == 50
+
+
+def test_a_transfer_over_a_bad_link_is_whole(hosts: Hosts) -> None:
+    words = {
+        "rate": "100Mbps", "queue": "60pkts", "delay": "2ms", "jitter": "500us,reorder",
+        "loss": "0.3%,burst=2", "duplicate": "0.5%", "reorder": "0.5%,by=1ms",
+    }  # fmt: skip
+    content = random.Random(1).randbytes(3_000_000)
+    received = hashlib.sha256()
+    with linked(read_path(words)) as link:
+        with hosts.socket(Y, socket.SOCK_STREAM) as listener, hosts.socket(X, socket.SOCK_STREAM) as sender:
+            listener.listen()
+
+            def receive() -> None:
+                accepted, _ = listener.accept()
+                with accepted:
+                    accepted.settimeout(60.0)
+                    while part := accepted.recv(1 << 16):
+                        received.update(part)
+
+            receiver = threading.Thread(target=receive)
+            receiver.start()
+            sender.settimeout(60.0)
+            sender.connect((ADDRESS[Y], PORT))
+            sender.sendall(content)
+            sender.shutdown(socket.SHUT_WR)
+            receiver.join()
+        account = settled(link)
+    assert received.digest() == hashlib.sha256(content).digest()
+    up = account.up
+    # Every segment a frame of its own, with its checksum.
+    assert up.arrived_bytes / up.arrived <= 1514
+    assert up.arrived > 2000
+    assert min(up.lost, up.duplicated, up.held_back) > 0
+
+
+def test_a_queue_that_overflows_drops_what_it_has_no_room_for(hosts: Hosts) -> None:
+    # 242 bytes at 100 kbit/s take 19 ms: however slow this host is, the burst is faster.
+    with linked(read_path({"rate": "100kbps", "queue": "4pkts"}), PathSpec()) as link:
+        with hosts.socket(Y) as into, hosts.socket(X) as out:
+            for number in range(20):
+                out.sendto(struct.pack("!I", number).ljust(200, b"."), (ADDRESS[Y], PORT))
+            numbers = [struct.unpack_from("!I", into.recv(2048))[0] for _ in range(5)]
+        account = settled(link)
+    assert numbers == sorted(numbers)
+    assert account.up.arrived == 20
+    assert account.up.sent + account.up.held + account.up.dropped_full == 20
+    assert account.up.dropped_full > 0
+
+
+def test_vlan_tags_are_where_they_were(hosts: Hosts) -> None:
+    def raw(host: str, name: str) -> socket.socket:
+        made = Namespace(host).call(
+            lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        )
+        made.bind((name, ETH_P_ALL))
+        made.settimeout(30.0)
+        return made
+
+    addresses = bytes.fromhex((MAC[Y] + MAC[X]).replace(":", ""))
+    frame = addresses + struct.pack("!HHH", 0x8100, 0x2064, 0x88B5) + bytes(range(100))
+    with linked(PathSpec()) as link:
+        with raw(X, "x0") as out, raw(Y, "y0") as into:
+            into.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+            out.send(frame)
+            # The kernel takes the tag out and tells it beside the frame.
+            data, beside, _, _ = into.recvmsg(2048, 256)
+        settled(link)
+    assert data == addresses + frame[16:]
+    tci, tpid = struct.unpack_from("=HH", beside[0][2], 16)
+    assert (tci, tpid) == (0x2064, 0x8100)
+
+
+def test_the_hosts_own_stack_sees_nothing(hosts: Hosts) -> None:
+    def received() -> int:
+        lines = Path("/proc/thread-self/net/snmp").read_text().splitlines()
+        header, values, *_ = map(str.split, lines)
+        return int(values[header.index("InReceives")])
+
+    with linked(PathSpec()) as link:
+        with hosts.socket(Y) as into, hosts.socket(X) as out:
+            out.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            for _ in range(20):
+                out.sendto(b"all", (BROADCAST, PORT))
+                assert into.recv(64) == b"all"
+        settled(link)
+    assert Namespace(LINK).call(received) == 0
+
+
+def test_the_ends_may_lie_in_two_namespaces(hosts_apart: Hosts) -> None:
+    with emulated_link(End("la", LINK), End("lb", APART), read_path({"loss": "frames=3"})) as link:
+        assert exchange(hosts_apart, X, 50, frozenset({3})) == [n for n in range(1, 51) if n != 3]
+        assert exchange(hosts_apart, Y, 50, frozenset({3})) == [n for n in range(1, 51) if n != 3]
+        account = settled(link)
+    assert (account.up.sent, account.down.sent) == (49, 49)
+
+
+def test_a_direction_changes_while_frames_cross(hosts: Hosts, eventually: Eventually) -> None:
+    with linked(PathSpec(), PathSpec()) as link:
+        assert exchange(hosts, X, 20) == list(range(1, 21))
+        link.change("up", read_path({"loss": "100%"}))
+        with hosts.socket(X) as out:
+
+            def one_is_lost() -> bool:
+                out.sendto(b"", (ADDRESS[Y], PORT))
+                return link.account().up.lost > 0
+
+            eventually(one_is_lost)
+        assert exchange(hosts, Y, 20) == list(range(1, 21))
+        assert settled(link).up.lost > 0
+
+
+def test_a_link_ends_by_itself_after_its_time(hosts: Hosts, eventually: Eventually) -> None:
+    with linked(PathSpec(), for_s=0.1) as link:
+        eventually(lambda: link.account().ended)
+        assert link.stop().failure == ""
+
+
+def test_an_interface_that_goes_away_ends_the_link_with_its_name(
+    hosts: Hosts, eventually: Eventually
+) -> None:
+    def delete() -> None:
+        with IPRoute() as netlink:
+            netlink.link("del", index=netlink.link_lookup(ifname="la")[0])
+
+    with linked(PathSpec()) as link:
+        Namespace(LINK).call(delete)
+        eventually(lambda: link.account().ended)
+        assert link.stop().failure == "interface la is gone"
+
+
+def test_everything_is_as_it_was_afterwards(hosts: Hosts) -> None:
+    before = state()
+    locks = set(journal.DIRECTORY.glob("*")) if journal.DIRECTORY.exists() else set()
+    said: list[str] = []
+    with linked(PathSpec(), tell=said.append):
+        assert state() != before
+    assert state() == before
+    assert set(journal.DIRECTORY.glob("*")) <= locks
+    assert any("switched" in message for message in said)
+
+
+@pytest.fixture
+def weir(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``weir link`` between both hosts."""
+    started: list[subprocess.Popen[str]] = []
+    home = str(Path(weirlab.__file__).absolute().parent.parent)
+
+    def launch(*arguments: str) -> subprocess.Popen[str]:
+        program = subprocess.Popen(
+            [sys.executable, "-m", "weirlab", "link", "la", "lb", "--netns", LINK, *arguments, "--json"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": home},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(program)
+        assert program.stderr is not None
+        for line in program.stderr:
+            if "are linked" in line:
+                return program
+        return pytest.fail("it ended before there was a link")
+
+    yield launch
+    for program in started:
+        if program.poll() is None:
+            program.kill()
+        program.communicate()
+
+
+def test_ctrl_c_ends_the_command_with_its_account(
+    hosts: Hosts, weir: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = state()
+    program = weir("--delay", "1ms", "--up", "loss frames=2")
+    assert exchange(hosts, X, 5, frozenset({2})) == [1, 3, 4, 5]
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=60)
+    assert program.returncode == 0, err
+    document = json.loads(out)
+    assert document["kept"] is True
+    assert (document["up"]["arrived"], document["up"]["lost"], document["up"]["sent"]) == (5, 1, 4)
+    assert document["up"]["adds_up"]
+    assert document["up"]["late_max_ns"] > 0
+    assert sum(document["up"]["late"]["count"]) == 4
+    assert state() == before
+
+
+def test_what_a_killed_one_changed_is_undone_by_the_next(
+    hosts: Hosts, weir: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = state()
+    program = weir()
+    assert exchange(hosts, X, 5) == [1, 2, 3, 4, 5]
+    program.kill()
+    program.wait()
+    assert any(name.startswith("weir-") for name in journal.clean(pytest.fail))
+    assert state() == before

@@ -1,0 +1,99 @@
+"""``weir link`` where nothing is linked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weirlab.studies.emulator import running
+from weirlab.studies.emulator.account import COUNTED, Account, read_account
+from weirlab.studies.emulator.spec import PathSpec
+
+from .conftest import Weir
+
+
+class FakeLink:
+    """One that ended by itself, having carried a frame."""
+
+    def __init__(self, failure: str = "", **known: int) -> None:
+        nothing = {name: np.zeros(0, np.uint64) for name in ("lower_ns", "upper_ns", "count")}
+        way = {
+            **dict.fromkeys(COUNTED, 0), "refused_reason": "", "late": nothing, "late_max_ns": 0,
+            "paced_bits": 0, "paced_ns": 0,
+        }  # fmt: skip
+        up = {**way, "arrived": 1, "sent": 1, **known}
+        self._raw: dict[str, Any] = {
+            "directions": [up, way], "elapsed_ns": 10**9, "cpu_ns": 10**8, "ended": True, "failure": failure,
+        }  # fmt: skip
+
+    def account(self) -> Account:
+        return read_account(self._raw, ("eth1", "eth2"), (None, None))
+
+    stop = account
+
+
+@pytest.fixture
+def linked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What links were asked for; the last item is what the next one is."""
+    asked: list[Any] = [FakeLink()]
+
+    @contextmanager
+    def fake(a: running.End, b: running.End, up: PathSpec, down: PathSpec, **more: Any) -> Iterator[FakeLink]:
+        link = asked.pop()
+        asked.append((a, b, up, down, more))
+        yield link
+
+    monkeypatch.setattr(running, "emulated_link", fake)
+    return asked
+
+
+def test_the_options_are_those_of_the_link(weir: Weir, linked: list[Any]) -> None:
+    answer = weir(
+        "link", "eth1", "eth2", "--netns", "x", "--delay", "25ms", "--loss", "frames=2", "--up", "rate 1Mbps",
+        "--for", "5min", "--json",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    ((a, b, up, down, more),) = linked
+    assert (str(a), str(b)) == ("eth1 in x", "eth2 in x")
+    assert (up.delay_ns, up.rate_bps, down.rate_bps) == (25_000_000, 1_000_000, None)
+    assert more["for_s"] == 300.0
+    document = answer.json
+    assert document["up"]["asked"] == {"delay": "25ms", "loss": "frames=2", "rate": "1Mbps"}
+    assert document["up"]["arrived"] == 1
+    assert (document["kept"], document["complaints"]) == (True, [])
+    assert document["notes"] == ["eth1 in x and eth2 in x are linked; Ctrl-C ends it"]
+
+
+def test_people_get_tables_and_a_sentence(weir: Weir, linked: list[Any]) -> None:
+    answer = weir("link", "eth1", "eth2")
+    assert answer.code == 0
+    assert "Frames" in answer.out
+    assert "The emulator itself" in answer.out
+    assert answer.out.splitlines()[-1].startswith("Every frame had the fate that was asked for")
+
+
+def test_frames_that_were_not_kept_are_marked(weir: Weir, linked: list[Any]) -> None:
+    linked[:] = [FakeLink(too_long=3)]
+    answer = weir("link", "eth1", "eth2", "--json")
+    assert answer.json["kept"] is False
+    assert answer.json["up"]["lost"] == 0
+    assert "3 frames were lost by the emulator" in answer.json["conclusion"]
+
+
+def test_a_link_that_ends_before_its_time_is_an_error(weir: Weir, linked: list[Any]) -> None:
+    linked[:] = [FakeLink("interface eth1 is gone")]
+    answer = weir("link", "eth1", "eth2", "--json")
+    assert answer.code == 4
+    assert answer.json["valid"] is False
+    assert "interface eth1 is gone" in answer.err
+
+
+def test_mistakes_are_told_before_anything_is_changed(weir: Weir, linked: list[Any]) -> None:
+    answer = weir("link", "eth1", "eth2", "--rate", "fast")
+    assert answer.code == 2
+    assert "--rate 'fast' is no bit rate" in answer.err
+    assert isinstance(linked[0], FakeLink)
