@@ -5,6 +5,7 @@ the point, never an exponent, and no digits below what can be measured.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,10 +14,12 @@ Units = Sequence[tuple[float, str]]
 
 TIMES: Final[Units] = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 RATES: Final[Units] = ((1e6, "Mpps"), (1e3, "kpps"), (1.0, "pps"))
+BIT_RATES: Final[Units] = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 NOTHING: Final = "–"
 
 FINEST: Final = 9
 """Decimals at most: what is smaller is what arithmetic leaves behind, and shown as 0."""
+_ZEROS: Final = re.compile(r"\.0+ ")
 _FINEST_TIME: Final = 2
 """Decimals of a ns at most, of means over many."""
 
@@ -51,3 +54,8 @@ def duration(ns: float, digits: int = 3, space: str = " ") -> str:
 def rate(pps: float, digits: int = 3, space: str = " ") -> str:
     """``820 kpps``, ``1.24 Mpps``, ``450 pps``."""
     return scaled(pps, RATES, digits, space=space)
+
+
+def bit_rate(bps: float) -> str:
+    """``95.20 Mbit/s``, ``2 Mbit/s``."""
+    return _ZEROS.sub(" ", scaled(bps, BIT_RATES, 4))

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import NOTHING, count, rate
-from weirlab.quantities import scaled
+from weirlab.quantities import BIT_RATES, scaled
 
 if TYPE_CHECKING:
     from weirlab.link.account import Account
     from weirlab.link.session import Outcome, Rates, Snapshot
 
-_BITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 _MOST_GAPS: Final = 20
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
@@ -114,4 +113,4 @@ def clock_time(at_ns: int) -> str:
 def _rates(rates: Rates | None) -> list[str]:
     if rates is None:
         return [NOTHING, NOTHING]
-    return [rate(rates.frames_per_s), scaled(rates.bits_per_s, _BITS)]
+    return [rate(rates.frames_per_s), scaled(rates.bits_per_s, BIT_RATES)]
