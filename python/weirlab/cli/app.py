@@ -27,6 +27,7 @@ PARTS: Final = {
     "cli.calls.generate": ("calls",),
     "cli.calls.quality": ("quality",),
     "cli.calls.failover": ("failover",),
+    "studies.ipsec.command": ("ipsec",),
     "cli.link.commands": ("tap", "log"),
     "cli.trace.command": ("trace",),
     "cli.scenarios": ("run", "schema"),

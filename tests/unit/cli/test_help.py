@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [
     "doctor", "calibrate", "trial", "profile", "search", "rfc2544", "calls", "quality", "tap", "log", "trace",
     "fit", "predict", "plan", "verify", "transients", "report", "runs", "show", "export", "compare", "run",
-    "schema", "lab clean",
+    "schema", "lab clean", "ipsec bytes",
 ]  # fmt: skip
 
 

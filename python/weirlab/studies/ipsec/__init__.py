@@ -1,0 +1,1 @@
+"""What security costs a call: bytes on the wire, processing time, quality."""
