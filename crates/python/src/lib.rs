@@ -2,6 +2,7 @@
 
 mod analysis;
 mod errors;
+mod esp;
 mod media;
 mod outcome;
 mod plan;
@@ -242,6 +243,8 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Engine>()?;
+    m.add_class::<esp::EspInbound>()?;
+    m.add_class::<esp::EspOutbound>()?;
     m.add_class::<record::Recorder>()?;
     m.add_class::<tap::Tap>()?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
