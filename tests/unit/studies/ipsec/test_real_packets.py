@@ -137,17 +137,6 @@ def test_gre_and_vxlan_of_scapy_are_as_long() -> None:
                 assert outermost(made) == BY_NAME[name].packet_bytes(voice)
 
 
-def test_wireguard_has_the_header_that_scapy_knows() -> None:
-    """Padding and tag are the whitepaper's (5.4.6); no implementation that pads can be had as a library."""
-    from scapy.contrib.wireguard import Wireguard, WireguardTransport
-
-    parts = BY_NAME["wireguard"].formula(Voice(160))
-    made = bytes(
-        Wireguard() / WireguardTransport(receiver_index=1, counter=2, encrypted_encapsulated_packet=b"")
-    )
-    assert len(made) == parts["WireGuard"]
-
-
 @pytest.mark.parametrize(
     ("name", "profile", "key_bytes"),
     [
