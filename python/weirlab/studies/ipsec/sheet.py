@@ -138,9 +138,9 @@ class Sheet:
             ]
             if small:
                 told.append(
-                    f"{len(small)} tunnels leave {min(row.inner_mtu for row in small):,} B or little more, "
-                    f"but IPv6 needs {frames.LEAST_MTU[6]:,} B in one piece (RFC 8200, 5): the gateways will "
-                    "fragment"
+                    f"{len(small)} of {len(self.streams[0].rows)} encapsulations leave less than the "
+                    f"{frames.LEAST_MTU[6]:,} B that IPv6 needs in one piece (RFC 8200, 5), down to "
+                    f"{min(row.inner_mtu for row in small):,} B: the gateways will fragment"
                 )
         return told
 
