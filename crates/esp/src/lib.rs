@@ -35,6 +35,7 @@ mod association;
 mod error;
 mod inbound;
 mod ip;
+mod ivs;
 mod outbound;
 mod replay;
 mod suite;

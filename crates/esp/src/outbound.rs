@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use aes::Aes128;
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use weir_wire::UDP_LEN;
 
 use crate::association::{Association, Mode, UdpPorts};
 use crate::error::{AssociationError, EncapsulateError};
 use crate::ip::{self, Head, NoPacket, Outer, Until};
+use crate::ivs::Ivs;
 use crate::suite::Suite;
 use crate::transform::{HEAD_LEN, LANES, Sealing, Transform};
 
@@ -35,7 +34,7 @@ pub struct Outbound {
     mode: Mode,
     udp: Option<UdpPorts>,
     transform: Transform,
-    ivs: Aes128,
+    ivs: Ivs,
     sent: u64,
     last: u64,
 }
@@ -65,7 +64,7 @@ impl Outbound {
             mode: association.mode,
             udp: association.udp,
             transform: Transform::new(association),
-            ivs: Aes128::new(iv_key.into()),
+            ivs: Ivs::new(association.spi, iv_key),
             sent: 0,
             last: if association.esn { u64::MAX } else { u32::MAX.into() },
         })
@@ -195,7 +194,7 @@ impl Outbound {
     }
 
     /// All that stays in the clear; `kept` is the length of the IP headers in front of ESP.
-    fn write_front(&self, made: &mut [u8], kept: usize, head: &Head) {
+    fn write_front(&mut self, made: &mut [u8], kept: usize, head: &Head) {
         let protocol = if self.udp.is_some() { ip::UDP } else { ip::ESP };
         match self.mode {
             Mode::Transport => ip::rewrite(made, head, protocol, made.len()),
@@ -222,18 +221,8 @@ impl Outbound {
             0 => {}
             // Unique is enough for counter modes (RFC 4106, 3.1; RFC 7634, 2).
             8 => esp[HEAD_LEN..HEAD_LEN + 8].copy_from_slice(&self.sent.to_be_bytes()),
-            len => esp[HEAD_LEN..HEAD_LEN + len].copy_from_slice(&self.unpredictable()),
+            len => esp[HEAD_LEN..HEAD_LEN + len].copy_from_slice(self.ivs.of(self.sent)),
         }
-    }
-
-    /// Never the same twice, and unknown to whoever has not the key.
-    fn unpredictable(&self) -> [u8; 16] {
-        let mut iv = [0; 16];
-        iv[..4].copy_from_slice(&self.spi.to_be_bytes());
-        iv[8..].copy_from_slice(&self.sent.to_be_bytes());
-        let mut block = iv.into();
-        self.ivs.encrypt_block(&mut block);
-        block.into()
     }
 
     fn finish(&self, buffer: &mut [u8], prepared: Prepared) -> Range<usize> {
