@@ -99,6 +99,66 @@ class Engine:
 
     def close(self) -> None: ...
 
+class EspOutbound:
+    """The sender's end of an ESP security association (RFC 4303); for checks, not for speed.
+
+    ``suite``: a name of ``weirlab.studies.ipsec.suites``. ``encryption_key``: with a salt of 4 bytes at its
+    end for AES-GCM and ChaCha20-Poly1305. ``iv_key``: 16 random bytes, from which the initialization vectors
+    of CBC come. ``tunnel``: addresses of the two gateways (``None``: transport mode). ``natt``: UDP ports of
+    sender and receiver (``None``: no UDP). ``sent``: the last sequence number that was used.
+    Raises ``ValueError`` for an association that cannot be.
+    """
+
+    def __init__(
+        self,
+        *,
+        spi: int,
+        suite: str,
+        iv_key: bytes,
+        encryption_key: bytes = b"",
+        authentication_key: bytes = b"",
+        tunnel: tuple[str, str] | None = None,
+        natt: tuple[int, int] | None = None,
+        esn: bool = False,
+        sent: int = 0,
+    ) -> None: ...
+    @property
+    def sent(self) -> int:
+        """The last sequence number that was used; 0 before the first packet."""
+
+    def encapsulate(self, packet: bytes) -> bytes:
+        """An IP packet with ESP. Raises ``ValueError`` with the reason why it cannot be protected."""
+
+    def encapsulate_each(self, packets: Sequence[bytes]) -> list[bytes]:
+        """The same for many; those of AES-CBC are encrypted side by side."""
+
+class EspInbound:
+    """The receiver's end; arguments as of ``EspOutbound``.
+
+    ``window``: how many sequence numbers are remembered against replays (0: none). ``highest``: the highest
+    one that came.
+    """
+
+    def __init__(
+        self,
+        *,
+        spi: int,
+        suite: str,
+        encryption_key: bytes = b"",
+        authentication_key: bytes = b"",
+        tunnel: tuple[str, str] | None = None,
+        natt: tuple[int, int] | None = None,
+        esn: bool = False,
+        window: int = 64,
+        highest: int = 0,
+    ) -> None: ...
+    @property
+    def counts(self) -> dict[str, int]:
+        """Packets: accepted, malformed, foreign, too_old, replayed, forged, discarded."""
+
+    def decapsulate(self, packet: bytes) -> bytes:
+        """The IP packet inside. Raises ``ValueError`` with the reason why it was dropped."""
+
 def frames(
     plan: Plan,
     src_mac: bytes,

@@ -5,6 +5,7 @@ the point, never an exponent, and no digits below what can be measured.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ Units = Sequence[tuple[float, str]]
 TIMES: Final[Units] = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 RATES: Final[Units] = ((1e6, "Mpps"), (1e3, "kpps"), (1.0, "pps"))
 BIT_RATES: Final[Units] = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
+_ZEROS: Final = re.compile(r"\.0+ ")
 NOTHING: Final = "–"
 
 FINEST: Final = 9
@@ -96,5 +98,5 @@ def words(parts: Sequence[str], last: str = "and") -> str:
 
 
 def bit_rate(bps: float, digits: int = 3) -> str:
-    """``95.6 Mbit/s``."""
-    return scaled(bps, BIT_RATES, digits)
+    """``95.6 Mbit/s``, ``2 Mbit/s``."""
+    return _ZEROS.sub(" ", scaled(bps, BIT_RATES, digits))

@@ -3,6 +3,7 @@
 mod analysis;
 mod emulator;
 mod errors;
+mod esp;
 mod media;
 mod outcome;
 mod plan;
@@ -244,6 +245,8 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<emulator::Emulator>()?;
     m.add_class::<Engine>()?;
+    m.add_class::<esp::EspInbound>()?;
+    m.add_class::<esp::EspOutbound>()?;
     m.add_class::<record::Recorder>()?;
     m.add_class::<tap::Tap>()?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;

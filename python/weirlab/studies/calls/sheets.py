@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from weirlab import quantities
 from weirlab.cli.output import Table
 from weirlab.cli.quantities import count, duration, percent, plural, significant
 from weirlab.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES
@@ -12,14 +14,9 @@ if TYPE_CHECKING:
     from weirlab.studies.calls.study import CaptureOutcome
     from weirlab.studies.calls.wire import CallSheet, ClassSheet, Load
 
+_bit_rate = partial(quantities.bit_rate, digits=4)
+
 _PUBLISHED = "published definition (2^30 bit/s)"
-_BITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
-
-
-def bits(bps: float) -> str:
-    """``95.2 Mbit/s``."""
-    factor, unit = next((each for each in _BITS if bps >= each[0]), _BITS[-1])
-    return f"{significant(bps / factor, 4)} {unit}".replace(".000 ", " ")
 
 
 def tables(sheet: CallSheet) -> list[Table]:
@@ -33,8 +30,8 @@ def sentence(sheet: CallSheet) -> str:
     verb = "sends" if sheet.calls.count == 1 else "send"
     told = (
         f"{plural(sheet.calls.count, 'call')} {verb} {count(media.rate_pps)} packets/s in a direction, one "
-        f"every {duration(NS_PER_S / media.rate_pps)}: {bits(media.wire_bps)} on the wire. A line of "
-        f"{bits(sheet.line_bps)} carries {plural(sheet.line_calls, 'such call')}"
+        f"every {duration(NS_PER_S / media.rate_pps)}: {_bit_rate(media.wire_bps)} on the wire. A line of "
+        f"{_bit_rate(sheet.line_bps)} carries {plural(sheet.line_calls, 'such call')}"
     )
     with_control = ", control packets included" if sheet.control.rate_pps else ""
     published = f"by the published definition a Gigabit carries {count(sheet.published[1])}"
@@ -110,8 +107,8 @@ def _load(sheet: CallSheet) -> Table:
             name,
             count(load.rate_pps) if load.rate_pps >= 100 else significant(load.rate_pps),
             duration(NS_PER_S / load.rate_pps),
-            bits(load.frame_bps),
-            bits(load.wire_bps),
+            _bit_rate(load.frame_bps),
+            _bit_rate(load.wire_bps),
             count(load.rate_pps * sheet.duration_s),
         )
 
@@ -137,7 +134,7 @@ def _line(sheet: CallSheet) -> Table:
         line, published = each.line, each.published
         rows.append(
             (
-                f"{bits(line.line_bps)} Ethernet, per direction",
+                f"{_bit_rate(line.line_bps)} Ethernet, per direction",
                 title,
                 f"{line.frame_bytes} with FCS",
                 count(int(line.max_pps)),
@@ -157,7 +154,9 @@ def _line(sheet: CallSheet) -> Table:
         )
     if len(sheet.classes) > 1:
         max_pps, calls = sheet.published
-        rows.append((f"{bits(sheet.line_bps)} Ethernet", "this mix", "", "", "", count(sheet.line_calls)))
+        rows.append(
+            (f"{_bit_rate(sheet.line_bps)} Ethernet", "this mix", "", "", "", count(sheet.line_calls))
+        )
         rows.append((_PUBLISHED, "this mix", "", count(max_pps), count(calls), ""))
-    share = f"line limits; these calls take {percent(sheet.line_share)} of {bits(sheet.line_bps)}"
+    share = f"line limits; these calls take {percent(sheet.line_share)} of {_bit_rate(sheet.line_bps)}"
     return Table(columns, rows, title=share, right=columns[2:])

@@ -1,0 +1,174 @@
+"""``weir ipsec``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weirlab.cli import options
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from weirlab.studies.ipsec.encapsulations import Kind
+    from weirlab.studies.ipsec.packets import IpVersion as IpNumber
+    from weirlab.studies.ipsec.suites import Suite
+    from weirlab.traffic.calls.codecs import VoiceStream
+
+BYTES = """Calculate what security adds to calls on the wire. Nothing is sent.
+
+For every codec and encapsulation: the IP packet, the Ethernet frame, bit
+rates, how many calls a line carries, and the longest packet that still fits
+into the MTU. Encapsulations (--over): clear, esp-transport, esp-tunnel,
+esp-rtp (ESP without UDP), ah-transport, ah-tunnel, gre-in-esp, wireguard,
+openvpn, srtp, dtls, gre, vxlan; all of them with --over all.
+
+Suites (--suite): aes-cbc, aes-cbc-hmac-sha1-96, aes-cbc-hmac-md5-96,
+aes-cbc-hmac-sha256-128, aes-gcm-16, chacha20-poly1305, null-hmac-sha1-96,
+null-hmac-md5-96, null-hmac-sha256-128; AES-GCM and ChaCha20 also with
+implicit IV: aes-gcm-16-iiv, chacha20-poly1305-iiv.
+
+Examples:
+  weir ipsec bytes
+  weir ipsec bytes --codec g711,g729:40ms --line 2Mbps --over esp-tunnel
+  weir ipsec bytes --packet-time 10,20,30,60 --suite aes-gcm-16 --natt
+  weir ipsec bytes --ip 6 --outer-ip 4 --mtu 1400 --over all --json
+  weir ipsec bytes --published
+"""
+
+_USUAL_OVER = "clear,esp-transport,esp-tunnel,wireguard,openvpn,srtp,dtls,gre,vxlan"
+_WHAT = "Calls"
+_HOW = "Encapsulation"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    group = typer.Typer(help="What security costs a call.", no_args_is_help=True)
+    # A group of one command would become that command.
+    group.callback()(_group)
+    group.command("bytes", help=BYTES)(bytes_)
+    app.add_typer(group, name="ipsec", rich_help_panel="Measure")
+
+
+def _group() -> None:
+    """What security costs a call."""
+
+
+def bytes_(
+    ctx: typer.Context,
+    codec: Annotated[
+        str,
+        typer.Option(
+            "--codec",
+            help="Codecs, with packet times if you like: g711,g729:40ms,opus@24kbit/s.",
+            metavar="CODEC,...",
+            rich_help_panel=_WHAT,
+        ),
+    ] = "g711",
+    packet_time: Annotated[
+        str | None,
+        typer.Option(
+            "--packet-time",
+            help="Packet times in ms for every codec, e.g. 10,20,30.",
+            metavar="MS,...",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    ip: Annotated[options.IpVersion, typer.Option("--ip", help="IP version.", rich_help_panel=_WHAT)] = "4",
+    over: Annotated[
+        str,
+        typer.Option("--over", help="Encapsulations, or all.", metavar="NAME,...", rich_help_panel=_HOW),
+    ] = _USUAL_OVER,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite", help="Only these cipher suites of ESP.", metavar="NAME,...", rich_help_panel=_HOW
+        ),
+    ] = None,
+    outer_ip: Annotated[
+        options.IpVersion | None,
+        typer.Option(
+            "--outer-ip", help="IP version between the gateways (default: as --ip).", rich_help_panel=_HOW
+        ),
+    ] = None,
+    natt: Annotated[
+        bool, typer.Option("--natt", help="ESP in UDP, to pass NAT (RFC 3948).", rich_help_panel=_HOW)
+    ] = False,
+    esn: Annotated[
+        bool,
+        typer.Option("--esn", help="Extended sequence numbers, which add no byte.", rich_help_panel=_HOW),
+    ] = False,
+    mtu: Annotated[
+        int, typer.Option("--mtu", min=68, max=65_535, help="MTU in bytes of IP.", metavar="BYTES")
+    ] = 1500,
+    line: Annotated[
+        str, typer.Option("--line", help="Line to fill: 2Mbps, 100Mbit/s, 1Gbit/s.", metavar="RATE")
+    ] = "2Mbit/s",
+    published: Annotated[
+        bool, typer.Option("--published", help="The published table as well, by its definition and ours.")
+    ] = False,
+    json: options.JsonOption = False,
+) -> None:
+    """Calculate bytes on the wire."""
+    from weirlab.studies.ipsec import tables
+    from weirlab.studies.ipsec.sheet import Question, sheet
+    from weirlab.traffic.calls.lines import parse_line
+
+    with Session(ctx, as_json=json) as session:
+        version: IpNumber = 4 if ip == "4" else 6
+        question = Question(
+            streams=_streams(codec, packet_time, version),
+            kinds=_kinds(over, natt=natt),
+            suites=_suites(suite),
+            outer_ip=version if outer_ip is None else 4 if outer_ip == "4" else 6,
+            natt=natt,
+            esn=esn,
+            mtu=mtu,
+            line_bps=parse_line(line),
+            with_published=published,
+        )
+        found = sheet(question)
+        for warning in found.warnings():
+            session.say(f"note: {warning}")
+        session.finish(found.document(), tables.sentence(found), tables.tables(found))
+
+
+def _streams(codecs: str, packet_times: str | None, ip: IpNumber) -> tuple[VoiceStream, ...]:
+    from weirlab.traffic.calls.codecs import parse_codec
+
+    names = _words(codecs, "--codec")
+    if packet_times is None:
+        return tuple(parse_codec(name, ip) for name in names)
+    if timed := next((name for name in names if ":" in name), None):
+        raise InputError(f"codec {quoted(timed)} has a packet time; leave out that or --packet-time")
+    times = _words(packet_times, "--packet-time")
+    return tuple(parse_codec(f"{name}:{time}", ip) for name in names for time in times)
+
+
+def _kinds(text: str, *, natt: bool) -> tuple[Kind, ...]:
+    from weirlab.studies.ipsec.encapsulations import KINDS
+
+    names = _words(text.lower(), "--over")
+    if names == ["all"]:
+        return tuple(kind for kind in KINDS if not (natt and kind.startswith("ah-")))
+    if unknown := next((name for name in names if name not in KINDS), None):
+        raise InputError(f"there is no encapsulation {quoted(unknown)}; they are {', '.join(KINDS)}, or all")
+    return tuple(kind for kind in KINDS if kind in names)
+
+
+def _suites(text: str | None) -> tuple[Suite, ...]:
+    from weirlab.studies.ipsec.suites import SUITES, suite
+
+    if text is None:
+        return SUITES
+    named = {suite(name).name for name in _words(text, "--suite")}
+    return tuple(each for each in SUITES if each.name in named)
+
+
+def _words(text: str, option: str) -> list[str]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise InputError(f"{option} {quoted(text)}: expected names, divided by commas")
+    return words
