@@ -7,6 +7,7 @@ mod outcome;
 mod plan;
 mod record;
 mod tap;
+mod tcp;
 mod trace;
 
 use std::path::{Path, PathBuf};
@@ -244,6 +245,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Engine>()?;
     m.add_class::<record::Recorder>()?;
     m.add_class::<tap::Tap>()?;
+    tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;
     m.add_function(wrap_pyfunction!(handover_ns, m)?)?;

@@ -35,6 +35,7 @@ PARTS: Final = {
     "cli.transients": ("transients",),
     "cli.stored": ("report", "runs", "show", "export"),
     "cli.comparing": ("compare",),
+    "studies.tcp.command": ("tcp",),
     "cli.machine": ("doctor", "lab"),
 }
 """Modules below ``weirlab`` and the commands that their ``add_to`` adds, in the order of the help.
