@@ -329,7 +329,7 @@ class TcpServer:
         """Transfers that go on."""
 
     def next_event(self, within_s: float) -> dict[str, Any] | None:
-        """The next event within ``within_s``, at most 0.1 s: ``began``, ``ended``, ``refused``, ``garbage``."""
+        """The next one within ``within_s``, at most 0.1 s: ``began``, ``ended``, ``refused``, ``garbage``."""
 
     def stop(self) -> None: ...
 

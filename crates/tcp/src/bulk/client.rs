@@ -222,6 +222,8 @@ fn run(
         ..options.request.clone()
     };
     let (mut control, to) = reach(&options)?;
+    // Before the server has any work with it.
+    open(to, &options.settings)?;
     let not_weir = |source| ClientError::NotWeir { to, source };
     control.write_all(&Preamble::Control.emit()).map_err(|e| not_weir(e.into()))?;
     let mut line = Line::new(control, MOST_ANSWER_BYTES).map_err(|e| not_weir(e.into()))?;
@@ -370,11 +372,7 @@ fn connect(
     port: u16,
     settings: &[Setting],
 ) -> Result<TcpStream, ClientError> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
-        .map_err(system("no socket can be made"))?;
-    for setting in settings {
-        setting.set(&socket)?;
-    }
+    let socket = open(to, settings)?;
     if local.is_some() || port != 0 {
         let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let local = SocketAddr::new(local.unwrap_or(any), port);
@@ -386,4 +384,14 @@ fn connect(
         .connect_timeout(&to.into(), CONNECT_TIMEOUT)
         .map_err(|source| ClientError::Connect { to, source })?;
     Ok(socket.into())
+}
+
+/// A socket with everything that is to be set before it is connected.
+fn open(to: SocketAddr, settings: &[Setting]) -> Result<Socket, ClientError> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
+        .map_err(system("no socket can be made"))?;
+    for setting in settings {
+        setting.set(&socket)?;
+    }
+    Ok(socket)
 }

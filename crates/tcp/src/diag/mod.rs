@@ -15,6 +15,12 @@ use crate::Sample;
 pub struct State(pub u8);
 
 impl State {
+    /// `TIME_WAIT`.
+    pub const TIME_WAIT: Self = Self(6);
+
+    /// `CLOSE`.
+    pub const CLOSE: Self = Self(7);
+
     /// `LISTEN`.
     pub const LISTEN: Self = Self(10);
 

@@ -35,7 +35,7 @@ pub struct Filter {
 }
 
 /// Neither listeners nor what nobody has any more.
-const NOT_WATCHED: u32 = 1 << State::LISTEN.0 | 1 << 6 | 1 << 7;
+const NOT_WATCHED: u32 = 1 << State::LISTEN.0 | 1 << State::TIME_WAIT.0 | 1 << State::CLOSE.0;
 
 impl Filter {
     /// Do the ends fit?

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use super::{Lateness, MOST_CONNECTIONS, MOST_SAMPLES, Options, Row, Shared, Watched, lock};
 use crate::clock::{now_ns, sleep_until, wake_precisely};
-use crate::diag::{Diag, DiagError, Id};
+use crate::diag::{Diag, DiagError, Id, State};
 use crate::process;
 
 /// How often connections are looked for: once some are there, and at most while there are none.
@@ -53,8 +53,9 @@ impl Sampler<'_> {
     fn watch(&mut self) -> Result<(), DiagError> {
         let period = self.options.period_ns.max(1);
         let mut due = now_ns();
-        let mut seen = false;
-        while !self.shared.stop.load(SeqCst) {
+        let (mut looked, mut seen) = (false, false);
+        // However soon it is told to stop: what is there is sampled once.
+        while !looked || !self.shared.stop.load(SeqCst) {
             let now = now_ns();
             if now < due {
                 sleep_until(due.min(now + NAP_NS));
@@ -62,6 +63,7 @@ impl Sampler<'_> {
             }
             if !seen || (self.options.wait && now >= self.next_look_ns) {
                 self.look()?;
+                looked = true;
                 // While there is nothing to sample, nothing is late.
                 if !seen {
                     due = now_ns();
@@ -134,8 +136,11 @@ impl Sampler<'_> {
         for &(connection, id) in &self.alive {
             let at_ns = now_ns();
             match self.diag.one(&id)? {
-                Some(found) => rows.push(Row { connection, at_ns, sample: found.sample }),
-                None => gone.push((connection, at_ns)),
+                // In TIME-WAIT nothing is left but the two ends, and the same cookie.
+                Some(found) if found.state != State::TIME_WAIT => {
+                    rows.push(Row { connection, at_ns, sample: found.sample });
+                }
+                _ => gone.push((connection, at_ns)),
             }
         }
         let mut progress = lock(&self.shared.progress);

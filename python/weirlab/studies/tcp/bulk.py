@@ -103,9 +103,7 @@ def send(
     ] = False,
     duration: Annotated[
         str | None,
-        typer.Option(
-            "--time", help="How long: 90s, 5min (10s).", metavar="TIME", rich_help_panel=_TRANSFER
-        ),
+        typer.Option("--time", help="How long: 90s, 5min (10s).", metavar="TIME", rich_help_panel=_TRANSFER),
     ] = None,
     total: Annotated[
         str | None,
@@ -169,7 +167,9 @@ def send(
     every_block: Annotated[
         bool,
         typer.Option(
-            "--every-block", help="With --json: the fields at every block of this end.", rich_help_panel=_OUTPUT
+            "--every-block",
+            help="With --json: the fields at every block of this end.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = False,
     json: LinesOption = False,
@@ -200,7 +200,7 @@ def send(
         interval_ns = period_ns(interval, "--interval")
         if interval_ns < 1_000_000:
             raise InputError(f"--interval {interval}: 1ms is the shortest")
-        lasts = f"{sending.LASTS_S:g}" if total is None and not forever else None
+        lasts_s = sending.LASTS_S if total is None and not forever else None
         settings = sending.Settings(
             host=host,
             port=port,
@@ -208,7 +208,7 @@ def send(
             up=0 if reverse else connections,
             down=connections if reverse or bidir else 0,
             block_bytes=block_bytes,
-            lasts_s=parse_time(duration or lasts, "--time") if duration or lasts else None,
+            lasts_s=lasts_s if duration is None else parse_time(duration, "--time"),
             total_bytes=None if total is None else parse_size(total, "--bytes"),
             rate_bps=None if rate is None else parse_line(rate),
             interval_s=interval_ns / 1e9,
@@ -245,7 +245,9 @@ def serve(
     max_time: Annotated[
         str,
         typer.Option(
-            help="How long a transfer may last; 0: as long as it likes.", metavar="TIME", rich_help_panel=_LIMITS
+            help="How long a transfer may last; 0: as long as it likes.",
+            metavar="TIME",
+            rich_help_panel=_LIMITS,
         ),
     ] = "1h",
     max_bytes: Annotated[

@@ -75,9 +75,7 @@ def add_to(app: typer.Typer) -> None:
 
 def list_(
     ctx: typer.Context,
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Of either end.", metavar="PORT")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of either end.", metavar="PORT")] = None,
     address: Annotated[str | None, typer.Option(help="Of either end.", metavar="ADDRESS")] = None,
     state: Annotated[
         list[str] | None,
@@ -120,12 +118,17 @@ def watch(
     ] = False,
     duration: Annotated[
         str | None,
-        typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME", rich_help_panel=_WHAT),
+        typer.Option(
+            "--time", help="Stop after this time: 90s, 5min.", metavar="TIME", rich_help_panel=_WHAT
+        ),
     ] = None,
     fields: Annotated[
         str | None,
         typer.Option(
-            "--fields", help="Fields to keep and to show, or all.", metavar="NAME,...", rich_help_panel=_OUTPUT
+            "--fields",
+            help="Fields to keep and to show, or all.",
+            metavar="NAME,...",
+            rich_help_panel=_OUTPUT,
         ),
     ] = None,
     list_fields: Annotated[

@@ -57,7 +57,7 @@ class Target:
 
 
 def parse(text: str, option: str = "CONNECTION") -> Target:
-    """Read ``10.0.0.1:40000-192.0.2.1:443``, ``:443``, ``192.0.2.1``, ``4711`` (PID) or ``firefox`` (program).
+    """Read ``10.0.0.1:40000-192.0.2.1:443``, ``:443``, ``192.0.2.1``, ``4711`` (PID), ``firefox`` (program).
 
     Raises
     ------
@@ -112,9 +112,7 @@ def listed() -> list[Connection]:
     return sorted(found, key=lambda each: (each.local, each.remote, each.cookie))
 
 
-def select(
-    connections: Sequence[Connection], wanted: Target, states: Sequence[str] = ()
-) -> list[Connection]:
+def select(connections: Sequence[Connection], wanted: Target, states: Sequence[str] = ()) -> list[Connection]:
     """Those that fit ``wanted`` and are in one of ``states``; without any, all but listeners.
 
     Raises

@@ -73,7 +73,7 @@ def markdown() -> str:
     """The table for documents."""
     lines = ["| field | unit | kernel's name | since | what it is |", "|---|---|---|---|---|"]
     lines += [
-        f"| `{field.name}` | {field.unit} | {field.source}: `{field.kernel_name}` | {field.since} | {field.about} |"
-        for field in fields()
+        f"| `{each.name}` | {each.unit} | {each.source}: `{each.kernel_name}` | {each.since} | {each.about} |"
+        for each in fields()
     ]
     return "\n".join(lines)

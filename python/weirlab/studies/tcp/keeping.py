@@ -45,9 +45,7 @@ class Keeper:
 
         if len(samples) == 0 and (self._fresh or self._parts):
             return
-        ends = {
-            end: [shown(each[end]) for each in progress["connections"]] for end in ("local", "remote")
-        }
+        ends = {end: [shown(each[end]) for each in progress["connections"]] for end in ("local", "remote")}
         columns: dict[str, pl.Series] = {
             "time_ns": pl.Series("time_ns", samples.time_ns, pl.Int64),
             "connection": pl.Series("connection", samples.connection, pl.UInt32),
@@ -93,5 +91,5 @@ class Keeper:
             for number, part in enumerate(self._parts):
                 pl.read_parquet(io.BytesIO(part)).write_csv(file, include_header=number == 0)
             return
-        whole = pl.scan_parquet([io.BytesIO(part) for part in self._parts])
+        whole = pl.scan_parquet(list(self._parts))
         whole.sink_parquet(file, compression="zstd")

@@ -1,12 +1,11 @@
 """A bulk transfer as both ends saw it, put together; pure.
 
-Bytes are those that the receiver read, in blocks with their headers; the kernel's state is that of the sender.
+Bytes are those that the receiver read, headers of blocks included; the kernel's state is that of the sender.
 Counters of connections are added up, round-trip times averaged.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -23,7 +22,7 @@ View = Mapping[str, Any]
 class Latency:
     """One-way block latency: from before the block was written until its last byte was read, in ns.
 
-    ``p50_ns`` and ``p99_ns`` are the greatest of any connection.
+    ``p50_ns`` and ``p99_ns`` are the greatest of any connection and report.
     """
 
     blocks: int
@@ -60,8 +59,9 @@ class Interval:
 class Summary:
     """One direction, or one connection of it, from start to end.
 
-    ``seconds`` is from the start to the last byte that was read; ``rtt_us`` and ``cwnd_bytes`` are least, mean
-    and greatest: of the samples at the ends of intervals, and the kernel's own least round-trip time.
+    ``seconds`` is from the start to the last byte, at the end for which it is longer. ``rtt_us`` and
+    ``cwnd_bytes`` are least, mean and greatest of the samples at the ends of intervals; the least round-trip
+    time is the kernel's own.
     """
 
     direction: Direction
@@ -81,47 +81,72 @@ class Summary:
         return self.received_bytes * 8 / self.seconds if self.seconds > 0 else 0.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Half:
+    """The report of one end, or several of them as one."""
+
     at_ns: int
     flows: Sequence[View]
+    latencies: Sequence[Sequence[Mapping[str, int] | None]]
+    """By connection."""
+
+    def after(self, before: _Half | None) -> _Half:
+        """This report and those before it that nobody has told yet."""
+        if before is None:
+            return self
+        both = zip(before.latencies, self.latencies, strict=True)
+        return replace(self, latencies=[(*one, *other) for one, other in both])
 
 
 @dataclass
 class Merger:
-    """Takes the reports of both ends as they come, and tells intervals as soon as both have told theirs.
+    """Takes the reports of both ends as they come, and tells an interval when each has told something new.
 
     ``ups`` tells for each connection whether the client sends; ``names`` are the fields to keep.
     """
 
     ups: Sequence[bool]
     names: Sequence[str] = ()
-    _halves: dict[bool, deque[_Half]] = field(default_factory=lambda: {False: deque(), True: deque()})
-    _last: dict[bool, _Half | None] = field(default_factory=lambda: {False: None, True: None})
+    _fresh: dict[bool, _Half] = field(default_factory=dict)
+    _told: dict[bool, _Half] = field(default_factory=dict)
     _samples: list[list[Mapping[str, int]]] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Interval]:
         """An event ``interval`` of the client; the intervals that are complete now."""
-        self._halves[event["of_server"]].append(_Half(event["at_ns"], event["flows"]))
-        while self._halves[False] and self._halves[True]:
-            client, server = self._halves[False].popleft(), self._halves[True].popleft()
-            if not self._samples:
-                self._samples = [[] for _ in self.ups]
-            for number, up in enumerate(self.ups):
-                self._samples[number].append((client if up else server).flows[number]["fields"])
-            for direction in directions(self.ups):
-                yield self._interval(direction, client, server)
-            self._last = {False: client, True: server}
+        end, flows = bool(event["of_server"]), event["flows"]
+        report = _Half(event["at_ns"], flows, [[flow["latency"]] for flow in flows])
+        self._fresh[end] = report.after(self._fresh.get(end))
+        if len(self._fresh) == 2:
+            yield from self._tell(self._fresh[False], self._fresh[True])
+
+    def rest(self) -> Iterator[Interval]:
+        """What only one end has told, when no more reports will come."""
+        ends = {**self._silent(), **self._fresh}
+        if self._fresh and len(ends) == 2:
+            yield from self._tell(ends[False], ends[True])
 
     def summary(self, done: Mapping[str, Any]) -> tuple[list[Summary], list[Summary]]:
         """Each direction, and each connection, of an event ``done``."""
         each = [self._connection(number, up, done) for number, up in enumerate(self.ups)]
         return [_together(d, [one for one in each if one.direction == d]) for d in directions(self.ups)], each
 
+    def _silent(self) -> dict[bool, _Half]:
+        """Where ends were when they had last told something; they have nothing new."""
+        return {end: replace(half, latencies=[() for _ in self.ups]) for end, half in self._told.items()}
+
+    def _tell(self, client: _Half, server: _Half) -> Iterator[Interval]:
+        if not self._samples:
+            self._samples = [[] for _ in self.ups]
+        for number, up in enumerate(self.ups):
+            self._samples[number].append((client if up else server).flows[number]["fields"])
+        for direction in directions(self.ups):
+            yield self._interval(direction, client, server)
+        self._told, self._fresh = {False: client, True: server}, {}
+
     def _interval(self, direction: Direction, client: _Half, server: _Half) -> Interval:
         up = direction == "up"
         sender, receiver = (client, server) if up else (server, client)
-        sent_before, received_before = self._last[not up], self._last[up]
+        sent_before, received_before = self._told.get(not up), self._told.get(up)
         numbers = [number for number, each in enumerate(self.ups) if each == up]
         rows = []
         for number in numbers:
@@ -149,7 +174,7 @@ class Merger:
             retransmissions=sum(retransmitted) if retransmitted else None,
             rtt_us=_mean([each["rtt_us"] for each in fields if each.get("rtt_us")]),
             cwnd_bytes=sum(filter(None, map(_cwnd_bytes, fields))) or None,
-            latency=_latency([receiver.flows[number]["latency"] for number in numbers]),
+            latency=_latency([each for number in numbers for each in receiver.latencies[number]]),
             connections=tuple(rows),
         )
 
@@ -161,19 +186,19 @@ class Merger:
         rtts = [each["rtt_us"] for each in samples if each.get("rtt_us")]
         least = fields.get("min_rtt_us") or (min(rtts) if rtts else 0)
         windows = [cwnd for each in samples if (cwnd := _cwnd_bytes(each))]
-        begun_ns, ended_ns = sent["first_ns"] or 0, sent["last_ns"] or 0
+        written_ns, read_ns = sent["last_ns"] or 0, received["last_ns"] or 0
         failures = [f"{end}: {view['failure']}" for end, view in ((sender, sent), (receiver, received))]
         return Summary(
             direction="up" if up else "down",
             received_bytes=received["bytes"],
             sent_bytes=sent["bytes"],
-            seconds=(received["last_ns"] or 0) / 1e9,
+            seconds=max(written_ns, read_ns) / 1e9,
             retransmissions=fields.get("total_retrans"),
             retransmitted_bytes=fields.get("bytes_retrans"),
             rtt_us=(float(least), sum(rtts) / len(rtts), float(max(rtts))) if rtts else None,
             cwnd_bytes=(min(windows), sum(windows) / len(windows), max(windows)) if windows else None,
             latency=_latency([received["latency"]]),
-            shares=shares.shares(fields, (ended_ns - begun_ns) / 1e3),
+            shares=shares.shares(fields, written_ns / 1e3),
             failure="; ".join(each for each in failures if not each.endswith(": ")),
         )
 

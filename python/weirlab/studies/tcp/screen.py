@@ -36,7 +36,9 @@ def screen(stream: TextIO, names: Sequence[str], *, quiet: bool) -> Iterator[Obs
 class Lines:
     """A plain line at most every ten seconds."""
 
-    def __init__(self, stream: TextIO, *, quiet: bool = False, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO, *, quiet: bool = False, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._stream, self._quiet, self._now_s = stream, quiet, now_s
         self._last_s = now_s()
 

@@ -131,6 +131,8 @@ def send(settings: Settings, observer: Observer, stop: Stop) -> Outcome:
             case "samples" if event:
                 observer.blocks(event)
             case "done" if merger and event:
+                for interval in merger.rest():
+                    observer.interval(interval)
                 directions, connections = merger.summary(event)
                 interrupted = event["stopped"] and not settings.endless
                 return Outcome(directions, connections, begun, interrupted)

@@ -89,7 +89,15 @@ def interval_line(interval: Interval) -> str:
 
 def sent(outcome: Sent) -> list[Table]:
     """The result of ``weir tcp send``."""
-    columns = ["", "received", "throughput", "sent again", "RTT min / mean / max", "cwnd mean", "latency p50 / p99"]
+    columns = [
+        "",
+        "received",
+        "throughput",
+        "sent again",
+        "RTT min / mean / max",
+        "cwnd mean",
+        "latency p50 / p99",
+    ]
     rows = [_sent_row(_WAYS[each.direction], each) for each in outcome.directions]
     if len(outcome.connections) > len(outcome.directions):
         made = outcome.started["connections"]
@@ -136,14 +144,12 @@ def send_conclusion(outcome: Sent) -> str:
     for each in outcome.directions:
         number = sum(one.direction == each.direction for one in outcome.connections)
         again = (
-            ""
-            if each.retransmissions is None
-            else f", {plural(each.retransmissions, 'segment')} sent again"
+            "" if each.retransmissions is None else f", {plural(each.retransmissions, 'segment')} sent again"
         )
         way = "To the server" if each.direction == "up" else "From the server"
         sentences.append(
-            f"{way}: {bit_rate(each.throughput_bps)}, {size(each.received_bytes)} in {each.seconds:,.2f} s "
-            f"over {plural(number, 'connection')}{again}."
+            f"{way}: {bit_rate(each.throughput_bps)}, {size(each.received_bytes)} in "
+            f"{duration(each.seconds * 1e9)} over {plural(number, 'connection')}{again}."
         )
     if any(each.shares for each in outcome.directions):
         sentences.append(where.CAUTION)
@@ -181,7 +187,9 @@ def server_event(event: Mapping[str, Any]) -> str:
     match event["event"]:
         case "began":
             ways = [
-                f"{event[way]} {word}" for way, word in (("up", "to here"), ("down", "from here")) if event[way]
+                f"{event[way]} {word}"
+                for way, word in (("up", "to here"), ("down", "from here"))
+                if event[way]
             ]
             return f"{peer}: transfer {event['number']} begins, connections: {listed(ways)}"
         case "ended":
@@ -203,7 +211,9 @@ def server_conclusion(account: Account) -> str:
     """The account of ``weir tcp serve`` in a sentence."""
     broken = f", {account.broken_off:,} of them broke off" if account.broken_off else ""
     refused = f"; {plural(account.refused, 'client')} sent away" if account.refused else ""
-    strangers = f"; garbage from {plural(account.strangers, 'address', 'addresses')}" if account.strangers else ""
+    strangers = (
+        f"; garbage from {plural(account.strangers, 'address', 'addresses')}" if account.strangers else ""
+    )
     return (
         f"{plural(account.transfers, 'transfer')}{broken}: {size(account.received_bytes)} received, "
         f"{size(account.sent_bytes)} sent{refused}{strangers}."
@@ -269,9 +279,7 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
     return " ".join(sentences)
 
 
-def watch_document(
-    outcome: Watched, settings: WatchSettings, asked: str, out: Path | None
-) -> dict[str, Any]:
+def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: Path | None) -> dict[str, Any]:
     """The result of ``weir tcp watch`` for JSON."""
     return {
         "kind": "tcp watch",

@@ -31,6 +31,8 @@ _COUNTED: Final = (
     "bytes_acked", "bytes_received", "bytes_sent", "total_retrans", "data_segs_in", "data_segs_out",
     *shares.COUNTERS,
 )  # fmt: skip
+_BEGUN: Final = "data_segs_in"
+"""Told as soon as the kernel tells anything of a connection's numbers."""
 NEEDED: Final = ("state", "rtt_us", "min_rtt_us", "snd_cwnd", "snd_mss_bytes", *_COUNTED)
 """Fields that the result is made of, whether they are shown or not."""
 
@@ -82,9 +84,13 @@ class Tally:
                 if name in NEEDED and there[row]
             }
 
-        if not self.first_ns:
-            self.first, self.first_ns = values(rows[0]), int(samples.time_ns[rows[0]])
-        self.last, self.last_ns = values(rows[-1]), int(samples.time_ns[rows[-1]])
+        self.first_ns = self.first_ns or int(samples.time_ns[rows[0]])
+        # Until the handshake is over the kernel tells little.
+        for row in () if _BEGUN in self.first else rows:
+            self.first = {**values(row), **self.first}
+            if _BEGUN in self.first:
+                break
+        self.last, self.last_ns = {**self.last, **values(rows[-1])}, int(samples.time_ns[rows[-1]])
         numbers, there = samples.fields["rtt_us"]
         rtts = numbers[rows][there[rows] & (numbers[rows] > 0)]
         if len(rtts):
@@ -145,12 +151,12 @@ class Outcome:
 
     @property
     def samples(self) -> int:
-        return sum(each["samples"] for each in self.progress["connections"])
+        return sum(int(each["samples"]) for each in self.progress["connections"])
 
     @property
     def missed(self) -> int:
         """Samples that were not taken because the host was late, or not taken over because Weir was."""
-        return sum(each["missed"] for each in self.progress["connections"]) + int(self.progress["lost"])
+        return sum(int(each["missed"]) for each in self.progress["connections"]) + int(self.progress["lost"])
 
 
 def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outcome:

@@ -55,6 +55,24 @@ def test_intervals_tell_what_was_added() -> None:
     assert second.throughput_bps == 960
 
 
+def test_an_end_that_tells_more_often_is_waited_for_and_nothing_is_lost() -> None:
+    merger = Merger([True])
+    told = [
+        *merger.take(report(True, 1.0, flow(80, late(1, 5)))),
+        *merger.take(report(True, 2.0, flow(200, late(2, 8)))),
+        *merger.take(report(False, 2.0, flow(300))),
+        *merger.take(report(True, 2.5, flow(290, late(3, 6)))),
+        *merger.rest(),
+        *merger.rest(),
+    ]
+    assert [(each.from_s, each.to_s, each.received_bytes) for each in told] == [(0, 2, 200), (2, 2.5, 90)]
+    assert [each.sent_bytes for each in told] == [300, 0]
+    first, last = (each.latency for each in told)
+    assert first is not None
+    assert last is not None
+    assert (first.blocks, first.mean_ns, first.max_ns, last.blocks) == (3, 7, 8, 3)
+
+
 def test_what_an_old_kernel_lacks_is_unknown_and_not_zero() -> None:
     merger = Merger([True])
     list(merger.take(report(False, 1.0, flow(10))))
