@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-disturbed build wheel format lock clean
+.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-tcp bench-disturbed build wheel format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,10 @@ bench-tap: build ## What copying costs a link, and what is lost, beside tcpdump 
 
 bench-trace: build ## Time the trace analysis beside tcptrace and tshark (ARGS=capture.pcap)
 	@python bench/trace.py $(ARGS)
+
+bench-tcp: build ## Bulk transfers beside iperf3, and what watching connections costs (root)
+	@scripts/bootstrap --bench
+	@python bench/tcp.py $(ARGS)
 
 bench-disturbed: build ## What a busy machine costs: valid attempts, time and error, quiet and disturbed (root)
 	@python bench/disturbed.py $(ARGS)

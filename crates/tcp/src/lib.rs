@@ -21,6 +21,7 @@ pub mod fields;
 pub mod option;
 pub mod process;
 mod sample;
+mod times;
 pub mod watch;
 
 pub use sample::{Congestion, Info, Sample};

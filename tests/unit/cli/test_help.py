@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [
     "doctor", "calibrate", "trial", "profile", "search", "rfc2544", "calls", "quality", "tap", "log", "trace",
     "fit", "predict", "plan", "verify", "transients", "report", "runs", "show", "export", "compare", "run",
-    "schema", "lab clean",
+    "schema", "tcp list", "tcp watch", "tcp send", "tcp serve", "lab clean",
 ]  # fmt: skip
 
 

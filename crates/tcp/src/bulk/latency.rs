@@ -3,10 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::control::LatencyNs;
-
-/// Three digits of an hour.
-const MOST_NS: u64 = 3_600_000_000_000;
-const DIGITS: u8 = 2;
+use crate::times::histogram;
 
 /// The latencies of one connection's blocks.
 #[derive(Debug)]
@@ -18,10 +15,7 @@ pub struct Latency {
 impl Latency {
     /// None yet.
     pub fn new() -> Self {
-        // The bounds are right, so neither can fail; a histogram that grows by itself is the same.
-        let empty = || Histogram::new_with_bounds(1, MOST_NS, DIGITS).or_else(|_| Histogram::new(DIGITS));
-        let recent = empty().unwrap_or_else(|_| unreachable!("two digits are allowed"));
-        Self { total: recent.clone(), recent }
+        Self { recent: histogram(), total: histogram() }
     }
 
     /// One block.

@@ -9,6 +9,7 @@ use super::{Lateness, MOST_CONNECTIONS, MOST_SAMPLES, Options, Row, Shared, Watc
 use crate::clock::{now_ns, sleep_until, wake_precisely};
 use crate::diag::{Diag, DiagError, Id, State};
 use crate::process;
+use crate::times::histogram;
 
 /// How often connections are looked for: once some are there, and at most while there are none.
 const LOOK_NS: u64 = 10_000_000;
@@ -19,14 +20,13 @@ const NAP_NS: u64 = 100_000_000;
 /// Watches until it is told to stop, or all connections have ended.
 pub fn run(diag: Diag, options: Options, shared: &Shared) {
     wake_precisely();
-    let lateness = Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"));
     let mut sampler = Sampler {
         diag,
         options,
         shared,
         alive: Vec::new(),
         judged: HashSet::new(),
-        lateness,
+        lateness: histogram(),
         next_look_ns: 0,
     };
     let done = sampler.watch();

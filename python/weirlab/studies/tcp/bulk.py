@@ -41,7 +41,7 @@ SERVE = """Serve bulk transfers to weir tcp send, until Ctrl-C.
 It listens on loopback. Any other address of this host needs a token, which
 clients prove to know; it never crosses the network, but data do in clear.
 Limits of time, bytes and clients keep it from being misused. Whoever sends
-something else is sent away, and told once.
+something else is disconnected, and reported once.
 
 With --json every event is a JSON document on a line of its own, and the
 account of all transfers is the last line.

@@ -32,8 +32,8 @@ Examples:
 
 LIST = """List the TCP connections of this network namespace.
 
-Listening sockets are left out unless --state listen asks for them. Several
-options must all hold; several --state are alternatives.
+Sockets that listen, are closed or in time-wait are left out unless --state
+asks for them. Options must all hold; several --state are alternatives.
 
 Examples:
   weir tcp list
@@ -50,7 +50,7 @@ that fit are watched, until they have ended. Samples come from the kernel by
 INET_DIAG; the program does not notice. Samples that were missed are counted.
 
 With --json every sample is a JSON document on a line of its own, and the
-result is the last line.
+result is the last line; with --out as well it is the only one.
 
 Examples:
   weir tcp watch :5201
@@ -187,7 +187,7 @@ def _watched(session: Session, settings: Settings, out: Path | None, *, chosen: 
 
         observers.append(keeper)
     names = settings.names if chosen else ()
-    if session.json:
+    if session.json and keeper is None:
         observers.append(SampleLines(settings.names, lambda document: print(line(document))))
     with Stop() as stop, screen(sys.stderr, names, quiet=session.json) as live:
         outcome = watching.watch(settings, [*observers, live], stop)

@@ -12,7 +12,8 @@ from weirlab.errors import InputError
 from weirlab.quoting import quoted
 from weirlab.trace import flows
 
-LISTEN: Final = "listen"
+IDLE: Final = ("listen", "time-wait", "close")
+"""States of sockets that are no connection yet, or no longer; listed only where they are asked for."""
 MOST_NAME: Final = 15
 """Characters of a program's name that the kernel keeps (``TASK_COMM_LEN``)."""
 _HIGHEST_PID: Final = 1 << 22
@@ -113,7 +114,7 @@ def listed() -> list[Connection]:
 
 
 def select(connections: Sequence[Connection], wanted: Target, states: Sequence[str] = ()) -> list[Connection]:
-    """Those that fit ``wanted`` and are in one of ``states``; without any, all but listeners.
+    """Those that fit ``wanted`` and are in one of ``states``; without any, all but :data:`IDLE`.
 
     Raises
     ------
@@ -129,7 +130,7 @@ def select(connections: Sequence[Connection], wanted: Target, states: Sequence[s
     return [
         each
         for each in connections
-        if wanted.fits(each) and (each.state in states if states else each.state != LISTEN)
+        if wanted.fits(each) and (each.state in states if states else each.state not in IDLE)
     ]
 
 

@@ -100,7 +100,18 @@ class Screen:
         from weirlab._engine import tcp_states
 
         states = tcp_states()
-        columns = ["local", "remote", "process", "state", "out", "in", "RTT", "cwnd", "sent again", "missed"]
+        columns = [
+            "local",
+            "remote",
+            "process",
+            "state",
+            "out",
+            "in",
+            "RTT",
+            "cwnd",
+            "retransmitted",
+            "missed",
+        ]
         rows = []
         for number, (one, tally) in enumerate(zip(progress["connections"], tallies, strict=True)):
             if one["ended_ns"] is not None or not tally.last_ns:

@@ -36,7 +36,7 @@ class Settings:
 
 @dataclass
 class Account:
-    """What a server did: transfers that ended, of those that broke off, and clients that were sent away."""
+    """What a server did: transfers that ended, of those that broke off, and clients that were refused."""
 
     transfers: int = 0
     broken_off: int = 0

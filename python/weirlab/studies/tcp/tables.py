@@ -26,7 +26,7 @@ _WAYS = {"up": "up (to the server)", "down": "down (from the server)"}
 
 def connections(found: Sequence[Connection]) -> Table:
     """``weir tcp list``."""
-    columns = ["local", "remote", "state", "process", "RTT", "cwnd", "unsent", "unread", "control"]
+    columns = ["local", "remote", "state", "process", "RTT", "cwnd", "send queue", "recv queue", "control"]
     rows = [
         [
             shown(each.local),
@@ -41,7 +41,7 @@ def connections(found: Sequence[Connection]) -> Table:
         ]
         for each in found
     ]
-    return Table(columns, rows, right=["RTT", "cwnd", "unsent", "unread"])
+    return Table(columns, rows, right=["RTT", "cwnd", "send queue", "recv queue"])
 
 
 def counted(found: Sequence[Connection], everything: int) -> str:
@@ -78,7 +78,7 @@ def interval_line(interval: Interval) -> str:
         f"{interval.from_s:7.2f} - {interval.to_s:7.2f} s",
         f"{interval.direction:4}",
         f"{bit_rate(interval.throughput_bps):>12}",
-        f"sent again {again:>5}",
+        f"retransmitted {again:>5}",
         f"RTT {_us(interval.rtt_us):>8}",
         f"cwnd {window:>8}",
     ]
@@ -93,7 +93,7 @@ def sent(outcome: Sent) -> list[Table]:
         "",
         "received",
         "throughput",
-        "sent again",
+        "retransmitted",
         "RTT min / mean / max",
         "cwnd mean",
         "latency p50 / p99",
@@ -144,7 +144,9 @@ def send_conclusion(outcome: Sent) -> str:
     for each in outcome.directions:
         number = sum(one.direction == each.direction for one in outcome.connections)
         again = (
-            "" if each.retransmissions is None else f", {plural(each.retransmissions, 'segment')} sent again"
+            ""
+            if each.retransmissions is None
+            else f"; retransmitted: {plural(each.retransmissions, 'segment')}"
         )
         way = "To the server" if each.direction == "up" else "From the server"
         sentences.append(
@@ -202,7 +204,7 @@ def server_event(event: Mapping[str, Any]) -> str:
             lasted = duration(event["lasted_ns"])
             return f"{peer}: transfer {event['number']} {how} after {lasted}, {listed(moved) or 'no bytes'}"
         case "refused":
-            return f"{peer}: sent away: {event['why']}"
+            return f"{peer}: refused: {event['why']}"
         case _:
             return f"{peer}: no client of Weir: {event['why']}; told once for this address"
 
@@ -210,7 +212,7 @@ def server_event(event: Mapping[str, Any]) -> str:
 def server_conclusion(account: Account) -> str:
     """The account of ``weir tcp serve`` in a sentence."""
     broken = f", {account.broken_off:,} of them broke off" if account.broken_off else ""
-    refused = f"; {plural(account.refused, 'client')} sent away" if account.refused else ""
+    refused = f"; {plural(account.refused, 'client')} refused" if account.refused else ""
     strangers = (
         f"; garbage from {plural(account.strangers, 'address', 'addresses')}" if account.strangers else ""
     )
@@ -223,7 +225,7 @@ def server_conclusion(account: Account) -> str:
 def watched(outcome: Watched) -> list[Table]:
     """The result of ``weir tcp watch``."""
     columns = [
-        "local", "remote", "process", "samples", "missed", "acknowledged", "received", "sent again",
+        "local", "remote", "process", "samples", "missed", "acknowledged", "received", "retransmitted",
         "RTT min / mean / max",
     ]  # fmt: skip
     both = list(zip(outcome.progress["connections"], outcome.tallies, strict=True))
@@ -264,10 +266,10 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
         return "No connection came."
     begun = sum(tally.from_the_beginning for tally in outcome.tallies)
     ended = sum(each["ended_ns"] is not None for each in made)
-    beginning = "all from before" if begun == len(made) else f"{begun:,} of them from before"
     left_out = outcome.progress["left_out"]
     sentences = [
-        f"{plural(len(made), 'connection')}, {beginning} the first segment with data; {count(ended)} ended.",
+        f"{plural(len(made), 'connection')}: {count(begun)} watched from before the first data, "
+        f"{count(ended)} to the end.",
         f"{plural(outcome.samples, 'sample')} every {duration(settings.period_ns)}, {count(outcome.missed)} "
         f"missed; late by {duration(late['mean_ns'])} on average, {duration(late['p99_ns'])} at p99, "
         f"{duration(late['max_ns'])} at most.",

@@ -73,7 +73,7 @@ def test_both_ends_count_the_same_bytes(
 def test_without_json_intervals_go_to_stderr_and_the_result_to_stdout(weir: Weir, serve: Serve) -> None:
     answer = weir("tcp", "send", "127.0.0.1", "--port", serve().port, "--bytes", "100kB")
     assert answer.code == 0, answer.err
-    assert "sent again" in answer.err
+    assert "retransmitted" in answer.err
     assert "To the server: " in answer.out
     assert "100 kB" in answer.out
     assert "where the time went" in answer.out
@@ -153,11 +153,10 @@ def test_limits_are_kept(weir: Weir, serve: Serve) -> None:
     ]:
         answer = weir(*to, *wanted)
         assert (answer.code, told in answer.err) == (5, True), answer.err
-    # Twice as much as a stranger's patience would be: told while it goes on, too.
     assert weir(*to, "--bytes", "600kB").code == 0
 
 
-def test_more_clients_than_allowed_are_sent_away(serve: Serve) -> None:
+def test_more_clients_than_allowed_are_refused(serve: Serve) -> None:
     served = serve(most_clients=1)
     refused: list[str] = []
 

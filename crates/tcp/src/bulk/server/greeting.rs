@@ -19,11 +19,11 @@ use crate::control::{
 const GREETING: Duration = Duration::from_secs(5);
 
 /// Listens to a new connection, and does what it is for; in a thread of its own.
-pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>, number: u64) {
+pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
     let known = recognise(stream, house);
     house.strangers.fetch_sub(1, SeqCst);
     match known {
-        Ok(Known::Client(line, request)) => session::serve(Client { line, request, peer, number }, house),
+        Ok(Known::Client(line, request)) => session::serve(Client { line, request, peer }, house),
         Ok(Known::Data) => {}
         Err(Stranger::Refused(why)) => house.tell(ServerEvent::Refused { peer, why }),
         // Who says nothing at all is a port scanner, or a check whether the server lives.

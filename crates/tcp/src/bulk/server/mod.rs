@@ -6,7 +6,7 @@ mod session;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -123,6 +123,8 @@ struct House {
     stop: AtomicBool,
     strangers: AtomicUsize,
     clients: AtomicUsize,
+    /// Transfers that began.
+    transfers: AtomicU64,
     sessions: Mutex<HashMap<Session, Sender<(u16, TcpStream)>>>,
     /// How to tell each transfer that the server stops.
     stopping: Mutex<HashMap<u64, Sender<Input>>>,
@@ -183,6 +185,7 @@ impl Server {
             stop: AtomicBool::new(false),
             strangers: AtomicUsize::new(0),
             clients: AtomicUsize::new(0),
+            transfers: AtomicU64::new(0),
             sessions: Mutex::default(),
             stopping: Mutex::default(),
             told: Mutex::default(),
@@ -233,7 +236,6 @@ impl Drop for Server {
 }
 
 fn accept(listener: &TcpListener, house: &Arc<House>) {
-    let mut numbers = 0..;
     while !house.stop.load(SeqCst) {
         let (stream, peer) = match listener.accept() {
             Ok(accepted) => accepted,
@@ -250,8 +252,7 @@ fn accept(listener: &TcpListener, house: &Arc<House>) {
         }
         house.strangers.fetch_add(1, SeqCst);
         let for_thread = Arc::clone(house);
-        let number = numbers.next().unwrap_or_default();
-        let work = move || greeting::greet(stream, peer, &for_thread, number);
+        let work = move || greeting::greet(stream, peer, &for_thread);
         if thread::Builder::new().name("greeting".to_owned()).spawn(work).is_err() {
             house.strangers.fetch_sub(1, SeqCst);
         }

@@ -29,8 +29,6 @@ pub struct Client {
     pub request: Box<Request>,
     /// Who it is.
     pub peer: SocketAddr,
-    /// Number of the transfer.
-    pub number: u64,
 }
 
 /// Why a transfer broke off; the client is told if it is still there.
@@ -49,7 +47,7 @@ impl From<std::io::Error> for Broken {
 
 /// Carries a transfer out.
 pub fn serve(client: Client, house: &Arc<House>) {
-    let Client { mut line, request, peer, number } = client;
+    let Client { mut line, request, peer } = client;
     if house.clients.fetch_add(1, SeqCst) >= house.options.most_clients {
         house.clients.fetch_sub(1, SeqCst);
         let why = format!("it is busy with {} other transfers, and has no room", house.options.most_clients);
@@ -58,14 +56,14 @@ pub fn serve(client: Client, house: &Arc<House>) {
         return;
     }
     let mut moved = Moved::default();
-    let done = transfer(line, &request, house, number, peer, &mut moved);
+    let done = transfer(line, &request, house, peer, &mut moved);
     house.clients.fetch_sub(1, SeqCst);
     let failure = match done {
         Ok(()) => String::new(),
         Err(Broken::Refused(why) | Broken::Gone(why)) => why,
     };
-    let Moved { began, received, sent, lasted_ns } = moved;
-    house.tell(if began {
+    let Moved { number, received, sent, lasted_ns } = moved;
+    house.tell(if let Some(number) = number {
         ServerEvent::Ended { number, peer, received, sent, lasted_ns, failure }
     } else {
         ServerEvent::Refused { peer, why: failure }
@@ -74,7 +72,8 @@ pub fn serve(client: Client, house: &Arc<House>) {
 
 #[derive(Default)]
 struct Moved {
-    began: bool,
+    /// Of the transfer, once it has begun.
+    number: Option<u64>,
     received: u64,
     sent: u64,
     lasted_ns: u64,
@@ -93,7 +92,6 @@ fn transfer(
     mut line: Line,
     request: &Request,
     house: &Arc<House>,
-    number: u64,
     peer: SocketAddr,
     moved: &mut Moved,
 ) -> Result<(), Broken> {
@@ -123,7 +121,8 @@ fn transfer(
         Ok(Input::Gone(why)) => return Err(Broken::Gone(why)),
         _ => return Err(Broken::Gone("it did not begin".to_owned())),
     }
-    moved.began = true;
+    let number = house.transfers.fetch_add(1, SeqCst) + 1;
+    moved.number = Some(number);
     house.tell(ServerEvent::Began { number, peer, request: Box::new(request.clone()) });
     lock(&house.stopping).insert(number, inputs.clone());
     // Whoever stopped the server before that has not seen this transfer.
