@@ -48,8 +48,8 @@ COST = (
 )
 MANY = ("connections", "every", "samples", "missed", "late p99 us", "late max us")
 LEGEND = (
-    "Medians of runs that took turns. Throughput and CPU are ratios to iperf3 with as many connections, or to "
-    "the same transfer without anybody watching. A sample is missed when it is late by a period or more."
+    "Medians of runs that took turns. Throughput and CPU are ratios to iperf3 with as many connections, or "
+    "to the same transfer without anybody watching. A sample is missed when it is late by a period or more."
 )
 
 

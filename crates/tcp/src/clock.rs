@@ -35,10 +35,49 @@ pub fn sleep_until(due_ns: u64) {
     };
 }
 
-/// Lets this thread be woken as close to its time as the kernel can; by default it takes 50 µs more.
+/// Time after which a thread that is wanted at once lets others run.
+const SLICE_NS: u64 = 100_000;
+const MOST_URGENT: libc::c_int = -20;
+
+/// `struct sched_attr` as it was first (`include/uapi/linux/sched/types.h`).
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Lets this thread be woken as close to its time as the kernel can, also where others want the CPU.
+///
+/// By default the kernel takes 50 µs more. A short slice, which anybody may ask for since Linux 6.12, brings a
+/// thread that sleeps most of the time before those that do not; a higher priority needs a privilege, and is
+/// left out without.
 pub fn wake_precisely() {
     // SAFETY: plain system call about the calling thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    // SAFETY: as above.
+    let usual = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    for nice in [MOST_URGENT, usual] {
+        let wanted = SchedAttr {
+            size: size_of::<SchedAttr>() as u32,
+            policy: libc::SCHED_OTHER.cast_unsigned(),
+            flags: 0,
+            nice,
+            priority: 0,
+            runtime_ns: SLICE_NS,
+            deadline_ns: 0,
+            period_ns: 0,
+        };
+        // SAFETY: `wanted` has the size that it says, and lives through the call, which is about this thread.
+        if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) } == 0 {
+            return;
+        }
+    }
 }
 
 fn read_ns(clock: libc::clockid_t) -> u64 {
