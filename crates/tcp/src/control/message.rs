@@ -4,7 +4,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::codec::{ProtocolError, Reader, Writer};
-use super::{INTERVALS_NS, MAGIC, MOST_BLOCK_BYTES, MOST_CONNECTIONS, PREAMBLE_BYTES};
+use super::{INTERVALS_NS, MAGIC, MOST_BLOCK_BYTES, MOST_BUFFER_BYTES, MOST_CONNECTIONS, PREAMBLE_BYTES};
 use crate::Info;
 
 /// Of SHA-256: a nonce, or what tells hosts apart.
@@ -289,6 +289,10 @@ impl Request {
             (flows > MOST_CONNECTIONS, "too many connections"),
             (u64::from(self.block_bytes) < block, "blocks smaller than their header"),
             (self.block_bytes > MOST_BLOCK_BYTES, "blocks too large"),
+            (
+                u64::from(self.block_bytes) * u64::from(flows) > MOST_BUFFER_BYTES,
+                "blocks too large for so many connections, 64 MiB in all",
+            ),
             (flows > 0 && !per_flow(self.bytes, block), "fewer bytes than a block's header per connection"),
             (self.lasts_ns == Some(0), "no time"),
             (flows > 0 && !per_flow(self.bytes_per_s, 1), "no rate"),

@@ -30,6 +30,9 @@ pub const MOST_CONNECTIONS: u16 = 128;
 /// Largest block.
 pub const MOST_BLOCK_BYTES: u32 = 4 << 20;
 
+/// Memory for blocks: their size times the connections of one direction.
+pub const MOST_BUFFER_BYTES: u64 = 64 << 20;
+
 /// Longest interval between two reports, and shortest.
 pub const INTERVALS_NS: std::ops::RangeInclusive<u64> = 1_000_000..=3_600_000_000_000;
 

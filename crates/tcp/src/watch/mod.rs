@@ -13,7 +13,7 @@ pub use filter::{End, Filter};
 
 use crate::Sample;
 use crate::diag::{Diag, DiagError};
-use crate::process::Process;
+use crate::process::{self, Process};
 
 /// Samples that are kept until somebody takes them.
 pub const MOST_SAMPLES: usize = 1 << 16;
@@ -39,8 +39,12 @@ pub struct Watched {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
+    /// Its number in `/proc/PID/fd`; 0 until somebody has accepted it.
+    pub inode: u32,
     /// The process that has it, where this user may see it.
     pub process: Option<Process>,
+    /// Nothing more will be known of the process.
+    pub(crate) is_named: bool,
     /// Its congestion control.
     pub congestion: String,
     /// When it was found, by `CLOCK_MONOTONIC`.
@@ -131,6 +135,15 @@ impl Watcher {
     /// How far it is. What is said here of samples, [`Self::take`] has had or still has.
     #[must_use]
     pub fn progress(&self) -> Progress {
+        // Here, not in the thread that samples: all processes are looked at, which takes its time.
+        let is_unnamed = |each: &Watched| !each.is_named && each.inode != 0;
+        if lock(&self.shared.progress).connections.iter().any(is_unnamed) {
+            let owners = process::owners();
+            for each in lock(&self.shared.progress).connections.iter_mut().filter(|each| is_unnamed(each)) {
+                each.process = owners.get(&each.inode).cloned();
+                each.is_named = true;
+            }
+        }
         lock(&self.shared.progress).clone()
     }
 

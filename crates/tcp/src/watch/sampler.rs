@@ -1,6 +1,6 @@
 //! The thread that finds connections and samples them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::SeqCst;
 
 use hdrhistogram::Histogram;
@@ -8,7 +8,6 @@ use hdrhistogram::Histogram;
 use super::{Lateness, MOST_CONNECTIONS, MOST_SAMPLES, Options, Row, Shared, Watched, lock};
 use crate::clock::{now_ns, sleep_until, wake_precisely};
 use crate::diag::{Diag, DiagError, Id, State};
-use crate::process;
 use crate::times::histogram;
 
 /// How often connections are looked for: once some are there, and at most while there are none.
@@ -97,7 +96,7 @@ impl Sampler<'_> {
         if fresh.is_empty() {
             return Ok(());
         }
-        let owners = if filter.has_process() { filter.owners() } else { process::owners() };
+        let owners = if filter.has_process() { filter.owners() } else { HashMap::new() };
         let mut progress = lock(&self.shared.progress);
         for found in fresh {
             let owner = owners.get(&found.inode);
@@ -117,7 +116,9 @@ impl Sampler<'_> {
             progress.connections.push(Watched {
                 local: found.id.local,
                 remote: found.id.remote,
+                inode: found.inode,
                 process: owner.cloned(),
+                is_named: owner.is_some(),
                 congestion: found.congestion,
                 found_ns: now_ns(),
                 ended_ns: None,
@@ -138,7 +139,7 @@ impl Sampler<'_> {
             match self.diag.one(&id)? {
                 // In TIME-WAIT nothing is left but the two ends, and the same cookie.
                 Some(found) if found.state != State::TIME_WAIT => {
-                    rows.push(Row { connection, at_ns, sample: found.sample });
+                    rows.push((found.inode, Row { connection, at_ns, sample: found.sample }));
                 }
                 _ => gone.push((connection, at_ns)),
             }
@@ -149,9 +150,11 @@ impl Sampler<'_> {
                 each.missed += missed;
             }
         }
-        for row in &rows {
+        for (inode, row) in &rows {
             if let Some(each) = progress.connections.get_mut(row.connection as usize) {
                 each.samples += 1;
+                // When a connection ends it belongs to nobody again.
+                each.inode = if each.inode == 0 { *inode } else { each.inode };
             }
         }
         for &(connection, at_ns) in &gone {
@@ -162,7 +165,7 @@ impl Sampler<'_> {
         let mut kept = lock(&self.shared.rows);
         let room = MOST_SAMPLES.saturating_sub(kept.len());
         progress.lost += rows.len().saturating_sub(room) as u64;
-        kept.extend(rows.into_iter().take(room));
+        kept.extend(rows.into_iter().map(|(_, row)| row).take(room));
         progress.lateness = Lateness {
             rounds: self.lateness.len(),
             mean_ns: self.lateness.mean() as u64,

@@ -169,6 +169,8 @@ def watch(
             say({**document, "conclusion": conclusion})
             return
         session.finish(document, conclusion, tables.watched(outcome))
+        if fields is not None and fields != names.ALL and outcome.absent:
+            session.say(names.absent_sentence(outcome.absent))
         if out is not None:
             session.say(f"Samples: {out}")
 

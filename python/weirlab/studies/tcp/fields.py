@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
@@ -64,9 +64,9 @@ def chosen(text: str | None, option: str = "--fields") -> tuple[str, ...]:
     return tuple(dict.fromkeys(known[name] for name in names))
 
 
-def missing(values: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Those of ``names`` that the kernel did not tell."""
-    return [name for name in names if name not in values]
+def absent_sentence(names: Sequence[str]) -> str:
+    """That ``names`` were asked for and not told; empty for none."""
+    return f"not told by this kernel or congestion control: {', '.join(names)}" if names else ""
 
 
 def markdown() -> str:

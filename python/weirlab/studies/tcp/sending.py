@@ -68,6 +68,8 @@ class Outcome:
     directions: list[Summary]
     connections: list[Summary]
     started: Mapping[str, Any] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    """Fields that were asked for, and that the sender's kernel does not tell."""
     interrupted: bool = False
     """The user ended what had an end of its own."""
 
@@ -112,13 +114,13 @@ def send(settings: Settings, observer: Observer, stop: Stop) -> Outcome:
     )
     merger: Merger | None = None
     begun: Mapping[str, Any] = {}
-    told = False
+    stopping = False
     while True:
-        if stop.requested and not told:
+        if stop.requested and not stopping:
             if merger is None:
                 raise KeyboardInterrupt
             client.stop()
-            told = True
+            stopping = True
         event = client.next_event(_WAIT_S)
         match event and event["event"]:
             case "started":
@@ -134,8 +136,15 @@ def send(settings: Settings, observer: Observer, stop: Stop) -> Outcome:
                 for interval in merger.rest():
                     observer.interval(interval)
                 directions, connections = merger.summary(event)
-                interrupted = event["stopped"] and not settings.endless
-                return Outcome(directions, connections, begun, interrupted)
+                sent = [event["client" if up else "server"][n] for n, up in enumerate(merger.ups)]
+                told = {name for each in sent for name in each["fields"]}
+                return Outcome(
+                    directions,
+                    connections,
+                    begun,
+                    absent=tuple(name for name in settings.names if name not in told),
+                    interrupted=event["stopped"] and not settings.endless,
+                )
 
 
 def option(text: str, name: str = "--option") -> tuple[str, str]:

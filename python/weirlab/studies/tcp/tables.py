@@ -171,6 +171,7 @@ def send_document(outcome: Sent, settings: SendSettings) -> dict[str, Any]:
         "since_1970_ns": outcome.started["since_1970_ns"],
         "block_bytes": settings.block_bytes,
         "interrupted": outcome.interrupted,
+        "absent_fields": outcome.absent,
         "directions": [_summary(each) for each in outcome.directions],
         "connections": [
             {**one, **_summary(each)} for one, each in zip(made, outcome.connections, strict=True)
@@ -291,6 +292,7 @@ def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: P
         "missed": outcome.missed,
         "left_out": outcome.progress["left_out"],
         "lateness": outcome.progress["lateness"],
+        "absent_fields": outcome.absent,
         "out": out,
         "connections": [
             {**one, **tally.document()}

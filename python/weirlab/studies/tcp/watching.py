@@ -148,6 +148,8 @@ class Outcome:
 
     progress: Mapping[str, Any]
     tallies: Sequence[Tally]
+    absent: tuple[str, ...] = ()
+    """Fields that were asked for, and that neither this kernel nor a congestion control told."""
 
     @property
     def samples(self) -> int:
@@ -183,6 +185,7 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
         fields=list(dict.fromkeys((*settings.names, *NEEDED))),
     )
     tallies: list[Tally] = []
+    told: set[str] = set()
     ends_s = None if settings.duration_s is None else time.monotonic() + settings.duration_s
     if settings.wait:
         for observer in observers:
@@ -196,6 +199,7 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
             progress = watcher.progress()
             samples = _taken(watcher.take())
             _count(tallies, samples, len(progress["connections"]))
+            told.update(name for name, (_, there) in samples.fields.items() if there.any())
             for observer in observers:
                 observer.samples(samples, progress, tallies)
             if over or progress["ended"]:
@@ -208,7 +212,7 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
         raise LabError(progress["failure"])
     if not progress["connections"] and not settings.wait:
         raise InputError("no connection fits; weir tcp list shows them all, --wait waits for one")
-    return Outcome(progress, tallies)
+    return Outcome(progress, tallies, tuple(name for name in settings.names if name not in told))
 
 
 def _taken(columns: Mapping[str, Any]) -> Samples:

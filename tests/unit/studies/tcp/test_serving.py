@@ -146,6 +146,7 @@ def test_nobody_there_and_somebody_else_there(weir: Weir, free_port: int) -> Non
         (("--option", "TCP_NODELAY=x y z and much more"), "neither a number nor a name"),
         (("--bytes", "10"), "fewer bytes"),
         (("--block", "10"), "--block"),
+        (("--block", "4MiB", "--connections", "17"), "64 MiB in all"),
         (("--interval", "1us"), "--interval"),
         (("--time", "1s", "--bytes", "1MB"), "exclude each other"),
         (("--reverse", "--bidir"), "exclude each other"),

@@ -20,8 +20,8 @@ use super::line::is_temporary;
 use crate::control::{Digest, Request, Session};
 use crate::option::{OptionError, Setting};
 
-/// Connections that have not said who they are.
-const MOST_STRANGERS: usize = 64;
+/// Connections that have not said who they are: more than a client makes at once.
+const MOST_STRANGERS: usize = 512;
 /// Addresses that are told once each for sending garbage.
 const MOST_TOLD: usize = 1024;
 /// How long the server may go without noticing that it is to stop.

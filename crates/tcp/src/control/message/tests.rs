@@ -47,7 +47,7 @@ fn messages() -> impl Strategy<Value = Message> {
     prop_oneof![
         (any::<Digest>(), any::<bool>())
             .prop_map(|(nonce, needs_token)| Message::Challenge { nonce, needs_token }),
-        (any::<Proof>(), any::<Digest>(), 1..=128_u16, 24..=4_194_304_u32, 1_000_000..=3_600_000_000_000_u64)
+        (any::<Proof>(), any::<Digest>(), 1..=128_u16, 24..=524_288_u32, 1_000_000..=3_600_000_000_000_u64)
             .prop_map(|(proof, host, up, block_bytes, interval_ns)| Message::Request {
                 proof,
                 request: Request { host, up, block_bytes, interval_ns, ..request() }
@@ -100,6 +100,7 @@ fn requests_that_nobody_can_carry_out_are_refused() {
         Request { up: 129, ..request() },
         Request { block_bytes: 23, ..request() },
         Request { block_bytes: u32::MAX, ..request() },
+        Request { block_bytes: 4 << 20, up: 17, ..request() },
         Request { bytes: Some(47), ..request() },
         Request { lasts_ns: Some(0), ..request() },
         Request { bytes_per_s: Some(1), ..request() },
