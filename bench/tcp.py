@@ -5,7 +5,8 @@
 
 Two network namespaces are joined by a veth pair. iperf3 and Weir take turns: the same congestion control,
 block size and time. Throughput is what the receiver counted, CPU time what the kernel says of both processes
-at their ends. Weir's is told without what starting its two processes takes (a transfer of 1 kB), too.
+at their ends. Weir's CPU time is also given without the cost of starting its two processes, which a transfer
+of 1 kB measures.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from weirlab.studies.tcp.lines import LinesOption, say
 if TYPE_CHECKING:
     from weirlab.studies.tcp.results import Interval
 
-SEND = """Send as fast as TCP allows, and tell what both ends saw.
+SEND = """Send as fast as TCP allows, and report what both ends measured.
 
 HOST runs weir tcp serve. A line per interval goes to stderr, the result to
 stdout. Bytes are those that the receiver read; round-trip time, window and
 retransmissions are the sender's, from the kernel. Block latency is one-way
-and needs one clock: it is told where both ends are on the same host.
+and needs one clock: it is reported only where both ends run on one host.
 
 With --json every interval is a JSON document on a line of its own, and the
 result is the last line. Ctrl-C ends the transfer in good order.
@@ -202,7 +202,7 @@ def send(
             raise InputError(f"--interval {interval}: 1ms is the shortest")
         lasts_s = sending.LASTS_S if total is None and not forever else None
         settings = sending.Settings(
-            host=host,
+            host=host.strip("[]"),
             port=port,
             token=token,
             up=0 if reverse else connections,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weirlab.errors import InputError, TrialError
 from weirlab.link.stopping import Stop
 from weirlab.quoting import quoted
-from weirlab.studies.tcp.results import Interval, Merger, Summary
+
+if TYPE_CHECKING:
+    from weirlab.studies.tcp.results import Interval, Merger, Summary
 
 PORT: Final = 29100
 """TCP port of ``weir tcp serve`` (``weir_tcp::bulk::PORT``)."""
@@ -94,6 +96,7 @@ def send(settings: Settings, observer: Observer, stop: Stop) -> Outcome:
         The server refuses, or went away meanwhile.
     """
     from weirlab._engine import TcpClient
+    from weirlab.studies.tcp.results import Merger
 
     client = TcpClient(
         host=settings.host,

@@ -269,8 +269,8 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
     ended = sum(each["ended_ns"] is not None for each in made)
     left_out = outcome.progress["left_out"]
     sentences = [
-        f"{plural(len(made), 'connection')}: {count(begun)} watched from before the first data, "
-        f"{count(ended)} to the end.",
+        f"{plural(len(made), 'connection')}; {count(begun)} watched from before the first data, "
+        f"{count(ended)} until they ended.",
         f"{plural(outcome.samples, 'sample')} every {duration(settings.period_ns)}, {count(outcome.missed)} "
         f"missed; late by {duration(late['mean_ns'])} on average, {duration(late['p99_ns'])} at p99, "
         f"{duration(late['max_ns'])} at most.",

@@ -154,6 +154,8 @@ def test_limits_are_kept(weir: Weir, serve: Serve) -> None:
         answer = weir(*to, *wanted)
         assert (answer.code, told in answer.err) == (5, True), answer.err
     assert weir(*to, "--bytes", "600kB").code == 0
+    answer = weir(*to, "--time", "1s", "--block", "1MB")
+    assert (answer.code, "more bytes than are allowed" in answer.err) == (5, True), answer.err
 
 
 def test_more_clients_than_allowed_are_refused(serve: Serve) -> None:

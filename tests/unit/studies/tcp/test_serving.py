@@ -64,6 +64,18 @@ def test_a_server_that_dies_is_noticed() -> None:
             sending.send(settings, AtFirst(kill), stop)
 
 
+def test_a_client_that_dies_does_not_keep_its_place(weir: Weir, serve: Serve) -> None:
+    served = serve(most_clients=1)
+    command = [sys.executable, "-m", "weirlab", "tcp", "send", "127.0.0.1", "--port", str(served.port)]
+    with subprocess.Popen([*command, "--forever"], stderr=subprocess.DEVNULL) as client:
+        try:
+            served.wait_for("began")
+        finally:
+            client.kill()
+    assert served.wait_for("ended")["failure"] != ""
+    assert weir("tcp", "send", "127.0.0.1", "--port", served.port, "--bytes", "1MB").code == 0
+
+
 def test_garbage_is_told_once_and_survived(weir: Weir, serve: Serve) -> None:
     served = serve()
     for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"WEIRTCP\x02" + bytes(24), bytes(4096)):

@@ -175,7 +175,7 @@ def test_a_table_ends_a_watch(weir: Weir, tmp_path: Path) -> None:
         of_file = weir("tcp", "watch", f":{port}", "--time", "1ms", "--out", tmp_path / "x.parquet", "--json")
     assert answer.code == 0, answer.err
     assert of_file.json["kind"] == "tcp watch", "the samples are in the file"
-    assert "2 connections: 0 watched from before the first data, 0 to the end." in answer.out
+    assert "2 connections; 0 watched from before the first data, 0 until they ended." in answer.out
     assert (tmp_path / "x.parquet").exists()
 
 
