@@ -257,7 +257,7 @@ fn run(
     let since_1970_ns = transfer.start_ns().saturating_add_signed(since_1970_ns());
     let _ = events.send(ClientEvent::Started { connections, same_clock, since_1970_ns });
 
-    let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns);
+    let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
     let (mut open, mut stopped, mut answer, mut heard_ns) = (transfer.len(), false, None, 0);
     let tell = |at_ns, transfer: &Transfer| {
         if options.every_block {

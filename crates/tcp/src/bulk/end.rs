@@ -46,12 +46,15 @@ pub struct Intervals {
     start_ns: u64,
     every_ns: u64,
     next_ns: u64,
+    until_ns: Option<u64>,
 }
 
 impl Intervals {
-    /// Every `every_ns` from `start_ns` on.
-    pub const fn new(start_ns: u64, every_ns: u64) -> Self {
-        Self { start_ns, every_ns, next_ns: start_ns.saturating_add(every_ns) }
+    /// Every `every_ns` from `start_ns` on. At the end, after `lasts_ns`, a last report is made anyway: one that is
+    /// due just before or after is left out, as next to nothing would happen between the two.
+    pub fn new(start_ns: u64, every_ns: u64, lasts_ns: Option<u64>) -> Self {
+        let until_ns = lasts_ns.map(|lasts| start_ns.saturating_add(lasts));
+        Self { start_ns, every_ns, next_ns: start_ns.saturating_add(every_ns), until_ns }
     }
 
     /// The next input; `None` if `look` passes, or a report becomes due, without one.
@@ -66,17 +69,42 @@ impl Intervals {
 
     /// The time since the start if a report is due; those that were missed are left out.
     pub fn due(&mut self) -> Option<u64> {
-        let now = now_ns();
-        if now < self.next_ns {
+        self.due_at(now_ns())
+    }
+
+    fn due_at(&mut self, now: u64) -> Option<u64> {
+        let nominal = self.next_ns;
+        if now < nominal {
             return None;
         }
         let passed = (now - self.start_ns) / self.every_ns;
         self.next_ns = self.start_ns.saturating_add((passed + 1).saturating_mul(self.every_ns));
-        Some(now - self.start_ns)
+        let is_last = self.until_ns.is_some_and(|until| nominal.abs_diff(until) <= self.every_ns / 10);
+        if is_last { None } else { Some(now - self.start_ns) }
     }
 
     /// The time since the start.
     pub fn elapsed_ns(&self) -> u64 {
         now_ns() - self.start_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_keep_to_their_times_and_missed_ones_are_left_out() {
+        let mut intervals = Intervals::new(1_000, 100, None);
+        let times = [1_050, 1_100, 1_150, 1_399, 1_401, 1_499, 1_500];
+        let found: Vec<_> = times.iter().map(|now| intervals.due_at(*now)).collect();
+        assert_eq!(found, [None, Some(100), None, Some(399), Some(401), None, Some(500)]);
+    }
+
+    #[test]
+    fn no_report_comes_just_before_the_last_one() {
+        let mut intervals = Intervals::new(1_000, 100, Some(205));
+        let found: Vec<_> = [1_100, 1_201, 1_300].iter().map(|now| intervals.due_at(*now)).collect();
+        assert_eq!(found, [Some(100), None, Some(300)], "what is still on its way is reported again");
     }
 }

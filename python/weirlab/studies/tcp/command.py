@@ -179,7 +179,7 @@ def _watched(session: Session, settings: Settings, out: Path | None, *, chosen: 
     from weirlab.link.stopping import Stop
     from weirlab.studies.tcp import watching
     from weirlab.studies.tcp.keeping import Keeper
-    from weirlab.studies.tcp.screen import SampleLines, screen
+    from weirlab.studies.tcp.screen import MOST_COLUMNS, SampleLines, screen
 
     observers: list[Any] = []
     keeper = None if out is None else Keeper(out, settings.names)
@@ -188,7 +188,7 @@ def _watched(session: Session, settings: Settings, out: Path | None, *, chosen: 
         import polars  # noqa: F401
 
         observers.append(keeper)
-    names = settings.names if chosen else ()
+    names = settings.names if chosen and len(settings.names) <= MOST_COLUMNS else ()
     if session.json and keeper is None:
         observers.append(SampleLines(settings.names, lambda document: print(line(document))))
     with Stop() as stop, screen(sys.stderr, names, quiet=session.json) as live:

@@ -18,6 +18,8 @@ from weirlab.trace.quantities import bit_rate, count, plural
 
 SHOW_EVERY_S: Final = 0.25
 MOST_ROWS: Final = 30
+MOST_COLUMNS: Final = 10
+"""Fields that a terminal has room for; where more are kept, the usual columns are shown."""
 
 
 @contextmanager

@@ -195,14 +195,16 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
             over = stop.requested or (ends_s is not None and time.monotonic() >= ends_s)
             if over:
                 watcher.stop()
-            # Asked before the samples are taken: at the end none can follow.
-            progress = watcher.progress()
+            # Asked before samples are taken: when it has ended, none can follow. And asked again afterwards: the
+            # samples may be of connections that were found in between.
+            ended = watcher.progress()["ended"]
             samples = _taken(watcher.take())
+            progress = watcher.progress()
             _count(tallies, samples, len(progress["connections"]))
             told.update(name for name, (_, there) in samples.fields.items() if there.any())
             for observer in observers:
                 observer.samples(samples, progress, tallies)
-            if over or progress["ended"]:
+            if over or ended:
                 break
             left_s = TAKE_S if ends_s is None else min(TAKE_S, ends_s - time.monotonic())
             stop.wait((), left_s)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -111,6 +112,47 @@ def test_a_connection_made_afterwards_is_seen_from_its_first_byte_to_its_last(tm
     assert frame["time_ns"].is_sorted()
     assert frame["bytes_received"].max() == BYTES
     assert set(frame["connection"]) == {0, 1}
+
+
+class Finding:
+    """An engine that finds a connection, samples it and ends, all between two questions."""
+
+    def __init__(self, **_: Any) -> None:
+        self._taken = 0
+
+    def progress(self) -> dict[str, Any]:
+        one = {
+            "local": ("192.0.2.1", 1), "remote": ("192.0.2.2", 2), "pid": None, "process": None,
+            "congestion": "", "found_ns": 1, "ended_ns": 2, "samples": 1, "missed": 0,
+        }  # fmt: skip
+        late = {"rounds": 1, "mean_ns": 0, "p99_ns": 0, "max_ns": 0}
+        found = [one] if self._taken else []
+        both = {"lost": 0, "left_out": 0, "failure": None, "lateness": late}
+        return {"connections": found, "ended": bool(self._taken), **both}
+
+    def take(self) -> dict[str, Any]:
+        rows = 1 if self._taken == 0 else 0
+        self._taken += 1
+        there = np.ones(rows, np.bool_)
+        return {
+            "connection": np.zeros(rows, np.uint32),
+            "time_ns": np.ones(rows, np.int64),
+            "fields": {name: (np.ones(rows, np.uint64), there) for name in (*watching.NEEDED, *NAMES)},
+        }
+
+    def stop(self) -> None: ...
+
+
+def test_a_connection_found_between_two_questions_is_known_with_its_first_sample(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("weirlab._engine.TcpWatcher", Finding)
+    keeper = Keeper(tmp_path / "x.parquet", NAMES)
+    with Stop() as stop:
+        outcome = watching.watch(Settings(connections.parse(":1"), 1_000_000, NAMES), [keeper], stop)
+    keeper.write()
+    assert [tally.last_ns for tally in outcome.tallies] == [1]
+    assert pl.read_parquet(tmp_path / "x.parquet")["local"].to_list() == ["192.0.2.1:1"]
 
 
 def test_a_csv_file_has_the_same_rows(tmp_path: Path) -> None:

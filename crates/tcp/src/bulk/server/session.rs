@@ -173,7 +173,7 @@ fn carry(
 ) -> Result<(), Broken> {
     let same_clock = request.host == house.host;
     let transfer = Transfer::start(given, request, same_clock, false, inputs)?;
-    let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns);
+    let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
     let mut open = transfer.len();
     let options = &house.options;
     while open > 0 {
