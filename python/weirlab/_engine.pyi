@@ -375,3 +375,99 @@ def analyse(
     ``esp_left_out``, ``elapsed_ns``.
     Raises ``InputError`` for files that cannot be read; the message names the offset.
     """
+
+class TcpClient:
+    """A bulk transfer with a server; see ``weirlab.studies.tcp.sending``.
+
+    Threads of the engine carry it out; nothing of it fails before :meth:`next_event`.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        port: int,
+        token: str,
+        up: int,
+        down: int,
+        block_bytes: int,
+        lasts_ns: int | None,
+        total_bytes: int | None,
+        bytes_per_s: int | None,
+        interval_ns: int,
+        congestion: str,
+        options: Sequence[tuple[str, str]],
+        local: str | None,
+        local_port: int | None,
+        every_block: bool,
+    ) -> None: ...
+    def next_event(self, within_s: float) -> dict[str, Any] | None:
+        """The next event within ``within_s``, at most 0.1 s.
+
+        ``started``, ``interval``, ``samples`` and at last ``done``. Raises ``InputError``, ``LabError`` and
+        ``TrialError`` for a transfer that cannot be or broke off.
+        """
+
+    def stop(self) -> None:
+        """End it in good order; ``done`` follows."""
+
+class TcpServer:
+    """A server of bulk transfers; see ``weirlab.studies.tcp.serving``.
+
+    Raises ``InputError`` where it would need a token, ``LabError`` where it cannot listen.
+    """
+
+    def __init__(
+        self,
+        *,
+        address: str,
+        port: int,
+        token: str,
+        most_ns: int | None,
+        most_bytes: int | None,
+        most_clients: int,
+        options: Sequence[tuple[str, str]],
+    ) -> None: ...
+    @property
+    def address(self) -> tuple[str, int]: ...
+    @property
+    def clients(self) -> int:
+        """Transfers that go on."""
+
+    def next_event(self, within_s: float) -> dict[str, Any] | None:
+        """The next one within ``within_s``, at most 0.1 s: ``began``, ``ended``, ``refused``, ``garbage``."""
+
+    def stop(self) -> None: ...
+
+class TcpWatcher:
+    """Samples connections in a thread of its own; see ``weirlab.studies.tcp.watching``.
+
+    ``ends`` are addresses (None: any) and ports (0: any), in any order.
+    """
+
+    def __init__(
+        self,
+        *,
+        ends: Sequence[tuple[str | None, int]],
+        pid: int | None,
+        program: str | None,
+        period_ns: int,
+        wait: bool,
+        fields: Sequence[str],
+    ) -> None: ...
+    def take(self) -> dict[str, Any]:
+        """The samples since the last time: ``connection``, ``time_ns`` (since 1970), ``fields``.
+
+        A field is a pair of arrays: its values, and where there is one.
+        """
+
+    def progress(self) -> dict[str, Any]: ...
+    def stop(self) -> None: ...
+
+def tcp_connections() -> list[dict[str, Any]]:
+    """The TCP sockets of this network namespace. Raises ``MissingCapability`` without ``SOCK_DIAG``."""
+
+def tcp_fields() -> list[dict[str, str]]: ...
+def tcp_limits() -> dict[str, int]: ...
+def tcp_options() -> list[str]: ...
+def tcp_states() -> list[str]: ...

@@ -9,6 +9,7 @@ mod outcome;
 mod plan;
 mod record;
 mod tap;
+mod tcp;
 mod trace;
 
 use std::path::{Path, PathBuf};
@@ -249,6 +250,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<esp::EspOutbound>()?;
     m.add_class::<record::Recorder>()?;
     m.add_class::<tap::Tap>()?;
+    tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::check_path, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::emulate_path, m)?)?;

@@ -58,7 +58,8 @@ Examples:
   weir predict last --rate 300kpps --frame 214 --rules 200
 
 Every command has --help with examples, and --json for one JSON document
-on stdout; messages and progress go to stderr.
+on stdout (weir tcp watch, send and serve: one per line, the result last);
+messages and progress go to stderr.
 
 Exit codes:
 {_CODES}

@@ -25,6 +25,7 @@ OWN: Final = (
     "weirlab.studies.failover:FailoverStudy",
     "weirlab.studies.monitor:MonitorStudy",
     "weirlab.studies.trace:TraceStudy",
+    "weirlab.studies.tcp:TcpStudy",
     "weirlab.studies.ipsec:IpsecStudy",
     "weirlab.studies.emulator:EmulatorStudy",
     "weirlab.studies.voice:VoiceStudy",

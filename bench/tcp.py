@@ -1,0 +1,318 @@
+"""Bulk transfers beside iperf3 on the same veth pair, and what watching connections costs.
+
+    make bench-tcp
+    .venv/bin/python bench/tcp.py --seconds 5 --repeats 1 --out build/bench
+
+Two network namespaces are joined by a veth pair. iperf3 and Weir take turns: the same congestion control,
+block size and time. Throughput is what the receiver counted, CPU time what the kernel says of both processes
+at their ends. Weir's CPU time is also given without the cost of starting its two processes, which a transfer
+of 1 kB measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from machine import versions
+
+HERE = Path(__file__).resolve().parent
+NAMES = ("weir-bench-tcp-a", "weir-bench-tcp-b")
+ADDRESS = "198.18.0.2"
+CONTROL = "cubic"
+BLOCK = 131_072
+WATCHED = 50
+SPEED = ("tool", "connections", "Gbit/s", "range", "CPU s / Gbit", "without start", "throughput is", "CPU is")
+COST = (
+    "watched every",
+    "Gbit/s",
+    "range",
+    "throughput is",
+    "samples",
+    "missed",
+    "late p99 us",
+    "late max us",
+)
+MANY = ("connections", "every", "samples", "missed", "late p99 us", "late max us")
+LEGEND = (
+    "Medians of runs that took turns. Throughput and CPU are ratios to iperf3 with as many connections, or "
+    "to the same transfer without anybody watching. A sample is missed when it is late by a period or more."
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One transfer: bit/s at the receiver, and CPU time of sender and receiver together."""
+
+    case: str
+    connections: int
+    repeat: int
+    bps: float
+    seconds: float
+    cpu_s: float
+    watch: dict[str, Any] | None = None
+
+    @property
+    def cpu_s_per_gbit(self) -> float:
+        return self.cpu_s / max(self.bps * self.seconds / 1e9, 1e-9)
+
+
+def within(namespace: str, *command: str) -> tuple[str, ...]:
+    return ("ip", "netns", "exec", namespace, *command)
+
+
+def weir(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "weirlab", "tcp", *arguments)
+
+
+@contextmanager
+def two_hosts() -> Iterator[None]:
+    """The two namespaces and the pair; what an earlier run left is removed first."""
+    commands = [
+        *(f"netns add {name}" for name in NAMES),
+        f"link add a0 netns {NAMES[0]} type veth peer name b0 netns {NAMES[1]}",
+        f"-n {NAMES[0]} addr add 198.18.0.1/30 dev a0",
+        f"-n {NAMES[1]} addr add {ADDRESS}/30 dev b0",
+        *(f"-n {name} link set {link} up" for name, link in zip(NAMES, ("a0", "b0"), strict=True)),
+    ]
+    remove()
+    try:
+        for command in commands:
+            subprocess.run(["ip", *command.split()], check=True)
+        yield
+    finally:
+        remove()
+
+
+def remove() -> None:
+    for name in NAMES:
+        subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def serving(command: Sequence[str], ready: str, cpu_s: list[float]) -> Iterator[None]:
+    """With a server that ends by itself after one transfer; its CPU time goes into ``cpu_s``."""
+    process = subprocess.Popen(
+        within(NAMES[1], *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    said = []
+    while ready not in (line := process.stdout.readline()):
+        said.append(line)
+        if not line:
+            raise SystemExit(f"{' '.join(command)} does not start: {''.join(said)}")
+    try:
+        yield
+        process.stdout.read()
+        _, _, used = os.wait4(process.pid, 0)
+        process.returncode = 0
+        cpu_s.append(used.ru_utime + used.ru_stime)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            process.wait()
+
+
+def measured(command: Sequence[str], cpu_s: list[float]) -> str:
+    """Standard output of ``command``, run at the sender's end."""
+    process = subprocess.Popen(within(NAMES[0], *command), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    out = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with exit code {process.returncode}: {out[-500:]}")
+    cpu_s.append(used.ru_utime + used.ru_stime)
+    return out
+
+
+def by_iperf3(connections: int, seconds: float, repeat: int) -> Run:
+    cpu_s: list[float] = []
+    with serving(("iperf3", "--server", "--one-off", "--forceflush"), "listening", cpu_s):
+        out = measured(
+            (
+                *("iperf3", "--client", ADDRESS, "--json", "--time", f"{seconds:g}"),
+                *("--parallel", str(connections), "--congestion", CONTROL, "--length", str(BLOCK)),
+            ),
+            cpu_s,
+        )
+    end = json.loads(out)["end"]["sum_received"]
+    return Run("iperf3", connections, repeat, end["bits_per_second"], end["seconds"], sum(cpu_s))
+
+
+def by_weir(connections: int, wanted: Sequence[str], repeat: int, case: str = "weir", every: str = "") -> Run:
+    """A transfer of Weir, watched every ``every`` if that is not empty."""
+    with TemporaryDirectory(prefix="weir-bench-") as scratch:
+        return _by_weir(connections, wanted, repeat, case, every, Path(scratch))
+
+
+def _by_weir(
+    connections: int, wanted: Sequence[str], repeat: int, case: str, every: str, scratch: Path
+) -> Run:
+    cpu_s: list[float] = []
+    watch: subprocess.Popen[str] | None = None
+    with serving(weir("serve", "--bind", ADDRESS, "--token", "x", "--transfers", "1"), "listening", cpu_s):
+        if every:
+            # The control connection is watched as well.
+            kept = ("--fields", "all", "--out", scratch / "samples.parquet", "--json")
+            watch = subprocess.Popen(
+                within(NAMES[0], *weir("watch", ADDRESS, "--wait", "--every", every, *map(str, kept))),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert watch.stderr is not None
+            watch.stderr.readline()
+        out = measured(
+            weir(
+                *("send", ADDRESS, "--token", "x", "--json", "--connections", str(connections)),
+                *("--congestion", CONTROL, "--block", str(BLOCK), *wanted),
+            ),
+            cpu_s,
+        )
+    told = None
+    if watch is not None:
+        told = json.loads(watch.communicate()[0].splitlines()[-1])
+    (direction,) = json.loads(out.splitlines()[-1])["directions"]
+    return Run(case, connections, repeat, direction["throughput_bps"], direction["seconds"], sum(cpu_s), told)
+
+
+def run_all(seconds: float, repeats: int, console: Console) -> list[Run]:
+    """All cases, in turns."""
+    runs: list[Run] = []
+    lasts = ("--time", f"{seconds:g}s")
+    for repeat in range(repeats):
+        console.print(f"[dim]Repeat {repeat + 1} of {repeats}[/]")
+        runs.append(by_weir(1, ("--bytes", "1kB"), repeat, "start"))
+        for connections in (1, 4):
+            runs.append(by_iperf3(connections, seconds, repeat))
+            runs.append(by_weir(connections, lasts, repeat))
+        for every in ("100ms", "10ms", "1ms"):
+            runs.append(by_weir(1, lasts, repeat, "unwatched"))
+            runs.append(by_weir(1, lasts, repeat, f"watched {every}", every))
+        slow = (*lasts, "--rate", "50Mbit/s", "--block", "16KiB")
+        runs.append(by_weir(WATCHED, slow, repeat, "many", "10ms"))
+    return runs
+
+
+def tables(runs: Sequence[Run]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """What :data:`SPEED` and the others are the headings of."""
+    start_s = statistics.median(run.cpu_s for run in runs if run.case == "start")
+
+    def of(case: str, connections: int = 1) -> list[Run]:
+        return [run for run in runs if (run.case, run.connections) == (case, connections)]
+
+    def gbps(found: Sequence[Run]) -> float:
+        return statistics.median(run.bps for run in found) / 1e9
+
+    def spread(found: Sequence[Run]) -> str:
+        return f"{min(run.bps for run in found) / 1e9:.2f} - {max(run.bps for run in found) / 1e9:.2f}"
+
+    def cpu(found: Sequence[Run], start_s: float = 0.0) -> float:
+        return statistics.median(
+            run.cpu_s_per_gbit * max(run.cpu_s - start_s, 0.0) / max(run.cpu_s, 1e-9) for run in found
+        )
+
+    def late(found: Sequence[Run]) -> tuple[str, str, str, str]:
+        told = [run.watch for run in found if run.watch]
+        lateness = [each["lateness"] for each in told]
+        return (
+            f"{sum(each['samples'] for each in told):,}",
+            f"{sum(each['missed'] for each in told):,}",
+            f"{statistics.median(each['p99_ns'] for each in lateness) / 1e3:,.0f}",
+            f"{max(each['max_ns'] for each in lateness) / 1e3:,.0f}",
+        )
+
+    speed: list[tuple[str, ...]] = []
+    for connections in (1, 4):
+        peer, ours = of("iperf3", connections), of("weir", connections)
+        for name, found in (("iperf3", peer), ("weir", ours)):
+            net = cpu(found, start_s) if name == "weir" else cpu(found)
+            speed.append(
+                (
+                    *(name, str(connections), f"{gbps(found):.2f}", spread(found)),
+                    *(f"{cpu(found):.4f}", f"{net:.4f}"),
+                    *(f"{gbps(found) / gbps(peer):.3f} x", f"{net / max(cpu(peer), 1e-9):.3f} x"),
+                )
+            )
+    cost: list[tuple[str, ...]] = []
+    alone = of("unwatched")
+    for every in ("100ms", "10ms", "1ms"):
+        found = of(f"watched {every}")
+        cost.append(
+            (every, f"{gbps(found):.2f}", spread(found), f"{gbps(found) / gbps(alone):.3f} x", *late(found))
+        )
+    many: list[tuple[str, ...]] = [(str(WATCHED), "10ms", *late(of("many", WATCHED)))]
+    return {SPEED: speed, COST: cost, MANY: many}
+
+
+def page(shown: dict[tuple[str, ...], list[tuple[str, ...]]], about: dict[str, Any]) -> str:
+    """The summary in Markdown."""
+    lines = [
+        f"# TCP: bulk transfers and watching, {about['date']}",
+        "",
+        f"`{about['command']}`; raw data in `raw.json`.",
+        "",
+        *(f"- {name}: {value}" for name, value in about["versions"].items()),
+    ]
+    for headings, rows in shown.items():
+        lines += ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", LEGEND, ""])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each transfer (default 10)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
+    parser.add_argument(
+        "--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-tcp)"
+    )
+    options = parser.parse_args()
+    if options.repeats < 1 or options.seconds < 1:
+        parser.error("--repeats and --seconds have to be 1 or more")
+    now = datetime.now(UTC)
+    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-tcp"
+    console = Console()
+    found = versions()
+    with two_hosts():
+        runs = run_all(options.seconds, options.repeats, console)
+    about = {
+        "date": f"{now:%Y-%m-%d %H:%M} UTC",
+        "command": " ".join(["bench/tcp.py", *sys.argv[1:]]),
+        "versions": found,
+    }
+    shown = tables(runs)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "raw.json").write_text(
+        json.dumps({**about, "runs": [asdict(run) for run in runs]}, indent=1) + "\n"
+    )
+    (out / "README.md").write_text(page(shown, about))
+    for headings, rows in shown.items():
+        table = Table(*headings)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(LEGEND)
+    console.print(f"Raw data and summary: {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

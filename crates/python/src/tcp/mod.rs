@@ -1,0 +1,133 @@
+//! TCP connections and bulk transfers; see `weirlab.studies.tcp`.
+
+mod bulk;
+mod watch;
+
+use std::net::{IpAddr, SocketAddr};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use weir_tcp::diag::{Connection, Diag, DiagError, Id, State};
+use weir_tcp::fields::{FIELDS, Field};
+use weir_tcp::option::OPTIONS;
+use weir_tcp::process::{Process, owners};
+use weir_tcp::{Info, Sample};
+
+use crate::errors::{describe, exception};
+
+/// Adds everything about TCP to the module.
+pub fn add_to(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<bulk::TcpClient>()?;
+    m.add_class::<bulk::TcpServer>()?;
+    m.add_class::<watch::TcpWatcher>()?;
+    m.add_function(wrap_pyfunction!(tcp_connections, m)?)?;
+    m.add_function(wrap_pyfunction!(tcp_fields, m)?)?;
+    m.add_function(wrap_pyfunction!(tcp_limits, m)?)?;
+    m.add_function(wrap_pyfunction!(tcp_options, m)?)?;
+    m.add_function(wrap_pyfunction!(tcp_states, m)?)
+}
+
+/// Every quantity that the kernel tells of a connection.
+#[pyfunction]
+fn tcp_fields(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for field in FIELDS {
+        let dict = PyDict::new(py);
+        dict.set_item("name", field.name)?;
+        dict.set_item("kernel_name", field.kernel_name)?;
+        dict.set_item("unit", field.unit.name())?;
+        dict.set_item("source", field.source.name())?;
+        dict.set_item("since", field.since)?;
+        dict.set_item("about", field.about)?;
+        list.append(dict)?;
+    }
+    Ok(list)
+}
+
+/// What Python says too, for its help: a test holds them against each other.
+#[pyfunction]
+fn tcp_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("port", weir_tcp::bulk::PORT)?;
+    dict.set_item("least_block_bytes", weir_tcp::bulk::HEADER_BYTES)?;
+    dict.set_item("most_block_bytes", weir_tcp::control::MOST_BLOCK_BYTES)?;
+    dict.set_item("most_connections", weir_tcp::control::MOST_CONNECTIONS)?;
+    dict.set_item("most_watched", weir_tcp::watch::MOST_CONNECTIONS)?;
+    Ok(dict)
+}
+
+/// Names of the states of a connection; that at N is the state N.
+#[pyfunction]
+fn tcp_states() -> [&'static str; State::NAMES.len()] {
+    State::NAMES
+}
+
+/// Names of the socket options that can be set by name.
+#[pyfunction]
+fn tcp_options() -> Vec<&'static str> {
+    OPTIONS.iter().map(|(name, ..)| *name).collect()
+}
+
+/// The TCP sockets of this network namespace.
+#[pyfunction]
+fn tcp_connections(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let found = py.detach(|| Diag::open()?.all(u32::MAX, 0, 0)).map_err(|e| refused(py, &e))?;
+    let owners = py.detach(owners);
+    let list = PyList::empty(py);
+    for connection in &found {
+        list.append(connection_dict(py, connection, owners.get(&connection.inode))?)?;
+    }
+    Ok(list)
+}
+
+fn connection_dict<'py>(
+    py: Python<'py>,
+    connection: &Connection,
+    owner: Option<&Process>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let Connection { id, state, uid, inode, congestion, sample } = connection;
+    dict.set_item("local", end(py, id.local)?)?;
+    dict.set_item("remote", end(py, id.remote)?)?;
+    dict.set_item("state", State::name(*state))?;
+    dict.set_item("uid", uid)?;
+    dict.set_item("inode", inode)?;
+    dict.set_item("cookie", id.cookie)?;
+    dict.set_item("pid", owner.map(|owner| owner.pid))?;
+    dict.set_item("process", owner.map(|owner| &owner.name))?;
+    dict.set_item("congestion", congestion)?;
+    dict.set_item("fields", sample_dict(py, sample)?)?;
+    Ok(dict)
+}
+
+/// Address and port, as people know them.
+fn end(py: Python<'_>, end: SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
+    let (address, port): (IpAddr, u16) = Id::plain(end);
+    (address.to_string(), port).into_pyobject(py)
+}
+
+/// The fields that there are, by name.
+fn sample_dict<'py>(py: Python<'py>, sample: &Sample) -> PyResult<Bound<'py, PyDict>> {
+    fields_dict(py, |field| sample.get(field))
+}
+
+fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
+    fields_dict(py, |field| info.get(field))
+}
+
+fn fields_dict<'py>(
+    py: Python<'py>,
+    get: impl Fn(&'static Field) -> Option<u64>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for field in FIELDS {
+        if let Some(value) = get(field) {
+            dict.set_item(field.name, value)?;
+        }
+    }
+    Ok(dict)
+}
+
+fn refused(py: Python<'_>, error: &DiagError) -> PyErr {
+    exception(py, "MissingCapability", &describe(error))
+}

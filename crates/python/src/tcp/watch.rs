@@ -1,0 +1,107 @@
+//! The watch; see `weirlab.studies.tcp.watching`.
+
+use std::net::IpAddr;
+
+use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use weir_tcp::clock::since_1970_ns;
+use weir_tcp::fields::{FIELDS, Field, field};
+use weir_tcp::watch::{End, Filter, Options, Progress, Row, Watcher};
+
+use super::{end, refused};
+
+/// Samples connections, in a thread of its own.
+#[pyclass(name = "TcpWatcher", module = "weirlab._engine", frozen)]
+pub struct TcpWatcher {
+    inner: Watcher,
+    fields: Vec<&'static Field>,
+    /// From the clock of the samples to ns since 1970.
+    offset_ns: i64,
+}
+
+#[pymethods]
+impl TcpWatcher {
+    #[new]
+    #[pyo3(signature = (*, ends, pid, program, period_ns, wait, fields))]
+    fn new(
+        py: Python<'_>,
+        ends: [(Option<IpAddr>, u16); 2],
+        pid: Option<u32>,
+        program: Option<String>,
+        period_ns: u64,
+        wait: bool,
+        fields: Vec<String>,
+    ) -> PyResult<Self> {
+        let known = |name: &String| {
+            field(name).ok_or_else(|| PyValueError::new_err(format!("there is no field {name:?}")))
+        };
+        let fields = if fields.is_empty() {
+            FIELDS.iter().collect()
+        } else {
+            fields.iter().map(known).collect::<PyResult<_>>()?
+        };
+        let [one, other] = ends.map(|(address, port)| End { address, port });
+        let filter = Filter { ends: (one, other), pid, program };
+        let options = Options { filter, period_ns, wait };
+        let inner = py.detach(|| Watcher::start(options)).map_err(|e| refused(py, &e))?;
+        Ok(Self { inner, fields, offset_ns: since_1970_ns() })
+    }
+
+    /// The samples since the last time, as columns.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let rows = py.detach(|| self.inner.take());
+        let dict = PyDict::new(py);
+        let time = |row: &Row| row.at_ns.saturating_add_signed(self.offset_ns).cast_signed();
+        dict.set_item("connection", PyArray1::from_iter(py, rows.iter().map(|row| row.connection)))?;
+        dict.set_item("time_ns", PyArray1::from_iter(py, rows.iter().map(time)))?;
+        let fields = PyDict::new(py);
+        for field in &self.fields {
+            let values = || rows.iter().map(|row| row.sample.get(field));
+            let there = PyArray1::from_iter(py, values().map(|value| value.is_some()));
+            let numbers = PyArray1::from_iter(py, values().map(Option::unwrap_or_default));
+            fields.set_item(field.name, (numbers, there))?;
+        }
+        dict.set_item("fields", fields)?;
+        Ok(dict)
+    }
+
+    /// How far the watch is.
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Progress { connections, lateness, lost, left_out, ended, failure } = self.inner.progress();
+        let time = |ns: u64| ns.saturating_add_signed(self.offset_ns);
+        let list = PyList::empty(py);
+        for each in &connections {
+            let dict = PyDict::new(py);
+            dict.set_item("local", end(py, each.local)?)?;
+            dict.set_item("remote", end(py, each.remote)?)?;
+            dict.set_item("pid", each.process.as_ref().map(|process| process.pid))?;
+            dict.set_item("process", each.process.as_ref().map(|process| &process.name))?;
+            dict.set_item("congestion", &each.congestion)?;
+            dict.set_item("found_ns", time(each.found_ns))?;
+            dict.set_item("ended_ns", each.ended_ns.map(time))?;
+            dict.set_item("samples", each.samples)?;
+            dict.set_item("missed", each.missed)?;
+            list.append(dict)?;
+        }
+        let late = PyDict::new(py);
+        late.set_item("rounds", lateness.rounds)?;
+        late.set_item("mean_ns", lateness.mean_ns)?;
+        late.set_item("p99_ns", lateness.p99_ns)?;
+        late.set_item("max_ns", lateness.max_ns)?;
+        let dict = PyDict::new(py);
+        dict.set_item("connections", list)?;
+        dict.set_item("lateness", late)?;
+        dict.set_item("lost", lost)?;
+        dict.set_item("left_out", left_out)?;
+        dict.set_item("ended", ended)?;
+        dict.set_item("failure", failure)?;
+        Ok(dict)
+    }
+
+    /// Ends it; what was sampled can be taken afterwards.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.inner.stop());
+    }
+}

@@ -1,0 +1,116 @@
+//! A control connection: messages over a stream, with a time by which they must have come.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use socket2::{SockRef, TcpKeepalive};
+use thiserror::Error;
+
+use crate::control::{Decoder, Message, ProtocolError};
+
+/// What a message that nobody takes may hold up.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A host that is gone is noticed after about this time.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Why no message came.
+#[derive(Debug, Error)]
+pub enum LineError {
+    /// The other end closed the connection.
+    #[error("the other end closed the connection")]
+    Closed,
+    /// Nothing came in time.
+    #[error("nothing was heard in time")]
+    Late,
+    /// The system refused.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// What came is no message.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+}
+
+/// Messages over a stream.
+#[derive(Debug)]
+pub struct Line {
+    stream: TcpStream,
+    decoder: Decoder,
+}
+
+impl Line {
+    /// Over `stream`; takes messages of at most `most_bytes`.
+    pub fn new(stream: TcpStream, most_bytes: usize) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        Ok(Self { stream, decoder: Decoder::new(most_bytes) })
+    }
+
+    /// Another hand on the same stream, to write by.
+    pub fn writer(&self) -> io::Result<Writer> {
+        Ok(Writer { stream: self.stream.try_clone()? })
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: &Message) -> io::Result<()> {
+        self.stream.write_all(&message.emit())
+    }
+
+    /// The next message; `None` for no limit of time.
+    pub fn receive(&mut self, within: Option<Duration>) -> Result<Message, LineError> {
+        let due = within.map(|within| Instant::now() + within);
+        loop {
+            if let Some(message) = self.decoder.next_message()? {
+                return Ok(message);
+            }
+            let mut bytes = [0; 4096];
+            let read = read_by(&mut self.stream, &mut bytes, due)?;
+            self.decoder.push(&bytes[..read]);
+        }
+    }
+}
+
+/// Writes messages, while another thread reads.
+#[derive(Debug)]
+pub struct Writer {
+    stream: TcpStream,
+}
+
+impl Writer {
+    /// Sends a message.
+    pub fn send(&mut self, message: &Message) -> io::Result<()> {
+        self.stream.write_all(&message.emit())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Whoever reads from it comes to an end. What was written still arrives.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Reads some bytes, at least one, by `due`.
+pub fn read_by(stream: &mut TcpStream, to: &mut [u8], due: Option<Instant>) -> Result<usize, LineError> {
+    loop {
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Err(LineError::Late);
+        }
+        // A timeout of less than a microsecond would be none.
+        stream.set_read_timeout(left.map(|left| left.max(Duration::from_millis(1))))?;
+        match stream.read(to) {
+            Ok(0) => return Err(LineError::Closed),
+            Ok(read) => return Ok(read),
+            Err(e) if is_temporary(&e) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// A time-out or a signal: to be tried again.
+pub fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}

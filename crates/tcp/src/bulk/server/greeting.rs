@@ -1,0 +1,146 @@
+//! Who has connected: a client, one of its data connections, or somebody else.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use super::session::{self, Client};
+use super::{House, ServerEvent, lock};
+use crate::bulk::line::{Line, LineError, read_by};
+use crate::bulk::random;
+use crate::control::{
+    MAGIC, MOST_REQUEST_BYTES, Message, PREAMBLE_BYTES, Preamble, ProtocolError, Request, verify,
+};
+
+/// Until a stranger has said what he wants.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// Listens to a new connection, and does what it is for; in a thread of its own.
+pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
+    let known = recognise(stream, house);
+    house.strangers.fetch_sub(1, SeqCst);
+    match known {
+        Ok(Known::Client(line, request)) => session::serve(Client { line, request, peer }, house),
+        Ok(Known::Data) => {}
+        Err(Stranger::Refused(why)) => house.tell(ServerEvent::Refused { peer, why }),
+        // Who says nothing at all is a port scanner, or a check whether the server lives.
+        Err(Stranger::Garbage(LineError::Closed | LineError::Io(_))) => {}
+        Err(Stranger::Garbage(why)) => house.tell_garbage(peer.ip().to_canonical(), why.to_string()),
+    }
+}
+
+enum Known {
+    Client(Line, Box<Request>),
+    Data,
+}
+
+enum Stranger {
+    Garbage(LineError),
+    Refused(String),
+}
+
+impl From<LineError> for Stranger {
+    fn from(error: LineError) -> Self {
+        Self::Garbage(error)
+    }
+}
+
+impl From<io::Error> for Stranger {
+    fn from(error: io::Error) -> Self {
+        Self::Garbage(error.into())
+    }
+}
+
+fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
+    let due = Instant::now() + GREETING;
+    let mut preamble = [0; PREAMBLE_BYTES];
+    let mut have = 0;
+    while have < PREAMBLE_BYTES {
+        have += match read_by(&mut stream, &mut preamble[have..], Some(due)) {
+            Err(LineError::Closed) if have > 0 => {
+                return Err(LineError::Protocol(ProtocolError::Body("it is too short")).into());
+            }
+            read => read?,
+        };
+        // Whoever speaks another protocol may wait for an answer before it says 32 bytes.
+        let known = have.min(MAGIC.len() - 1);
+        if preamble[..known] != MAGIC[..known] {
+            return Err(LineError::Protocol(ProtocolError::Magic).into());
+        }
+    }
+    match Preamble::parse(&preamble).map_err(LineError::from)? {
+        Preamble::Data { session, index } => {
+            stream.set_read_timeout(None)?;
+            // A session that nobody knows any more: the connection is closed, and the client will notice.
+            if let Some(join) = lock(&house.sessions).get(&session) {
+                let _ = join.send((index, stream));
+            }
+            Ok(Known::Data)
+        }
+        Preamble::Control => {
+            let mut line = Line::new(stream, MOST_REQUEST_BYTES)?;
+            let nonce = random()?;
+            let token = &house.options.token;
+            line.send(&Message::Challenge { nonce, needs_token: !token.is_empty() })?;
+            let left = due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let (proof, request) = match line.receive(Some(left)) {
+                Ok(Message::Request { proof, request }) => (proof, request),
+                // Without a token it went away.
+                Err(LineError::Closed) => return Err(Stranger::Refused("it sent no request".to_owned())),
+                other => {
+                    other?;
+                    return Err(Stranger::Refused("it said what makes no sense here".to_owned()));
+                }
+            };
+            let refusal = if verify(token, &nonce, &request, &proof) {
+                refusal(&request, house)
+            } else {
+                Some("the token is wrong".to_owned())
+            };
+            match refusal {
+                None => Ok(Known::Client(line, Box::new(request))),
+                Some(why) => {
+                    line.send(&Message::Refuse { why: why.clone() })?;
+                    Err(Stranger::Refused(why))
+                }
+            }
+        }
+    }
+}
+
+/// Why this server does not do what is asked for, if so.
+fn refusal(request: &Request, house: &House) -> Option<String> {
+    let options = &house.options;
+    let most_s = options.most_ns.map(|most| format!("{} s", most as f64 / 1e9));
+    if let (Some(most_ns), Some(most)) = (options.most_ns, most_s) {
+        match request.lasts_ns {
+            Some(lasts) if lasts > most_ns => return Some(format!("a transfer may last {most} here")),
+            None if request.bytes.is_none() => {
+                return Some(format!("a transfer without end is not allowed, {most} are"));
+            }
+            _ => {}
+        }
+    }
+    let directions = u64::from(request.up > 0) + u64::from(request.down > 0);
+    let bytes = request.bytes.map(|bytes| bytes.saturating_mul(directions));
+    if let (Some(bytes), Some(most)) = (bytes, options.most_bytes)
+        && bytes > most
+    {
+        return Some(format!("a transfer may have {most} bytes here"));
+    }
+    if !request.congestion.is_empty() {
+        let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        let known = fs::read_to_string(path).unwrap_or_default();
+        if !known.split_whitespace().any(|name| name == request.congestion) {
+            return Some(format!(
+                "it has no congestion control {:?}, but {}",
+                request.congestion,
+                known.trim_end()
+            ));
+        }
+    }
+    None
+}

@@ -1,0 +1,264 @@
+//! The server: takes part in transfers that clients ask for, within limits, and survives everybody else.
+
+mod greeting;
+mod session;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
+
+use super::end::Input;
+use super::line::is_temporary;
+use crate::control::{Digest, Request, Session};
+use crate::option::{OptionError, Setting};
+
+/// Connections that have not said who they are: more than a client makes at once.
+const MOST_STRANGERS: usize = 512;
+/// Addresses that are told once each for sending garbage.
+const MOST_TOLD: usize = 1024;
+/// How long the server may go without noticing that it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
+const BACKLOG: i32 = 256;
+
+/// What a server does, and for whom.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What clients must know; empty for none, which only a loopback address may have.
+    pub token: String,
+    /// How long a transfer may last.
+    pub most_ns: Option<u64>,
+    /// How many bytes a transfer may have, both directions together.
+    pub most_bytes: Option<u64>,
+    /// How many transfers there may be at once.
+    pub most_clients: usize,
+    /// Set on the listening socket, from which data connections inherit them.
+    pub settings: Vec<Setting>,
+}
+
+/// Why a server does not start.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// Anybody could use it.
+    #[error("{0} can be reached from other hosts, and that needs a token")]
+    TokenNeeded(IpAddr),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// It.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A socket option.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// Something in this host.
+    #[error("{what}")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What happens to a server.
+#[derive(Clone, Debug)]
+pub enum ServerEvent {
+    /// Somebody sent what no client sends; told once per address.
+    Garbage {
+        /// Who.
+        peer: IpAddr,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A client was sent away.
+    Refused {
+        /// Who.
+        peer: SocketAddr,
+        /// Why.
+        why: String,
+    },
+    /// A transfer began.
+    Began {
+        /// Its number.
+        number: u64,
+        /// Whose.
+        peer: SocketAddr,
+        /// What it is.
+        request: Box<Request>,
+    },
+    /// A transfer ended.
+    Ended {
+        /// Its number.
+        number: u64,
+        /// Whose.
+        peer: SocketAddr,
+        /// Bytes that came from the client.
+        received: u64,
+        /// Bytes that went to it.
+        sent: u64,
+        /// How long it lasted.
+        lasted_ns: u64,
+        /// Why it broke off; empty if it did not.
+        failure: String,
+    },
+}
+
+/// What all threads of a server share.
+#[derive(Debug)]
+struct House {
+    options: ServerOptions,
+    host: Digest,
+    stop: AtomicBool,
+    strangers: AtomicUsize,
+    clients: AtomicUsize,
+    /// Transfers that began.
+    transfers: AtomicU64,
+    sessions: Mutex<HashMap<Session, Sender<(u16, TcpStream)>>>,
+    /// How to tell each transfer that the server stops.
+    stopping: Mutex<HashMap<u64, Sender<Input>>>,
+    told: Mutex<HashSet<IpAddr>>,
+    events: Sender<ServerEvent>,
+}
+
+impl House {
+    fn tell(&self, event: ServerEvent) {
+        let _ = self.events.send(event);
+    }
+
+    fn tell_garbage(&self, peer: IpAddr, why: String) {
+        let mut told = lock(&self.told);
+        if told.len() < MOST_TOLD && told.insert(peer) {
+            self.tell(ServerEvent::Garbage { peer, why });
+        }
+    }
+}
+
+/// A server at work, in threads of its own.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    house: Arc<House>,
+    events: Mutex<Receiver<ServerEvent>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
+        let at = options.address;
+        if options.token.is_empty() && !at.ip().to_canonical().is_loopback() {
+            return Err(ServerError::TokenNeeded(at.ip()));
+        }
+        let system = |what| move |source| ServerError::System { what, source };
+        let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))
+            .map_err(system("no socket can be made"))?;
+        for setting in &options.settings {
+            setting.set(&socket)?;
+        }
+        let bound = socket
+            .set_reuse_address(true)
+            .and_then(|()| socket.bind(&at.into()))
+            .and_then(|()| socket.listen(BACKLOG))
+            .and_then(|()| socket.set_read_timeout(Some(LOOK)));
+        bound.map_err(|source| ServerError::Listen { address: at, source })?;
+        let listener = TcpListener::from(socket);
+        let address = listener.local_addr().map_err(system("the socket has no address"))?;
+        let (outgoing, events) = mpsc::channel();
+        let house = Arc::new(House {
+            options,
+            host: super::clock_identity().map_err(system("random numbers cannot be had"))?,
+            stop: AtomicBool::new(false),
+            strangers: AtomicUsize::new(0),
+            clients: AtomicUsize::new(0),
+            transfers: AtomicU64::new(0),
+            sessions: Mutex::default(),
+            stopping: Mutex::default(),
+            told: Mutex::default(),
+            events: outgoing,
+        });
+        let for_thread = Arc::clone(&house);
+        let thread = thread::Builder::new()
+            .name("server".to_owned())
+            .spawn(move || accept(&listener, &for_thread))
+            .map_err(system("no thread can be made"))?;
+        Ok(Self { address, house, events: Mutex::new(events), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next event, if one comes in time.
+    #[must_use]
+    pub fn next_event(&self, within: Duration) -> Option<ServerEvent> {
+        lock(&self.events).recv_timeout(within).ok()
+    }
+
+    /// Stops listening, and ends all transfers; their clients are told.
+    pub fn stop(&self) {
+        self.house.stop.store(true, SeqCst);
+        for inputs in lock(&self.house.stopping).values() {
+            let _ = inputs.send(Input::Stop);
+        }
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Transfers that go on.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.house.clients.load(SeqCst)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn accept(listener: &TcpListener, house: &Arc<House>) {
+    while !house.stop.load(SeqCst) {
+        let (stream, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                if !is_temporary(&e) {
+                    // Too many open files, for instance: it may pass.
+                    thread::sleep(LOOK);
+                }
+                continue;
+            }
+        };
+        if house.strangers.load(SeqCst) >= MOST_STRANGERS {
+            continue;
+        }
+        house.strangers.fetch_add(1, SeqCst);
+        let for_thread = Arc::clone(house);
+        let work = move || greeting::greet(stream, peer, &for_thread);
+        if thread::Builder::new().name("greeting".to_owned()).spawn(work).is_err() {
+            house.strangers.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

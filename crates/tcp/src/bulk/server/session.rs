@@ -1,0 +1,215 @@
+//! One transfer, from the request to its end.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use super::{House, ServerEvent, lock};
+use crate::bulk::end::{Input, Intervals, listen};
+use crate::bulk::line::{Line, Writer};
+use crate::bulk::random;
+use crate::bulk::transfer::{Given, Transfer};
+use crate::control::{Flow, Message, Request};
+use crate::option::Setting;
+
+/// Until all data connections are there, and until the client begins.
+const JOINING: Duration = Duration::from_secs(10);
+/// Beyond a limit of time, for what is still on its way.
+const GRACE_NS: u64 = 5_000_000_000;
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A client that may have its transfer.
+pub struct Client {
+    /// Where it is talked to.
+    pub line: Line,
+    /// What it wants.
+    pub request: Box<Request>,
+    /// Who it is.
+    pub peer: SocketAddr,
+}
+
+/// Why a transfer broke off; the client is told if it is still there.
+enum Broken {
+    /// By the server.
+    Refused(String),
+    /// By the client.
+    Gone(String),
+}
+
+impl From<std::io::Error> for Broken {
+    fn from(error: std::io::Error) -> Self {
+        Self::Gone(error.to_string())
+    }
+}
+
+/// Carries a transfer out.
+pub fn serve(client: Client, house: &Arc<House>) {
+    let Client { mut line, request, peer } = client;
+    if house.clients.fetch_add(1, SeqCst) >= house.options.most_clients {
+        house.clients.fetch_sub(1, SeqCst);
+        let why = format!("it is busy with {} other transfers, and has no room", house.options.most_clients);
+        let _ = line.send(&Message::Refuse { why: why.clone() });
+        house.tell(ServerEvent::Refused { peer, why });
+        return;
+    }
+    let mut moved = Moved::default();
+    let done = transfer(line, &request, house, peer, &mut moved);
+    house.clients.fetch_sub(1, SeqCst);
+    let failure = match done {
+        Ok(()) => String::new(),
+        Err(Broken::Refused(why) | Broken::Gone(why)) => why,
+    };
+    let Moved { number, received, sent, lasted_ns } = moved;
+    house.tell(if let Some(number) = number {
+        ServerEvent::Ended { number, peer, received, sent, lasted_ns, failure }
+    } else {
+        ServerEvent::Refused { peer, why: failure }
+    });
+}
+
+#[derive(Default)]
+struct Moved {
+    /// Of the transfer, once it has begun.
+    number: Option<u64>,
+    received: u64,
+    sent: u64,
+    lasted_ns: u64,
+}
+
+impl Moved {
+    fn take(&mut self, flows: &[Flow], up: u16, lasted_ns: u64) {
+        let (from_client, to_client) = flows.split_at(usize::from(up).min(flows.len()));
+        self.received = from_client.iter().map(|flow| flow.bytes).sum();
+        self.sent = to_client.iter().map(|flow| flow.bytes).sum();
+        self.lasted_ns = lasted_ns;
+    }
+}
+
+fn transfer(
+    mut line: Line,
+    request: &Request,
+    house: &Arc<House>,
+    peer: SocketAddr,
+    moved: &mut Moved,
+) -> Result<(), Broken> {
+    let session = random()?;
+    let (join, joined) = mpsc::channel();
+    lock(&house.sessions).insert(session, join);
+    let given = line
+        .send(&Message::Accept { session, host: house.host })
+        .map_err(Broken::from)
+        .and_then(|()| gather(request, &joined));
+    lock(&house.sessions).remove(&session);
+    let given = match given {
+        Ok(given) => given,
+        Err(broken) => {
+            if let Broken::Refused(why) = &broken {
+                let _ = line.send(&Message::Refuse { why: why.clone() });
+            }
+            return Err(broken);
+        }
+    };
+    let mut writer = line.writer()?;
+    let (inputs, incoming) = mpsc::channel();
+    listen(line, inputs.clone())?;
+    writer.send(&Message::Ready)?;
+    match incoming.recv_timeout(JOINING) {
+        Ok(Input::Message(Message::Go)) => {}
+        Ok(Input::Gone(why)) => return Err(Broken::Gone(why)),
+        _ => return Err(Broken::Gone("it did not begin".to_owned())),
+    }
+    let number = house.transfers.fetch_add(1, SeqCst) + 1;
+    moved.number = Some(number);
+    house.tell(ServerEvent::Began { number, peer, request: Box::new(request.clone()) });
+    lock(&house.stopping).insert(number, inputs.clone());
+    // Whoever stopped the server before that has not seen this transfer.
+    if house.stop.load(SeqCst) {
+        let _ = inputs.send(Input::Stop);
+    }
+    let done = carry(given, request, house, &mut writer, (&inputs, &incoming), moved);
+    lock(&house.stopping).remove(&number);
+    if let Err(Broken::Refused(why)) = &done {
+        let _ = writer.send(&Message::Refuse { why: why.clone() });
+    }
+    done
+}
+
+/// Waits for all data connections.
+fn gather(request: &Request, joined: &Receiver<(u16, TcpStream)>) -> Result<Vec<Given>, Broken> {
+    let wanted = usize::from(request.up + request.down);
+    let due = Instant::now() + JOINING;
+    let mut streams = BTreeMap::new();
+    while streams.len() < wanted {
+        let left = due.saturating_duration_since(Instant::now());
+        let Ok((index, stream)) = joined.recv_timeout(left) else {
+            let have = streams.len();
+            return Err(Broken::Refused(format!("{have} of {wanted} data connections came in time")));
+        };
+        if usize::from(index) >= wanted || streams.insert(index, stream).is_some() {
+            return Err(Broken::Refused("a data connection has a wrong number".to_owned()));
+        }
+    }
+    let mut given = Vec::new();
+    for (index, stream) in streams {
+        if !request.congestion.is_empty() {
+            let set = Setting::congestion(&request.congestion).set(&stream);
+            set.map_err(|e| Broken::Refused(e.to_string()))?;
+        }
+        given.push(Given { stream, sends: index >= request.up });
+    }
+    Ok(given)
+}
+
+fn carry(
+    given: Vec<Given>,
+    request: &Request,
+    house: &House,
+    writer: &mut Writer,
+    (inputs, incoming): (&Sender<Input>, &Receiver<Input>),
+    moved: &mut Moved,
+) -> Result<(), Broken> {
+    let same_clock = request.host == house.host;
+    let transfer = Transfer::start(given, request, same_clock, false, inputs)?;
+    let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
+    let mut open = transfer.len();
+    let options = &house.options;
+    while open > 0 {
+        match intervals.wait(incoming, LOOK) {
+            Some(Input::Ended) => open -= 1,
+            Some(Input::Stop | Input::Abort) => {
+                return Err(Broken::Refused("the server was stopped".to_owned()));
+            }
+            Some(Input::Message(Message::Stop)) => transfer.stop(),
+            Some(Input::Message(_)) => return Err(Broken::Refused("that makes no sense here".to_owned())),
+            Some(Input::Gone(why)) => return Err(Broken::Gone(why)),
+            None => {}
+        }
+        let elapsed_ns = intervals.elapsed_ns();
+        let is_due = intervals.due();
+        // Latency since the last report belongs to the next one, so it is asked for only then.
+        if let Some(at_ns) = is_due {
+            let flows = transfer.flows();
+            moved.take(&flows, request.up, elapsed_ns);
+            writer.send(&Message::Interval { at_ns, flows })?;
+        } else {
+            moved.take(&transfer.counts(), request.up, elapsed_ns);
+        }
+        let has_too_many = options.most_bytes.is_some_and(|most| moved.received + moved.sent > most);
+        if has_too_many {
+            return Err(Broken::Refused("the transfer has more bytes than are allowed here".to_owned()));
+        }
+        if options.most_ns.is_some_and(|most| elapsed_ns > most.saturating_add(GRACE_NS)) {
+            return Err(Broken::Refused("the transfer lasts longer than is allowed here".to_owned()));
+        }
+    }
+    let at_ns = intervals.elapsed_ns();
+    writer.send(&Message::Interval { at_ns, flows: transfer.flows() })?;
+    let totals = transfer.totals();
+    let flows: Vec<Flow> = totals.iter().map(|total| total.flow.clone()).collect();
+    moved.take(&flows, request.up, at_ns);
+    writer.send(&Message::Done { totals })?;
+    Ok(())
+}

@@ -1,0 +1,410 @@
+//! The data connections of one end, a thread each.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::blocks::{Blocks, Plan, header};
+use super::end::Input;
+use super::latency::Latency;
+use super::line::is_temporary;
+use crate::clock::now_ns;
+use crate::control::{Flow, Request, Total};
+use crate::{Info, clock};
+
+/// How long a blocked read or write goes without looking whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// What a receiver reads at once.
+const READ_BYTES: usize = 256 * 1024;
+/// Samples per block that are kept until somebody takes them.
+const MOST_SAMPLES: usize = 1 << 16;
+
+/// A data connection, and which way it carries blocks.
+#[derive(Debug)]
+pub struct Given {
+    /// The connection.
+    pub stream: TcpStream,
+    /// This end sends.
+    pub sends: bool,
+}
+
+/// The kernel's state when a block had been written or read.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockSample {
+    /// Number of the connection.
+    pub flow: u16,
+    /// Number of the block.
+    pub block: u64,
+    /// Since the start.
+    pub at_ns: u64,
+    /// The state.
+    pub info: Info,
+}
+
+/// What all connections of an end are to do.
+#[derive(Clone, Copy, Debug)]
+struct Orders {
+    block_bytes: usize,
+    until_ns: Option<u64>,
+    start_ns: u64,
+    has_latency: bool,
+    every_block: bool,
+}
+
+/// What a connection's thread tells.
+#[derive(Debug)]
+struct Told {
+    bytes: AtomicU64,
+    blocks: AtomicU64,
+    first_ns: AtomicU64,
+    last_ns: AtomicU64,
+    latency: Mutex<Latency>,
+    failure: Mutex<String>,
+    last_info: Mutex<Option<Info>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    told: Arc<Told>,
+    stream: Arc<TcpStream>,
+    has_latency: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// All connections of one end.
+#[derive(Debug)]
+pub struct Transfer {
+    running: Vec<Running>,
+    start_ns: u64,
+    stop: Arc<AtomicBool>,
+    abort: Arc<AtomicBool>,
+    samples: Arc<Mutex<Vec<BlockSample>>>,
+    samples_lost: Arc<AtomicU64>,
+}
+
+impl Transfer {
+    /// Begins; every connection that has ended says so to `inputs`.
+    pub fn start(
+        given: Vec<Given>,
+        request: &Request,
+        same_clock: bool,
+        every_block: bool,
+        inputs: &Sender<Input>,
+    ) -> io::Result<Self> {
+        let start_ns = now_ns();
+        let mut transfer = Self {
+            running: Vec::new(),
+            start_ns,
+            stop: Arc::default(),
+            abort: Arc::default(),
+            samples: Arc::default(),
+            samples_lost: Arc::default(),
+        };
+        let senders = given.iter().filter(|each| each.sends).count() as u64;
+        let mut sender = 0;
+        for (number, Given { stream, sends }) in (0..).zip(given) {
+            stream.set_read_timeout(Some(LOOK))?;
+            stream.set_write_timeout(Some(LOOK))?;
+            let orders = Orders {
+                block_bytes: request.block_bytes as usize,
+                until_ns: request.lasts_ns.map(|lasts| start_ns.saturating_add(lasts)),
+                start_ns,
+                has_latency: same_clock && !sends,
+                every_block,
+            };
+            let mut worker = Worker {
+                orders,
+                number,
+                stream: Arc::new(stream),
+                told: Arc::new(Told {
+                    bytes: AtomicU64::new(0),
+                    blocks: AtomicU64::new(0),
+                    first_ns: AtomicU64::new(0),
+                    last_ns: AtomicU64::new(0),
+                    latency: Mutex::new(Latency::new()),
+                    failure: Mutex::default(),
+                    last_info: Mutex::default(),
+                }),
+                stop: Arc::clone(&transfer.stop),
+                abort: Arc::clone(&transfer.abort),
+                samples: Arc::clone(&transfer.samples),
+                samples_lost: Arc::clone(&transfer.samples_lost),
+            };
+            let mut running = Running {
+                told: Arc::clone(&worker.told),
+                stream: Arc::clone(&worker.stream),
+                has_latency: orders.has_latency,
+                thread: None,
+            };
+            let inputs = inputs.clone();
+            let share = |total: u64| total / senders + u64::from(sender < total % senders);
+            let bytes = request.bytes.filter(|_| sends).map(share);
+            let rate = request.bytes_per_s.filter(|_| sends).map(share);
+            sender += u64::from(sends);
+            let work = move || {
+                let done = if sends { worker.send(bytes, rate) } else { worker.receive() };
+                worker.end(done.err());
+                // Whoever no longer listens has ended already.
+                let _ = inputs.send(Input::Ended);
+            };
+            running.thread = Some(thread::Builder::new().name(format!("flow {number}")).spawn(work)?);
+            transfer.running.push(running);
+        }
+        Ok(transfer)
+    }
+
+    /// When it began, by `CLOCK_MONOTONIC`.
+    pub const fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    /// Connections.
+    pub const fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Where each connection is now.
+    pub fn flows(&self) -> Vec<Flow> {
+        self.running
+            .iter()
+            .map(|each| {
+                let info = lock(&each.told.last_info).or_else(|| Info::of(&*each.stream).ok());
+                Flow {
+                    bytes: each.told.bytes.load(Relaxed),
+                    blocks: each.told.blocks.load(Relaxed),
+                    latency: each.has_latency.then(|| lock(&each.told.latency).take()),
+                    info: info.unwrap_or_default(),
+                }
+            })
+            .collect()
+    }
+
+    /// The same without latency and the kernel's state, which costs less.
+    pub fn counts(&self) -> Vec<Flow> {
+        let count = |each: &Running| Flow {
+            bytes: each.told.bytes.load(Relaxed),
+            blocks: each.told.blocks.load(Relaxed),
+            ..Flow::default()
+        };
+        self.running.iter().map(count).collect()
+    }
+
+    /// Samples per block since the last time, and how many found no place.
+    pub fn take_samples(&self) -> (Vec<BlockSample>, u64) {
+        (std::mem::take(&mut *lock(&self.samples)), self.samples_lost.swap(0, Relaxed))
+    }
+
+    /// Lets senders end after what they are writing.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Breaks every connection off.
+    pub fn abort(&self) {
+        self.abort.store(true, Relaxed);
+        for each in &self.running {
+            let _ = each.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Where each connection was at its end; waits for it.
+    pub fn totals(mut self) -> Vec<Total> {
+        for each in &mut self.running {
+            if let Some(thread) = each.thread.take() {
+                let _ = thread.join();
+            }
+        }
+        let since = |ns: u64| (ns != 0).then(|| ns.saturating_sub(self.start_ns));
+        let flows = self.flows();
+        let total = |(each, flow): (&Running, Flow)| Total {
+            flow: Flow { latency: each.has_latency.then(|| lock(&each.told.latency).total()), ..flow },
+            first_ns: since(each.told.first_ns.load(Relaxed)),
+            last_ns: since(each.told.last_ns.load(Relaxed)),
+            failure: lock(&each.told.failure).clone(),
+        };
+        self.running.iter().zip(flows).map(total).collect()
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// One connection's thread.
+struct Worker {
+    orders: Orders,
+    number: u16,
+    stream: Arc<TcpStream>,
+    told: Arc<Told>,
+    stop: Arc<AtomicBool>,
+    abort: Arc<AtomicBool>,
+    samples: Arc<Mutex<Vec<BlockSample>>>,
+    samples_lost: Arc<AtomicU64>,
+}
+
+impl Worker {
+    fn send(&mut self, bytes: Option<u64>, bytes_per_s: Option<u64>) -> io::Result<()> {
+        let mut plan = Plan::new(self.orders.block_bytes, bytes);
+        let mut buffer = filler(plan.most());
+        let (mut number, mut sent) = (0, 0_u64);
+        while !self.is_over()
+            && let Some(len) = plan.next_len()
+        {
+            if let Some(rate) = bytes_per_s {
+                let due = u128::from(sent) * 1_000_000_000 / u128::from(rate);
+                self.wait_until(self.orders.start_ns.saturating_add(due as u64));
+                if self.is_over() {
+                    break;
+                }
+            }
+            buffer[..super::HEADER_BYTES].copy_from_slice(&header(len, number, now_ns()));
+            let written = self.write(&buffer[..len])?;
+            sent += written as u64;
+            if written < len {
+                break;
+            }
+            number += 1;
+            self.told.blocks.store(number, Relaxed);
+            self.sample(number);
+        }
+        self.stream.shutdown(Shutdown::Write)?;
+        // The other end closes when it has read everything; only then are the numbers complete.
+        self.drain()
+    }
+
+    /// Less than all of it only where the time is over.
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match (&*self.stream).write(&bytes[written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(some) => {
+                    written += some;
+                    self.count(some);
+                }
+                Err(e) if is_temporary(&e) => {}
+                Err(e) => return Err(e),
+            }
+            if written < bytes.len() && self.is_over() {
+                break;
+            }
+        }
+        Ok(written)
+    }
+
+    fn drain(&self) -> io::Result<()> {
+        let mut bytes = [0; 64];
+        loop {
+            match (&*self.stream).read(&mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(_) => return Err(io::Error::other("the receiver sent something")),
+                Err(e) if is_temporary(&e) && !self.abort.load(Relaxed) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut blocks = Blocks::default();
+        let mut number = 0;
+        loop {
+            let read = match (&*self.stream).read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(e) if is_temporary(&e) && !self.abort.load(Relaxed) => continue,
+                Err(e) => return Err(e),
+            };
+            let now = self.count(read);
+            let before = number;
+            let mut latency = lock(&self.told.latency);
+            let has_latency = self.orders.has_latency;
+            let found = blocks.push(&buffer[..read], |sent_ns| {
+                number += 1;
+                if has_latency {
+                    latency.record(now.saturating_sub(sent_ns));
+                }
+            });
+            drop(latency);
+            found.map_err(io::Error::other)?;
+            if number != before {
+                self.told.blocks.store(number, Relaxed);
+                self.sample(number);
+            }
+        }
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    fn end(&self, failure: Option<io::Error>) {
+        *lock(&self.told.last_info) = Info::of(&*self.stream).ok();
+        if let Some(error) = failure {
+            *lock(&self.told.failure) = error.to_string();
+        }
+        // The other end is not to wait for what no longer comes.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Counts bytes that were written or read just now; the time.
+    fn count(&self, bytes: usize) -> u64 {
+        let now = now_ns();
+        if self.told.bytes.fetch_add(bytes as u64, Relaxed) == 0 {
+            self.told.first_ns.store(now, Relaxed);
+        }
+        self.told.last_ns.store(now, Relaxed);
+        now
+    }
+
+    fn sample(&self, block: u64) {
+        if !self.orders.every_block {
+            return;
+        }
+        let Ok(info) = Info::of(&*self.stream) else { return };
+        let at_ns = now_ns() - self.orders.start_ns;
+        let mut samples = lock(&self.samples);
+        if samples.len() < MOST_SAMPLES {
+            samples.push(BlockSample { flow: self.number, block, at_ns, info });
+        } else {
+            self.samples_lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let ended = self.orders.until_ns.is_some_and(|until| now_ns() >= until);
+        ended || self.stop.load(Relaxed) || self.abort.load(Relaxed)
+    }
+
+    fn wait_until(&self, due_ns: u64) {
+        let due_ns = self.orders.until_ns.map_or(due_ns, |until| until.min(due_ns));
+        while !self.is_over() {
+            let now = now_ns();
+            if now >= due_ns {
+                return;
+            }
+            clock::sleep_until(due_ns.min(now + LOOK.as_nanos() as u64));
+        }
+    }
+}
+
+/// Bytes that no link can compress.
+fn filler(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        // xorshift64 (Marsaglia 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,27 @@
+//! TCP on this host: what the kernel tells of connections, and bulk transfers to measure by.
+//!
+//! - [`fields`]: every quantity that the kernel tells of a connection, with its unit, in one table.
+//! - [`diag`]: the connections of this network namespace, of any program, by `SOCK_DIAG`.
+//! - [`watch`]: connections sampled at a fixed period.
+//! - [`control`]: what client and server of a bulk transfer say to each other; no I/O.
+//! - [`bulk`]: the transfer.
+//!
+//! Nothing here needs privileges.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
+#[cfg(target_endian = "big")]
+compile_error!("the kernel's structures are read as little-endian");
+
+pub mod bulk;
+pub mod clock;
+pub mod control;
+pub mod diag;
+pub mod fields;
+pub mod option;
+pub mod process;
+mod sample;
+mod times;
+pub mod watch;
+
+pub use sample::{Congestion, Info, Sample};

@@ -1,0 +1,182 @@
+//! What the kernel returned about one connection at one time, as it came.
+
+use std::os::fd::AsRawFd;
+use std::{io, ptr};
+
+use crate::fields::{Field, Source};
+
+/// Bytes of `struct tcp_info` that are kept; later kernels may return more.
+pub const INFO_BYTES: usize = 280;
+
+/// `struct inet_diag_msg`.
+pub const MESSAGE_BYTES: usize = 72;
+
+/// `SK_MEMINFO_VARS` numbers of 32 bits.
+pub const MEMORY_BYTES: usize = 36;
+
+/// `union tcp_cc_info`.
+pub const CONGESTION_BYTES: usize = 20;
+
+/// The first `N` bytes of a structure of the kernel, and how many of them it has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Raw<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Raw<N> {
+    pub(crate) fn new(from: &[u8]) -> Self {
+        let len = from.len().min(N);
+        let mut bytes = [0; N];
+        bytes[..len].copy_from_slice(&from[..len]);
+        Self { bytes, len }
+    }
+
+    pub(crate) fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<const N: usize> Default for Raw<N> {
+    fn default() -> Self {
+        Self { bytes: [0; N], len: 0 }
+    }
+}
+
+impl<const N: usize> std::fmt::Debug for Raw<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {N} bytes", self.len)
+    }
+}
+
+/// `struct tcp_info`, as long as this kernel has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info(Raw<INFO_BYTES>);
+
+impl Info {
+    /// What the kernel returned; beyond 280 bytes nothing is known.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(Raw::new(bytes))
+    }
+
+    /// Asks the kernel about a socket of this process.
+    ///
+    /// # Errors
+    /// Those of getsockopt(2).
+    pub fn of(socket: &impl AsRawFd) -> io::Result<Self> {
+        let mut bytes = [0_u8; INFO_BYTES];
+        let mut len = INFO_BYTES as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, which `bytes` has.
+        let failed = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                ptr::from_mut(&mut bytes).cast(),
+                &raw mut len,
+            )
+        };
+        if failed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self::new(&bytes[..(len as usize).min(INFO_BYTES)]))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.get()
+    }
+
+    /// The value of a field; `None` where this kernel lacks it, or another structure holds it.
+    #[must_use]
+    pub fn get(&self, field: &Field) -> Option<u64> {
+        if field.source == Source::Info { field.read(self.bytes()) } else { None }
+    }
+}
+
+/// What the congestion control tells of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Congestion {
+    pub(crate) source: Option<Source>,
+    pub(crate) raw: Raw<CONGESTION_BYTES>,
+}
+
+/// Everything that the kernel told of a connection at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// `struct tcp_info`.
+    pub info: Info,
+    /// What the congestion control added.
+    pub congestion: Congestion,
+    pub(crate) memory: Raw<MEMORY_BYTES>,
+    pub(crate) message: Raw<MESSAGE_BYTES>,
+}
+
+impl Sample {
+    /// The value of a field; `None` where this kernel, or the connection's congestion control, lacks it.
+    #[must_use]
+    pub fn get(&self, field: &Field) -> Option<u64> {
+        match field.source {
+            Source::Info => self.info.get(field),
+            Source::Memory => field.read(self.memory.get()),
+            Source::Message => field.read(self.message.get()),
+            source if self.congestion.source == Some(source) => field.read(self.congestion.raw.get()),
+            Source::Bbr | Source::Vegas | Source::Dctcp => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::FIELDS;
+
+    /// Bytes of which every value is different from zero, as every field read from them.
+    fn filled(len: usize) -> Vec<u8> {
+        vec![0xff; len]
+    }
+
+    #[test]
+    fn whatever_the_length_a_field_is_there_as_a_whole_or_absent() {
+        for len in 0..=300 {
+            let info = Info::new(&filled(len));
+            for field in FIELDS.iter().filter(|field| field.source == Source::Info) {
+                let value = info.get(field);
+                assert_eq!(value.is_some(), len >= field.needs(), "{} of {len} bytes", field.name);
+                assert_ne!(value, Some(0), "{} of {len} bytes", field.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_field_lies_where_the_kernel_has_it() {
+        let bytes: Vec<u8> = (0..280).map(|at| (at % 251) as u8).collect();
+        let info = Info::new(&bytes);
+        let get = |name| crate::fields::field(name).and_then(|field| info.get(field));
+        let word = |at: usize| u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()));
+        // Offsets as pahole(1) shows them for a kernel.
+        assert_eq!(get("rtt_us"), Some(word(68)));
+        assert_eq!(get("snd_cwnd"), Some(word(80)));
+        assert_eq!(get("total_retrans"), Some(word(100)));
+        assert_eq!(get("min_rtt_us"), Some(word(148)));
+        assert_eq!(get("snd_wnd_bytes"), Some(word(228)));
+        assert_eq!(get("total_rto_time_ms"), Some(word(244)));
+        assert_eq!(get("received_ce_bytes"), Some(word(272)));
+    }
+
+    #[test]
+    fn what_a_later_kernel_adds_changes_nothing() {
+        assert_eq!(Info::new(&filled(400)), Info::new(&filled(INFO_BYTES)));
+    }
+
+    #[test]
+    fn the_numbers_of_one_congestion_control_are_not_taken_for_those_of_another() {
+        let congestion = Congestion { source: Some(Source::Bbr), raw: Raw::new(&filled(CONGESTION_BYTES)) };
+        let sample = Sample { congestion, ..Sample::default() };
+        for field in FIELDS {
+            assert_eq!(sample.get(field).is_some(), field.source == Source::Bbr, "{}", field.name);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+"""``weir tcp``: list, watch, send, serve."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weirlab.cli.options import JsonOption
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+from weirlab.studies.tcp import bulk
+from weirlab.studies.tcp.lines import LinesOption, line, say
+
+if TYPE_CHECKING:
+    from weirlab.studies.tcp.connections import Connection
+    from weirlab.studies.tcp.watching import Outcome, Settings
+
+TCP = """Why is this transfer slow? Bulk transfers, and what the kernel knows of TCP.
+
+Nothing here needs privileges; without root the processes of other users are
+not named.
+
+Examples:
+  weir tcp serve                         one end of a transfer
+  weir tcp send localhost                the other
+  weir tcp list                          all connections of this host
+  weir tcp watch :443 --every 10ms       what becomes of some of them
+"""
+
+LIST = """List the TCP connections of this network namespace.
+
+Sockets that listen, are closed or in time-wait are left out unless --state
+asks for them. Options must all hold; several --state are alternatives.
+
+Examples:
+  weir tcp list
+  weir tcp list --port 443 --state established
+  weir tcp list --address 192.0.2.7
+  weir tcp list --process sshd --json
+"""
+
+WATCH = """Watch connections of any program, sampled at a fixed period.
+
+CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
+:443), a process by its number (4711) or a program by its name (iperf3). All
+that fit are watched, until they have ended. Samples come from the kernel by
+INET_DIAG; the program does not notice. Samples that were missed are counted.
+
+With --json every sample is a JSON document on a line of its own, and the
+result is the last line; with --out as well it is the only one.
+
+Examples:
+  weir tcp watch :5201
+  weir tcp watch iperf3 --wait --every 1ms --out run.parquet
+  weir tcp watch 192.0.2.1:443 --fields rtt,snd_cwnd,total_retrans --json
+  weir tcp watch 4711 --fields all --time 30s --out run.csv
+  weir tcp watch --list-fields
+"""
+
+_WHAT = "What is watched"
+_OUTPUT = "Output"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    tcp = typer.Typer(help=TCP, no_args_is_help=True)
+    tcp.command("list", help=LIST)(list_)
+    tcp.command("watch", help=WATCH)(watch)
+    bulk.add_to(tcp)
+    app.add_typer(tcp, name="tcp", rich_help_panel="Measure")
+
+
+def list_(
+    ctx: typer.Context,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of either end.", metavar="PORT")] = None,
+    address: Annotated[str | None, typer.Option(help="Of either end.", metavar="ADDRESS")] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(help="established, syn-sent, listen, ... (as in ss); repeatable.", metavar="STATE"),
+    ] = None,
+    process: Annotated[
+        str | None, typer.Option(help="Number of a process, or name of a program.", metavar="PID|NAME")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """List connections."""
+    from weirlab.studies.tcp import connections, tables
+
+    with Session(ctx, as_json=json) as session:
+        wanted = connections.target(port=port, address=address, process=process)
+        everything = connections.listed()
+        found = connections.select(everything, wanted, state or ())
+        document = {"kind": "tcp list", "connections": [_plain(each) for each in found]}
+        session.finish(document, tables.counted(found, len(everything)), [tables.connections(found)])
+
+
+def watch(
+    ctx: typer.Context,
+    connection: Annotated[
+        str | None, typer.Argument(help="Ends, process or program.", metavar="CONNECTION")
+    ] = None,
+    every: Annotated[
+        str,
+        typer.Option(
+            "--every", help="Time between two samples: 10us to 1h.", metavar="TIME", rich_help_panel=_WHAT
+        ),
+    ] = "100ms",
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Wait for connections that do not exist yet; watch later ones, too.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = False,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            "--time", help="Stop after this time: 90s, 5min.", metavar="TIME", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            "--fields",
+            help="Fields to keep and to show, or all.",
+            metavar="NAME,...",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    list_fields: Annotated[
+        bool, typer.Option("--list-fields", help="List all fields and leave.", rich_help_panel=_OUTPUT)
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Write all samples here.", metavar="FILE.parquet|.csv", rich_help_panel=_OUTPUT
+        ),
+    ] = None,
+    json: LinesOption = False,
+) -> None:
+    """Watch connections."""
+    from weirlab.studies.tcp import connections, tables
+    from weirlab.studies.tcp import fields as names
+    from weirlab.studies.tcp.watching import Settings
+
+    with Session(ctx, as_json=json) as session:
+        if list_fields:
+            known = names.fields()
+            document = {"kind": "tcp fields", "fields": known}
+            session.finish(document, f"{len(known)} fields.", [tables.fields(known)])
+            return
+        if connection is None:
+            raise InputError("CONNECTION is missing: two ends, one end, a process or a program")
+        settings = Settings(
+            target=connections.parse(connection),
+            period_ns=_period_ns(every),
+            names=names.chosen(fields),
+            wait=wait,
+            duration_s=_seconds(duration),
+        )
+        outcome = _watched(session, settings, out, chosen=fields is not None)
+        document = tables.watch_document(outcome, settings, connection, out)
+        conclusion = tables.watch_conclusion(outcome, settings)
+        if json:
+            say({**document, "conclusion": conclusion})
+            return
+        session.finish(document, conclusion, tables.watched(outcome))
+        if fields is not None and fields != names.ALL and outcome.absent:
+            session.say(names.absent_sentence(outcome.absent))
+        if out is not None:
+            session.say(f"Samples: {out}")
+
+
+def _watched(session: Session, settings: Settings, out: Path | None, *, chosen: bool) -> Outcome:
+    from weirlab.link.stopping import Stop
+    from weirlab.studies.tcp import watching
+    from weirlab.studies.tcp.keeping import Keeper
+    from weirlab.studies.tcp.screen import MOST_COLUMNS, SampleLines, screen
+
+    observers: list[Any] = []
+    keeper = None if out is None else Keeper(out, settings.names)
+    if keeper is not None:
+        # Polars takes Ctrl-C for itself when it is imported.
+        import polars  # noqa: F401
+
+        observers.append(keeper)
+    names = settings.names if chosen and len(settings.names) <= MOST_COLUMNS else ()
+    if session.json and keeper is None:
+        observers.append(SampleLines(settings.names, lambda document: print(line(document))))
+    with Stop() as stop, screen(sys.stderr, names, quiet=session.json) as live:
+        outcome = watching.watch(settings, [*observers, live], stop)
+    if keeper is not None:
+        keeper.write()
+    return outcome
+
+
+def _plain(connection: Connection) -> dict[str, Any]:
+    names = ("local", "remote", "state", "pid", "process", "uid", "inode", "congestion", "fields")
+    return {name: getattr(connection, name) for name in names}
+
+
+def _period_ns(text: str) -> int:
+    from weirlab.studies.tcp.watching import SHORTEST_NS
+    from weirlab.trace.times import period_ns
+
+    found = period_ns(text, "--every")
+    if found < SHORTEST_NS:
+        raise InputError(f"--every {text}: the kernel does not answer faster than every 10us")
+    return found
+
+
+def _seconds(text: str | None) -> float | None:
+    from weirlab.link.settings import parse_time
+
+    return None if text is None else parse_time(text, "--time")

@@ -1,0 +1,150 @@
+"""The TCP connections of this network namespace, and which of them are meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+from weirlab.trace import flows
+
+IDLE: Final = ("listen", "time-wait", "close")
+"""States of sockets that are no connection yet, or no longer; listed only where they are asked for."""
+MOST_NAME: Final = 15
+"""Characters of a program's name that the kernel keeps (``TASK_COMM_LEN``)."""
+_HIGHEST_PID: Final = 1 << 22
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One socket; ``pid`` and ``process`` are None where this user may not see the owner."""
+
+    local: tuple[str, int]
+    remote: tuple[str, int]
+    state: str
+    uid: int
+    inode: int
+    cookie: int
+    pid: int | None
+    process: str | None
+    congestion: str
+    fields: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What connections have in common: their ends, in any order, and their process."""
+
+    ends: tuple[flows.End, flows.End] = (flows.End(), flows.End())
+    pid: int | None = None
+    program: str | None = None
+
+    def fits(self, connection: Connection) -> bool:
+        """Everything that is given holds."""
+        return (
+            self._ends_fit(connection)
+            and self.pid in (None, connection.pid)
+            and self.program in (None, connection.process)
+        )
+
+    def _ends_fit(self, connection: Connection) -> bool:
+        one, other = self.ends
+        here, there = connection.local, connection.remote
+        return (_fits(one, here) and _fits(other, there)) or (_fits(one, there) and _fits(other, here))
+
+
+def parse(text: str, option: str = "CONNECTION") -> Target:
+    """Read ``10.0.0.1:40000-192.0.2.1:443``, ``:443``, ``192.0.2.1``, ``4711`` (PID), ``firefox`` (program).
+
+    Raises
+    ------
+    InputError
+        ``text`` is none of these; the message names ``option``.
+    """
+    plain = text.strip()
+    if re.fullmatch(r"[0-9]{1,9}", plain):
+        return Target(pid=_pid(int(plain), option))
+    if plain and ":" not in plain and re.search(r"[^\W\d_]", plain):
+        return Target(program=plain[:MOST_NAME])
+    flow = flows.parse(plain, option)
+    return Target(ends=(flow.one, flow.other))
+
+
+def target(
+    *,
+    port: int | None = None,
+    address: str | None = None,
+    process: str | None = None,
+) -> Target:
+    """What the filters of ``weir tcp list`` mean.
+
+    Raises
+    ------
+    InputError
+        ``address`` is none.
+    """
+    try:
+        plain = "" if address is None else str(ip_address(address.strip()))
+    except ValueError:
+        raise InputError(f"--address {quoted(address)} is no IP address, such as 192.0.2.1") from None
+    end = flows.End(plain, port or 0)
+    if process is None:
+        return Target(ends=(end, flows.End()))
+    if re.fullmatch(r"[0-9]{1,9}", process):
+        return Target(ends=(end, flows.End()), pid=_pid(int(process), "--process"))
+    return Target(ends=(end, flows.End()), program=process[:MOST_NAME])
+
+
+def listed() -> list[Connection]:
+    """Every TCP socket of this network namespace, listeners included, in the order of their ends.
+
+    Raises
+    ------
+    MissingCapability
+        This kernel cannot be asked.
+    """
+    from weirlab._engine import tcp_connections
+
+    found = [Connection(**each) for each in tcp_connections()]
+    return sorted(found, key=lambda each: (each.local, each.remote, each.cookie))
+
+
+def select(connections: Sequence[Connection], wanted: Target, states: Sequence[str] = ()) -> list[Connection]:
+    """Those that fit ``wanted`` and are in one of ``states``; without any, all but :data:`IDLE`.
+
+    Raises
+    ------
+    InputError
+        There is no such state.
+    """
+    from weirlab._engine import tcp_states
+
+    known = tcp_states()
+    for state in states:
+        if state not in known:
+            raise InputError(f"--state {quoted(state)}: there is no such state, but {', '.join(known)}")
+    return [
+        each
+        for each in connections
+        if wanted.fits(each) and (each.state in states if states else each.state not in IDLE)
+    ]
+
+
+def shown(end: tuple[str, int]) -> str:
+    """``192.0.2.1:443``, ``[2001:db8::1]:443``."""
+    address, port = end
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _fits(wanted: flows.End, end: tuple[str, int]) -> bool:
+    return wanted.addr in ("", end[0]) and wanted.port in (0, end[1])
+
+
+def _pid(number: int, option: str) -> int:
+    if not 0 < number <= _HIGHEST_PID:
+        raise InputError(f"{option} {number}: no process has this number; a port is written as :{number}")
+    return number

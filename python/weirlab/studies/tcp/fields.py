@@ -1,0 +1,79 @@
+"""What the kernel tells of a TCP connection: names and units, from the one table in ``crates/tcp``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+
+USUAL: Final = (
+    "rtt_us", "rttvar_us", "min_rtt_us", "snd_cwnd", "snd_ssthresh", "snd_mss_bytes", "unacked", "lost",
+    "total_retrans", "bytes_acked", "bytes_received", "bytes_sent", "bytes_retrans", "notsent_bytes",
+    "snd_wnd_bytes", "rcv_wnd_bytes", "delivery_rate_bytes_per_s", "pacing_rate_bytes_per_s", "busy_time_us",
+    "rwnd_limited_us", "sndbuf_limited_us",
+)  # fmt: skip
+"""Shown unless others are asked for: those by which transfers are usually judged."""
+
+ALL: Final = "all"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A quantity; ``since`` is the first kernel that has it, ``source`` the kernel's structure."""
+
+    name: str
+    kernel_name: str
+    unit: str
+    source: str
+    since: str
+    about: str
+
+
+@cache
+def fields() -> tuple[Field, ...]:
+    """All of them, in the kernel's order."""
+    from weirlab._engine import tcp_fields
+
+    return tuple(Field(**each) for each in tcp_fields())
+
+
+def chosen(text: str | None, option: str = "--fields") -> tuple[str, ...]:
+    """Names of the fields in ``rtt,snd_cwnd``; the usual ones for None, all for ``all``.
+
+    Raises
+    ------
+    InputError
+        There is no such field; the message names ``option``.
+    """
+    if text is None:
+        return USUAL
+    if text.strip() == ALL:
+        return tuple(field.name for field in fields())
+    # A field's own name counts more than another one's in the kernel.
+    known = {field.kernel_name: field.name for field in fields()} | {f.name: f.name for f in fields()}
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"{option}: there is no field {quoted(name)}; weir tcp watch --list-fields lists them all"
+            )
+    return tuple(dict.fromkeys(known[name] for name in names))
+
+
+def absent_sentence(names: Sequence[str]) -> str:
+    """That ``names`` were asked for and not told; empty for none."""
+    return f"not told by this kernel or congestion control: {', '.join(names)}" if names else ""
+
+
+def markdown() -> str:
+    """The table for documents."""
+    lines = ["| field | unit | kernel's name | since | what it is |", "|---|---|---|---|---|"]
+    lines += [
+        f"| `{each.name}` | {each.unit} | {each.source}: `{each.kernel_name}` | {each.since} | {each.about} |"
+        for each in fields()
+    ]
+    return "\n".join(lines)

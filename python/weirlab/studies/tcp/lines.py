@@ -1,0 +1,36 @@
+"""JSON Lines: what happens over time as one JSON document per line.
+
+Every other command prints one JSON document. A command that runs for long prints one per interval, event or
+sample as it comes, each on a line of its own, and the document of the result last: ``tail -n 1`` leaves what
+other commands print. An error is the last line, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from weirlab.cli.output import plain
+from weirlab.cli.streams import tell
+from weirlab.quoting import json_printable
+
+LinesOption = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="JSON Lines on stdout: a document per line as it happens, the result is the last."
+    ),
+]
+
+
+def line(document: Mapping[str, Any]) -> str:
+    """``document`` on one line."""
+    text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json_printable(text)
+
+
+def say(document: Mapping[str, Any]) -> None:
+    """Print ``document`` at once."""
+    tell(line(document))

@@ -1,0 +1,210 @@
+"""A running watch: on a terminal a table drawn anew, elsewhere a line now and then, or JSON Lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TextIO
+
+from weirlab.cli.output import Table
+from weirlab.cli.progress import LINE_EVERY_S
+from weirlab.cli.streams import console, tell
+from weirlab.quantities import NOTHING, duration
+from weirlab.studies.tcp.connections import shown
+from weirlab.studies.tcp.tables import owner
+from weirlab.studies.tcp.watching import Observer, Samples, Tally
+from weirlab.trace.quantities import bit_rate, count, plural
+
+SHOW_EVERY_S: Final = 0.25
+MOST_ROWS: Final = 30
+MOST_COLUMNS: Final = 10
+"""Fields that a terminal has room for; where more are kept, the usual columns are shown."""
+
+
+@contextmanager
+def screen(stream: TextIO, names: Sequence[str], *, quiet: bool) -> Iterator[Observer]:
+    """Whatever suits ``stream``; ``names`` are the fields to show, the usual columns without any."""
+    if quiet or not stream.isatty():
+        yield Lines(stream, quiet=quiet)
+        return
+    live = Screen(stream, names)
+    try:
+        yield live
+    finally:
+        live.close()
+
+
+class Lines:
+    """A plain line at most every ten seconds."""
+
+    def __init__(
+        self, stream: TextIO, *, quiet: bool = False, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream, self._quiet, self._now_s = stream, quiet, now_s
+        self._last_s = now_s()
+
+    def waiting(self) -> None:
+        self._tell("waiting for a connection that fits; Ctrl-C ends it")
+
+    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+        if self._quiet or self._now_s() - self._last_s < LINE_EVERY_S:
+            return
+        self._last_s = self._now_s()
+        self._tell(sentence(progress))
+
+    def _tell(self, text: str) -> None:
+        with suppress(OSError):
+            tell(f"weir: {text}", self._stream)
+
+
+class Screen:
+    """A row per connection, drawn anew four times a second."""
+
+    def __init__(
+        self, stream: TextIO, names: Sequence[str], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        from rich.live import Live
+
+        self._names, self._now_s = tuple(names), now_s
+        self._shown_s = float("-inf")
+        self._latest: dict[int, dict[str, int]] = {}
+        self._before: dict[int, tuple[int, dict[str, int]]] = {}
+        self._live = Live(console=console(stream), auto_refresh=False, transient=True)
+        self._live.start()
+
+    def waiting(self) -> None:
+        self._live.update("waiting for a connection that fits; Ctrl-C ends it", refresh=True)
+
+    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+        self._keep(samples)
+        if self._now_s() - self._shown_s < SHOW_EVERY_S or not tallies:
+            return
+        self._shown_s = self._now_s()
+        table = self._chosen(progress) if self._names else self._usual(progress, tallies)
+        with suppress(OSError):
+            self._live.update(_drawn(table, sentence(progress)), refresh=True)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._live.stop()
+
+    def _keep(self, samples: Samples) -> None:
+        """The latest row of each connection; later ones take the place of earlier ones."""
+        for row, number in enumerate(samples.connection):
+            self._latest[int(number)] = {
+                name: int(values[row])
+                for name, (values, there) in samples.fields.items()
+                if name in self._names and there[row]
+            }
+
+    def _usual(self, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> Table:
+        from weirlab._engine import tcp_states
+
+        states = tcp_states()
+        columns = [
+            "local",
+            "remote",
+            "process",
+            "state",
+            "out",
+            "in",
+            "RTT",
+            "cwnd",
+            "retransmitted",
+            "missed",
+        ]
+        rows = []
+        for number, (one, tally) in enumerate(zip(progress["connections"], tallies, strict=True)):
+            if one["ended_ns"] is not None or not tally.last_ns:
+                continue
+            rtt_us, cwnd = tally.last.get("rtt_us"), tally.last.get("snd_cwnd")
+            rows.append(
+                [
+                    shown(one["local"]),
+                    shown(one["remote"]),
+                    owner(one["pid"], one["process"]),
+                    states[tally.last.get("state", 0)],
+                    self._rate(number, tally, "bytes_acked"),
+                    self._rate(number, tally, "bytes_received"),
+                    duration(rtt_us * 1e3) if rtt_us else NOTHING,
+                    count(cwnd) if cwnd else NOTHING,
+                    count(tally.last.get("total_retrans", 0)),
+                    count(one["missed"]),
+                ]
+            )
+            self._before[number] = (tally.last_ns, tally.last)
+        return Table(columns, rows, right=columns[4:])
+
+    def _rate(self, number: int, tally: Tally, name: str) -> str:
+        before_ns, before = self._before.get(number, (tally.first_ns, tally.first))
+        lasted_s = (tally.last_ns - before_ns) / 1e9
+        if lasted_s <= 0 or name not in before or name not in tally.last:
+            return NOTHING
+        return bit_rate((tally.last[name] - before[name]) * 8 / lasted_s)
+
+    def _chosen(self, progress: Mapping[str, Any]) -> Table:
+        columns = ["local", "remote", *self._names]
+        rows = [
+            [
+                shown(one["local"]),
+                shown(one["remote"]),
+                *(count(row[name]) if name in row else NOTHING for name in self._names),
+            ]
+            for number, one in enumerate(progress["connections"])
+            if one["ended_ns"] is None and (row := self._latest.get(number)) is not None
+        ]
+        return Table(columns, rows, right=columns[2:])
+
+
+class SampleLines:
+    """A JSON document per sample."""
+
+    def __init__(self, names: Sequence[str], say: Callable[[Mapping[str, Any]], None]) -> None:
+        self._names, self._say = names, say
+
+    def waiting(self) -> None:
+        pass
+
+    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+        columns = [(name, *samples.fields[name]) for name in self._names]
+        for row, number in enumerate(samples.connection):
+            one = progress["connections"][number]
+            self._say(
+                {
+                    "kind": "tcp watch sample",
+                    "connection": int(number),
+                    "local": one["local"],
+                    "remote": one["remote"],
+                    "time_ns": int(samples.time_ns[row]),
+                    **{name: int(values[row]) for name, values, there in columns if there[row]},
+                }
+            )
+
+
+def sentence(progress: Mapping[str, Any]) -> str:
+    """How far it is."""
+    made = progress["connections"]
+    samples = sum(each["samples"] for each in made)
+    missed = sum(each["missed"] for each in made) + progress["lost"]
+    live = sum(each["ended_ns"] is None for each in made)
+    return (
+        f"{plural(live, 'connection')} watched, {plural(samples, 'sample')}, {count(missed)} missed; "
+        "Ctrl-C ends it"
+    )
+
+
+def _drawn(table: Table, below: str) -> Any:
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(box=box.SIMPLE_HEAD)
+    for column in table.columns:
+        drawn.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
+    for row in table.rows[:MOST_ROWS]:
+        drawn.add_row(*row)
+    more = len(table.rows) - MOST_ROWS
+    others = f"{plural(more, 'more connection')} not shown; " if more > 0 else ""
+    return Group(drawn, Text(f"{others}{below}", style="dim"))

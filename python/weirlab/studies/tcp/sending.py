@@ -1,0 +1,167 @@
+"""The client's side of a bulk transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from weirlab.errors import InputError, TrialError
+from weirlab.link.stopping import Stop
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from weirlab.studies.tcp.results import Interval, Merger, Summary
+
+PORT: Final = 29100
+"""TCP port of ``weir tcp serve`` (``weir_tcp::bulk::PORT``)."""
+MOST_CONNECTIONS: Final = 128
+"""In one direction (``weir_tcp::control::MOST_CONNECTIONS``)."""
+BLOCK_BYTES: Final = 131_072
+LEAST_BLOCK_BYTES: Final = 24
+"""The header of a block."""
+MOST_BLOCK_BYTES: Final = 4 << 20
+LASTS_S: Final = 10.0
+_WAIT_S: Final = 0.1
+_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A transfer. ``lasts_s`` and ``total_bytes`` (of each direction) None: until Ctrl-C."""
+
+    host: str
+    port: int = PORT
+    token: str = ""
+    up: int = 1
+    down: int = 0
+    block_bytes: int = BLOCK_BYTES
+    lasts_s: float | None = None
+    total_bytes: int | None = None
+    rate_bps: float | None = None
+    interval_s: float = 1.0
+    congestion: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    local: str | None = None
+    local_port: int | None = None
+    every_block: bool = False
+    names: tuple[str, ...] = ()
+    """Fields of the kernel that intervals and blocks tell."""
+
+    @property
+    def endless(self) -> bool:
+        return self.lasts_s is None and self.total_bytes is None
+
+
+class Observer(Protocol):
+    """Whoever wants to know while it goes on."""
+
+    def started(self, event: Mapping[str, Any]) -> None: ...
+
+    def interval(self, interval: Interval) -> None: ...
+
+    def blocks(self, event: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it: each direction, and each connection."""
+
+    directions: list[Summary]
+    connections: list[Summary]
+    started: Mapping[str, Any] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    """Fields that were asked for, and that the sender's kernel does not tell."""
+    interrupted: bool = False
+    """The user ended what had an end of its own."""
+
+    def problem(self) -> TrialError | None:
+        """What keeps the numbers from counting."""
+        failures = [each.failure for each in self.directions if each.failure]
+        if failures:
+            return TrialError(f"connections broke off: {'; '.join(failures)}")
+        return None
+
+
+def send(settings: Settings, observer: Observer, stop: Stop) -> Outcome:
+    """Carry a transfer out; a request to stop ends it in good order.
+
+    Raises
+    ------
+    InputError
+        The host is not known, an option cannot be set, or a token is missing.
+    LabError
+        Nobody answers, or no Weir server.
+    TrialError
+        The server refuses, or went away meanwhile.
+    """
+    from weirlab._engine import TcpClient
+    from weirlab.studies.tcp.results import Merger
+
+    client = TcpClient(
+        host=settings.host,
+        port=settings.port,
+        token=settings.token,
+        up=settings.up,
+        down=settings.down,
+        block_bytes=settings.block_bytes,
+        lasts_ns=None if settings.lasts_s is None else round(settings.lasts_s * _NS),
+        total_bytes=settings.total_bytes,
+        bytes_per_s=None if settings.rate_bps is None else max(int(settings.rate_bps / 8), 1),
+        interval_ns=round(settings.interval_s * _NS),
+        congestion=settings.congestion,
+        options=list(settings.options),
+        local=settings.local,
+        local_port=settings.local_port,
+        every_block=settings.every_block,
+    )
+    merger: Merger | None = None
+    begun: Mapping[str, Any] = {}
+    stopping = False
+    while True:
+        if stop.requested and not stopping:
+            if merger is None:
+                raise KeyboardInterrupt
+            client.stop()
+            stopping = True
+        event = client.next_event(_WAIT_S)
+        match event and event["event"]:
+            case "started":
+                begun = event or {}
+                merger = Merger([each["up"] for each in begun["connections"]], settings.names)
+                observer.started(begun)
+            case "interval" if merger and event:
+                for interval in merger.take(event):
+                    observer.interval(interval)
+            case "samples" if event:
+                observer.blocks(event)
+            case "done" if merger and event:
+                for interval in merger.rest():
+                    observer.interval(interval)
+                directions, connections = merger.summary(event)
+                sent = [event["client" if up else "server"][n] for n, up in enumerate(merger.ups)]
+                told = {name for each in sent for name in each["fields"]}
+                return Outcome(
+                    directions,
+                    connections,
+                    begun,
+                    absent=tuple(name for name in settings.names if name not in told),
+                    interrupted=event["stopped"] and not settings.endless,
+                )
+
+
+def option(text: str, name: str = "--option") -> tuple[str, str]:
+    """``TCP_NODELAY=1`` or ``6:1=1`` as name and value.
+
+    Raises
+    ------
+    InputError
+        One of the two is missing. Whether there is such an option, the engine says.
+    """
+    what, equals, value = text.partition("=")
+    if not (what.strip() and equals and value.strip()):
+        raise InputError(
+            f"{name} {quoted(text)} not understood; accepted are NAME=VALUE and LEVEL:NUMBER=VALUE, e.g. "
+            "TCP_NODELAY=1"
+        )
+    return what.strip(), value.strip()

@@ -1,0 +1,229 @@
+"""Connections of this host watched: sampled by ``INET_DIAG``, counted, kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from weirlab.errors import InputError, LabError
+from weirlab.link.stopping import Stop
+from weirlab.studies.tcp import shares
+from weirlab.studies.tcp.connections import Target
+from weirlab.studies.tcp.shares import Shares
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Column = tuple[NDArray[np.uint64], NDArray[np.bool_]]
+    """Values, and where there are any."""
+
+SHORTEST_NS: Final = 10_000
+"""Of a period: faster than the kernel answers for one connection nothing can be sampled."""
+TAKE_S: Final = 0.1
+"""How often samples are taken over from the engine."""
+MOST_WATCHED: Final = 1024
+"""``weir_tcp::watch::MOST_CONNECTIONS``."""
+
+_COUNTED: Final = (
+    "bytes_acked", "bytes_received", "bytes_sent", "total_retrans", "data_segs_in", "data_segs_out",
+    *shares.COUNTERS,
+)  # fmt: skip
+_BEGUN: Final = "data_segs_in"
+"""Told as soon as the kernel tells anything of a connection's numbers."""
+NEEDED: Final = ("state", "rtt_us", "min_rtt_us", "snd_cwnd", "snd_mss_bytes", *_COUNTED)
+"""Fields that the result is made of, whether they are shown or not."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is watched: a sample of each connection every ``period_ns``, of these fields."""
+
+    target: Target
+    period_ns: int
+    names: tuple[str, ...]
+    wait: bool = False
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What came since the last time: columns of one length."""
+
+    connection: NDArray[np.uint32]
+    time_ns: NDArray[np.int64]
+    """Since 1970."""
+    fields: Mapping[str, Column]
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass
+class Tally:
+    """What the samples of one connection say so far; ``first`` and ``last`` are those of counters."""
+
+    first: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+    first_ns: int = 0
+    last_ns: int = 0
+    rtt_count: int = 0
+    rtt_sum_us: float = 0.0
+    rtt_least_us: int = 0
+    rtt_most_us: int = 0
+
+    def take(self, samples: Samples, rows: NDArray[np.int64]) -> None:
+        """Add the rows of this connection."""
+
+        def values(row: int) -> dict[str, int]:
+            return {
+                name: int(numbers[row])
+                for name, (numbers, there) in samples.fields.items()
+                if name in NEEDED and there[row]
+            }
+
+        self.first_ns = self.first_ns or int(samples.time_ns[rows[0]])
+        # Until the handshake is over the kernel tells little.
+        for row in () if _BEGUN in self.first else rows:
+            self.first = {**values(row), **self.first}
+            if _BEGUN in self.first:
+                break
+        self.last, self.last_ns = {**self.last, **values(rows[-1])}, int(samples.time_ns[rows[-1]])
+        numbers, there = samples.fields["rtt_us"]
+        rtts = numbers[rows][there[rows] & (numbers[rows] > 0)]
+        if len(rtts):
+            least = int(rtts.min())
+            self.rtt_least_us = min(self.rtt_least_us, least) if self.rtt_count else least
+            self.rtt_most_us = max(self.rtt_most_us, int(rtts.max()))
+            self.rtt_count += len(rtts)
+            self.rtt_sum_us += float(rtts.sum())
+
+    def grown(self, name: str) -> int | None:
+        """What a counter grew by from the first to the last sample; None where the kernel lacks it."""
+        return self.last[name] - self.first[name] if name in self.first and name in self.last else None
+
+    @property
+    def from_the_beginning(self) -> bool:
+        """The first sample was taken before the first segment with data came or went."""
+        return self.first.get("data_segs_in") == 0 and self.first.get("data_segs_out") == 0
+
+    @property
+    def shares(self) -> Shares | None:
+        grown = {name: value for name in shares.COUNTERS if (value := self.grown(name)) is not None}
+        return shares.shares(grown, (self.last_ns - self.first_ns) / 1e3)
+
+    def document(self) -> dict[str, Any]:
+        """For the result."""
+        return {
+            "first_ns": self.first_ns or None,
+            "last_ns": self.last_ns or None,
+            "from_the_beginning": self.from_the_beginning,
+            "first": self.first,
+            "last": self.last,
+            "grown": {name: self.grown(name) for name in _COUNTED},
+            "rtt_us": {
+                "min": self.rtt_least_us,
+                "mean": self.rtt_sum_us / self.rtt_count,
+                "max": self.rtt_most_us,
+            }
+            if self.rtt_count
+            else None,
+            "shares": self.shares,
+        }
+
+
+class Observer(Protocol):
+    """Whoever wants to know while it goes on."""
+
+    def waiting(self) -> None: ...
+
+    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``progress`` is the engine's at the end: connections, lateness, what was lost."""
+
+    progress: Mapping[str, Any]
+    tallies: Sequence[Tally]
+    absent: tuple[str, ...] = ()
+    """Fields that were asked for, and that neither this kernel nor a congestion control told."""
+
+    @property
+    def samples(self) -> int:
+        return sum(int(each["samples"]) for each in self.progress["connections"])
+
+    @property
+    def missed(self) -> int:
+        """Samples that were not taken because the host was late, or not taken over because Weir was."""
+        return sum(int(each["missed"]) for each in self.progress["connections"]) + int(self.progress["lost"])
+
+
+def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outcome:
+    """Watch until the connections have ended, the time is over, or a request to stop.
+
+    Raises
+    ------
+    InputError
+        No connection fits, and none is waited for.
+    MissingCapability
+        This kernel cannot be asked.
+    LabError
+        Asking failed meanwhile.
+    """
+    from weirlab._engine import TcpWatcher
+
+    one, other = settings.target.ends
+    watcher = TcpWatcher(
+        ends=[(one.addr or None, one.port), (other.addr or None, other.port)],
+        pid=settings.target.pid,
+        program=settings.target.program,
+        period_ns=settings.period_ns,
+        wait=settings.wait,
+        fields=list(dict.fromkeys((*settings.names, *NEEDED))),
+    )
+    tallies: list[Tally] = []
+    told: set[str] = set()
+    ends_s = None if settings.duration_s is None else time.monotonic() + settings.duration_s
+    if settings.wait:
+        for observer in observers:
+            observer.waiting()
+    try:
+        while True:
+            over = stop.requested or (ends_s is not None and time.monotonic() >= ends_s)
+            if over:
+                watcher.stop()
+            # Asked before samples are taken: when it has ended, none can follow. And asked again afterwards: the
+            # samples may be of connections that were found in between.
+            ended = watcher.progress()["ended"]
+            samples = _taken(watcher.take())
+            progress = watcher.progress()
+            _count(tallies, samples, len(progress["connections"]))
+            told.update(name for name, (_, there) in samples.fields.items() if there.any())
+            for observer in observers:
+                observer.samples(samples, progress, tallies)
+            if over or ended:
+                break
+            left_s = TAKE_S if ends_s is None else min(TAKE_S, ends_s - time.monotonic())
+            stop.wait((), left_s)
+    finally:
+        watcher.stop()
+    if progress["failure"]:
+        raise LabError(progress["failure"])
+    if not progress["connections"] and not settings.wait:
+        raise InputError("no connection fits; weir tcp list shows them all, --wait waits for one")
+    return Outcome(progress, tallies, tuple(name for name in settings.names if name not in told))
+
+
+def _taken(columns: Mapping[str, Any]) -> Samples:
+    return Samples(columns["connection"], columns["time_ns"], columns["fields"])
+
+
+def _count(tallies: list[Tally], samples: Samples, connections: int) -> None:
+    import numpy as np
+
+    tallies.extend(Tally() for _ in range(connections - len(tallies)))
+    for number in np.unique(samples.connection):
+        tallies[number].take(samples, np.flatnonzero(samples.connection == number))

@@ -1,0 +1,101 @@
+"""A server of bulk transfers on loopback, and the command line."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from weirlab._engine import TcpServer
+from weirlab.cli.app import app
+
+DEADLINE_S = 60.0
+"""How long something that is sure to happen may take on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command left on its two streams, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Standard output, which must be JSON Lines and nothing else."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output, which must be one JSON document and nothing else."""
+        document = json.loads(self.out)
+        assert isinstance(document, dict)
+        return document
+
+
+Weir = Callable[..., Answer]
+
+
+@pytest.fixture
+def weir(monkeypatch: pytest.MonkeyPatch) -> Weir:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.delenv("WEIR_DEBUG", raising=False)
+    monkeypatch.delenv("WEIR_TCP_TOKEN", raising=False)
+
+    def run(*arguments: object) -> Answer:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return Answer(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@dataclass
+class Served:
+    """A server at work."""
+
+    server: TcpServer
+
+    @property
+    def port(self) -> int:
+        return self.server.address[1]
+
+    def wait_for(self, name: str) -> dict[str, Any]:
+        """The next event of this name, which is sure to come."""
+        for _ in range(int(DEADLINE_S / 0.1)):
+            event = self.server.next_event(0.1)
+            if event is not None and event["event"] == name:
+                return event
+        pytest.fail(f"no event {name} within {DEADLINE_S} s")
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Starts servers on ports that are free; all are stopped in the end."""
+    made: list[TcpServer] = []
+
+    def start(**wanted: Any) -> Served:
+        settings: dict[str, Any] = {
+            "address": "127.0.0.1", "port": 0, "token": "", "most_ns": None, "most_bytes": None,
+            "most_clients": 8, "options": [],
+        }  # fmt: skip
+        made.append(TcpServer(**settings | wanted))
+        return Served(made[-1])
+
+    yield start
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
