@@ -138,7 +138,7 @@ class Made:
         found = [
             str(path)
             for identifier in self.identifiers
-            for path in (*DIRECTORY.glob(f"weir-{identifier}-*"), *clean.LOCKS.glob(f"{identifier}.lock"))
+            for path in (*DIRECTORY.glob(f"weir-{identifier}-*"), *clean.LOCKS.glob(f"{identifier}.*"))
         ]
         threads = napi.threads("in0") | napi.threads("out0") | napi.threads("rx0")
         return found + [f"kernel thread {thread}" for thread in self.napi_threads if thread in threads]

@@ -27,9 +27,8 @@ pytestmark = pytest.mark.netns
 HOLDER = """
 import sys
 from weirlab.lab import clean
-from weirlab.lab.cores import choose
 claim = clean.Claim()
-claim.isolate({choose().sender, choose().dut})
+claim.isolate(map(int, sys.argv[1:]))
 print(claim.identifier, claim.isolation.state, flush=True)
 sys.stdin.read()
 """
@@ -69,9 +68,12 @@ def test_a_lab_has_its_cpus_to_itself_and_gives_them_back(made: Any, hierarchy: 
 
 def test_after_kill_9_cleaning_gives_the_cpus_back(hierarchy: Groups) -> None:
     before = state(hierarchy)
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    cpus = [choose().sender, choose().dut]
+    if len(before[-1]) == 2 and hierarchy.version == 2:
+        # With one of two CPUs a lab has no use for it, but the kernel can be asked.
+        cpus.pop()
+    command = [sys.executable, "-c", HOLDER, *map(str, cpus)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     identifier, found = holder.stdout.readline().split(maxsplit=1)
     holder.send_signal(signal.SIGKILL)

@@ -228,6 +228,16 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn packets_of_calls_are_made_up_for_although_the_host_is_looked_at_in_their_bins() {
+        let mut plan = calls(vec![(200, 0, Packet::default()); 3], vec![vec![]], &[]);
+        (plan.windowed, plan.bin_ns) = (true, 1_000);
+        let mut cursor = Cursor::new(&plan);
+        assert!(cursor.next(0).is_some());
+        cursor.slip(100_000);
+        assert_eq!(cursor.slipped_ns(), 100_000);
+    }
+
+    #[test]
     fn unpaced_packets_are_due_at_once_until_time_is_up() {
         let plan = plan(vec![gap(0, 0)], whole(500), 1, false);
         let mut cursor = Cursor::new(&plan);

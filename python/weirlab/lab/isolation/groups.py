@@ -119,6 +119,8 @@ def refusal(error: OSError) -> Refused:
         remedy = "in a container: mount the host's control groups read-write (--cgroupns=host --privileged)"
     elif error.errno == errno.EBUSY:
         remedy = "delegate the cpuset controller to this container, or run outside of it"
+    elif error.errno == errno.EINVAL:
+        remedy = "see which control group has these CPUs for itself (cpuset.cpus.exclusive), and end that"
     else:
         remedy = way_out(error)
     return Refused(f"{where}{error.strerror}", remedy)

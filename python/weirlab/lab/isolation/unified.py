@@ -24,6 +24,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from weirlab.lab.cores import parse_list
+from weirlab.lab.isolation.bound import Bound, bind_again, bound_threads
 from weirlab.lab.isolation.groups import Groups, Refused, cpu_list, is_kernel_thread
 
 MEASURING: Final = "measuring"
@@ -43,6 +45,8 @@ class Unified:
     home: str
     enabled: bool
     """Whether the cpuset controller has to be switched on for the root's children."""
+    bound: tuple[Bound, ...] = ()
+    """Kernel threads that the kernel is going to unbind."""
 
     def to_json(self) -> dict[str, Any]:
         return {"version": 2, **vars(self)}
@@ -61,7 +65,8 @@ def plan(groups: Groups, group: str) -> Unified:
             "run it outside of that group, or lift the limit",
         )
     enabled = "cpuset" not in groups.read("/", "cgroup.subtree_control").split()
-    return Unified(group, groups.home, enabled)
+    everything = parse_list(groups.read("/", "cpuset.cpus.effective"))
+    return Unified(group, groups.home, enabled, tuple(bound_threads(everything)))
 
 
 def make(groups: Groups, what: Unified, cpus: frozenset[int]) -> str:
@@ -85,6 +90,8 @@ def make(groups: Groups, what: Unified, cpus: frozenset[int]) -> str:
     for group in (what.group, inner):
         groups.write(group, "cpuset.cpus.exclusive", cpu_list(cpus))
     kind = _partition(groups, inner)
+    # Those that have nothing to do with these CPUs; the others when they are open again.
+    bind_again(each for each in what.bound if not cpus & set(each[2]))
     groups.write(what.group, "cgroup.procs", os.getpid())
     return kind
 
@@ -98,6 +105,7 @@ def undo(groups: Groups, what: Unified) -> bool:
     if groups.exists(inner):
         with suppress(OSError):
             groups.write(inner, "cpuset.cpus.partition", "member")
+        bind_again(what.bound)
     if groups.exists(what.group):
         home = what.home if groups.exists(what.home) else "/"
         end_s = time.monotonic() + _PATIENCE_S
