@@ -32,7 +32,7 @@ IMPORT = """Turn the NAPTR records of a zone file into a table for a plan.
 
 The table is CSV, named under tables: in the plan. A wildcard becomes a
 prefix, another name a number. Holes below wildcards are told: the plan closes
-them, unless its tree says fill_holes: false. Needs dnspython (weirlab[voice]).
+them, unless its tree says fill_holes: false. Needs the extra voice of weirlab.
 
 Examples:
   weir voice import 0.2.4.e164.arpa.zone --tree public --out public.csv
