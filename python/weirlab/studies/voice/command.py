@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 VOICE = """Plan how calls find their way: SIP, H.323, MGCP and ENUM.
 
-A numbering plan is one YAML file: organisations, number ranges, engines, trees
-of ENUM, routes, service points and test numbers. PLAN is such a file, or a plan
-that comes with Weir: cesnet, federation.
+A numbering plan is one YAML file: organisations, number ranges, engines,
+trees of ENUM, routes, service points and test numbers. PLAN is such a file,
+or a plan that comes with Weir: cesnet, federation.
 """
 
 ROUTE = """Say step by step where a call to a number goes, and why.
 
-Every step names its engine and the line of the plan that decides. What follows
-is the way that the call takes next if the one before fails. The exit code is 9
+Every step names its engine and the line of the plan that decides. Then come
+the ways that the call takes next if the one before fails. The exit code is 9
 if no way leads anywhere.
 
 Examples:

@@ -30,9 +30,9 @@ Examples:
 
 IMPORT = """Turn the NAPTR records of a zone file into a table for a plan.
 
-The table is CSV, named under tables: in the plan. A wildcard becomes a prefix,
-another name a number. Holes below wildcards are told: the plan closes them,
-unless its tree says fill_holes: false. Needs dnspython (weirlab[voice]).
+The table is CSV, named under tables: in the plan. A wildcard becomes a
+prefix, another name a number. Holes below wildcards are told: the plan closes
+them, unless its tree says fill_holes: false. Needs the extra voice of weirlab.
 
 Examples:
   weir voice import 0.2.4.e164.arpa.zone --tree public --out public.csv
@@ -43,7 +43,7 @@ Examples:
 DIFF = """Tell which numbers go another way by one plan than by another.
 
 The answer holds for every international number: whole prefixes and single
-numbers, with the way before and after, fall-backs included. Nothing is sampled.
+numbers, with the way before and after, fall-backs included. None is sampled.
 
 Examples:
   weir voice diff old.yaml new.yaml
@@ -54,8 +54,8 @@ Examples:
 CONFIGS = """Write the configurations of the engines of a numbering plan.
 
 A folder per engine: Kamailio for proxies, Asterisk (PJSIP, ooh323, MGCP) for
-gateways, a table and a GNU Gatekeeper file for gatekeepers; BIND with the zones,
-and SIPp scenarios for the test numbers. manifest.json lists the files.
+gateways, a table and a file of GNU Gatekeeper for gatekeepers, BIND with the
+zones, and SIPp scenarios for the test numbers. manifest.json lists the files.
 
 Examples:
   weir voice configs --plan federation --out configs

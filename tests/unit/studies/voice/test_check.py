@@ -379,6 +379,84 @@ PLANTED = [
         "not pbx",
     ),
     Planted(
+        "same name",
+        "host: gk.example.net",
+        "host: desk.example.net",
+        "  gk:",
+        "desk.example.net is 192.0.2.4 here, and 192.0.2.5 elsewhere in the plan",
+    ),
+    Planted(
+        "zone",
+        "host: gk.example.net",
+        "host: gk.example.com",
+        "  gk:",
+        "gk.example.com lies in no zone of the plan: no A record is written for it",
+        "warning",
+    ),
+    Planted(
+        "zone",
+        "ns.example.net: 192.0.2.53",
+        "ns.example.net: 192.0.2.53, www.example.com: 192.0.2.80",
+        "www.example.com",
+        "www.example.com does not lie in the zone example.net",
+    ),
+    Planted(
+        "zone",
+        PUBLIC,
+        PUBLIC + "  second: {suffix: e164.arpa, zone: 0.2.4.e164.arpa}\n",
+        "  second:",
+        "zone 0.2.4.e164.arpa is written in line 19 already",
+    ),
+    Planted(
+        "never asked",
+        PUBLIC,
+        PUBLIC + "  inner: {suffix: enum.example.net, visibility: private}\n",
+        "  inner:",
+        "tree inner is private, and no engine asks it",
+        "warning",
+    ),
+    Planted(
+        "matches some",
+        "uri: 'sip:\\1@example.net'}]",
+        "regexp: '!^\\+(42011123.*)$!sip:\\1@example.net!'}]",
+        "42011123.*",
+        "the pattern ^\\+(42011123.*)$ does not treat all numbers that continue +4201112 alike: the next "
+        "digit "
+        "matters (3)",
+        "warning",
+    ),
+    Planted(
+        "unknown service",
+        "service: E2U+h323",
+        "service: E2U+email",
+        "E2U+email",
+        "no engine here understands E2U+email",
+        "warning",
+    ),
+    Planted(
+        "no srv",
+        "services: [{service: sip, transport",
+        "services: [{service: h323cs, transport",
+        SIP.strip() + "\n      - {order: 100, preference: 20",
+        "sip URIs lead to example.net, which has an address and no SRV record: there is one target and no "
+        "fall-back",
+        "warning",
+    ),
+    Planted(
+        "bad rewrite",
+        "  core: {kind: proxy,",
+        "  core: {kind: proxy, rewrite: [{match: '^00(.*)$', replace: '00\\1'}],",
+        "  core:",
+        "00\\1 is what comes out, and no international number begins like that",
+    ),
+    Planted(
+        "too long",
+        "owner: two, digits: 12}",
+        "owner: two, digits: 16}",
+        "digits: 16",
+        "numbers of 16 digits, and an international number has at most 15 (E.164)",
+    ),
+    Planted(
         "no number",
         "to: [desk, gw]}",
         "to: [desk, gw], strip: 15}",
@@ -396,6 +474,8 @@ def planted(mistake: Planted) -> str:
     text = changed((mistake.old, mistake.new))
     if mistake.code == "wildcard hole":
         text = text.replace(PUBLIC, PUBLIC.replace("}", ", fill_holes: false}"))
+    if mistake.code == "no srv":
+        text = text.replace("192.0.2.53}", "192.0.2.53, example.net: 192.0.2.5}")
     if mistake.code == "unreachable":
         text = text.replace(
             "trees:\n", "  spare: {kind: endpoint, protocols: [sip], address: 192.0.2.9}\ntrees:\n", 1

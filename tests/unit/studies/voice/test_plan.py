@@ -43,6 +43,7 @@ from .plans import BASE, DAY, changed
         ("address: 192.0.2.2", "address: 192.0.2.300", "must be an IPv4 or IPv6 address, such as 192.0.2.10"),
         ("host: gk.example.net", "host: 192.0.2.4", "must be a host or domain name, such as gw.example.net"),
         ("contact: hostmaster@example.net", "contact: hostmaster", "must be an e-mail address"),
+        ("codecs: [ulaw]}", "codecs: [ulaw], line: 'a)&b'}", "must be a local endpoint name of MGCP"),
         ("serial: 7", "serial: 0", "serial: must be greater than or equal to 1"),
         ('    prefix: "+4201112"\n', "", "enum[1]: give either number or prefix"),
         ("to: [desk, gw]", "to: [desk, gw], valid_from: soon", "routes[0].valid_from"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from weirlab.studies.voice.checking.findings import Finding, error, line, warning
 from weirlab.studies.voice.ere import BadExpression, NeedsDigits, Substitution
-from weirlab.studies.voice.plan.values import is_address
+from weirlab.studies.voice.plan.values import Protocol, is_address
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.routing.names import SCHEMES, Uri, serves
 from weirlab.studies.voice.routing.words import PROTOCOLS
@@ -134,7 +134,7 @@ def uris(network: Network) -> Iterator[Finding]:
                     "no address",
                     place,
                     f"{uri.scheme} URIs lead to {uri.host}, which has neither an SRV record nor an address",
-                    f"add a service for {uri.scheme} to domain {uri.host}, or the host to hosts",
+                    f"add a service {_service(protocol)} to domain {uri.host}, or the host to hosts",
                 )
             elif not has_srv and domain is not None and uri.port is None and protocol == "sip":
                 yield warning(
@@ -143,7 +143,7 @@ def uris(network: Network) -> Iterator[Finding]:
                     f"{uri.scheme} URIs lead to {uri.host}, which has an address and no SRV record: there "
                     "is one "
                     "target and no fall-back",
-                    f"add a service for {uri.scheme} to domain {uri.host}",
+                    f"add a service {_service(protocol)} to domain {uri.host}",
                 )
 
 
@@ -169,3 +169,8 @@ def engine_names(network: Network) -> Iterator[Finding]:
                 "the plan",
                 "give each host one address",
             )
+
+
+def _service(protocol: Protocol) -> str:
+    """What a service point for a protocol is called."""
+    return "h323cs" if protocol == "h323" else protocol

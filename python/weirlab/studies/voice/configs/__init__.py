@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weirlab.errors import InputError
 from weirlab.studies.voice.configs import asterisk, gatekeeper, kamailio, named, sipp
 from weirlab.studies.voice.configs.folder import put
 from weirlab.studies.voice.routing import Network
@@ -19,6 +20,10 @@ def configs(network: Network, root: str) -> dict[str, str]:
     InputError
         The plan says something that an engine cannot do; with its line.
     """
+    if set(root) & set('"\n;'):
+        raise InputError(
+            "--root: engines cannot read a path with quotes, semicolons or line breaks; choose another"
+        )
     makers: dict[str, Callable[[Network, str, str], dict[str, str]]] = {
         "proxy": kamailio.files,
         "gateway": asterisk.files,

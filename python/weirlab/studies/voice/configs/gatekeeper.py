@@ -27,6 +27,14 @@ def _table(network: Network, name: str) -> dict[str, object]:
         "address": parts.address(network, name),
         "ras_port": 1719,
         "trees": [plan.trees[tree].suffix for tree in engine.trees],
+        "hand_over": {
+            protocol: {
+                "engine": other,
+                "address": parts.address(network, other),
+                "port": plan.engines[other].port("h323"),
+            }
+            for protocol, other in engine.hand_over.items()
+        },
         "prefixes": [
             {
                 "prefix": route.prefix[1:],
@@ -55,6 +63,8 @@ def _gnugk(network: Network, name: str) -> Iterator[str]:
     yield "; configs: change the plan instead."
     yield f"[Gatekeeper::Main]\nName={name}\nHome={parts.address(network, name)}"
     yield "[RoutedMode]\nGKRouted=0"
+    if engine.hand_over:
+        yield "; GNU Gatekeeper knows no gateways for other protocols: records for them are not followed."
     if engine.trees:
         yield f"ENUMservers={','.join(plan.trees[tree].suffix for tree in engine.trees)}"
     yield f"[RoutingPolicy]\ndefault=internal{',enum' if engine.trees else ''}"

@@ -14,6 +14,9 @@ MODULES = (
     "mtree", "jsonrpcs", "ctl",
 )  # fmt: skip
 
+SERVICES = ("e2u+sip", "e2u+h323")
+"""Services of ENUM that the script follows, by these names alone."""
+
 FALL_BACK = "(404|408|482|483|488|5[0-9][0-9])"
 """Answers after which the next target is tried; a callee who is busy or declines has answered."""
 
@@ -271,7 +274,8 @@ def _trees(network: Network, name: str) -> Iterator[str]:
     engine = plan.engines[name]
     for i, entry in enumerate(plan.enum):
         for j, record in enumerate(entry.naptr):
-            if entry.tree in engine.trees and leads_to(record.service) == "tel":
+            foreign = record.service.lower() not in SERVICES and leads_to(record.service) is not None
+            if entry.tree in engine.trees and foreign:
                 what = f"Kamailio does not follow {record.service}; write the URI of an engine"
                 raise parts.refuse(network, ("enum", i, "naptr", j), what)
     gateway = parts.sip_uri(network, engine.hand_over["h323"]) if "h323" in engine.hand_over else ""

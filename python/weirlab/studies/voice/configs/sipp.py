@@ -166,7 +166,9 @@ def _caller(network: Network, name: str, engine: Engine, answer: int) -> str:
 
 
 def _head(network: Network, name: str, title: str) -> str:
-    return HEAD.replace("PLACE", parts.place(network, "engines", name)).replace("NAME", title)
+    # Two hyphens would end the comment.
+    where = parts.place(network, "engines", name).replace("--", "-")
+    return HEAD.replace("PLACE", where).replace("NAME", title)
 
 
 def _sdp(network: Network, name: str, port: str) -> str:

@@ -18,6 +18,7 @@ _CLASSES: Final = {
     "cntrl": r"\x00-\x1f\x7f",
 }  # fmt: skip
 _MOST_REPEATS: Final = 255
+_LONGEST: Final = 255
 
 
 class BadExpression(ValueError):
@@ -81,6 +82,8 @@ def parse(text: str) -> tuple[Alternatives, int]:
     BadExpression
         It is none.
     """
+    if len(text) > _LONGEST:
+        raise BadExpression(f"it has {len(text)} characters; a record takes at most {_LONGEST}")
     reader = _Reader(text)
     found = reader.alternatives()
     if reader.at < len(text):
@@ -121,6 +124,10 @@ class _Reader:
             return node
         if isinstance(node, Anchor):
             self.fail(f"{sign} cannot repeat {node.sign}")
+        if isinstance(node, Group) and _repeats(node):
+            self.fail(
+                f"{sign} repeats what is repeated inside the group already; engines may take ages for it"
+            )
         low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(sign) or self._bounds()
         if sign != "{":
             self.at += 1
@@ -208,3 +215,12 @@ class _Reader:
             self.fail(f"the range {low}-{high} goes backwards")
         self.at += 2
         return f"{re.escape(low)}-{re.escape(high)}"
+
+
+def _repeats(group: Group) -> bool:
+    """Is there a repetition without limit inside?"""
+    return any(
+        (isinstance(node, Repeat) and node.high is None) or (isinstance(node, Group) and _repeats(node))
+        for branch in group.inner.branches
+        for node in branch
+    )

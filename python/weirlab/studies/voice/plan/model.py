@@ -22,6 +22,7 @@ from weirlab.studies.voice.plan.values import (
     Host,
     Kind,
     Line,
+    MgcpLine,
     Name,
     Number,
     Port,
@@ -107,9 +108,9 @@ class Range(Limited):
 class Rewrite(Section):
     """A rule that changes a number on arrival at an engine."""
 
-    match: str
+    match: Line
     """POSIX extended regular expression; what is dialled is compared with it."""
-    replace: str
+    replace: Line
     r"""What comes in place of the whole number; \1 to \9 are the groups."""
 
 
@@ -140,7 +141,7 @@ class Engine(Section):
     """Rules for arriving numbers; the first that matches is applied."""
     home: Name | None = None
     """Where an endpoint sends its calls."""
-    line: Line = "aaln/1"
+    line: MgcpLine = "aaln/1"
     """MGCP endpoint name (RFC 3435, 2.1.2) of an endpoint's line."""
 
     @model_validator(mode="after")

@@ -15,10 +15,14 @@ Protocol = Literal["sip", "h323", "mgcp"]
 Kind = Literal["proxy", "gateway", "gatekeeper", "endpoint"]
 Visibility = Literal["public", "private"]
 
+_LONGEST = 40
+"""Characters of a number; those that are too long but for a slip of the pen are for the checks."""
+
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _EMAIL = re.compile(rf"[^@\s]+@{_LABEL}(\.{_LABEL})+")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_MGCP_LINE = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 _CODEC = re.compile(r"[a-z0-9]+")
 
 
@@ -29,19 +33,19 @@ def _in_quotes(value: object) -> object:
 
 
 def _number(text: str) -> str:
-    if not numbers.is_number(text):
+    if not numbers.is_number(text) or len(text) > _LONGEST:
         raise ValueError('must be an international number, such as "+420224355289"')
     return text
 
 
 def _prefix(text: str) -> str:
-    if not numbers.PREFIX.fullmatch(text):
+    if not numbers.PREFIX.fullmatch(text) or len(text) > _LONGEST:
         raise ValueError('must be the beginning of international numbers, such as "+420950"')
     return text
 
 
 def _dialled(text: str) -> str:
-    if not numbers.DIALLED.fullmatch(text):
+    if not numbers.DIALLED.fullmatch(text) or len(text) > _LONGEST:
         raise ValueError('must be digits as they are dialled, such as "+420224355289" or "00420224355289"')
     return text
 
@@ -99,6 +103,12 @@ def _line(text: str) -> str:
     return text
 
 
+def _mgcp_line(text: str) -> str:
+    if not _MGCP_LINE.fullmatch(text):
+        raise ValueError("must be a local endpoint name of MGCP, such as aaln/1")
+    return text
+
+
 def as_list(value: object) -> object:
     """A single word as a list of one."""
     return [value] if isinstance(value, str) else value
@@ -113,6 +123,7 @@ Address = Annotated[str, AfterValidator(_address)]
 Email = Annotated[str, AfterValidator(_email)]
 Name = Annotated[str, AfterValidator(_name)]
 Codec = Annotated[str, AfterValidator(_codec)]
+MgcpLine = Annotated[str, AfterValidator(_mgcp_line)]
 Line = Annotated[str, AfterValidator(_line)]
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 Short = Annotated[int, Field(strict=True, ge=0, le=65535)]
