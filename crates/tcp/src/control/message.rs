@@ -1,6 +1,6 @@
 //! The messages.
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::codec::{ProtocolError, Reader, Writer};
@@ -389,7 +389,7 @@ pub fn verify(token: &str, nonce: &Digest, request: &Request, proof: &Proof) -> 
 
 fn mac(token: &str, nonce: &Digest, request: &Request) -> Hmac<Sha256> {
     // A key of any length will do; an empty one stands for no token.
-    let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(token.as_bytes()).unwrap_or_else(|_| unreachable!());
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(token.as_bytes()).unwrap_or_else(|_| unreachable!());
     let mut to = Writer::default();
     request.write(&mut to);
     mac.update(nonce);
