@@ -19,7 +19,7 @@ from weirlab.studies.tcp.shares import Shares
 from weirlab.studies.tcp.watching import Outcome as Watched
 from weirlab.studies.tcp.watching import Settings as WatchSettings
 from weirlab.studies.tcp.watching import Tally
-from weirlab.trace.quantities import bit_rate, count, listed, octets, percent, plural, size
+from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
 
 _WAYS = {"up": "up (to the server)", "down": "down (from the server)"}
 
@@ -194,7 +194,7 @@ def server_event(event: Mapping[str, Any]) -> str:
                 for way, word in (("up", "to here"), ("down", "from here"))
                 if event[way]
             ]
-            return f"{peer}: transfer {event['number']} begins, connections: {listed(ways)}"
+            return f"{peer}: transfer {event['number']} begins, connections: {words(ways)}"
         case "ended":
             moved = [
                 f"{octets(event[key])} {word}"
@@ -203,7 +203,7 @@ def server_event(event: Mapping[str, Any]) -> str:
             ]
             how = f"broke off ({event['failure']})" if event["failure"] else "ended"
             lasted = duration(event["lasted_ns"])
-            return f"{peer}: transfer {event['number']} {how} after {lasted}, {listed(moved) or 'no bytes'}"
+            return f"{peer}: transfer {event['number']} {how} after {lasted}, {words(moved) or 'no bytes'}"
         case "refused":
             return f"{peer}: refused: {event['why']}"
         case _:

@@ -12,7 +12,8 @@ from weirlab import files, limits
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 from weirlab.scenario.document import Document, Location, Mark, parse
-from weirlab.scenario.load import SCHEMA_ID, refuse, validated
+from weirlab.scenario.load import refuse, validated
+from weirlab.studies.scenarios import SCHEMA_ID
 from weirlab.studies.voice.plan import tables
 from weirlab.studies.voice.plan.model import Plan
 
