@@ -115,7 +115,12 @@ def send(
         ),
     ] = None,
     forever: Annotated[
-        bool, typer.Option("--forever", help="Until Ctrl-C, instead.", rich_help_panel=_TRANSFER)
+        bool,
+        typer.Option(
+            "--forever",
+            help="Until Ctrl-C, instead; needs a server with --max-time 0.",
+            rich_help_panel=_TRANSFER,
+        ),
     ] = False,
     block: Annotated[
         str,

@@ -127,7 +127,9 @@ fn refusal(request: &Request, house: &House) -> Option<String> {
         match request.lasts_ns {
             Some(lasts) if lasts > most_ns => return Some(format!("a transfer may last {most} here")),
             None if request.bytes.is_none() => {
-                return Some(format!("a transfer without end is not allowed, {most} are"));
+                return Some(format!(
+                    "a transfer may last {most} here; one without end needs weir tcp serve --max-time 0"
+                ));
             }
             _ => {}
         }
