@@ -65,7 +65,7 @@ def test_shares_below_the_marks_are_told_per_direction() -> None:
     table.mos[table.back] = 3.7
     found = outcome(table)
     assert row(found, "callers", "all")[3:5] == ["50 %", "0 %"]
-    assert row(found, "callers", "hear the receiver's side (back)")[3] == "100.00 %"
+    assert row(found, "callers", "hear the receiver's side (back)")[3] == "100 %"
     assert row(found, "callers", "hear the sender's side (forward)")[3] == "0 %"
 
 

@@ -80,6 +80,7 @@ NOT_BOUNDED = {
     ("log", "keep"),
     ("trace", "connection"),
     ("trace", "limit"),
+    ("link", "cpu"),  # the machine says which there are
 }
 
 

@@ -96,7 +96,7 @@ def test_a_link_that_ended_before_its_time_is_a_problem() -> None:
 def test_the_tables_have_a_row_for_each_direction() -> None:
     fates, itself = tables.of(account(CARRIED))
     assert list(fates.rows[0]) == ["eth1", "eth2", "110", "100", "5", "3", "2", "1", "0", "1", "0"]
-    assert list(itself.rows[0])[:5] == ["eth1", "eth2", "100 Mbit/s", "99.00 Mbit/s", "-1.000 %"]
+    assert list(itself.rows[0])[:5] == ["eth1", "eth2", "100 Mbit/s", "99 Mbit/s", "-1.000 %"]
     assert list(itself.rows[1])[2:5] == ["–", "–", "–"]
 
 
@@ -112,7 +112,7 @@ def test_the_line_shows_what_passed_since_the_last_one() -> None:
     rates.look(account(CARRIED, 2.0))
     later = account({**CARRIED, "sent": 300, "sent_bytes": 350_000}, 4.0)
     shown = tables.line(later, rates.look(later), 56.0)
-    assert shown.startswith("4 s so far, 56 s left: eth1 to eth2 100 pps, 1.00 Mbit/s, 1 queued, 9.1 % lost")
+    assert shown.startswith("4 s so far, 56 s left: eth1 to eth2 100 pps, 1 Mbit/s, 1 queued, 9.1 % lost")
     assert "eth2 to eth1 0 pps" in shown
     assert "NOT KEPT" not in shown
     assert tables.line(account({**CARRIED, "too_long": 3}), ("", ""), None).endswith("; 3 NOT KEPT")

@@ -13,7 +13,7 @@ from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError
 from weirlab.studies.tcp import sending, serving
-from weirlab.studies.tcp.lines import LinesOption, say
+from weirlab.studies.tcp.show.lines import LinesOption, say
 
 if TYPE_CHECKING:
     from weirlab.studies.tcp.results import Interval
@@ -115,7 +115,12 @@ def send(
         ),
     ] = None,
     forever: Annotated[
-        bool, typer.Option("--forever", help="Until Ctrl-C, instead.", rich_help_panel=_TRANSFER)
+        bool,
+        typer.Option(
+            "--forever",
+            help="Until Ctrl-C, instead; needs a server with --max-time 0.",
+            rich_help_panel=_TRANSFER,
+        ),
     ] = False,
     block: Annotated[
         str,
@@ -178,7 +183,7 @@ def send(
     from weirlab.link.settings import parse_size, parse_time
     from weirlab.link.stopping import Stop
     from weirlab.studies.tcp import fields as names
-    from weirlab.studies.tcp import tables
+    from weirlab.studies.tcp.show import tables
     from weirlab.trace.times import period_ns
     from weirlab.traffic.calls.lines import parse_line
 
@@ -272,8 +277,8 @@ def serve(
     """Serve."""
     from weirlab.link.settings import parse_size, parse_time
     from weirlab.link.stopping import Stop
-    from weirlab.studies.tcp import tables
     from weirlab.studies.tcp.connections import shown
+    from weirlab.studies.tcp.show import tables
 
     with Session(ctx, as_json=json) as session:
         settings = serving.Settings(
@@ -313,12 +318,12 @@ class _Lines:
     """A line per interval and direction on stderr."""
 
     def started(self, event: Mapping[str, Any]) -> None:
-        from weirlab.studies.tcp import tables
+        from weirlab.studies.tcp.show import tables
 
         tell(f"weir: {tables.send_begun(event)}", sys.stderr)
 
     def interval(self, interval: Interval) -> None:
-        from weirlab.studies.tcp import tables
+        from weirlab.studies.tcp.show import tables
 
         tell(tables.interval_line(interval), sys.stderr)
 

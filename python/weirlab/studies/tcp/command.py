@@ -12,7 +12,7 @@ from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.tcp import bulk
-from weirlab.studies.tcp.lines import LinesOption, line, say
+from weirlab.studies.tcp.show.lines import LinesOption, line, say
 
 if TYPE_CHECKING:
     from weirlab.studies.tcp.connections import Connection
@@ -87,7 +87,8 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List connections."""
-    from weirlab.studies.tcp import connections, tables
+    from weirlab.studies.tcp import connections
+    from weirlab.studies.tcp.show import tables
 
     with Session(ctx, as_json=json) as session:
         wanted = connections.target(port=port, address=address, process=process)
@@ -143,8 +144,9 @@ def watch(
     json: LinesOption = False,
 ) -> None:
     """Watch connections."""
-    from weirlab.studies.tcp import connections, tables
+    from weirlab.studies.tcp import connections
     from weirlab.studies.tcp import fields as names
+    from weirlab.studies.tcp.show import tables
     from weirlab.studies.tcp.watching import Settings
 
     with Session(ctx, as_json=json) as session:
@@ -179,7 +181,7 @@ def _watched(session: Session, settings: Settings, out: Path | None, *, chosen: 
     from weirlab.link.stopping import Stop
     from weirlab.studies.tcp import watching
     from weirlab.studies.tcp.keeping import Keeper
-    from weirlab.studies.tcp.screen import MOST_COLUMNS, SampleLines, screen
+    from weirlab.studies.tcp.show.screen import MOST_COLUMNS, SampleLines, screen
 
     observers: list[Any] = []
     keeper = None if out is None else Keeper(out, settings.names)

@@ -195,8 +195,8 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
             over = stop.requested or (ends_s is not None and time.monotonic() >= ends_s)
             if over:
                 watcher.stop()
-            # Asked before samples are taken: when it has ended, none can follow. And asked again afterwards:
-            # the samples may be of connections that were found in between.
+            # Asked before samples are taken: when it has ended, none can follow. Asked again afterwards:
+            # samples may be of connections that were found in between.
             ended = watcher.progress()["ended"]
             samples = _taken(watcher.take())
             progress = watcher.progress()

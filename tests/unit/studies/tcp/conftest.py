@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -58,9 +58,10 @@ def weir(monkeypatch: pytest.MonkeyPatch) -> Weir:
 
 @dataclass
 class Served:
-    """A server at work."""
+    """A server at work; ``refused`` are events of this name that nobody waited for."""
 
     server: TcpServer
+    refused: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def port(self) -> int:
@@ -72,6 +73,7 @@ class Served:
             event = self.server.next_event(0.1)
             if event is not None and event["event"] == name:
                 return event
+            self.refused += [event] if event is not None and event["event"] == "refused" else []
         pytest.fail(f"no event {name} within {DEADLINE_S} s")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.studies.tcp.screen import Lines, Screen, sentence
+from weirlab.studies.tcp.show.screen import Lines, Screen, sentence
 from weirlab.studies.tcp.watching import Samples, Tally
 
 

@@ -28,13 +28,13 @@ class Nobody:
 
 
 class AtFirst(Nobody):
-    """Does something when the first interval is over."""
+    """Does something when the first bytes have been received."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then: Callable[[], None] | None = then
 
     def interval(self, interval: Interval) -> None:
-        if self._then is not None:
+        if self._then is not None and interval.received_bytes:
             self._then()
             self._then = None
 

@@ -112,6 +112,12 @@ def test_a_token_is_needed_proved_and_checked(weir: Weir, serve: Serve) -> None:
     assert (wrong.code, none.code) == (5, 2)
     assert "token is wrong" in wrong.err
     assert "--token" in none.err
+    assert weir(*to, "--token", "sesame").code == 5
+    events = [served.wait_for("refused")["why"] for _ in range(2)]
+    assert sorted(events) == ["it sent no request", "the token is wrong"]
+    assert weir(*to, "--token", "open sesame").code == 0
+    served.wait_for("ended")
+    assert served.refused == [], "each is told once, as anybody can repeat it"
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])

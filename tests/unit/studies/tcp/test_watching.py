@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -243,10 +242,18 @@ def test_filters_of_a_list_are_checked(weir: Weir) -> None:
         assert arguments[1] in answer.err
 
 
-def test_a_duration_ends_waiting(weir: Weir, free_port: int) -> None:
-    answer = weir("tcp", "watch", f":{free_port}", "--wait", "--time", "1ms", "--json")
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_duration_ends_waiting_and_leaves_an_empty_table(
+    weir: Weir, free_port: int, tmp_path: Path, suffix: str
+) -> None:
+    out = tmp_path / f"none.{suffix}"
+    answer = weir(
+        "tcp", "watch", f":{free_port}", "--wait", "--time", "1ms", "--json", "--out", out, "--fields", "rtt"
+    )
     assert answer.code == 0, answer.err
-    assert json.loads(answer.out)["conclusion"] == "No connection came."
+    assert answer.json["conclusion"] == "No connection came."
+    frame = pl.read_parquet(out) if suffix == "parquet" else pl.read_csv(out)
+    assert (frame.columns, len(frame)) == (["time_ns", "connection", "local", "remote", "rtt_us"], 0)
 
 
 @pytest.mark.parametrize(

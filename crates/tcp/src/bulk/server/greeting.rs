@@ -20,15 +20,22 @@ const GREETING: Duration = Duration::from_secs(5);
 
 /// Listens to a new connection, and does what it is for; in a thread of its own.
 pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
+    let address = peer.ip().to_canonical();
     let known = recognise(stream, house);
     house.strangers.fetch_sub(1, SeqCst);
     match known {
         Ok(Known::Client(line, request)) => session::serve(Client { line, request, peer }, house),
         Ok(Known::Data) => {}
         Err(Stranger::Refused(why)) => house.tell(ServerEvent::Refused { peer, why }),
+        Err(Stranger::Unproven(why)) => {
+            house.tell_once(address, why.clone(), ServerEvent::Refused { peer, why });
+        }
         // Who says nothing at all is a port scanner, or a check whether the server lives.
         Err(Stranger::Garbage(LineError::Closed | LineError::Io(_))) => {}
-        Err(Stranger::Garbage(why)) => house.tell_garbage(peer.ip().to_canonical(), why.to_string()),
+        Err(Stranger::Garbage(why)) => {
+            let event = ServerEvent::Garbage { peer: address, why: why.to_string() };
+            house.tell_once(address, String::new(), event);
+        }
     }
 }
 
@@ -39,6 +46,8 @@ enum Known {
 
 enum Stranger {
     Garbage(LineError),
+    /// A client that has not shown to know the token.
+    Unproven(String),
     Refused(String),
 }
 
@@ -89,23 +98,22 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
             let (proof, request) = match line.receive(Some(left)) {
                 Ok(Message::Request { proof, request }) => (proof, request),
                 // Without a token it went away.
-                Err(LineError::Closed) => return Err(Stranger::Refused("it sent no request".to_owned())),
+                Err(LineError::Closed) => return Err(Stranger::Unproven("it sent no request".to_owned())),
                 other => {
                     other?;
-                    return Err(Stranger::Refused("it said what makes no sense here".to_owned()));
+                    return Err(Stranger::Unproven("it said what makes no sense here".to_owned()));
                 }
             };
-            let refusal = if verify(token, &nonce, &request, &proof) {
-                refusal(&request, house)
-            } else {
-                Some("the token is wrong".to_owned())
+            let mut refuse = |why: String| {
+                line.send(&Message::Refuse { why: why.clone() })?;
+                Ok::<_, io::Error>(why)
             };
-            match refusal {
+            if !verify(token, &nonce, &request, &proof) {
+                return Err(Stranger::Unproven(refuse("the token is wrong".to_owned())?));
+            }
+            match refusal(&request, house) {
                 None => Ok(Known::Client(line, Box::new(request))),
-                Some(why) => {
-                    line.send(&Message::Refuse { why: why.clone() })?;
-                    Err(Stranger::Refused(why))
-                }
+                Some(why) => Err(Stranger::Refused(refuse(why)?)),
             }
         }
     }
@@ -119,7 +127,9 @@ fn refusal(request: &Request, house: &House) -> Option<String> {
         match request.lasts_ns {
             Some(lasts) if lasts > most_ns => return Some(format!("a transfer may last {most} here")),
             None if request.bytes.is_none() => {
-                return Some(format!("a transfer without end is not allowed, {most} are"));
+                return Some(format!(
+                    "a transfer may last {most} here; one without end needs weir tcp serve --max-time 0"
+                ));
             }
             _ => {}
         }

@@ -22,7 +22,7 @@ use crate::option::{OptionError, Setting};
 
 /// Connections that have not said who they are: more than a client makes at once.
 const MOST_STRANGERS: usize = 512;
-/// Addresses that are told once each for sending garbage.
+/// What strangers did wrong and is told once for each address: no more, as anybody can add to it.
 const MOST_TOLD: usize = 1024;
 /// How long the server may go without noticing that it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -128,7 +128,7 @@ struct House {
     sessions: Mutex<HashMap<Session, Sender<(u16, TcpStream)>>>,
     /// How to tell each transfer that the server stops.
     stopping: Mutex<HashMap<u64, Sender<Input>>>,
-    told: Mutex<HashSet<IpAddr>>,
+    told: Mutex<HashSet<(IpAddr, String)>>,
     events: Sender<ServerEvent>,
 }
 
@@ -137,10 +137,11 @@ impl House {
         let _ = self.events.send(event);
     }
 
-    fn tell_garbage(&self, peer: IpAddr, why: String) {
+    /// Tells what a stranger did, who may do it again as often as he likes: once for each address.
+    fn tell_once(&self, peer: IpAddr, kind: String, event: ServerEvent) {
         let mut told = lock(&self.told);
-        if told.len() < MOST_TOLD && told.insert(peer) {
-            self.tell(ServerEvent::Garbage { peer, why });
+        if told.len() < MOST_TOLD && told.insert((peer, kind)) {
+            self.tell(event);
         }
     }
 }

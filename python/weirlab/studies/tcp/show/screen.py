@@ -12,7 +12,7 @@ from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.streams import console, tell
 from weirlab.quantities import NOTHING, duration
 from weirlab.studies.tcp.connections import shown
-from weirlab.studies.tcp.tables import owner
+from weirlab.studies.tcp.show.tables import owner
 from weirlab.studies.tcp.watching import Observer, Samples, Tally
 from weirlab.trace.quantities import bit_rate, count, plural
 

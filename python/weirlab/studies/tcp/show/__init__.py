@@ -1,0 +1,1 @@
+"""What ``weir tcp`` prints: tables and sentences, a live screen, JSON Lines."""
