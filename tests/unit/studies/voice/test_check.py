@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
 
+from weirlab.errors import InputError
 from weirlab.studies.voice.checking import Finding, check
+from weirlab.studies.voice.configs import configs
 from weirlab.studies.voice.plan import loads
 from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing.calls import calls
+from weirlab.studies.voice.zones import zones
 
 from .plans import BASE, DAY, changed, ready_network
 
@@ -73,6 +78,13 @@ PLANTED = [
         'prefix: "+420222", to: [desk, gw]',
         'prefix: "+", to: [desk, gw]',
         'at: core, prefix: "+"',
+        'the route for "+" takes every number, so core never asks public',
+    ),
+    Planted(
+        "hides trees",
+        'at: core, prefix: "+420222", to: [desk, gw]',
+        'at: core, arriving: sip, prefix: "+", to: [desk, gw]',
+        "at: core, arriving: sip",
         'the route for "+" takes every number, so core never asks public',
     ),
     Planted(
@@ -531,3 +543,11 @@ def test_a_route_that_holds_later_is_no_duplicate() -> None:
         + '  - {at: core, prefix: "+420222", to: gw, valid_from: 2027-01-01}\n'
     )
     assert [finding.code for finding in found(BASE.replace(ROUTE, two))] == []
+
+
+def test_what_is_made_of_a_wrong_plan_is_made_or_refused_in_words() -> None:
+    for mistake in PLANTED:
+        network = Network(loads(planted(mistake), "plan.yaml"), DAY)
+        for make in (zones, lambda network: configs(network, "/etc/voice"), lambda n: [*calls(n, "+420222")]):
+            with suppress(InputError):
+                make(network)

@@ -58,7 +58,7 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
     for name, engine in plan.engines.items():
         for tree in engine.trees:
             asking[tree].append(name)
-    catch_all = {name for name in plan.engines if (t := network.routes.get((name, None))) and "" in t}
+    catch_all = {name for name in plan.engines if network.catch_all(name) is not None}
     for i, entry in enumerate(plan.enum):
         engines = asking[entry.tree]
         if not engines or not entry.holds(network.day) or catch_all.issuperset(engines):

@@ -79,8 +79,7 @@ def trees_never_asked(network: Network) -> Iterator[Finding]:
     asked: set[str] = set()
     for name, engine in plan.engines.items():
         asked.update(engine.trees)
-        everything = network.routes.get((name, None))
-        if engine.trees and everything is not None and (index := everything.get("")) is not None:
+        if engine.trees and (index := network.catch_all(name)) is not None:
             yield error(
                 "hides trees",
                 at("routes", index),

@@ -93,6 +93,11 @@ class Network:
                     best = found
         return best
 
+    def catch_all(self, engine: str) -> int | None:
+        """The index of a route that takes every number, by whatever protocol calls arrive; None for none."""
+        found = [self.route(engine, protocol, "") for protocol in self.plan.engines[engine].speaks]
+        return found[0][1] if found and found[0] is not None and all(found) else None
+
     def may_call(self, organisation: str | None, digits: str) -> bool:
         """May callers of ``organisation`` call this number?"""
         if organisation is None:
