@@ -115,8 +115,7 @@ PLANTED = [
         "to: [desk, pbx]",
         "to: [desk, pbx]",
         "a call to +420222500000 at core: core cannot send the call to pbx: it would leave as SIP, and pbx "
-        "speaks "
-        "H.323",
+        "speaks H.323",
     ),
     Planted(
         "no codec",
@@ -270,8 +269,7 @@ PLANTED = [
         'prefix: "+42011"\n',
         "tree: public\n    number",
         "number +420111000001 hides the wildcard of +42011 (line 26) in tree public: other numbers that "
-        "continue "
-        "+420111, +4201110 and +42011100 and 3 more get no answer (RFC 4592)",
+        "continue +420111, +4201110 and +42011100 and 3 more get no answer (RFC 4592)",
     ),
     Planted(
         "no address",
@@ -387,8 +385,7 @@ PLANTED = [
         "via: static, ends_at: pbx, answer: 404",
         "via: static",
         "a call to +420111000001 gets 200 (desk answers), not 404, is decided by public, not static and "
-        "ends at desk, "
-        "not pbx",
+        "ends at desk, not pbx",
     ),
     Planted(
         "same name",
@@ -433,8 +430,7 @@ PLANTED = [
         "regexp: '!^\\+(42011123.*)$!sip:\\1@example.net!'}]",
         "42011123.*",
         "the pattern ^\\+(42011123.*)$ does not treat all numbers that continue +4201112 alike: the next "
-        "digit "
-        "matters (3)",
+        "digit matters (3)",
         "warning",
     ),
     Planted(

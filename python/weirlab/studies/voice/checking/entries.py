@@ -73,8 +73,7 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
                 "hidden",
                 at("enum", i),
                 f"no engine asks tree {entry.tree} for +{entry.digits}: the route for +{first[0]} at "
-                f"{engines[0]} "
-                f"({line(at('routes', first[1]))}) goes before it",
+                f"{engines[0]} ({line(at('routes', first[1]))}) goes before it",
                 "remove the route, or the entry",
             )
 

@@ -21,8 +21,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
                     "duplicate",
                     at("routes", i),
                     f"{route.prefix} at {route.at} is routed in {line(at('routes', other))} already: this "
-                    "route is "
-                    "never used",
+                    "route is never used",
                     "remove one of them; several targets for one prefix stand in one list under to",
                 )
                 break
@@ -67,8 +66,7 @@ def redundant(network: Network) -> Iterator[Finding]:
                     "overlapping",
                     at("routes", index),
                     f"+{prefix} at {engine} changes nothing: +{outer[0]} in {line(at('routes', outer[1]))} "
-                    "leads to "
-                    f"{named(one.to)} as well",
+                    f"leads to {named(one.to)} as well",
                     "remove it",
                 )
 

@@ -9,7 +9,7 @@ from weirlab.errors import InputError
 from weirlab.quoting import quoted
 from weirlab.studies.voice.ere import BadExpression, Substitution
 from weirlab.studies.voice.plan.load import Book
-from weirlab.studies.voice.plan.model import Engine
+from weirlab.studies.voice.plan.model import Engine, Entry
 from weirlab.studies.voice.plan.values import Protocol
 from weirlab.studies.voice.routing.enum import EnumTree
 from weirlab.studies.voice.routing.names import Names
@@ -40,11 +40,11 @@ class Network:
     @cached_property
     def trees(self) -> dict[str, EnumTree]:
         """The trees by name."""
-        listed: dict[str, list[tuple[int, object]]] = {name: [] for name in self.plan.trees}
+        listed: dict[str, list[tuple[int, Entry]]] = {name: [] for name in self.plan.trees}
         for index, entry in enumerate(self.plan.enum):
             if entry.holds(self.day):
                 listed[entry.tree].append((index, entry))
-        return {name: EnumTree(tree, listed[name]) for name, tree in self.plan.trees.items()}  # type: ignore[arg-type]
+        return {name: EnumTree(tree, listed[name]) for name, tree in self.plan.trees.items()}
 
     @cached_property
     def ranges(self) -> Prefixes[int]:
