@@ -150,8 +150,7 @@ def import_zone(
         if found.holes:
             session.say(
                 f"{plural(found.holes, 'hole')} below wildcards, where the zone answers nothing (RFC 4592); "
-                "the plan "
-                "closes them, unless its tree says fill_holes: false"
+                "the plan closes them, unless its tree says fill_holes: false"
             )
         table = found.table()
         document = {

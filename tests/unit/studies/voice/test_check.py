@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
 
+from weirlab.errors import InputError
 from weirlab.studies.voice.checking import Finding, check
+from weirlab.studies.voice.configs import configs
 from weirlab.studies.voice.plan import loads
 from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.routing.calls import calls
+from weirlab.studies.voice.zones import zones
 
 from .plans import BASE, DAY, changed, ready_network
 
@@ -76,6 +81,13 @@ PLANTED = [
         'the route for "+" takes every number, so core never asks public',
     ),
     Planted(
+        "hides trees",
+        'at: core, prefix: "+420222", to: [desk, gw]',
+        'at: core, arriving: sip, prefix: "+", to: [desk, gw]',
+        "at: core, arriving: sip",
+        'the route for "+" takes every number, so core never asks public',
+    ),
+    Planted(
         "hidden",
         ROUTE,
         ROUTE + '  - {at: core, prefix: "+4201112", to: desk}\n',
@@ -103,8 +115,7 @@ PLANTED = [
         "to: [desk, pbx]",
         "to: [desk, pbx]",
         "a call to +420222500000 at core: core cannot send the call to pbx: it would leave as SIP, and pbx "
-        "speaks "
-        "H.323",
+        "speaks H.323",
     ),
     Planted(
         "no codec",
@@ -258,8 +269,7 @@ PLANTED = [
         'prefix: "+42011"\n',
         "tree: public\n    number",
         "number +420111000001 hides the wildcard of +42011 (line 26) in tree public: other numbers that "
-        "continue "
-        "+420111, +4201110 and +42011100 and 3 more get no answer (RFC 4592)",
+        "continue +420111, +4201110 and +42011100 and 3 more get no answer (RFC 4592)",
     ),
     Planted(
         "no address",
@@ -375,8 +385,7 @@ PLANTED = [
         "via: static, ends_at: pbx, answer: 404",
         "via: static",
         "a call to +420111000001 gets 200 (desk answers), not 404, is decided by public, not static and "
-        "ends at desk, "
-        "not pbx",
+        "ends at desk, not pbx",
     ),
     Planted(
         "same name",
@@ -421,8 +430,7 @@ PLANTED = [
         "regexp: '!^\\+(42011123.*)$!sip:\\1@example.net!'}]",
         "42011123.*",
         "the pattern ^\\+(42011123.*)$ does not treat all numbers that continue +4201112 alike: the next "
-        "digit "
-        "matters (3)",
+        "digit matters (3)",
         "warning",
     ),
     Planted(
@@ -531,3 +539,11 @@ def test_a_route_that_holds_later_is_no_duplicate() -> None:
         + '  - {at: core, prefix: "+420222", to: gw, valid_from: 2027-01-01}\n'
     )
     assert [finding.code for finding in found(BASE.replace(ROUTE, two))] == []
+
+
+def test_what_is_made_of_a_wrong_plan_is_made_or_refused_in_words() -> None:
+    for mistake in PLANTED:
+        network = Network(loads(planted(mistake), "plan.yaml"), DAY)
+        for make in (zones, lambda network: configs(network, "/etc/voice"), lambda n: [*calls(n, "+420222")]):
+            with suppress(InputError):
+                make(network)

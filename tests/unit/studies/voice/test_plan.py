@@ -24,8 +24,7 @@ from .plans import BASE, DAY, changed
             'number: "+420111000001"\n',
             "number: +420111000001\n",
             'plan.yaml:22:13: enum[0].number: YAML read it as a number and lost its "+" or its zeros; write '
-            "it in "
-            "quotes",
+            "it in quotes",
         ),
         (
             "to: [desk, gw]",

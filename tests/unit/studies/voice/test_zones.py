@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError
+from weirlab import extras
+from weirlab.errors import InputError, MissingCapability
 from weirlab.studies.voice.ere import Substitution
 from weirlab.studies.voice.plan import loads
 from weirlab.studies.voice.routing import Network
@@ -235,6 +236,14 @@ def test_an_import_tells_holes_and_what_it_leaves_out(tmp_path: Path) -> None:
         "www.0.2.4.e164.arpa: no number below e164.arpa",
     )
     assert found.holes == 2
+
+
+def test_an_import_without_dnspython_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    with pytest.raises(MissingCapability, match=r"imports of zone files need dnspython.*weirlab\[voice\]"):
+        imported.read(tmp_path / "any.zone", "public", "e164.arpa")
 
 
 def test_what_is_no_zone_is_refused(tmp_path: Path) -> None:

@@ -99,8 +99,7 @@ def homes(network: Network) -> Iterator[Finding]:
                 "no protocol",
                 at("engines", name, "home"),
                 f"{name} speaks {named(PROTOCOLS[p] for p in engine.speaks)}, and its home {engine.home} "
-                "speaks "
-                f"{named(PROTOCOLS[p] for p in home.speaks)}",
+                f"speaks {named(PROTOCOLS[p] for p in home.speaks)}",
                 "name a home that speaks its protocol",
             )
 

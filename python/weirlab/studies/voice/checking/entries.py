@@ -58,7 +58,7 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
     for name, engine in plan.engines.items():
         for tree in engine.trees:
             asking[tree].append(name)
-    catch_all = {name for name in plan.engines if (t := network.routes.get((name, None))) and "" in t}
+    catch_all = {name for name in plan.engines if network.catch_all(name) is not None}
     for i, entry in enumerate(plan.enum):
         engines = asking[entry.tree]
         if not engines or not entry.holds(network.day) or catch_all.issuperset(engines):
@@ -73,8 +73,7 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
                 "hidden",
                 at("enum", i),
                 f"no engine asks tree {entry.tree} for +{entry.digits}: the route for +{first[0]} at "
-                f"{engines[0]} "
-                f"({line(at('routes', first[1]))}) goes before it",
+                f"{engines[0]} ({line(at('routes', first[1]))}) goes before it",
                 "remove the route, or the entry",
             )
 

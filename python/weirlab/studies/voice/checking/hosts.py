@@ -141,8 +141,7 @@ def uris(network: Network) -> Iterator[Finding]:
                     "no srv",
                     place,
                     f"{uri.scheme} URIs lead to {uri.host}, which has an address and no SRV record: there "
-                    "is one "
-                    "target and no fall-back",
+                    "is one target and no fall-back",
                     f"add a service {_service(protocol)} to domain {uri.host}",
                 )
 

@@ -55,8 +55,7 @@ def lengths(network: Network) -> Iterator[Finding]:
     plan, at = network.plan, network.book.at
     for i, entry in enumerate(plan.enum):
         found = network.ranges.longest(entry.digits)
-        wanted = plan.ranges[found[1]].digits if found else None
-        if wanted is None:
+        if found is None or (wanted := plan.ranges[found[1]].digits) is None:
             continue
         have = len(entry.digits)
         if (entry.number is not None and have != wanted) or have > wanted:
@@ -65,7 +64,7 @@ def lengths(network: Network) -> Iterator[Finding]:
                 "wrong length",
                 at("enum", i, entry.key),
                 f"the {kind} +{entry.digits} has {have} digits, and numbers of the range "
-                f"{plan.ranges[found[1]].prefix} have {wanted}",  # type: ignore[index]
+                f"{plan.ranges[found[1]].prefix} have {wanted}",
                 "correct the number, or digits of the range",
             )
     for i, route in enumerate(plan.routes):
@@ -76,8 +75,7 @@ def lengths(network: Network) -> Iterator[Finding]:
                 "wrong length",
                 at("routes", i, "prefix"),
                 f"the prefix {route.prefix} has {len(route.prefix) - 1} digits, and whole numbers of its "
-                "range "
-                f"have {wanted}: it fits none",
+                f"range have {wanted}: it fits none",
                 "correct the prefix, or digits of the range",
             )
 
@@ -112,12 +110,12 @@ def owners(network: Network) -> Iterator[Finding]:
                 f"range {numbers.prefix} is said to be delegated by {numbers.delegated_by}, but {belongs}",
                 "correct delegated_by, or add the larger range",
             )
-        elif numbers.delegated_by is None and around is not None and around.owner != numbers.owner:
+        elif numbers.delegated_by is None and outer and around and around.owner != numbers.owner:
             yield error(
                 "owners",
                 at("ranges", i),
                 f"range {numbers.prefix} of {numbers.owner} lies within {around.prefix} of {around.owner} "
-                f"({line(at('ranges', outer[1]))}), which did not delegate it",  # type: ignore[index]
+                f"({line(at('ranges', outer[1]))}), which did not delegate it",
                 f"add delegated_by: {around.owner}, or correct the owner",
             )
 

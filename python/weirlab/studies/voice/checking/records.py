@@ -33,8 +33,7 @@ def expressions(network: Network) -> Iterator[Finding]:
                     "not anchored",
                     place,
                     f"the pattern {substitution.pattern.text} may match in the middle of a number; what it "
-                    "leaves "
-                    "out is lost",
+                    "leaves out is lost",
                     "begin it with ^ and end it with $",
                 )
             yield from _result(entry, record, substitution, place)
@@ -68,8 +67,7 @@ def _result(entry: Entry, record: Naptr, substitution: Substitution, place: str)
             "matches some",
             place,
             f"the pattern {substitution.pattern.text} does not treat all numbers that continue "
-            f"+{entry.digits} "
-            f"alike: the next digit matters ({digits})",
+            f"+{entry.digits} alike: the next digit matters ({digits})",
             "give these numbers entries of their own",
         )
         return
@@ -135,8 +133,7 @@ def order(network: Network) -> Iterator[Finding]:
                     "tie",
                     place,
                     f"two records of {entry.key} +{entry.digits} for {record.service} have order "
-                    f"{record.order} and "
-                    f"preference {record.preference}: which comes first is left to chance",
+                    f"{record.order} and preference {record.preference}: which comes first is left to chance",
                     "give them different preferences",
                 )
             by_rank[rank] = j

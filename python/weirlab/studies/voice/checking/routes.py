@@ -21,8 +21,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
                     "duplicate",
                     at("routes", i),
                     f"{route.prefix} at {route.at} is routed in {line(at('routes', other))} already: this "
-                    "route is "
-                    "never used",
+                    "route is never used",
                     "remove one of them; several targets for one prefix stand in one list under to",
                 )
                 break
@@ -67,8 +66,7 @@ def redundant(network: Network) -> Iterator[Finding]:
                     "overlapping",
                     at("routes", index),
                     f"+{prefix} at {engine} changes nothing: +{outer[0]} in {line(at('routes', outer[1]))} "
-                    "leads to "
-                    f"{named(one.to)} as well",
+                    f"leads to {named(one.to)} as well",
                     "remove it",
                 )
 
@@ -79,8 +77,7 @@ def trees_never_asked(network: Network) -> Iterator[Finding]:
     asked: set[str] = set()
     for name, engine in plan.engines.items():
         asked.update(engine.trees)
-        everything = network.routes.get((name, None))
-        if engine.trees and everything is not None and (index := everything.get("")) is not None:
+        if engine.trees and (index := network.catch_all(name)) is not None:
             yield error(
                 "hides trees",
                 at("routes", index),

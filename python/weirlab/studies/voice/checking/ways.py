@@ -10,6 +10,7 @@ from weirlab.scenario.document import Location
 from weirlab.studies.voice.checking.findings import Finding, error, named, warning
 from weirlab.studies.voice.routing import End, Network, Way, words
 from weirlab.studies.voice.routing.calls import Arrival, arrivals, calls
+from weirlab.studies.voice.routing.names import leads_to
 
 _PROPOSALS = {
     "loop": "give one of these engines a route that leads on",
@@ -30,6 +31,9 @@ def ways(network: Network) -> Iterator[Finding]:
     legs: set[tuple[str, str]] = set()
     useless: dict[Location, bool] = {}
     for arrival, place in _begins(network):
+        if arrival is None:
+            useless.setdefault(place, True)
+            continue
         for way in islice(arrivals(network, arrival), _MOST_WAYS):
             legs.update((step.engine, step.facts["to"]) for step in way.steps if step.what == "leg")
             end = way.end
@@ -108,8 +112,8 @@ def _can_walk(network: Network) -> bool:
         return False  # The check of rewrites says so.
 
 
-def _begins(network: Network) -> Iterator[tuple[Arrival, Location]]:
-    """A call for every route and every entry, at each engine where it counts."""
+def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
+    """A call for every route and every entry, at each engine where it counts; None where it cannot."""
     plan = network.plan
     for (name, arriving), prefixes in network.routes.items():
         engine = plan.engines[name]
@@ -136,7 +140,12 @@ def _begins(network: Network) -> Iterator[tuple[Arrival, Location]]:
                 free = found.prefixes.free_continuation(entry.digits)
                 number = _example(network, entry.digits, free) or ""
             for name in asking if number else ():
-                for protocol in plan.engines[name].speaks:
+                engine = plan.engines[name]
+                known = {*engine.speaks, *engine.hand_over, "tel"}
+                if not any(leads_to(record.service) in known for record in entry.naptr):
+                    yield None, ("enum", index)
+                    continue
+                for protocol in engine.speaks:
                     if network.route(name, protocol, number[1:]) is None:
                         for offer in offers_at[name]:
                             yield Arrival(name, number, protocol, offer, None), ("enum", index)

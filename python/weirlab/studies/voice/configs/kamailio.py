@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weirlab.studies.voice.configs import parts
-from weirlab.studies.voice.ere import Pattern
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.routing.names import leads_to
 
@@ -227,7 +226,8 @@ def _admission(network: Network, name: str) -> Iterator[str]:
 def _rewriting(network: Network, name: str) -> Iterator[str]:
     yield "# Numbers as they are dialled to international ones; the first rule that matches."
     yield "route[REWRITE] {"
-    for i, rule in enumerate(network.plan.engines[name].rewrite):
+    rules = zip(network.plan.engines[name].rewrite, network.rewrites[name], strict=True)
+    for i, (rule, substitution) in enumerate(rules):
         location = ("engines", name, "rewrite", i)
         shape = parts.simple(rule)
         if shape is not None:
@@ -235,7 +235,7 @@ def _rewriting(network: Network, name: str) -> Iterator[str]:
             pattern = goes.replace("+", "\\+")
             change = f'$rU = "{comes}" + $(rU{{s.substr,{len(goes)},0}});'
         else:
-            if not Pattern(rule.match).anchored or set('/"{}$') & set(
+            if not substitution.pattern.anchored or set('/"{}$') & set(
                 rule.match.removesuffix("$") + rule.replace
             ):
                 what = (

@@ -114,6 +114,9 @@ class Rewrite(Section):
     r"""What comes in place of the whole number; \1 to \9 are the groups."""
 
 
+_SPEAKS: dict[Kind, tuple[Protocol, ...]] = {"proxy": ("sip",), "gatekeeper": ("h323",)}
+
+
 class Engine(Section):
     """What handles calls: a proxy, a gateway, a gatekeeper, or an endpoint where calls begin and end."""
 
@@ -146,7 +149,7 @@ class Engine(Section):
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        own: tuple[Protocol, ...] | None = {"proxy": ("sip",), "gatekeeper": ("h323",)}.get(self.kind)  # type: ignore[assignment]
+        own = _SPEAKS.get(self.kind)
         if own is not None and self.protocols not in ((), own):
             raise ValueError(f"a {self.kind} speaks {own[0]} only; a gateway translates")
         if own is None and not self.protocols:
@@ -162,7 +165,7 @@ class Engine(Section):
     @property
     def speaks(self) -> tuple[Protocol, ...]:
         """Protocols, those included that follow from the kind."""
-        return self.protocols or (("sip",) if self.kind == "proxy" else ("h323",))
+        return self.protocols or _SPEAKS[self.kind]
 
     def port(self, protocol: Protocol) -> int:
         """Where it listens for ``protocol``."""

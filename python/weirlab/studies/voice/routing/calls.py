@@ -13,7 +13,7 @@ from weirlab.studies.voice.plan.numbers import owner_name
 from weirlab.studies.voice.plan.values import Protocol
 from weirlab.studies.voice.routing.names import SCHEMES, Uri, leads_to
 from weirlab.studies.voice.routing.network import Network
-from weirlab.studies.voice.routing.way import End, EndKind, Step, Way
+from weirlab.studies.voice.routing.way import End, EndKind, Step, Way, What
 
 MOST_HOPS: Final = 10
 """Engines on a way: what a proxy allows by Max-Forwards."""
@@ -47,8 +47,8 @@ class Arrival(NamedTuple):
             self.been,
         )
 
-    def step(self, what: str, place: Location = (), **facts: object) -> Step:
-        return Step(what, self.engine, self.number, place, facts)  # type: ignore[arg-type]
+    def step(self, what: What, place: Location = (), **facts: object) -> Step:
+        return Step(what, self.engine, self.number, place, facts)
 
     def end(self, kind: EndKind, place: Location = (), **facts: object) -> Way:
         return Way(self.steps, End(kind, self.engine, facts, place))

@@ -9,7 +9,7 @@ from weirlab.errors import InputError
 from weirlab.quoting import quoted
 from weirlab.studies.voice.ere import BadExpression, Substitution
 from weirlab.studies.voice.plan.load import Book
-from weirlab.studies.voice.plan.model import Engine
+from weirlab.studies.voice.plan.model import Engine, Entry
 from weirlab.studies.voice.plan.values import Protocol
 from weirlab.studies.voice.routing.enum import EnumTree
 from weirlab.studies.voice.routing.names import Names
@@ -40,11 +40,11 @@ class Network:
     @cached_property
     def trees(self) -> dict[str, EnumTree]:
         """The trees by name."""
-        listed: dict[str, list[tuple[int, object]]] = {name: [] for name in self.plan.trees}
+        listed: dict[str, list[tuple[int, Entry]]] = {name: [] for name in self.plan.trees}
         for index, entry in enumerate(self.plan.enum):
             if entry.holds(self.day):
                 listed[entry.tree].append((index, entry))
-        return {name: EnumTree(tree, listed[name]) for name, tree in self.plan.trees.items()}  # type: ignore[arg-type]
+        return {name: EnumTree(tree, listed[name]) for name, tree in self.plan.trees.items()}
 
     @cached_property
     def ranges(self) -> Prefixes[int]:
@@ -92,6 +92,11 @@ class Network:
                 if found is not None and (best is None or len(found[0]) > len(best[0])):
                     best = found
         return best
+
+    def catch_all(self, engine: str) -> int | None:
+        """The index of a route that takes every number, by whatever protocol calls arrive; None for none."""
+        found = [self.route(engine, protocol, "") for protocol in self.plan.engines[engine].speaks]
+        return found[0][1] if found and found[0] is not None and all(found) else None
 
     def may_call(self, organisation: str | None, digits: str) -> bool:
         """May callers of ``organisation`` call this number?"""

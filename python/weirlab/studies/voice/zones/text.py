@@ -82,8 +82,7 @@ def _check_serial(path: Path, zone: Zone, text: str, place: str) -> None:
     if before != text and not is_higher(zone.serial, int(found[1])):
         raise InputError(
             f"{place}: zone {zone.origin} has changed, and serial {zone.serial} is not higher than "
-            f"{found[1]} in "
-            f"{files.shown(path)}: secondaries would not fetch it; raise serial"
+            f"{found[1]} in {files.shown(path)}: secondaries would not fetch it; raise serial"
         )
 
 
