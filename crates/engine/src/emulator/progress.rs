@@ -21,7 +21,7 @@ pub struct Direction {
     pub overload: Overload,
     /// How late frames left.
     pub late: Late,
-    /// How fast they left while frames waited.
+    /// How fast they left while frames waited, since the last change.
     pub pace: Paced,
 }
 

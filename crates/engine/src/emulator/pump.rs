@@ -136,6 +136,8 @@ impl Pump {
                 // It was checked when it was handed over.
                 let _ = way.path.change(spec, now_ns());
                 way.last_ns = None;
+                // Of one rate only.
+                way.pace = Paced::default();
             }
         }
     }
