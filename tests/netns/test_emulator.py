@@ -22,6 +22,7 @@ import pytest
 from pyroute2 import IPRoute
 
 import weirlab
+from weirlab.errors import InputError
 from weirlab.lab.linux.interface import add_neighbour
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import interfaces, journal, offloads
@@ -325,6 +326,19 @@ def test_an_interface_that_goes_away_ends_the_link_with_its_name(
         Namespace(LINK).call(delete)
         eventually(lambda: link.account().ended)
         assert link.stop().failure == "interface la is gone"
+
+
+def test_a_thread_that_never_sleeps_cannot_be_real_time(hosts: Hosts) -> None:
+    before = state()
+    with (
+        pytest.raises(InputError, match="--busy and --real-time"),
+        linked(PathSpec(), busy=True, real_time=True),
+    ):
+        pass
+    assert state() == before
+    with linked(PathSpec(), real_time=True) as link:
+        assert exchange(hosts, X, 20) == list(range(1, 21))
+        settled(link)
 
 
 def test_everything_is_as_it_was_afterwards(hosts: Hosts) -> None:

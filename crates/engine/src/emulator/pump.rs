@@ -11,6 +11,7 @@ use super::port::{BATCH, Port, Sent};
 use super::progress::{Direction, Late, Overload, Paced, Progress};
 use super::{Options, Shared, lock};
 use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
+use crate::priority;
 use crate::thread::{check, pin, take_precedence};
 
 /// Frames read at a time, so that those that are due do not wait for long.
@@ -39,6 +40,8 @@ pub struct Pump {
     pool: Pool,
     cpu: Option<usize>,
     busy: bool,
+    real_time: bool,
+    real_time_refused: String,
     waker: Waker,
     start_ns: u64,
     end_ns: u64,
@@ -78,6 +81,8 @@ impl Pump {
             pool: Pool::new(options.memory_bytes),
             cpu: options.cpu,
             busy: options.busy,
+            real_time: options.real_time && !options.busy,
+            real_time_refused: String::new(),
             waker: Waker { late_ns: MOST_SPIN_NS },
             start_ns,
             end_ns: start_ns.saturating_add(u64::try_from(lasts).unwrap_or(u64::MAX)),
@@ -94,6 +99,11 @@ impl Pump {
         }
         // Without the privilege it is late more often, and says so.
         let _ = take_precedence();
+        if self.real_time
+            && let Err(error) = priority::raise(0)
+        {
+            self.real_time_refused = error.to_string();
+        }
         let _ = wake_exactly();
         let mut told_ns = 0;
         while self.failure.is_empty() && !shared.stop.load(Ordering::Relaxed) {
@@ -150,6 +160,7 @@ impl Pump {
             directions: self.ways.each_ref().map(Way::told),
             elapsed_ns: now_ns() - self.start_ns,
             cpu_ns: thread_cpu_ns(),
+            real_time_refused: self.real_time_refused.clone(),
             failure: self.failure.clone(),
             ended,
         };
