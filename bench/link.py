@@ -72,7 +72,7 @@ CAPACITY: Final[Mapping[str, Mapping[str, str]]] = {
     "emulator, nothing to do": {},
     "emulator, 10 ms": {"delay": "10ms"},
     "emulator, 10 ms, busy": {"delay": "10ms"},
-    "emulator, 10 ms, real time": {"delay": "10ms"},
+    "emulator, 10 ms, ordinary": {"delay": "10ms"},
 }
 RATES: Final = ("10Mbps", "100Mbps", "1Gbps", "2.5Gbps")
 LOADS: Final = ("1kpps", "10kpps", "100kpps")
@@ -255,7 +255,7 @@ def trial(
                 cpu = (os.cpu_count() or 1) - 1
                 link = stack.enter_context(
                     emulated_link(
-                        a, b, path, path, cpu=cpu, busy="busy" in case, real_time="real time" in case
+                        a, b, path, path, cpu=cpu, busy="busy" in case, real_time="ordinary" not in case
                     )
                 )
             if series == "lateness":

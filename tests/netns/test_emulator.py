@@ -22,7 +22,6 @@ import pytest
 from pyroute2 import IPRoute
 
 import weirlab
-from weirlab.errors import InputError
 from weirlab.lab.linux.interface import add_neighbour
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import interfaces, journal, offloads
@@ -328,16 +327,11 @@ def test_an_interface_that_goes_away_ends_the_link_with_its_name(
         assert link.stop().failure == "interface la is gone"
 
 
-def test_a_thread_that_never_sleeps_cannot_be_real_time(hosts: Hosts) -> None:
-    before = state()
-    with (
-        pytest.raises(InputError, match="--busy and --real-time"),
-        linked(PathSpec(), busy=True, real_time=True),
-    ):
-        pass
-    assert state() == before
-    with linked(PathSpec(), real_time=True) as link:
-        assert exchange(hosts, X, 20) == list(range(1, 21))
+@pytest.mark.parametrize("options", [{"busy": True}, {"real_time": False}, {"cpu": 0}], ids=str)
+def test_however_it_is_scheduled_it_carries_the_same(hosts: Hosts, options: dict[str, Any]) -> None:
+    lost = frozenset({2, 7})
+    with linked(read_path({"delay": "1ms", "loss": "frames=2,7"}), PathSpec(), **options) as link:
+        assert exchange(hosts, X, 20, lost) == [n for n in range(1, 21) if n not in lost]
         settled(link)
 
 

@@ -175,8 +175,12 @@ def link(
     ] = False,
     real_time: Annotated[
         bool,
-        typer.Option("--real-time", help="Go before all ordinary work of this host.", rich_help_panel=_RUN),
-    ] = False,
+        typer.Option(
+            "--real-time/--no-real-time",
+            help="Go before all ordinary work of this host, or not.",
+            rich_help_panel=_RUN,
+        ),
+    ] = True,
     json: JsonOption = False,
 ) -> None:
     """Emulate a link."""
@@ -225,7 +229,7 @@ class How:
     for_s: float | None = None
     cpu: int | None = None
     busy: bool = False
-    real_time: bool = False
+    real_time: bool = True
 
 
 def run(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> Account:

@@ -75,7 +75,7 @@ def emulated_link(
     for_s: float | None = None,
     cpu: int | None = None,
     busy: bool = False,
-    real_time: bool = False,
+    real_time: bool = True,
     tell: Tell = lambda message: None,
 ) -> Iterator[EmulatedLink]:
     """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down``.
@@ -83,8 +83,9 @@ def emulated_link(
     Without ``down`` it is as ``up``, with random numbers of its own. A thread of this process does it: it
     ends with the block, after ``for_s`` seconds, and with this process, however that ends. What is changed on
     this host for it is changed back at the end; after ``kill -9`` by the next ``weir link``, ``weir tap`` or
-    ``weir lab clean``. ``cpu`` pins the thread; ``busy``: it never sleeps; ``real_time``: it goes before all
-    ordinary work of this host. ``tell`` gets what was changed, in words.
+    ``weir lab clean``. ``cpu`` pins the thread; ``busy``: it never sleeps; else it goes
+    before all ordinary work of this host, if that is allowed, unless ``real_time`` is false. ``tell`` gets
+    what was changed, in words.
 
     Raises
     ------
@@ -163,10 +164,6 @@ def _chain(end: End) -> str:
 
 
 def _started(a: End, b: End, up: PathSpec, down: PathSpec, **options: Any) -> Emulator:
-    if options["busy"] and options["real_time"]:
-        raise InputError(
-            "--busy and --real-time exclude each other: the kernel stops a real-time thread that never sleeps"
-        )
     try:
         from weirlab._engine import Emulator as EngineEmulator
     except ImportError as error:
