@@ -327,6 +327,14 @@ def test_an_interface_that_goes_away_ends_the_link_with_its_name(
         assert link.stop().failure == "interface la is gone"
 
 
+@pytest.mark.parametrize("options", [{"busy": True}, {"real_time": False}, {"cpu": 0}], ids=str)
+def test_however_it_is_scheduled_it_carries_the_same(hosts: Hosts, options: dict[str, Any]) -> None:
+    lost = frozenset({2, 7})
+    with linked(read_path({"delay": "1ms", "loss": "frames=2,7"}), PathSpec(), **options) as link:
+        assert exchange(hosts, X, 20, lost) == [n for n in range(1, 21) if n not in lost]
+        settled(link)
+
+
 def test_everything_is_as_it_was_afterwards(hosts: Hosts) -> None:
     before = state()
     locks = set(journal.DIRECTORY.glob("*")) if journal.DIRECTORY.exists() else set()

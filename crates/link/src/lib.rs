@@ -28,11 +28,13 @@
 
 mod codel;
 mod counters;
+mod delay;
 mod line;
 mod path;
 mod pattern;
 mod queue;
 mod red;
+mod seeds;
 mod selection;
 mod spec;
 mod trace;

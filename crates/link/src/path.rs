@@ -1,14 +1,12 @@
 //! One direction of a link.
 
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
-use rand_distr::{Distribution as _, Normal};
-
 use crate::counters::Counters;
+use crate::delay::Delay;
 use crate::line::Line;
 use crate::queue::{Dropped, Fate, Waiting, WaitingLine};
+use crate::seeds::{Stream, seed};
 use crate::selection::{Chooser, Selection};
-use crate::spec::{Distribution, Jitter, PathSpec, SpecError};
+use crate::spec::{PathSpec, SpecError};
 use crate::transmitter::Transmitter;
 
 /// One direction of a link, with the frames that are on it.
@@ -70,30 +68,11 @@ struct Fates {
     reorder: Chooser,
 }
 
-#[derive(Clone, Debug)]
-struct Delay {
-    ns: u64,
-    jitter: Option<Jitter>,
-    rng: SmallRng,
-    /// When the last frame is due that must not be overtaken.
-    last_due_ns: u64,
-}
-
 /// Bits since the last frame that left in its turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pacing {
     bits: u64,
     is_idle_between: bool,
-}
-
-/// One for each random sequence.
-#[derive(Clone, Copy)]
-enum Stream {
-    Loss,
-    Duplicate,
-    Reorder,
-    Jitter,
-    Red,
 }
 
 impl<T: Clone> Path<T> {
@@ -110,7 +89,7 @@ impl<T: Clone> Path<T> {
             waiting: WaitingLine::new(&spec.queue, bps, seed(spec.seed, Stream::Red), now_ns),
             transmitter,
             part: None,
-            delay: Delay::new(&spec, 0),
+            delay: Delay::new(&spec),
             line: Line::new(),
             counters: Counters::default(),
             last_arrival_ns: now_ns,
@@ -135,7 +114,7 @@ impl<T: Clone> Path<T> {
         let bps = self.transmitter.transmission(now_ns).bps;
         self.waiting.change(&spec.queue, bps, seed(spec.seed, Stream::Red), now_ns);
         self.fates = Fates::new(&spec);
-        self.delay = Delay::new(&spec, self.delay.last_due_ns);
+        self.delay.change(&spec);
         self.pacing = Pacing { bits: 0, is_idle_between: true };
         self.spec = spec;
         self.advance(now_ns);
@@ -340,50 +319,6 @@ impl Fates {
     }
 }
 
-impl Delay {
-    fn new(spec: &PathSpec, last_due_ns: u64) -> Self {
-        Self {
-            ns: spec.delay_ns,
-            jitter: spec.jitter,
-            rng: SmallRng::seed_from_u64(seed(spec.seed, Stream::Jitter)),
-            last_due_ns,
-        }
-    }
-
-    /// When a frame is due that keeps the order where order is kept.
-    fn due(&mut self, through_ns: u64) -> u64 {
-        let due_ns = self.drawn(through_ns);
-        if self.jitter.is_some_and(|jitter| !jitter.keeps_order) {
-            return due_ns;
-        }
-        self.last_due_ns = self.last_due_ns.max(due_ns);
-        self.last_due_ns
-    }
-
-    /// The same where it does not.
-    fn drawn(&mut self, through_ns: u64) -> u64 {
-        through_ns.saturating_add(match self.jitter {
-            None => self.ns,
-            Some(Jitter { distribution: Distribution::Uniform, ns, .. }) => {
-                self.rng.random_range(self.ns - ns..=self.ns + ns)
-            }
-            Some(Jitter { distribution: Distribution::Normal, ns, .. }) => {
-                // A standard deviation that is finite and not negative is always taken.
-                let drawn = Normal::new(self.ns as f64, ns as f64).map_or(0.0, |n| n.sample(&mut self.rng));
-                drawn.max(0.0) as u64
-            }
-        })
-    }
-
-    const fn least_ns(&self) -> u64 {
-        match self.jitter {
-            None => self.ns,
-            Some(Jitter { distribution: Distribution::Uniform, ns, .. }) => self.ns - ns,
-            Some(Jitter { distribution: Distribution::Normal, .. }) => 0,
-        }
-    }
-}
-
 impl Pacing {
     /// How a frame follows that is through the transmitter.
     fn next(&mut self, fate: Fate) -> Pace {
@@ -394,12 +329,4 @@ impl Pacing {
         *self = Self::default();
         pace
     }
-}
-
-/// A seed of its own for each random sequence (the finaliser of SplitMix64).
-const fn seed(seed: u64, stream: Stream) -> u64 {
-    let mut z = seed.wrapping_add((stream as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

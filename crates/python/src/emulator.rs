@@ -28,7 +28,7 @@ pub struct Emulator {
 impl Emulator {
     #[new]
     #[pyo3(signature = (*, a, b, a_netns=None, b_netns=None, paths, duration_s=None, cpu=None, busy=false,
-        memory_bytes=1 << 30))]
+        real_time=false, memory_bytes=1 << 30))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -40,6 +40,7 @@ impl Emulator {
         duration_s: Option<f64>,
         cpu: Option<usize>,
         busy: bool,
+        real_time: bool,
         memory_bytes: u64,
     ) -> PyResult<Self> {
         let end = |interface, netns: Option<&str>| Endpoint {
@@ -56,6 +57,7 @@ impl Emulator {
             duration,
             cpu,
             busy,
+            real_time,
             memory_bytes,
         };
         let inner = py.detach(|| Inner::start(options)).map_err(|e| translate(py, &e))?;
@@ -267,6 +269,7 @@ fn progress_to_dict<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound
     dict.set_item("elapsed_ns", progress.elapsed_ns)?;
     dict.set_item("cpu_ns", progress.cpu_ns)?;
     dict.set_item("ended", progress.ended)?;
+    dict.set_item("real_time_refused", &progress.real_time_refused)?;
     dict.set_item("failure", &progress.failure)?;
     Ok(dict)
 }

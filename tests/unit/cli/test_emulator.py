@@ -28,6 +28,7 @@ class FakeLink:
         up = {**way, "arrived": 1, "sent": 1, **known}
         self._raw: dict[str, Any] = {
             "directions": [up, way], "elapsed_ns": 10**9, "cpu_ns": 10**8, "ended": True, "failure": failure,
+            "real_time_refused": "not permitted",
         }  # fmt: skip
 
     def account(self) -> Account:
@@ -65,7 +66,10 @@ def test_the_options_are_those_of_the_link(weir: Weir, linked: list[Any]) -> Non
     assert document["up"]["asked"] == {"delay": "25ms", "loss": "frames=2", "rate": "1Mbps"}
     assert document["up"]["arrived"] == 1
     assert (document["kept"], document["complaints"]) == (True, [])
-    assert document["notes"] == ["eth1 in x and eth2 in x are linked; Ctrl-C ends it"]
+    assert document["notes"] == [
+        "eth1 in x and eth2 in x are linked; Ctrl-C ends it",
+        "the emulator was not real time: not permitted",
+    ]
 
 
 def test_people_get_tables_and_a_sentence(weir: Weir, linked: list[Any]) -> None:

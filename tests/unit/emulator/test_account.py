@@ -40,6 +40,7 @@ def account(up: dict[str, Any], elapsed_s: float = 2.0, failure: str = "") -> Ac
         "directions": [direction(**up), direction()],
         "elapsed_ns": int(elapsed_s * 1e9),
         "cpu_ns": int(0.25e9),
+        "real_time_refused": "",
         "ended": False,
         "failure": failure,
     }

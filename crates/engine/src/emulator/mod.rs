@@ -39,6 +39,9 @@ pub struct Options {
     pub cpu: Option<usize>,
     /// Whether the thread never sleeps.
     pub busy: bool,
+    /// Whether the thread goes before all ordinary work (SCHED_FIFO), to which it leaves a few percent. Ignored
+    /// with `busy`: the kernel stops a real-time thread that never sleeps, for 50 ms at a time.
+    pub real_time: bool,
     /// Most memory for frames that are on the link.
     pub memory_bytes: u64,
 }

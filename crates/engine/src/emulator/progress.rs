@@ -21,7 +21,7 @@ pub struct Direction {
     pub overload: Overload,
     /// How late frames left.
     pub late: Late,
-    /// How fast they left while frames waited.
+    /// How fast they left while frames waited, since the last change.
     pub pace: Paced,
 }
 
@@ -69,6 +69,8 @@ pub struct Progress {
     pub elapsed_ns: u64,
     /// What it took of a CPU meanwhile, the kernel's work for it included.
     pub cpu_ns: u64,
+    /// Why it is not real time although it should be; empty if it is, or need not.
+    pub real_time_refused: String,
     /// Why it does not run any more; empty: it was stopped, or its time is over.
     pub failure: String,
     /// Whether it runs no more.
@@ -91,6 +93,7 @@ impl Progress {
             directions: [direction(), direction()],
             elapsed_ns: 0,
             cpu_ns: 0,
+            real_time_refused: String::new(),
             failure: String::new(),
             ended: false,
         }

@@ -117,6 +117,8 @@ class Account:
     elapsed_s: float
     cpu_s: float
     """What the emulator took of a CPU, the kernel's work for it included."""
+    real_time_refused: str
+    """Why the emulator was not real time although it should be; empty if it was, or need not be."""
     ended: bool
     failure: str
     """Why it ended before its time; empty if it did not."""
@@ -150,7 +152,15 @@ def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequenc
             raw["directions"], ends, reversed(ends), rates_bps, strict=True
         )
     )
-    return Account(up, down, raw["elapsed_ns"] / 1e9, raw["cpu_ns"] / 1e9, raw["ended"], raw["failure"])
+    return Account(
+        up,
+        down,
+        raw["elapsed_ns"] / 1e9,
+        raw["cpu_ns"] / 1e9,
+        raw["real_time_refused"],
+        raw["ended"],
+        raw["failure"],
+    )
 
 
 def complaints(account: Account) -> list[str]:

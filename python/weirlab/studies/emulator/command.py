@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -172,6 +173,14 @@ def link(
         bool,
         typer.Option("--busy", help="Never sleep: a whole CPU for less lateness.", rich_help_panel=_RUN),
     ] = False,
+    real_time: Annotated[
+        bool,
+        typer.Option(
+            "--real-time/--no-real-time",
+            help="Go before all ordinary work of this host, or not.",
+            rich_help_panel=_RUN,
+        ),
+    ] = True,
     json: JsonOption = False,
 ) -> None:
     """Emulate a link."""
@@ -194,7 +203,10 @@ def link(
                 notes.append(message)
                 shown.note(message)
 
-            last = run((End(a, netns), End(b, netns)), asked, for_s, cpu, busy, shown, tell)
+            how = How(for_s, cpu, busy, real_time)
+            last = run((End(a, netns), End(b, netns)), asked, how, shown, tell)
+            if last.real_time_refused:
+                tell(f"the emulator was not real time: {last.real_time_refused}")
         complaints = account.complaints(last)
         document = {
             "up": {"asked": dict(asked.up_words), **last.up.document()},
@@ -210,15 +222,17 @@ def link(
         session.complain(problem)
 
 
-def run(
-    ends: tuple[End, End],
-    asked: Asked,
-    for_s: float | None,
-    cpu: int | None,
-    busy: bool,
-    shown: Screen,
-    tell: Tell,
-) -> Account:
+@dataclass(frozen=True)
+class How:
+    """How the emulator is to work."""
+
+    for_s: float | None = None
+    cpu: int | None = None
+    busy: bool = False
+    real_time: bool = True
+
+
+def run(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> Account:
     """Carry frames until Ctrl-C, or the end of the time; what became of them."""
     from weirlab.link.stopping import Stop
     from weirlab.studies.emulator.running import emulated_link
@@ -226,14 +240,14 @@ def run(
 
     with (
         Stop() as stop,
-        emulated_link(*ends, asked.up, asked.down, for_s=for_s, cpu=cpu, busy=busy, tell=tell) as carrying,
+        emulated_link(*ends, asked.up, asked.down, **asdict(how), tell=tell) as carrying,
     ):
         tell(f"{ends[0]} and {ends[1]} are linked; Ctrl-C ends it")
         while not stop.requested:
             now = carrying.account()
             if now.ended:
                 break
-            left_s = None if for_s is None else max(for_s - now.elapsed_s, 0.0)
+            left_s = None if how.for_s is None else max(how.for_s - now.elapsed_s, 0.0)
             shown.show(now, left_s)
             stop.wait((), SHOW_EVERY_S if left_s is None else min(SHOW_EVERY_S, left_s + 0.05))
         return carrying.stop()

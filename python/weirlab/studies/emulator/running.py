@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.interrupts import shielded
@@ -75,6 +75,7 @@ def emulated_link(
     for_s: float | None = None,
     cpu: int | None = None,
     busy: bool = False,
+    real_time: bool = True,
     tell: Tell = lambda message: None,
 ) -> Iterator[EmulatedLink]:
     """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down``.
@@ -82,8 +83,9 @@ def emulated_link(
     Without ``down`` it is as ``up``, with random numbers of its own. A thread of this process does it: it
     ends with the block, after ``for_s`` seconds, and with this process, however that ends. What is changed on
     this host for it is changed back at the end; after ``kill -9`` by the next ``weir link``, ``weir tap`` or
-    ``weir lab clean``. ``cpu`` pins the thread; ``busy``: it never sleeps. ``tell`` gets what was changed, in
-    words.
+    ``weir lab clean``. ``cpu`` pins the thread; ``busy``: it never sleeps; else it goes
+    before all ordinary work of this host, if that is allowed, unless ``real_time`` is false. ``tell`` gets
+    what was changed, in words.
 
     Raises
     ------
@@ -106,7 +108,7 @@ def emulated_link(
             changes = journal.Journal()
             for end in (a, b):
                 _prepare(changes, end, tell)
-            engine = _started(a, b, up, down, for_s, cpu, busy)
+            engine = _started(a, b, up, down, duration_s=for_s, cpu=cpu, busy=busy, real_time=real_time)
         yield EmulatedLink(engine, (a, b), up, down)
     finally:
         if engine is not None:
@@ -161,9 +163,7 @@ def _chain(end: End) -> str:
     return "from_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in end.interface)
 
 
-def _started(
-    a: End, b: End, up: PathSpec, down: PathSpec, for_s: float | None, cpu: int | None, busy: bool
-) -> Emulator:
+def _started(a: End, b: End, up: PathSpec, down: PathSpec, **options: Any) -> Emulator:
     try:
         from weirlab._engine import Emulator as EngineEmulator
     except ImportError as error:
@@ -174,7 +174,5 @@ def _started(
         a_netns=a.netns,
         b_netns=b.netns,
         paths=(up.plain(), down.plain()),
-        duration_s=for_s,
-        cpu=cpu,
-        busy=busy,
+        **options,
     )
