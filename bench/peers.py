@@ -57,7 +57,8 @@ def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], d
     states: list[str] = []
     with TemporaryDirectory(prefix="weir-bench-") as scratch:
         for repeat, full_speed in itertools.product(range(repeats), (True, False)):
-            with PlainPair(apart=full_speed) as bed:
+            # The peers choose their CPU themselves, and are to have what Weir has.
+            with PlainPair(apart=full_speed, isolated=False) as bed:
                 drop_early(bed)
                 chosen = [
                     case for case in cases(bed, Path(scratch)) if (case.nominal_pps is None) == full_speed

@@ -61,7 +61,7 @@ class _Bed(ABC):
     _places: Places = ()
     """Where the rules accept test traffic, if at several positions."""
 
-    def __init__(self, backend: BackendChoice, cores: Cores | None) -> None:
+    def __init__(self, backend: BackendChoice, cores: Cores | None, isolated: bool = True) -> None:
         self._backend = backend
         self._engine: Engine | None = None
         self._opened = ExitStack()
@@ -74,7 +74,8 @@ class _Bed(ABC):
         self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in self._parts}
         try:
             # Before the device's threads are bound: the kernel would unbind them.
-            self._claim.isolate({self._cores.sender, self._cores.dut})
+            if isolated:
+                self._claim.isolate({self._cores.sender, self._cores.dut})
             with _explained():
                 self._build()
                 self._add_meter("tx", {"tx": wiring.TX0.name})
@@ -411,16 +412,22 @@ class PlainPair(_Bed):
 
     The CPU that sends receives as well, so that the cable adds no queue and no wake-up. With
     ``apart`` a kernel thread on the CPU that otherwise carries the device receives, which
-    shows what the sender alone is able to do.
+    shows what the sender alone is able to do. Programs of others that bind themselves to the sender's CPU
+    need it not to be ``isolated``.
     """
 
     dut = "none"
 
     def __init__(
-        self, backend: BackendChoice = "auto", cores: Cores | None = None, *, apart: bool = False
+        self,
+        backend: BackendChoice = "auto",
+        cores: Cores | None = None,
+        *,
+        apart: bool = False,
+        isolated: bool = True,
     ) -> None:
         self._apart = apart
-        super().__init__(backend, cores)
+        super().__init__(backend, cores, isolated)
 
     def set_rules(self, rules: RuleSetup) -> None:
         if replace(rules, both_ways=False) != RuleSetup():

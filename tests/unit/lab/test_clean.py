@@ -12,6 +12,7 @@ from weirlab import files
 from weirlab.errors import MissingCapability
 from weirlab.interrupts import shielded
 from weirlab.lab import clean
+from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import namespace
 
 
@@ -53,6 +54,46 @@ def test_claims_have_identifiers_of_their_own(locks: Path) -> None:
     for claim in claims:
         claim.release()
     assert list(locks.iterdir()) == []
+
+
+def test_cpus_of_a_dead_lab_are_given_back_before_its_lock_goes(
+    locks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = _orphan(locks)
+    journal = locks / f"{claim.identifier}.cpuset"
+    tried: list[Path] = []
+
+    def give_back(path: Path) -> bool:
+        tried.append(path)
+        return len(tried) > 1
+
+    monkeypatch.setattr(clean.partition, "give_back", give_back)
+    clean.clean(locks)
+    assert [path.name for path in locks.glob("*.lock")] == [f"{claim.identifier}.lock"], "for the next time"
+    clean.clean(locks)
+    assert list(locks.glob("*.lock")) == []
+    assert tried == [journal, journal]
+
+
+def test_a_lab_is_told_whether_it_is_alone(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: list[bool] = []
+
+    def make(journal: Path, cpus: object, **how: Any) -> Isolation:
+        alone.append(how["alone"])
+        return Isolation("refused", "by the test", "none")
+
+    monkeypatch.setattr(clean.partition, "make", make)
+    first = clean.Claim(locks)
+    first.isolate({0, 1})
+    _orphan(locks)
+    first.isolate({0, 1})
+    second = clean.Claim(locks)
+    second.isolate({0, 1})
+    assert alone == [True, True, False], "the dead do not count"
+    assert second.isolation is not None
+    assert second.isolation.words == "refused: by the test"
+    for claim in (first, second):
+        claim.release()
 
 
 def test_release_removes_only_what_carries_the_identifier(locks: Path, no_real_namespaces: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.lab import clean, doctor
+from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import syscalls
 
 
@@ -16,6 +17,23 @@ def no_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError(1, "cannot unshare a network namespace: Operation not permitted")
 
     monkeypatch.setattr(syscalls, "unshare_net", refuse)
+    # A root user's machine is not to be changed by a unit test.
+    isolate(monkeypatch, Isolation("not needed", "no: of 2 CPUs none would remain for other work"))
+
+
+def isolate(monkeypatch: pytest.MonkeyPatch, found: Isolation) -> None:
+    """Has trying to isolate CPUs come to this."""
+
+    class Claim:
+        isolation = found
+
+        def isolate(self, cpus: set[int]) -> None:
+            assert len(cpus) == 2
+
+        def release(self) -> None:
+            pass
+
+    monkeypatch.setattr(clean, "Claim", Claim)
 
 
 def find(name: str, store: Path | None = None) -> doctor.Finding:
@@ -62,6 +80,28 @@ def test_a_refused_real_time_priority_is_told_and_not_essential(monkeypatch: pyt
     assert (finding.ok, finding.essential) == (False, False)
     assert "Operation not permitted" in finding.detail
     assert "CAP_SYS_NICE" in finding.remedy
+
+
+def test_cpus_that_cannot_be_isolated_are_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    isolate(monkeypatch, Isolation("refused", "cpuset is not delegated", "delegate it"))
+    finding = find("isolated CPUs")
+    assert (finding.ok, finding.essential, finding.remedy) == (False, False, "delegate it")
+    assert finding.detail.startswith("refused: cpuset is not delegated")
+
+
+def test_cpus_that_need_no_isolation_are_no_fault() -> None:
+    finding = find("isolated CPUs")
+    assert finding.ok
+    assert "none would remain" in finding.detail
+
+
+def test_no_real_time_at_all_is_told_although_the_policy_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.real_time, "attempt", lambda: None)
+    monkeypatch.setattr(doctor.real_time, "longest_s", lambda: 0.0)
+    finding = find("real-time priority")
+    assert not finding.ok
+    assert "sched_rt_runtime_us" in finding.remedy
 
 
 def test_one_cpu_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:

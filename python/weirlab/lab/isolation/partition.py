@@ -18,7 +18,6 @@ from typing import Any, Final, Literal, TypeVar
 from weirlab.errors import StoreError
 from weirlab.files import write
 from weirlab.interrupts import shielded
-from weirlab.lab.cores import parse_list
 from weirlab.lab.isolation import groups as control_groups
 from weirlab.lab.isolation import legacy, unified
 from weirlab.lab.isolation.groups import Groups, Refused, cpu_list, refusal
@@ -27,8 +26,6 @@ from weirlab.lab.isolation.unified import Unified
 
 JOURNAL: Final = ".cpuset"
 """Suffix of the journal, whose name is otherwise that of the lab's lock."""
-
-_ONLINE: Final = Path("/sys/devices/system/cpu/online")
 
 State = Literal["isolated", "refused", "not needed"]
 T = TypeVar("T")
@@ -68,7 +65,7 @@ def make(
     alone: bool = True,
     spared: Iterable[int] = (),
     find: Callable[[], Groups] = control_groups.find,
-    online: frozenset[int] | None = None,
+    allowed: Iterable[int] | None = None,
 ) -> Isolation:
     """Isolate ``cpus``, if at least one CPU remains for everything else; never raises for a refusal.
 
@@ -81,11 +78,14 @@ def make(
         out.
     spared:
         CPUs that have a task of their own and do not count as remaining.
+    allowed:
+        CPUs that this process may use, by default those of its affinity: whoever bound it to a few of many
+        wants its Python to remain on these.
     """
     wanted = frozenset(cpus)
-    everything = parse_list(_ONLINE.read_text()) if online is None else online
-    if not everything - wanted - frozenset(spared):
-        return Isolation("not needed", f"no: of {len(everything)} CPUs none would remain for other work")
+    usable = frozenset(os.sched_getaffinity(0) if allowed is None else allowed)
+    if not usable - wanted - frozenset(spared):
+        return Isolation("not needed", f"no: of {len(usable)} CPUs none would remain for other work")
     if not alone:
         return Isolation("refused", "another lab is open on this machine", "wait until it is closed")
     try:

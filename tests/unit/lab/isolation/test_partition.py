@@ -32,7 +32,7 @@ def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def isolate(groups: FakeGroups, journal: Path, **how: Any) -> Isolation:
-    return partition.make(journal, MEASURING, find=lambda: groups, online=FOUR, **how)
+    return partition.make(journal, MEASURING, find=lambda: groups, allowed=FOUR, **how)
 
 
 def give_back(groups: FakeGroups, journal: Path) -> bool:
@@ -136,7 +136,7 @@ def test_a_process_under_a_limit_does_not_leave_it(
 def test_with_two_cpus_nothing_is_touched(tmp_path: Path, journal: Path) -> None:
     groups = unified(tmp_path / "cgroup")
     before = everything(groups)
-    found = partition.make(journal, {0, 1}, find=lambda: groups, online=frozenset({0, 1}))
+    found = partition.make(journal, {0, 1}, find=lambda: groups, allowed=frozenset({0, 1}))
     assert found.state == "not needed"
     assert "none would remain" in found.words
     assert everything(groups) == before
@@ -146,9 +146,9 @@ def test_with_two_cpus_nothing_is_touched(tmp_path: Path, journal: Path) -> None
 def test_a_cpu_with_a_recorder_does_not_remain_for_others(tmp_path: Path, journal: Path) -> None:
     groups = unified(tmp_path / "cgroup")
     three = frozenset({0, 1, 2})
-    found = partition.make(journal, {0, 1}, spared={2}, find=lambda: groups, online=three)
+    found = partition.make(journal, {0, 1}, spared={2}, find=lambda: groups, allowed=three)
     assert found.state == "not needed"
-    assert partition.make(journal, {0, 1}, find=lambda: groups, online=three).state == "isolated"
+    assert partition.make(journal, {0, 1}, find=lambda: groups, allowed=three).state == "isolated"
 
 
 def test_beside_another_lab_no_cpu_is_taken_away(tmp_path: Path, journal: Path) -> None:
