@@ -19,6 +19,7 @@ from weirlab import interrupts
 from weirlab.cli import failures
 from weirlab.cli.coercion import quicken
 from weirlab.cli.output import Globals
+from weirlab.cli.shapes import reshape
 from weirlab.cli.streams import guarded, tell
 from weirlab.quoting import printable
 
@@ -76,6 +77,7 @@ class Weir(TyperGroup):
         """Options before the command's name, ``--help`` among them."""
         params = super().get_params(ctx)
         quicken(params)
+        reshape(params)
         return params
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
@@ -89,7 +91,10 @@ class Weir(TyperGroup):
             for module in known or parts():
                 self.commands.update(commands_of(module))
         found = self.commands.get(cmd_name)
-        quicken(found.get_params(ctx) if found else ())
+        for command in (found, *getattr(found, "commands", {}).values()) if found else ():
+            params = command.get_params(ctx)
+            quicken(params)
+            reshape(params)
         return found
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]

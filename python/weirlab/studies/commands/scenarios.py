@@ -25,9 +25,9 @@ SCENARIO is a file, or the name of one that comes with Weir:
 
 What a file is about shows in a key at its top: {keys}.
 
-Ctrl-C keeps every finished trial; --resume goes on where it stopped. A profile
-says first what the machine was good for. Where it was not usable, or the
-held-out trials are too few to judge the models, the exit code is 5 or 7.
+Ctrl-C keeps every finished trial; --resume goes on where it stopped. A
+profile says first what the machine was good for. Where it was not usable, or
+the held-out trials are too few to judge the models, the exit code is 5 or 7.
 
 Examples:
   weir run firewall-rules

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weirlab.studies.tcp.connections import Connection
     from weirlab.studies.tcp.watching import Outcome, Settings
 
-TCP = """Why is this transfer slow? Bulk transfers, and what the kernel knows of TCP.
+TCP = """Transfer in bulk, and watch what the kernel knows of TCP connections.
 
 Nothing here needs privileges; without root the processes of other users are
 not named.
