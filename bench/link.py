@@ -347,8 +347,8 @@ LEGEND: Final = (
     "Medians of trials that took turns; not kept: in all of them. Frame sizes with FCS, Gbit/s without. kpps "
     "and Gbit/s: at the far end. Late: behind the time that was asked for, as the emulator measures it; "
     "delay: from end to end, as sender and receiver measure it, to 0.8 %. Rate error: of the emulated rate "
-    "while frames waited. CPU ns/frame: of the emulator's thread, with what the kernel does in its place at the "
-    "receiver; spinning is in it."
+    "while frames waited. CPU ns/frame: of the emulator's thread, with what the kernel does in its place at "
+    "the receiver; spinning is in it."
 )
 
 
