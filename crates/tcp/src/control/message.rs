@@ -389,7 +389,8 @@ pub fn verify(token: &str, nonce: &Digest, request: &Request, proof: &Proof) -> 
 
 fn mac(token: &str, nonce: &Digest, request: &Request) -> Hmac<Sha256> {
     // A key of any length will do; an empty one stands for no token.
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(token.as_bytes()).unwrap_or_else(|_| unreachable!());
+    let mut mac =
+        <Hmac<Sha256> as KeyInit>::new_from_slice(token.as_bytes()).unwrap_or_else(|_| unreachable!());
     let mut to = Writer::default();
     request.write(&mut to);
     mac.update(nonce);
