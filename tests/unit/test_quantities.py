@@ -50,3 +50,22 @@ def test_a_number_in_a_sentence_of_a_model_never_has_an_exponent(ns: float) -> N
 def test_what_was_measured_keeps_its_digits() -> None:
     assert quantities.significant(0.05069, 4) == "0.05069"
     assert quantities.rate(999_999) == "1.00 Mpps"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1e-7, "0.000010 %"),
+        (0.0312, "3.1 %"),
+        (0.9, "90 %"),
+        (0.994, "99.4 %"),
+        (0.99999, "99.999 %"),
+        (1.0, "100 %"),
+        (12.0, "1,200 %"),
+        (-0.25, "-25 %"),
+        (0.0, "0 %"),
+        (float("nan"), "–"),
+    ],
+)
+def test_a_share_is_never_rounded_to_all(ratio: float, text: str) -> None:
+    assert quantities.percent(ratio) == text

@@ -89,7 +89,11 @@ class Keeper:
 
         if self._path.suffix == ".csv":
             for number, part in enumerate(self._parts):
-                pl.read_parquet(io.BytesIO(part)).write_csv(file, include_header=number == 0)
+                source = io.BytesIO(part)
+                pl.read_parquet(source).write_csv(file, include_header=number == 0)
             return
-        whole = pl.scan_parquet(list(self._parts))
-        whole.sink_parquet(file, compression="zstd")
+        frames = []
+        for part in self._parts:
+            source = io.BytesIO(part)
+            frames.append(pl.scan_parquet(source))
+        pl.concat(frames).sink_parquet(file, compression="zstd")

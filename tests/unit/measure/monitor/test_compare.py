@@ -29,7 +29,6 @@ from weirlab.studies.monitor.trials import (
     plan,
     rows_of,
     search,
-    sentences,
     stalls,
     trials_frame,
 )
@@ -198,20 +197,6 @@ def test_whole_copies_are_measured_beside_the_same_bridge_and_told_apart(writer:
     assert "the tap with a ring, copies whole at any price, forwards" in conclusions([], [], found, [])[1]
 
 
-@pytest.mark.parametrize(
-    ("pps", "text"), [(999_900, "1 Mpps"), (999.9, "1 kpps"), (619_600, "620 kpps"), (42, "42 pps")]
-)
-def test_rates_have_no_exponent(pps: float, text: str) -> None:
-    assert sentences.rate(pps) == text
-
-
-@pytest.mark.parametrize(
-    ("ratio", "text"), [(1e-7, "0.00001 %"), (0.0312, "3.12 %"), (1.0, "100 %"), (12.0, "1200 %"), (0, "0 %")]
-)
-def test_shares_have_no_exponent(ratio: float, text: str) -> None:
-    assert sentences.percent(ratio) == text
-
-
 def test_what_is_searched_is_told_in_thousands_per_second() -> None:
     _, tried = searched("tap-ring")
     assert tried[0].text == "search, tap-ring, 60 B frames, 2,000.0 kpps, run 1"
@@ -333,7 +318,7 @@ def test_conclusions_begin_with_the_rate_without_loss(writer: RunWriter) -> None
     assert said[0].startswith("Up to ")
     assert "of 60-byte frames the tap with a ring forwarded and logged every frame" in said[0]
     assert said[1] == (
-        "Tcpdump on the bridge lost 60-byte frames at every rate that was tried, down to 20 kpps."
+        "Tcpdump on the bridge lost 60-byte frames at every rate that was tried, down to 20.0 kpps."
     )
     assert "At 400kpps the tap with a ring logged every frame of every payload (median run)." in said
     assert "At 400kpps tcpdump on the bridge lost up to 25 % of the frames (payload 10 B)." in said

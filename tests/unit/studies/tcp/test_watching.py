@@ -95,8 +95,11 @@ def test_a_connection_made_afterwards_is_seen_from_its_first_byte_to_its_last(tm
     assert {each["pid"] for each in made} == {os.getpid()}
     assert all(each["ended_ns"] > each["found_ns"] for each in made)
     assert all(tally.from_the_beginning for tally in outcome.tallies)
-    assert sorted(tally.grown("bytes_received") or 0 for tally in outcome.tallies) == [0, BYTES]
-    assert BYTES in [tally.grown("bytes_acked") for tally in outcome.tallies]
+    # The kernel counts a FIN as a byte, which a sample near the end may see.
+    received = sorted(tally.grown("bytes_received") or 0 for tally in outcome.tallies)
+    assert received[0] in (0, 1)
+    assert received[1] in (BYTES, BYTES + 1)
+    assert {BYTES, BYTES + 1} & {tally.grown("bytes_acked") for tally in outcome.tallies}
     assert outcome.samples == sum(each["samples"] for each in made)
     assert outcome.absent == (("bbr_min_rtt_us",) if made[0]["congestion"] != "bbr" else ())
     late = outcome.progress["lateness"]
@@ -109,7 +112,7 @@ def test_a_connection_made_afterwards_is_seen_from_its_first_byte_to_its_last(tm
     assert frame.columns == ["time_ns", "connection", "local", "remote", *NAMES]
     assert len(frame) == outcome.samples
     assert frame["time_ns"].is_sorted()
-    assert frame["bytes_received"].max() == BYTES
+    assert frame["bytes_received"].max() == received[1]
     assert set(frame["connection"]) == {0, 1}
 
 
