@@ -22,11 +22,11 @@ HELP = """Emulate a link: delay, rate, queue, loss and order between two interfa
 
 What comes in by A leaves by B, and the other way round, as a link would
 carry it. No kernel module is needed (no netem). Options hold for both
-directions; --up (A to B) and --down (B to A) say what differs, in the same
-words. Ctrl-C ends the link and puts every interface back as it was.
+directions; --up (A to B) and --down (B to A) override them for one direction.
+Ctrl-C ends the link and puts every interface back as it was.
 
 Every frame is accounted for, and the emulator tells how late it was itself:
-frames that it could not keep are told apart from those the link lost.
+frames that the host could not carry are counted separately.
 
 Examples:
   weir link eth1 eth2 --delay 25ms --rate 100Mbps --queue 50pkts --loss 1%
@@ -128,7 +128,7 @@ def link(
     seed: Annotated[
         str | None,
         typer.Option(
-            "--seed", help="Of all that is random (default: 1).", metavar="N", rich_help_panel=_IMPAIR
+            "--seed", help="Seed of all random numbers (default: 1).", metavar="N", rich_help_panel=_IMPAIR
         ),
     ] = None,
     up: Annotated[
@@ -177,7 +177,7 @@ def link(
         bool,
         typer.Option(
             "--real-time/--no-real-time",
-            help="Go before all ordinary work of this host, or not.",
+            help="Real-time priority for the thread that carries frames.",
             rich_help_panel=_RUN,
         ),
     ] = True,

@@ -45,7 +45,7 @@ _HOW = "Encapsulation"
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    group = typer.Typer(help="What security costs a call.", no_args_is_help=True)
+    group = typer.Typer(help="Overhead of encryption and tunnels on calls.", no_args_is_help=True)
     # A group of one command would become that command.
     group.callback()(_group)
     group.command("bytes", help=BYTES)(bytes_)
@@ -53,7 +53,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _group() -> None:
-    """What security costs a call."""
+    """Overhead of encryption and tunnels on calls."""
 
 
 def bytes_(

@@ -27,7 +27,7 @@ Examples:
   weir tcp serve                         one end of a transfer
   weir tcp send localhost                the other
   weir tcp list                          all connections of this host
-  weir tcp watch :443 --every 10ms       what becomes of some of them
+  weir tcp watch :443 --every 10ms       sample some of them
 """
 
 LIST = """List the TCP connections of this network namespace.
@@ -45,8 +45,8 @@ Examples:
 WATCH = """Watch connections of any program, sampled at a fixed period.
 
 CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
-:443), a process by its number (4711) or a program by its name (iperf3). All
-that fit are watched, until they have ended. Samples come from the kernel by
+:443), a process by its ID (4711) or a program by its name (iperf3). All
+that fit are watched, until they end. Samples come from the kernel by
 INET_DIAG; the program does not notice. Samples that were missed are counted.
 
 With --json every sample is a JSON document on a line of its own, and the
@@ -75,8 +75,8 @@ def add_to(app: typer.Typer) -> None:
 
 def list_(
     ctx: typer.Context,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of either end.", metavar="PORT")] = None,
-    address: Annotated[str | None, typer.Option(help="Of either end.", metavar="ADDRESS")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Local or remote port.", metavar="PORT")] = None,
+    address: Annotated[str | None, typer.Option(help="Local or remote address.", metavar="ADDRESS")] = None,
     state: Annotated[
         list[str] | None,
         typer.Option(help="established, syn-sent, listen, ... (as in ss); repeatable.", metavar="STATE"),

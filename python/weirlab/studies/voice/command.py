@@ -42,7 +42,7 @@ CHECK = """Find mistakes in a numbering plan before anything runs.
 
 Loops between engines, prefixes that others hide, gateways that cannot take a
 call, expressions that do not match, holes below wildcards, missing SRV and A
-records, numbers that are too long, owners' conflicts, and others: each with
+records, numbers that are too long, conflicting owners, and others: each with
 its line, the reason and a proposal. The exit code is 9 if there are errors.
 
 Examples:
