@@ -75,7 +75,9 @@ def add_to(app: typer.Typer) -> None:
 
 def list_(
     ctx: typer.Context,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Local or remote port.", metavar="PORT")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Local or remote port.", metavar="PORT")
+    ] = None,
     address: Annotated[str | None, typer.Option(help="Local or remote address.", metavar="ADDRESS")] = None,
     state: Annotated[
         list[str] | None,
