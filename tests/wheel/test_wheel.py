@@ -13,6 +13,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
+import weirlab
 from weirlab.studies import ready
 
 from .conftest import Installed
@@ -63,7 +64,7 @@ def test_the_wheel_carries_the_licences_of_what_it_contains(archive: ZipFile, me
 
 def test_the_wheel_says_what_it_is_for(metadata: Message) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
-    assert metadata.get_all("Provides-Extra") == ["report"]
+    assert metadata.get_all("Provides-Extra") == ["report", "voice"]
     assert "Programming Language :: Python :: 3.13" in metadata.get_all("Classifier", [])
 
 
@@ -81,8 +82,10 @@ def test_a_simulated_trial_runs_without_the_charts(bare: Installed) -> None:
 
 
 def test_the_ready_made_scenarios_are_there_and_found_by_name(archive: ZipFile, bare: Installed) -> None:
-    held = {Path(name).stem for name in archive.namelist() if re.search(r"/ready/[^/]+\.yaml$", name)}
-    assert held == set(ready.names())
+    package = Path(weirlab.__file__).parent
+    wanted = {f"weirlab/{path.relative_to(package)}" for path in ready.paths().values()}
+    assert wanted <= set(archive.namelist())
+    assert len(wanted) == len(ready.names()) > 0
     assert bare.answer("run", "failover", "--print")["text"] == (ready.paths()["failover"]).read_text()
 
 
