@@ -23,7 +23,7 @@ from weirlab.measure.plan.extras import extra_specs
 from weirlab.measure.plan.grid import Extras, Profile, quick
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded
 from weirlab.measure.progress import Meter, OnProgress, trial_s
-from weirlab.measure.scouting import NOTHING_YET, Scouted, Scouting, scout, scout_specs
+from weirlab.measure.scouting import Scouted, Scouting, scout, scout_into, scout_specs
 from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome
 from weirlab.measure.trial import utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
@@ -53,9 +53,6 @@ PLAN: Final = "plan"
 
 
 PROFILE: Final = "profile"
-
-
-SCOUTING: Final = "scouting"
 
 
 FAST_RULES_S: Final = 0.05
@@ -186,16 +183,11 @@ def measure(
         budget=budget,
         max_attempts=max_attempts,
     )
-    kept = writer.run.get_json(SCOUTING, Scouting.from_json) if writer.has(SCOUTING) else NOTHING_YET
     before = sum(writer.attempts.values())
-    scouting = scout(
+    scouting = scout_into(
         bed,
         profile,
-        run_id=writer.run_id,
-        known=kept,
-        first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
-        on_record=writer.add,
-        on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
+        writer,
         meter=meter,
         limits=limits,
         max_attempts=max_attempts or MAX_ATTEMPTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from weirlab.measure.sequence import MAX_ATTEMPTS, describe_spec
 from weirlab.measure.trial import run_trial, utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
+from weirlab.store import RunWriter
 from weirlab.store.codec import sizes_from_json, sizes_to_json
 from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import Rate, Traffic
@@ -75,6 +76,9 @@ class Scouting:
 
 
 NOTHING_YET: Final = Scouting(())
+
+SCOUTING: Final = "scouting"
+"""Name under which a run keeps what was scouted."""
 
 
 def scout_specs(profile: Profile) -> list[TrialSpec]:
@@ -162,3 +166,32 @@ def scout(
             meter.learn(trial_s(spec), [record.valid for record in records])
             meter.count(f"scouted: {describe_spec(spec)}", records[-1])
     return scouting
+
+
+def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, **settings: Any) -> Scouting:
+    """As :func:`scout`, with each attempt and each point kept in the run; what it has is not made again."""
+    return scout(
+        bed,
+        profile,
+        run_id=writer.run_id,
+        known=_kept(writer, scout_specs(profile)),
+        first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
+        on_record=writer.add,
+        on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
+        **settings,
+    )
+
+
+def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
+    """The points in the run, and those of which it has a valid attempt alone: it was stopped in between."""
+    known = writer.run.get_json(SCOUTING, Scouting.from_json) if writer.has(SCOUTING) else NOTHING_YET
+    points = list(known.points)
+    trials = writer.run.trials()
+    while len(points) < len(specs) and len(points) in writer.done:
+        spec = specs[len(points)]
+        attempts = trials.filter(index=len(points)).sort("forwarding_pps")
+        best = attempts.select("forwarding_pps", "achieved_pps").row(-1, named=True)
+        points.append(
+            Scouted(spec.rules.position, spec.traffic.sizes, best["forwarding_pps"], best["achieved_pps"])
+        )
+    return Scouting(tuple(points), known.set_rules_s)

@@ -15,6 +15,7 @@ from weirlab.measure import profile as profiles
 from weirlab.measure.plan.grid import Profile, quick
 from weirlab.measure.profile import Scouted, Scouting, loads_at, measure, plan, scout
 from weirlab.measure.progress import Progress, estimate_s
+from weirlab.measure.scouting import SCOUTING
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import RuleSetup
 from weirlab.store import Store
@@ -223,6 +224,29 @@ def test_an_interrupted_profile_goes_on_where_it_stopped(store: Store, trials_be
     resumed, whole = (store.open(run.run_id).trials() for run in store.runs())
     columns = ["index", "position", "sizes_text", "rate_text", "forwarding_pps"]
     assert resumed.select(columns).equals(whole.select(columns))
+
+
+def test_a_scout_that_was_kept_before_its_point_is_not_made_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(name: str, value: object) -> None:
+        if name == SCOUTING:
+            raise KeyboardInterrupt
+
+    def begin() -> None:
+        with store.create("profile", {}, {}) as writer:
+            monkeypatch.setattr(writer, "put_json", stop)
+            measure(FakeBed(DEVICE), SMALL, writer)
+
+    with pytest.raises(KeyboardInterrupt):
+        begin()
+    with store.resume("last") as writer:
+        assert writer.done == {0}
+        measure(FakeBed(DEVICE), SMALL, writer)
+    trials = store.open("last").trials()
+    assert not trials["index"].is_duplicated().any()
+    kept = store.open("last").get_json(SCOUTING, Scouting.from_json)
+    assert kept.points == scout(FakeBed(DEVICE), SMALL).points
 
 
 def test_resuming_gives_invalid_trials_another_chance(store: Store) -> None:

@@ -30,9 +30,9 @@ from weirlab.measure.adaptive.design import (
     specs,
 )
 from weirlab.measure.attempts import Budget
-from weirlab.measure.profile import PLAN, PROFILE, SCOUTING, usual_share
+from weirlab.measure.profile import PLAN, PROFILE, usual_share
 from weirlab.measure.progress import OVERHEAD_S, Meter, OnProgress, trial_s
-from weirlab.measure.scouting import NOTHING_YET, Scouting, scout, scout_specs
+from weirlab.measure.scouting import Scouting, scout_into, scout_specs
 from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome, Stopped, kept_plan
 from weirlab.measure.trial import utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
@@ -123,14 +123,10 @@ def measure(
         budget=budget,
         max_attempts=max_attempts,
     )
-    scouting = scout(
+    scouting = scout_into(
         bed,
         adaptive.scouted,
-        run_id=writer.run_id,
-        known=writer.run.get_json(SCOUTING, Scouting.from_json) if writer.has(SCOUTING) else NOTHING_YET,
-        first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
-        on_record=writer.add,
-        on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
+        writer,
         meter=meter,
         limits=limits,
         max_attempts=max_attempts or MAX_ATTEMPTS,

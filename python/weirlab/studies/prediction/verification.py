@@ -18,8 +18,7 @@ from weirlab.lab.base import TestBed
 from weirlab.measure import verdict
 from weirlab.measure import verify as measuring
 from weirlab.measure.attempts import Budget
-from weirlab.measure.profile import SCOUTING
-from weirlab.measure.scouting import Scouting
+from weirlab.measure.scouting import SCOUTING, Scouting
 from weirlab.measure.verdict import Verdict
 from weirlab.model import ErrorRow, Queueing, compare
 from weirlab.model.base import Profiled
