@@ -63,12 +63,27 @@ def test_the_tests_of_rfc_2544_are_kept_with_their_result(
     assert outcome.document()["results"][1]["bursts"]["frames"] == list(outcome.results[1].bursts.frames)  # type: ignore[union-attr]
 
 
-def test_a_spoiled_search_is_a_problem_that_names_its_run(
+def test_a_spoiled_search_is_made_again_after_the_others(
     store: Store, scripted: Scripted, told: Told
 ) -> None:
     scripted(None, STOLEN, STOLEN)
     outcome = search(store, Lab(), Dut(), SETTINGS[:2], Shape(), (NDR,), told, attempts=2)
-    assert [bool(point.found) for point in outcome.points] == [False, True]
+    assert [point.problem for point in outcome.points] == ["", ""]
+    assert outcome.problem() is None
+    assert outcome.points[0].found[0].lower_pps == pytest.approx(
+        DEVICE.threshold_pps(0, 64) / (1 - NDR.loss_ratio), rel=0.01
+    )
+    assert told.notes == ["the host spoiled the search at position 0, 64 B: searching there again"]
+    assert outcome.trials == sum(point.trials for point in outcome.points)
+    assert len(outcome.run.get_json("result")) == 2
+
+
+def test_a_search_spoiled_twice_is_a_problem_that_names_its_run(
+    store: Store, scripted: Scripted, told: Told
+) -> None:
+    scripted(None, STOLEN, STOLEN, None, STOLEN, STOLEN)
+    outcome = search(store, Lab(), Dut(), SETTINGS[:1], Shape(), (NDR,), told, attempts=2)
+    assert [bool(point.found) for point in outcome.points] == [False]
     problem = outcome.problem()
     assert isinstance(problem, TrialError)
     assert "stolen" in str(problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.errors import InputError, TrialError
@@ -98,6 +98,10 @@ class Point:
     elapsed_s: float
     problem: str = ""
     """Why there is no result: a trial stayed invalid in every attempt."""
+
+    def then(self, again: Point) -> Point:
+        """What ``again``, another search of the same setting, found, with the trials and time of both."""
+        return replace(again, trials=self.trials + again.trials, elapsed_s=self.elapsed_s + again.elapsed_s)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -106,6 +106,8 @@ def search(
 ) -> SearchOutcome:
     """Search ``goals`` in each of ``settings``; every trial and the result are kept in a run.
 
+    A setting whose search the host spoiled is searched once more after all the others.
+
     Raises
     ------
     FailedTrial
@@ -120,6 +122,12 @@ def search(
         for i, setting in enumerate(settings):
             trials.expect(each_s * (len(settings) - i))
             points.append(search_setting(trials, setting, shape, goals))
+            keep([point.to_json() for point in points])
+        spoiled = [i for i, point in enumerate(points) if point.problem]
+        for done, i in enumerate(spoiled):
+            progress.note(f"the host spoiled the search at {settings[i].text}: searching there again")
+            trials.expect(each_s * (len(spoiled) - done))
+            points[i] = points[i].then(search_setting(trials, settings[i], shape, goals))
             keep([point.to_json() for point in points])
 
     done = _carry_out(store, lab, dut, SEARCH, what, settings, shape, measure, attempts, progress, command)
