@@ -87,10 +87,10 @@ def tell(heard: Heard) -> Story:
         place=place(manifest, lab, device),
         tiles=tuple(_tiles(heard, rated)),
         chapters=(
-            Chapter("setting", "What was tested", "Setting", facts=_setting(heard)),
             Chapter("callers", "From caller to caller", "Callers", figures=tuple(_callers(heard.calls))),
             Chapter("time", "Over time", figures=tuple(_over_time(heard.series))),
             Chapter("worst", "The worst callers", "Worst", tables=tuple(_worst(heard.calls))),
+            Chapter("setting", "What was tested", "Setting", facts=_setting(heard)),
         ),
         terms=_TERMS,
     )

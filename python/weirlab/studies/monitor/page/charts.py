@@ -98,7 +98,7 @@ def loss(frame: pl.DataFrame, title: str) -> alt.LayerChart:
     )
     spread = (
         base.transform_filter("isValid(datum.low_percent)")
-        .mark_rule(strokeWidth=1.2, opacity=0.6)
+        .mark_rule(strokeWidth=1.2)
         .encode(x=x, y=alt.Y("low_percent:Q", scale=scale, axis=axis), y2="high_percent:Q", color=colour)
     )
     points = base.mark_point(filled=True, size=60, opacity=0.9).encode(

@@ -8,6 +8,7 @@
   const whole = page.to > page.from ? [page.from, page.to] : [page.from - 0.5, page.from + 0.5];
   const plots = new Map();
   const hidden = new Set();
+  let pointed = null;
   let range = whole, clock = "relative", direction = document.querySelector("[name=direction]:checked").value;
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -74,6 +75,7 @@
     // What does not change until it is told anew: steps.
     line(plot, context, layer, from, to) {
       context.lineWidth = 1.3 * devicePixelRatio;
+      if (layer.colour === "edge") context.setLineDash([6 * devicePixelRatio, 3 * devicePixelRatio]);
       context.beginPath();
       for (let i = from; i < to; i++) {
         const x = plot.valToPos(layer.x[i], "x", true), low = plot.valToPos(layer.low[i], "y", true);
@@ -84,6 +86,7 @@
         }
       }
       context.stroke();
+      context.setLineDash([]);
     },
     band(plot, context, layer, from, to) {
       context.globalAlpha = 0.35;
@@ -179,7 +182,11 @@
           queueMicrotask(() => { if (plots.get(chart) === plot) fit(plot, chart); });
           follow(plot.scales.x.min, plot.scales.x.max);
         }],
-        setCursor: [(plot) => { if (plot.cursor.event) point(plot, chart); }],
+        ready: [(plot) => {
+          plot.over.addEventListener("mouseenter", () => { pointed = plot; });
+          plot.over.addEventListener("mouseleave", () => { pointed = null; });
+        }],
+        setCursor: [(plot) => { if (plot === pointed || (!pointed && plot.cursor.event)) point(plot, chart); }],
       },
     };
   }
@@ -196,6 +203,10 @@
     for (const plot of plots.values()) {
       if (plot.scales.x.min !== min || plot.scales.x.max !== max) plot.setScale("x", { min, max });
     }
+    // The pointer rests, but what is below it is another time now: all cursors go there.
+    requestAnimationFrame(() => {
+      if (pointed && pointed.cursor.left >= 0) pointed.setCursor({ left: pointed.cursor.left, top: pointed.cursor.top }, true, true);
+    });
   }
 
   function point(plot, chart) {
@@ -222,6 +233,7 @@
       const key = `${chart}/${layer.name}`;
       box.type = "checkbox";
       box.checked = !hidden.has(key);
+      mark.className = layer.colour === "edge" ? "dashed" : layer.kind;
       label.style.setProperty("--mark", `var(--${layer.colour})`);
       const number = layer.kind === "marks" || layer.leftOut ? ` (${layer.x.length.toLocaleString("en")}${layer.leftOut ? ` of ${(layer.x.length + layer.leftOut).toLocaleString("en")}` : ""})` : "";
       text.textContent = layer.name + number;
@@ -246,12 +258,14 @@
   function show() {
     for (const plot of plots.values()) { sync.unsub(plot); plot.destroy(); }
     plots.clear();
+    pointed = null;
     for (const chart of charts) {
       const card = document.getElementById(`graph-${chart}`), place = card.querySelector(".canvas");
-      const empty = layersOf(chart).length === 0;
+      const empty = layersOf(chart).every((layer) => layer.x.length < 2);
       card.querySelector(".missing").hidden = !empty;
-      legend(chart);
+      for (const part of card.querySelectorAll(".legend, .canvas")) part.hidden = empty;
       if (empty) continue;
+      legend(chart);
       const plot = new uPlot(options(chart, place.clientWidth), [whole, [null, null]], place);
       plots.set(chart, plot);
       plot.setScale("x", { min: range[0], max: range[1] });
