@@ -14,20 +14,19 @@ from weirlab import files
 from weirlab.errors import InputError
 from weirlab.report.shell import assembled
 from weirlab.report.tables import Table, Tile
+from weirlab.studies.trace import tables
 from weirlab.studies.trace.page import series
 from weirlab.trace import Trace, others, sheet, words
 from weirlab.trace.facts import (
-    Analysis,
     Connection,
     SideName,
     busier,
     endpoint,
     link_bytes,
     side,
-    sides,
     start_ns,
 )
-from weirlab.trace.quantities import bit_rate, count, duration, octets, percent, plural, size
+from weirlab.trace.quantities import bit_rate, count, duration, octets, plural, size
 
 _ASSETS: Final = Path(__file__).parent / "assets"
 _MOST_ROWS: Final = 50
@@ -41,8 +40,8 @@ TERMS: Final = (
         "window. The height between segments and that line is what is in flight.",
     ),
     (
-        "Sent again",
-        "Needless are those that the receiver had already, as it reported by DSACK (RFC 2883).",
+        "Retransmitted",
+        "Spurious are those that the receiver had already, as it reported by DSACK (RFC 2883).",
     ),
     (
         "Round trip",
@@ -104,9 +103,9 @@ def render(trace: Trace, *, connection: int, command: str = "") -> str:
         directions=_DIRECTIONS,
         busier=busier(one),
         facts=sheet.whole(one, start_ns(trace.facts), absolute=True),
-        sheet=_sheet(one),
+        sheet=tables.both(one),
         connections=_connections(trace),
-        others=_others(trace.facts),
+        others=others.tables(trace.facts, _MOST_ROWS),
         terms=TERMS,
         command=command
         or shlex.join(
@@ -146,9 +145,9 @@ def _tiles(one: Connection) -> list[Tile]:
             f"{size(sent['unique_bytes'])} from first to last data, each byte once",
         ),
         Tile(
-            "Sent again",
+            "Retransmitted",
             plural(again["total"], "packet"),
-            (words.causes(sent) + f"; {count(again['spurious'])} needless")
+            (words.causes(sent) + f"; {count(again['spurious'])} spurious")
             if again["total"]
             else f"of {plural(sent['data_packets'], 'segment')}",
         ),
@@ -168,55 +167,11 @@ def _tiles(one: Connection) -> list[Tile]:
     ]
 
 
-def _sheet(one: Connection) -> Table:
-    columns = ("", f"a  {endpoint(one['a'])}", f"b  {endpoint(one['b'])}")
-    return Table("What each side sent", columns, tuple(sheet.both(one)), frozenset({1, 2}))
-
-
 def _connections(trace: Trace) -> Table:
     listed = sorted(trace.facts["connections"], key=lambda c: (-link_bytes(c), c["id"]))
-    rows = []
-    for each in listed[:_MOST_ROWS]:
-        a, b = sides(each)
-        sent = side(each, busier(each))
-        rtt = sent["rtt"]
-        rows.append(
-            (
-                *(str(each["id"]), endpoint(a), endpoint(b)),
-                *(
-                    duration(each["last_ns"] - each["first_ns"]),
-                    size(a["unique_bytes"]),
-                    size(b["unique_bytes"]),
-                ),
-                *(count(sent["retransmissions"]["total"]), percent(words.again_ratio(sent))),
-                duration(rtt["mean_ns"]),
-                words.ENDS[each["end"]],
-            )
-        )
-    total = len(listed) + trace.facts["connections_left_out"]
-    caption = (
-        "TCP connections"
-        if total == len(rows)
-        else f"The {len(rows)} greatest of {total:,} TCP connections, by bytes on the link"
-    )
-    columns = ("#", "a", "b", "duration", "a > b", "b > a", "sent again", "", "RTT mean", "end")
-    return Table(caption, columns, tuple(rows), frozenset(range(3, 9)))
-
-
-def _others(analysis: Analysis) -> list[Table]:
-    """Voice streams and ESP flows, where there are any."""
-    found = []
-    if streams := analysis["streams"]:
-        caption = others.titled(others.STREAMS, len(streams), _MOST_ROWS, others.streams_left_out(analysis))
-        rows = tuple(others.stream_row(each) for each in streams[:_MOST_ROWS])
-        numbers = frozenset(range(others.STREAM_TEXTS, len(others.STREAM_COLUMNS)))
-        found.append(Table(caption, others.STREAM_COLUMNS, rows, numbers))
-    if esp := analysis["esp"]:
-        caption = others.titled(others.ESP, len(esp), _MOST_ROWS, analysis["esp_left_out"])
-        rows = tuple(others.esp_row(each) for each in esp[:_MOST_ROWS])
-        numbers = frozenset(range(others.ESP_TEXTS, len(others.ESP_COLUMNS)))
-        found.append(Table(caption, others.ESP_COLUMNS, rows, numbers))
-    return found
+    left_out = trace.facts["connections_left_out"]
+    caption = others.titled("TCP connections, by bytes on the link", len(listed), _MOST_ROWS, left_out)
+    return tables.overview(listed[:_MOST_ROWS], caption, start_ns(trace.facts))
 
 
 def _json(value: Any) -> Markup:
