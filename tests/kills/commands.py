@@ -151,7 +151,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "failover": Command(
         _fixed(
-            *("failover", "--as-told", "--calls", "10", "--codec", "g711", "--directions", "forward"),
+            *("failover", "--no-find-load", "--calls", "10", "--codec", "g711", "--directions", "forward"),
             *("--advert", "0.1", "--kinds", "soft", "--repetitions", "1", "--event", "1", "--after", "12"),
             *("--attempts", "1"),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from typer.exceptions import TyperException
 from typer.main import get_group
 
 from weirlab import interrupts
-from weirlab.cli import failures
+from weirlab.cli import completion, failures, showing
 from weirlab.cli.coercion import quicken
 from weirlab.cli.output import Globals
 from weirlab.cli.shapes import reshape
@@ -28,6 +29,7 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.cli.link.commands": ("tap", "log"),
     "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
     "weirlab.studies.commands.machine": ("doctor", "lab"),
+    "weirlab.cli.completion": ("completion",),
 }
 """Modules and the commands that their ``add_to`` adds, beside those that studies name.
 
@@ -121,6 +123,8 @@ class Weir(TyperGroup):
         **extra: Any,
     ) -> Any:
         self.argv = argv = list(sys.argv[1:] if args is None else args)
+        if completion.VARIABLE in os.environ:
+            completion.answer()
         with guarded():
             try:
                 code = super().main(argv, "weir", complete_var, standalone_mode=False, **extra)
@@ -150,7 +154,9 @@ def commands_of(part: str) -> dict[str, Any]:
     """The commands that a module adds, by name."""
     alone = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
     import_module(part).add_to(alone)
-    return dict(get_group(alone).commands)
+    found = dict(get_group(alone).commands)
+    showing.add_to(found)
+    return found
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import files
-from weirlab.cli.output import Table, plain
+from weirlab.cli.output import plain
 from weirlab.errors import InputError
+from weirlab.tables import Table
 
 FORMATS = (".md", ".csv")
 
@@ -36,16 +37,16 @@ def write(
 def _markdown(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:
     parts = [f"# {title}", *lead]
     for table in tables:
-        if table.title:
-            parts.append(f"## {table.title[0].upper()}{table.title[1:]}")
-        marks = ("---:" if column in table.right else "---" for column in table.columns)
+        if table.caption:
+            parts.append(f"## {table.caption}")
+        marks = ("---:" if i in table.numeric else "---" for i in range(len(table.columns)))
         lines = [table.columns, list(marks), *table.rows]
         parts.append("\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines))
     return "\n\n".join(parts) + "\n"
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return text.replace("|", "\\|").replace("\n", " ").replace("\u00a0", " ")
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> str:

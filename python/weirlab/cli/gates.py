@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weirlab.cli.output import Session, Table
+from weirlab.cli.output import Session
 from weirlab.cli.quantities import NOTHING
 from weirlab.errors import NotMet, Undecided, WeirError
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.requirements import Demand, Judgement, Quantity
@@ -43,7 +44,7 @@ def finish(
 def table(judged: Sequence[Judgement]) -> Table:
     """One row per requirement."""
     rows = [(one.demand.text, one.verdict, one.measured, one.because) for one in judged]
-    return Table(("requirement", "verdict", "measured", "remark"), rows)
+    return Table("Requirements", ("Requirement", "Verdict", "Measured", "Remark"), rows)
 
 
 def failure(judged: Sequence[Judgement]) -> WeirError | None:

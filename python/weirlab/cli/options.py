@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 
 from weirlab import limits
+from weirlab.cli import completing
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 
@@ -42,7 +43,10 @@ PlotsOption = Annotated[
     Path | None, typer.Option("--plots", help="Folder for PNG, SVG and CSV of each plot.", metavar="DIR")
 ]
 ResumeOption = Annotated[
-    str | None, typer.Option("--resume", help="Go on with this interrupted run.", metavar="RUN")
+    str | None,
+    typer.Option(
+        "--resume", help="Go on with this interrupted run.", metavar="RUN", autocompletion=completing.runs
+    ),
 ]
 
 DeviceOption = Annotated[
@@ -161,7 +165,7 @@ ArrivalsOption = Annotated[
 ]
 OrderOption = Annotated[
     FlowOrder,
-    typer.Option("--order", help="Flows' addresses count up, or are drawn.", rich_help_panel=_TRAFFIC),
+    typer.Option("--order", help="Addresses of flows count up, or are random.", rich_help_panel=_TRAFFIC),
 ]
 SeedOption = Annotated[
     int,
@@ -248,7 +252,9 @@ TimeBudgetOption = Annotated[
 ]
 MachineOption = Annotated[
     MachineKind,
-    typer.Option("--machine", help="noisy: bear more disturbance, repeat more often.", rich_help_panel=_PLAN),
+    typer.Option(
+        "--machine", help="noisy: tolerate more disturbance, repeat more often.", rich_help_panel=_PLAN
+    ),
 ]
 
 

@@ -5,31 +5,28 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import typer
 
-from weirlab.cli.streams import console, tell
+from weirlab.cli import layout
+from weirlab.cli.streams import tell
 from weirlab.errors import WeirError
-from weirlab.quoting import json_printable, printable
+from weirlab.quoting import json_printable
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
     from weirlab.cli.progress import Reporter
     from weirlab.store import Store
 
-PIPE_COLUMNS = 140
-"""Width of tables when stdout is no terminal."""
-
-_WIDE = 10_000
-_RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9]+-[0-9a-f]{4}")
+WIDE: Final = "weirlab.wide"
+DETAILS: Final = "weirlab.details"
+"""Where the options ``--wide`` and ``--details`` are kept while a command runs (``Context.meta``)."""
 
 
 @dataclass(frozen=True)
@@ -41,28 +38,14 @@ class Globals:
     """What the user typed, for the manifest and the report."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of text under headings; numbers (``right``) are set flush right."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    title: str = ""
-    right: Sequence[str] = field(default_factory=tuple)
-
-    def __post_init__(self) -> None:
-        """Cells hold names and other foreign text, and there are several ways to draw them."""
-        object.__setattr__(self, "title", printable(self.title))
-        object.__setattr__(self, "columns", tuple(map(printable, self.columns)))
-        object.__setattr__(self, "rows", [tuple(map(printable, row)) for row in self.rows])
-
-
 class Session:
     """One command's way to the user. A context manager: leaving it ends the progress display."""
 
     def __init__(self, ctx: typer.Context, *, as_json: bool = False, store: Path | None = None) -> None:
         general = ctx.find_root().obj if isinstance(ctx.find_root().obj, Globals) else Globals()
         self.json = as_json
+        self.wide = bool(ctx.meta.get(WIDE))
+        self.details = bool(ctx.meta.get(DETAILS))
         self.command = general.command
         self._store = store or general.store
         self._progress: Reporter | None = None
@@ -71,9 +54,9 @@ class Session:
     @property
     def store(self) -> Store:
         """The run store that the options name, or the default one."""
-        from weirlab.store import Store, default_root
+        from weirlab.store import Store
 
-        return Store(self._store or default_root())
+        return Store(self._store)
 
     @property
     def progress(self) -> Reporter:
@@ -98,11 +81,14 @@ class Session:
         tables: Iterable[Table] = (),
         problem: WeirError | None = None,
         lead: str = "",
+        remark: str = "",
     ) -> None:
-        """Print the result: ``document`` as JSON, or ``lead``, ``tables`` and the ``conclusion`` for people.
+        """Print the result: ``document`` as JSON, or for people the ``conclusion`` and then ``tables``.
 
-        A ``problem`` that keeps the result from counting is said before anything else, and is
-        ``"valid": false`` in JSON; :meth:`complain` then only leaves.
+        A ``lead`` is a listing that the conclusion sums up, and stands before it; a ``remark`` stands
+        behind it. Tables of details are shown on request. A ``problem`` that keeps the result from
+        counting is said before anything else, and is ``"valid": false`` in JSON; :meth:`complain` then
+        only leaves.
         """
         self.close()
         if problem is not None:
@@ -114,10 +100,8 @@ class Session:
             return
         if lead:
             tell(lead)
-        shown = list(tables)
-        if shown:
-            _print_tables(shown, sys.stdout)
-        tell(conclusion)
+        said = f"{conclusion}\n{remark}" if remark else conclusion
+        tell("\n\n".join([said, *self._drawn(tables)]))
 
     def complain(self, problem: WeirError | None) -> None:
         """Leave with the exit code of ``problem``, if there is one, after the result has been shown."""
@@ -125,6 +109,18 @@ class Session:
             if str(problem) != self._said:
                 self.say(str(problem))
             raise typer.Exit(problem.exit_code)
+
+    def _drawn(self, tables: Iterable[Table]) -> Iterator[str]:
+        """``tables`` as text, and which of them ``--details`` adds."""
+        columns = None if self.wide else layout.width()
+        more = []
+        for table in tables:
+            if table.details and not self.details:
+                more.append(table.caption)
+            else:
+                yield "\n".join(layout.lines(table, columns))
+        if more:
+            yield "\n".join(layout.wrapped(f"--details adds: {'; '.join(more)}.", columns or 0))
 
     def close(self) -> None:
         if self._progress is not None:
@@ -164,29 +160,3 @@ def plain(value: Any) -> Any:
         if hasattr(value, convert):
             return plain(getattr(value, convert)())
     return str(value)
-
-
-def _print_tables(tables: Sequence[Table], file: TextIO) -> None:
-    from rich import box
-    from rich.table import Table as RichTable
-
-    columns = console(file).width if file.isatty() else PIPE_COLUMNS
-    for table in tables:
-        drawn = RichTable(title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD)
-        for column in table.columns:
-            drawn.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
-        for row in table.rows:
-            drawn.add_row(*row)
-        natural = console(file, _WIDE).measure(drawn)
-        if natural.maximum > columns:
-            _keep_ids_whole(drawn, table)
-            natural = console(file, _WIDE).measure(drawn)
-        console(file, max(columns, natural.minimum)).print(drawn)
-
-
-def _keep_ids_whole(drawn: RichTable, table: Table) -> None:
-    """Let no column fold a run's ID, which somebody has to copy: a terminal so narrow breaks the line."""
-    for column, cells in zip(drawn.columns, zip(*table.rows, strict=True), strict=False):
-        ids = [len(run_id) for cell in cells for run_id in _RUN_ID.findall(cell)]
-        if ids:
-            column.width = max(ids)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weirlab.cli.output import Table
 from weirlab.cli.quantities import count, rate, rules
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.model.effects import Effect
@@ -17,7 +17,7 @@ def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Threshold per rule count and frame size; no table without rows."""
     if not rows:
         return []
-    columns = ("rules", "frames", "threshold", "lowest", "highest", "trials")
+    columns = ("Rules", "Frames", "Threshold", "Lowest", "Highest", "Trials")
     cells = [
         (
             count(row["position"]) + (" stateful" if row["stateful"] else ""),
@@ -27,14 +27,14 @@ def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
         )
         for row in rows
     ]
-    return [Table(columns, cells, title="forwarding rate in overload", right=columns)]
+    return [Table("Forwarding rate in overload", columns, cells, range(6), spare=("Trials",))]
 
 
 def effects(found: Sequence[Effect]) -> list[Table]:
     """What was compared trial against trial; no table where nothing was."""
     if not found:
         return []
-    columns = ("effect of", "at", "regime", "quantity", "ratio", "95 % interval", "loads", "trials")
+    columns = ("Effect of", "At", "Regime", "Quantity", "Ratio", "95 % interval", "Loads", "Trials")
     names = {
         "delay_mean_ns": "mean delay",
         "delay_p50_ns": "median delay",
@@ -54,4 +54,5 @@ def effects(found: Sequence[Effect]) -> list[Table]:
         )
         for each in found
     ]
-    return [Table(columns, rows, title="with over without, same loads", right=columns[4:])]
+    caption = "With over without, at the same loads"
+    return [Table(caption, columns, rows, range(4, 8), spare=("Trials", "Loads"), details=True)]

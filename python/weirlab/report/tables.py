@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weirlab.tables import Table
+
+__all__ = ["Pairs", "Table", "Tile"]
+
 Pairs = list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text; ``numeric`` columns are set flush right."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Begin with ``Store.create`` or ``Store.open``. ``rows`` lists the tables' column
 is the JSON form of a trial's specification.
 """
 
-from weirlab.store.catalogue import RunSummary, Store, default_root, how_recent
+from weirlab.storage import default_root
+from weirlab.store.catalogue import RunSummary, Store, how_recent
 from weirlab.store.manifest import Manifest, Status
 from weirlab.store.run import ExportFormat, Run
 from weirlab.store.writer import RunWriter

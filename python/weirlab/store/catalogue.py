@@ -20,13 +20,13 @@ from weirlab.files import wait_for_lock
 from weirlab.interrupts import shielded
 from weirlab.quoting import quoted
 from weirlab.records import SIMULATION
+from weirlab.storage import RUN_ID, default_root, run_ids
 from weirlab.store import tables
 from weirlab.store.files import plain, telling
 from weirlab.store.manifest import Manifest, host, kernel, versions
 from weirlab.store.run import Run
 from weirlab.store.writer import RunWriter
 
-_RUN_ID: Final = re.compile(r"\d{8}-\d{6}-([a-z][a-z0-9_]*)-[0-9a-f]{4}")
 _BEGUN: Final = ".new"
 """Ends the name of a folder that is to be a run, and begins with a dot, until its manifest is there."""
 _NEWEST: Final = re.compile(r"last(?:~(\d{1,6}))?")
@@ -57,13 +57,6 @@ def how_recent(run_id: str) -> int | None:
     """0 for ``last``, 1 for ``last~1``, which is the one before, and so on; None for an ID."""
     match = _NEWEST.fullmatch(run_id)
     return int(match[1] or 0) if match else None
-
-
-def default_root() -> Path:
-    """``$XDG_DATA_HOME/weir``, by default ``~/.local/share/weir``."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG base directory specification: a relative path is to be ignored.
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share") / "weir"
 
 
 def utc_now() -> datetime:
@@ -161,13 +154,7 @@ class Store:
     def _names(self) -> list[str]:
         """IDs, newest first."""
         with telling(self.root, "read the store"):
-            if not self.root.exists():
-                return []
-            found = [
-                entry.name
-                for entry in self.root.iterdir()
-                if _RUN_ID.fullmatch(entry.name) and entry.is_dir()
-            ]
+            found = run_ids(self.root)
         same_second = Counter(name[:15] for name in found)
 
         def order(name: str) -> tuple[str, str, str]:
@@ -191,7 +178,7 @@ class Store:
     def _sweep(self) -> None:
         """Remove what was left of runs whose writer was killed before others could see them."""
         for folder in self.root.glob(f".*{_BEGUN}"):
-            if _RUN_ID.fullmatch(folder.name[1:].removesuffix(_BEGUN)):
+            if RUN_ID.fullmatch(folder.name[1:].removesuffix(_BEGUN)):
                 shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
@@ -242,5 +229,5 @@ def _is_empty(path: Path) -> bool:
 
 
 def _kind_of(name: str) -> str:
-    match = _RUN_ID.fullmatch(name)
+    match = RUN_ID.fullmatch(name)
     return match[1] if match else ""

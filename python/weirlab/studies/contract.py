@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from weirlab.cli.output import Table
     from weirlab.errors import WeirError
     from weirlab.jobs.progress import Progress
     from weirlab.lab.doctor import Finding
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from weirlab.report.export import Page, ReportOutcome
     from weirlab.scenario.model import Root
     from weirlab.store import Run, RunWriter, Store
+    from weirlab.tables import Table
 
 
 class Findings(Protocol):
@@ -63,11 +63,11 @@ class Ground(Generic[B]):
 
 @dataclass(frozen=True)
 class Told:
-    """A result for a terminal: ``lead`` stands before the tables, the ``conclusion`` behind them."""
+    """A result for a terminal: the ``conclusion``, a ``remark`` on how far to trust it, then ``tables``."""
 
     conclusion: str
     tables: Sequence[Table] = ()
-    lead: str = ""
+    remark: str = ""
 
 
 class Study(Generic[A, G, F]):

@@ -1,52 +1,63 @@
-"""What is in a capture beside TCP as text: a row per voice stream and per ESP flow."""
+"""What is in a capture beside TCP as tables."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from weirlab.tables import Table
 from weirlab.trace.facts import Analysis, EspFlow, Stream, place
 from weirlab.trace.quantities import NOTHING, count, duration, percent, size
 
-STREAMS: Final = "Voice streams (weir quality tells how they were heard)"
-STREAM_COLUMNS: Final = (
-    *("from", "to", "SSRC", "codec", "packets", "duration", "lost", "", "longest run"),
-    *("reordered", "copies", "jitter mean", "jitter max", "longest gap"),
-)
-STREAM_TEXTS: Final = 4
-"""So many columns are words, the others numbers."""
-
-ESP: Final = "ESP flows"
-ESP_COLUMNS: Final = ("from", "to", "SPI", "packets", "bytes", "duration", "lost", "reordered", "copies")
-ESP_TEXTS: Final = 3
+_STREAMS: Final = "Voice streams (weir quality tells how they were heard)"
+_STREAM_COLUMNS: Final = (
+    "From > to", "SSRC", "Codec", "Packets", "Duration", "Lost", "Longest run", "Reordered", "Copies",
+    "Mean jitter", "Max. jitter", "Longest gap",
+)  # fmt: skip
+_STREAM_SPARE: Final = ("Copies", "Reordered", "Longest gap", "Longest run", "Max. jitter", "Duration")
+_ESP_COLUMNS: Final = ("From > to", "SPI", "Packets", "Bytes", "Duration", "Lost", "Reordered", "Copies")
 
 
-def stream_row(each: Stream) -> tuple[str, ...]:
-    """Cells as :data:`STREAM_COLUMNS`."""
+def tables(analysis: Analysis, most: int) -> list[Table]:
+    """A row per voice stream and per ESP flow, ``most`` of each; no table where there are none."""
+    found = []
+    if streams := analysis["streams"]:
+        caption = titled(_STREAMS, len(streams), most, streams_left_out(analysis))
+        rows = [_stream_row(each) for each in streams[:most]]
+        found.append(Table(caption, _STREAM_COLUMNS, rows, range(3, 12), _STREAM_SPARE))
+    if esp := analysis["esp"]:
+        caption = titled("ESP flows", len(esp), most, analysis["esp_left_out"])
+        rows = [_esp_row(each) for each in esp[:most]]
+        found.append(Table(caption, _ESP_COLUMNS, rows, range(2, 8), ("Copies", "Reordered", "Bytes")))
+    return found
+
+
+def _stream_row(each: Stream) -> tuple[str, ...]:
     return (
-        *(place(each["src"], each["src_port"]), place(each["dst"], each["dst_port"])),
+        f"{place(each['src'], each['src_port'])} > {place(each['dst'], each['dst_port'])}",
         f"0x{each['ssrc']:08x}" if each["protocol"] == "rtp" else f"{each['protocol']} {each['ssrc']}",
         each["codec"] or f"type {each['payload_type']}",
         count(each["packets"]),
         duration(each["last_ns"] - each["first_ns"]),
-        *_lost(each),
+        _lost(each),
+        NOTHING if each["lost"] is None else count(each["longest_run"]),
         *(count(each["reordered"]), count(each["copies"])),
         *map(duration, (each["jitter_mean_ns"], each["jitter_max_ns"], each["gap_max_ns"])),
     )
 
 
-def _lost(each: Stream) -> tuple[str, str, str]:
-    """How much, its share, the longest run."""
+def _lost(each: Stream) -> str:
+    """``5 (0.99 %)``; estimated with a ``~``."""
     if each["lost"] is None:
-        return (NOTHING,) * 3
-    share = percent(each["lost"] / each["expected"]) if each["expected"] else NOTHING
-    return ("~" if each["loss_estimated"] else "") + count(each["lost"]), share, count(each["longest_run"])
+        return NOTHING
+    share = f" ({percent(each['lost'] / each['expected'])})" if each["lost"] and each["expected"] else ""
+    return f"{'~' if each['loss_estimated'] else ''}{count(each['lost'])}{share}"
 
 
-def esp_row(each: EspFlow) -> tuple[str, ...]:
-    """Cells as :data:`ESP_COLUMNS`."""
+def _esp_row(each: EspFlow) -> tuple[str, ...]:
     src_port, dst_port = each["ports"] or (0, 0)
     return (
-        *(place(each["src"], src_port), place(each["dst"], dst_port), f"0x{each['spi']:08x}"),
+        f"{place(each['src'], src_port)} > {place(each['dst'], dst_port)}",
+        f"0x{each['spi']:08x}",
         *(count(each["packets"]), size(each["bytes"]), duration(each["last_ns"] - each["first_ns"])),
         *(count(each["lost"]), count(each["reordered"]), count(each["copies"])),
     )
@@ -57,13 +68,9 @@ def streams_left_out(analysis: Analysis) -> int:
     return analysis.get("streams_left_out", 0)
 
 
-def titled(title: str, kept: int, limit: int, left_out: int) -> str:
+def titled(title: str, kept: int, limit: int, left_out: int, more: str = "") -> str:
     """``title``, and how many of all a table of ``limit`` rows shows; ``kept`` are in the answer."""
     if kept <= limit and not left_out:
         return title
-    return f"{title}: {min(kept, limit):,} of {kept + left_out:,}"
-
-
-def in_json(kept: int, left_out: int) -> str:
-    """Where the rows are that a table leaves out; ``left_out`` are in no answer."""
-    return f"--json has {kept:,} of them" if left_out else "--json has all"
+    has = f"--json has {kept:,} of them" if left_out else "--json has all"
+    return f"{title}: {min(kept, limit):,} of {kept + left_out:,}, {more}{has}"

@@ -65,10 +65,17 @@ def throughput_bps(sent: Side) -> float:
 
 
 def again_ratio(sent: Side) -> float:
-    """Data packets that were sent again over all data packets; NaN without any."""
+    """Data packets that were retransmitted over all data packets; NaN without any."""
     again = sent["retransmissions"]
     data = again["total"] - again["handshake"]
     return data / sent["data_packets"] if sent["data_packets"] else float("nan")
+
+
+def retransmitted(sent: Side) -> str:
+    """``5 (0.25 %)``: packets, and their share of those with data; ``0``."""
+    total = sent["retransmissions"]["total"]
+    ratio = again_ratio(sent)
+    return f"{count(total)} ({percent(ratio)})" if ratio > 0 else count(total)
 
 
 def capture(analysis: Analysis) -> str:
@@ -167,14 +174,14 @@ def causes(sent: Side) -> str:
 def _again(senders: Sequence[Side]) -> str:
     segments = sum(end["data_packets"] for end in senders)
     total = sum(end["retransmissions"]["total"] - end["retransmissions"]["handshake"] for end in senders)
-    needless = sum(end["retransmissions"]["spurious"] for end in senders)
+    spurious = sum(end["retransmissions"]["spurious"] for end in senders)
     if not total and segments == 1:
-        return "the only segment was not sent again"
+        return "the only segment was not retransmitted"
     if not total:
-        return f"none of {plural(segments, 'segment')} was sent again"
-    text = f"{count(total)} of {plural(segments, 'segment')} {'was' if total == 1 else 'were'} sent again"
+        return f"none of {plural(segments, 'segment')} was retransmitted"
+    text = f"{count(total)} of {plural(segments, 'segment')} {'was' if total == 1 else 'were'} retransmitted"
     text += f" ({percent(total / segments)})" if segments else ""
-    return f"{text}, {count(needless)} needlessly" if needless else text
+    return f"{text}, {count(spurious)} of them spuriously" if spurious else text
 
 
 def _remarks(sent: Side, receiver: Side, *, far: bool) -> list[str]:
@@ -182,7 +189,7 @@ def _remarks(sent: Side, receiver: Side, *, far: bool) -> list[str]:
     remarks = []
     repeated = sent["retransmissions"]["handshake"]
     if repeated:
-        remarks.append(f"its SYN was sent again {_times(repeated)}")
+        remarks.append(f"its SYN was retransmitted {_times(repeated)}")
     if far:
         remarks.append("captured at the receiver, where the round trip is not seen")
     elif sent["rtt"]["count"]:

@@ -36,7 +36,7 @@ def outcome(table: CallTable, **changes: Any) -> CallsOutcome:
 
 def row(outcome: CallsOutcome, title: str, name: str) -> list[str]:
     """Cells of the row ``name`` in the table headed by ``title``."""
-    (table,) = (t for t in heard.tables(outcome) if t.columns[0] == title)
+    (table,) = (t for t in heard.tables(outcome) if title in (t.caption, t.columns[0]))
     (cells,) = (cells for cells in table.rows if cells[0] == name)
     return list(cells[1:])
 
@@ -47,7 +47,7 @@ def test_the_worst_callers_come_first_with_what_happened_to_them() -> None:
     table.lost[3], table.longest_run[3] = 40, 25
     tables = heard.tables(outcome(table))
     worst = tables[-1]
-    assert worst.title == "worst callers"
+    assert worst.caption == "Worst callers"
     assert worst.rows[0][:5] == ("1", "back", "1.50", "40 of 100", "25")
     assert len(worst.rows) == 5
 
@@ -64,16 +64,16 @@ def test_shares_below_the_marks_are_told_per_direction() -> None:
     table = make_call_table(4)
     table.mos[table.back] = 3.7
     found = outcome(table)
-    assert row(found, "callers", "all")[3:5] == ["50 %", "0 %"]
-    assert row(found, "callers", "hear the receiver's side (back)")[3] == "100 %"
-    assert row(found, "callers", "hear the sender's side (forward)")[3] == "0 %"
+    assert row(found, "Callers", "all")[3:5] == ["50 %", "0 %"]
+    assert row(found, "Callers", "hear the receiver's side (back)")[3] == "100 %"
+    assert row(found, "Callers", "hear the sender's side (forward)")[3] == "0 %"
 
 
 @pytest.mark.parametrize(("kind", "mos"), [("best", "4.30"), ("fixed", "4.20"), ("adaptive", "4.30")])
 def test_mos_is_that_behind_the_jitter_buffer_asked_for(kind: str, mos: str) -> None:
     found = outcome(make_call_table(3), heard=kind)
-    assert row(found, "over callers", "MOS")[2] == mos
-    assert kind.replace("best", "better one") in row(found, "calls", "jitter buffer")[0]
+    assert row(found, "Over callers", "MOS")[2] == mos
+    assert kind.replace("best", "better one") in row(found, "Trial", "jitter buffer")[0]
 
 
 def test_r_is_only_told_behind_the_buffer_that_it_belongs_to() -> None:
@@ -90,8 +90,8 @@ def test_one_codec_over_two_transports_is_two_classes() -> None:
     table = make_call_table(2)
     table.call_class[2:] = 1
     mixed = replace(outcome(table), calls=parse_calls(2, "g711/rtp:50,g711/iax2:50"))
-    assert row(mixed, "callers", "G.711 in packets of 20 ms over RTP")[0] == "2"
-    assert row(mixed, "callers", "G.711 in packets of 20 ms over IAX2")[0] == "2"
+    assert row(mixed, "Callers", "G.711 in packets of 20 ms over RTP")[0] == "2"
+    assert row(mixed, "Callers", "G.711 in packets of 20 ms over IAX2")[0] == "2"
 
 
 def test_what_was_not_measured_shows_as_such() -> None:
@@ -99,9 +99,9 @@ def test_what_was_not_measured_shows_as_such() -> None:
     for name in ("mos", "mos_fixed", "mos_adaptive", "r_factor", "delay_mean_ns", "jitter_ns"):
         getattr(table, name)[:] = np.nan
     found = outcome(table)
-    assert row(found, "over callers", "MOS") == ["–"] * 5
+    assert row(found, "Over callers", "MOS") == ["–"] * 5
     assert "not measured for any of 4 callers" in heard.sentence(found)
-    assert [t.title for t in heard.tables(found)].count("worst callers") == 0
+    assert [t.caption for t in heard.tables(found)].count("Worst callers") == 0
 
 
 def test_calls_through_the_simulated_device_are_heard_and_kept(weir: Weir) -> None:
@@ -120,11 +120,11 @@ def test_calls_through_the_simulated_device_are_heard_and_kept(weir: Weir) -> No
 
 
 def test_the_same_command_for_people(weir: Weir) -> None:
-    answer = weir("calls", *SMALL)
+    answer = weir("calls", *SMALL, "--details")
     assert answer.code == 0, answer.err
-    for text in ("what callers hear", "worst callers", "jitter (RFC 3550)", "better one", "20 calls, G.711"):
+    for text in ("What callers hear", "Worst callers", "jitter (RFC 3550)", "better one", "20 calls, G.711"):
         assert text in answer.out
-    assert "40 of 40 callers hear MOS 4.0 or better" in answer.out.splitlines()[-1]
+    assert "40 of 40 callers hear MOS 4.0 or better" in answer.out.splitlines()[0]
 
 
 def test_one_direction_needs_no_rules_for_the_other(weir: Weir) -> None:

@@ -87,7 +87,8 @@ def test_a_device_that_became_slower_has_exit_code_9_and_is_better_the_other_way
     answer = weir("compare", before, after)
     assert answer.code == 9
     assert "weir: changed for the worse: forwarding rate" in answer.err
-    assert "forwarding rate: most changed" in answer.out
+    assert "--details adds: Forwarding rate: most changed" in answer.out
+    assert "\nForwarding rate: most changed" in weir("compare", before, after, "--details").out
     assert "Changed for the worse: forwarding rate -" in answer.out
     back = weir("compare", after, before, "--json")
     assert (back.code, back.json["verdict"]) == (0, "better")

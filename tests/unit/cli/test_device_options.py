@@ -21,7 +21,7 @@ def test_places_say_where_which_share_of_the_traffic_matches(weir: Weir, bed: Be
     answer = weir("trial", "--rate", "100kpps", "--places", "1:50,99:50", "--stateful")
     assert answer.code == 0
     assert beds[0].rules == RuleSetup.mixed(((1, 0.5), (99, 0.5)), stateful=True)
-    assert "with 99 rules, matching at 1:50%,99:50%, forwarded all" in answer.out.splitlines()[-1]
+    assert "with 99 rules, matching at 1:50%,99:50%, forwarded all" in answer.out.splitlines()[0]
 
 
 def test_a_position_step_adds_a_place_that_nothing_else_uses(weir: Weir, bed: Beds) -> None:
@@ -99,4 +99,4 @@ def test_fit_and_show_tell_what_was_compared(weir: Weir, bed: Beds) -> None:
         assert answer.code == 0
         kinds = {each["kind"] for each in answer.json["effects"]}
         assert kinds == {"connection tracking", "cross traffic", "mixed positions"}
-        assert "with over without, same loads" in weir(command, "last").out
+        assert "With over without, at the same loads" in weir(command, "last", "--details").out

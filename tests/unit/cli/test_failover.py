@@ -51,7 +51,7 @@ def test_one_document_holds_every_switch(weir: Weir) -> None:
 
 def test_what_stays_spoiled_is_an_error_after_the_result(weir: Weir, pairs: list[Mishap | None]) -> None:
     pairs += [None, Mishap(away_ns=10**9)]
-    answer = weir("failover", "--kinds", "hard", *SHORT, "--attempts", "1", "--as-told")
+    answer = weir("failover", "--kinds", "hard", *SHORT, "--attempts", "1", "--no-find-load")
     assert answer.code == 5
     assert "1 of 2 switches stayed without a valid attempt" in answer.err
     assert "1 of 2 switches measured" in answer.out

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weirlab.cli import failures
-from weirlab.cli.output import Table, _print_tables, to_json
+from weirlab.cli.output import to_json
 from weirlab.cli.progress import LINE_EVERY_S, Bar, Lines, reporter
 from weirlab.jobs import progress
 from weirlab.testing import FakeClock
@@ -81,15 +81,3 @@ def test_an_interruption_after_the_run_was_finished_says_that_it_is_kept(
     failure = failures.explain(stopped)
     assert failure.message == "interrupted; run 20260131-120000-trial-abcd is complete and kept"
     assert failure.exit_code == 130
-
-
-@pytest.mark.parametrize("width", [20, 40, 80])
-def test_an_id_of_a_run_is_never_folded(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setenv("TERM", "dumb")
-    run_id = "20261122-072836-trial-35f4"
-    listed = Table(("run", "status", "name"), [(run_id, "complete", "a name of several words")])
-    facts = Table(("trial", ""), [("run", run_id), ("device under test", "one that is called so or so")])
-    stream = Terminal()
-    _print_tables([listed, facts], stream)
-    assert stream.getvalue().count(run_id) == 2

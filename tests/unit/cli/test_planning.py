@@ -148,7 +148,7 @@ def test_a_rule_that_keeps_its_place_tells_what_it_would_gain_if_it_could_move(
     assert ruleset["new_mean_position"] == pytest.approx(300, rel=0.01)
     old = next(gain for gain in ruleset["gains"] if gain["device"] == "old")
     assert old["freed"][0]["saved_ns"] == pytest.approx(299 * OLD.per_rule_ns, rel=0.02)
-    told = weir("plan", devices, "--ruleset", saved).out
+    told = weir("plan", devices, "--ruleset", saved, "--details").out
     assert "if it could move: 1" in " ".join(told.split())
 
 
@@ -253,7 +253,7 @@ def test_a_load_asked_in_calls_is_answered_in_calls_with_headroom_as_a_factor(
     )  # fmt: skip
     assert answer.code == 0
     assert " carries 300 two-way calls, G.711 in packets of 20 ms, behind 400 rules with " in answer.out
-    assert re.search(r"; there is room for [\d.]+ times that load, beyond it ", answer.out)
+    assert re.search(r"; [\d.]+ × headroom, beyond it ", answer.out)
 
 
 def test_a_prediction_from_a_noisy_profile_has_its_interval_in_the_sentence(weir: Weir, noisy: Path) -> None:

@@ -22,11 +22,14 @@ def file(tmp_path: Path) -> Path:
 def test_a_table_per_question_and_one_sentence_about_the_worst(weir: Weir, file: Path) -> None:
     answer = weir("quality", file)
     assert answer.code == 0, answer.err
-    last = answer.out.strip().splitlines()[-1]
-    assert last.startswith("3 voice streams in 10 s, 2 without loss; worst MOS ")
-    assert last.endswith("(stream 1, 4.0 % lost); network delay not measured.")
-    for text in ("192.0.2.1:4000 > 192.0.2.2:4002", "0x1234abcd", "PCMU", "type 97", "burst ratio", "20 "):
+    first = answer.out.splitlines()[0]
+    assert first.startswith("3 voice streams in 10 s, 2 without loss; worst MOS ")
+    assert first.endswith("(stream 1, 4.0 % lost); network delay not measured.")
+    for text in ("192.0.2.1:4000", "192.0.2.2:4002", "PCMU", "type 97", "20 (4.0 %)"):
         assert text in answer.out
+    wide = weir("quality", file, "--wide", "--details").out
+    for text in ("192.0.2.1:4000 > 192.0.2.2:4002", "0x1234abcd", "Burst ratio", "MOS, adaptive"):
+        assert text in wide
     assert "No MOS for stream 3" in answer.err
     assert "does not tell the network's delay" in answer.err
 
@@ -94,8 +97,8 @@ def test_of_many_streams_the_worst_are_shown(weir: Weir, tmp_path: Path) -> None
     ]
     file = pcap(tmp_path / "many.pcap", frames(p for packets in streams for p in packets))
     answer = weir("quality", file)
-    assert "the worst 30; 10 others are in --json" in answer.out
-    assert "0x00000021" in answer.out
+    assert "The 30 worst streams; --json has all 40" in answer.out
+    assert "0x00000021" in weir("quality", file, "--wide").out
     assert "40 voice streams in 1.18 s, 39 without loss; median" in answer.out
     assert len(weir("quality", file, "--json").json["streams"]) == 40
 

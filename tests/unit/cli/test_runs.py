@@ -25,7 +25,7 @@ def test_a_scenario_runs_from_calibration_to_report(
     answer = weir("run", scenario, "--out", out)
     assert answer.code == 0
     assert out.exists()
-    assert answer.out.splitlines()[-1] == f"Report: {out}"
+    assert f"\nReport: {out}\n" in answer.out
     assert "held-out trial" in answer.out
     command = Store(tmp_path / "store").open("last").manifest.facts["command"]
     assert command == f"weir run {scenario} --out {out}"

@@ -53,7 +53,7 @@ def test_the_report_is_markdown_or_csv_by_its_name(weir: Weir, bed: Beds, tmp_pa
     assert weir("search", "--out", tmp_path / "found.md").code == 0
     text = (tmp_path / "found.md").read_text()
     assert text.startswith("# Throughput: fake\n")
-    assert "| rules | frame, B | goal |" in text
+    assert "| Goal | Rules | Frame, B | Throughput, pps |" in text
     assert weir("search", "--out", tmp_path / "found.csv").code == 0
     rows = list(csv.DictReader((tmp_path / "found.csv").open()))
     assert [row["goal_name"] for row in rows] == ["NDR", "PDR"]
@@ -70,7 +70,7 @@ def test_rfc2544_does_all_tests_with_the_frame_sizes_of_the_rfc(
     for section in ("26.1", "26.2", "26.3", "26.4"):
         assert f"RFC 2544 section {section}" in answer.out
         assert f"RFC 2544 section {section}" in out.read_text()
-    assert "| load | 64 B | 128 B | 256 B | 512 B | 1024 B | 1280 B | 1518 B |" in out.read_text()
+    assert "| Load | 64 B | 128 B | 256 B | 512 B | 1024 B | 1280 B | 1518 B |" in out.read_text()
 
 
 def test_rfc2544_does_the_named_tests_only(weir: Weir, bed: Beds, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.cli.output import Table
 from weirlab.cli.progress import Lines
 from weirlab.cli.streams import guarded, tell
 from weirlab.errors import NobodyReads, OutputError
+from weirlab.tables import Table
 
 from .conftest import Weir
 
@@ -138,4 +138,4 @@ def test_progress_and_tables_show_foreign_text_harmlessly() -> None:
     stream = io.StringIO()
     Lines(stream).note("device \x1b[31m")
     assert stream.getvalue() == "weir: device \\x1b[31m\n"
-    assert Table(("a",), [("\x9b",)], title="\u202e").rows == [("\\x9b",)]
+    assert Table("\u202e", ("a",), [("\x9b",)]) == Table("\\u202e", ("a",), [("\\x9b",)])

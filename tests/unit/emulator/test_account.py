@@ -79,7 +79,7 @@ def test_what_the_emulator_lost_itself_is_never_the_links_loss(name: str, words:
     (said,) = complaints(found)
     assert said.startswith("eth1 to eth2: 7 frames were lost by the emulator")
     assert words in said
-    assert tables.conclusion(found, [said]).startswith("NOT as asked for: eth1 to eth2: 7 frames")
+    assert tables.conclusion(found, [said]).startswith("NOT as configured: eth1 to eth2: 7 frames")
 
 
 def test_frames_that_the_interface_refused_are_told_with_its_reason() -> None:
@@ -103,7 +103,7 @@ def test_the_tables_have_a_row_for_each_direction() -> None:
 
 def test_the_conclusion_names_the_direction_that_was_later() -> None:
     said = tables.conclusion(account(CARRIED), [])
-    assert said.startswith("Every frame had the fate that was asked for; 99 % left at most 50.0 µs after")
+    assert said.startswith("Every frame was handled as configured; 99 % left at most 50.0 µs after")
     assert said.endswith("(eth1 to eth2).")
     assert tables.conclusion(account({}), []) == "No frame crossed the link."
 

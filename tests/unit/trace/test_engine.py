@@ -50,7 +50,7 @@ def test_facts_have_the_documented_names(file: Path) -> None:
     assert one["begin"] in facts.BEGINS
     assert one["end"] in facts.ENDS
     assert one["place"] in facts.PLACES
-    assert "1 of 6 segments was sent again" in words.conclusion(one)
+    assert "1 of 6 segments was retransmitted" in words.conclusion(one)
 
 
 def test_files_of_series_have_the_documented_columns(file: Path) -> None:
@@ -76,7 +76,7 @@ def test_frames_files_and_the_page_agree(file: Path) -> None:
         by_ack = read.rtt.filter(pl.col("method") == "ack", pl.col("from_side") == "a")
         assert by_ack.height == a["rtt_count"]
         html = render(read, connection=0)
-    assert "sent again after dup. ACKs or SACK" in html
+    assert "retransmitted after dup. ACKs or SACK" in html
 
 
 def test_a_window_of_time_counts_from_the_first_packet(file: Path) -> None:

@@ -50,7 +50,8 @@ def doubles(text: str) -> list[float]:
 def test_the_page_says_the_conclusion_and_loads_nothing(trace: Trace) -> None:
     html = render(trace, connection=0, command="weir trace made.pcap --report x.html")
     assert (
-        '<h1 id="answer-title">a sent 2.89 MB in 2.00 s (11.6 Mbit/s); 5 of 2,000 segments were sent' in html
+        '<h1 id="answer-title">a sent 2.89 MB in 2.00 s (11.6 Mbit/s); 5 of 2,000 segments were retransmitted'
+        in html
     )
     assert "weir trace made.pcap --report x.html" in html
     assert "weir report" not in html
@@ -107,7 +108,7 @@ def test_voice_and_esp_have_tables_where_there_are_any(trace: Trace) -> None:
         "0.99 %",
         "2.00 ms",
         "60.0 ms",
-        ": 1 of 3<",
+        ": 1 of 3, --json has 1 of them<",
         "0x00c0ffee",
         ">ESP flows<",
     ):

@@ -9,8 +9,8 @@ from . import made
 
 def test_a_transfer_is_concluded_with_what_was_sent_again_and_its_round_trips() -> None:
     assert words.conclusion(made.connection()) == (
-        "a sent 2.89 MB in 2.00 s (11.6 Mbit/s); 5 of 2,000 segments were sent again (0.25 %), 1 needlessly; "
-        "the RTT was 6.44 ms on average, 12.8 ms at most."
+        "a sent 2.89 MB in 2.00 s (11.6 Mbit/s); 5 of 2,000 segments were retransmitted (0.25 %), "
+        "1 of them spuriously; the RTT was 6.44 ms on average, 12.8 ms at most."
     )
 
 
@@ -23,7 +23,7 @@ def test_the_busier_side_is_the_one_that_is_told_about() -> None:
 
 def test_a_transfer_without_repetition_says_so() -> None:
     clean = made.sender(retransmissions={"total": 0}, rtt=made.summary())
-    assert words.conclusion(made.connection(a=clean)).endswith("none of 2,000 segments was sent again.")
+    assert words.conclusion(made.connection(a=clean)).endswith("none of 2,000 segments was retransmitted.")
 
 
 def test_windows_that_held_the_sender_up_are_named() -> None:
@@ -41,7 +41,7 @@ def test_at_the_receiver_no_round_trip_of_the_path_is_claimed() -> None:
 
 def test_a_syn_that_was_repeated_is_told() -> None:
     end = made.sender(retransmissions={"total": 6, "handshake": 2})
-    assert "its SYN was sent again 2 times" in words.conclusion(made.connection(a=end))
+    assert "its SYN was retransmitted 2 times" in words.conclusion(made.connection(a=end))
 
 
 def test_a_refused_connect_is_told_with_who_refused_it() -> None:
@@ -66,7 +66,7 @@ def test_answers_of_an_older_connection_are_not_told_as_silence() -> None:
 def test_a_single_segment_takes_no_time() -> None:
     one = made.sender(data_packets=1, retransmissions={"total": 0}, data_ns=(1, 1), unique_bytes=609)
     text = words.conclusion(made.connection(a=one))
-    assert text.startswith("a sent 609 B; the only segment was not sent again")
+    assert text.startswith("a sent 609 B; the only segment was not retransmitted")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_capture_is_summed_up_over_both_sides_of_all_connections() -> None:
     two = [made.connection(0), made.connection(1)]
     assert words.capture(made.analysis(two, connections_left_out=3, esp=[made.esp()])) == (
         "3,002 packets (3.00 MB) in 2.10 s: 5 TCP connections and 1 ESP flow; of the greatest 2, "
-        "10 of 4,000 segments were sent again (0.25 %), 2 needlessly."
+        "10 of 4,000 segments were retransmitted (0.25 %), 2 of them spuriously."
     )
     assert words.capture(
         made.analysis(capture={"packets": 0, "selected": 0, "bytes": 0, "first_ns": None})

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table as RichTable
 from rich.text import Text
 
+from weirlab.cli import layout
 from weirlab.cli.link import tables
-from weirlab.cli.output import Table
 from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.quantities import clock, rate
 from weirlab.cli.streams import console, tell
@@ -56,7 +54,7 @@ class Screen:
             return
         self._shown_s = self._now_s()
         with suppress(OSError):
-            self._live.update(drawn(snapshot), refresh=True)
+            self._live.update(drawn(snapshot, self._console.width), refresh=True)
 
     def note(self, message: str) -> None:
         with suppress(OSError):
@@ -91,8 +89,8 @@ def line(snapshot: Snapshot) -> str:
     return f"{_time(snapshot)}{f', {rates}' if rates else ''}: {snapshot.sentence}"
 
 
-def drawn(snapshot: Snapshot) -> RenderableType:
-    """The whole screen."""
+def drawn(snapshot: Snapshot, columns: int) -> RenderableType:
+    """The whole screen, ``columns`` wide."""
     account = snapshot.account
     harmed = account.not_forwarded or account.missing or account.unknown
     parts: list[RenderableType] = [
@@ -100,7 +98,7 @@ def drawn(snapshot: Snapshot) -> RenderableType:
     ]
     for table in (tables.link(snapshot, live=True), tables.mirror(account), tables.record(account)):
         if table is not None:
-            parts.append(_rich(table))
+            parts.append(Text("\n".join(layout.lines(table, columns, note=False))))
     below = [_time(snapshot)]
     if snapshot.file:
         below.append(f"{snapshot.file} ({tables.size(snapshot.file_bytes)} written)")
@@ -108,15 +106,6 @@ def drawn(snapshot: Snapshot) -> RenderableType:
         below.append(f"{account.waiting:,} frames wait in the ring")
     parts.append(Text(printable(", ".join(below)) + "; Ctrl-C ends it", style="dim"))
     return Group(*parts)
-
-
-def _rich(table: Table) -> RichTable:
-    shown = RichTable(box=box.SIMPLE_HEAD)
-    for column in table.columns:
-        shown.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
-    for row in table.rows:
-        shown.add_row(*row)
-    return shown
 
 
 def _time(snapshot: Snapshot) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from weirlab.cli.output import Table
 from weirlab.cli.quantities import NOTHING, count, rate
 from weirlab.quantities import bit_rate, scaled
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.link.account import Account
@@ -43,11 +43,11 @@ def of(outcome: Outcome) -> list[Table]:
             if len(gaps) > _MOST_GAPS
             else ""
         )
-        columns = ["from", "to", "interface", "lost at", "frames"]
-        shown.append(Table(columns, rows, f"Missing from the record{more}", ["frames"]))
+        columns = ["From", "To", "Interface", "Lost at", "Frames"]
+        shown.append(Table(f"Missing from the record{more}", columns, rows, {4}))
     if files:
         rows = [[str(file["path"]), count(file["frames"]), size(file["bytes"])] for file in files]
-        shown.append(Table(["file", "frames", "size"], rows, "", ["frames", "size"]))
+        shown.append(Table("Files", ["File", "Frames", "Size"], rows, {1, 2}))
     return shown
 
 
@@ -56,13 +56,13 @@ def link(snapshot: Snapshot, *, live: bool) -> Table | None:
     account = snapshot.account
     if not account.sides:
         return None
-    columns = ["from", "received", "forwarded", "not forwarded"]
+    columns = ["From", "Received", "Forwarded", "Not forwarded"]
     if live:
-        columns[1:1] = ["frames/s", "bits/s"]
+        columns[1:1] = ["Frames/s", "Bits/s"]
     if account.ring:
-        columns += ["copied", "ring lost"]
+        columns += ["Copied", "Ring lost"]
     if account.cut:
-        columns.append("copies cut")
+        columns.append("Copies cut")
     rows = []
     for side in account.sides:
         rates = _rates(snapshot.rates.get(side.interface)) if live else []
@@ -72,31 +72,31 @@ def link(snapshot: Snapshot, *, live: bool) -> Table | None:
         if account.cut:
             row.append(count(side.cut))
         rows.append(row)
-    return Table(columns, rows, "", columns[1:])
+    return Table("Link", columns, rows, range(1, len(columns)))
 
 
 def mirror(account: Account) -> Table | None:
     """Copies to the logger."""
     if account.mirror is None:
         return None
-    columns = ["mirror", "sent", "not sent", "waiting"]
+    columns = ["Interface", "Sent", "Not sent", "Waiting"]
     row = [
         account.mirror.interface,
         *map(count, (account.mirror.sent, account.mirror.not_sent, account.mirror.waiting)),
     ]
-    return Table(columns, [row], "", columns[1:])
+    return Table("Mirror", columns, [row], range(1, len(columns)))
 
 
 def record(account: Account) -> Table | None:
     """What became of frames in the recorder."""
     if not account.recorded:
         return None
-    columns = ["recorder", "seen", "lost before", "filtered", "written", "not written"]
+    columns = ["Interface", "Seen", "Lost before", "Filtered", "Written", "Not written"]
     rows = [
         [each.name, *map(count, (each.seen, each.lost, each.filtered, each.written, each.not_written))]
         for each in account.recorded
     ]
-    return Table(columns, rows, "", columns[1:])
+    return Table("Recorder", columns, rows, range(1, len(columns)))
 
 
 def size(size_bytes: float) -> str:

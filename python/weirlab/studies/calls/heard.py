@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weirlab.cli.output import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
 from weirlab.cli.wording import of_device
 from weirlab.records import device_in_words
+from weirlab.studies.calls.worst import WORST, worst
+from weirlab.tables import Table
 from weirlab.traffic.calls.spec import describe
 
 if TYPE_CHECKING:
@@ -61,12 +62,12 @@ def _trial(outcome: CallsOutcome) -> Table:
     ]
     if outcome.packets is not None:
         facts.append(("packets", str(outcome.packets)))
-    return Table(("calls", ""), facts)
+    return Table("Trial", ("", ""), facts, details=True)
 
 
 def _percentiles(outcome: CallsOutcome) -> Table:
     everyone, more = outcome.quality.everyone, outcome.spreads
-    columns = ("over callers", "1 %", "5 %", "median", "95 %", "99 %")
+    columns = ("Over callers", "1 %", "5 %", "Median", "95 %", "99 %")
     quantities: list[tuple[str, Spread, Callable[[float], str]]] = [
         ("MOS", everyone.mos, _mos),
         ("loss", everyone.loss_ratio, percent),
@@ -80,12 +81,12 @@ def _percentiles(outcome: CallsOutcome) -> Table:
     rows = [
         (name, *(text(value) for value in (s.p1, s.p5, s.p50, s.p95, s.p99))) for name, s, text in quantities
     ]
-    return Table(columns, rows, title="what callers hear", right=columns[1:])
+    return Table("What callers hear", columns, rows, range(1, 6))
 
 
 def _groups(outcome: CallsOutcome) -> Table:
     quality = outcome.quality
-    columns = ("callers", "number", "median MOS", "worst MOS", "below 4.0", "below 3.6", "not measured")
+    columns = ("Callers", "Number", "Median MOS", "Worst MOS", "Below 4.0", "Below 3.6", "Not measured")
     groups: dict[str, Group | None] = {
         "all": quality.everyone,
         "hear the sender's side (forward)": quality.forward,
@@ -106,41 +107,20 @@ def _groups(outcome: CallsOutcome) -> Table:
         for name, group in groups.items()
         if group is not None
     ]
-    return Table(columns, rows, right=columns[1:])
+    return Table("Groups of callers", columns, rows, range(1, 7), spare=("Not measured",))
 
 
 def _worst(outcome: CallsOutcome) -> Table:
     table = outcome.table
-    columns = (
-        "call",
-        "direction",
-        "MOS",
-        "lost",
-        "longest run",
-        "late",
-        "mean delay",
-        "jitter",
-        "longest gap",
-    )
     loss = table.lost.astype(np.float64) / np.maximum(table.sent, 1)
     order = np.lexsort((-loss, table.mos))[:_WORST]
     late = _late(outcome)
     rows = [
-        (
-            str(table.call[i]),
-            "back" if table.back[i] else "forward",
-            _mos(float(table.mos[i])),
-            f"{count(int(table.lost[i]))} of {count(int(table.sent[i]))}",
-            count(int(table.longest_run[i])),
-            count(int(late[i])),
-            duration(float(table.delay_mean_ns[i])),
-            duration(float(table.jitter_ns[i])),
-            duration(float(table.longest_gap_ns[i])),
-        )
+        {**{name: getattr(table, name)[i].item() for name in WORST}, "late": int(late[i])}
         for i in order
         if not np.isnan(table.mos[i])
     ]
-    return Table(columns, rows, title="worst callers", right=("call", *columns[2:]))
+    return worst(rows, "Worst callers")
 
 
 def _late(outcome: CallsOutcome) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from weirlab import quantities
-from weirlab.cli.output import Table
 from weirlab.cli.quantities import count, duration, percent, plural, significant
+from weirlab.tables import Table
 from weirlab.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -55,15 +55,15 @@ def written(outcome: CaptureOutcome) -> str:
 
 def _packets(sheet: CallSheet) -> Table:
     columns = (
-        "calls of",
-        "over",
-        "calls",
-        "per packet",
-        "payload B",
-        "headers B",
-        "frame B with FCS",
-        "without FCS",
-        "on the wire",
+        "Calls of",
+        "Over",
+        "Calls",
+        "Per packet",
+        "Payload B",
+        "Headers B",
+        "Frame B with FCS",
+        "Without FCS",
+        "On the wire",
     )
     rows = [
         (
@@ -79,7 +79,7 @@ def _packets(sheet: CallSheet) -> Table:
         )
         for each in sheet.classes
     ]
-    return Table(columns, rows, title="packets", right=columns[2:])
+    return Table("Packets", columns, rows, range(2, 9), spare=("Per packet", "Without FCS", "On the wire"))
 
 
 def _title(each: ClassSheet) -> str:
@@ -94,12 +94,12 @@ def _headers(each: ClassSheet) -> str:
 
 def _load(sheet: CallSheet) -> Table:
     columns = (
-        "load",
-        "packets/s",
-        "gap",
-        "frames with FCS",
-        "on the wire",
-        f"packets in {sheet.duration_s:g} s",
+        "Load",
+        "Packets/s",
+        "Gap",
+        "Frames with FCS",
+        "On the wire",
+        f"Packets in {sheet.duration_s:g} s",
     )
 
     def row(name: str, load: Load) -> tuple[str, ...]:
@@ -123,11 +123,11 @@ def _load(sheet: CallSheet) -> Table:
         rows.append(row(f"mean of all, who talk {percent(sheet.activity)} of the time", everybody))
     if sheet.control.rate_pps:
         rows.append(row("control packets (RTCP), per direction", sheet.control))
-    return Table(columns, rows, title="load while everybody talks", right=columns[1:])
+    return Table("Load while everybody talks", columns, rows, range(1, 6))
 
 
 def _line(sheet: CallSheet) -> Table:
-    columns = ("line", "calls of", "frame B", "max packets/s", "calls", "with RTCP")
+    columns = ("Line", "Calls of", "Frame B", "Max. packets/s", "Calls", "With RTCP")
     rows = []
     for each in sheet.classes:
         title = f"{_title(each)}, {each.kind.transport}"
@@ -158,5 +158,5 @@ def _line(sheet: CallSheet) -> Table:
             (f"{_bit_rate(sheet.line_bps)} Ethernet", "this mix", "", "", "", count(sheet.line_calls))
         )
         rows.append((_PUBLISHED, "this mix", "", count(max_pps), count(calls), ""))
-    share = f"line limits; these calls take {percent(sheet.line_share)} of {_bit_rate(sheet.line_bps)}"
-    return Table(columns, rows, title=share, right=columns[2:])
+    caption = f"Line limits; these calls take {percent(sheet.line_share)} of {_bit_rate(sheet.line_bps)}"
+    return Table(caption, columns, rows, range(2, 6))

@@ -46,9 +46,9 @@ class CapacityStudy(Study["CapacityScenario", "DeviceGround", "CapacityFindings"
         return study.measured(ground, asked, writer, work)
 
     def told(self, outcome: Outcome[CapacityFindings]) -> Told:
-        from weirlab.studies.capacity import told
+        from weirlab.studies.capacity import study, tables, told
 
-        return Told(told.conclusion(outcome), told.tables(outcome.found))
+        return Told(told.conclusion(outcome), tables.of(study.findings(outcome.run, outcome.found.kept())))
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.capacity import study

@@ -56,6 +56,7 @@ from weirlab.traffic.schedule import compile_plan
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
+    from weirlab.studies.capacity.page import Findings
 
 AROUND: Final = "sweep_around"
 """Name under which a run keeps the numbers of calls that its sweep goes through."""
@@ -192,16 +193,22 @@ def measured(
 
 def page(run: Run) -> Story:
     """The page about ``run``."""
-    from weirlab.studies.capacity.page import Findings, tell
+    from weirlab.studies.capacity.page import tell
 
     if not run.has_table(CAPACITY):
         raise InputError(
             f"run {run.run_id} was interrupted before its first trial with calls: go on with {RESUME} "
             f"{run.run_id}"
         )
+    return tell(findings(run, run.get_json(RESULT, dict) if run.has(RESULT) else {}))
+
+
+def findings(run: Run, found: Mapping[str, Any]) -> Findings:
+    """What page and tables are made from; ``found`` as in :meth:`CapacityFindings.kept`."""
+    from weirlab.studies.capacity.page import Findings
+
     inside = run.table("inside") if run.has_table("inside") else pl.DataFrame()
-    found = run.get_json(RESULT, dict) if run.has(RESULT) else {}
-    return tell(Findings(vars(run.manifest), run.table(CAPACITY), inside, found))
+    return Findings(vars(run.manifest), run.table(CAPACITY), inside, found)
 
 
 @contextmanager

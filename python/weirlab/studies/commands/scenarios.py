@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weirlab.cli import completing
 from weirlab.cli.options import JsonOption, LabKind, OutOption, PlotsOption, ResumeOption, StoreOption
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.quantities import words
@@ -66,7 +67,12 @@ def run(
     ctx: typer.Context,
     scenario: Annotated[
         Path | None,
-        typer.Argument(help="Scenario, by name or as a YAML file.", metavar="SCENARIO", show_default=False),
+        typer.Argument(
+            help="Scenario, by name or as a YAML file.",
+            metavar="SCENARIO",
+            show_default=False,
+            autocompletion=completing.scenarios,
+        ),
     ] = None,
     lab: Annotated[
         LabKind | None,
@@ -105,7 +111,7 @@ def run(
 def show(session: Session, outcome: Outcome[Any]) -> None:
     """Print the outcome of a study, and leave with its exit code."""
     told, problem = outcome.told(), outcome.problem()
-    session.finish(outcome.document(), told.conclusion, told.tables, problem, told.lead)
+    session.finish(outcome.document(), told.conclusion, told.tables, problem, remark=told.remark)
     session.complain(problem)
 
 

@@ -7,10 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from weirlab.cli import completing
 from weirlab.cli.options import JsonOption, StoreOption
-from weirlab.cli.output import Session, Table
+from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
+from weirlab.tables import Table
 
 REPORT = """Write the report of a run: one HTML file that needs no network.
 
@@ -53,7 +55,10 @@ Examples:
   weir export last --format parquet --out data
 """
 
-RunArgument = Annotated[str, typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN", autocompletion=completing.runs),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -91,7 +96,13 @@ def runs(
     ctx: typer.Context,
     kind: Annotated[
         str | None,
-        typer.Option("--kind", help="Only runs of this kind.", metavar="KIND", show_default=False),
+        typer.Option(
+            "--kind",
+            help="Only runs of this kind.",
+            metavar="KIND",
+            show_default=False,
+            autocompletion=completing.kinds,
+        ),
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -115,8 +126,8 @@ def runs(
             )
             for run in found
         ]
-        columns = ("run", "status", "created (UTC)", "trials", "invalid", "name")
-        tables = [Table(columns, rows, right=("trials", "invalid"))] if rows else []
+        columns = ("Run", "Status", "Created (UTC)", "Trials", "Invalid", "Name")
+        tables = [Table("Runs", columns, rows, {3, 4}, spare=("Invalid", "Trials"))] if rows else []
         document = {"kind": "runs", "store": session.store.root, "runs": found}
         session.finish(document, wording.runs(found, session.store.root, kind), tables)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from weirlab.cli.output import Table
+from weirlab.cli.quantities import NOTHING
 from weirlab.cli.tables import effects, thresholds
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.jobs.inventory import RunOutcome
@@ -17,24 +18,33 @@ def run(outcome: RunOutcome) -> list[Table]:
     """What a run holds."""
     manifest = outcome.manifest
     facts = [
-        ("run", manifest.run_id),
         ("name", str(manifest.scenario.get("name", ""))),
-        ("kind, status", f"{manifest.kind}, {manifest.status}"),
-        ("created", manifest.created[:19].replace("T", " ") + " UTC"),
-        ("host, kernel", f"{manifest.host}, {manifest.kernel}"),
+        ("created", f"{manifest.created[:19].replace('T', ' ')} UTC"),
+        ("device, lab", ", ".join(str(manifest.facts.get(name, NOTHING)) for name in ("dut", "lab"))),
         ("calibration", manifest.calibration or "none"),
         ("folder", str(outcome.run.path)),
-        ("files", ", ".join(path.name for path in outcome.files)),
-        *((f"facts: {name}", str(value)) for name, value in manifest.facts.items()),
     ]
-    tables = [Table(("run", ""), facts)]
+    more = [
+        ("host, kernel", f"{manifest.host}, {manifest.kernel}"),
+        ("files", ", ".join(path.name for path in outcome.files)),
+        *((name.replace("_", " "), _fact(value)) for name, value in manifest.facts.items()),
+    ]
+    tables = [Table("Run", ("", ""), facts)]
     if outcome.counts:
         rows = [(role, str(n["attempts"]), str(n["valid"])) for role, n in outcome.counts.items()]
-        tables.append(Table(("trials", "attempts", "valid"), rows, right=("attempts", "valid")))
+        tables.append(Table("Trials", ("Trials", "Attempts", "Valid"), rows, {1, 2}))
+    tables += thresholds(outcome.thresholds)
     if outcome.reasons:
         why = [(str(n), reason) for reason, n in outcome.reasons.items()]
-        tables.append(Table(("invalid", "because"), why, right=("invalid",)))
-    return [*tables, *thresholds(outcome.thresholds), *effects(outcome.effects)]
+        tables.append(Table("Invalid attempts", ("Attempts", "Because"), why, {0}, details=True))
+    return [*tables, *effects(outcome.effects), Table("Conditions", ("", ""), more, details=True)]
+
+
+def _fact(value: Any) -> str:
+    """``cpu 2, mode native`` for a mapping."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name.replace('_', ' ')} {_fact(inner)}" for name, inner in value.items())
+    return ", ".join(map(_fact, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def doctor(findings: Sequence[Finding]) -> list[Table]:
@@ -44,4 +54,4 @@ def doctor(findings: Sequence[Finding]) -> list[Table]:
         return "yes" if finding.ok else "NO" if finding.essential else "no"
 
     rows = [(verdict(f), f.name, f.detail, "" if f.ok else f.remedy) for f in findings]
-    return [Table(("works", "what", "found", "what to do"), rows)]
+    return [Table("This machine", ("Works", "What", "Found", "What to do"), rows)]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from weirlab.cli import completing, options
 from weirlab.cli import junit as xml
-from weirlab.cli import options
-from weirlab.cli.output import Session, Table
+from weirlab.cli.output import Session
 from weirlab.cli.quantities import NOTHING, plural, significant, words
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.model.comparing import Compared, Finding, Terms
@@ -52,15 +53,29 @@ def add_to(app: typer.Typer) -> None:
 
 def compare(
     ctx: typer.Context,
-    before: Annotated[str, typer.Argument(help="Run before the change.", metavar="BEFORE")],
-    after: Annotated[str, typer.Argument(help="Run after the change.", metavar="AFTER")],
+    before: Annotated[
+        str, typer.Argument(help="Run before the change.", metavar="BEFORE", autocompletion=completing.runs)
+    ],
+    after: Annotated[
+        str, typer.Argument(help="Run after the change.", metavar="AFTER", autocompletion=completing.runs)
+    ],
     more_before: Annotated[
         list[str] | None,
-        typer.Option("--before", help="Another run before the change; repeatable.", metavar="RUN"),
+        typer.Option(
+            "--before",
+            help="Another run before the change; repeatable.",
+            metavar="RUN",
+            autocompletion=completing.runs,
+        ),
     ] = None,
     more_after: Annotated[
         list[str] | None,
-        typer.Option("--after", help="Another run after the change; repeatable.", metavar="RUN"),
+        typer.Option(
+            "--after",
+            help="Another run after the change; repeatable.",
+            metavar="RUN",
+            autocompletion=completing.runs,
+        ),
     ] = None,
     margin: Annotated[
         list[str] | None,
@@ -159,7 +174,7 @@ def _share(option: str, value: str, text: str = "") -> float:
 def tables(outcome: ComparisonOutcome) -> list[Table]:
     """One row per quantity, and where those that changed did so most."""
     sure = f"{outcome.terms.certainty * 100:g} %"
-    columns = ("quantity", "verdict", "change", f"interval ({sure})", "margin", "settings", "run to run")
+    columns = ("Quantity", "Verdict", "Change", f"Interval ({sure})", "Margin", "Settings", "Run to run")
     rows = [
         (
             one.title,
@@ -174,13 +189,13 @@ def tables(outcome: ComparisonOutcome) -> list[Table]:
         )
         for one in outcome.findings
     ]
-    found = [Table(columns, rows, title="after against before", right=columns[2:6])]
+    found = [Table("After against before", columns, rows, range(2, 6), spare=("Run to run", "Settings"))]
     for one in outcome.findings:
         if one.verdict in ("worse", "better") and len(one.matches) > 1:
             most = sorted(one.matches, key=lambda match: -abs(match.difference))[:_SHOWN]
             listed = [(match.place.text, change(one, math.expm1(match.difference))) for match in most]
-            where = ("setting", "change")
-            found.append(Table(where, listed, title=f"{one.title}: most changed", right=where[1:]))
+            caption = f"{one.title[0].upper()}{one.title[1:]}: most changed"
+            found.append(Table(caption, ("Setting", "Change"), listed, {1}, details=True))
     return found
 
 

@@ -11,13 +11,13 @@ from typing import Protocol, TextIO
 from rich.live import Live
 from rich.text import Text
 
-from weirlab.cli.output import Table
 from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, rate
 from weirlab.cli.streams import console, tell
 from weirlab.quantities import bit_rate
 from weirlab.quoting import printable
 from weirlab.studies.emulator.account import Account, Direction
+from weirlab.tables import Table
 
 SHOW_EVERY_S = 0.5
 
@@ -131,8 +131,8 @@ class _Lines:
 def of(account: Account) -> list[Table]:
     """What is shown at the end: what became of frames, and how well the emulator did."""
     columns = [
-        "from", "to", "received", "sent", "lost", "queue full", "AQM", "duplicated", "reordered",
-        "on the link", "not kept",
+        "From", "To", "Received", "Sent", "Lost", "Queue full", "AQM", "Duplicated", "Reordered",
+        "On the link", "Not kept",
     ]  # fmt: skip
     rows = [
         [
@@ -143,8 +143,9 @@ def of(account: Account) -> list[Table]:
         ]
         for way in account.directions
     ]
-    fates = Table(columns, rows, "Frames", columns[2:])
-    columns = ["from", "to", "rate asked for", "rate kept", "error", "late p50", "p99", "p99.9", "most"]
+    spare = ("On the link", "Duplicated", "Reordered")
+    fates = Table("Frames", columns, rows, range(2, len(columns)), spare)
+    columns = ["From", "To", "Rate set", "Rate kept", "Error", "Late p50", "p99", "p99.9", "Max"]
     rows = [
         [
             *(way.source, way.target),
@@ -156,19 +157,20 @@ def of(account: Account) -> list[Table]:
         ]
         for way in account.directions
     ]
-    return [fates, Table(columns, rows, "The emulator itself", columns[2:])]
+    timing = Table("The emulator itself", columns, rows, range(2, len(columns)), ("p99.9", "Late p50"))
+    return [fates, timing]
 
 
 def conclusion(account: Account, complaints: list[str]) -> str:
     """The result in a sentence."""
     if complaints:
-        return f"NOT as asked for: {'; '.join(complaints)}"
+        return f"NOT as configured: {'; '.join(complaints)}"
     sent = sum(way.sent for way in account.directions)
     if not sent:
         return "No frame crossed the link."
     worst = max((way for way in account.directions if way.sent), key=lambda way: way.late_ns(0.99))
     late_ns = worst.late_ns(0.99)
     return (
-        f"Every frame had the fate that was asked for; 99 % left at most {duration(late_ns)} after their "
+        f"Every frame was handled as configured; 99 % left at most {duration(late_ns)} after their "
         f"time ({worst.source} to {worst.target})."
     )

@@ -65,9 +65,9 @@ class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings
         return study.measured(ground, asked, writer, work.progress, self._clock, self._sleep)
 
     def told(self, outcome: Outcome[FailoverFindings]) -> Told:
-        from weirlab.studies.failover import told
+        from weirlab.studies.failover import tables, told
 
-        return Told(told.conclusion(outcome), told.tables(outcome.found))
+        return Told(told.conclusion(outcome), tables.compared(outcome.found.groups))
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.failover import study

@@ -133,7 +133,7 @@ def failover(
     find_load: Annotated[
         bool,
         typer.Option(
-            "--find-load/--as-told",
+            "--find-load/--no-find-load",
             help="Find first how many calls the pair carries without loss.",
             rich_help_panel=_PLAN,
         ),

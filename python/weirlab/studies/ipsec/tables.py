@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from weirlab import quantities
-from weirlab.cli.output import Table
 from weirlab.cli.quantities import count, percent, plural, significant
 from weirlab.studies.ipsec import published
 from weirlab.studies.ipsec.sheet import Row, Sheet, StreamSheet, reference
+from weirlab.tables import Table
 
 _bit_rate = partial(quantities.bit_rate, digits=4)
 
@@ -45,16 +45,16 @@ def sentence(sheet: Sheet) -> str:
 def _stream(each: StreamSheet, sheet: Sheet) -> Table:
     split = any(row.is_fragmented for row in each.rows)
     columns = (
-        "encapsulation",
+        "Encapsulation",
         "IP B",
-        "more",
+        "More",
         "kbit/s",
-        "frame B",
+        "Frame B",
         "kbit/s on Ethernet",
-        f"calls on {_bit_rate(sheet.question.line_bps)}",
-        "by IP alone",
-        "inner MTU",
-        *(("fragments",) if split else ()),
+        f"Calls on {_bit_rate(sheet.question.line_bps)}",
+        "By IP alone",
+        "Inner MTU",
+        *(("Fragments",) if split else ()),
     )
     rows = [
         (
@@ -76,7 +76,7 @@ def _stream(each: StreamSheet, sheet: Sheet) -> Table:
         what += f" in IPv{sheet.question.outer_ip}"
     what += ", ESP in UDP" if sheet.question.natt else ""
     title = f"{what}, one direction, {significant(each.stream.rate_pps)} packets/s"
-    return Table(columns, rows, title=title, right=columns[1:])
+    return Table(title, columns, rows, range(1, len(columns)), ("By IP alone", "Inner MTU", "kbit/s"))
 
 
 def _title(row: Row) -> str:
@@ -84,16 +84,16 @@ def _title(row: Row) -> str:
 
 
 def _published(sheet: Sheet) -> Table:
-    return _matrix(sheet, "published: kbit/s of IP packets, G.711", "ip_bps")
+    return _matrix(sheet, "Published: kbit/s of IP packets, G.711", "ip_bps")
 
 
 def _on_ethernet(sheet: Sheet) -> Table:
-    return _matrix(sheet, "the same on Ethernet, with FCS, preamble and gap", "wire_bps")
+    return _matrix(sheet, "The same on Ethernet, with FCS, preamble and gap", "wire_bps")
 
 
 def _matrix(sheet: Sheet, title: str, what: str) -> Table:
     first = [cell for cell in sheet.published if cell.packet_ms == published.PACKET_TIMES_MS[0]]
-    columns = ("packet time", *(f"{cell.mode} {cell.suite}".strip() for cell in first))
+    columns = ("Packet time", *(f"{cell.mode} {cell.suite}".strip() for cell in first))
     rows = [
         (
             f"{packet_ms} ms",
@@ -101,7 +101,7 @@ def _matrix(sheet: Sheet, title: str, what: str) -> Table:
         )
         for packet_ms in published.PACKET_TIMES_MS
     ]
-    return Table(columns, rows, title=title, right=columns)
+    return Table(title, columns, rows, range(len(columns)))
 
 
 def _kilobits(bps: float) -> str:

@@ -53,9 +53,10 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
         return study.measured(ground, asked, writer, work.progress, self._clock)
 
     def told(self, outcome: Outcome[MonitorFindings]) -> Told:
-        from weirlab.studies.monitor import told
+        from weirlab.studies.monitor import tables, told
 
-        return Told(told.conclusion(outcome), told.tables(outcome.found))
+        groups = [group.to_json() for group in outcome.found.groups]
+        return Told(told.conclusion(outcome), tables.groups(groups))
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.monitor import study

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from weirlab.cli.output import Table
-from weirlab.cli.quantities import NOTHING, clock, percent, plural
+from weirlab.cli.quantities import clock, plural
 
 if TYPE_CHECKING:
     from weirlab.studies.contract import Outcome
@@ -32,31 +30,3 @@ def conclusion(outcome: Outcome[MonitorFindings]) -> str:
         f"measured in {clock(found.elapsed_s)}{spoiled}.{open_sums}{report}"
     )
     return "\n".join(lines)
-
-
-def tables(found: MonitorFindings) -> list[Table]:
-    """Medians per method, payload and load."""
-    if not found.groups:
-        return []
-    columns = ("method", "payload B", "load", "runs", "sent/min", "arrived/min", "logged/min", "link loss",
-               "not logged", "of what came by")  # fmt: skip
-    rows = [
-        (
-            group.method,
-            str(group.payload_bytes),
-            group.load,
-            str(group.runs),
-            f"{group.sent_per_min:,.0f}",
-            f"{group.received_per_min:,.0f}",
-            NOTHING if group.logged_per_min is None else f"{group.logged_per_min:,.0f}",
-            _share(group.link_loss_ratio),
-            _share(group.logged_loss_ratio),
-            _share(group.record_loss_ratio),
-        )
-        for group in found.groups
-    ]
-    return [Table(columns, rows, title="frames: medians of the runs", right=(columns[1], *columns[3:]))]
-
-
-def _share(ratio: float) -> str:
-    return percent(ratio) if math.isfinite(ratio) else NOTHING

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from weirlab import limits
-from weirlab.cli import options
+from weirlab.cli import completing, options
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
@@ -63,7 +63,10 @@ def add_to(app: typer.Typer) -> None:
 def plan(
     ctx: typer.Context,
     models: Annotated[
-        list[str] | None, typer.Argument(help="Model files, run IDs or 'last'.", metavar="MODEL")
+        list[str] | None,
+        typer.Argument(
+            help="Model files, run IDs or 'last'.", metavar="MODEL", autocompletion=completing.runs
+        ),
     ] = None,
     more: Annotated[
         list[str] | None, typer.Option("--models", help="The same as MODEL.", metavar="MODEL")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from weirlab.cli import gates
-from weirlab.cli.output import Table
 from weirlab.cli.quantities import (
     NOTHING,
     count,
@@ -21,6 +20,7 @@ from weirlab.cli.quantities import (
 from weirlab.cli.quantities import rules as whole_rules
 from weirlab.cli.wording import MORE_TRIALS, of_device
 from weirlab.records import device_in_words
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.model.planning import Answer, Conclusion, Headroom, Limit, Outlook, Question, Reach
@@ -79,9 +79,9 @@ def _answers(outcome: PlanOutcome) -> Table:
     question = outcome.question
     assert question is not None
     headroom = question.find in ("delay", "loss", "device")
-    columns = ["device", "meets it", question.find if not headroom else "most load", "because"]
+    columns = ["Device", "Meets it", question.find.capitalize() if not headroom else "Most load", "Because"]
     if headroom:
-        columns += ["headroom", "left"]
+        columns += ["Headroom", "Spare load"]
     rows = []
     for one in outcome.answers:
         row = [one.device, _MEETS[one.verdict]]
@@ -89,11 +89,11 @@ def _answers(outcome: PlanOutcome) -> Table:
         if headroom:
             room = one.headroom
             row += [
-                f"x {significant(room.ratio)}" if room else NOTHING,
+                f"{significant(room.ratio)} ×" if room else NOTHING,
                 rate(room.left_pps) if room else NOTHING,
             ]
         rows.append(row)
-    return Table(columns, rows, right=tuple(columns[2:3] + columns[4:]))
+    return Table("Answers", columns, rows, {2, *range(4, len(columns))})
 
 
 def _outlooks(outcome: PlanOutcome) -> list[Table]:
@@ -103,7 +103,7 @@ def _outlooks(outcome: PlanOutcome) -> list[Table]:
     if not looks:
         return []
     kept = f"{question.certainty * 100:g} %"
-    columns = ["quantity"]
+    columns = ["Quantity"]
     for device in looks:
         columns += [device, f"{device}, {kept}"]
     rows = [
@@ -125,8 +125,8 @@ def _outlooks(outcome: PlanOutcome) -> list[Table]:
                 ),
             ]
         )
-    title = f"predicted, and what {kept} of trials keep to"
-    return [Table(columns, rows, title=title, right=tuple(columns[1:]))]
+    caption = f"Predicted, and what {kept} of trials keep to"
+    return [Table(caption, columns, rows, range(1, len(columns)), details=True)]
 
 
 def _bound(sign: str, value: float, show: object) -> str:
@@ -237,11 +237,11 @@ def _sentence(outcome: PlanOutcome) -> str:
 
 
 def _room(room: Headroom) -> str:
-    """Which multiple of the load it would carry, and what ends that."""
+    """Which multiple of the load it carries, and what ends that."""
     if room.reach.ended != "limit" or room.reach.binding is None:
-        return f"there is room for at least {significant(room.ratio)} times that load"
+        return f"at least {significant(room.ratio)} × headroom"
     missed = _missed(room.reach.binding)
-    return f"there is room for {significant(room.ratio)} times that load, beyond it {missed}"
+    return f"{significant(room.ratio)} × headroom, beyond it {missed}"
 
 
 def _undecided(one: Answer, outcome: PlanOutcome, question: Question) -> str:
@@ -310,11 +310,13 @@ def _ruleset(found: RulesetOutcome) -> list[Table]:
             (move.chain, str(move.place), str(move.new_place), percent(move.share), move.text)
             for move in moves[:MOST_MOVES]
         ]
-        title = f"rules to move ({len(moves)})" if len(moves) > MOST_MOVES else "rules to move"
-        columns = ("chain", "from place", "to place", "matches", "rule")
-        result.append(Table(columns, rows, title=title, right=columns[1:4]))
+        caption = f"Rules to move (the first {MOST_MOVES} of {len(moves)})"
+        columns = ("Chain", "From place", "To place", "Matches", "Rule")
+        result.append(
+            Table(caption if len(moves) > MOST_MOVES else "Rules to move", columns, rows, {1, 2, 3})
+        )
     if found.gains and moves:
-        columns = ("device", "threshold now", "then", "p99 delay now", "then ")
+        columns = ("Device", "Threshold now", "Then", "p99 delay now", "p99 delay then")
         gains = [
             (
                 gain.device + (" (extrapolated)" if gain.why_extrapolated else ""),
@@ -325,11 +327,11 @@ def _ruleset(found: RulesetOutcome) -> list[Table]:
             )
             for gain in found.gains
         ]
-        result.append(Table(columns, gains, title="what the new order wins", right=columns[1:]))
+        result.append(Table("What the new order wins", columns, gains, range(1, 5)))
     remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept]
     remarks += [("note", text) for text in advice.notes]
     if remarks:
-        result.append(Table(("rules", ""), remarks))
+        result.append(Table("Rules that stay", ("", ""), remarks, details=True))
     return result
 
 

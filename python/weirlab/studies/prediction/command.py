@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from weirlab import limits
-from weirlab.cli import options
+from weirlab.cli import completing, options
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.prediction import transients_command as transients
@@ -78,7 +78,12 @@ def add_to(app: typer.Typer) -> None:
 
 def fit(
     ctx: typer.Context,
-    runs: Annotated[list[str], typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run ID, its beginning, or 'last'.", metavar="RUN", autocompletion=completing.runs
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", help="Also write the models to this file.", metavar="FILE")
     ] = None,
@@ -111,7 +116,10 @@ def fit(
 
 def predict(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(help="Model file, run ID or 'last'.", metavar="MODEL")],
+    model: Annotated[
+        str,
+        typer.Argument(help="Model file, run ID or 'last'.", metavar="MODEL", autocompletion=completing.runs),
+    ],
     rate: Annotated[str, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")],
     frame: Annotated[int | None, typer.Option("--frame", help="Frame size in bytes (default: 64).")] = None,
     sizes: Annotated[str | None, typer.Option("--sizes", help="Size mix, e.g. imix.")] = None,
@@ -199,7 +207,12 @@ def _tell_outside(session: Session, outside: Sequence[str], extrapolate: bool) -
 
 def verify(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(help="Run ID, 'last', or a model file.", metavar="RUN_OR_MODEL")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Run ID, 'last', or a model file.", metavar="RUN_OR_MODEL", autocompletion=completing.runs
+        ),
+    ],
     rules: options.PositionsOption = None,
     frame: options.FramesOption = None,
     loads: options.LoadsOption = None,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import isfinite
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from weirlab.cli.output import Table
-from weirlab.cli.quantities import duration, percent, rate, significant
+from weirlab.cli.quantities import NOTHING, duration, percent, rate, significant
 from weirlab.cli.tables import effects
 from weirlab.model.base import TOLD_LEVEL
+from weirlab.report import numbers
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.model import ErrorRow
@@ -17,21 +18,21 @@ if TYPE_CHECKING:
     from weirlab.studies.prediction.verification import VerificationOutcome
 
 
-def fit(outcome: FitOutcome) -> list[Table]:
-    """The queueing model's parameters, and what was compared without any model."""
-    return [*_parameters(outcome), *effects(outcome.effects)]
+def fit(outcome: FitOutcome, *, details: bool = False) -> list[Table]:
+    """The queueing model's parameters, as ``details`` or not, and what was compared without any model."""
+    return [*_parameters(outcome, details), *effects(outcome.effects)]
 
 
-def _parameters(outcome: FitOutcome) -> list[Table]:
+def _parameters(outcome: FitOutcome, details: bool) -> list[Table]:
     model = outcome.queueing
     if model is None:
         return []
-    columns = ("parameter", "value", "± standard error", "unit", "meaning")
+    columns = ("Parameter", "Value", "± standard error", "Unit", "Meaning")
     rows = [
         (p.name, significant(p.value, 4), significant(p.stderr, 2), p.unit, p.meaning)
         for p in model.parameters()
     ]
-    return [Table(columns, rows, title="queueing model", right=columns[1:3])]
+    return [Table("Queueing model", columns, rows, {1, 2}, details=details)]
 
 
 def devices(outcome: DevicesOutcome) -> list[Table]:
@@ -44,13 +45,14 @@ def devices(outcome: DevicesOutcome) -> list[Table]:
     rows = [
         (
             name,
-            *(significant(own[name].value, 4) if name in own else "–" for own in found.values()),
+            *(significant(own[name].value, 4) if name in own else NOTHING for own in found.values()),
             parameter.unit,
             parameter.meaning,
         )
         for name, parameter in first.items()
     ]
-    return [Table(("parameter", *found, "unit", "meaning"), rows, title="queueing model", right=tuple(found))]
+    columns = ("Parameter", *found, "Unit", "Meaning")
+    return [Table("Queueing model", columns, rows, range(1, 1 + len(found)))]
 
 
 def prediction(outcome: PredictionOutcome) -> list[Table]:
@@ -71,7 +73,7 @@ def prediction(outcome: PredictionOutcome) -> list[Table]:
         if not outcome.intervals.get(model):
             return (shown(models[model][name]),)
         ends = outcome.intervals[model].get(name, {}).get(TOLD_LEVEL)
-        return shown(models[model][name]), f"{shown(ends[0])} to {shown(ends[1])}" if ends else "–"
+        return shown(models[model][name]), f"{shown(ends[0])} to {shown(ends[1])}" if ends else NOTHING
 
     columns = [
         title
@@ -82,73 +84,87 @@ def prediction(outcome: PredictionOutcome) -> list[Table]:
         (label, *(cell for model in models for cell in cells(model, name, shown)))
         for label, name, shown in lines
     ]
-    return [Table(("prediction", *columns), rows, right=tuple(columns))]
+    return [Table("Prediction", ("", *columns), rows, range(1, 1 + len(columns)))]
 
 
-_RELATIVE: Final = "predicted minus measured in % (loss: percentage points)"
+_NAMES: Final = {
+    "threshold": "Threshold",
+    "delay_mean_below": "Mean delay, below",
+    "delay_p50_below": "Median delay, below",
+    "delay_p90_below": "p90 delay, below",
+    "delay_p99_below": "p99 delay, below",
+    "delay_p999_below": "p99.9 delay, below",
+    "delay_mean_near": "Mean delay, near",
+    "delay_p99_near": "p99 delay, near",
+    "delay_mean_overload": "Mean delay, overload",
+    "delay_p50_overload": "Median delay, overload",
+    "delay_mean_all": "Mean delay, all loads",
+    "jitter": "Jitter, all loads",
+    "loss": "Loss, all loads",
+}
+"""Loads below the threshold, near it and beyond it."""
+_KINDS: Final = (
+    ("trial", False, "Errors on single held-out trials"),
+    ("setting", False, "Errors on the medians of the repetitions"),
+    ("trial", True, "Outside the profiled range: errors on single trials"),
+)
+_COLUMNS: Final = (
+    "Quantity", "Model", "n", "Mean abs. error", "Mean error", "95 % CI", "Std. dev.", "Largest",
+)  # fmt: skip
+_COVERAGE: Final = "In 50/90/99 %"
 
 
 def verification(outcome: VerificationOutcome) -> list[Table]:
-    """Errors per quantity and model: on single trials, on medians of repetitions, where extrapolated.
-
-    None where the models cannot be judged.
-    """
-    if outcome.problem() is not None:
-        return []
-    kinds = (
-        ("trial", False, f"single held-out trials, {_RELATIVE}"),
-        ("setting", False, f"medians of the repetitions, {_RELATIVE}"),
-        ("trial", True, f"single trials outside the profiled range, {_RELATIVE}"),
-    )
-    chosen = (
-        (title, [row for row in outcome.errors if (row.per, row.extrapolated) == (per, extrapolated)])
-        for per, extrapolated, title in kinds
-    )
-    return [_errors(rows, title) for title, rows in chosen if rows]
+    """See :func:`errors`; none where the models cannot be judged."""
+    return [] if outcome.problem() is not None else errors(outcome.errors)
 
 
-def _errors(rows: Sequence[ErrorRow], title: str) -> Table:
-    """Relative errors (of loss, differences); the mean in the quantity's own unit as well."""
+def errors(rows: Iterable[ErrorRow]) -> list[Table]:
+    """Predicted minus measured: on single trials, on medians of repetitions, and where extrapolated."""
+    known = list(rows)
+    tables: list[Table] = []
+    for per, extrapolated, caption in _KINDS:
+        chosen = [row for row in known if (row.per, row.extrapolated) == (per, extrapolated)]
+        if chosen:
+            tables.append(_errors(chosen, caption, details=bool(tables)))
+    return tables
+
+
+def _errors(rows: Sequence[ErrorRow], caption: str, *, details: bool) -> Table:
     covered = any(row.coverage_percent for row in rows)
-    intervals = ("in 50/90/99 %",) if covered else ()
-    columns = (
-        "quantity",
-        "model",
-        "n",
-        "mean abs.",
-        "mean",
-        "95 % CI of it",
-        "std",
-        "largest",
-        "mean in unit",
-        *intervals,
+    columns = (*_COLUMNS, _COVERAGE) if covered else _COLUMNS
+    lines = [(*_error_cells(row), *((_coverage(row),) if covered else ())) for row in rows]
+    spare = ("95 % CI", *((_COVERAGE,) if covered else ()), "Std. dev.", "n")
+    return Table(caption, columns, lines, range(2, len(columns)), spare, details)
+
+
+def _error_cells(row: ErrorRow) -> tuple[str, ...]:
+    """Relative errors; of loss, differences. The mean in the quantity's own unit as well."""
+    found, unit = (row.relative, "%") if row.relative else (row.absolute, row.unit)
+    own = f" ({_error(row.absolute.mean, row.unit)})" if row.relative else ""
+    interval = NOTHING
+    if math.isfinite(found.mean_low):
+        interval = f"{_error(found.mean_low, '')} to {_error(found.mean_high, unit)}"
+    # The median of the others is off to both sides alike: a mean says nothing about repeatability.
+    mean = (NOTHING, NOTHING) if row.of_measurement else (_error(found.mean, unit) + own, interval)
+    return (
+        _NAMES.get(row.quantity, row.quantity),
+        row.model,
+        numbers.count(row.n),
+        _error(found.mean_absolute, unit, signed=False),
+        *mean,
+        _error(found.std, unit, signed=False),
+        _error(found.max, unit),
     )
 
-    def cells(row: ErrorRow) -> tuple[str, ...]:
-        found = row.relative or row.absolute
-        off = row.absolute.mean
-        own = duration(off) if row.unit == "ns" else f"{significant(off)} {row.unit}"
-        # The others' median is off to both sides alike: the mean says nothing about repeatability.
-        mean = (
-            ("", "", "")
-            if row.of_measurement
-            else (
-                f"{found.mean:+.2f}",
-                f"{found.mean_low:+.2f} to {found.mean_high:+.2f}" if isfinite(found.mean_low) else "",
-                own,
-            )
-        )
-        share = "/".join(f"{level:.0f}" for level in row.coverage_percent.values())
-        return (
-            row.quantity,
-            row.model,
-            str(row.n),
-            f"{found.mean_absolute:.2f}",
-            *mean[:2],
-            f"{found.std:.2f}" if isfinite(found.std) else "",
-            f"{found.max:+.2f}",
-            mean[2],
-            *((share,) if covered else ()),
-        )
 
-    return Table(columns, [cells(row) for row in rows], title=title, right=columns[2:])
+def _coverage(row: ErrorRow) -> str:
+    return "/".join(f"{share:.0f}" for share in row.coverage_percent.values()) or NOTHING
+
+
+def _error(value: float, unit: str, *, signed: bool = True) -> str:
+    if not math.isfinite(value):
+        return NOTHING
+    sign = ("+" if value > 0 else "−" if value < 0 else "") if signed else ""
+    shown = {"ns": numbers.duration, "pps": numbers.rate}.get(unit)
+    return sign + (shown(abs(value), 2) if shown else f"{significant(abs(value), 2)} {unit}".strip())

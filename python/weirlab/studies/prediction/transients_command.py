@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weirlab.cli import options
-from weirlab.cli.output import Session, Table
+from weirlab.cli import completing, options
+from weirlab.cli.output import Session
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.studies.prediction.transients import OverTimeOutcome, TransientsOutcome
@@ -36,7 +37,12 @@ def add_to(app: typer.Typer) -> None:
 
 def transients(
     ctx: typer.Context,
-    run: Annotated[str, typer.Argument(help="Run ID, its beginning, or 'last'.", metavar="RUN")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="Run ID, its beginning, or 'last'.", metavar="RUN", autocompletion=completing.runs
+        ),
+    ],
     model: Annotated[
         str | None,
         typer.Option("--model", help="Model file or run with other models.", metavar="MODEL"),
@@ -56,16 +62,17 @@ def transients(
 def comparison_tables(outcome: TransientsOutcome) -> list[Table]:
     """One table per trial with steps, a row per step and model."""
     columns = (
-        "step at",
-        "model",
-        "delay error",
-        "until settled",
-        "loss error",
-        "peak",
-        "predicted",
-        "settles in",
-        "predicted ",
+        "Step at",
+        "Model",
+        "Delay error",
+        "Until settled",
+        "Loss error",
+        "Peak",
+        "Peak predicted",
+        "Settles in",
+        "Predicted to settle in",
     )
+    spare = ("Predicted to settle in", "Settles in")
     tables = []
     for comparison in outcome.comparisons:
         rows = [
@@ -87,7 +94,7 @@ def comparison_tables(outcome: TransientsOutcome) -> list[Table]:
         title = (
             f"{comparison.what} ({comparison.setup}; {trials}, bins of {duration(comparison.series.bin_ns)})"
         )
-        tables.append(Table(columns, rows, title=title, right=(columns[0], *columns[2:])))
+        tables.append(Table(title, columns, rows, {0, *range(2, 9)}, spare))
     return tables
 
 
@@ -116,7 +123,7 @@ def over_time_tables(outcome: OverTimeOutcome) -> list[Table]:
         ("p99", "delay_p99_ns", duration),
         ("loss", "loss_ratio", percent),
     )
-    columns = ("time", *(f"{name} {label}" for name in models for label, *_ in shown))
+    columns = ("Time", *(f"{name} {label}" for name in models for label, *_ in shown))
     rows = []
     for instant, values in outcome.telling():
         numbers = [form(values[name][quantity]) for name in models for _, quantity, form in shown]
@@ -127,7 +134,7 @@ def over_time_tables(outcome: OverTimeOutcome) -> list[Table]:
         for i, row in enumerate(rows)
         if i in (0, len(rows) - 1) or row[1:] != rows[i - 1][1:] or row[0].startswith("before")
     ]
-    return [Table(columns, rows, title=outcome.rate_text, right=columns[1:])]
+    return [Table(outcome.rate_text, columns, rows, range(1, len(columns)))]
 
 
 def over_time(outcome: OverTimeOutcome) -> str:

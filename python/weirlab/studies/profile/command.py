@@ -59,10 +59,10 @@ trials. Ctrl-C keeps what is finished; --resume goes on.
 What the host spoils is tried again later, every setting once before any twice,
 until --time-budget is used up (default: 1.5 times the expected time). Where
 almost nothing is valid it stops early, with exit code 5; --resume goes on.
---machine noisy is for machines that never get quiet: it bears more
-disturbance and repeats trials twice as often, so intervals are wider. The
-first line of the result says what the machine was good for: good, usable or
-not usable (exit code 5).
+--machine noisy is for machines that never get quiet: it tolerates
+more disturbance and repeats trials twice as often, so intervals are wider.
+The result says what the machine was: good, usable or not usable (exit code
+5).
 
 Examples:
   weir profile --quick
@@ -353,6 +353,6 @@ def profile(
             wording.profile(outcome),
             tables.profile(outcome),
             problem,
-            machine_in_words(outcome.verdict),
+            remark=machine_in_words(outcome.verdict),
         )
         session.complain(problem)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weirlab.cli.output import Table
 from weirlab.cli.quantities import count, duration, percent, rate
 from weirlab.cli.tables import thresholds
 from weirlab.records import TrialRecord, device_in_words
 from weirlab.studies.prediction.tables import fit, verification
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.jobs.calibrations import CalibrationOutcome
@@ -41,15 +41,16 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("packets in the device", f"{outcome.queue_packets:.4g} (median delay x forwarding rate)"),
         ("calibration", outcome.calibration or "none"),
     ]
-    tables = [Table(("trial", ""), facts)]
+    tables = [Table("Trial", ("", ""), facts)]
     cpu = record.host.cpu_s
     states = list(dict.fromkeys(state for times in cpu.values() for state in times))
     if states:
         rows = [(role, *(f"{times.get(state, 0.0):.2f}" for state in states)) for role, times in cpu.items()]
-        tables.append(Table(("CPU time, s", *states), rows, right=states))
+        columns = ("CPU", *states)
+        tables.append(Table("CPU time in s", columns, rows, range(1, len(columns)), details=True))
     counters = [(name, count(value)) for name, value in record.dut_counters.items() if value]
     if counters:
-        tables.append(Table(("counters of the device", ""), counters, right=("",)))
+        tables.append(Table("Counters of the device", ("", ""), counters, {1}, details=True))
     return tables
 
 
@@ -75,15 +76,15 @@ def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
 def calibration(outcome: CalibrationOutcome) -> list[Table]:
     """One row per load."""
     columns = (
-        "load",
-        "achieved",
-        "pacing error",
-        "late mean",
-        "delay p50",
-        "delay p99",
-        "lost",
-        "valid",
-        "spoiled",
+        "Load",
+        "Achieved",
+        "Pacing error",
+        "Mean lateness",
+        "Delay p50",
+        "Delay p99",
+        "Lost",
+        "Valid",
+        "Invalid",
     )
     rows = [
         (
@@ -99,7 +100,8 @@ def calibration(outcome: CalibrationOutcome) -> list[Table]:
         )
         for point in outcome.calibration.points
     ]
-    return [Table(columns, rows, right=columns[1:])]
+    spare = ("Invalid", "Valid", "Mean lateness")
+    return [Table("Over a plain cable", columns, rows, range(1, len(columns)), spare)]
 
 
 def profile(outcome: ProfileOutcome) -> list[Table]:
@@ -109,5 +111,5 @@ def profile(outcome: ProfileOutcome) -> list[Table]:
 
 def scenario(found: ProfileFindings) -> list[Table]:
     """Thresholds, parameters and errors."""
-    tables = [*profile(found.profile), *fit(found.fit)]
+    tables = [*profile(found.profile), *fit(found.fit, details=True)]
     return tables if found.verification is None else [*tables, *verification(found.verification)]

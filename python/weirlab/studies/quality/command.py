@@ -46,6 +46,10 @@ _CODEC: Final = re.compile(r"(?:(?P<type>\d{1,3})=)?(?P<name>[\w.\-]+)(?:/(?P<cl
 _MOST_CLOCK_HZ: Final = 1_000_000
 
 
+_SHOWN: Final = 30
+"""Streams in a table; JSON has all."""
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the command to ``app``."""
     app.command("quality", help=QUALITY, rich_help_panel="Measure")(quality)
@@ -105,8 +109,7 @@ def quality(
 ) -> None:
     """Assess a capture."""
     from weirlab.cli import gates
-    from weirlab.studies.quality import requiring
-    from weirlab.studies.quality import told as streams
+    from weirlab.studies.quality import requiring, tables, told
     from weirlab.studies.quality.study import capture_quality
     from weirlab.studies.quality.voice_page import quality_page
 
@@ -139,7 +142,8 @@ def quality(
         if report is not None:
             session.say(f"Report: {report}")
         judged = requiring.of_capture(demands, outcome)
-        gates.finish(session, outcome.document(), streams.sentence(outcome), streams.tables(outcome), judged)
+        shown = tables.of(outcome, _SHOWN)
+        gates.finish(session, outcome.document(), told.sentence(outcome), shown, judged)
 
 
 def _codec(text: str) -> tuple[int | None, Encoding]:

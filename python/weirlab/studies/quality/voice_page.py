@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from weirlab.studies.quality import page
+from weirlab.studies.quality import page, tables
 from weirlab.studies.quality.study import QualityOutcome
 from weirlab.trace.quantities import count, duration, size
 from weirlab.trace.times import utc_date
@@ -26,7 +25,7 @@ def assessed(outcome: QualityOutcome) -> page.Assessed:
     return page.Assessed(
         name=outcome.path.name,
         date=utc_date(capture["first_ns"]),
-        streams=pl.DataFrame([_row(outcome, i) for i in outcome.worst_first()], schema=_SCHEMA),
+        streams=pl.DataFrame(tables.rows(outcome), schema=_SCHEMA),
         capture=[
             ("File", str(outcome.path)),
             ("Format", str(capture["format"])),
@@ -62,38 +61,6 @@ _SCHEMA = {
     "delay_p95_ns": pl.Float64,
     "gap_ns": pl.Float64,
 }
-
-
-def _row(outcome: QualityOutcome, i: int) -> dict[str, Any]:
-    stream, measured = outcome.streams[i], outcome.table.streams
-    start_ns = outcome.capture["first_ns"]
-    late = outcome.late[i]
-    return {
-        "stream": stream.number,
-        "ends": stream.full_title,
-        "source": stream.source,
-        "codec": stream.codec_title,
-        "packets": int(measured.received[i] + measured.duplicated[i]),
-        "begin_s": (stream.first_ns - start_ns) / 1e9,
-        "end_s": (stream.last_ns - start_ns) / 1e9,
-        "mos": _known(outcome.mos[i]),
-        "r": _known(outcome.r_factor[i]),
-        "lost": int(measured.losses.count[i]) if stream.loss_known else None,
-        "loss_ratio": _known(outcome.loss_ratio[i]),
-        "loss_estimated": stream.loss_estimated,
-        "longest_run": int(measured.losses.longest[i]) if stream.loss_known else None,
-        "late": None if late is None else int(late),
-        "copies": int(measured.duplicated[i]),
-        "reordered": int(measured.reordered[i]),
-        "jitter_ns": _known(measured.jitter_ns[i]),
-        "jitter_max_ns": _known(measured.jitter_max_ns[i]),
-        "delay_p95_ns": _known(measured.delay_p95_ns[i]),
-        "gap_ns": _known(measured.longest_gap_ns[i]),
-    }
-
-
-def _known(value: float) -> float | None:
-    return float(value) if value == value else None
 
 
 def _found(outcome: QualityOutcome) -> str:

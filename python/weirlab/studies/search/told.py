@@ -1,23 +1,20 @@
-"""What searches and the tests of RFC 2544 found: tables, a sentence, and rows for other programs."""
+"""What searches and the tests of RFC 2544 found: a sentence, tables, and rows for other programs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from weirlab.cli.output import Table
-from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, plural, rate, rules, significant
+from weirlab.cli.quantities import clock, count, duration, percent, plural, rate, rules
 from weirlab.records import device_in_words
+from weirlab.studies.search import tables
+from weirlab.tables import Table
 from weirlab.traffic.sizes import describe, mean_bytes
-from weirlab.units import bps_from_pps
 
 if TYPE_CHECKING:
-    from weirlab.measure.search import Found, Goal, Point, Setting
+    from weirlab.measure.search import Found, Goal, Setting
     from weirlab.studies.search.rfc2544 import Result
     from weirlab.studies.search.study import Rfc2544Outcome, SearchOutcome
-
-_WHERE = ("rules", "frame, B")
 
 
 def device(outcome: SearchOutcome | Rfc2544Outcome) -> str:
@@ -27,24 +24,7 @@ def device(outcome: SearchOutcome | Rfc2544Outcome) -> str:
 
 def search_tables(outcome: SearchOutcome) -> list[Table]:
     """One row per setting and goal."""
-    columns = (
-        *_WHERE,
-        "goal",
-        "throughput, pps",
-        "Mbit/s",
-        "carries, pps",
-        "too much, pps",
-        "lost",
-        "trials",
-    )
-    rows = [
-        (*_where(point.setting), *_goal_cells(found, point), str(point.trials))
-        for point in outcome.points
-        for found in point.found
-    ]
-    if not rows:
-        return []
-    return [Table(columns, rows, title="throughput (RFC 9971)", right=(*_WHERE, *columns[3:]))]
+    return [*tables.bounds([point.to_json() for point in outcome.points])]
 
 
 def search_sentence(outcome: SearchOutcome) -> str:
@@ -63,9 +43,7 @@ def search_sentence(outcome: SearchOutcome) -> str:
 
 def rfc2544_tables(outcome: Rfc2544Outcome) -> list[Table]:
     """One table per test, in the RFC's order and form."""
-    results = outcome.results
-    makers = {"throughput": _throughput, "latency": _latency, "loss": _loss, "bursts": _bursts}
-    return [table for test, make in makers.items() if test in outcome.suite.tests for table in make(results)]
+    return tables.rfc2544([result.to_json() for result in outcome.results], outcome.suite.tests)
 
 
 def rfc2544_sentence(outcome: Rfc2544Outcome) -> str:
@@ -169,120 +147,6 @@ def _quantities(result: Result) -> Iterator[tuple[str, float | None, str, Any]]:
             "at_least",
         ):
             yield "bursts", None, name, getattr(bursts, name)
-
-
-def _throughput(results: Sequence[Result]) -> list[Table]:
-    columns = (*_WHERE, "throughput, pps", "Mbit/s", "carries, pps", "too much, pps", "lost", "trials")
-    rows = [
-        (
-            *_where(result.setting),
-            *_goal_cells(result.found, result.throughput)[1:],
-            str(result.throughput.trials),
-        )
-        for result in results
-        if result.found is not None and result.throughput is not None
-    ]
-    return _table("throughput (RFC 2544 section 26.1)", columns, rows)
-
-
-def _latency(results: Sequence[Result]) -> list[Table]:
-    columns = (*_WHERE, "rate, pps", "latency, µs", "min", "max", "std", "p99", "trials")
-    rows = [
-        (
-            *_where(result.setting),
-            _bounded(found.rate_pps, found.at_least),
-            *(_us(ns) for ns in (found.mean_ns, found.min_ns, found.max_ns, found.std_ns, found.p99_ns)),
-            str(found.repetitions),
-        )
-        for result in results
-        if (found := result.latency) is not None
-    ]
-    return _table("latency at the throughput (RFC 2544 section 26.2), one way", columns, rows)
-
-
-def _loss(results: Sequence[Result]) -> list[Table]:
-    """Loads downwards, settings across: the points of the RFC's curves."""
-    curves = [result.loss for result in results if result.loss is not None]
-    if not curves:
-        return []
-    several = len({curve.setting.rules for curve in curves}) > 1
-    names = [
-        f"{describe(curve.setting.sizes)} B" + (f", {rules(curve.setting.rules.position)}" if several else "")
-        for curve in curves
-    ]
-    lost = [{point.share: point.loss_ratio for point in curve.points} for curve in curves]
-    shares = sorted({share for points in lost for share in points}, reverse=True)
-    rows = [
-        (f"{share * 100:.4g} %", *(percent(points[share]) if share in points else NOTHING for points in lost))
-        for share in shares
-    ]
-    top = ("100 % is, pps", *(count(curve.max_load_pps) for curve in curves))
-    columns = ("load", *names)
-    return _table("frame loss rate (RFC 2544 section 26.3)", columns, [top, *rows], right=columns[1:])
-
-
-def _bursts(results: Sequence[Result]) -> list[Table]:
-    columns = (
-        *_WHERE,
-        "rate, pps",
-        "back-to-back, frames",
-        "min",
-        "max",
-        "std",
-        "corrected buffer, µs",
-        "buffer, frames",
-        "searches",
-    )
-    rows = [
-        (
-            *_where(result.setting),
-            count(found.rate_pps),
-            _bounded(found.mean_frames, found.at_least),
-            count(min(found.frames)),
-            count(max(found.frames)),
-            significant(found.std_frames, 2),
-            _us(found.corrected_buffer_s * 1e9),
-            count(found.buffer_frames),
-            str(len(found.frames)),
-        )
-        for result in results
-        if (found := result.bursts) is not None
-    ]
-    return _table("back-to-back frames (RFC 2544 section 26.4, RFC 9004)", columns, rows)
-
-
-def _table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] | None = None
-) -> list[Table]:
-    return [Table(columns, rows, title=title, right=columns if right is None else right)] if rows else []
-
-
-def _goal_cells(found: Found, point: Point) -> tuple[str, ...]:
-    """Goal, throughput in two units, both bounds and the loss that was let pass."""
-    throughput = found.conditional_throughput_pps
-    if throughput is None:
-        bits = lower = NOTHING
-        shown = f"below {count(found.upper_pps or point.max_load_pps)}"
-    else:
-        shown = _bounded(throughput, found.at_least)
-        lower = count(found.lower_pps or 0)
-        bits = f"{bps_from_pps(throughput, mean_bytes(point.setting.sizes)) / 1e6:,.4g}"
-    upper = NOTHING if found.upper_pps is None else count(found.upper_pps)
-    lost = NOTHING if found.loss_ratio is None else percent(found.loss_ratio)
-    return (found.goal.name, shown, bits, lower, upper, lost)
-
-
-def _bounded(value: float, at_least: bool) -> str:
-    return f"{'≥ ' if at_least else ''}{count(value)}"
-
-
-def _us(ns: float) -> str:
-    return significant(ns / 1e3, 4) if math.isfinite(ns) else NOTHING
-
-
-def _where(setting: Setting) -> tuple[str, str]:
-    stateful = " stateful" if setting.rules.stateful else ""
-    return count(setting.rules.position) + stateful, describe(setting.sizes)
 
 
 def _where_row(setting: Setting) -> dict[str, Any]:

@@ -9,21 +9,19 @@ import typer
 
 from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session
-from weirlab.cli.streams import tell
 from weirlab.errors import InputError
 from weirlab.studies.trace import tables
-from weirlab.studies.trace.drawing import drawn
 from weirlab.trace import facts, flows, others, times, words
 from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
-from weirlab.trace.quantities import plural
 
 if TYPE_CHECKING:
+    from weirlab.tables import Table
     from weirlab.trace.facts import Analysis, Connection
 
 TRACE = """Tell what happened to the TCP connections in captures.
 
-For each connection and direction: bytes, throughput, what was sent again and
-why, how much of it needlessly, order, duplicate ACKs, SACK, windows, round
+For each connection and direction: bytes, throughput, retransmissions, their
+causes and which were spurious, order, duplicate ACKs, SACK, windows, round
 trips, data in flight; where on the path it was captured. Voice streams and ESP
 are listed too. FILE is pcap or pcapng, also in gzip or zstd; several files are
 one capture, in this order, such as the rotated ones of weir log.
@@ -139,12 +137,13 @@ def trace(
         else:
             analysis, chosen = _reported(files, series, settings, wanted, connection, report, session.command)
         shown = tables.ordered(chosen, sort)
-        if json:
-            document = {"kind": "trace", **analysis, "connections": shown}
-            session.finish(document, words.capture(analysis))
+        document = {"kind": "trace", **analysis, "connections": shown}
+        if connection is None:
+            found = _tables(analysis, shown, limit, absolute=absolute)
         else:
-            session.close()
-            _print(analysis, shown, limit, absolute=absolute, whole=connection is not None)
+            start_ns = facts.start_ns(analysis)
+            found = [table for each in shown for table in tables.whole(each, start_ns, absolute=absolute)]
+        session.finish(document, _conclusion(analysis, shown, whole=connection is not None, json=json), found)
         for note in () if json else words.cautions(analysis):
             session.say(note)
         for what, where in (("Series", series), ("Report", report)):
@@ -190,20 +189,19 @@ def _reported(
         return read.facts, chosen
 
 
-def _print(analysis: Analysis, shown: list[Connection], limit: int, *, absolute: bool, whole: bool) -> None:
+def _conclusion(analysis: Analysis, shown: list[Connection], *, whole: bool, json: bool) -> str:
+    """About the capture, and the connection that was asked for."""
+    about = [words.capture(analysis)]
+    return "\n".join([*about, *(words.conclusion(each) for each in shown if whole and not json)])
+
+
+def _tables(analysis: Analysis, shown: list[Connection], limit: int, *, absolute: bool) -> list[Table]:
+    """``limit`` of the connections ``shown``, and what there is beside TCP."""
+    listed, left_out = shown[:limit], analysis["connections_left_out"]
+    beside = others.tables(analysis, limit)
+    if not listed:
+        return beside
+    caption = others.titled("TCP connections", len(shown), limit, left_out, "--limit shows more, ")
     start_ns = facts.start_ns(analysis)
-    parts = [words.capture(analysis)]
-    if whole:
-        parts += [drawn(table) for each in shown for table in tables.whole(each, start_ns, absolute=absolute)]
-        parts += [words.conclusion(each) for each in shown]
-    else:
-        listed = shown[:limit]
-        parts += [drawn(table) for table in tables.overview(listed, start_ns, absolute=absolute)]
-        rest = len(shown) - len(listed) + analysis["connections_left_out"]
-        if rest:
-            in_json = others.in_json(len(analysis["connections"]), analysis["connections_left_out"])
-            parts.append(f"{plural(rest, 'other')}: --limit shows more, {in_json}.")
-        if listed:
-            parts.append("\n".join(tables.conclusions(listed)))
-        parts += [drawn(table) for table in tables.others(analysis, limit)]
-    tell("\n\n".join(parts))
+    found = [tables.overview(listed, caption, start_ns, absolute=absolute), tables.conclusions(listed)]
+    return [*found, tables.data(listed), *beside]

@@ -1,24 +1,24 @@
-"""Connections, voice streams and ESP flows as tables."""
+"""Connections as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from weirlab.cli.output import Table
-from weirlab.trace import others as others_of
+from weirlab.tables import Table
 from weirlab.trace import sheet, times, words
 from weirlab.trace.facts import (
-    Analysis,
     Connection,
-    Side,
     busier,
     endpoint,
     link_bytes,
     side,
     sides,
 )
-from weirlab.trace.quantities import bit_rate, count, duration, percent, size
+from weirlab.trace.quantities import bit_rate, count, duration, size
+
+_TOLD: Final = 3
+"""More sentences than these are details."""
 
 SortKey = Literal["bytes", "start", "retransmissions", "rtt", "duration"]
 
@@ -36,112 +36,83 @@ def ordered(connections: Sequence[Connection], key: SortKey) -> list[Connection]
     return sorted(connections, key=lambda c: (_KEYS[key](c), c["id"]))
 
 
-def overview(connections: Sequence[Connection], start_ns: int, *, absolute: bool) -> list[Table]:
-    """Who, when and how much; then what became of the data of the busier side."""
-    return [_ends(connections, start_ns, absolute), _data(connections)] if connections else []
-
-
-def _ends(connections: Sequence[Connection], start_ns: int, absolute: bool) -> Table:
-    columns = ("#", "a", "b", "start", "duration", "a > b", "b > a", "throughput", "captured", "end")
+def overview(listed: Sequence[Connection], caption: str, start_ns: int, *, absolute: bool = False) -> Table:
+    """A row per connection: who, how much, how fast, and what became of the data of the busier side."""
+    columns = (
+        "#", "a > b", "Duration", "a sent", "b sent", "Throughput", "Retransmitted", "Mean RTT", "End",
+        "Start", "Captured",
+    )  # fmt: skip
     rows = []
-    for connection in connections:
+    for connection in listed:
         a, b = sides(connection)
         begun = connection["first_ns"]
+        sent = side(connection, busier(connection))
         rows.append(
             (
                 str(connection["id"]),
-                endpoint(a),
-                endpoint(b),
-                times.absolute(begun, 3) if absolute else times.since(begun, start_ns),
+                f"{endpoint(a)} > {endpoint(b)}",
                 duration(connection["last_ns"] - begun),
                 size(a["unique_bytes"]),
                 size(b["unique_bytes"]),
-                bit_rate(words.throughput_bps(side(connection, busier(connection)))),
-                words.PLACES[connection["place"]],
+                bit_rate(words.throughput_bps(sent)),
+                words.retransmitted(sent),
+                duration(sent["rtt"]["mean_ns"]),
                 words.ENDS[connection["end"]],
+                times.absolute(begun, 3) if absolute else times.since(begun, start_ns),
+                words.PLACES[connection["place"]],
             )
         )
-    right = ("#", "start", "duration", "a > b", "b > a", "throughput")
-    return Table(columns, rows, title="TCP connections", right=right)
+    spare = ("Captured", *(() if absolute else ("Start",)), "End", "b sent", "Duration", "a sent")
+    return Table(caption, columns, rows, {0, *range(2, 8), 9}, spare)
 
 
-def _data(connections: Sequence[Connection]) -> Table:
+def data(listed: Sequence[Connection]) -> Table:
+    """More about the data of the busier side of each connection."""
     columns = (
-        *("#", "from", "segments", "sent again", "", "needless", "out of order", "dup. ACKs"),
-        *("RTT mean", "RTT max", "flight max", "window", "full", "zero"),
-    )
+        "#", "From", "Segments", "Retransmitted", "Spurious", "Out of order", "Duplicate ACKs", "Max. RTT",
+        "Max. in flight", "Window", "Window full", "Zero windows",
+    )  # fmt: skip
     rows = []
-    for connection in connections:
+    for connection in listed:
         name = busier(connection)
         sent = side(connection, name)
         other = side(connection, "b" if name == "a" else "a")
         if not sent["data_packets"]:
             continue
-        again = sent["retransmissions"]
         rows.append(
             (
                 str(connection["id"]),
                 name,
                 count(sent["data_packets"]),
-                count(again["total"]),
-                percent(words.again_ratio(sent)),
-                count(again["spurious"]),
+                words.retransmitted(sent),
+                count(sent["retransmissions"]["spurious"]),
                 count(sent["out_of_order"]),
                 count(other["duplicate_acks"]),
-                *_rtt(sent),
+                duration(sent["rtt"]["max_ns"]),
                 size(sent["flight_max"]),
                 sheet.window(connection, other),
                 count(other["window_full"]),
                 count(other["zero_windows"]),
             )
         )
-    return Table(columns, rows, title="Data of the side that sent more", right=(*columns[2:],))
+    spare = ("Out of order", "Segments", "Duplicate ACKs", "Zero windows")
+    return Table("Data of the side that sent more", columns, rows, {0, *range(2, 12)}, spare, details=True)
 
 
-def _rtt(sent: Side) -> tuple[str, str]:
-    rtt = sent["rtt"]
-    return duration(rtt["mean_ns"]), duration(rtt["max_ns"])
+def conclusions(listed: Sequence[Connection]) -> Table:
+    """A sentence per connection."""
+    rows = [(str(each["id"]), words.conclusion(each)) for each in listed]
+    return Table("What happened", ("#", ""), rows, {0}, details=len(rows) > _TOLD)
 
 
 def whole(connection: Connection, start_ns: int, *, absolute: bool) -> list[Table]:
     """The connection, then what each side sent."""
+    facts = sheet.whole(connection, start_ns, absolute=absolute)
+    return [Table(f"Connection {connection['id']}", ("", ""), facts), both(connection)]
+
+
+def both(connection: Connection) -> Table:
+    """What each side sent, in columns."""
     a, b = sides(connection)
-    columns = ("sent by", f"a  {endpoint(a)}", f"b  {endpoint(b)}")
-    return [
-        Table((f"connection {connection['id']}", ""), sheet.whole(connection, start_ns, absolute=absolute)),
-        Table(columns, sheet.both(connection), right=columns[1:]),
-    ]
-
-
-def conclusions(connections: Sequence[Connection]) -> list[str]:
-    """A line per connection: its number and a sentence."""
-    return [f"{each['id']}: {words.conclusion(each)}" for each in connections]
-
-
-def others(analysis: Analysis, limit: int) -> list[Table]:
-    """Voice streams and ESP flows, where there are any; the first ``limit`` of each."""
-    found = []
-    if streams := analysis["streams"]:
-        found.append(
-            Table(
-                others_of.STREAM_COLUMNS,
-                [others_of.stream_row(each) for each in streams[:limit]],
-                title=_titled(others_of.STREAMS, len(streams), limit, others_of.streams_left_out(analysis)),
-                right=others_of.STREAM_COLUMNS[others_of.STREAM_TEXTS :],
-            )
-        )
-    if esp := analysis["esp"]:
-        found.append(
-            Table(
-                others_of.ESP_COLUMNS,
-                [others_of.esp_row(each) for each in esp[:limit]],
-                title=_titled(others_of.ESP, len(esp), limit, analysis["esp_left_out"]),
-                right=others_of.ESP_COLUMNS[others_of.ESP_TEXTS :],
-            )
-        )
-    return found
-
-
-def _titled(title: str, kept: int, limit: int, left_out: int) -> str:
-    where = "" if kept <= limit else f", {others_of.in_json(kept, left_out)}"
-    return f"{others_of.titled(title, kept, limit, left_out)}{where}"
+    columns = ("", f"a  {endpoint(a)}", f"b  {endpoint(b)}")
+    return Table("What each side sent", columns, sheet.both(connection), {1, 2})

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weirlab.cli.options import JsonOption
-from weirlab.cli.output import Session, Table, to_json
+from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError, NotMet
 from weirlab.studies.voice import making
 from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.studies.voice.plan import Book
@@ -135,7 +136,7 @@ def _ways(book: Book, ways: list[Way]) -> list[Table]:
         ]
         rows.append(("", way.end.engine, words.end(way.end), _short(words.place(book, way.end.place))))
         title = "The way" if not index else f"If that fails: again from step {shared + 1}"
-        tables.append(Table(("Step", "Engine", "What happens", "Plan"), rows, title, right=("Step",)))
+        tables.append(Table(title, ("Step", "Engine", "What happens", "Plan"), rows, {0}))
     return tables
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weirlab.cli.options import JsonOption
-from weirlab.cli.output import Session, Table
+from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
+from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.studies.voice.diff import Change
@@ -115,7 +116,7 @@ def zones(
             (e.origin, str(e.serial), str(len(e.records)), f.name)
             for e, f in zip(found, written, strict=False)
         ]
-        tables = [Table(("Zone", "Serial", "Records", "File"), rows, right=("Serial", "Records"))]
+        tables = [Table("Zones", ("Zone", "Serial", "Records", "File"), rows, {1, 2})]
         session.finish(document, conclusion, tables)
 
 

@@ -87,7 +87,7 @@ def test_people_get_tables_and_a_sentence() -> None:
     assert "ESP tunnel, AES-GCM-16" in result.stdout
     assert "AES-CBC (historic)" in result.stdout
     assert "105.6" in result.stdout
-    sentence = result.stdout.strip().splitlines()[-1]
+    sentence = result.stdout.splitlines()[0]
     assert sentence.startswith("G.711 in packets of 20 ms: 200 B of IP in the clear, 80 kbit/s")
     assert "17 calls" in sentence
     assert "Extended sequence numbers add no byte" in sentence

@@ -76,7 +76,7 @@ def test_without_json_intervals_go_to_stderr_and_the_result_to_stdout(weir: Weir
     assert "retransmitted" in answer.err
     assert "To the server: " in answer.out
     assert "100 kB" in answer.out
-    assert "where the time went" in answer.out
+    assert "Where the time went" in answer.out
 
 
 def test_the_kernels_fields_come_with_every_interval_and_every_block(weir: Weir, serve: Serve) -> None:

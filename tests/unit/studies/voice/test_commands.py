@@ -30,7 +30,7 @@ def test_a_way_is_explained_step_by_step(voice: Voice, plan: Path) -> None:
     assert "plan.yaml:21" in words
     assert "If that fails: again from step 5" in words
     assert "translates SIP to H.323" in words
-    assert answer.out.splitlines()[-1] == "+420111000001: desk answers, by way of phone > core > desk."
+    assert answer.out.splitlines()[0] == "+420111000001: desk answers, by way of phone > core > desk."
 
 
 def test_a_way_is_told_as_json(voice: Voice, plan: Path) -> None:

@@ -10,20 +10,20 @@ import polars as pl
 import typer
 
 from weirlab.cli.options import JsonOption, StoreOption
-from weirlab.cli.output import Session, Table
+from weirlab.cli.output import Session
 from weirlab.cli.quantities import count, duration
 from weirlab.errors import TrialError
 from weirlab.jobs.progress import passed_on
 from weirlab.measure import sequence
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.report.story import Chapter, Story, place
-from weirlab.report.tables import Table as PageTable
 from weirlab.report.tables import Tile
 from weirlab.scenario.model import Dut, Lab, RateText, Root, Seconds, Section
 from weirlab.store import Run, RunWriter
 from weirlab.studies import Outcome, Study, Told, Work
 from weirlab.studies.beds import DeviceGround, opened
 from weirlab.studies.runner import run_scenario
+from weirlab.tables import Table
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Traffic
@@ -77,6 +77,9 @@ class FlowsFindings:
     def rows(self) -> list[tuple[str, str]]:
         return [(count(number), duration(ns)) for number, ns in self.delay_ns.items()]
 
+    def table(self) -> Table:
+        return Table("Delay", ("Flows", "Median delay"), self.rows(), numeric={0, 1})
+
     @property
     def sentence(self) -> str:
         if len(self.delay_ns) < 2:
@@ -115,13 +118,11 @@ class FlowsStudy(Study[FlowsScenario, DeviceGround, FlowsFindings]):
         return found_in(writer.run, len(specs))
 
     def told(self, outcome: Outcome[FlowsFindings]) -> Told:
-        columns = ("flows", "median delay")
-        return Told(outcome.found.sentence, [Table(columns, outcome.found.rows(), right=columns)])
+        return Told(outcome.found.sentence, [outcome.found.table()])
 
     def page(self, run: Run) -> Story:
         found = found_in(run, 0)
         facts = run.manifest.facts
-        table = PageTable("Median delay", ("Flows", "Delay"), tuple(found.rows()), frozenset({0, 1}))
         return Story(
             subject="Flows and delay",
             manifest=vars(run.manifest),
@@ -131,7 +132,7 @@ class FlowsStudy(Study[FlowsScenario, DeviceGround, FlowsFindings]):
             caution="",
             place=place(vars(run.manifest), facts["lab"], facts["dut"]),
             tiles=tuple(Tile(f"{number} flows", delay, "median delay") for number, delay in found.rows()),
-            chapters=(Chapter("delay", "Delay", tables=(table,)),),
+            chapters=(Chapter("delay", "Delay", tables=(found.table(),)),),
             terms=(),
         )
 

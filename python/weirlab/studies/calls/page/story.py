@@ -13,10 +13,11 @@ import polars as pl
 from weirlab.records import device_in_words
 from weirlab.report import axes
 from weirlab.report.figure import Figure
-from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, rounded, rules
+from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, rules
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Table, Tile
 from weirlab.studies.calls.page import charts
+from weirlab.studies.calls.worst import worst
 
 _POOR: Final = 3.6
 _WORST: Final = 20
@@ -216,37 +217,7 @@ def _worst(calls: pl.DataFrame) -> Iterator[Table]:
     rated = calls.filter(pl.col("mos").is_not_null()).sort("mos", "call", "back").head(_WORST)
     if not rated.height:
         return
-    yield Table(
-        f"The {plural(rated.height, 'caller')} with the lowest MOS",
-        (
-            "Call",
-            "Speaks from",
-            "MOS",
-            "Lost",
-            "Longest run",
-            "Burst ratio",
-            "Late",
-            "Delay",
-            "Jitter",
-            "Longest gap",
-        ),
-        tuple(
-            (
-                str(row["call"]),
-                "the receiver's side" if row["back"] else "the sender's side",
-                _mos(row["mos"]),
-                f"{row['lost']:,} of {row['sent']:,}",
-                count(row["longest_run"]),
-                NOTHING if row["burst_ratio"] is None else f"{rounded(row['burst_ratio'], 3):g}",
-                count(row["late"]),
-                NOTHING if row["delay_mean_ns"] is None else duration(row["delay_mean_ns"]),
-                NOTHING if row["jitter_ns"] is None else duration(row["jitter_ns"]),
-                NOTHING if row["longest_gap_ns"] is None else duration(row["longest_gap_ns"]),
-            )
-            for row in rated.iter_rows(named=True)
-        ),
-        frozenset(range(2, 10)),
-    )
+    yield worst(rated.iter_rows(named=True), f"The {plural(rated.height, 'caller')} with the lowest MOS")
 
 
 def _mos(value: float | None) -> str:

@@ -15,7 +15,8 @@ from weirlab.report.numbers import NOTHING, count, duration, percent, plural, ra
 from weirlab.report.palette import CPU_STATES
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
-from weirlab.studies.capacity.page import charts, tables
+from weirlab.studies.capacity import tables
+from weirlab.studies.capacity.page import charts
 from weirlab.studies.capacity.page.source import Findings, Verdict, verdicts
 
 _SEEN: Final = "cpu_"
@@ -145,7 +146,7 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         "Quality",
         said=tuple(_hosts_part(findings, found)),
         figures=tuple(_over_calls(findings)),
-        tables=() if lost is None else (lost,),
+        tables=tuple(lost),
     )
     yield Chapter(
         "inside",

@@ -12,7 +12,8 @@ from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.numbers import rounded
 from weirlab.report.vega import alt
-from weirlab.studies.failover.page.source import KINDS, Group
+from weirlab.studies.failover.page.source import Group
+from weirlab.studies.failover.tables import KINDS
 
 _INK: Final = palette.LIGHT["ink"]
 _SOFT: Final = palette.LIGHT["soft"]

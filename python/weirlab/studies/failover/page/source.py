@@ -10,12 +10,11 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.report.numbers import duration
+from weirlab.studies.failover.switches.compare import Group as Compared
+from weirlab.studies.failover.tables import KINDS, named_event
 
 STATES: Final = {"direct": "states synced", "cached": "states cached", "off": "no states"}
 """How connection states get to the other firewall, in few words, by the name in the tables."""
-
-KINDS: Final = {"soft": "steps down", "hard": "dies", "return": "comes back"}
-"""What the master does, by kind of event."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,11 @@ class Group:
     numbers: Mapping[str, Any]
 
     @property
+    def found(self) -> Compared:
+        """The numbers as they were computed."""
+        return Compared.from_json(self.numbers)
+
+    @property
     def key(self) -> str:
         """For file names and IDs."""
         words = "".join(c if c.isalnum() else " " for c in f"{self.label} {self.kind}").lower().split()
@@ -70,7 +74,7 @@ class Group:
     @property
     def name(self) -> str:
         """``keepalived 0.1 s, states synced: master dies``."""
-        return f"{self.label}: master {KINDS[self.kind]}"
+        return named_event(self.label, self.kind)
 
     def median(self, name: str) -> float:
         """Median of a column over the runs; NaN where it was never measured."""

@@ -12,7 +12,8 @@ from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, plural, rate, words
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
-from weirlab.studies.failover.page import charts, tables
+from weirlab.studies.failover import tables
+from weirlab.studies.failover.page import charts
 from weirlab.studies.failover.page.source import Campaign, Group, groups
 
 AUDIBLE_NS: Final = 150e6
@@ -170,6 +171,7 @@ def _tiles(campaign: Campaign, found: list[Group]) -> Iterator[Tile]:
 
 
 def _chapters(campaign: Campaign, found: list[Group]) -> Iterator[Chapter]:
+    attempts = campaign.switches.sort("index", "attempt")
     yield Chapter(
         "compared", "Pairs compared", "Compared", figures=tuple(_compared(found)), said=tuple(campaign.said)
     )
@@ -193,8 +195,8 @@ def _chapters(campaign: Campaign, found: list[Group]) -> Iterator[Chapter]:
         "numbers",
         "All numbers",
         "Numbers",
-        tables=(tables.compared(found),) if found else (),
-        details=(tables.switches(campaign),) if campaign.switches.height else (),
+        tables=tuple(tables.compared([one.found for one in found], {one.pair: one.label for one in found})),
+        details=(tables.attempts(attempts.to_dicts()),) if attempts.height else (),
     )
 
 

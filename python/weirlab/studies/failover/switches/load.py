@@ -119,7 +119,7 @@ class _Search:
             raise TrialError(
                 f"{pair.text} does not carry as few as {fewest} calls, undisturbed ({self.why}): "
                 "other work on this machine or the test bed is at fault (weir doctor); the trials are kept "
-                f"in run {self._writer.run_id}; --as-told (find_load: false) leaves this search out"
+                f"in run {self._writer.run_id}; --no-find-load (find_load: false) leaves this search out"
             )
         while high - low > max(_WIDTH * high, 1):
             middle = (low + high) // 2

@@ -12,8 +12,9 @@ from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
+from weirlab.studies.monitor import tables
 from weirlab.studies.monitor.bed import RECORDING, WORDS
-from weirlab.studies.monitor.page import charts, tables
+from weirlab.studies.monitor.page import charts
 from weirlab.studies.monitor.page.source import Evidence, cost_name, load_words, when
 
 _TERMS: Final = (
@@ -254,7 +255,7 @@ def _chapters(evidence: Evidence) -> Iterator[Chapter]:
         "Numbers",
         tables=(tables.found(evidence),) if evidence.found else (),
         details=(
-            *(tables.groups(evidence, load) for load in evidence.loads),
+            *tables.groups(evidence.groups),
             *((left,) if (left := tables.left_out(evidence)) else ()),
         ),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,12 @@ from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural
 from weirlab.report.story import Chapter, Origin, Story
 from weirlab.report.tables import Pairs, Table, Tile
+from weirlab.studies.quality import tables
 from weirlab.studies.quality.page import charts
 
 _POOR: Final = 3.6
 _DRAWN: Final = 2_000
 _LISTED: Final = 200
-_COLUMNS: Final = (
-    *("From", "To", "Stream", "Source", "Codec", "Packets", "Lasts", "MOS", "R", "Lost", "", "Longest run"),
-    *("Late", "Copies", "Reordered", "Jitter mean", "Jitter max", "Delay p95", "Longest gap"),
-)
-_TEXTS: Final = 5
 _TERMS: Final = (
     (
         "MOS",
@@ -246,35 +241,11 @@ def _table(streams: pl.DataFrame) -> Table:
     caption = "Streams, the worst first"
     if streams.height > listed.height:
         caption = f"The {count(listed.height)} worst of {count(streams.height)} streams; --json has all"
-    rows = tuple(
-        (
-            *row["ends"].split(" > "),
-            str(row["stream"]),
-            row["source"],
-            row["codec"],
-            count(row["packets"]),
-            duration((row["end_s"] - row["begin_s"]) * 1e9),
-            _mos(row["mos"]),
-            NOTHING if row["r"] is None else f"{row['r']:.1f}",
-            _whole(row["lost"], "~" if row["loss_estimated"] else ""),
-            NOTHING if row["loss_ratio"] is None else percent(row["loss_ratio"]),
-            _whole(row["longest_run"]),
-            _whole(row["late"]),
-            count(row["copies"]),
-            count(row["reordered"]),
-            *map(_time, (row["jitter_ns"], row["jitter_max_ns"], row["delay_p95_ns"], row["gap_ns"])),
-        )
-        for row in listed.iter_rows(named=True)
-    )
-    return Table(caption, _COLUMNS, rows, frozenset(range(_TEXTS, len(_COLUMNS))))
-
-
-def _whole(value: int | None, mark: str = "") -> str:
-    return NOTHING if value is None else mark + count(value)
+    return tables.streams(listed.iter_rows(named=True), caption)
 
 
 def _mos(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, float) and math.isfinite(value) else NOTHING
+    return tables.decimals(value, 2) if isinstance(value, float) else NOTHING
 
 
 def _time(value: object) -> str:

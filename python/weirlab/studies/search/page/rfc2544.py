@@ -8,7 +8,8 @@ from typing import Any
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
-from weirlab.studies.search.page import charts, tables
+from weirlab.studies.search import tables
+from weirlab.studies.search.page import charts
 from weirlab.studies.search.page.source import Point, Searched, goals
 from weirlab.studies.search.page.story import (
     TERMS,
@@ -117,7 +118,7 @@ def _chapters(
             "Throughput (section 26.1)",
             "Throughput",
             figures=tuple(throughput_figures(searched, throughput)),
-            tables=tuple(tables.bounds(throughput)),
+            tables=tuple(tables.bounds(throughput, tables.RFC2544)),
         )
     if "latency" in tests:
         yield Chapter(
@@ -133,7 +134,7 @@ def _chapters(
             "Frame loss rate (section 26.3)",
             "Loss",
             figures=tuple(_loss(searched, points)),
-            tables=tuple(tables.loss(points, "Frames lost, by load")),
+            tables=tuple(tables.loss(points)),
         )
     if "bursts" in tests:
         yield Chapter(

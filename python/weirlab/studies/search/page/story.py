@@ -10,7 +10,8 @@ from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, rules, significant, words
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
-from weirlab.studies.search.page import charts, tables
+from weirlab.studies.search import tables
+from weirlab.studies.search.page import charts
 from weirlab.studies.search.page.source import Point, Searched, carried, goals, interval
 from weirlab.units import bps_from_pps
 
@@ -186,7 +187,7 @@ def spoiled_chapter(searched: Searched) -> Chapter:
         "invalid",
         "Invalid trials",
         "Invalid",
-        tables=tuple(tables.spoiled(searched)),
+        tables=tuple(tables.invalid(searched.spoiled["invalid"].to_list())),
         missing="No attempt was invalid.",
     )
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final, TextIO
 
-from weirlab.cli.output import Table
+from weirlab.cli import layout
 from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.streams import console, tell
 from weirlab.quantities import NOTHING, duration
 from weirlab.studies.tcp.connections import shown
 from weirlab.studies.tcp.show.tables import owner
 from weirlab.studies.tcp.watching import Observer, Samples, Tally
+from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, plural
 
 SHOW_EVERY_S: Final = 0.25
@@ -83,7 +85,7 @@ class Screen:
         self._shown_s = self._now_s()
         table = self._chosen(progress) if self._names else self._usual(progress, tallies)
         with suppress(OSError):
-            self._live.update(_drawn(table, sentence(progress)), refresh=True)
+            self._live.update(_drawn(table, sentence(progress), self._live.console.width), refresh=True)
 
     def close(self) -> None:
         with suppress(OSError):
@@ -103,16 +105,16 @@ class Screen:
 
         states = tcp_states()
         columns = [
-            "local",
-            "remote",
-            "process",
-            "state",
-            "out",
-            "in",
+            "Local",
+            "Remote",
+            "Process",
+            "State",
+            "Out",
+            "In",
             "RTT",
             "cwnd",
-            "retransmitted",
-            "missed",
+            "Retransmitted",
+            "Missed",
         ]
         rows = []
         for number, (one, tally) in enumerate(zip(progress["connections"], tallies, strict=True)):
@@ -134,7 +136,7 @@ class Screen:
                 ]
             )
             self._before[number] = (tally.last_ns, tally.last)
-        return Table(columns, rows, right=columns[4:])
+        return Table("", columns, rows, range(4, 10), spare=("Missed", "cwnd", "State", "Process"))
 
     def _rate(self, number: int, tally: Tally, name: str) -> str:
         before_ns, before = self._before.get(number, (tally.first_ns, tally.first))
@@ -144,7 +146,7 @@ class Screen:
         return bit_rate((tally.last[name] - before[name]) * 8 / lasted_s)
 
     def _chosen(self, progress: Mapping[str, Any]) -> Table:
-        columns = ["local", "remote", *self._names]
+        columns = ["Local", "Remote", *self._names]
         rows = [
             [
                 shown(one["local"]),
@@ -154,7 +156,7 @@ class Screen:
             for number, one in enumerate(progress["connections"])
             if one["ended_ns"] is None and (row := self._latest.get(number)) is not None
         ]
-        return Table(columns, rows, right=columns[2:])
+        return Table("", columns, rows, range(2, len(columns)))
 
 
 class SampleLines:
@@ -194,17 +196,11 @@ def sentence(progress: Mapping[str, Any]) -> str:
     )
 
 
-def _drawn(table: Table, below: str) -> Any:
-    from rich import box
+def _drawn(table: Table, below: str, columns: int) -> Any:
     from rich.console import Group
-    from rich.table import Table as RichTable
     from rich.text import Text
 
-    drawn = RichTable(box=box.SIMPLE_HEAD)
-    for column in table.columns:
-        drawn.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
-    for row in table.rows[:MOST_ROWS]:
-        drawn.add_row(*row)
     more = len(table.rows) - MOST_ROWS
     others = f"{plural(more, 'more connection')} not shown; " if more > 0 else ""
-    return Group(drawn, Text(f"{others}{below}", style="dim"))
+    top = layout.lines(replace(table, rows=table.rows[:MOST_ROWS]), columns, note=False)
+    return Group(Text("\n".join(top)), Text(f"{others}{below}", style="dim"))

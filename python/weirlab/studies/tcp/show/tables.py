@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weirlab.cli.output import Table
 from weirlab.quantities import NOTHING, duration
 from weirlab.studies.tcp import shares as where
 from weirlab.studies.tcp.connections import Connection, shown
@@ -19,6 +18,7 @@ from weirlab.studies.tcp.shares import Shares
 from weirlab.studies.tcp.watching import Outcome as Watched
 from weirlab.studies.tcp.watching import Settings as WatchSettings
 from weirlab.studies.tcp.watching import Tally
+from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
 
 _WAYS = {"up": "up (to the server)", "down": "down (from the server)"}
@@ -26,7 +26,7 @@ _WAYS = {"up": "up (to the server)", "down": "down (from the server)"}
 
 def connections(found: Sequence[Connection]) -> Table:
     """``weir tcp list``."""
-    columns = ["local", "remote", "state", "process", "RTT", "cwnd", "send queue", "recv queue", "control"]
+    columns = ("Local", "Remote", "State", "Process", "RTT", "cwnd", "Send queue", "Recv queue", "Control")
     rows = [
         [
             shown(each.local),
@@ -41,7 +41,8 @@ def connections(found: Sequence[Connection]) -> Table:
         ]
         for each in found
     ]
-    return Table(columns, rows, right=["RTT", "cwnd", "send queue", "recv queue"])
+    spare = ("Control", "Recv queue", "Send queue", "cwnd", "Process")
+    return Table("TCP connections", columns, rows, range(4, 8), spare)
 
 
 def counted(found: Sequence[Connection], everything: int) -> str:
@@ -58,7 +59,7 @@ def owner(pid: int | None, name: str | None) -> str:
 def fields(known: Sequence[Field]) -> Table:
     """``weir tcp watch --list-fields``."""
     rows = [[each.name, each.unit or NOTHING, each.since, each.about] for each in known]
-    return Table(["field", "unit", "since Linux", "what it is"], rows)
+    return Table("Fields of the kernel", ("Field", "Unit", "Since Linux", "What it is"), rows)
 
 
 def send_begun(event: Mapping[str, Any]) -> str:
@@ -91,12 +92,12 @@ def sent(outcome: Sent) -> list[Table]:
     """The result of ``weir tcp send``."""
     columns = [
         "",
-        "received",
-        "throughput",
-        "retransmitted",
+        "Received",
+        "Throughput",
+        "Retransmitted",
         "RTT min / mean / max",
-        "cwnd mean",
-        "latency p50 / p99",
+        "Mean cwnd",
+        "Latency p50 / p99",
     ]
     rows = [_sent_row(_WAYS[each.direction], each) for each in outcome.directions]
     if len(outcome.connections) > len(outcome.directions):
@@ -105,7 +106,8 @@ def sent(outcome: Sent) -> list[Table]:
             _sent_row(f"{each.direction} {shown(one['local'])}", each)
             for each, one in zip(outcome.connections, made, strict=True)
         ]
-    tables = [Table(columns, rows, right=columns[1:])]
+    spare = ("Latency p50 / p99", "Mean cwnd", "RTT min / mean / max")
+    tables = [Table("Transfer", columns, rows, range(1, 7), spare)]
     told = [(each.direction, each.shares) for each in outcome.directions if each.shares]
     if told:
         tables.append(shares_table(told))
@@ -114,12 +116,12 @@ def sent(outcome: Sent) -> list[Table]:
 
 def shares_table(rows: Sequence[tuple[str, Shares]]) -> Table:
     """Where the time went."""
-    columns = ["where the time went", "nothing to send", "receiver", "send buffer", "network"]
+    columns = ("", "Nothing to send", "Receiver", "Send buffer", "Network")
     cells = [
         [name, *map(percent, (each.application, each.receiver, each.send_buffer, each.network))]
         for name, each in rows
     ]
-    return Table(columns, cells, right=columns[1:])
+    return Table("Where the time went", columns, cells, range(1, 5))
 
 
 def _sent_row(name: str, each: Summary) -> list[str]:
@@ -226,7 +228,7 @@ def server_conclusion(account: Account) -> str:
 def watched(outcome: Watched) -> list[Table]:
     """The result of ``weir tcp watch``."""
     columns = [
-        "local", "remote", "process", "samples", "missed", "acknowledged", "received", "retransmitted",
+        "Local", "Remote", "Process", "Samples", "Missed", "Acknowledged", "Received", "Retransmitted",
         "RTT min / mean / max",
     ]  # fmt: skip
     both = list(zip(outcome.progress["connections"], outcome.tallies, strict=True))
@@ -248,7 +250,8 @@ def watched(outcome: Watched) -> list[Table]:
         ]
         for one, tally in both
     ]
-    tables = [Table(columns, rows, right=columns[3:])]
+    spare = ("RTT min / mean / max", "Missed", "Samples", "Process")
+    tables = [Table("Connections", columns, rows, range(3, 9), spare)]
     # Who sends nothing has nothing to be held up by.
     told = [
         (f"{shown(one['local'])} to {shown(one['remote'])}", parts)

@@ -15,20 +15,19 @@ from weirlab.report.graphs import Graphs
 from weirlab.report.shell import environment
 from weirlab.report.story import Chapter, Origin, Story
 from weirlab.report.tables import Table, Tile
+from weirlab.studies.trace import tables
 from weirlab.studies.trace.page import colours, series
 from weirlab.trace import Trace, others, sheet, times, words
 from weirlab.trace.facts import (
-    Analysis,
     Connection,
     SideName,
     busier,
     endpoint,
     link_bytes,
     side,
-    sides,
     start_ns,
 )
-from weirlab.trace.quantities import bit_rate, count, duration, octets, percent, plural, size
+from weirlab.trace.quantities import bit_rate, count, duration, octets, plural, size
 
 _ASSETS: Final = Path(__file__).parent / "assets"
 _MOST_ROWS: Final = 50
@@ -73,8 +72,8 @@ TERMS: Final = (
     (
         "At first sight",
         "Lines and bands of long transfers are drawn in columns of time that keep least and greatest values; "
-        "for single packets of a part make the page anew with --from and --to. Retransmissions, SACK blocks and "
-        "closed windows are all there, or the legend says how many are left out.",
+        "for single packets of a part make the page anew with --from and --to. Retransmissions, SACK blocks "
+        "and closed windows are all there, or the legend says how many are left out.",
     ),
 )
 
@@ -114,11 +113,11 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
             "sheet",
             "All numbers",
             facts=sheet.whole(one, start_ns(trace.facts), absolute=True),
-            tables=(_sheet(one),),
+            tables=(tables.both(one),),
         ),
         Chapter("connections", "Connections", tables=(_connections(trace),)),
     ]
-    if beside := _others(trace.facts):
+    if beside := others.tables(trace.facts, _MOST_ROWS):
         chapters.append(Chapter("others", "Voice and ESP", tables=tuple(beside)))
     return Story(
         subject=f"connection {connection} in {names}",
@@ -211,55 +210,11 @@ def _tiles(one: Connection) -> list[Tile]:
     ]
 
 
-def _sheet(one: Connection) -> Table:
-    columns = ("", f"a  {endpoint(one['a'])}", f"b  {endpoint(one['b'])}")
-    return Table("What each side sent", columns, tuple(sheet.both(one)), frozenset({1, 2}))
-
-
 def _connections(trace: Trace) -> Table:
     listed = sorted(trace.facts["connections"], key=lambda c: (-link_bytes(c), c["id"]))
-    rows = []
-    for each in listed[:_MOST_ROWS]:
-        a, b = sides(each)
-        sent = side(each, busier(each))
-        rtt = sent["rtt"]
-        rows.append(
-            (
-                *(str(each["id"]), endpoint(a), endpoint(b)),
-                *(
-                    duration(each["last_ns"] - each["first_ns"]),
-                    size(a["unique_bytes"]),
-                    size(b["unique_bytes"]),
-                ),
-                *(count(sent["retransmissions"]["total"]), percent(words.again_ratio(sent))),
-                duration(rtt["mean_ns"]),
-                words.ENDS[each["end"]],
-            )
-        )
-    total = len(listed) + trace.facts["connections_left_out"]
-    caption = (
-        "TCP connections"
-        if total == len(rows)
-        else f"The {len(rows)} greatest of {total:,} TCP connections, by bytes on the link"
-    )
-    columns = ("#", "a", "b", "duration", "a > b", "b > a", "retransmitted", "", "RTT mean", "end")
-    return Table(caption, columns, tuple(rows), frozenset(range(3, 9)))
-
-
-def _others(analysis: Analysis) -> list[Table]:
-    """Voice streams and ESP flows, where there are any."""
-    found = []
-    if streams := analysis["streams"]:
-        caption = others.titled(others.STREAMS, len(streams), _MOST_ROWS, others.streams_left_out(analysis))
-        rows = tuple(others.stream_row(each) for each in streams[:_MOST_ROWS])
-        numbers = frozenset(range(others.STREAM_TEXTS, len(others.STREAM_COLUMNS)))
-        found.append(Table(caption, others.STREAM_COLUMNS, rows, numbers))
-    if esp := analysis["esp"]:
-        caption = others.titled(others.ESP, len(esp), _MOST_ROWS, analysis["esp_left_out"])
-        rows = tuple(others.esp_row(each) for each in esp[:_MOST_ROWS])
-        numbers = frozenset(range(others.ESP_TEXTS, len(others.ESP_COLUMNS)))
-        found.append(Table(caption, others.ESP_COLUMNS, rows, numbers))
-    return found
+    left_out = trace.facts["connections_left_out"]
+    caption = others.titled("TCP connections, by bytes on the link", len(listed), _MOST_ROWS, left_out)
+    return tables.overview(listed[:_MOST_ROWS], caption, start_ns(trace.facts))
 
 
 @cache

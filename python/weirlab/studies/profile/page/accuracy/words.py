@@ -10,23 +10,6 @@ import numpy as np
 from weirlab.model.score import REPEATABILITY, Deviations
 from weirlab.report.numbers import percent, plural, words
 
-NAMES: Final = {
-    "threshold": "Threshold",
-    "delay_mean_below": "Mean delay, below",
-    "delay_p50_below": "Median delay, below",
-    "delay_p90_below": "p90 delay, below",
-    "delay_p99_below": "p99 delay, below",
-    "delay_p999_below": "p99.9 delay, below",
-    "delay_mean_near": "Mean delay, near",
-    "delay_p99_near": "p99 delay, near",
-    "delay_mean_overload": "Mean delay, overload",
-    "delay_p50_overload": "Median delay, overload",
-    "delay_mean_all": "Mean delay, all loads",
-    "jitter": "Jitter, all loads",
-    "loss": "Loss, all loads",
-}
-"""In tables, which say what *below* and *near* mean."""
-
 PANELS: Final = {
     "Delay below the threshold": (
         "delay_mean_below",

@@ -1,19 +1,25 @@
-"""The numbers: bounds per goal, and the four tests of RFC 2544 in the RFC's form."""
+"""The numbers as tables: bounds per goal, and the four tests of RFC 2544.
+
+Made from what a run keeps of points and results (``to_json``).
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from weirlab.report.numbers import NOTHING, count, duration, percent, rules, significant
-from weirlab.report.tables import Table
-from weirlab.studies.search.page.source import Point, Searched, goals
+from weirlab.tables import Table
 from weirlab.traffic.sizes import mean_bytes, parse_sizes
 from weirlab.units import bps_from_pps
 
+Point = Mapping[str, Any]
+
 _WHERE = ("Rules", "Frame, B")
 _MOST_REASONS = 20
+RFC2544: Final = "RFC 2544 section 26.1"
 
 
 def frame_bytes(point: Point) -> float:
@@ -21,11 +27,11 @@ def frame_bytes(point: Point) -> float:
     return float(mean_bytes(parse_sizes(str(point["sizes_text"]))))
 
 
-def bounds(points: list[Point]) -> Iterator[Table]:
+def bounds(points: Sequence[Point], source: str = "RFC 9971") -> Iterator[Table]:
     """Both bounds per setting and goal."""
     rows = []
     for point in points:
-        for found in goals(point):
+        for found in point.get("goals") or ():
             pps = found["conditional_throughput_pps"]
             mbps = NOTHING if pps is None else significant(bps_from_pps(pps, frame_bytes(point)) / 1e6, 4)
             loss = found["loss_ratio"]
@@ -33,7 +39,9 @@ def bounds(points: list[Point]) -> Iterator[Table]:
                 (
                     str(found["goal"]["name"]),
                     *_where(point),
-                    _bounded(pps, found["at_least"]),
+                    _bounded(pps, found["at_least"])
+                    if pps is not None
+                    else f"below {count(found['upper_pps'] or point['max_load_pps'])}",
                     mbps,
                     _count(found["lower_pps"]),
                     _count(found["upper_pps"]),
@@ -45,10 +53,10 @@ def bounds(points: list[Point]) -> Iterator[Table]:
         "Goal", *_WHERE, "Throughput, pps", "Mbit/s", "Carried, pps", "Too much, pps", "Lost", "Trials",
     )  # fmt: skip
     if rows:
-        yield Table("Throughput (RFC 9971)", columns, tuple(rows), frozenset(range(1, 9)))
+        yield Table(f"Throughput ({source})", columns, rows, range(1, 9), ("Trials", "Mbit/s"))
 
 
-def latency(points: list[Point]) -> Iterator[Table]:
+def latency(points: Sequence[Point]) -> Iterator[Table]:
     """Section 26.2: per frame size the rate, and the average of the trials."""
     rows = tuple(
         (
@@ -62,10 +70,11 @@ def latency(points: list[Point]) -> Iterator[Table]:
     )
     columns = (*_WHERE, "Rate, pps", "Latency", "Least", "Greatest", "Std", "p99", "Trials")
     if rows:
-        yield Table("Latency at the throughput, one way (section 26.2)", columns, rows, frozenset(range(9)))
+        caption = "Latency at the throughput, one way (RFC 2544 section 26.2)"
+        yield Table(caption, columns, rows, range(8), ("Trials", "Std"))
 
 
-def loss(points: list[Point], name: str) -> Iterator[Table]:
+def loss(points: Sequence[Point], name: str = "Frame loss rate (RFC 2544 section 26.3)") -> Iterator[Table]:
     """Section 26.3: loads downwards, settings across."""
     curves = [point for point in points if point.get("loss")]
     if not curves:
@@ -87,10 +96,10 @@ def loss(points: list[Point], name: str) -> Iterator[Table]:
             for share in shares
         ),
     )
-    yield Table(name, columns, rows, frozenset(range(len(columns))))
+    yield Table(name, columns, rows, range(len(columns)))
 
 
-def bursts(points: list[Point]) -> Iterator[Table]:
+def bursts(points: Sequence[Point]) -> Iterator[Table]:
     """Section 26.4: per frame size the average of the longest bursts without loss."""
     rows = tuple(
         (
@@ -111,24 +120,34 @@ def bursts(points: list[Point]) -> Iterator[Table]:
         *_WHERE, "Rate, pps", "Frames", "Least", "Greatest", "Std", "Buffer", "Buffer, frames", "Searches",
     )  # fmt: skip
     if rows:
-        yield Table(
-            "Back-to-back frames (section 26.4, buffer by RFC 9004)", columns, rows, frozenset(range(10))
-        )
+        caption = "Back-to-back frames (RFC 2544 section 26.4, buffer by RFC 9004)"
+        yield Table(caption, columns, rows, range(9), ("Searches", "Std", "Rate, pps"))
 
 
-def spoiled(searched: Searched) -> Iterator[Table]:
+def invalid(reasons_of: Iterable[str]) -> Iterator[Table]:
     """Why attempts do not count, numbers in the reasons left out."""
-    reasons = Counter(
-        re.sub(r"[-+±]?\d[\d.,]*", "…", str(text)) for text in searched.spoiled["invalid"].to_list()
-    )
+    reasons = Counter(re.sub(r"[-+±]?\d[\d.,]*", "…", str(text)) for text in reasons_of)
     rows = tuple((reason, count(n)) for reason, n in reasons.most_common(_MOST_REASONS))
     if rows:
         yield Table(
-            "Attempts that the host spoiled; they were made again",
+            "Invalid attempts, spoiled by the host and repeated",
             ("Reason", "Attempts"),
             rows,
-            frozenset({1}),
+            {1},
+            details=True,
         )
+
+
+def rfc2544(results: Sequence[Point], tests: Sequence[str]) -> list[Table]:
+    """The tables of ``tests``, in the RFC's order."""
+    searched = [point["throughput"] for point in results if point.get("throughput")]
+    made = {
+        "throughput": bounds(searched, RFC2544),
+        "latency": latency(results),
+        "loss": loss(results),
+        "bursts": bursts(results),
+    }
+    return [table for test, tables in made.items() if test in tests for table in tables]
 
 
 def _where(point: Point) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The page's tables: what was found, and the trials in short."""
+"""What was found, and the trials in short, as tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 import polars as pl
 
 from weirlab.report.numbers import NOTHING, count, duration, percent, rate, rules
-from weirlab.report.tables import Table
-from weirlab.studies.capacity.page.source import Findings, Verdict
+from weirlab.studies.capacity.page.source import Findings, Verdict, verdicts
+from weirlab.tables import Table
 
 
-def found(verdicts: Sequence[Verdict]) -> Table:
+def of(findings: Findings) -> list[Table]:
+    """All of them; the trials are details."""
+    most = verdicts(findings)
+    return [*([found(most)] if most else ()), *losses(findings), *trials(findings)]
+
+
+def found(most: Sequence[Verdict]) -> Table:
     """A row per number of rules and goal."""
     return Table(
         "Most calls, measured and predicted",
@@ -28,9 +34,10 @@ def found(verdicts: Sequence[Verdict]) -> Table:
                 NOTHING if one.predicted is None else count(one.predicted),
                 f"{one.off:+.1%}" if math.isfinite(one.off) else NOTHING,
             )
-            for one in verdicts
+            for one in most
         ),
-        frozenset({1, 2, 3, 5, 6}),
+        {1, 2, 3, 5, 6},
+        spare=("By", "Packets/s"),
     )
 
 
@@ -73,16 +80,18 @@ def trials(findings: Findings) -> Iterator[Table]:
             )
             for row in grouped.iter_rows(named=True)
         ),
-        frozenset(range(1, 12)),
+        range(1, 12),
+        spare=("Samples taken", "CPU idle", "Median MOS", "Worst MOS", "Trials", "Packets/s"),
+        details=True,
     )  # fmt: skip
 
 
-def losses(findings: Findings) -> Table | None:
-    """A row per number of rules and calls with loss, told apart by what the host did; None without any."""
+def losses(findings: Findings) -> Iterator[Table]:
+    """A row per number of rules and calls with loss, told apart by what the host did; none without any."""
     rows = [one for one in findings.found.get("losses") or () if one["lost"]]
     if not rows:
-        return None
-    return Table(
+        return
+    yield Table(
         "Lost packets, by what the host did when they were sent",
         (
             "Rules",
@@ -107,7 +116,8 @@ def losses(findings: Findings) -> Table | None:
             )
             for one in rows
         ),
-        frozenset(range(1, 8)),
+        range(1, 8),
+        spare=("Trials", "Lost while the host disturbed"),
     )
 
 

@@ -1,20 +1,27 @@
-"""The page's tables: all groups, the published values, rates without loss, stalls, and what was left out."""
+"""The tables: all groups, the published values, rates without loss, stalls, and what was left out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from weirlab.report.numbers import NOTHING, count, percent, rate, significant
-from weirlab.report.tables import Table
 from weirlab.studies.monitor.page.source import METHODS, PLACES, PUBLISHED, Evidence
+from weirlab.tables import Table
 
 
-def groups(evidence: Evidence, load: str) -> Table:
-    """A row per method and payload at one load."""
+def groups(found: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """A table per load, with a row per method and payload; ``found`` are groups as JSON."""
+    order = list(METHODS)
+    ordered = sorted(found, key=lambda group: (order.index(group["method"]), group["payload_bytes"]))
+    loads = sorted({str(group["load"]): None for group in found}, key=lambda load: load != "max")
+    return [_groups([one for one in ordered if one["load"] == load], load) for load in loads]
+
+
+def _groups(found: Sequence[Mapping[str, Any]], load: str) -> Table:
     rows = [
         (
             METHODS[group["method"]],
@@ -28,7 +35,7 @@ def groups(evidence: Evidence, load: str) -> Table:
             share(group["record_loss_ratio"]),
             _worst_places(group),
         )
-        for group in evidence.groups_at(load)
+        for group in found
     ]
     what = "Sent as fast as possible" if load == "max" else f"Sent at {load}"
     return Table(
@@ -45,8 +52,9 @@ def groups(evidence: Evidence, load: str) -> Table:
             "Of what came by",
             "Lost where",
         ),
-        tuple(rows),
-        frozenset(range(1, 9)),
+        rows,
+        range(1, 9),
+        spare=("Lost where", "Runs", "Arrived", "Of what came by"),
     )
 
 
@@ -162,8 +170,9 @@ def left_out(evidence: Evidence) -> Table | None:
     return Table(
         "Attempts that were left out, or whose sums do not close",
         ("Method", "Part", "Payload, B", "Load", "Run", "Left out because", "Sum of the stages"),
-        tuple(rows),
-        frozenset({2, 4}),
+        rows,
+        {2, 4},
+        details=True,
     )
 
 

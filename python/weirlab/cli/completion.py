@@ -1,0 +1,53 @@
+"""``weir completion``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import typer
+
+from weirlab.cli.options import JsonOption
+from weirlab.cli.output import Session
+from weirlab.cli.streams import tell
+
+COMPLETION = """Print the script that lets a shell complete commands, options, runs and scenarios.
+
+Examples:
+  source <(weir completion bash)                    for this shell
+  weir completion bash > ~/.local/share/bash-completion/completions/weir
+  weir completion zsh > ~/.zfunc/_weir              a folder in fpath
+  weir completion fish > ~/.config/fish/completions/weir.fish
+"""
+
+VARIABLE: Final = "_WEIR_COMPLETE"
+"""Set by these scripts when they ask ``weir`` what could come next."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("completion", help=COMPLETION, rich_help_panel="Machine")(completion)
+
+
+def completion(
+    ctx: typer.Context,
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"], typer.Argument(help="For which shell.", metavar="bash|zsh|fish")
+    ],
+    json: JsonOption = False,
+) -> None:
+    """Print the script."""
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name="weir", complete_var=VARIABLE, shell=shell)
+    with Session(ctx, as_json=json) as session:
+        if session.json:
+            session.finish({"kind": "completion", "shell": shell, "script": script}, f"A script for {shell}.")
+        else:
+            tell(script)
+
+
+def answer() -> None:
+    """Let typer answer such a script: it knows the shells' ways from then on."""
+    from typer._completion_classes import completion_init
+
+    completion_init()

@@ -1,0 +1,172 @@
+"""Tables as lines of text that fit a terminal.
+
+What is too wide is made to fit, in this order: headings and texts break between words; columns that the
+table can spare are left out, and named below it; then others, from the right. No word is broken: an ID, a
+number with its unit, an address or a path stays in one piece, even where it alone is wider than the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from weirlab.tables import Table
+
+USUAL_COLUMNS: Final = 80
+"""Width where there is neither a terminal nor ``COLUMNS``."""
+
+_MARGIN: Final = " "
+_GAP: Final = "  "
+_READABLE: Final = 16
+"""Texts are not made narrower than this while there are columns to spare."""
+_LEAST_COLUMNS: Final = 2
+_BREAK: Final = re.compile(r"(?<!\d) +| +(?![A-Za-zµ%\d])")
+"""Spaces but for those between a number and its unit, or date and time."""
+_WIDE: Final = ("W", "F")
+
+
+def width() -> int:
+    """Columns for tables: ``COLUMNS`` if set, else those of the terminal, else 80."""
+    return shutil.get_terminal_size((USUAL_COLUMNS, 24)).columns
+
+
+def lines(table: Table, columns: int | None, *, note: bool = True) -> list[str]:
+    """Caption, headings, a rule and rows in at most ``columns`` (None: no limit).
+
+    A ``note`` below says what was left out.
+    """
+    shown = [_Column(table, i) for i in range(len(table.columns))]
+    kept, widths = (shown, [each.natural for each in shown]) if columns is None else _fitted(shown, columns)
+    room = columns or 0
+    head = wrapped(table.caption, room) if table.caption else []
+    body = [[wrapped(each.cells[row], size) for each, size in _pairs(kept, widths)] for row in _rows(table)]
+    headings = [wrapped(each.heading, size) for each, size in _pairs(kept, widths)]
+    # Lines that break leave some of the room.
+    widths = [
+        max(_widest(line for cell in cells for line in cell), 1)
+        for cells in zip(headings, *body, strict=True)
+    ]
+    deepest = max(map(len, headings), default=0)
+    above = [[""] * (deepest - len(heading)) + heading for heading in headings]
+    rule = "─" * (sum(widths) + len(_GAP) * (len(widths) - 1) + 2 * len(_MARGIN))
+    left_out = [each.heading for each in shown if each not in kept]
+    return [
+        *head,
+        *(_drawn(above, kept, widths) if any(table.columns) else ()),
+        rule if columns is None else rule[:columns],
+        *(line for row in body for line in _drawn(row, kept, widths)),
+        *(_noted(left_out, room) if left_out and note else ()),
+    ]
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """``text`` in lines of at most ``columns``, broken between words; 0 breaks nothing."""
+    found = []
+    for part in text.expandtabs(4).split("\n"):
+        if not columns or _width(part) <= columns:
+            found.append(part)
+            continue
+        line = ""
+        for word in _BREAK.split(part):
+            longer = f"{line} {word}" if line else word
+            if line and _width(longer) > columns:
+                found.append(line)
+                line = word
+            else:
+                line = longer
+        found.append(line)
+    return [line.replace("\u00a0", " ") for line in found]
+
+
+class _Column:
+    """One column and how narrow it can be."""
+
+    def __init__(self, table: Table, index: int) -> None:
+        self.heading = table.columns[index]
+        self.cells = [row[index] for row in table.rows]
+        self.numeric = index in table.numeric
+        self.rank = table.spare.index(self.heading) if self.heading in table.spare else None
+        whole = _widest(self.cells)
+        words = whole if self.numeric else _widest(word for cell in self.cells for word in _words(cell))
+        heading = _widest(_words(self.heading))
+        self.natural = max(whole, _width(self.heading))
+        self.least = max(words, heading)
+        self.readable = max(self.least, min(whole, _READABLE))
+
+
+def _fitted(shown: Sequence[_Column], columns: int) -> tuple[list[_Column], list[int]]:
+    """The columns that have room, and their widths."""
+    kept = list(shown)
+    spare = sorted((each for each in shown if each.rank is not None), key=lambda each: each.rank or 0)
+    for each in (None, *spare):
+        if each is not None and len(kept) > _LEAST_COLUMNS:
+            kept.remove(each)
+        if _room(kept, columns) >= sum(one.readable for one in kept):
+            return kept, _spread(kept, columns, [one.readable for one in kept])
+    while len(kept) > _LEAST_COLUMNS and _room(kept, columns) < sum(one.least for one in kept):
+        kept.pop()
+    return kept, _spread(kept, columns, [one.least for one in kept])
+
+
+def _room(kept: Sequence[_Column], columns: int) -> int:
+    return columns - len(_MARGIN) - len(_GAP) * (len(kept) - 1)
+
+
+def _spread(kept: Sequence[_Column], columns: int, widths: list[int]) -> list[int]:
+    """``widths`` with what is left of the room shared out, those that lack least first."""
+    left = _room(kept, columns) - sum(widths)
+    lacking = sorted(range(len(kept)), key=lambda i: kept[i].natural - widths[i])
+    for done, i in enumerate(lacking):
+        more = min(kept[i].natural - widths[i], max(left, 0) // (len(lacking) - done))
+        widths[i] += more
+        left -= more
+    return widths
+
+
+def _drawn(cells: Sequence[Sequence[str]], kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[str]:
+    """Lines of one row, whose cells are lists of lines."""
+    for number in range(max(map(len, cells), default=0)):
+        placed = (
+            _padded(cell[number] if number < len(cell) else "", size, right=each.numeric)
+            for cell, each, size in zip(cells, kept, widths, strict=True)
+        )
+        yield f"{_MARGIN}{_GAP.join(placed)}".rstrip()
+
+
+def _noted(left_out: Sequence[str], columns: int) -> list[str]:
+    text = f"Not shown: {', '.join(left_out)}. --wide shows every column."
+    return [f"{_MARGIN}{line}" for line in wrapped(text, columns - len(_MARGIN))]
+
+
+def _padded(text: str, size: int, *, right: bool) -> str:
+    fill = " " * (size - _width(text))
+    return fill + text if right else text + fill
+
+
+def _pairs(kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[tuple[_Column, int]]:
+    return zip(kept, widths, strict=True)
+
+
+def _rows(table: Table) -> range:
+    return range(len(table.rows))
+
+
+def _words(cell: str) -> Iterator[str]:
+    return (word for line in cell.split("\n") for word in _BREAK.split(line))
+
+
+def _widest(texts: Iterable[str]) -> int:
+    return max(map(_width, texts), default=0)
+
+
+def _width(text: str) -> int:
+    """Columns that ``text`` takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in _WIDE)
+        for sign in text
+    )

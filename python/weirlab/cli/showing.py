@@ -1,0 +1,68 @@
+"""The options ``--wide`` and ``--details`` of every command that prints tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Final
+
+import typer
+from typer.main import get_command
+
+from weirlab.cli.output import DETAILS, WIDE
+
+WITHOUT_TABLES: Final = frozenset(
+    {
+        "check",
+        "clean",
+        "completion",
+        "configs",
+        "diff",
+        "example",
+        "export",
+        "import",
+        "report",
+        "schema",
+        "serve",
+    }
+)
+"""Commands that print sentences, lists or files."""
+
+
+def add_to(commands: Mapping[str, Any]) -> None:
+    """Give the options to ``commands``, by name, and to those of the groups among them."""
+    for name, command in commands.items():
+        if inner := getattr(command, "commands", None):
+            add_to(inner)
+        elif name not in WITHOUT_TABLES:
+            command.params.extend(_parameters())
+
+
+def _wide(ctx: typer.Context, wanted: bool) -> None:
+    ctx.meta[WIDE] = wanted
+
+
+def _details(ctx: typer.Context, wanted: bool) -> None:
+    ctx.meta[DETAILS] = wanted
+
+
+def _options(
+    wide: Annotated[
+        bool,
+        typer.Option(
+            "--wide", help="All columns of tables, however wide.", callback=_wide, expose_value=False
+        ),
+    ] = False,
+    details: Annotated[
+        bool,
+        typer.Option("--details", help="Tables of details, too.", callback=_details, expose_value=False),
+    ] = False,
+) -> None: ...
+
+
+@cache
+def _parameters() -> list[Any]:
+    """As typer makes them for a command."""
+    alone = typer.Typer(add_completion=False)
+    alone.command()(_options)
+    return list(get_command(alone).params)

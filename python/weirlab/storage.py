@@ -1,0 +1,25 @@
+"""Where runs are kept, and how they are called: what can be told without reading one."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+RUN_ID: Final = re.compile(r"\d{8}-\d{6}-([a-z][a-z0-9_]*)-[0-9a-f]{4}")
+"""Date, time (UTC), kind and a random number."""
+
+
+def default_root() -> Path:
+    """``$XDG_DATA_HOME/weir``, by default ``~/.local/share/weir``."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG base directory specification: a relative path is to be ignored.
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share") / "weir"
+
+
+def run_ids(root: Path) -> list[str]:
+    """The folders in ``root`` that are called like runs, in no order; raises ``OSError``."""
+    if not root.exists():
+        return []
+    return [entry.name for entry in root.iterdir() if RUN_ID.fullmatch(entry.name) and entry.is_dir()]

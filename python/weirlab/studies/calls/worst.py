@@ -1,0 +1,42 @@
+"""The callers who hear worst, as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from weirlab.report.numbers import NOTHING, count, duration, significant
+from weirlab.tables import Table
+
+WORST: Final = (
+    "call", "back", "mos", "lost", "sent", "longest_run", "burst_ratio", "delay_mean_ns", "jitter_ns",
+    "longest_gap_ns",
+)  # fmt: skip
+"""What :func:`worst` wants to know of a caller, beside ``late``."""
+
+
+def worst(callers: Iterable[Mapping[str, Any]], caption: str) -> Table:
+    """A row per caller, in the order given; None or NaN for what is not known."""
+    columns = (
+        "Call", "Direction", "MOS", "Lost", "Longest run", "Burst ratio", "Late", "Mean delay", "Jitter",
+        "Longest gap",
+    )  # fmt: skip
+    rows = [
+        (
+            str(each["call"]),
+            "back" if each["back"] else "forward",
+            f"{each['mos']:.2f}",
+            f"{each['lost']:,} of {each['sent']:,}",
+            count(each["longest_run"]),
+            NOTHING if (ratio := each["burst_ratio"]) is None else significant(ratio),
+            count(each["late"]),
+            *(_time(each[name]) for name in ("delay_mean_ns", "jitter_ns", "longest_gap_ns")),
+        )
+        for each in callers
+    ]
+    return Table(caption, columns, rows, {0, *range(2, 10)}, ("Burst ratio", "Longest gap", "Longest run"))
+
+
+def _time(ns: float | None) -> str:
+    return NOTHING if ns is None or not math.isfinite(ns) else duration(ns)
