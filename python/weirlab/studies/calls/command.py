@@ -10,7 +10,7 @@ import typer
 
 from weirlab import limits
 from weirlab.cli import options
-from weirlab.cli.buffers import jitter_buffer as read_jitter_buffer
+from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.calls.faults import impairments
