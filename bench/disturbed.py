@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from weirlab.cli.progress import reporter
 from weirlab.errors import WeirError
 from weirlab.jobs import profiles
 from weirlab.lab.netns import PlainPair
-from weirlab.measure.trial import run_trial
+from weirlab.measure.terms import SINGLE
+from weirlab.measure.trial import Entry, run_trial
 from weirlab.measure.verify import thresholds
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.scenario import QUICK, from_plain
@@ -47,6 +48,7 @@ CONDITIONS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 CABLE_PPS = 100_000.0
 CABLE_S = 0.1
+ONCE = replace(SINGLE, max_attempts=1)
 BELOW = 0.8
 """Share of the threshold up to which mean delays are compared: beyond, they depend on it too much."""
 
@@ -125,9 +127,7 @@ def cable(trials: int) -> dict[str, Any]:
     left_out_s = 0.0
     with PlainPair() as bed:
         for index in range(trials):
-            (record,) = run_trial(
-                bed, spec, run_id="cable", index=index, max_attempts=1, set_rules=index == 0
-            )
+            (record,) = run_trial(bed, spec, Entry("cable", index), terms=ONCE, set_rules=index == 0)
             if record.valid:
                 valid += 1
                 false += record.result.lost > 0

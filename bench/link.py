@@ -44,7 +44,7 @@ from weirlab.lab.wiring import QUIET, descriptor, make_end
 from weirlab.records import EngineResult
 from weirlab.studies.emulator.account import Account, complaints
 from weirlab.studies.emulator.reading import read_path
-from weirlab.studies.emulator.running import End, emulated_link
+from weirlab.studies.emulator.running import End, How, emulated_link
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
@@ -253,11 +253,8 @@ def trial(
                 path = read_path(words)
                 a, b = (End(port.name, made.link_netns) for port in NEAR)
                 cpu = (os.cpu_count() or 1) - 1
-                link = stack.enter_context(
-                    emulated_link(
-                        a, b, path, path, cpu=cpu, busy="busy" in case, real_time="ordinary" not in case
-                    )
-                )
+                how = How(cpu=cpu, busy="busy" in case, real_time="ordinary" not in case)
+                link = stack.enter_context(emulated_link(a, b, path, path, how=how))
             if series == "lateness":
                 found = made.play(load, frame_bytes, seconds)
                 received, took_s = found.received, (found.record_end_ns - found.record_start_ns) / 1e9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from weirlab.errors import LabError
 from weirlab.lab import dut
 from weirlab.lab.base import Watchable
 from weirlab.lab.netns import NetnsLab
-from weirlab.measure import run_trial
-from weirlab.measure.calls import run_calls
+from weirlab.measure import Entry, Hooks, run_trial
+from weirlab.measure.calls import Hearing, run_calls
+from weirlab.measure.terms import SINGLE
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Store
 from weirlab.studies.capacity.trials import CAPACITY, INSIDE, Keeper, Setting
@@ -23,6 +25,8 @@ from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
 
 pytestmark = pytest.mark.netns
+
+ONCE = replace(SINGLE, max_attempts=1)
 
 GENERATING = ["iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap"]
 
@@ -39,7 +43,7 @@ def spec(position: int, setting: Setting | None = None, trial_s: float = 0.2) ->
 
 
 def one_trial(lab: NetnsLab, wanted: TrialSpec) -> TrialRecord:
-    (record, *_) = run_calls(lab, wanted, run_id="r", max_attempts=1, keep_packets=True)
+    (record, *_) = run_calls(lab, wanted, Entry("r"), Hearing(keep_packets=True), terms=ONCE)
     return record
 
 
@@ -89,15 +93,16 @@ def test_the_users_own_rules_that_answer_nobody_are_named(tmp_path: Path) -> Non
         Store(tmp_path / "store").create("capacity", {}, {}) as writer,
     ):
         keeper = Keeper(lab, writer)
+        hooks = Hooks(completed=lambda record: keeper.complete(record, "sweep", 1))
         with pytest.raises(
             LabError, match=r"receiver's side \(in by out0\).*198\.18\.0\.0/15 in both directions"
         ):
             run_trial(
                 lab,
                 spec(0),
-                run_id=writer.run_id,
-                max_attempts=1,
-                completed=lambda record: keeper.complete(record, "sweep", 1),
+                Entry(writer.run_id),
+                terms=ONCE,
+                hooks=hooks,
             )
 
 
@@ -143,11 +148,9 @@ def test_its_lines_are_in_the_run(tmp_path: Path) -> None:
         (record, *_) = run_trial(
             lab,
             spec(3, trial_s=0.3),
-            run_id=writer.run_id,
-            max_attempts=1,
-            role="calls",
-            completed=lambda one: keeper.complete(one, "sweep", 1),
-            on_record=writer.add,
+            Entry(writer.run_id, role="calls"),
+            terms=ONCE,
+            hooks=Hooks(completed=lambda one: keeper.complete(one, "sweep", 1), on_record=writer.add),
         )
         assert record.result.packets is None
         assert len(record.result.flows.sent) == 2

@@ -27,7 +27,7 @@ from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import interfaces, journal, offloads
 from weirlab.studies.emulator.account import Account, complaints
 from weirlab.studies.emulator.reading import read_path
-from weirlab.studies.emulator.running import EmulatedLink, End, emulated_link
+from weirlab.studies.emulator.running import EmulatedLink, End, How, emulated_link
 from weirlab.studies.emulator.spec import PathSpec
 
 pytestmark = pytest.mark.netns
@@ -112,7 +112,7 @@ def hosts_apart() -> Iterator[Hosts]:
 
 def linked(up: PathSpec, down: PathSpec | None = None, **options: Any) -> Any:
     """The link between both hosts: ``up`` from X to Y."""
-    return emulated_link(End("la", LINK), End("lb", LINK), up, down, **options)
+    return emulated_link(End("la", LINK), End("lb", LINK), up, down, how=How(**options))
 
 
 def exchange(hosts: Hosts, sender: str, count: int, lost: frozenset[int] = frozenset()) -> list[int]:

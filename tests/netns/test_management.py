@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from weirlab.lab import clean, dut
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.management import session
 from weirlab.lab.netns import NetnsLab, PlainPair
-from weirlab.measure import run_trial
+from weirlab.measure import Entry, run_trial
+from weirlab.measure.terms import SINGLE
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.traffic.spec import Rate, Traffic
 
 pytestmark = pytest.mark.netns
+
+ONCE = replace(SINGLE, max_attempts=1)
 
 SHORT = Traffic(Rate(1000), warmup_s=0.0, duration_s=0.3)
 
@@ -48,12 +52,17 @@ def test_a_trial_with_cross_traffic_tells_what_the_session_took(
 ) -> None:
     with NetnsLab(dut.make(driver)) as lab:
         rules = RuleSetup() if driver == "forward" else RuleSetup(20)
-        (record, *_) = run_trial(lab, TrialSpec(SHORT, rules, cross_traffic=True), run_id="r", max_attempts=1)
+        (record, *_) = run_trial(
+            lab,
+            TrialSpec(SHORT, rules, cross_traffic=True),
+            Entry("r"),
+            terms=ONCE,
+        )
         assert record.result.lost == 0
         assert record.host.management_s is not None
         assert 0 < record.host.management_s < record.host.wall_s
         assert os.sched_getaffinity(programs[0].pid) == {lab._cores.dut}
-        (plain, *_) = run_trial(lab, TrialSpec(SHORT, rules), run_id="r", max_attempts=1)
+        (plain, *_) = run_trial(lab, TrialSpec(SHORT, rules), Entry("r"), terms=ONCE)
         assert plain.host.management_s is None
         assert all(program.poll() == 0 for program in programs), "a trial without has no session beside it"
 

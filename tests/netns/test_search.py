@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.work import Work
 from weirlab.measure.search import Goal, Setting, Shape
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.studies.search.rfc2544 import Suite
 from weirlab.studies.search.rfc2544.bursts import burst_spec
-from weirlab.studies.search.study import rfc2544, search
+from weirlab.studies.search.study import Asked, rfc2544, search
 from weirlab.traffic.sizes import Constant
 
 pytestmark = pytest.mark.netns
@@ -26,7 +27,8 @@ COARSE = Goal("coarse", 0.01, trial_s=0.05, duration_sum_s=0.05, exceed_ratio=0,
 def test_a_search_on_iptables_ends_with_bounds_or_with_the_reason(tmp_path: Path) -> None:
     store = Store(tmp_path)
     shape = Shape(warmup_s=0.02)
-    outcome = search(store, NETNS, Dut(name="iptables"), (SETTING,), shape, (COARSE,), Quiet(), attempts=5)
+    asked = Asked(NETNS, Dut(name="iptables"), (SETTING,), shape)
+    outcome = search(Work(store, Quiet()), asked, (COARSE,), attempts=5)
     (point,) = outcome.points
     trials = store.open("last").trials()
     assert trials["index"].n_unique() == outcome.trials == point.trials
@@ -61,10 +63,8 @@ def test_bursts_on_plain_forwarding_have_the_frames_that_were_asked_for(tmp_path
 def test_the_loss_test_on_plain_forwarding_begins_at_the_senders_best(tmp_path: Path) -> None:
     suite = Suite(tests=("loss",), loss_s=0.05)
     setting = Setting(Constant(512))
-    outcome = rfc2544(
-        Store(tmp_path), NETNS, Dut(name="forward"), (setting,), Shape(warmup_s=0.02), suite, Quiet(),
-        attempts=5,
-    )  # fmt: skip
+    asked = Asked(NETNS, Dut(name="forward"), (setting,), Shape(warmup_s=0.02))
+    outcome = rfc2544(Work(Store(tmp_path), Quiet()), asked, suite, attempts=5)
     (result,) = outcome.results
     if result.loss is None:
         assert result.problems

@@ -18,9 +18,9 @@ from typer.main import get_group
 
 from weirlab import interrupts
 from weirlab.cli import completion, failures, showing
-from weirlab.cli.coercion import quicken
+from weirlab.cli.options.coercion import quicken
+from weirlab.cli.options.shapes import reshape
 from weirlab.cli.output import Globals
-from weirlab.cli.shapes import reshape
 from weirlab.cli.streams import guarded, tell
 from weirlab.quoting import printable
 

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from weirlab.cli import failures
-from weirlab.cli.shapes import shape
+from weirlab.cli.options.shapes import shape
 
 _CONTROL: Final = re.compile(r"^([.'])", re.MULTILINE)
 

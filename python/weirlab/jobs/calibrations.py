@@ -57,9 +57,7 @@ def calibrate(
                 bed,
                 writer,
                 passed_on(progress),
-                rates=rates,
-                repetitions=plan.repetitions,
-                trial_s=plan.trial_s,
+                plan=measuring.Plan(rates, repetitions=plan.repetitions, trial_s=plan.trial_s),
             )
     return CalibrationOutcome(calibration)
 

@@ -17,6 +17,7 @@ from weirlab.measure.attempts import Budget, setting_of
 from weirlab.measure.attempts.budget import RATIO
 from weirlab.measure.attempts.share import USUAL
 from weirlab.measure.progress import OVERHEAD_S, estimate_s
+from weirlab.measure.terms import Clocks, Terms
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.measure.verdict import QUIETER, Verdict
 from weirlab.records import SIMULATION, TrialSpec
@@ -54,6 +55,11 @@ def noisy(scenario: Scenario) -> bool:
 def limits(scenario: Scenario) -> Limits:
     """From where on the host has spoiled a trial of ``scenario``."""
     return NOISY_LIMITS if noisy(scenario) else CAREFUL_LIMITS
+
+
+def terms(scenario: Scenario, budget: Budget | None) -> Terms:
+    """On which terms the trials of ``scenario`` are made."""
+    return Terms(limits(scenario), scenario.profile.max_attempts, budget, clocks=Clocks(clock))
 
 
 def repetitions(scenario: Scenario, planned: int) -> int:

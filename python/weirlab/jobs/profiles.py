@@ -207,12 +207,7 @@ def measured(
     begun = writer.has(measuring.PROFILE)
     expected_s = estimate_s(scenario)
     budget = whole or machine.budget(scenario, bed, expected_s)
-    settings: dict[str, Any] = {
-        "max_attempts": scenario.profile.max_attempts,
-        "limits": machine.limits(scenario),
-        "budget": budget,
-        "clock": machine.clock,
-    }
+    terms = machine.terms(scenario, budget)
     if machine.noisy(scenario):
         progress.note(f"for a noisy machine: {machine.noise_in_words()}")
     if not begun:
@@ -223,10 +218,10 @@ def measured(
         from weirlab.measure import adaptive
 
         wanted = None if writer.has(adaptive.ADAPTIVE) else _adaptive(scenario, to_measure(scenario))
-        chosen = adaptive.measure(bed, wanted, writer, told, **settings)
+        chosen = adaptive.measure(bed, wanted, writer, told, terms=terms)
         outcome = chosen.outcome
     else:
-        outcome = measuring.measure(bed, None if begun else to_measure(scenario), writer, told, **settings)
+        outcome = measuring.measure(bed, None if begun else to_measure(scenario), writer, told, terms=terms)
     machine.give_up(writer.run, outcome, KIND)
     return ProfileOutcome(writer.run, outcome, chosen, machine.judged(writer.run, resume))
 

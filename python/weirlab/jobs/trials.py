@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
-from weirlab.jobs.progress import Progress, attempts_told, kept
-from weirlab.measure import run_trial
+from weirlab.jobs.progress import attempts_told, kept
+from weirlab.jobs.work import Work
+from weirlab.measure import Entry, Hooks, run_trial
 from weirlab.measure.sequence import describe_spec
+from weirlab.measure.terms import SINGLE
 from weirlab.records import TrialRecord, TrialSpec, device_in_words
 from weirlab.scenario import Dut, Lab
-from weirlab.store import Store
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
 from weirlab.traffic.schedule import compile_plan
@@ -83,15 +84,7 @@ class TrialOutcome:
 
 
 def trial(
-    store: Store,
-    lab: Lab,
-    dut: Dut,
-    spec: TrialSpec,
-    *,
-    attempts: int,
-    progress: Progress,
-    repetitions: int = 1,
-    command: str = "",
+    work: Work, lab: Lab, dut: Dut, spec: TrialSpec, *, attempts: int, repetitions: int = 1
 ) -> TrialOutcome:
     """Carry out ``spec`` until an attempt is valid, at most ``attempts`` times, and keep all of them.
 
@@ -102,6 +95,7 @@ def trial(
     FailedTrial
         The device forwards nothing.
     """
+    store, progress = work.store, work.progress
     compile_plan(spec.traffic, spec.rules.places)  # Impossible traffic is refused before anything is built.
     with testbeds.open_bed(lab, dut, progress, spec.traffic.flows) as bed:
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
@@ -114,7 +108,7 @@ def trial(
             "dut": dut.model_dump(mode="json"),
             "trial": spec_to_json(spec),
         }
-        facts = testbeds.facts(bed, command)
+        facts = testbeds.facts(bed, work.command)
         with kept(lambda: store.create("trial", scenario, facts, calibration=calibration)) as writer:
             device = device_in_words(bed.dut)
             progress.stage(
@@ -125,11 +119,12 @@ def trial(
                 records += run_trial(
                     bed,
                     spec,
-                    run_id=writer.run_id,
-                    index=index,
-                    max_attempts=attempts,
+                    Entry(writer.run_id, index),
+                    terms=replace(SINGLE, max_attempts=attempts),
+                    hooks=Hooks(
+                        on_attempt=attempts_told(progress, spec, attempts, index, repetitions),
+                        on_record=writer.add,
+                    ),
                     set_rules=False,
-                    on_attempt=attempts_told(progress, spec, attempts, index, repetitions),
-                    on_record=writer.add,
                 )
     return TrialOutcome(writer.run_id, calibration, tuple(records))

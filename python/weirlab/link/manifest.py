@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -29,55 +29,60 @@ def host_facts() -> dict[str, str]:
     return {"kernel": platform.release(), "machine": platform.machine(), "clock_source": clock}
 
 
-def document(
-    *,
-    kind: Literal["tap", "log"],
-    command: str,
-    host: Mapping[str, str],
-    mode: Mapping[str, Any],
-    state: State,
-    start_ns: int,
-    end_ns: int,
-    account: Account,
-    parts: tuple[Mapping[str, Any], ...],
-    files: tuple[Mapping[str, Any], ...],
-    notes: tuple[str, ...],
-    sentence: str,
-) -> dict[str, Any]:
-    """The manifest. Sums and ``complete`` are judged at the end only: before, frames are under way.
+@dataclass(frozen=True)
+class Manifest:
+    """What is known of a record.
 
-    ``end_ns`` of a running one is when it was last refreshed, which is all there is after a crash. ``parts``
-    are the recorders, one after the other.
+    Sums and ``complete`` are judged at the end only: before, frames are under way.
     """
-    sums = [{**asdict(each), "holds": each.holds} for each in account.sums()] if account.finished else []
-    return {
-        "kind": kind,
-        "format": FORMAT,
-        "version": __version__,
-        "command": command,
-        "host": dict(host),
-        "mode": dict(mode),
-        "state": state,
-        "start_ns": start_ns,
-        "end_ns": end_ns,
-        "link": [asdict(side) for side in account.sides],
-        "mirror": asdict(account.mirror) if account.mirror else None,
-        "link_assumed": account.assumed,
-        "cut": account.cut,
-        "recorder": [asdict(each) for each in account.recorded],
-        "lost_with_recorder": account.vanished,
-        "repeated": account.repeated,
-        "missing": account.missing,
-        "missing_unknown": account.unknown,
-        "complete": account.complete,
-        "sums": sums,
-        "sums_hold": all(each["holds"] for each in sums) if sums else None,
-        "gaps": [asdict(gap) for gap in account.gaps],
-        "parts": [dict(part) for part in parts],
-        "files": [dict(file) for file in files],
-        "notes": list(notes),
-        "conclusion": sentence,
-    }
+
+    kind: Literal["tap", "log"]
+    command: str
+    host: Mapping[str, str]
+    mode: Mapping[str, Any]
+    state: State
+    start_ns: int
+    end_ns: int
+    """Of a running one when it was last refreshed, which is all there is after a crash."""
+    account: Account
+    parts: tuple[Mapping[str, Any], ...]
+    """The recorders, one after the other."""
+    files: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...]
+    sentence: str
+
+    def document(self) -> dict[str, Any]:
+        """As it is kept."""
+        account = self.account
+        sums = [{**asdict(each), "holds": each.holds} for each in account.sums()] if account.finished else []
+        return {
+            "kind": self.kind,
+            "format": FORMAT,
+            "version": __version__,
+            "command": self.command,
+            "host": dict(self.host),
+            "mode": dict(self.mode),
+            "state": self.state,
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "link": [asdict(side) for side in account.sides],
+            "mirror": asdict(account.mirror) if account.mirror else None,
+            "link_assumed": account.assumed,
+            "cut": account.cut,
+            "recorder": [asdict(each) for each in account.recorded],
+            "lost_with_recorder": account.vanished,
+            "repeated": account.repeated,
+            "missing": account.missing,
+            "missing_unknown": account.unknown,
+            "complete": account.complete,
+            "sums": sums,
+            "sums_hold": all(each["holds"] for each in sums) if sums else None,
+            "gaps": [asdict(gap) for gap in account.gaps],
+            "parts": [dict(part) for part in self.parts],
+            "files": [dict(file) for file in self.files],
+            "notes": list(self.notes),
+            "conclusion": self.sentence,
+        }
 
 
 def write(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> None:

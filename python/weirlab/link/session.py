@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from weirlab.errors import LabError, WeirError
 from weirlab.link import manifest
 from weirlab.link.account import Account, Gap, Side, added, from_tap
 from weirlab.link.bindings import Tap
-from weirlab.link.recording.supervisor import Supervisor
+from weirlab.link.recording.supervisor import CLOCKS, Clocks, Supervisor
 from weirlab.link.ringwatch import RingWatch
 from weirlab.link.verdict import verdict
 
@@ -102,13 +101,12 @@ class Session:
         tap: Tap | None = None,
         recorder: Supervisor | None = None,
         notes: list[str] | None = None,
-        clock_s: Callable[[], float] = time.monotonic,
-        now_ns: Callable[[], int] = time.time_ns,
+        clocks: Clocks = CLOCKS,
     ) -> None:
         self._plan, self._watcher, self._tap, self._recorder = plan, watcher, tap, recorder
-        self._clock_s, self._now_ns = clock_s, now_ns
+        self._clock_s, self._now_ns = clocks.clock_s, clocks.now_ns
         self._notes = notes if notes is not None else []
-        self._start_s, self._start_ns = clock_s(), now_ns()
+        self._start_s, self._start_ns = self._clock_s(), self._now_ns()
         self._host = manifest.host_facts()
         self._ring = tap is not None and bool(tap.ring_fds())
         self._ringwatch = RingWatch()
@@ -256,7 +254,7 @@ class Session:
         files: tuple[Mapping[str, Any], ...] = self._recorder.files() if self._recorder is not None else ()
         if state == "running" and self._recorder is not None:
             files = (*files, {"path": snapshot.file, "open": True})
-        return manifest.document(
+        return manifest.Manifest(
             kind=self._plan.kind,
             command=self._plan.command,
             host=self._host,
@@ -269,7 +267,7 @@ class Session:
             files=files,
             notes=tuple(self._notes),
             sentence=snapshot.sentence,
-        )
+        ).document()
 
     def _write(self, document: Mapping[str, Any], *, durable: bool = False) -> None:
         """A manifest that the disk refuses stops nothing; it is said once, and tried again."""

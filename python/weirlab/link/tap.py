@@ -88,8 +88,10 @@ def run_tap(
             for change in prepare.far_ends(changes, far, xdp=settings.fallback != "only"):
                 notes(change)
             tap, mode = _bridge(settings, changes, notes, open_tap)
+            link = settings.a, settings.b, settings.mirror
+            plan = Plan("tap", command, mode, settings.duration_s, manifest, *link)
             try:
-                return _watch_tap(settings, tap, mode, changes, notes, watcher, stop, manifest, command)
+                return _watch_tap(settings, plan, tap, notes, watcher, stop, lambda: _undo(changes, notes))
             finally:
                 tap.close()
 
@@ -173,14 +175,12 @@ def _bridge(
 
 def _watch_tap(
     settings: TapSettings,
+    plan: Plan,
     tap: bindings.Tap,
-    mode: dict[str, Any],
-    changes: journal.Journal,
     notes: Notes,
     watcher: Watcher,
     stop: Stopper,
-    manifest: Path | None,
-    command: str,
+    restore: Callable[[], tuple[str, ...]],
 ) -> Outcome:
     recorder = None
     if settings.recording is not None:
@@ -189,13 +189,12 @@ def _watch_tap(
         source = Source(ring_fds) if ring_fds else Source(interface=settings.a, netns=settings.netns)
         comment = f"weir tap between {settings.a} and {settings.b}"
         recorder = Supervisor(settings.recording, source, notes, comment=comment)
-    plan = Plan("tap", command, mode, settings.duration_s, manifest, settings.a, settings.b, settings.mirror)
     try:
         if recorder is not None:
             recorder.begin()
         session = Session(plan, watcher, tap=tap, recorder=recorder, notes=notes.kept)
         session.run(stop)
-        return session.finish(lambda: _undo(changes, notes))
+        return session.finish(restore)
     finally:
         if recorder is not None:
             recorder.close()

@@ -6,7 +6,19 @@
 
 from weirlab.measure.progress import OnProgress, Progress
 from weirlab.measure.sequence import Outcome
-from weirlab.measure.trial import FailedTrial, run_trial
+from weirlab.measure.terms import Terms
+from weirlab.measure.trial import Entry, FailedTrial, Hooks, run_trial
 from weirlab.measure.validity import Limits, judge
 
-__all__ = ["FailedTrial", "Limits", "OnProgress", "Outcome", "Progress", "judge", "run_trial"]
+__all__ = [
+    "Entry",
+    "FailedTrial",
+    "Hooks",
+    "Limits",
+    "OnProgress",
+    "Outcome",
+    "Progress",
+    "Terms",
+    "judge",
+    "run_trial",
+]

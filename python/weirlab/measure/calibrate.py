@@ -10,21 +10,18 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, Final
 
 from weirlab.errors import StoreError, TrialError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
-from weirlab.measure.progress import Meter, OnProgress
-from weirlab.measure.progress import trial_s as expected_s
+from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.scouting import MAX_RATE
-from weirlab.measure.sequence import MAX_ATTEMPTS
-from weirlab.measure.trial import utc_now
-from weirlab.measure.validity import DEFAULT_LIMITS, Limits
+from weirlab.measure.sequence import Part
+from weirlab.measure.terms import SINGLE, Terms
+from weirlab.measure.trial import Hooks
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter, Store
 from weirlab.store.files import plain
@@ -148,20 +145,33 @@ class Calibration:
             raise StoreError(f"not a calibration ({error}); run 'weir calibrate' again") from error
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Which trials a calibration makes."""
+
+    rates: Sequence[Rate] = RATES
+    frame_bytes: int = 64
+    repetitions: int = 3
+    trial_s: float = 0.5
+    warmup_s: float = 0.1
+
+    def specs(self) -> list[TrialSpec]:
+        """Every load once before any twice."""
+        sizes = Constant(self.frame_bytes)
+        loads = [Traffic(rate, sizes, warmup_s=self.warmup_s, duration_s=self.trial_s) for rate in self.rates]
+        return [TrialSpec(load, label=KIND) for _ in range(self.repetitions) for load in loads]
+
+
+USUAL_PLAN: Final = Plan()
+
+
 def calibrate(
     bed: TestBed,
     writer: RunWriter,
     on_progress: OnProgress | None = None,
     *,
-    rates: Sequence[Rate] = RATES,
-    frame_bytes: int = 64,
-    repetitions: int = 3,
-    trial_s: float = 0.5,
-    warmup_s: float = 0.1,
-    limits: Limits = DEFAULT_LIMITS,
-    max_attempts: int = MAX_ATTEMPTS,
-    clock: Callable[[], float] = time.monotonic,
-    now: Callable[[], datetime] = utc_now,
+    plan: Plan = USUAL_PLAN,
+    terms: Terms = SINGLE,
 ) -> Calibration:
     """Measure the tool's own error over ``bed``, a plain pair of interfaces, into the run of ``writer``.
 
@@ -172,34 +182,25 @@ def calibrate(
     TrialError
         Nothing arrived, or no paced load had a valid trial.
     """
-    specs = [
-        TrialSpec(Traffic(rate, Constant(frame_bytes), warmup_s=warmup_s, duration_s=trial_s), label=KIND)
-        for _ in range(repetitions)
-        for rate in rates
-    ]
+    specs = plan.specs()
     paced = [spec for spec in specs if spec.traffic.rate.unit != "max"]
     unpaced = [spec for spec in specs if spec.traffic.rate.unit == "max"]
-    meter = Meter(map(expected_s, specs), clock, on_progress)
+    meter = Meter(map(trial_s, specs), terms.clocks.seconds, on_progress)
     records: list[TrialRecord] = []
     # At full speed the receiver's own limit shows; that is no reason to repeat the trial.
-    any_drops = replace(limits, receiver_drops=sys.maxsize)
+    any_drops = replace(terms.limits, receiver_drops=sys.maxsize)
     for name, part, first, allowed in (
-        (PLAN, paced, 0, limits),
+        (PLAN, paced, 0, terms.limits),
         (UNPACED_PLAN, unpaced, len(paced), any_drops),
     ):
         sequence.run(
             bed,
             part,
             writer,
-            role="calibrate",
-            plan_name=name,
-            first_index=first,
-            limits=allowed,
-            max_attempts=max_attempts,
-            on_record=records.append,
-            meter=meter,
-            clock=clock,
-            now=now,
+            Part("calibrate", name, first),
+            meter,
+            terms=replace(terms, limits=allowed),
+            hooks=Hooks(on_record=records.append),
         )
     manifest = writer.run.manifest
     calibration = Calibration(
@@ -210,7 +211,7 @@ def calibrate(
         lab=bed.lab,
         backend=bed.backend,
         points=tuple(
-            _point([record for record in records if record.spec.traffic.rate == rate]) for rate in rates
+            _point([record for record in records if record.spec.traffic.rate == rate]) for rate in plan.rates
         ),
     )
     if math.isnan(calibration.paced_limit_pps):

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
-from weirlab.measure.trial import run_trial
-from weirlab.quality.assess import Buffers, call_table
+from weirlab.measure.terms import SINGLE, Terms
+from weirlab.measure.trial import NOBODY, Entry, Hooks, run_trial
+from weirlab.quality.assess import call_table
+from weirlab.quality.jitterbuffer import USUAL, Buffers
 from weirlab.records import TrialRecord, TrialSpec
 
 ROLE: Final = "calls"
 
 
+@dataclass(frozen=True)
+class Hearing:
+    """Behind what calls are heard, and what is kept of it."""
+
+    buffers: Buffers = USUAL
+    """The jitter buffers of the telephones."""
+    keep_packets: bool = False
+    """Whether the records keep the log of all packets (24 bytes each) in ``result.packets``."""
+
+
+HEARING: Final = Hearing()
+
+
 def run_calls(
     bed: TestBed,
     spec: TrialSpec,
+    entry: Entry,
+    hearing: Hearing = HEARING,
     *,
-    buffers: Buffers = Buffers(),  # noqa: B008 - a frozen value
-    keep_packets: bool = False,
-    **how: Any,
+    terms: Terms = SINGLE,
+    hooks: Hooks = NOBODY,
+    set_rules: bool = True,
 ) -> list[TrialRecord]:
     """Make the calls of ``spec.traffic`` and tell what was heard in each.
 
-    Parameters
-    ----------
-    buffers:
-        The jitter buffers of the telephones.
-    keep_packets:
-        Whether the records keep the log of all packets (24 bytes each) in ``result.packets``.
-    how:
-        As for :func:`weirlab.measure.trial.run_trial`.
+    The rest is as for :func:`weirlab.measure.trial.run_trial`.
 
     Returns
     -------
@@ -48,15 +58,20 @@ def run_calls(
     if spec.traffic.calls is None:
         raise InputError("these trials have no calls in them; weirlab.traffic.calls makes such traffic")
     return run_trial(
-        bed, spec, role=ROLE, completed=lambda record: heard(record, buffers, keep_packets), **how
+        bed,
+        spec,
+        replace(entry, role=ROLE),
+        terms=terms,
+        hooks=replace(hooks, completed=lambda record: heard(record, hearing)),
+        set_rules=set_rules,
     )
 
 
-def heard(record: TrialRecord, buffers: Buffers, keep_packets: bool = False) -> TrialRecord:
+def heard(record: TrialRecord, hearing: Hearing = HEARING) -> TrialRecord:
     """``record`` with the table of its calls, and without the log of its packets unless it is to be kept."""
     result, calls = record.result, record.spec.traffic.calls
     if result.packets is None or calls is None:
         return record
-    table = call_table(result.packets, result.flows, calls, buffers)
-    kept = result if keep_packets else replace(result, packets=None)
+    table = call_table(result.packets, result.flows, calls, hearing.buffers)
+    kept = result if hearing.keep_packets else replace(result, packets=None)
     return replace(record, calls=table, result=kept)

@@ -9,24 +9,20 @@ neighbours on the host) does not pass for an effect of load or rules.
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
-from weirlab.measure.attempts import Budget, Share
-from weirlab.measure.attempts.share import USUAL
+from weirlab.measure.attempts import Share, share
 from weirlab.measure.plan.extras import extra_specs
 from weirlab.measure.plan.grid import Extras, Profile, quick
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.scouting import Scouted, Scouting, scout, scout_into, scout_specs
-from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome
-from weirlab.measure.trial import utc_now
-from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.measure.sequence import Outcome, Part
+from weirlab.measure.terms import USUAL, Terms
 from weirlab.records import SIMULATION, RuleSetup, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.load import describe_rate
@@ -59,7 +55,7 @@ FAST_RULES_S: Final = 0.05
 """Rules that are set faster than this may change from trial to trial; slower ones are grouped."""
 
 
-REPEATED: Final = 1 / USUAL
+REPEATED: Final = 1 / share.USUAL
 """Attempts per trial on a shared machine."""
 
 
@@ -148,11 +144,13 @@ def run(
     bed: TestBed,
     specs: Sequence[TrialSpec] | None,
     writer: RunWriter,
-    on_progress: OnProgress | None = None,
-    **settings: Any,
+    told: Meter | OnProgress | None = None,
+    *,
+    first_index: int = 0,
+    terms: Terms = USUAL,
 ) -> Outcome:
     """Measure ``specs`` (None: those kept in the run); see :func:`weirlab.measure.sequence.run`."""
-    return sequence.run(bed, specs, writer, on_progress, role="profile", plan_name=PLAN, **settings)
+    return sequence.run(bed, specs, writer, Part("profile", PLAN, first_index), told, terms=terms)
 
 
 def measure(
@@ -161,17 +159,14 @@ def measure(
     writer: RunWriter,
     on_progress: OnProgress | None = None,
     *,
-    limits: Limits = CAREFUL_LIMITS,
-    max_attempts: int | None = MAX_ATTEMPTS,
-    budget: Budget | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    now: Callable[[], datetime] = utc_now,
+    terms: Terms = USUAL,
 ) -> Outcome:
     """Scout, plan and run ``profile``, or go on where an interrupted run stopped.
 
     Profile, scouting and plan are kept in the run. When resuming, ``profile`` may be None;
     one that differs from the kept one is refused with ``InputError``.
     """
+    clock = terms.clocks.seconds
     begun_s = clock()
     profile = _settle(profile, writer)
     scouts = scout_specs(profile)
@@ -180,35 +175,15 @@ def measure(
         clock,
         on_progress,
         share=usual_share(bed),
-        budget=budget,
-        max_attempts=max_attempts,
+        budget=terms.budget,
+        max_attempts=terms.max_attempts,
     )
     before = sum(writer.attempts.values())
-    scouting = scout_into(
-        bed,
-        profile,
-        writer,
-        meter=meter,
-        limits=limits,
-        max_attempts=max_attempts or MAX_ATTEMPTS,
-        clock=clock,
-        now=now,
-    )
+    scouting = scout_into(bed, profile, writer, meter=meter, terms=terms)
     planned = list(sequence.kept_plan(writer, PLAN).specs) if writer.has(PLAN) else plan(profile, scouting)
     meter.replace_rest(map(trial_s, planned))
     meter.tell(_summary(scouting))
-    outcome = run(
-        bed,
-        planned,
-        writer,
-        first_index=len(scouts),
-        limits=limits,
-        max_attempts=max_attempts,
-        budget=budget,
-        meter=meter,
-        clock=clock,
-        now=now,
-    )
+    outcome = run(bed, planned, writer, meter, first_index=len(scouts), terms=terms)
     made = sum(writer.attempts.values()) - before
     invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + outcome.invalid
     return Outcome(len(scouts) + outcome.trials, made, invalid, clock() - begun_s, outcome.stopped)
@@ -216,7 +191,7 @@ def measure(
 
 def usual_share(bed: TestBed) -> Share:
     """What is assumed of ``bed`` before its first trial: nothing disturbs a simulated device."""
-    return Share(1.0 if bed.lab == SIMULATION else USUAL)
+    return Share(1.0 if bed.lab == SIMULATION else share.USUAL)
 
 
 def _settle(profile: Profile | None, writer: RunWriter) -> Profile:

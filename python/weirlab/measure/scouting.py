@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, trial_s
-from weirlab.measure.sequence import MAX_ATTEMPTS, describe_spec
-from weirlab.measure.trial import run_trial, utc_now
-from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.measure.sequence import describe_spec
+from weirlab.measure.terms import USUAL, Terms
+from weirlab.measure.trial import Entry, Hooks, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.store.codec import sizes_from_json, sizes_to_json
@@ -102,30 +100,34 @@ def scout_specs(profile: Profile) -> list[TrialSpec]:
     ]
 
 
+@dataclass(frozen=True)
+class Log:
+    """Where scouting is kept, and what an earlier session found."""
+
+    run_id: str = ""
+    known: Scouting = NOTHING_YET
+    """In the order of :func:`scout_specs`; these points are not scouted again."""
+    first_attempt: Callable[[int], int] = lambda index: 1
+    on_record: Callable[[TrialRecord], object] | None = None
+    on_point: Callable[[Scouting], object] | None = None
+    """Gets all points so far after each new one."""
+
+
+NOWHERE: Final = Log()
+
+
 def scout(
-    bed: TestBed,
-    profile: Profile,
-    *,
-    run_id: str = "",
-    known: Scouting = NOTHING_YET,
-    first_attempt: Callable[[int], int] = lambda index: 1,
-    on_record: Callable[[TrialRecord], object] | None = None,
-    on_point: Callable[[Scouting], object] | None = None,
-    meter: Meter | None = None,
-    limits: Limits = CAREFUL_LIMITS,
-    max_attempts: int = MAX_ATTEMPTS,
-    clock: Callable[[], float] = time.monotonic,
-    now: Callable[[], datetime] = utc_now,
+    bed: TestBed, profile: Profile, log: Log = NOWHERE, *, meter: Meter | None = None, terms: Terms = USUAL
 ) -> Scouting:
     """Find the forwarding rate in overload for every size and position of ``profile``.
 
     Every trial is the index of its point and has the role ``profile``: it shows the device
-    in deep overload. ``known`` is what an earlier session found, in the same order; ``on_point``
-    gets all points so far after each new one. When all attempts at a point were disturbed,
+    in deep overload. When all attempts at a point were disturbed,
     the best of them counts, since a disturbance only lowers the forwarding rate.
 
     Raises ``FailedTrial`` when the device forwards nothing.
     """
+    known, clock = log.known, terms.clocks.seconds
     points = list(known.points)
     scouting = known
     took_s: list[float] = []
@@ -145,41 +147,34 @@ def scout(
         records = run_trial(
             bed,
             spec,
-            run_id=run_id,
-            index=index,
-            role="profile",
-            limits=limits,
-            max_attempts=max_attempts,
-            first_attempt=first_attempt(index),
+            Entry(log.run_id, index, "profile", log.first_attempt(index)),
+            terms=terms,
+            hooks=Hooks(on_record=log.on_record),
             set_rules=False,
-            on_record=on_record,
-            now=now,
         )
         best = max((record.result for record in records), key=lambda result: result.forwarding_pps)
         points.append(
             Scouted(spec.rules.position, spec.traffic.sizes, best.forwarding_pps, best.achieved_pps)
         )
         scouting = Scouting(tuple(points), statistics.median(took_s) if took_s else known.set_rules_s)
-        if on_point is not None:
-            on_point(scouting)
+        if log.on_point is not None:
+            log.on_point(scouting)
         if meter is not None:
             meter.learn(trial_s(spec), [record.valid for record in records])
             meter.count(f"scouted: {describe_spec(spec)}", records[-1])
     return scouting
 
 
-def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, **settings: Any) -> Scouting:
+def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, *, meter: Meter, terms: Terms) -> Scouting:
     """As :func:`scout`, with each attempt and each point kept in the run; what it has is not made again."""
-    return scout(
-        bed,
-        profile,
-        run_id=writer.run_id,
-        known=_kept(writer, scout_specs(profile)),
+    log = Log(
+        writer.run_id,
+        _kept(writer, scout_specs(profile)),
         first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
         on_record=writer.add,
         on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
-        **settings,
     )
+    return scout(bed, profile, log, meter=meter, terms=terms)
 
 
 def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:

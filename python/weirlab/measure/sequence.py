@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from weirlab.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
-from weirlab.measure.attempts import Budget, Queue
+from weirlab.measure.attempts import Queue
 from weirlab.measure.attempts.queue import VISIT
 from weirlab.measure.hosts import Patience
 from weirlab.measure.progress import Meter, OnProgress, trial_s
-from weirlab.measure.trial import Role, run_trial, utc_now
-from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.measure.terms import USUAL, Terms
+from weirlab.measure.trial import NOBODY, Entry, Hooks, Role, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Run, RunWriter, states
 from weirlab.store.codec import spec_from_json, spec_to_json
@@ -24,12 +22,6 @@ from weirlab.store.rows import rate_text
 from weirlab.store.run import HOST
 from weirlab.traffic.places import describe_places
 from weirlab.traffic.sizes import describe
-
-MAX_ATTEMPTS: Final = 3
-
-PATIENCE: Final = 0.4
-"""Share of the planned time that may be added for a host that changes its state."""
-
 
 Stopped = Literal["", "time", "noise"]
 
@@ -58,6 +50,20 @@ class Plan:
     first_index: int = 0
 
 
+@dataclass(frozen=True)
+class Part:
+    """Trials of a run that belong together."""
+
+    role: Role
+    plan_name: str
+    """Under which the run keeps them."""
+    first_index: int = 0
+    """Of the first of them in the run."""
+    settle: bool = True
+    """False where more trials follow: the state of the host that counts is that of most of all trials, so
+    it is left open and nothing is done again."""
+
+
 def keep_plan(writer: RunWriter, name: str, plan: Plan) -> None:
     """Keep ``plan`` in the run as JSON, so that it can be resumed."""
     content = {"first_index": plan.first_index, "specs": [spec_to_json(spec) for spec in plan.specs]}
@@ -80,41 +86,28 @@ def run(
     bed: TestBed,
     specs: Sequence[TrialSpec] | None,
     writer: RunWriter,
-    on_progress: OnProgress | None = None,
+    part: Part,
+    told: Meter | OnProgress | None = None,
     *,
-    role: Role,
-    plan_name: str,
-    first_index: int = 0,
-    limits: Limits = CAREFUL_LIMITS,
-    max_attempts: int | None = MAX_ATTEMPTS,
-    budget: Budget | None = None,
-    on_record: Callable[[TrialRecord], object] | None = None,
-    completed: Callable[[TrialRecord], TrialRecord] | None = None,
-    meter: Meter | None = None,
-    patience: float = PATIENCE,
-    settle: bool = True,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], object] = time.sleep,
-    now: Callable[[], datetime] = utc_now,
+    terms: Terms = USUAL,
+    hooks: Hooks = NOBODY,
 ) -> Outcome:
     """Do ``specs``, leaving out those with a valid attempt in the run.
 
     In the order of :class:`~weirlab.measure.attempts.Queue`: every setting once before any twice, what the
-    host spoils again later. It ends with what it has when the ``budget`` is used up, or when almost
-    nothing is valid. ``max_attempts`` at a trial are made, or if None as many as chance explains.
+    host spoils again later. It ends with what it has when the budget of the ``terms`` is used up, or when
+    almost nothing is valid.
 
     Where the host changes its state on the way (:mod:`weirlab.store.states`), the state of
-    most trials becomes the run's, and trials of another one are done again: at most for
-    ``patience`` times the planned time, waiting for the state included.
+    most trials becomes the run's, and trials of another one are done again: as long as the patience of the
+    ``terms`` lasts, waiting for the state included.
 
-    The plan is kept in the run under ``plan_name``. When it is there already, ``specs``
+    The plan is kept in the run under the name of ``part``. When it is there already, ``specs``
     may be None; others than the kept ones are refused with ``InputError``. A trial that
-    stays invalid does not stop the sequence. ``completed`` gives each attempt back as it is to be
-    kept, and ``on_record`` gets it once it is.
-
-    ``settle`` is False for a part of the trials that more will follow: the state of the host
-    that counts is that of most of all trials, so it is left open and nothing is done again.
+    stays invalid does not stop the sequence. ``told`` hears how far it has come: a meter that counts other
+    trials, too, or whoever is told.
     """
+    plan_name, budget, clocks = part.plan_name, terms.budget, terms.clocks
     if writer.has(plan_name):
         plan = kept_plan(writer, plan_name)
         if specs is not None and tuple(specs) != plan.specs:
@@ -125,21 +118,21 @@ def run(
     elif specs is None:
         raise InputError(f"run {writer.run_id} was stopped before its trials were planned; start a new run")
     else:
-        plan = Plan(tuple(specs), first_index)
+        plan = Plan(tuple(specs), part.first_index)
         keep_plan(writer, plan_name, plan)
-    if budget is None:
-        # Nothing else would end a trial that fails again and again.
-        max_attempts = max_attempts or MAX_ATTEMPTS
-    meter = meter or Meter(
-        map(trial_s, plan.specs), clock, on_progress, budget=budget, max_attempts=max_attempts
-    )
-    start_s = clock()
+    max_attempts = terms.attempts if budget is None else terms.max_attempts
+    if isinstance(told, Meter):
+        meter = told
+    else:
+        expected_s = map(trial_s, plan.specs)
+        meter = Meter(expected_s, clocks.seconds, told, budget=budget, max_attempts=max_attempts)
+    start_s = clocks.seconds()
     attempts = 0
 
     def keep(record: TrialRecord) -> None:
         writer.add(record)
-        if on_record is not None:
-            on_record(record)
+        if hooks.on_record is not None:
+            hooks.on_record(record)
 
     rules: RuleSetup | None = None
     settled_ns = writer.run.host_reference_ns() if writer.has(HOST) else None
@@ -157,17 +150,14 @@ def run(
         records = run_trial(
             bed,
             spec,
-            run_id=writer.run_id,
-            index=index,
-            role=role,
-            limits=limits,
-            max_attempts=most,
-            first_attempt=writer.attempts.get(index, 0) + 1,
+            Entry(writer.run_id, index, part.role, writer.attempts.get(index, 0) + 1),
+            terms=replace(terms, max_attempts=most),
+            hooks=Hooks(
+                on_attempt=lambda _, last: meter.tell(again(spec, last)) if last else None,
+                on_record=keep,
+                completed=hooks.completed,
+            ),
             set_rules=spec.rules != rules,
-            on_attempt=lambda _, last: meter.tell(again(spec, last)) if last else None,
-            on_record=keep,
-            completed=completed,
-            now=now,
         )
         rules = spec.rules
         attempts += len(records)
@@ -182,7 +172,9 @@ def run(
         each_s = meter.pace.attempts_s(1, trial_s(spec))
         return VISIT if left_s() >= VISIT * each_s else int(left_s() >= each_s)
 
-    patience_left = Patience(patience * sum(map(trial_s, plan.specs)), clock, sleep, left_s)
+    patience_left = Patience(
+        terms.patience * sum(map(trial_s, plan.specs)), clocks.seconds, clocks.sleep, left_s
+    )
     everything = range(len(plan.specs))
     # Those of another state count as missing once the run has settled on one.
     missing = () if settled_ns is None else _missing(writer, plan)
@@ -210,10 +202,10 @@ def run(
         ):
             stopped = "noise"
             break
-    if settle:
+    if part.settle:
         settled_ns = writer.run.settle_host()
     missing = _missing(writer, plan)
-    if settle and settled_ns is not None and not stopped:
+    if part.settle and settled_ns is not None and not stopped:
         for index in missing:
             spec = plan.specs[index - plan.first_index]
             waited = patience_left.wait_for(bed, settled_ns, meter.tell)
@@ -223,7 +215,7 @@ def run(
                 last = do(index - plan.first_index, most)[-1]
                 meter.tell(f"again: {describe_spec(spec)}", last)
         missing = _missing(writer, plan)
-    return Outcome(len(plan.specs), attempts, missing, clock() - start_s, stopped)
+    return Outcome(len(plan.specs), attempts, missing, clocks.seconds() - start_s, stopped)
 
 
 def _missing(writer: RunWriter, plan: Plan) -> tuple[int, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from weirlab.errors import TrialError
 from weirlab.interrupts import shielded
 from weirlab.lab.base import TestBed
-from weirlab.measure.validity import DEFAULT_LIMITS, Limits, sift
+from weirlab.measure.terms import SINGLE, Terms
+from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, device_in_words
 from weirlab.traffic.load import offered_pps
 
@@ -30,43 +31,50 @@ class FailedTrial(TrialError):
         self.records = records
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
+@dataclass(frozen=True)
+class Entry:
+    """Where a run keeps the attempts at a trial."""
+
+    run_id: str
+    index: int = 0
+    role: Role = "single"
+    first_attempt: int = 1
+    """Number of the first attempt; above 1 when earlier ones are in the run already."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Who is called while a trial goes on."""
+
+    on_attempt: Callable[[int, TrialRecord | None], object] | None = None
+    """Before each attempt with its number and the one before, None before the first."""
+    on_record: Callable[[TrialRecord], object] | None = None
+    """With each attempt as soon as it is over, so that none is lost to an error or Ctrl-C."""
+    completed: Callable[[TrialRecord], TrialRecord] | None = None
+    """Gives each attempt back with what follows from its packets, before ``on_record`` sees it."""
+
+
+NOBODY: Final = Hooks()
 
 
 def run_trial(
     bed: TestBed,
     spec: TrialSpec,
+    entry: Entry,
     *,
-    run_id: str,
-    index: int = 0,
-    role: Role = "single",
-    limits: Limits = DEFAULT_LIMITS,
-    max_attempts: int = 3,
-    first_attempt: int = 1,
+    terms: Terms = SINGLE,
+    hooks: Hooks = NOBODY,
     set_rules: bool = True,
     require_valid: bool = False,
-    on_attempt: Callable[[int, TrialRecord | None], object] | None = None,
-    on_record: Callable[[TrialRecord], object] | None = None,
-    completed: Callable[[TrialRecord], TrialRecord] | None = None,
-    now: Callable[[], datetime] = utc_now,
 ) -> list[TrialRecord]:
-    """Carry out ``spec``, again when the host disturbed it, at most ``max_attempts`` times.
+    """Carry out ``spec``, again when the host disturbed it, at most as often as ``terms`` allow.
 
     Parameters
     ----------
-    first_attempt:
-        Number of the first attempt; above 1 when earlier ones are in the run already.
     set_rules:
         False when the device is known to be set up as ``spec`` says.
     require_valid:
         Whether to raise when no attempt was valid.
-    on_attempt:
-        Called before each attempt with its number and the one before, None before the first.
-    on_record:
-        Called with each attempt as soon as it is over, so that none is lost to an error or Ctrl-C.
-    completed:
-        Gives each attempt back with what follows from its packets, before ``on_record`` sees it.
 
     Returns
     -------
@@ -79,8 +87,8 @@ def run_trial(
     FailedTrial
         Nothing arrived in any attempt; or none was valid and ``require_valid`` is set.
     """
-    if max_attempts < 1:
-        raise ValueError(f"max_attempts is {max_attempts}, at least one attempt is needed")
+    if terms.attempts < 1:
+        raise ValueError(f"max_attempts is {terms.attempts}, at least one attempt is needed")
     if set_rules:
         bed.set_rules(spec.rules)
     bed.set_cross_traffic(spec.cross_traffic)
@@ -89,17 +97,17 @@ def run_trial(
     @shielded
     def keep(record: TrialRecord) -> TrialRecord:
         # An attempt, and what other tables have of it: both, or none of them.
-        if completed is not None:
-            record = completed(record)
+        if hooks.completed is not None:
+            record = hooks.completed(record)
         records.append(record)
-        if on_record is not None:
-            on_record(record)
+        if hooks.on_record is not None:
+            hooks.on_record(record)
         return record
 
-    for attempt in range(first_attempt, first_attempt + max_attempts):
-        if on_attempt is not None:
-            on_attempt(attempt, records[-1] if records else None)
-        record = keep(_attempt(bed, spec, run_id, index, attempt, role, limits, now))
+    for attempt in range(entry.first_attempt, entry.first_attempt + terms.attempts):
+        if hooks.on_attempt is not None:
+            hooks.on_attempt(attempt, records[-1] if records else None)
+        record = keep(_attempt(bed, spec, entry, attempt, terms))
         if record.valid:
             return records
     if all(record.result.sent > 0 and record.result.received == 0 for record in records):
@@ -109,17 +117,8 @@ def run_trial(
     return records
 
 
-def _attempt(
-    bed: TestBed,
-    spec: TrialSpec,
-    run_id: str,
-    index: int,
-    attempt: int,
-    role: Role,
-    limits: Limits,
-    now: Callable[[], datetime],
-) -> TrialRecord:
-    started_at = now().isoformat(timespec="milliseconds")
+def _attempt(bed: TestBed, spec: TrialSpec, entry: Entry, attempt: int, terms: Terms) -> TrialRecord:
+    started_at = terms.clocks.now().isoformat(timespec="milliseconds")
     offered = offered_pps(spec.traffic)
     # Innermost what is judged most finely: stolen time outside of the trial must not count.
     counters_before = bed.counters()
@@ -128,12 +127,12 @@ def _attempt(
     host = _spent(host_before, bed.host())
     counters = _difference(counters_before, bed.counters())
     sifted = sift(
-        result, host, offered, limits, counters=counters, regular=spec.traffic.arrivals == "constant"
+        result, host, offered, terms.limits, counters=counters, regular=spec.traffic.arrivals == "constant"
     )
     return TrialRecord(
-        trial_id=f"{run_id}-{index:04d}-{attempt}",
-        run_id=run_id,
-        index=index,
+        trial_id=f"{entry.run_id}-{entry.index:04d}-{attempt}",
+        run_id=entry.run_id,
+        index=entry.index,
         attempt=attempt,
         started_at=started_at,
         spec=spec,
@@ -145,7 +144,7 @@ def _attempt(
         dut_counters=counters,
         invalid=sifted.invalid,
         disturbed=sifted.disturbed,
-        role=role,
+        role=entry.role,
     )
 
 

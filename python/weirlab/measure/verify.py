@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -24,7 +24,8 @@ from weirlab.measure.plan.grid import ONE_FLOW
 from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OnProgress
 from weirlab.measure.scouting import OVERLOAD_LOSS
-from weirlab.measure.sequence import Outcome
+from weirlab.measure.sequence import Outcome, Part
+from weirlab.measure.terms import USUAL, Terms
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.sizes import Constant, SizeMix, mean_bytes, validate
@@ -132,14 +133,15 @@ def run(
     specs: Sequence[TrialSpec] | None,
     writer: RunWriter,
     on_progress: OnProgress | None = None,
-    **settings: Any,
+    *,
+    terms: Terms = USUAL,
 ) -> Outcome:
     """Measure ``specs`` (None: those kept in the run); see :func:`weirlab.measure.sequence.run`.
 
     The run may be one of its own or that of the profile; indices go on behind its trials.
     """
-    settings.setdefault("first_index", sequence.next_index(writer, PLAN))
-    return sequence.run(bed, specs, writer, on_progress, role="verify", plan_name=VERIFY_PLAN, **settings)
+    part = Part("verify", VERIFY_PLAN, sequence.next_index(writer, PLAN))
+    return sequence.run(bed, specs, writer, part, on_progress, terms=terms)
 
 
 def thresholds(trials: pl.DataFrame) -> pl.DataFrame:

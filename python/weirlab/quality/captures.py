@@ -19,7 +19,7 @@ from weirlab.quality import jitterbuffer, segments
 from weirlab.quality.assess import Coded, Heard, hear
 from weirlab.quality.codecs import Impairment, of_encoding
 from weirlab.quality.jitterbuffer import USUAL, Buffers, PlayOut
-from weirlab.quality.packets import Packets, place_all
+from weirlab.quality.packets import Arrivals, Packets, place_all
 from weirlab.quality.segments import I64
 from weirlab.quality.streams import Streams, measure
 
@@ -178,16 +178,15 @@ def place(packets: VoicePackets, clock_hz: I64) -> Packets:
     fastest[fastest == np.iinfo(np.int64).max] = 0
 
     places = segments.starts(span)
-    return place_all(
-        flow=np.arange(n, dtype=np.int64),
-        start=places,
-        packet_ns=_packet_times(seq, media_ns, speech, start),
+    arrivals = Arrivals(
         stream=stream,
         row=places[stream] + seq - first[stream],
         sent_ns=media_ns + fastest[stretch],
         arrival_ns=arrival,
         timed=speech,
     )
+    flow = np.arange(n, dtype=np.int64)
+    return place_all(arrivals, flow=flow, start=places, packet_ns=_packet_times(seq, media_ns, speech, start))
 
 
 def _starts_of(packets: VoicePackets, streams: int) -> I64:

@@ -103,33 +103,34 @@ def unroll(log: PacketLog, flows: FlowTable) -> Packets:
             f"flow {int(flow[stream[wrong]])}: packet {int(log.seq[media][wrong])} is in the packet log, but "
             f"was not sent in the recorded window; the log does not belong to this flow table"
         )
-    return place_all(
-        flow=flow,
-        start=start,
-        packet_ns=packet_ns,
+    arrivals = Arrivals(
         stream=stream,
         row=start[stream] + place,
         sent_ns=log.sent_ns[media].astype(np.int64),
         arrival_ns=log.arrival_ns[media].astype(np.int64),
     )
+    return place_all(arrivals, flow=flow, start=start, packet_ns=packet_ns)
 
 
-def place_all(
-    *,
-    flow: I64,
-    start: I64,
-    packet_ns: I64,
-    stream: I64,
-    row: I64,
-    sent_ns: I64,
-    arrival_ns: I64,
-    timed: BOOL | None = None,
-) -> Packets:
-    """Packets from their arrivals: from ``stream`` on one element per arrival, in order of arrival.
+@dataclass(frozen=True)
+class Arrivals:
+    """One element per packet that arrived, in order of arrival."""
 
-    ``row`` is the packet's place among all that were sent, where streams begin at ``start``.
-    ``timed`` is False where ``sent_ns`` is not known and the neighbours have to tell.
+    stream: I64
+    row: I64
+    """The packet's place among all that were sent, stream after stream."""
+    sent_ns: I64
+    arrival_ns: I64
+    timed: BOOL | None = None
+    """False where ``sent_ns`` is not known and the neighbours have to tell; None: known everywhere."""
+
+
+def place_all(came_in: Arrivals, *, flow: I64, start: I64, packet_ns: I64) -> Packets:
+    """Packets of streams from their arrivals.
+
+    Streams are of ``flow``, begin at the rows ``start`` and have a packet every ``packet_ns``.
     """
+    stream, row, timed = came_in.stream, came_in.row, came_in.timed
     n, arrivals = int(start[-1]), len(row)
     # Where an index comes twice, the last assignment holds: backwards, that is the first copy.
     first = np.full(n, -1, dtype=np.int64)
@@ -139,8 +140,8 @@ def place_all(
 
     sent = np.zeros(n, dtype=np.int64)
     arrival = np.full(n, LOST, dtype=np.int64)
-    sent[came] = sent_ns[first[came]]
-    arrival[came] = arrival_ns[first[came]]
+    sent[came] = came_in.sent_ns[first[came]]
+    arrival[came] = came_in.arrival_ns[first[came]]
 
     known = came
     if timed is not None:

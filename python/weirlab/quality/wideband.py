@@ -42,6 +42,23 @@ class Rating:
         return mos_of_r(self.r)
 
 
+@dataclass(frozen=True)
+class EchoPath:
+    """The way by which talkers hear themselves; delays in ms."""
+
+    telr: Values = 65.0
+    """Talker echo loudness rating."""
+    wepl: Values = 110.0
+    """Weighted echo path loss."""
+    t: Values | None = None
+    """Mean one-way delay; None: that of the connection."""
+    tr: Values | None = None
+    """Round-trip delay; None: twice the one-way delay."""
+
+
+ECHO: Final = EchoPath()
+
+
 def rate(
     *,
     ta: Values = 0.0,
@@ -49,19 +66,15 @@ def rate(
     bpl: Values = 4.3,
     ppl: Values = 0.0,
     burst_r: Values = 1.0,
-    telr: Values = 65.0,
-    wepl: Values = 110.0,
-    t: Values | None = None,
-    tr: Values | None = None,
+    path: EchoPath = ECHO,
 ) -> Rating:
     """R of a wideband connection (7-1).
 
-    Delays in ms, ``ppl`` in percent; ``ie`` and ``bpl`` are Ie,WB and Bpl,WB. The echo path's ``t``
-    and ``tr`` are ``ta`` and twice ``ta`` where they are not given.
+    Delays in ms, ``ppl`` in percent; ``ie`` and ``bpl`` are Ie,WB and Bpl,WB.
     """
-    echo = ta if t is None else t
-    loop = 2 * np.asarray(echo, dtype=np.float64) if tr is None else tr
-    connection = Connection(telr=telr, wepl=wepl, t=echo, tr=loop, nfor=NOISE_FLOOR)
+    echo = ta if path.t is None else path.t
+    loop = 2 * np.asarray(echo, dtype=np.float64) if path.tr is None else path.tr
+    connection = Connection(telr=path.telr, wepl=path.wepl, t=echo, tr=loop, nfor=NOISE_FLOOR)
     idte = talker_echo(connection)
     idle = emodel.listener_echo(connection, RO)  # (7-11, 7-12)
     idd = _SCALE * emodel.too_long(ta)  # (7-13, 7-14)

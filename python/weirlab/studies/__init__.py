@@ -6,6 +6,7 @@ package in the entry-point group ``weirlab.studies``. ``docs/add-a-study.md`` sh
 
 from __future__ import annotations
 
-from weirlab.studies.contract import Findings, Ground, Outcome, Study, Told, Work
+from weirlab.jobs.work import Work
+from weirlab.studies.contract import Findings, Ground, Outcome, Study, Told
 
 __all__ = ["Findings", "Ground", "Outcome", "Study", "Told", "Work"]

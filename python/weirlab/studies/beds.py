@@ -10,9 +10,10 @@ from weirlab.interrupts import shielded
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import CalibrationOutcome, calibrate, in_force
 from weirlab.jobs.progress import Quiet
+from weirlab.jobs.work import Work
 from weirlab.lab.base import TestBed
 from weirlab.scenario import Calibrate, Dut, Lab
-from weirlab.studies.contract import Ground, Work
+from weirlab.studies.contract import Ground
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.spec import Flows
 

@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
+from weirlab.jobs.work import Work
+
 if TYPE_CHECKING:
     from weirlab.errors import WeirError
-    from weirlab.jobs.progress import Progress
     from weirlab.lab.doctor import Finding
     from weirlab.measure.calibrate import Calibration
     from weirlab.report.export import Page, ReportOutcome
     from weirlab.scenario.model import Root
-    from weirlab.store import Run, RunWriter, Store
+    from weirlab.store import Run, RunWriter
     from weirlab.tables import Table
 
 
@@ -36,18 +37,6 @@ G = TypeVar("G", bound="Ground[Any]")
 """Where it is measured."""
 F = TypeVar("F", bound=Findings)
 """What is found."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a study is given beside its scenario."""
-
-    store: Store
-    progress: Progress
-    command: str = ""
-    """What the user typed."""
-    begun: Run | None = None
-    """The run that is gone on with; None for a new one."""
 
 
 @dataclass(frozen=True)

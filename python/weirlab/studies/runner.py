@@ -10,10 +10,11 @@ from weirlab.errors import InputError
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, kept, prepared
+from weirlab.jobs.work import Work
 from weirlab.scenario.model import Root
 from weirlab.store import Run, RunWriter, Store
 from weirlab.studies import reports
-from weirlab.studies.contract import A, F, G, Outcome, Study, Work
+from weirlab.studies.contract import A, F, G, Outcome, Study
 from weirlab.studies.registry import studies, study_of
 
 

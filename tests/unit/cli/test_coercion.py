@@ -8,7 +8,7 @@ import typer
 from typer.main import get_command
 
 from weirlab.cli.app import commands_of, parts
-from weirlab.cli.coercion import quicken
+from weirlab.cli.options.coercion import quicken
 
 seen: list[Any] = []
 app = typer.Typer()

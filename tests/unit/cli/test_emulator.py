@@ -61,7 +61,7 @@ def test_the_options_are_those_of_the_link(weir: Weir, linked: list[Any]) -> Non
     ((a, b, up, down, more),) = linked
     assert (str(a), str(b)) == ("eth1 in x", "eth2 in x")
     assert (up.delay_ns, up.rate_bps, down.rate_bps) == (25_000_000, 1_000_000, None)
-    assert more["for_s"] == 300.0
+    assert more["how"] == running.How(for_s=300.0)
     document = answer.json
     assert document["up"]["asked"] == {"delay": "25ms", "loss": "frames=2", "rate": "1Mbps"}
     assert document["up"]["arrived"] == 1

@@ -5,6 +5,7 @@ import pytest
 from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.fakes import FakePair, Manner, Mishap, instant
 from weirlab.studies.failover.switches import Pair
+from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.registry import studies
 from weirlab.testing import FakeClock
 
@@ -23,7 +24,7 @@ def pairs(monkeypatch: pytest.MonkeyPatch) -> list[Mishap | None]:
         manner = Manner(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
         return FakePair(pair.protocol, manner, iter([mishaps.pop(0)] if mishaps else []), clock)
 
-    fake = FailoverStudy(open_pair, clock=lambda: round(clock() * 1e9), sleep=clock.advance)
+    fake = FailoverStudy(open_pair, clocks=Clocks(lambda: round(clock() * 1e9), clock.advance))
     monkeypatch.setitem(studies(), fake.key, fake)
     return mishaps
 

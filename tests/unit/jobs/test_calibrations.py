@@ -8,6 +8,7 @@ from weirlab.jobs.calibrations import calibrate
 from weirlab.jobs.profiles import profile
 from weirlab.jobs.progress import Quiet
 from weirlab.jobs.trials import trial
+from weirlab.jobs.work import Work
 from weirlab.scenario import Calibrate, Dut, Lab, Scenario
 from weirlab.store import Store
 from weirlab.studies.runner import run_scenario
@@ -42,12 +43,12 @@ def test_a_calibration_reports_the_beds_own_error(store: Store) -> None:
 
 
 def test_results_name_the_calibration_in_force(store: Store, scenario: Scenario) -> None:
-    before = trial(store, Lab(), Dut(), make_spec(), attempts=1, progress=Quiet())
+    before = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=1)
     assert before.calibration is None
     first = calibrate(store, Lab(), PLAN, Quiet()).calibration
     second = calibrate(store, Lab(), PLAN, Quiet()).calibration
     assert first.id != second.id
-    after = trial(store, Lab(), Dut(), make_spec(), attempts=1, progress=Quiet())
+    after = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=1)
     assert after.document()["calibration"] == second.id
     run = profile(store, scenario, Quiet()).run
     assert run.manifest.calibration == second.id

@@ -17,6 +17,7 @@ from weirlab.studies.failover.fakes import FakePair, Manner, Mishap, instant
 from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.failover.study import FailoverFindings, load_text, stored
 from weirlab.studies.failover.switches import Pair
+from weirlab.studies.failover.switches.event import Clocks
 from weirlab.testing import FakeClock
 
 CONTENT: dict[str, Any] = {
@@ -74,7 +75,7 @@ def run(store: Store, opener: Opener, what: FailoverScenario | None = None) -> O
 
 
 def study(opener: Opener) -> FailoverStudy:
-    return FailoverStudy(opener, clock=opener.now_ns, sleep=opener.clock.advance)
+    return FailoverStudy(opener, clocks=Clocks(opener.now_ns, opener.clock.advance))
 
 
 def test_one_command_measures_every_pair_and_draws_conclusions(store: Store) -> None:

@@ -12,6 +12,7 @@ from weirlab.errors import InputError, ModelError, TrialError
 from weirlab.jobs import machine, testbeds
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
 from weirlab.jobs.progress import Quiet, StoppedEarly
+from weirlab.jobs.work import Work
 from weirlab.measure.validity import CAREFUL_LIMITS
 from weirlab.records import HostSample
 from weirlab.scenario import Lab, Scenario, from_plain
@@ -188,7 +189,7 @@ def test_the_page_begins_with_the_machine_and_leaves_models_unjudged(store: Stor
 def test_going_over_held_out_trials_again_says_the_same(store: Store, on: On) -> None:
     on()
     run_id = run_scenario(store, small(), Quiet()).found.profile.run.run_id
-    outcome = verify(store, run_id, held_out={}, again=False, lab=Lab(), dut=None, progress=Quiet())
+    outcome = verify(Work(store, Quiet()), run_id, held_out={}, again=False, lab=Lab(), dut=None)
     assert outcome.problem() is None
     assert json.dumps(outcome.document()["machine"], default=str)
 

@@ -9,6 +9,7 @@ from weirlab.errors import InputError, ModelError
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import show
 from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.work import Work
 from weirlab.scenario import Dut, Lab, Scenario
 from weirlab.store import Store
 from weirlab.studies.prediction.modelling import fit, predict
@@ -124,7 +125,7 @@ def test_a_run_without_models_cannot_predict(store: Store) -> None:
 def test_verifying_a_verified_run_measures_nothing(
     store: Store, finished: str, beds: list[FakeBed], told: Told
 ) -> None:
-    outcome = verify(store, finished, held_out={}, again=False, lab=Lab(), dut=None, progress=told)
+    outcome = verify(Work(store, told), finished, held_out={}, again=False, lab=Lab(), dut=None)
     assert outcome.run.run_id == finished
     assert len(beds) == 1
 
@@ -134,14 +135,14 @@ def test_verifying_a_fitted_run_measures_held_out_settings_into_it(
 ) -> None:
     short = scenario.model_copy(update={"report": None, "verify": ()})
     run_id = run_scenario(store, short, Quiet()).found.profile.run.run_id
-    outcome = verify(store, run_id, held_out={}, again=False, lab=Lab(), dut=None, progress=Quiet())
+    outcome = verify(Work(store, Quiet()), run_id, held_out={}, again=False, lab=Lab(), dut=None)
     assert outcome.run.run_id == run_id
     assert set(store.open(run_id).trials()["role"]) == {"profile", "verify"}
 
 
 def test_verifying_again_makes_a_run_of_its_own(store: Store, finished: str) -> None:
     wanted = {"positions": (300,), "load_shares": (0.5,), "repetitions": 1, "trial_s": 0.05}
-    outcome = verify(store, finished, held_out=wanted, again=True, lab=Lab(), dut=None, progress=Quiet())
+    outcome = verify(Work(store, Quiet()), finished, held_out=wanted, again=True, lab=Lab(), dut=None)
     assert outcome.run.run_id != finished
     assert outcome.run.manifest.kind == "verify"
     assert set(outcome.run.trials()["position"]) == {300}
@@ -151,10 +152,11 @@ def test_verifying_again_makes_a_run_of_its_own(store: Store, finished: str) -> 
 def test_verifying_a_model_file_needs_to_know_the_device(store: Store, finished: str, tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     fit(store, finished, out=file)
-    arguments = {"held_out": {}, "again": False, "lab": Lab(), "progress": Quiet()}
+    arguments = {"held_out": {}, "again": False, "lab": Lab()}
+    work = Work(store, Quiet())
     with pytest.raises(InputError, match="give --dut"):
-        verify(store, str(file), dut=None, **arguments)
-    outcome = verify(store, str(file), dut=Dut(name="forward"), **arguments)
+        verify(work, str(file), dut=None, **arguments)
+    outcome = verify(work, str(file), dut=Dut(name="forward"), **arguments)
     assert outcome.run.manifest.scenario["dut"]["name"] == "forward"
 
 

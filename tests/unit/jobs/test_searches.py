@@ -7,12 +7,13 @@ import pytest
 
 from weirlab.errors import InputError, TrialError
 from weirlab.jobs.progress import Interrupted
+from weirlab.jobs.work import Work
 from weirlab.measure.search import NDR, PDR, Setting, Shape
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.studies.search.rfc2544 import Suite
-from weirlab.studies.search.study import rfc2544, search
+from weirlab.studies.search.study import Asked, rfc2544, search
 from weirlab.testing import FakeBed, Trouble
 from weirlab.traffic.sizes import Constant
 
@@ -24,10 +25,14 @@ SETTINGS = tuple(Setting(Constant(size), RuleSetup(n)) for n in (0, 400) for siz
 STOLEN = Trouble(steal_s={"dut": 0.1})
 
 
+def asked(settings: tuple[Setting, ...]) -> Asked:
+    return Asked(Lab(), Dut(), settings, Shape())
+
+
 def test_a_search_answers_every_setting_and_keeps_its_trials_and_result(
     store: Store, beds: list[FakeBed], told: Told
 ) -> None:
-    outcome = search(store, Lab(), Dut(), SETTINGS, Shape(), (NDR, PDR), told, command="weir search")
+    outcome = search(Work(store, told, "weir search"), asked(SETTINGS), (NDR, PDR))
     for point in outcome.points:
         truth = DEVICE.threshold_pps(point.setting.rules.position, point.setting.sizes.frame_bytes)  # type: ignore[union-attr]
         for found in point.found:
@@ -43,7 +48,7 @@ def test_a_search_answers_every_setting_and_keeps_its_trials_and_result(
 
 
 def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed], told: Told) -> None:
-    document = search(store, Lab(), Dut(), SETTINGS[:1], Shape(), (NDR,), told).document()
+    document = search(Work(store, told), asked(SETTINGS[:1]), (NDR,)).document()
     assert {"kind", "run_id", "path", "dut", "calibration", "trials", "elapsed_s", "goals"} <= document.keys()
     (point,) = document["points"]
     assert (point["position"], point["sizes_text"], point["problem"]) == (0, "64", "")
@@ -54,7 +59,7 @@ def test_the_tests_of_rfc_2544_are_kept_with_their_result(
     store: Store, beds: list[FakeBed], told: Told
 ) -> None:
     suite = Suite(repetitions=2)
-    outcome = rfc2544(store, Lab(), Dut(), SETTINGS[:2], Shape(), suite, told)
+    outcome = rfc2544(Work(store, told), asked(SETTINGS[:2]), suite)
     run = store.open("last")
     assert run.manifest.kind == "rfc2544"
     assert run.trials().height == outcome.trials
@@ -67,7 +72,7 @@ def test_a_spoiled_search_is_made_again_after_the_others(
     store: Store, scripted: Scripted, told: Told
 ) -> None:
     scripted(None, STOLEN, STOLEN)
-    outcome = search(store, Lab(), Dut(), SETTINGS[:2], Shape(), (NDR,), told, attempts=2)
+    outcome = search(Work(store, told), asked(SETTINGS[:2]), (NDR,), attempts=2)
     assert [point.problem for point in outcome.points] == ["", ""]
     assert outcome.problem() is None
     assert outcome.points[0].found[0].lower_pps == pytest.approx(
@@ -82,7 +87,7 @@ def test_a_search_spoiled_twice_is_a_problem_that_names_its_run(
     store: Store, scripted: Scripted, told: Told
 ) -> None:
     scripted(None, STOLEN, STOLEN, None, STOLEN, STOLEN)
-    outcome = search(store, Lab(), Dut(), SETTINGS[:1], Shape(), (NDR,), told, attempts=2)
+    outcome = search(Work(store, told), asked(SETTINGS[:1]), (NDR,), attempts=2)
     assert [bool(point.found) for point in outcome.points] == [False]
     problem = outcome.problem()
     assert isinstance(problem, TrialError)
@@ -93,7 +98,7 @@ def test_a_search_spoiled_twice_is_a_problem_that_names_its_run(
 def test_ctrl_c_keeps_the_finished_trials(store: Store, scripted: Scripted, told: Told) -> None:
     bed = scripted(None, None, KeyboardInterrupt())
     with pytest.raises(Interrupted, match="2 finished trials"):
-        search(store, Lab(), Dut(), SETTINGS, Shape(), (NDR,), told)
+        search(Work(store, told), asked(SETTINGS), (NDR,))
     assert store.open("last").manifest.status == "interrupted"
     assert bed.closed
 
@@ -101,7 +106,7 @@ def test_ctrl_c_keeps_the_finished_trials(store: Store, scripted: Scripted, told
 def test_a_device_that_forwards_nothing_fails_the_run(store: Store, scripted: Scripted, told: Told) -> None:
     scripted(*[Trouble(nothing_arrives=True)] * 2)
     with pytest.raises(TrialError, match="forwards nothing"):
-        search(store, Lab(), Dut(), SETTINGS, Shape(), (NDR,), told, attempts=2)
+        search(Work(store, told), asked(SETTINGS), (NDR,), attempts=2)
     assert store.open("last").manifest.status == "failed"
 
 
@@ -109,7 +114,7 @@ def test_impossible_traffic_is_refused_before_anything_is_built(
     store: Store, beds: list[FakeBed], told: Told
 ) -> None:
     with pytest.raises(InputError):
-        search(store, Lab(), Dut(), (Setting(Constant(30)),), Shape(), (NDR,), told)
+        search(Work(store, told), asked((Setting(Constant(30)),)), (NDR,))
     with pytest.raises(InputError):
-        search(store, Lab(), Dut(), SETTINGS, replace(Shape(), min_load_pps=1.0), (NDR,), told)
+        search(Work(store, told), replace(asked(SETTINGS), shape=Shape(min_load_pps=1.0)), (NDR,))
     assert beds == []

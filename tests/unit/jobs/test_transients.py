@@ -9,12 +9,12 @@ import pytest
 
 from weirlab.errors import InputError, ModelError
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure import run_trial
+from weirlab.measure import Entry, Hooks, run_trial
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.store import Run, Store
 from weirlab.studies.prediction import modelling
 from weirlab.studies.prediction.modelling import fit, predict
-from weirlab.studies.prediction.transients import compare_steps, predict_steps
+from weirlab.studies.prediction.transients import Course, compare_steps, predict_steps
 from weirlab.studies.profile.page import gather, tell
 from weirlab.studies.profile.page.transients import views
 from weirlab.studies.reports import report
@@ -44,7 +44,12 @@ def measured(root: Path, steps: tuple[Traffic, ...]) -> tuple[Store, Run]:
     specs += [TrialSpec(traffic) for traffic in steps]
     with SimLab(device) as bed:
         for index, spec in enumerate(specs):
-            run_trial(bed, spec, run_id=writer.run_id, index=index, role="profile", on_record=writer.add)
+            run_trial(
+                bed,
+                spec,
+                Entry(writer.run_id, index=index, role="profile"),
+                hooks=Hooks(on_record=writer.add),
+            )
     writer.finish()
     return store, writer.run
 
@@ -85,7 +90,7 @@ def test_models_of_another_run_can_be_asked(profiled: tuple[Store, Run], tmp_pat
     store, run = profiled
     writer = store.create("trial", {}, {})
     with SimLab() as bed:
-        run_trial(bed, TrialSpec(STEPS[0]), run_id=writer.run_id, on_record=writer.add)
+        run_trial(bed, TrialSpec(STEPS[0]), Entry(writer.run_id), hooks=Hooks(on_record=writer.add))
     writer.finish()
     outcome = compare_steps(store, writer.run_id, source=run.run_id)
     assert outcome.comparisons[0].errors["queueing"][0].mape < 0.03
@@ -101,7 +106,7 @@ def test_a_run_without_steps_says_how_to_make_some(tmp_path: Path) -> None:
 
 def test_a_prediction_over_time_begins_and_ends_with_the_stationary_ones(profiled: tuple[Store, Run]) -> None:
     store, run = profiled
-    outcome = predict_steps(store, run.run_id, Rate(3e5), Constant(64), 0, (Step(0.5, Rate(1.1e6)),))
+    outcome = predict_steps(store, run.run_id, Course(Rate(3e5), Constant(64), 0, (Step(0.5, Rate(1.1e6)),)))
     assert outcome.steps_ns == (0.5e9,)
     course = outcome.predictions["queueing"]
     assert course.at_ns[-1] == 1.5e9
@@ -122,7 +127,7 @@ def test_steps_out_of_order_are_refused(
     store, run = profiled
     steps = tuple(Step(at, Rate(4e5)) for at in at_s)
     with pytest.raises(InputError, match="steps must follow each other"):
-        predict_steps(store, run.run_id, Rate(3e5), Constant(64), 0, steps, duration_s=duration_s)
+        predict_steps(store, run.run_id, Course(Rate(3e5), Constant(64), 0, steps, duration_s=duration_s))
 
 
 def test_the_report_shows_steps_if_there_are_any(profiled: tuple[Store, Run], tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 from weirlab.errors import InputError, TrialError
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.jobs.trials import TrialOutcome, trial
+from weirlab.jobs.work import Work
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure import run_trial
+from weirlab.measure import Entry, run_trial
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.studies.profile import tables
@@ -20,7 +21,7 @@ Scripted = Callable[..., FakeBed]
 
 def test_a_trial_is_kept_with_its_run(store: Store, beds: list[FakeBed]) -> None:
     spec = make_spec(2e6, position=1000)
-    outcome = trial(store, Lab(), Dut(), spec, attempts=3, progress=Quiet(), command="weir trial")
+    outcome = trial(Work(store, Quiet(), "weir trial"), Lab(), Dut(), spec, attempts=3)
     assert beds[0].rules_seen == [spec.rules]
     run = store.open("last")
     assert (run.run_id, run.manifest.kind, run.manifest.status) == (outcome.run_id, "trial", "complete")
@@ -29,7 +30,7 @@ def test_a_trial_is_kept_with_its_run(store: Store, beds: list[FakeBed]) -> None
 
 
 def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed]) -> None:
-    outcome = trial(store, Lab(), Dut(), make_spec(2e6, position=1000), attempts=3, progress=Quiet())
+    outcome = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(2e6, position=1000), attempts=3)
     document = outcome.document()
     delays = {f"delay_{name}_ns" for name in ("min", "mean", "max", "p50", "p90", "p99", "p999")}
     rates = {"offered_pps", "achieved_pps", "forwarding_pps", "loss_ratio", "jitter_ns"}
@@ -43,7 +44,7 @@ def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed])
 def test_what_the_host_disturbed_is_told_and_kept(store: Store) -> None:
     device = SimDevice(disturb_ns=400_000.0, disturb_every_ns=30_000_000.0)
     writer = store.create("trial", {}, {})
-    records = run_trial(SimLab(device), make_spec(2e5, duration_s=0.3), run_id=writer.run_id)
+    records = run_trial(SimLab(device), make_spec(2e5, duration_s=0.3), Entry(writer.run_id))
     writer.add(records[-1])
     writer.finish()
     outcome = TrialOutcome(writer.run_id, None, tuple(records))
@@ -63,13 +64,13 @@ def test_what_the_host_disturbed_is_told_and_kept(store: Store) -> None:
 
 
 def test_in_overload_the_packets_in_the_device_are_its_queue(store: Store, beds: list[FakeBed]) -> None:
-    outcome = trial(store, Lab(), Dut(), make_spec(4e6, position=1000), attempts=1, progress=Quiet())
+    outcome = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(4e6, position=1000), attempts=1)
     assert outcome.queue_packets == pytest.approx(256, rel=0.15)
 
 
 def test_spoiled_attempts_are_kept_and_a_good_one_ends_the_trial(store: Store, scripted: Scripted) -> None:
     scripted(Trouble(steal_s={"dut": 0.5}), None)
-    outcome = trial(store, Lab(), Dut(), make_spec(), attempts=3, progress=Quiet())
+    outcome = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=3)
     assert [record.valid for record in outcome.records] == [False, True]
     assert outcome.problem() is None
     assert store.open("last").trials()["valid"].to_list() == [False, True]
@@ -77,7 +78,7 @@ def test_spoiled_attempts_are_kept_and_a_good_one_ends_the_trial(store: Store, s
 
 def test_a_trial_that_stays_spoiled_is_a_problem_with_its_reason(store: Store, scripted: Scripted) -> None:
     scripted(*[Trouble(steal_s={"dut": 0.5})] * 2)
-    outcome = trial(store, Lab(), Dut(), make_spec(), attempts=2, progress=Quiet())
+    outcome = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=2)
     problem = outcome.problem()
     assert isinstance(problem, TrialError)
     assert "stolen" in str(problem)
@@ -89,14 +90,14 @@ def test_a_device_that_forwards_nothing_is_an_error_and_the_run_failed(
 ) -> None:
     bed = scripted(*[Trouble(nothing_arrives=True)] * 3)
     with pytest.raises(TrialError, match="forwards nothing"):
-        trial(store, Lab(), Dut(), make_spec(), attempts=3, progress=Quiet())
+        trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=3)
     assert store.open("last").manifest.status == "failed"
     assert bed.closed
 
 
 def test_impossible_traffic_is_refused_before_anything_is_built(store: Store, beds: list[FakeBed]) -> None:
     with pytest.raises(InputError):
-        trial(store, Lab(), Dut(), make_spec(0.1), attempts=1, progress=Quiet())
+        trial(Work(store, Quiet()), Lab(), Dut(), make_spec(0.1), attempts=1)
     assert beds == []
     assert store.runs() == []
 
@@ -104,7 +105,7 @@ def test_impossible_traffic_is_refused_before_anything_is_built(store: Store, be
 def test_an_interrupted_trial_names_its_run_and_closes_the_bed(store: Store, scripted: Scripted) -> None:
     bed = scripted(KeyboardInterrupt())
     with pytest.raises(Interrupted) as caught:
-        trial(store, Lab(), Dut(), make_spec(), attempts=1, progress=Quiet())
+        trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=1)
     assert caught.value.run_id in str(caught.value)
     assert caught.value.kept == 0
     assert store.open("last").manifest.status == "interrupted"

@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.traffic.calls.signalling import iax2, rtcp, sip
 from weirlab.traffic.calls.signalling.iax2 import IaxCall, Voice
-from weirlab.traffic.calls.signalling.rtcp import Report
+from weirlab.traffic.calls.signalling.rtcp import Report, SenderInfo
 from weirlab.traffic.calls.signalling.sip import Party, SipCall
 
 from .captures import CALLEE, CALLER, complaints, fields, needs_tshark, tshark, udp_frame, with_probe, write
@@ -54,8 +54,9 @@ def test_control_packets_decode_with_report_name_and_app(tmp_path: Path, size_by
         (
             at_ms,
             rtcp.compound(
-                0xCAFE, "c7@198.18.0.5", at_ms=at_ms, rtp_stamp=round(at_ms * 8), packets=round(at_ms / 20),
-                octets=round(at_ms * 8), reports=(Report(0xBEEF, lost=3),), size_bytes=size_bytes,
+                0xCAFE, "c7@198.18.0.5",
+                SenderInfo(at_ms, round(at_ms * 8), round(at_ms / 20), round(at_ms * 8)),
+                reports=(Report(0xBEEF, lost=3),), size_bytes=size_bytes,
             ),
         )
         for at_ms in (0.0, 5000.0, 10_000.0)

@@ -13,7 +13,7 @@ import pytest
 
 from weirlab.link import manifest
 from weirlab.link.recording.process import Source
-from weirlab.link.recording.supervisor import Supervisor
+from weirlab.link.recording.supervisor import Clocks, Means, Supervisor
 from weirlab.link.session import MANIFEST_EVERY_S, Plan, Session
 from weirlab.link.settings import Recording
 from weirlab.testing.link import FakeChild, FakeTap, FakeWatcher, interface, side
@@ -61,15 +61,12 @@ class Scene:
             self.children.append(FakeChild(recording, path, source))
             return self.children[-1]
 
+        clocks = Clocks(lambda: int(clockwork.now_s * 1e9), lambda: clockwork.now_s)
         self.recorder = Supervisor(
             Recording(Path("link.pcapng")),
             source or Source(ring_fds=(3,)),
             self.watcher.note,
-            launch=launch,
-            look=self.files.get,
-            wait=lambda descriptors, timeout_s: None,
-            now_ns=lambda: int(clockwork.now_s * 1e9),
-            clock_s=lambda: clockwork.now_s,
+            means=Means(launch, self.files.get, lambda descriptors, timeout_s: None, clocks),
         )
         self.recorder.begin()
         plan = Plan("tap", "weir tap ...", {"bridge": "xdp"}, duration_s, self.path, "eth1", "eth2")
@@ -79,8 +76,7 @@ class Scene:
             tap=self.tap,
             recorder=self.recorder,
             notes=notes,
-            clock_s=lambda: clockwork.now_s,
-            now_ns=lambda: int(clockwork.now_s * 1e9),
+            clocks=clocks,
         )
 
 

@@ -17,7 +17,7 @@ from weirlab.link import bindings
 from weirlab.link.account import Recorded, added
 from weirlab.link.recording import supervisor
 from weirlab.link.recording.process import Source
-from weirlab.link.recording.supervisor import Supervisor
+from weirlab.link.recording.supervisor import Clocks, Means, Supervisor
 from weirlab.link.settings import Recording
 from weirlab.testing.link import FakeChild, interface
 
@@ -52,11 +52,12 @@ class World:
             Recording(Path("link.pcapng")),
             source or Source(ring_fds=(3,)),
             self.told.append,
-            launch=launch,
-            look=look or self.files.get,
-            wait=self.wait,
-            now_ns=lambda: int(self.now_s * 1e9),
-            clock_s=lambda: self.now_s,
+            means=Means(
+                launch,
+                look or self.files.get,
+                self.wait,
+                Clocks(lambda: int(self.now_s * 1e9), lambda: self.now_s),
+            ),
         )
 
 

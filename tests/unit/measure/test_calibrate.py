@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from weirlab.errors import StoreError, TrialError
-from weirlab.measure.calibrate import Calibration, calibrate, current
+from weirlab.measure.calibrate import USUAL_PLAN, Calibration, Plan, calibrate, current
 from weirlab.measure.progress import Progress
+from weirlab.measure.terms import SINGLE, Clocks, Terms
 from weirlab.measure.trial import FailedTrial
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, Trouble
@@ -28,9 +29,9 @@ def store(tmp_path: Path, clock: FakeClock) -> Store:
     return Store(tmp_path, now=clock.now)
 
 
-def calibrated(store: Store, bed: FakeBed, **settings: object) -> Calibration:
+def calibrated(store: Store, bed: FakeBed, plan: Plan = USUAL_PLAN, terms: Terms = SINGLE) -> Calibration:
     with store.create("calibrate", {}, bed.facts) as writer:
-        return calibrate(bed, writer, **settings)  # type: ignore[arg-type]
+        return calibrate(bed, writer, plan=plan, terms=terms)
 
 
 def test_a_calibration_measures_every_rate_and_full_speed(store: Store) -> None:
@@ -49,16 +50,16 @@ def test_a_calibration_measures_every_rate_and_full_speed(store: Store) -> None:
 
 def test_false_loss_and_pacing_error_are_told(store: Store) -> None:
     script = [Trouble(dead_bins=1), Trouble(achieved_share=0.995)]
-    found = calibrated(store, FakeBed(CABLE, script), rates=[Rate(1e5)], repetitions=1)
+    found = calibrated(store, FakeBed(CABLE, script), Plan(rates=[Rate(1e5)], repetitions=1))
     assert found.lost == 1000
     assert found.false_loss_ratio == pytest.approx(1000 / 50_000)
-    found = calibrated(store, FakeBed(CABLE, script[1:]), rates=[Rate(1e5)], repetitions=1)
+    found = calibrated(store, FakeBed(CABLE, script[1:]), Plan(rates=[Rate(1e5)], repetitions=1))
     assert found.pacing_error_ratio == pytest.approx(0.005)
 
 
 def test_spoiled_trials_are_counted_and_left_out(store: Store) -> None:
     spoiled = Trouble(steal_s={"sender": 0.2}, dead_bins=9)
-    found = calibrated(store, FakeBed(CABLE, [spoiled]), rates=[Rate(1e5)], repetitions=2)
+    found = calibrated(store, FakeBed(CABLE, [spoiled]), Plan(rates=[Rate(1e5)], repetitions=2))
     (point,) = found.points
     assert (point.valid, point.invalid, point.lost) == (2, 1, 0)
 
@@ -78,7 +79,7 @@ def test_the_receivers_limit_at_full_speed_is_no_reason_to_repeat(store: Store) 
     narrow = FakeDevice(service_fixed_ns=250, sender_max_pps=6e6)
     full_ring = Trouble(counters={"rx_rx_dropped": 1000})
     bed = FakeBed(narrow, [None, full_ring])
-    found = calibrated(store, bed, rates=[Rate(1e5), Rate(0.0, "max")], repetitions=1)
+    found = calibrated(store, bed, Plan(rates=[Rate(1e5), Rate(0.0, "max")], repetitions=1))
     assert len(bed.traffic_seen) == 2
     assert found.points[1].lost > 0
     assert found.lost == 0
@@ -86,7 +87,7 @@ def test_the_receivers_limit_at_full_speed_is_no_reason_to_repeat(store: Store) 
 
 def test_a_machine_without_a_quiet_moment_gets_no_calibration(store: Store) -> None:
     with pytest.raises(TrialError, match="200 ms stolen from the sender's CPU"):
-        calibrated(store, FakeBed(CABLE, [STOLEN] * 99), rates=[Rate(1e5)])
+        calibrated(store, FakeBed(CABLE, [STOLEN] * 99), Plan(rates=[Rate(1e5)]))
     run = store.open("last")
     assert run.manifest.status == "failed"
     assert not run.has("calibration")
@@ -140,6 +141,6 @@ def test_progress_is_told(store: Store, clock: FakeClock) -> None:
     told: list[Progress] = []
     bed = FakeBed(CABLE, clock=clock)
     with store.create("calibrate", {}, {}) as writer:
-        calibrate(bed, writer, told.append, clock=clock)
+        calibrate(bed, writer, told.append, terms=Terms(clocks=Clocks(clock)))
     assert told[-1].done == told[-1].total == 15
     assert told[-1].left_s == 0

@@ -6,6 +6,8 @@ from pathlib import Path
 from weirlab.measure import sequence
 from weirlab.measure.attempts import Budget
 from weirlab.measure.hosts import Patience
+from weirlab.measure.sequence import Part
+from weirlab.measure.terms import Clocks, Terms
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits, judge
 from weirlab.records import HostSample
 from weirlab.store import Store
@@ -84,23 +86,14 @@ def test_a_host_that_moves_its_cpus_spoils_a_trial() -> None:
 def test_held_out_trials_of_another_state_are_made_again_within_the_budget(tmp_path: Path) -> None:
     clock = FakeClock()
     specs = [make_spec(rate_pps=rate, duration_s=0.1) for rate in (1e4, 2e4, 3e4)]
+    clocks = Clocks(clock, clock.advance)
     bed = Moving(clock, back_s=0.0)
     bed._clock = clock
     with Store(tmp_path).create("profile", {}, {}) as writer:
-        sequence.run(bed, specs, writer, role="profile", plan_name="plan", clock=clock, sleep=clock.advance)
+        sequence.run(bed, specs, writer, Part("profile", "plan"), terms=Terms(clocks=clocks))
         bed.back_s = clock() + 3
-        outcome = sequence.run(
-            bed,
-            specs,
-            writer,
-            role="verify",
-            plan_name="verify-plan",
-            first_index=3,
-            budget=Budget(60, clock),
-            max_attempts=None,
-            clock=clock,
-            sleep=clock.advance,
-        )
+        terms = Terms(max_attempts=None, budget=Budget(60, clock), clocks=clocks)
+        outcome = sequence.run(bed, specs, writer, Part("verify", "verify-plan", 3), terms=terms)
     assert outcome.invalid == ()
     assert outcome.attempts > 3
     assert outcome.elapsed_s < 6

@@ -16,6 +16,7 @@ from weirlab.measure.plan.grid import Profile, quick
 from weirlab.measure.profile import Scouted, Scouting, loads_at, measure, plan, scout
 from weirlab.measure.progress import Progress, estimate_s
 from weirlab.measure.scouting import SCOUTING
+from weirlab.measure.terms import Clocks, Terms
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import RuleSetup
 from weirlab.store import Store
@@ -54,7 +55,7 @@ def test_scouting_finds_the_forwarding_rate_in_overload() -> None:
 def test_scouting_sets_rules_once_per_position_and_takes_the_time() -> None:
     clock = FakeClock()
     bed = FakeBed(clock=clock, set_rules_s=0.3)
-    assert scout(bed, SMALL, clock=clock).set_rules_s == pytest.approx(0.3)
+    assert scout(bed, SMALL, terms=Terms(clocks=Clocks(clock))).set_rules_s == pytest.approx(0.3)
     assert bed.rules_seen == [RuleSetup(0), RuleSetup(400)]
 
 
@@ -291,7 +292,7 @@ def test_progress_counts_up_and_time_left_goes_down_to_zero(store: Store) -> Non
     clock = FakeClock()
     told: list[Progress] = []
     with store.create("profile", {}, {}) as writer:
-        measure(FakeBed(DEVICE, clock=clock), SMALL, writer, told.append, clock=clock)
+        measure(FakeBed(DEVICE, clock=clock), SMALL, writer, told.append, terms=Terms(clocks=Clocks(clock)))
     assert [progress.done for progress in told] == sorted(progress.done for progress in told)
     assert {progress.total for progress in told} == {40}
     assert told[-1].done == 40

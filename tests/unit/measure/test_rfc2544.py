@@ -13,6 +13,7 @@ from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.search import Setting, Shape, Trials
+from weirlab.measure.terms import Clocks, Terms
 from weirlab.records import RuleSetup
 from weirlab.store import RunWriter, Store
 from weirlab.studies.search.rfc2544 import STRICT, Suite, latency, longest_bursts, loss_curve, run_suite
@@ -38,9 +39,10 @@ def writer(tmp_path: Path) -> Iterator[RunWriter]:
 
 @pytest.fixture
 def begin(writer: RunWriter) -> Begin:
-    def trials(bed: TestBed, **changes: object) -> Trials:
+    def trials(bed: TestBed, max_attempts: int = 10) -> Trials:
         clock = FakeClock()
-        return Trials(bed, writer, clock=clock, sleep=clock.advance, now=clock.now, **changes)  # type: ignore[arg-type]
+        terms = Terms(max_attempts=max_attempts, clocks=Clocks(clock, clock.advance, clock.now))
+        return Trials(bed, writer, terms=terms)
 
     return trials
 

@@ -14,6 +14,8 @@ from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.progress import Progress
 from weirlab.measure.search import NDR, PDR, Goal, Setting, Shape, Trials, expected_s, mlr, search_setting
+from weirlab.measure.search.trials import TERMS
+from weirlab.measure.terms import Clocks, Terms
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.store import RunWriter, Store
@@ -36,9 +38,10 @@ def writer(tmp_path: Path) -> Iterator[RunWriter]:
 
 @pytest.fixture
 def begin(writer: RunWriter) -> Begin:
-    def trials(bed: TestBed, **settings: object) -> Trials:
+    def trials(bed: TestBed, max_attempts: int = 10) -> Trials:
         clock = FakeClock()
-        return Trials(bed, writer, clock=clock, sleep=clock.advance, now=clock.now, **settings)  # type: ignore[arg-type]
+        terms = Terms(max_attempts=max_attempts, clocks=Clocks(clock, clock.advance, clock.now))
+        return Trials(bed, writer, terms=terms)
 
     return trials
 
@@ -209,7 +212,9 @@ def test_the_throughput_of_a_known_device_is_found_within_the_width(
 def test_every_trial_of_a_search_is_kept_and_progress_ends_where_it_should(writer: RunWriter) -> None:
     told: list[Progress] = []
     clock = FakeClock()
-    trials = Trials(FakeBed(clock=clock), writer, told.append, clock=clock, now=clock.now)
+    trials = Trials(
+        FakeBed(clock=clock), writer, told.append, terms=Terms(clocks=Clocks(clock, now=clock.now))
+    )
     trials.expect(expected_s(SHAPE, (NDR, PDR)))
     point = search_setting(trials, SHORT, SHAPE, (NDR, PDR))
     rows = writer.run.trials()
@@ -276,9 +281,8 @@ def test_a_spoiled_trial_is_repeated_and_the_search_does_not_see_it(begin: Begin
     stolen = Trouble(steal_s={"dut": 0.1}, dead_bins=5)
     plain = search_setting(begin(FakeBed()), SHORT, SHAPE, (NDR,)).found
     with Store(writer.path.parent).create("search", {}, {}) as second:
-        trials = Trials(
-            FakeBed(script=[None, stolen, None, stolen, stolen]), second, clock=FakeClock(), sleep=float
-        )
+        terms = replace(TERMS, clocks=Clocks(FakeClock(), float))
+        trials = Trials(FakeBed(script=[None, stolen, None, stolen, stolen]), second, terms=terms)
         assert search_setting(trials, SHORT, SHAPE, (NDR,)).found == plain
         assert second.run.trials()["valid"].not_().sum() == 3
 
@@ -286,7 +290,9 @@ def test_a_spoiled_trial_is_repeated_and_the_search_does_not_see_it(begin: Begin
 def test_the_host_gets_more_time_from_one_spoiled_attempt_to_the_next(writer: RunWriter) -> None:
     waited: list[float] = []
     stolen = Trouble(steal_s={"dut": 0.1})
-    trials = Trials(FakeBed(script=[stolen] * 9), writer, sleep=waited.append)
+    trials = Trials(
+        FakeBed(script=[stolen] * 9), writer, terms=replace(TERMS, clocks=Clocks(sleep=waited.append))
+    )
     trials.run(SHAPE.spec(SHORT, Rate(1e5), 0.2, "search"))
     assert waited == [0.25, 0.5, 1, 2, 4, 4, 4]
 
@@ -294,7 +300,9 @@ def test_the_host_gets_more_time_from_one_spoiled_attempt_to_the_next(writer: Ru
 def test_nobody_waits_for_a_host_that_is_not_in_the_way(writer: RunWriter) -> None:
     waited: list[float] = []
     short = Trouble(achieved_share=0.5)
-    trials = Trials(FakeBed(script=[short] * 10), writer, sleep=waited.append)
+    trials = Trials(
+        FakeBed(script=[short] * 10), writer, terms=replace(TERMS, clocks=Clocks(sleep=waited.append))
+    )
     with pytest.raises(FailedTrial):
         trials.run(SHAPE.spec(SHORT, Rate(1e5), 0.2, "search"))
     assert waited == []

@@ -10,6 +10,7 @@ import pytest
 from weirlab.measure import verify
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import measure
+from weirlab.measure.terms import Terms
 from weirlab.measure.verdict import Verdict, of_run, rising, undecided, word
 from weirlab.measure.verify import Verification
 from weirlab.store import Run, Store
@@ -47,9 +48,9 @@ def measured(tmp_path: Path) -> Measured:
         bed = FakeBed(device, script, lab=lab)  # type: ignore[arg-type]
         held_out = Verification(positions=(200,), sizes=(Constant(64),), draws=4, repetitions=repetitions)
         with Store(tmp_path).create("profile", {}, {"lab": lab}) as writer:
-            measure(bed, GRID, writer, max_attempts=attempts)
+            measure(bed, GRID, writer, terms=Terms(max_attempts=attempts))
             specs = verify.plan(held_out, DEVICE.threshold_pps)
-            verify.run(bed, specs, writer, max_attempts=attempts)
+            verify.run(bed, specs, writer, terms=Terms(max_attempts=attempts))
         return writer.run
 
     return run

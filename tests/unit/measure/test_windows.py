@@ -10,7 +10,8 @@ import pytest
 
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import windows
-from weirlab.measure.trial import run_trial
+from weirlab.measure.terms import SINGLE
+from weirlab.measure.trial import Entry, run_trial
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, RuleSetup, TrialRecord, TrialSpec
 from weirlab.testing.results import make_result
@@ -116,7 +117,9 @@ def test_a_trial_that_is_disturbed_most_of_the_time_is_invalid_and_kept_whole() 
 
 def trial(device: SimDevice, share: float) -> list[TrialRecord]:
     traffic = Traffic(Rate(share * CAPACITY_PPS), warmup_s=0.02, duration_s=0.3)
-    return run_trial(SimLab(device), TrialSpec(traffic, RuleSetup()), run_id="r", max_attempts=2)
+    return run_trial(
+        SimLab(device), TrialSpec(traffic, RuleSetup()), Entry("r"), terms=replace(SINGLE, max_attempts=2)
+    )
 
 
 def test_delay_alone_never_chooses_a_bin() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weirlab.lab.sim import SimLab
-from weirlab.measure import run_trial
+from weirlab.measure import Entry, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Store
 from weirlab.store.steps import StepSeries, step_series
@@ -19,7 +19,7 @@ STEPPED = replace(STEADY, steps=(Step(0.01, Rate(4e5)),))
 def records(*traffics: Traffic) -> list[TrialRecord]:
     with SimLab() as bed:
         return [
-            run_trial(bed, TrialSpec(traffic, RuleSetup(100), f"trial {i}"), run_id="run", index=i)[-1]
+            run_trial(bed, TrialSpec(traffic, RuleSetup(100), f"trial {i}"), Entry("run", index=i))[-1]
             for i, traffic in enumerate(traffics)
         ]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
-from weirlab.cli.link import options
-from weirlab.cli.options import JsonOption
+from weirlab.cli.link.options import LINK, RECORD, DurationOption, NetnsOption, RecordOptions, seconds
+from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
@@ -46,57 +47,59 @@ Examples:
 """
 
 
+@dataclass(frozen=True)
+class TapOptions:
+    """The link that is tapped, and where copies go beside the file."""
+
+    PANEL: ClassVar = LINK
+
+    between: Annotated[tuple[str, str], typer.Option("--between", help="The two ends.", metavar="IF_A IF_B")]
+    mirror: Annotated[
+        str | None, typer.Option("--mirror", help="Send copies out of this interface.", metavar="IF_C")
+    ] = None
+    logger_mac: Annotated[
+        str | None, typer.Option("--logger-mac", help="Destination MAC of the copies.", metavar="MAC")
+    ] = None
+    netns: NetnsOption = None
+    duration: DurationOption = None
+    fallback: Annotated[
+        Literal["auto", "never", "only"],
+        typer.Option("--fallback", help="A Linux bridge instead of XDP."),
+    ] = "auto"
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Copy frames whole even where that costs the link frames.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """The interface that is recorded."""
+
+    PANEL: ClassVar = LINK
+
+    interface: Annotated[str, typer.Option("--interface", help="What to record.", metavar="IF")]
+    netns: NetnsOption = None
+    duration: DurationOption = None
+    wire: Annotated[
+        bool, typer.Option("--wire", help="Switch off GRO, LRO and VLAN offload while recording.")
+    ] = False
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    app.command("tap", help=TAP, rich_help_panel="Link")(tap)
-    app.command("log", help=LOG, rich_help_panel="Link")(log)
+    app.command("tap", help=TAP, rich_help_panel="Link")(grouped(tap))
+    app.command("log", help=LOG, rich_help_panel="Link")(grouped(log))
 
 
 def tap(
     ctx: typer.Context,
-    between: Annotated[
-        tuple[str, str],
-        typer.Option("--between", help="The two ends.", metavar="IF_A IF_B", rich_help_panel="Link"),
-    ],
-    mirror: Annotated[
-        str | None,
-        typer.Option(
-            "--mirror", help="Send copies out of this interface.", metavar="IF_C", rich_help_panel="Link"
-        ),
-    ] = None,
-    logger_mac: Annotated[
-        str | None,
-        typer.Option(
-            "--logger-mac", help="Destination MAC of the copies.", metavar="MAC", rich_help_panel="Link"
-        ),
-    ] = None,
-    netns: options.NetnsOption = None,
-    duration: options.DurationOption = None,
-    fallback: Annotated[
-        Literal["auto", "never", "only"],
-        typer.Option("--fallback", help="A Linux bridge instead of XDP.", rich_help_panel="Link"),
-    ] = "auto",
-    whole: Annotated[
-        bool,
-        typer.Option(
-            "--whole",
-            help="Copy frames whole even where that costs the link frames.",
-            rich_help_panel="Link",
-        ),
-    ] = False,
+    *,
+    link: TapOptions,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="Record into this file.", metavar="FILE", rich_help_panel="Record"),
+        typer.Option("--write", help="Record into this file.", metavar="FILE", rich_help_panel=RECORD),
     ] = None,
-    filter: options.FilterOption = "",
-    snap: options.SnapOption = None,
-    rotate_size: options.RotateSizeOption = None,
-    rotate_time: options.RotateTimeOption = None,
-    keep: options.KeepOption = None,
-    zstd: options.ZstdOption = False,
-    ring: options.RingOption = None,
-    manifest: options.ManifestOption = None,
-    force: options.ForceOption = False,
+    record: RecordOptions,
     json: JsonOption = False,
 ) -> None:
     """Tap a link."""
@@ -106,32 +109,20 @@ def tap(
     from weirlab.link.tap import run_tap
 
     with Session(ctx, as_json=json) as session:
-        mac = None if logger_mac is None else settings.parse_mac(logger_mac)
-        duration_s = options.seconds(duration)
-        files = options.files(
-            write,
-            manifest,
-            filter=filter,
-            snap=snap,
-            rotate_size=rotate_size,
-            rotate_time=rotate_time,
-            keep=keep,
-            zstd=zstd,
-            ring=ring,
-            most_ring_bytes=settings.MOST_TAP_RING_BYTES * (os.cpu_count() or 1),
-            force=force,
-            mirrored=mirror is not None,
-        )
+        mac = None if link.logger_mac is None else settings.parse_mac(link.logger_mac)
+        duration_s = seconds(link.duration)
+        most_ring_bytes = settings.MOST_TAP_RING_BYTES * (os.cpu_count() or 1)
+        files = record.files(write, most_ring_bytes, mirrored=link.mirror is not None)
         wanted = settings.TapSettings(
-            a=between[0],
-            b=between[1],
-            netns=netns,
-            mirror=mirror,
+            a=link.between[0],
+            b=link.between[1],
+            netns=link.netns,
+            mirror=link.mirror,
             logger_mac=mac,
             recording=files.recording,
-            fallback=fallback,
+            fallback=link.fallback,
             duration_s=duration_s,
-            whole=whole,
+            whole=link.whole,
             ring_bytes=files.ring_bytes,
         )
         with Stop() as stop, screen(sys.stderr) as watcher:
@@ -141,30 +132,13 @@ def tap(
 
 def log(
     ctx: typer.Context,
-    interface: Annotated[
-        str, typer.Option("--interface", help="What to record.", metavar="IF", rich_help_panel="Link")
-    ],
+    *,
+    link: LogOptions,
     write: Annotated[
         Path,
-        typer.Option("--write", help="Record into this file.", metavar="FILE", rich_help_panel="Record"),
+        typer.Option("--write", help="Record into this file.", metavar="FILE", rich_help_panel=RECORD),
     ],
-    netns: options.NetnsOption = None,
-    duration: options.DurationOption = None,
-    wire: Annotated[
-        bool,
-        typer.Option(
-            "--wire", help="Switch off GRO, LRO and VLAN offload while recording.", rich_help_panel="Link"
-        ),
-    ] = False,
-    filter: options.FilterOption = "",
-    snap: options.SnapOption = None,
-    rotate_size: options.RotateSizeOption = None,
-    rotate_time: options.RotateTimeOption = None,
-    keep: options.KeepOption = None,
-    zstd: options.ZstdOption = False,
-    ring: options.RingOption = None,
-    manifest: options.ManifestOption = None,
-    force: options.ForceOption = False,
+    record: RecordOptions,
     json: JsonOption = False,
 ) -> None:
     """Record an interface."""
@@ -174,22 +148,10 @@ def log(
     from weirlab.link.tap import run_log
 
     with Session(ctx, as_json=json) as session:
-        duration_s = options.seconds(duration)
-        files = options.files(
-            write,
-            manifest,
-            filter=filter,
-            snap=snap,
-            rotate_size=rotate_size,
-            rotate_time=rotate_time,
-            keep=keep,
-            zstd=zstd,
-            ring=ring,
-            most_ring_bytes=settings.MOST_LOG_RING_BYTES,
-            force=force,
-        )
+        duration_s = seconds(link.duration)
+        files = record.files(write, settings.MOST_LOG_RING_BYTES)
         assert files.recording is not None
-        wanted = settings.LogSettings(interface, files.recording, netns, duration_s, wire)
+        wanted = settings.LogSettings(link.interface, files.recording, link.netns, duration_s, link.wire)
         with Stop() as stop, screen(sys.stderr) as watcher:
             outcome = run_log(wanted, watcher, stop, manifest=files.manifest, command=session.command)
         _finish(session, outcome)

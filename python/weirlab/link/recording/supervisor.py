@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,28 @@ _KINDS: Final[Mapping[str, type[WeirError]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Clocks:
+    """Time of day in ns, and seconds that only go forward; tests bring their own."""
+
+    now_ns: Callable[[], int] = time.time_ns
+    clock_s: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True)
+class Means:
+    """How a recorder is started, a file counted, and how one waits; tests bring their own."""
+
+    launch: Launch = RecorderProcess
+    look: Look = bindings.recorded
+    wait: Wait = wait_for
+    clocks: Clocks = Clocks()
+
+
+CLOCKS: Final = Clocks()
+MEANS: Final = Means()
+
+
 class Supervisor:
     """One recorder after the other, from :meth:`begin` to :meth:`finish`.
 
@@ -46,8 +69,6 @@ class Supervisor:
         What is to be written, from where, and what the file says of itself.
     tell
         Gets one sentence for the user whenever something happens to the recorder.
-    launch, look, wait, now_ns, clock_s
-        For tests: how a recorder's process comes to be, how a file is counted, how one waits, and two clocks.
     """
 
     def __init__(
@@ -57,15 +78,11 @@ class Supervisor:
         tell: Callable[[str], None],
         *,
         comment: str = "",
-        launch: Launch = RecorderProcess,
-        look: Look = bindings.recorded,
-        wait: Wait = wait_for,
-        now_ns: Callable[[], int] = time.time_ns,
-        clock_s: Callable[[], float] = time.monotonic,
+        means: Means = MEANS,
     ) -> None:
-        self._wait = wait
+        self._launch, self._look, self._wait = means.launch, means.look, means.wait
+        self._now_ns, self._clock_s = means.clocks.now_ns, means.clocks.clock_s
         self._recording, self._source, self._tell, self._comment = recording, source, tell, comment
-        self._launch, self._look, self._now_ns, self._clock_s = launch, look, now_ns, clock_s
         self._child: Child | None = None
         self._parts: list[Part] = []
         self._young_deaths = 0

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -29,13 +27,11 @@ from weirlab.measure.adaptive.design import (
     reference,
     specs,
 )
-from weirlab.measure.attempts import Budget
 from weirlab.measure.profile import PLAN, PROFILE, usual_share
 from weirlab.measure.progress import OVERHEAD_S, Meter, OnProgress, trial_s
 from weirlab.measure.scouting import Scouting, scout_into, scout_specs
-from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome, Stopped, kept_plan
-from weirlab.measure.trial import utc_now
-from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.measure.sequence import Outcome, Part, Stopped, kept_plan
+from weirlab.measure.terms import USUAL, Terms
 from weirlab.model.queueing import Queueing
 from weirlab.records import TrialSpec
 from weirlab.store import Run, RunWriter
@@ -95,11 +91,7 @@ def measure(
     on_progress: OnProgress | None = None,
     *,
     uncertainty: Uncertainty = committee_and_spread,
-    limits: Limits = CAREFUL_LIMITS,
-    max_attempts: int | None = MAX_ATTEMPTS,
-    budget: Budget | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    now: Callable[[], datetime] = utc_now,
+    terms: Terms = USUAL,
 ) -> AdaptiveOutcome:
     """Scout the ends of the range, measure the first settings, then where ``uncertainty`` is largest.
 
@@ -109,6 +101,7 @@ def measure(
     plan of all trials as that of any profile, and the trials that were disturbed, or made in
     another state of the host than most, are tried again.
     """
+    clock = terms.clocks.seconds
     begun_s = clock()
     before = sum(writer.attempts.values())
     adaptive = _settle(adaptive, writer)
@@ -120,40 +113,18 @@ def measure(
         clock,
         on_progress,
         share=usual_share(bed),
-        budget=budget,
-        max_attempts=max_attempts,
+        budget=terms.budget,
+        max_attempts=terms.max_attempts,
     )
-    scouting = scout_into(
-        bed,
-        adaptive.scouted,
-        writer,
-        meter=meter,
-        limits=limits,
-        max_attempts=max_attempts or MAX_ATTEMPTS,
-        clock=clock,
-        now=now,
-    )
+    scouting = scout_into(bed, adaptive.scouted, writer, meter=meter, terms=terms)
     planned: list[TrialSpec] = []
     rounds = list(kept_rounds(writer.run))
 
     def run(
         name: str, first_index: int, todo: Sequence[TrialSpec] | None, meter: Meter, *, last: bool = False
     ) -> Outcome:
-        return sequence.run(
-            bed,
-            todo,
-            writer,
-            role="profile",
-            plan_name=name,
-            first_index=first_index,
-            limits=limits,
-            max_attempts=max_attempts,
-            budget=budget,
-            settle=last,
-            meter=meter,
-            clock=clock,
-            now=now,
-        )
+        part = Part("profile", name, first_index, settle=last)
+        return sequence.run(bed, todo, writer, part, meter, terms=terms)
 
     stopped: Stopped = ""
     finished = writer.has(PLAN)
@@ -184,7 +155,7 @@ def measure(
         # Without the plan the run goes on choosing when it is resumed.
         everything = Outcome(len(planned), 0, (), 0.0, stopped)
     else:
-        again = Meter(map(trial_s, planned), clock, on_progress, share=meter.share, budget=budget)
+        again = Meter(map(trial_s, planned), clock, on_progress, share=meter.share, budget=terms.budget)
         everything = run(PLAN, len(scouts), planned, again, last=True)
     made = sum(writer.attempts.values()) - before
     invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + everything.invalid

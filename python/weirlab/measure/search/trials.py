@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from dataclasses import replace
 from typing import Final
 
 from weirlab.interrupts import interruptible
@@ -12,8 +11,9 @@ from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, OnProgress, trial_s
 from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.sequence import again, describe_spec
-from weirlab.measure.trial import FailedTrial, Role, run_trial, utc_now
-from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.measure.terms import Terms
+from weirlab.measure.trial import Entry, FailedTrial, Hooks, run_trial
+from weirlab.measure.validity import Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 
@@ -24,12 +24,15 @@ bursts of seconds, longer than a few attempts in a row take."""
 MAX_ATTEMPTS: Final = 10
 """A search cannot leave a trial out: it is worth more attempts than one of a profile."""
 
+TERMS: Final = Terms(max_attempts=MAX_ATTEMPTS)
+
 
 class Trials:
     """Carries out one trial after the other in ``bed`` and keeps each attempt in ``writer``'s run.
 
     ``elapsed_s`` and ``done`` count what has been measured so far. In a run with other trials, too,
-    the first has the index ``first_index``. ``completed`` gives each attempt back as it is to be kept.
+    ``first`` says where these begin, and of which role they are. ``completed`` gives each attempt back as
+    it is to be kept.
     """
 
     def __init__(
@@ -38,30 +41,26 @@ class Trials:
         writer: RunWriter,
         on_progress: OnProgress | None = None,
         *,
-        limits: Limits = CAREFUL_LIMITS,
-        max_attempts: int = MAX_ATTEMPTS,
-        first_index: int = 0,
-        role: Role = "search",
+        terms: Terms = TERMS,
+        first: Entry | None = None,
         completed: Callable[[TrialRecord], TrialRecord] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-        now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self.limits = limits
         self._bed = bed
         self._writer = writer
-        self._max_attempts = max_attempts
-        self._first_index = first_index
-        self._role: Role = role
+        self._terms = terms
+        self._first = first or Entry(writer.run_id, role="search")
         self._completed = completed
-        self._clock = clock
-        self._sleep = sleep
-        self._now = now
-        self._meter = Meter((), clock, on_progress)
-        self._begun_s = clock()
+        self._clock = terms.clocks.seconds
+        self._meter = Meter((), self._clock, on_progress)
+        self._begun_s = self._clock()
         self._rules: RuleSetup | None = None
         self._ahead_s: list[float] = []
         self.done = 0
+
+    @property
+    def limits(self) -> Limits:
+        """From where on the host has spoiled an attempt."""
+        return self._terms.limits
 
     @property
     def elapsed_s(self) -> float:
@@ -87,7 +86,7 @@ class Trials:
         set_rules = spec.rules != self._rules
         # Half-set rules are no known rules.
         self._rules = None if set_rules else self._rules
-        index, self.done = self._first_index + self.done, self.done + 1
+        index, self.done = self._first.index + self.done, self.done + 1
         attempts: list[TrialRecord] = []
 
         def keep(record: TrialRecord) -> None:
@@ -99,17 +98,15 @@ class Trials:
             records = run_trial(
                 self._bed,
                 spec,
-                run_id=self._writer.run_id,
-                index=index,
-                role=self._role,
-                limits=self.limits,
-                max_attempts=self._max_attempts,
+                replace(self._first, index=index),
+                terms=self._terms,
+                hooks=Hooks(
+                    on_attempt=lambda _, last: self._meter.tell(again(spec, last)) if last else None,
+                    on_record=keep,
+                    completed=self._completed,
+                ),
                 set_rules=set_rules,
                 require_valid=True,
-                on_attempt=lambda _, last: self._meter.tell(again(spec, last)) if last else None,
-                on_record=keep,
-                completed=self._completed,
-                now=self._now,
             )
         except FailedTrial:
             self._rules = spec.rules
@@ -123,10 +120,10 @@ class Trials:
     def _pause(self, attempts: Sequence[TrialRecord]) -> None:
         """Give the host time to finish what spoiled the last attempt, unless that was the load itself."""
         last = attempts[-1]
-        over = last.valid or len(attempts) == self._max_attempts
+        over = last.valid or len(attempts) == self._terms.attempts
         if over or last.result.received == 0 or senders_limit(attempts, self.limits):
             return
         pause_s = PAUSES_S[min(len(attempts), len(PAUSES_S)) - 1]
         if pause_s > 0:
             self._meter.tell(f"waiting for a quieter host: {describe_spec(last.spec)}")
-            self._sleep(pause_s)
+            self._terms.clocks.sleep(pause_s)

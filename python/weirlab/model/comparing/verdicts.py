@@ -119,6 +119,17 @@ class _Level:
     matches: tuple[Match, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Scattered:
+    """How sure a change is, and from which scatter that is known; see :class:`_Level`."""
+
+    stderr: float
+    freedom: float
+    scatter: float
+    source: Source
+    per_run: float
+
+
 def compare(before: Runs, after: Runs, terms: Terms, *, same_load: bool) -> list[Finding]:
     """Every quantity that both sides have; an empty list where they have nothing in common."""
     levels: dict[Compared, _Level] = {}
@@ -152,10 +163,12 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
     alone = math.isnan(found.stderr)
     if freedom >= (1 if alone else ENOUGH_FREEDOM) and scatter.source != "given":
         stderr = math.sqrt(seen * share)
-        return _level(found, stderr, freedom, math.sqrt(seen), "these runs", seen, matches)
+        by = _Scattered(stderr, freedom, math.sqrt(seen), "these runs", seen)
+        return _level(found, matches, by)
     if alone:
         why = "one trial of each has no scatter: repeat them (weir trial --repetitions 10)"
-        return _level(found, math.nan, math.inf, scatter.run, scatter.source, math.nan, matches, why)
+        by = _Scattered(math.nan, math.inf, scatter.run, scatter.source, math.nan)
+        return _level(found, matches, by, why)
     # What single settings add is in the scatter over places already, where there are enough of them.
     known = scatter.run**2 + (0.0 if found.by_places else scatter.place**2 / found.places)
     per_run = known + found.stderr**2 / share
@@ -169,21 +182,20 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
         per_run, source = seen, "these runs"
         variance = per_run * share
     told = math.sqrt(per_run if source == "these runs" else known)
-    return _level(found, math.sqrt(variance), limited, told, source, per_run, matches)
+    return _level(found, matches, _Scattered(math.sqrt(variance), limited, told, source, per_run))
 
 
-def _level(
-    found: Estimate,
-    stderr: float,
-    freedom: float,
-    scatter: float,
-    source: Source,
-    per_run: float,
-    matches: Sequence[Match],
-    why: str = "",
-) -> _Level:
+def _level(found: Estimate, matches: Sequence[Match], by: _Scattered, why: str = "") -> _Level:
     return _Level(
-        found.difference, stderr, freedom, found.places, scatter, source, per_run, why, tuple(matches)
+        value=found.difference,
+        stderr=by.stderr,
+        freedom=by.freedom,
+        places=found.places,
+        scatter=by.scatter,
+        source=by.source,
+        per_run=by.per_run,
+        why=why,
+        matches=tuple(matches),
     )
 
 

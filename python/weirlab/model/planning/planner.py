@@ -184,7 +184,8 @@ def _load(device: str, judge: Judge, question: Question) -> Answer:
     calls = None
     if question.call_pps is not None:
         calls = math.floor(found.value / question.call_pps) if found.value is not None else 0
-    return replace(_told(device, judge, question, setting, found, calls=calls), foreseen=foreseen)
+    said = _told(device, judge, question, setting)
+    return replace(said, reach=found, calls=calls, foreseen=foreseen)
 
 
 def _rules(device: str, judge: Judge, question: Question) -> Answer:
@@ -193,7 +194,7 @@ def _rules(device: str, judge: Judge, question: Question) -> Answer:
     if found.lowest is None:
         return Answer(device, question.find, None, found, refused=found.why)
     setting = Settings(rate, frame, found.lowest if found.value is None else found.value)
-    return replace(_told(device, judge, question, setting, found), foreseen=foreseen)
+    return replace(_told(device, judge, question, setting), reach=found, foreseen=foreseen)
 
 
 def _frames(device: str, judge: Judge, question: Question) -> Answer:
@@ -213,7 +214,7 @@ def _frames(device: str, judge: Judge, question: Question) -> Answer:
     shown = found[0][0] if found else float(FRAMES_BYTES[int(np.argmax(inside))])
     frame = np.array([shown])
     setting = Settings(float(load.pps(frame)[0]), shown, position)
-    return _told(device, judge, question, setting, None, frames=sizes)
+    return replace(_told(device, judge, question, setting), frames=sizes)
 
 
 def _given(device: str, judge: Judge, question: Question) -> Answer:
@@ -224,30 +225,14 @@ def _given(device: str, judge: Judge, question: Question) -> Answer:
         return Answer(device, question.find, None, refused=why)
     most = reach(judge, RATES_PPS, lambda rates: Settings(rates, frame, position))
     value = math.nan if most.value is None else most.value
-    return _told(device, judge, question, setting, None, headroom=Headroom(most, value / rate, value - rate))
+    headroom = Headroom(most, value / rate, value - rate)
+    return replace(_told(device, judge, question, setting), headroom=headroom)
 
 
-def _told(
-    device: str,
-    judge: Judge,
-    question: Question,
-    setting: Settings,
-    found: Reach | None,
-    *,
-    calls: int | None = None,
-    frames: tuple[tuple[int, int], ...] = (),
-    headroom: Headroom | None = None,
-) -> Answer:
-    return Answer(
-        device,
-        question.find,
-        outlook(judge, setting),
-        found,
-        calls,
-        frames,
-        headroom,
-        judge.uncertain(setting),
-    )
+def _told(device: str, judge: Judge, question: Question, setting: Settings) -> Answer:
+    """What ``device`` does at one setting."""
+    uncertain = judge.uncertain(setting)
+    return Answer(device, question.find, outlook(judge, setting), uncertain=uncertain)
 
 
 def outlook(judge: Judge, setting: Settings) -> Outlook:

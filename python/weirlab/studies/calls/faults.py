@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
-from weirlab.cli import options
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import given, reading
 from weirlab.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,14 +19,38 @@ _TIME: Final = re.compile(r"(?P<value>\d+(?:\.\d+)?)(?P<unit>us|µs|ms|s)")
 _UNIT_NS: Final = {"us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 
-def impairments(
-    loss: str | None,
-    burst: float | None,
-    jitter: str | None,
-    reorder: str | None,
-    duplicate: str | None,
-    seed: int,
-) -> Impairments | None:
+@dataclass(frozen=True)
+class FaultOptions:
+    """What is wrong with the speech in a file."""
+
+    PANEL: ClassVar = "With --write"
+
+    loss: Annotated[
+        str | None, typer.Option("--loss", help="Share of the speech that is lost.", metavar="SHARE")
+    ] = None
+    loss_burst: Annotated[
+        float | None,
+        typer.Option(
+            "--loss-burst",
+            min=1,
+            max=limits.LONGEST_LOSS_RUN,
+            help="Mean length of a run of losses (Gilbert model); without it they are independent.",
+            metavar="N",
+        ),
+    ] = None
+    jitter: Annotated[
+        str | None,
+        typer.Option("--jitter", help="Mean random delay of the speech, e.g. 5ms.", metavar="TIME"),
+    ] = None
+    reorder: Annotated[
+        str | None, typer.Option("--reorder", help="Share that the next packet overtakes.", metavar="SHARE")
+    ] = None
+    duplicate: Annotated[
+        str | None, typer.Option("--duplicate", help="Share that arrives twice.", metavar="SHARE")
+    ] = None
+
+
+def impairments(options: FaultOptions, seed: int) -> Impairments | None:
     """The faults that the options ask for; None for none.
 
     Raises
@@ -30,29 +58,25 @@ def impairments(
     InputError
         Something is not understood, or cannot be.
     """
-    if burst is None and loss is jitter is reorder is duplicate is None:
+    if not given(options):
         return None
     from weirlab.traffic.calls.impairments import Impairments
 
+    loss, burst = options.loss, options.loss_burst
     if burst is not None and loss is None:
         raise InputError("--loss-burst goes with --loss: it says how long the runs of losses are")
     return Impairments(
         loss_ratio=_share("--loss", loss),
         loss_burst=burst,
-        jitter_ns=_time_ns("--jitter", jitter),
-        reorder_ratio=_share("--reorder", reorder),
-        duplicate_ratio=_share("--duplicate", duplicate),
+        jitter_ns=_time_ns("--jitter", options.jitter),
+        reorder_ratio=_share("--reorder", options.reorder),
+        duplicate_ratio=_share("--duplicate", options.duplicate),
         seed=seed,
     )
 
 
 def _share(option: str, text: str | None) -> float:
-    if text is None:
-        return 0.0
-    values = options.listed(text, options.share, option, "2%")
-    if len(values) != 1:
-        raise InputError(f"{option}: one share is needed, {text!r} holds {len(values)}; e.g. {option} 2%")
-    return values[0]
+    return 0.0 if text is None else reading.one_share(text, option, "2%")
 
 
 def _time_ns(option: str, text: str | None) -> float:

@@ -15,15 +15,18 @@ from weirlab.columns import schema
 from weirlab.errors import InputError, TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
-from weirlab.jobs.progress import Progress, attempts_told, kept
+from weirlab.jobs.progress import attempts_told, kept
+from weirlab.jobs.work import Work
 from weirlab.lab import capture
 from weirlab.lab.capture import Captured
-from weirlab.measure.calls import run_calls
+from weirlab.measure.calls import Hearing, run_calls
+from weirlab.measure.terms import SINGLE
+from weirlab.measure.trial import Entry, Hooks
 from weirlab.quality.distribution import Spread, Summary, summarise
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.records import CallTable, RuleSetup, TrialRecord, TrialSpec, device_in_words
 from weirlab.scenario import Dut, Lab
-from weirlab.store import Run, Store
+from weirlab.store import Run
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import trial_row
 from weirlab.studies.calls.columns import PacketRow
@@ -176,22 +179,20 @@ class CallsOutcome:
         )
 
 
-def make_calls(
-    store: Store,
-    lab: Lab,
-    dut: Dut,
-    calls: Calls,
-    progress: Progress,
-    *,
-    duration_s: float,
-    warmup_s: float,
-    rules: RuleSetup = NO_RULES,
-    buffers: Buffers = USUAL,
-    heard: BufferChoice = "best",
-    attempts: int = 3,
-    keep_packets: bool = False,
-    command: str = "",
-) -> CallsOutcome:
+@dataclass(frozen=True)
+class Course:
+    """How calls are made, and behind what they are heard."""
+
+    duration_s: float
+    warmup_s: float
+    rules: RuleSetup = NO_RULES
+    buffers: Buffers = USUAL
+    heard: BufferChoice = "best"
+    attempts: int = 3
+    keep_packets: bool = False
+
+
+def make_calls(work: Work, lab: Lab, dut: Dut, calls: Calls, course: Course) -> CallsOutcome:
     """Make ``calls`` through a device and tell what was heard; repeated while the host spoils it.
 
     Raises
@@ -201,10 +202,11 @@ def make_calls(
     FailedTrial
         The device forwards nothing.
     """
-    traffic = traffic_of(calls, duration_s, warmup_s)
+    store, progress, buffers = work.store, work.progress, course.buffers
+    traffic = traffic_of(calls, course.duration_s, course.warmup_s)
     compile_plan(traffic)
     # Whoever sends from behind the device has to be accepted there as well.
-    spec = TrialSpec(traffic, replace(rules, both_ways=calls.directions != "forward"), describe(calls))
+    spec = TrialSpec(traffic, replace(course.rules, both_ways=calls.directions != "forward"), describe(calls))
     with testbeds.open_bed(lab, dut, progress, calls=calls) as bed:
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
         in_use = in_force(store, bed)
@@ -213,31 +215,29 @@ def make_calls(
             "name": f"calls through {device_in_words(bed.dut)}",
             "lab": lab.model_dump(mode="json"),
             "dut": dut.model_dump(mode="json"),
-            KIND: {**spec_to_json(spec), "jitter_buffer": {"heard": heard, **asdict(buffers)}},
+            KIND: {**spec_to_json(spec), "jitter_buffer": {"heard": course.heard, **asdict(buffers)}},
         }
-        facts = testbeds.facts(bed, command)
+        facts = testbeds.facts(bed, work.command)
         with kept(lambda: store.create(KIND, scenario, facts, calibration=calibration)) as writer:
             device = device_in_words(bed.dut)
             progress.stage(f"{describe(calls)}, through {device} in the lab {bed.lab}, run {writer.run_id}")
 
             def keep(record: TrialRecord) -> None:
                 writer.add(record)
-                if keep_packets and record.result.packets is not None:
+                if course.keep_packets and record.result.packets is not None:
                     writer.put_table(PACKETS, packet_table(record))
 
             records = run_calls(
                 bed,
                 spec,
-                buffers=buffers,
-                keep_packets=keep_packets,
-                run_id=writer.run_id,
-                max_attempts=attempts,
+                Entry(writer.run_id),
+                Hearing(buffers, course.keep_packets),
+                terms=replace(SINGLE, max_attempts=course.attempts),
+                hooks=Hooks(on_attempt=attempts_told(progress, spec, course.attempts), on_record=keep),
                 set_rules=False,
-                on_attempt=attempts_told(progress, spec, attempts),
-                on_record=keep,
             )
     log = writer.path / f"{PACKETS}.parquet" if writer.run.has_table(PACKETS) else None
-    return CallsOutcome(writer.run, calls, calibration, tuple(records), heard, buffers, log)
+    return CallsOutcome(writer.run, calls, calibration, tuple(records), course.heard, buffers, log)
 
 
 def class_titles(calls: Calls) -> list[str]:

@@ -13,12 +13,15 @@ from weirlab.errors import InputError, TrialError
 from weirlab.jobs import profiles
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.jobs.work import Work
 from weirlab.lab.base import TestBed, Watchable
 from weirlab.measure import profile as measuring
 from weirlab.measure.calls import ROLE
 from weirlab.measure.search import Trials
 from weirlab.measure.search.trials import MAX_ATTEMPTS
 from weirlab.measure.sequence import next_index
+from weirlab.measure.terms import Terms
+from weirlab.measure.trial import Entry
 from weirlab.model import Model, Queueing
 from weirlab.records import device_in_words
 from weirlab.store import Run, RunWriter, Store
@@ -50,7 +53,6 @@ from weirlab.studies.capacity.trials import (
     sweep,
 )
 from weirlab.studies.capacity.trials.rows import Row
-from weirlab.studies.contract import Work
 from weirlab.studies.prediction import modelling
 from weirlab.traffic.schedule import compile_plan
 
@@ -249,8 +251,8 @@ def _sweep(
         progress.note("nothing to sweep around: the search found no number of calls")
         return
     progress.stage(f"sweep of {device_in_words(bed.dut)} in the lab {bed.lab}, run {writer.run_id}")
-    attempts = scenario.capacity.max_attempts
-    sweep(bed, what, setting, writer, keeper, passed_on(progress), max_attempts=attempts)
+    terms = Terms(max_attempts=scenario.capacity.max_attempts)
+    sweep(bed, what, setting, writer, keeper, passed_on(progress), terms=terms)
 
 
 def _search(
@@ -274,9 +276,8 @@ def _search(
         bed,
         writer,
         passed_on(progress),
-        max_attempts=max(wanted.max_attempts, MAX_ATTEMPTS),
-        first_index=next_index(writer, measuring.PLAN, SWEEP),
-        role=ROLE,
+        terms=Terms(max_attempts=max(wanted.max_attempts, MAX_ATTEMPTS)),
+        first=Entry(writer.run_id, next_index(writer, measuring.PLAN, SWEEP), ROLE),
         completed=lambda record: keeper.complete(record, "search", None),
     )
     carried: list[Carried] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weirlab.cli import completing
-from weirlab.cli.options import JsonOption, LabKind, OutOption, PlotsOption, ResumeOption, StoreOption
+from weirlab.cli.options import LabKind, ReportOptions, ResultOptions, ResumeOption, grouped
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.quantities import words
 from weirlab.cli.streams import tell
@@ -59,12 +59,13 @@ def _help() -> str:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    app.command("run", help=_help(), rich_help_panel="Measure")(run)
+    app.command("run", help=_help(), rich_help_panel="Measure")(grouped(run))
     app.command("schema", help=SCHEMA, rich_help_panel="Machine")(schema)
 
 
 def run(
     ctx: typer.Context,
+    *,
     scenario: Annotated[
         Path | None,
         typer.Argument(
@@ -78,24 +79,23 @@ def run(
         LabKind | None,
         typer.Option("--lab", help="Another lab than the scenario's.", show_default=False),
     ] = None,
-    out: OutOption = None,
-    plots: PlotsOption = None,
+    report: ReportOptions,
     resume: ResumeOption = None,
     printed: Annotated[
         bool, typer.Option("--print", help="Print the scenario's file instead of running it.")
     ] = False,
-    store: StoreOption = None,
-    json: JsonOption = False,
+    result: ResultOptions,
 ) -> None:
     """Run a scenario."""
     from weirlab.studies import ready, runner
     from weirlab.studies.scenarios import load
 
-    with Session(ctx, as_json=json, store=store) as session:
+    out, plots = report.out, report.plots
+    with result.session(ctx) as session:
         if (scenario is None) == (resume is None):
             raise InputError(f"give either --resume RUN or a scenario: a file, or one of {ready.listed()}")
         if printed:
-            _print(scenario, as_json=json)
+            _print(scenario, as_json=result.json)
             return
         if scenario is not None:
             what = _in_lab(load(ready.find(scenario)), lab)

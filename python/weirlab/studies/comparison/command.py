@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from weirlab.cli import completing, options
+from weirlab.cli import completing
 from weirlab.cli import junit as xml
-from weirlab.cli.output import Session
+from weirlab.cli.options import ResultOptions, grouped, share
 from weirlab.cli.quantities import NOTHING, plural, significant, words
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
@@ -46,19 +47,10 @@ _SHOWN: Final = 5
 """Settings listed of a quantity that changed; --json has all."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("compare", help=COMPARE, rich_help_panel="Runs")(compare)
+@dataclass(frozen=True)
+class MoreRunsOptions:
+    """Further runs, which show the scatter from run to run."""
 
-
-def compare(
-    ctx: typer.Context,
-    before: Annotated[
-        str, typer.Argument(help="Run before the change.", metavar="BEFORE", autocompletion=completing.runs)
-    ],
-    after: Annotated[
-        str, typer.Argument(help="Run after the change.", metavar="AFTER", autocompletion=completing.runs)
-    ],
     more_before: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,7 +59,7 @@ def compare(
             metavar="RUN",
             autocompletion=completing.runs,
         ),
-    ] = None,
+    ] = None
     more_after: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,7 +68,13 @@ def compare(
             metavar="RUN",
             autocompletion=completing.runs,
         ),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True)
+class TermsOptions:
+    """What counts as a change, and how sure it has to be."""
+
     margin: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,7 +83,7 @@ def compare(
             "(default: rate=8%, mean=8%, p99=20%, and 0.2% of the packets for loss); repeatable.",
             metavar="SHARE",
         ),
-    ] = None,
+    ] = None
     scatter: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,50 +91,66 @@ def compare(
             help="Standard deviation from run to run of one device here: 2%, or p99=4%; repeatable.",
             metavar="SHARE",
         ),
-    ] = None,
+    ] = None
     certainty: Annotated[
         str,
         typer.Option(
             "--certainty", help="Share of comparisons without a change that do not say changed, 50% to 99.9%."
         ),
-    ] = "98%",
+    ] = "98%"
+
+    def terms(self) -> Terms:
+        """The same, understood; raises ``InputError`` naming the option that cannot be."""
+        from weirlab.model.comparing import Terms
+        from weirlab.model.comparing.verdicts import MARGINS
+
+        sure = _share("--certainty", self.certainty)
+        if not 0.5 <= sure <= 0.999:
+            raise InputError(f"--certainty {quoted(self.certainty)}: it must be from 50% to 99.9%")
+        relative: tuple[Compared, ...] = ("rate", "mean", "p99")
+        margins = {**MARGINS, **_named("--margin", self.margin or [], relative, ("loss",))}
+        return Terms(margins, sure, _named("--scatter", self.scatter or [], relative))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("compare", help=COMPARE, rich_help_panel="Runs")(grouped(compare))
+
+
+def compare(
+    ctx: typer.Context,
+    *,
+    before: Annotated[
+        str, typer.Argument(help="Run before the change.", metavar="BEFORE", autocompletion=completing.runs)
+    ],
+    after: Annotated[
+        str, typer.Argument(help="Run after the change.", metavar="AFTER", autocompletion=completing.runs)
+    ],
+    more: MoreRunsOptions,
+    options: TermsOptions,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Also write JUnit XML for CI systems.", metavar="FILE")
     ] = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    result: ResultOptions,
 ) -> None:
     """Compare runs."""
     from weirlab.studies.comparison.study import compare_runs
 
-    with Session(ctx, as_json=json, store=store) as session:
+    with result.session(ctx) as session:
         xml.check(junit)
-        wanted = terms(margin or [], scatter or [], certainty)
+        wanted = options.terms()
         outcome = compare_runs(
-            session.store, [before, *(more_before or [])], [after, *(more_after or [])], wanted
+            session.store, [before, *(more.more_before or [])], [after, *(more.more_after or [])], wanted
         )
         said = sentence(outcome)
         if junit is not None:
             xml.write(junit, "weir compare", _cases(outcome), _properties(outcome, said))
-        for note in () if json else (*outcome.notes, *assumptions(outcome)):
+        for note in () if result.json else (*outcome.notes, *assumptions(outcome)):
             session.say(note)
         written = {} if junit is None else {"junit": junit}
         document = {**outcome.document(), "assumptions": assumptions(outcome), **written}
         session.finish(document, said, tables(outcome))
         session.complain(outcome.problem())
-
-
-def terms(margin: Sequence[str], scatter: Sequence[str], certainty: str) -> Terms:
-    """What the options say; raises ``InputError`` naming the one that cannot be."""
-    from weirlab.model.comparing import Terms
-    from weirlab.model.comparing.verdicts import MARGINS
-
-    sure = _share("--certainty", certainty)
-    if not 0.5 <= sure <= 0.999:
-        raise InputError(f"--certainty {quoted(certainty)}: it must be from 50% to 99.9%")
-    relative: tuple[Compared, ...] = ("rate", "mean", "p99")
-    margins = {**MARGINS, **_named("--margin", margin, relative, ("loss",))}
-    return Terms(margins, sure, _named("--scatter", scatter, relative))
 
 
 def _named(
@@ -163,7 +177,7 @@ def _named(
 
 def _share(option: str, value: str, text: str = "") -> float:
     try:
-        found = options.share(value.strip().replace(" ", ""))
+        found = share(value.strip().replace(" ", ""))
     except ValueError:
         found = math.nan
     if not math.isfinite(found):

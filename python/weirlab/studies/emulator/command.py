@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from weirlab.cli.options import JsonOption
+from weirlab.cli.options import JsonOption, given, grouped
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
     from weirlab.studies.emulator.account import Account
     from weirlab.studies.emulator.reading import Asked
-    from weirlab.studies.emulator.running import End, Tell
+    from weirlab.studies.emulator.running import End, How, Tell
     from weirlab.studies.emulator.tables import Screen
 
 HELP = """Emulate a link: delay, rate, queue, loss and order between two interfaces.
@@ -36,166 +36,157 @@ Examples:
   weir link eth1 eth2 --up "trace lte.up" --down "trace lte.down" --delay 20ms
 """
 
-_IMPAIR = "Link"
-_RUN = "Run"
 
+@dataclass(frozen=True)
+class PathOptions:
+    """What both directions do, in words; a field is called as in profiles and in ``--up``."""
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("link", help=HELP, rich_help_panel="Link")(link)
+    PANEL: ClassVar = "Link"
 
-
-def link(
-    ctx: typer.Context,
-    a: Annotated[str, typer.Argument(help="One end: an interface.", metavar="A", show_default=False)],
-    b: Annotated[str, typer.Argument(help="The other end.", metavar="B", show_default=False)],
-    delay: Annotated[
-        str | None,
-        typer.Option("--delay", help="One way, e.g. 25ms.", metavar="TIME", rich_help_panel=_IMPAIR),
-    ] = None,
+    delay: Annotated[str | None, typer.Option("--delay", help="One way, e.g. 25ms.", metavar="TIME")] = None
     jitter: Annotated[
         str | None,
         typer.Option(
             "--jitter",
             help="Around the delay: 5ms (evenly), 5ms,normal; with ,reorder frames may overtake.",
             metavar="TIME",
-            rich_help_panel=_IMPAIR,
         ),
-    ] = None,
+    ] = None
     rate: Annotated[
-        str | None,
-        typer.Option(
-            "--rate", help="E.g. 100Mbps; frames without FCS.", metavar="RATE", rich_help_panel=_IMPAIR
-        ),
-    ] = None,
+        str | None, typer.Option("--rate", help="E.g. 100Mbps; frames without FCS.", metavar="RATE")
+    ] = None
     trace: Annotated[
         str | None,
         typer.Option(
             "--trace",
             help="Instead of a rate: delivery opportunities, Mahimahi's format.",
             metavar="FILE",
-            rich_help_panel=_IMPAIR,
         ),
-    ] = None,
+    ] = None
     overhead: Annotated[
         str | None,
         typer.Option(
             "--overhead",
             help="Bytes that each frame costs the rate in addition (24: all of an Ethernet's).",
             metavar="BYTES",
-            rich_help_panel=_IMPAIR,
         ),
-    ] = None,
+    ] = None
     queue: Annotated[
         str | None,
         typer.Option(
             "--queue",
             help="Room for what waits: 50pkts, 64kB or 20ms (default: 1000pkts).",
             metavar="SIZE",
-            rich_help_panel=_IMPAIR,
         ),
-    ] = None,
+    ] = None
     aqm: Annotated[
         str | None,
-        typer.Option(
-            "--aqm",
-            help="Drop early: codel, or red,min=20pkts,max=60pkts,p=10%.",
-            metavar="NAME",
-            rich_help_panel=_IMPAIR,
-        ),
-    ] = None,
+        typer.Option("--aqm", help="Drop early: codel, or red,min=20pkts,max=60pkts,p=10%.", metavar="NAME"),
+    ] = None
     loss: Annotated[
         str | None,
         typer.Option(
             "--loss",
             help="1%; 1%,burst=3 (mean run); gemodel=P,R,1-H,1-K; frames=5,17,30-39,/100.",
             metavar="WHICH",
-            rich_help_panel=_IMPAIR,
         ),
-    ] = None,
+    ] = None
     reorder: Annotated[
         str | None,
         typer.Option(
-            "--reorder",
-            help="As --loss, and how much later they leave: 1%,by=3ms.",
-            metavar="WHICH",
-            rich_help_panel=_IMPAIR,
+            "--reorder", help="As --loss, and how much later they leave: 1%,by=3ms.", metavar="WHICH"
         ),
-    ] = None,
-    duplicate: Annotated[
-        str | None, typer.Option("--duplicate", help="As --loss.", metavar="WHICH", rich_help_panel=_IMPAIR)
-    ] = None,
+    ] = None
+    duplicate: Annotated[str | None, typer.Option("--duplicate", help="As --loss.", metavar="WHICH")] = None
     seed: Annotated[
         str | None,
-        typer.Option(
-            "--seed", help="Seed of all random numbers (default: 1).", metavar="N", rich_help_panel=_IMPAIR
-        ),
-    ] = None,
+        typer.Option("--seed", help="Seed of all random numbers (default: 1).", metavar="N"),
+    ] = None
+
+    def words(self) -> dict[str, str]:
+        """What was given, by name."""
+        return given(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkOptions:
+    """What the link does."""
+
+    PANEL: ClassVar = "Link"
+
+    both: PathOptions
     up: Annotated[
         str | None,
-        typer.Option(
-            "--up",
-            help="What differs from A to B: 'rate 10Mbps queue 20pkts'.",
-            metavar="WORDS",
-            rich_help_panel=_IMPAIR,
-        ),
-    ] = None,
-    down: Annotated[
-        str | None,
-        typer.Option("--down", help="What differs from B to A.", metavar="WORDS", rich_help_panel=_IMPAIR),
-    ] = None,
+        typer.Option("--up", help="What differs from A to B: 'rate 10Mbps queue 20pkts'.", metavar="WORDS"),
+    ] = None
+    down: Annotated[str | None, typer.Option("--down", help="What differs from B to A.", metavar="WORDS")] = (
+        None
+    )
     profile: Annotated[
         Path | None,
         typer.Option(
-            "--profile",
-            help="YAML file with these options as keys, and up and down.",
-            metavar="FILE",
-            rich_help_panel=_IMPAIR,
+            "--profile", help="YAML file with these options as keys, and up and down.", metavar="FILE"
         ),
-    ] = None,
+    ] = None
+
+    def asked(self) -> Asked:
+        """Both directions, understood."""
+        from weirlab.studies.emulator import reading
+
+        return reading.read_link(self.both.words(), self.up, self.down, self.profile)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where the emulator works, how long, and how."""
+
+    PANEL: ClassVar = "Run"
+
     netns: Annotated[
-        str | None,
-        typer.Option(
-            "--netns", help="Network namespace of the interfaces.", metavar="NS", rich_help_panel=_RUN
-        ),
-    ] = None,
+        str | None, typer.Option("--netns", help="Network namespace of the interfaces.", metavar="NS")
+    ] = None
     for_: Annotated[
-        str | None,
-        typer.Option(
-            "--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME", rich_help_panel=_RUN
-        ),
-    ] = None,
-    cpu: Annotated[
-        int | None,
-        typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N", rich_help_panel=_RUN),
-    ] = None,
-    busy: Annotated[
-        bool,
-        typer.Option("--busy", help="Never sleep: a whole CPU for less lateness.", rich_help_panel=_RUN),
-    ] = False,
+        str | None, typer.Option("--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME")
+    ] = None
+    cpu: Annotated[int | None, typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N")] = None
+    busy: Annotated[bool, typer.Option("--busy", help="Never sleep: a whole CPU for less lateness.")] = False
     real_time: Annotated[
         bool,
         typer.Option(
-            "--real-time/--no-real-time",
-            help="Real-time priority for the thread that carries frames.",
-            rich_help_panel=_RUN,
+            "--real-time/--no-real-time", help="Real-time priority for the thread that carries frames."
         ),
-    ] = True,
+    ] = True
+
+    def how(self) -> How:
+        """The same for the emulator."""
+        from weirlab.link.settings import parse_time
+        from weirlab.studies.emulator.running import How
+
+        for_s = None if self.for_ is None else parse_time(self.for_, "--for")
+        return How(for_s, self.cpu, self.busy, self.real_time)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("link", help=HELP, rich_help_panel="Link")(grouped(link))
+
+
+def link(
+    ctx: typer.Context,
+    *,
+    a: Annotated[str, typer.Argument(help="One end: an interface.", metavar="A", show_default=False)],
+    b: Annotated[str, typer.Argument(help="The other end.", metavar="B", show_default=False)],
+    options: LinkOptions,
+    running: RunOptions,
     json: JsonOption = False,
 ) -> None:
     """Emulate a link."""
-    from weirlab.link.settings import parse_time
-    from weirlab.studies.emulator import account, reading, tables
+    from weirlab.studies.emulator import account, tables
     from weirlab.studies.emulator.running import End
 
-    given = {
-        "delay": delay, "jitter": jitter, "rate": rate, "trace": trace, "overhead": overhead, "queue": queue,
-        "aqm": aqm, "loss": loss, "reorder": reorder, "duplicate": duplicate, "seed": seed,
-    }  # fmt: skip
-    both = {name: text for name, text in given.items() if text is not None}
     with Session(ctx, as_json=json) as session:
-        asked = reading.read_link(both, up, down, profile)
-        for_s = None if for_ is None else parse_time(for_, "--for")
+        asked = options.asked()
+        how = running.how()
         notes: list[str] = []
         with tables.screen(sys.stderr) as shown:
 
@@ -203,8 +194,7 @@ def link(
                 notes.append(message)
                 shown.note(message)
 
-            how = How(for_s, cpu, busy, real_time)
-            last = run((End(a, netns), End(b, netns)), asked, how, shown, tell)
+            last = run((End(a, running.netns), End(b, running.netns)), asked, how, shown, tell)
             if last.real_time_refused:
                 tell(f"the emulator was not real time: {last.real_time_refused}")
         complaints = account.complaints(last)
@@ -222,16 +212,6 @@ def link(
         session.complain(problem)
 
 
-@dataclass(frozen=True)
-class How:
-    """How the emulator is to work."""
-
-    for_s: float | None = None
-    cpu: int | None = None
-    busy: bool = False
-    real_time: bool = True
-
-
 def run(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> Account:
     """Carry frames until Ctrl-C, or the end of the time; what became of them."""
     from weirlab.link.stopping import Stop
@@ -240,7 +220,7 @@ def run(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell
 
     with (
         Stop() as stop,
-        emulated_link(*ends, asked.up, asked.down, **asdict(how), tell=tell) as carrying,
+        emulated_link(*ends, asked.up, asked.down, how=how, tell=tell) as carrying,
     ):
         tell(f"{ends[0]} and {ends[1]} are linked; Ctrl-C ends it")
         while not stop.requested:

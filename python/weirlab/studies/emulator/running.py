@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.interrupts import shielded
@@ -32,6 +32,23 @@ class End:
 
     def __str__(self) -> str:
         return f"{self.interface} in {self.netns}" if self.netns else self.interface
+
+
+@dataclass(frozen=True)
+class How:
+    """How the emulator works."""
+
+    for_s: float | None = None
+    """It ends after so long; None: not by itself."""
+    cpu: int | None = None
+    """Its thread runs on this CPU alone."""
+    busy: bool = False
+    """It never sleeps."""
+    real_time: bool = True
+    """Where it sleeps, it goes before all ordinary work of this host, if that is allowed."""
+
+
+USUAL: Final = How()
 
 
 class EmulatedLink:
@@ -72,20 +89,15 @@ def emulated_link(
     up: PathSpec,
     down: PathSpec | None = None,
     *,
-    for_s: float | None = None,
-    cpu: int | None = None,
-    busy: bool = False,
-    real_time: bool = True,
+    how: How = USUAL,
     tell: Tell = lambda message: None,
 ) -> Iterator[EmulatedLink]:
     """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down``.
 
     Without ``down`` it is as ``up``, with random numbers of its own. A thread of this process does it: it
-    ends with the block, after ``for_s`` seconds, and with this process, however that ends. What is changed on
+    ends with the block, when ``how`` says so, and with this process, however that ends. What is changed on
     this host for it is changed back at the end; after ``kill -9`` by the next ``weir link``, ``weir tap`` or
-    ``weir lab clean``. ``cpu`` pins the thread; ``busy``: it never sleeps; else it goes
-    before all ordinary work of this host, if that is allowed, unless ``real_time`` is false. ``tell`` gets
-    what was changed, in words.
+    ``weir lab clean``. ``tell`` gets what was changed, in words.
 
     Raises
     ------
@@ -108,7 +120,7 @@ def emulated_link(
             changes = journal.Journal()
             for end in (a, b):
                 _prepare(changes, end, tell)
-            engine = _started(a, b, up, down, duration_s=for_s, cpu=cpu, busy=busy, real_time=real_time)
+            engine = _started(a, b, up, down, how)
         yield EmulatedLink(engine, (a, b), up, down)
     finally:
         if engine is not None:
@@ -163,7 +175,7 @@ def _chain(end: End) -> str:
     return "from_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in end.interface)
 
 
-def _started(a: End, b: End, up: PathSpec, down: PathSpec, **options: Any) -> Emulator:
+def _started(a: End, b: End, up: PathSpec, down: PathSpec, how: How) -> Emulator:
     try:
         from weirlab._engine import Emulator as EngineEmulator
     except ImportError as error:
@@ -174,5 +186,8 @@ def _started(a: End, b: End, up: PathSpec, down: PathSpec, **options: Any) -> Em
         a_netns=a.netns,
         b_netns=b.netns,
         paths=(up.plain(), down.plain()),
-        **options,
+        duration_s=how.for_s,
+        cpu=how.cpu,
+        busy=how.busy,
+        real_time=how.real_time,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from weirlab.studies.contract import Ground, Study, Told, Work
+from weirlab.jobs.work import Work
+from weirlab.studies.contract import Ground, Study, Told
 
 if TYPE_CHECKING:
     from weirlab.lab.doctor import Finding
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weirlab.studies.failover.section import FailoverScenario
     from weirlab.studies.failover.study import FailoverFindings, Pairs
     from weirlab.studies.failover.switches import OpenPair
-    from weirlab.studies.failover.switches.event import Clock, Sleep
+    from weirlab.studies.failover.switches.event import Clocks
 
 
 class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings"]):
@@ -28,14 +28,8 @@ class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings
     commands = {"weirlab.studies.failover.command": ("failover",)}
     ready = {"failover": "redundant pairs: protocols, timers and states compared"}
 
-    def __init__(
-        self,
-        open_pair: OpenPair | None = None,
-        *,
-        clock: Clock = time.monotonic_ns,
-        sleep: Sleep = time.sleep,
-    ) -> None:
-        self._open_pair, self._clock, self._sleep = open_pair, clock, sleep
+    def __init__(self, open_pair: OpenPair | None = None, *, clocks: Clocks | None = None) -> None:
+        self._open_pair, self._clocks = open_pair, clocks
 
     def scenario(self) -> type[FailoverScenario]:
         from weirlab.studies.failover.section import FailoverScenario
@@ -62,7 +56,7 @@ class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings
     ) -> FailoverFindings:
         from weirlab.studies.failover import study
 
-        return study.measured(ground, asked, writer, work.progress, self._clock, self._sleep)
+        return study.measured(ground, asked, writer, work.progress, self._clocks)
 
     def told(self, outcome: Outcome[FailoverFindings]) -> Told:
         from weirlab.studies.failover import tables, told

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
 from weirlab import limits
-from weirlab.cli import options
-from weirlab.cli.output import Session
+from weirlab.cli.options import (
+    DeviceOptions,
+    ReportOptions,
+    ResultOptions,
+    SeedOption,
+    TrialsOptions,
+    given,
+    grouped,
+    only,
+)
 from weirlab.errors import InputError
 
 FAILOVER = """Measure what happens to ongoing calls when the active firewall of a pair goes down.
@@ -30,86 +39,74 @@ Examples:
   weir failover --advert 0.1 --repetitions 1 --json
 """
 
-_PAIR = "Pair"
-_CALLS = "Calls"
-_PLAN = "Plan"
 
+@dataclass(frozen=True)
+class PairOptions:
+    """The pair; the fields are keys of ``failover.pairs`` in a scenario."""
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("failover", help=FAILOVER, rich_help_panel="Measure")(failover)
+    PANEL: ClassVar = "Pair"
 
-
-def failover(
-    ctx: typer.Context,
     protocol: Annotated[
-        Literal["keepalived", "ucarp"],
-        typer.Option("--protocol", help="What shares the addresses.", rich_help_panel=_PAIR),
-    ] = "keepalived",
-    advert: Annotated[
+        Literal["keepalived", "ucarp"], typer.Option("--protocol", help="What shares the addresses.")
+    ] = "keepalived"
+    advert_s: Annotated[
         float | None,
-        typer.Option(
-            "--advert",
-            min=0,
-            max=limits.LONGEST_S,
-            help="Seconds between advertisements (1).",
-            rich_help_panel=_PAIR,
-        ),
-    ] = None,
+        typer.Option("--advert", min=0, max=limits.LONGEST_S, help="Seconds between advertisements (1)."),
+    ] = None
     states: Annotated[
         Literal["direct", "cached", "off"],
         typer.Option(
             "--states",
             help="conntrackd straight into the other kernel, by its external cache, or no conntrackd.",
-            rich_help_panel=_PAIR,
         ),
-    ] = "direct",
+    ] = "direct"
     preempt: Annotated[
         bool | None,
         typer.Option(
             "--preempt/--no-preempt",
             help="Does the preferred firewall take over again?",
             show_default=False,
-            rich_help_panel=_PAIR,
         ),
-    ] = None,
-    nat: Annotated[
-        bool,
-        typer.Option("--nat", help="Translate the callers' addresses (forward only).", rich_help_panel=_PAIR),
-    ] = False,
-    backend: options.BackendOption = "auto",
-    calls: Annotated[
-        int,
-        typer.Option(
-            "--calls", min=1, max=limits.MOST_CALLS, help="Calls in progress.", rich_help_panel=_CALLS
-        ),
-    ] = 3000,
-    codec: Annotated[
-        str,
-        typer.Option("--codec", help="Codec, with its packet time if wanted.", rich_help_panel=_CALLS),
-    ] = "g711:60ms",
+    ] = None
+    nat: Annotated[bool, typer.Option("--nat", help="Translate the callers' addresses (forward only).")] = (
+        False
+    )
+
+
+@dataclass(frozen=True)
+class OngoingOptions:
+    """The calls in progress; the fields are keys of ``calls`` in a scenario."""
+
+    PANEL: ClassVar = "Calls"
+
+    count: Annotated[
+        int, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Calls in progress.")
+    ] = 3000
+    codec: Annotated[str, typer.Option("--codec", help="Codec, with its packet time if wanted.")] = (
+        "g711:60ms"
+    )
     transport: Annotated[
         Literal["rtp", "iax2", "iax2-trunk"],
-        typer.Option("--transport", help="What carries the speech.", rich_help_panel=_CALLS),
-    ] = "rtp",
-    directions: Annotated[
-        Literal["forward", "both"],
-        typer.Option("--directions", help="Who talks.", rich_help_panel=_CALLS),
-    ] = "both",
-    kinds: Annotated[
-        str,
-        typer.Option("--kinds", help="Some of soft,hard,return.", metavar="KIND,...", rich_help_panel=_PLAN),
-    ] = "soft,hard",
+        typer.Option("--transport", help="What carries the speech."),
+    ] = "rtp"
+    directions: Annotated[Literal["forward", "both"], typer.Option("--directions", help="Who talks.")] = (
+        "both"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchOptions:
+    """The switches to measure."""
+
+    PANEL: ClassVar = "Plan"
+
+    kinds: Annotated[str, typer.Option("--kinds", help="Some of soft,hard,return.", metavar="KIND,...")] = (
+        "soft,hard"
+    )
     repetitions: Annotated[
         int,
-        typer.Option(
-            "--repetitions",
-            min=1,
-            max=limits.MOST_REPETITIONS,
-            help="Valid runs of each.",
-            rich_help_panel=_PLAN,
-        ),
-    ] = 7,
+        typer.Option("--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid runs of each."),
+    ] = 7
     event: Annotated[
         float | None,
         typer.Option(
@@ -117,41 +114,55 @@ def failover(
             min=0,
             max=limits.LONGEST_S,
             help="Seconds from when all calls are in progress to the event (3).",
-            rich_help_panel=_PLAN,
         ),
-    ] = None,
+    ] = None
     after: Annotated[
         float | None,
-        typer.Option(
-            "--after",
-            min=0,
-            max=limits.LONGEST_S,
-            help="Seconds from the event to the end (13).",
-            rich_help_panel=_PLAN,
-        ),
-    ] = None,
+        typer.Option("--after", min=0, max=limits.LONGEST_S, help="Seconds from the event to the end (13)."),
+    ] = None
     find_load: Annotated[
         bool,
         typer.Option(
-            "--find-load/--no-find-load",
-            help="Find first how many calls the pair carries without loss.",
-            rich_help_panel=_PLAN,
+            "--find-load/--no-find-load", help="Find first how many calls the pair carries without loss."
         ),
-    ] = True,
+    ] = True
     admission: Annotated[
         Literal["closed", "open"],
         typer.Option(
             "--admission",
             help="Whether the firewalls admit what they have no state of, from shortly before the event.",
-            rich_help_panel=_PLAN,
         ),
-    ] = "closed",
-    attempts: options.AttemptsOption = None,
-    seed: options.SeedOption = 1,
-    out: options.OutOption = None,
-    plots: options.PlotsOption = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    ] = "closed"
+    trials: Annotated[TrialsOptions, only("max_attempts")]
+    seed: SeedOption = 1
+
+    def section(self) -> dict[str, Any]:
+        """The section ``failover`` of a scenario, but for the pairs."""
+        times = {"event_s": self.event, "after_s": self.after}
+        return {
+            "kinds": [kind.strip() for kind in self.kinds.split(",")],
+            "repetitions": self.repetitions,
+            "find_load": self.find_load,
+            "close_admission": self.admission == "closed",
+            "seed": self.seed,
+            **{name: value for name, value in times.items() if value is not None},
+            **given(self.trials),
+        }
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("failover", help=FAILOVER, rich_help_panel="Measure")(grouped(failover))
+
+
+def failover(
+    ctx: typer.Context,
+    pair: PairOptions,
+    bed: Annotated[DeviceOptions, only("backend")],
+    calls: OngoingOptions,
+    switches: SwitchOptions,
+    report: ReportOptions,
+    result: ResultOptions,
 ) -> None:
     """Measure the failover of one pair."""
     from weirlab.scenario.load import from_plain
@@ -159,36 +170,23 @@ def failover(
     from weirlab.studies.commands.scenarios import show
     from weirlab.studies.failover.section import FailoverScenario
 
-    with Session(ctx, as_json=json, store=store) as session:
-        if plots is not None and out is None:
+    with result.session(ctx) as session:
+        if report.plots is not None and report.out is None:
             raise InputError("--plots needs --out: plots belong to a report")
-        pair = options.plan(protocol=protocol, states=states, nat=nat, advert_s=advert, preempt=preempt)
-        plan = options.plan(
-            pairs=[pair],
-            kinds=[kind.strip() for kind in kinds.split(",")],
-            repetitions=repetitions,
-            event_s=event,
-            after_s=after,
-            find_load=find_load,
-            close_admission=admission == "closed",
-            max_attempts=attempts,
-            seed=seed,
-        )
         content: dict[str, Any] = {
-            "name": f"failover of {protocol}",
-            "lab": {"backend": backend},
-            "calls": {
-                "count": calls,
-                "codec": codec,
-                "transport": transport,
-                "directions": directions,
-                "seed": seed,
-            },
-            "failover": plan,
+            "name": f"failover of {pair.protocol}",
+            "lab": {"backend": bed.backend},
+            "calls": {**given(calls), "seed": switches.seed},
+            "failover": {"pairs": [given(pair)], **switches.section()},
             "report": None,
         }
         scenario = from_plain(content, "the options", FailoverScenario)
         outcome = runner.run_scenario(
-            session.store, scenario, session.progress, out=out, plots=plots, command=session.command
+            session.store,
+            scenario,
+            session.progress,
+            out=report.out,
+            plots=report.plots,
+            command=session.command,
         )
         show(session, outcome)

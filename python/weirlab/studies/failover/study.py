@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,8 +16,9 @@ from weirlab.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
-from weirlab.studies.contract import Ground, Work
+from weirlab.studies.contract import Ground
 from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.failover.switches import (
     CALLS,
@@ -31,6 +33,7 @@ from weirlab.studies.failover.switches import (
     SwitchLimits,
     SwitchRow,
     Timing,
+    Wanted,
     compare,
     conclusions,
     estimate_s,
@@ -39,8 +42,7 @@ from weirlab.studies.failover.switches import (
     plan,
     rows_of,
 )
-from weirlab.studies.failover.switches.event import Clock, Sleep
-from weirlab.traffic.load import offered_pps
+from weirlab.studies.failover.switches.event import CLOCKS, Clocks
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
@@ -130,8 +132,7 @@ def measured(
     asked: FailoverScenario,
     writer: RunWriter,
     progress: Progress,
-    clock: Clock,
-    sleep: Sleep,
+    clocks: Clocks | None = None,
 ) -> FailoverFindings:
     """Find the load that all pairs carry, then make every switch that the run has not yet."""
     what, timing = asked.failover, timing_of(asked)
@@ -156,7 +157,7 @@ def measured(
         limits=SwitchLimits(cut_ratio=what.cut_ratio),
         max_attempts=what.max_attempts,
     )
-    campaign = measure(opener, switches, conditions, writer, passed_on(progress), clock=clock, sleep=sleep)
+    campaign = measure(opener, switches, conditions, writer, passed_on(progress), clocks=clocks or CLOCKS)
     found = _concluded(load, switches, campaign.rows, campaign.elapsed_s)
     writer.put_json(RESULT, found.kept())
     return found
@@ -203,15 +204,12 @@ def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: P
     if writer.has(LOAD):
         return writer.run.get_json(LOAD, Load.from_json)
 
-    def of(calls: int) -> Traffic:
-        return bed.traffic(calls, what.load_s)
-
+    asked = Wanted(wanted, lambda calls: bed.traffic(calls, what.load_s))
     if not what.find_load:
-        load = Load(wanted, wanted, offered_pps(of(wanted)), searched=False)
+        load = Load(wanted, wanted, asked.offered_pps(wanted), searched=False)
     else:
-        load = find_load(
-            bed.opener, bed.pairs, wanted, of, offered_pps, writer, lambda text: progress.advance(0, 1, text)
-        )
+        tell = partial(progress.advance, 0, 1)
+        load = find_load(bed.opener, bed.pairs, asked, writer, tell)
     writer.put_json(LOAD, load.to_json())
     progress.note(load_text(load))
     return load

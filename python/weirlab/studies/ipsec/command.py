@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from weirlab.cli import options
+from weirlab.cli.options import IpVersion, JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
@@ -39,8 +40,65 @@ Examples:
 """
 
 _USUAL_OVER = "clear,esp-transport,esp-tunnel,wireguard,openvpn,srtp,dtls,gre,vxlan"
-_WHAT = "Calls"
-_HOW = "Encapsulation"
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """The calls."""
+
+    PANEL: ClassVar = "Calls"
+
+    codec: Annotated[
+        str,
+        typer.Option(
+            "--codec",
+            help="Codecs, with packet times if you like: g711,g729:40ms,opus@24kbit/s.",
+            metavar="CODEC,...",
+        ),
+    ] = "g711"
+    packet_time: Annotated[
+        str | None,
+        typer.Option(
+            "--packet-time", help="Packet times in ms for every codec, e.g. 10,20,30.", metavar="MS,..."
+        ),
+    ] = None
+    ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
+
+
+@dataclass(frozen=True)
+class EncapsulationOptions:
+    """What they are put into."""
+
+    PANEL: ClassVar = "Encapsulation"
+
+    over: Annotated[str, typer.Option("--over", help="Encapsulations, or all.", metavar="NAME,...")] = (
+        _USUAL_OVER
+    )
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", help="Only these cipher suites of ESP.", metavar="NAME,..."),
+    ] = None
+    outer_ip: Annotated[
+        IpVersion | None,
+        typer.Option("--outer-ip", help="IP version between the gateways (default: as --ip)."),
+    ] = None
+    natt: Annotated[bool, typer.Option("--natt", help="ESP in UDP, to pass NAT (RFC 3948).")] = False
+    esn: Annotated[bool, typer.Option("--esn", help="Extended sequence numbers, which add no byte.")] = False
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    """The line they share, and what else is told."""
+
+    mtu: Annotated[
+        int, typer.Option("--mtu", min=68, max=65_535, help="MTU in bytes of IP.", metavar="BYTES")
+    ] = 1500
+    line: Annotated[
+        str, typer.Option("--line", help="Line to fill: 2Mbps, 100Mbit/s, 1Gbit/s.", metavar="RATE")
+    ] = "2Mbit/s"
+    published: Annotated[
+        bool, typer.Option("--published", help="The published table as well, by its definition and ours.")
+    ] = False
 
 
 def add_to(app: typer.Typer) -> None:
@@ -48,7 +106,7 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(help="Overhead of encryption and tunnels on calls.", no_args_is_help=True)
     # A group of one command would become that command.
     group.callback()(_group)
-    group.command("bytes", help=BYTES)(bytes_)
+    group.command("bytes", help=BYTES)(grouped(bytes_))
     app.add_typer(group, name="ipsec", rich_help_panel="Measure")
 
 
@@ -58,58 +116,11 @@ def _group() -> None:
 
 def bytes_(
     ctx: typer.Context,
-    codec: Annotated[
-        str,
-        typer.Option(
-            "--codec",
-            help="Codecs, with packet times if you like: g711,g729:40ms,opus@24kbit/s.",
-            metavar="CODEC,...",
-            rich_help_panel=_WHAT,
-        ),
-    ] = "g711",
-    packet_time: Annotated[
-        str | None,
-        typer.Option(
-            "--packet-time",
-            help="Packet times in ms for every codec, e.g. 10,20,30.",
-            metavar="MS,...",
-            rich_help_panel=_WHAT,
-        ),
-    ] = None,
-    ip: Annotated[options.IpVersion, typer.Option("--ip", help="IP version.", rich_help_panel=_WHAT)] = "4",
-    over: Annotated[
-        str,
-        typer.Option("--over", help="Encapsulations, or all.", metavar="NAME,...", rich_help_panel=_HOW),
-    ] = _USUAL_OVER,
-    suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite", help="Only these cipher suites of ESP.", metavar="NAME,...", rich_help_panel=_HOW
-        ),
-    ] = None,
-    outer_ip: Annotated[
-        options.IpVersion | None,
-        typer.Option(
-            "--outer-ip", help="IP version between the gateways (default: as --ip).", rich_help_panel=_HOW
-        ),
-    ] = None,
-    natt: Annotated[
-        bool, typer.Option("--natt", help="ESP in UDP, to pass NAT (RFC 3948).", rich_help_panel=_HOW)
-    ] = False,
-    esn: Annotated[
-        bool,
-        typer.Option("--esn", help="Extended sequence numbers, which add no byte.", rich_help_panel=_HOW),
-    ] = False,
-    mtu: Annotated[
-        int, typer.Option("--mtu", min=68, max=65_535, help="MTU in bytes of IP.", metavar="BYTES")
-    ] = 1500,
-    line: Annotated[
-        str, typer.Option("--line", help="Line to fill: 2Mbps, 100Mbit/s, 1Gbit/s.", metavar="RATE")
-    ] = "2Mbit/s",
-    published: Annotated[
-        bool, typer.Option("--published", help="The published table as well, by its definition and ours.")
-    ] = False,
-    json: options.JsonOption = False,
+    *,
+    calls: CallOptions,
+    inside: EncapsulationOptions,
+    on: LineOptions,
+    json: JsonOption = False,
 ) -> None:
     """Calculate bytes on the wire."""
     from weirlab.studies.ipsec import tables
@@ -117,17 +128,18 @@ def bytes_(
     from weirlab.traffic.calls.lines import parse_line
 
     with Session(ctx, as_json=json) as session:
-        version: IpNumber = 4 if ip == "4" else 6
+        version: IpNumber = 4 if calls.ip == "4" else 6
+        outer = inside.outer_ip
         question = Question(
-            streams=_streams(codec, packet_time, version),
-            kinds=_kinds(over, natt=natt),
-            suites=_suites(suite),
-            outer_ip=version if outer_ip is None else 4 if outer_ip == "4" else 6,
-            natt=natt,
-            esn=esn,
-            mtu=mtu,
-            line_bps=parse_line(line),
-            with_published=published,
+            streams=_streams(calls.codec, calls.packet_time, version),
+            kinds=_kinds(inside.over, natt=inside.natt),
+            suites=_suites(inside.suite),
+            outer_ip=version if outer is None else 4 if outer == "4" else 6,
+            natt=inside.natt,
+            esn=inside.esn,
+            mtu=on.mtu,
+            line_bps=parse_line(on.line),
+            with_published=on.published,
         )
         found = sheet(question)
         for warning in found.warnings():

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from weirlab.studies.contract import Ground, Study, Told, Work
+from weirlab.jobs.work import Work
+from weirlab.studies.contract import Ground, Study, Told
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story

@@ -11,8 +11,9 @@ from weirlab.errors import InputError, MissingCapability, TrialError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
-from weirlab.studies.contract import Ground, Work
+from weirlab.studies.contract import Ground
 from weirlab.studies.monitor.asked import checked, common_settings, methods_of
 from weirlab.studies.monitor.bed import Method, Settings
 from weirlab.studies.monitor.section import Monitor, MonitorScenario

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import typer
 
 from weirlab import limits
-from weirlab.cli import completing, options
-from weirlab.cli.output import Session
+from weirlab.cli import completing
+from weirlab.cli.options import Arrivals, DeviceOption, ResultOptions, SizeOptions, grouped, reading
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.model.planning import Requirement
     from weirlab.requirements import Demand
+    from weirlab.studies.planning.study import PlanRequest
     from weirlab.traffic.calls.codecs import VoiceStream
 
 PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
@@ -43,10 +45,6 @@ Examples:
   weir plan last --ruleset saved.rules --rate 200kpps --reordered new.rules
 """
 
-_TRAFFIC = "Traffic"
-_WANTED = "Requirement"
-_SOUGHT = "Question"
-
 Class = Literal["isochronous", "cyclic", "acyclic"]
 Sought = Literal["rate", "calls", "rules", "frame", "delay", "loss", "device"]
 Kind = Literal["queueing", "piecewise"]
@@ -55,55 +53,51 @@ GIVEN: Final = ("rate", "calls", "codec", "frame", "sizes", "rules", "device")
 """What ``--given`` takes, each as the option of that name does."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("plan", help=PLAN, rich_help_panel="Model")(plan)
+@dataclass(frozen=True)
+class ModelOptions:
+    """The devices that are asked."""
 
-
-def plan(
-    ctx: typer.Context,
     models: Annotated[
         list[str] | None,
         typer.Argument(
             help="Model files, run IDs or 'last'.", metavar="MODEL", autocompletion=completing.runs
         ),
-    ] = None,
+    ] = None
     more: Annotated[
         list[str] | None, typer.Option("--models", help="The same as MODEL.", metavar="MODEL")
-    ] = None,
-    device: options.DeviceOption = None,
-    find: Annotated[
-        Sought | None, typer.Option("--find", help="What is sought.", rich_help_panel=_SOUGHT)
-    ] = None,
+    ] = None
+    device: DeviceOption = None
+
+
+@dataclass(frozen=True)
+class QuestionOptions:
+    """What they are asked."""
+
+    PANEL: ClassVar = "Question"
+
+    find: Annotated[Sought | None, typer.Option("--find", help="What is sought.")] = None
     given: Annotated[
         list[str] | None,
-        typer.Option(
-            "--given", help=f"KEY=VALUE: {', '.join(GIVEN)}.", metavar="KEY=VALUE", rich_help_panel=_SOUGHT
-        ),
-    ] = None,
+        typer.Option("--given", help=f"KEY=VALUE: {', '.join(GIVEN)}.", metavar="KEY=VALUE"),
+    ] = None
     certainty: Annotated[
         str,
-        typer.Option(
-            "--certainty",
-            help="Share of trials that keep to the answer, 50% to 99.5%.",
-            rich_help_panel=_SOUGHT,
-        ),
-    ] = "95%",
+        typer.Option("--certainty", help="Share of trials that keep to the answer, 50% to 99.5%."),
+    ] = "95%"
     extrapolate: Annotated[
-        bool,
-        typer.Option(
-            "--extrapolate", help="Answer outside the profiled range, too.", rich_help_panel=_SOUGHT
-        ),
-    ] = False,
-    using: Annotated[
-        Kind, typer.Option("--using", help="Which of the fitted models to ask.", rich_help_panel=_SOUGHT)
-    ] = "queueing",
-    rate: Annotated[
-        str | None,
-        typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...", rich_help_panel=_TRAFFIC),
-    ] = None,
-    frame: options.FrameOption = None,
-    sizes: options.SizesOption = None,
+        bool, typer.Option("--extrapolate", help="Answer outside the profiled range, too.")
+    ] = False
+    using: Annotated[Kind, typer.Option("--using", help="Which of the fitted models to ask.")] = "queueing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """The load, as far as it is given."""
+
+    PANEL: ClassVar = "Traffic"
+
+    rate: Annotated[str | None, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")] = None
+    size: SizeOptions
     rules: Annotated[
         float | None,
         typer.Option(
@@ -112,119 +106,134 @@ def plan(
             max=limits.MOST_RULES,
             help="Mean matching position: rules compared up to and including the one that matches "
             "(0: no rules).",
-            rich_help_panel=_TRAFFIC,
         ),
-    ] = None,
+    ] = None
     calls: Annotated[
-        int | None,
-        typer.Option(
-            "--calls", min=1, max=limits.MOST_CALLS, help="Number of calls.", rich_help_panel=_TRAFFIC
-        ),
-    ] = None,
+        int | None, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Number of calls.")
+    ] = None
     codec: Annotated[
         str | None,
-        typer.Option(
-            "--codec",
-            help="g711, g729:40ms, opus@24kbit/s, ...; also sets the requirement.",
-            rich_help_panel=_TRAFFIC,
-        ),
-    ] = None,
+        typer.Option("--codec", help="g711, g729:40ms, opus@24kbit/s, ...; also sets the requirement."),
+    ] = None
     directions: Annotated[
         int,
-        typer.Option(
-            "--directions",
-            min=1,
-            max=2,
-            help="Streams per call through the device.",
-            rich_help_panel=_TRAFFIC,
-        ),
-    ] = 2,
+        typer.Option("--directions", min=1, max=2, help="Streams per call through the device."),
+    ] = 2
     arrivals: Annotated[
-        options.Arrivals | None,
-        typer.Option(
-            "--arrivals",
-            help="Gaps between packets (default: poisson for calls, else constant).",
-            rich_help_panel=_TRAFFIC,
-        ),
-    ] = None,
+        Arrivals | None,
+        typer.Option("--arrivals", help="Gaps between packets (default: poisson for calls, else constant)."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class WantedOptions:
+    """What the device must keep to."""
+
+    PANEL: ClassVar = "Requirement"
+
     require: Annotated[
         list[str] | None,
         typer.Option(
             "--require",
             help="p99<1ms, mean<80us, jitter<50us, loss<0.1%, loss=0, calls>=300, ...; repeatable.",
             metavar="LIMIT",
-            rich_help_panel=_WANTED,
         ),
-    ] = None,
+    ] = None
     traffic_class: Annotated[
-        Class | None,
-        typer.Option("--class", help="Traffic class of IEC/IEEE 60802.", rich_help_panel=_WANTED),
-    ] = None,
-    cycle: Annotated[
-        str | None, typer.Option("--cycle", help="Cycle of that class, e.g. 4ms.", rich_help_panel=_WANTED)
-    ] = None,
+        Class | None, typer.Option("--class", help="Traffic class of IEC/IEEE 60802.")
+    ] = None
+    cycle: Annotated[str | None, typer.Option("--cycle", help="Cycle of that class, e.g. 4ms.")] = None
     share: Annotated[
         str | None,
         typer.Option(
             "--share",
             help="This device's share of the cycle (default 50%) or of the calls' delay (10%).",
-            rich_help_panel=_WANTED,
         ),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True)
+class RulesetOptions:
+    """A ruleset to put into a better order."""
+
     ruleset: Annotated[
         Path | None,
         typer.Option("--ruleset", help="Rules with counters, from iptables-save -c or nft.", metavar="FILE"),
-    ] = None,
+    ] = None
     reordered: Annotated[
         Path | None,
         typer.Option("--reordered", help="Write the ruleset in its better order.", metavar="FILE"),
-    ] = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
-) -> None:
-    """Plan."""
-    from weirlab.cli import gates
-    from weirlab.studies.planning import requiring as required_plans
-    from weirlab.studies.planning import told as plans
-    from weirlab.studies.planning.study import PlanRequest, plan
-    from weirlab.traffic.calls.codecs import parse_codec
-    from weirlab.traffic.load import parse_rate
+    ] = None
 
-    with Session(ctx, as_json=json, store=store) as session:
-        said = merged(
-            given or [],
-            rate=rate, calls=calls, codec=codec, frame=frame, sizes=sizes, rules=rules, device=device,
-        )  # fmt: skip
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """All that a plan is made of."""
+
+    asked: ModelOptions
+    question: QuestionOptions
+    load: LoadOptions
+    wanted: WantedOptions
+    rules: RulesetOptions
+
+    def request(self) -> PlanRequest:
+        """The same, understood."""
+        from weirlab.cli import gates
+        from weirlab.studies.planning import requiring as required_plans
+        from weirlab.studies.planning.study import PlanRequest
+        from weirlab.traffic.calls.codecs import parse_codec
+        from weirlab.traffic.load import parse_rate
+
+        asked, question, load, wanted = self.asked, self.question, self.load, self.wanted
+        values = {
+            "rate": load.rate, "calls": load.calls, "codec": load.codec, "frame": load.size.frame,
+            "sizes": load.size.sizes, "rules": load.rules, "device": asked.device,
+        }  # fmt: skip
+        said = merged(question.given or [], values)
         chosen = None if said["codec"] is None else parse_codec(said["codec"])
-        demands = gates.demands(require, required_plans.KNOWN)
+        demands = gates.demands(wanted.require, required_plans.KNOWN)
         sized = said["frame"] is not None or said["sizes"] is not None
-        request = PlanRequest(
-            sources=tuple(models or ()) + tuple(more or ()),
+        return PlanRequest(
+            sources=tuple(asked.models or ()) + tuple(asked.more or ()),
             device=said["device"],
-            find=find,
+            find=question.find,
             rate=None if said["rate"] is None else parse_rate(said["rate"]),
-            sizes=options.size_mix(said["frame"], said["sizes"]) if sized else None,
+            sizes=reading.size_mix(said["frame"], said["sizes"]) if sized else None,
             position=said["rules"],
             stream=chosen,
             calls=said["calls"],
-            directions=directions,
-            requirements=requirements(demands, traffic_class, cycle, share, chosen),
-            certainty=ratio("--certainty", certainty),
-            arrivals=arrivals,
-            extrapolate=extrapolate,
-            ruleset=ruleset,
-            reordered=reordered,
-            model=using,
+            directions=load.directions,
+            requirements=requirements(demands, wanted, chosen),
+            certainty=ratio("--certainty", question.certainty),
+            arrivals=load.arrivals,
+            extrapolate=question.extrapolate,
+            ruleset=self.rules.ruleset,
+            reordered=self.rules.reordered,
+            model=question.using,
             demands=demands,
         )
-        outcome = plan(session.store, request)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("plan", help=PLAN, rich_help_panel="Model")(grouped(plan))
+
+
+def plan(ctx: typer.Context, options: PlanOptions, result: ResultOptions) -> None:
+    """Plan."""
+    from weirlab.cli import gates
+    from weirlab.studies.planning import told as plans
+    from weirlab.studies.planning.study import plan
+
+    with result.session(ctx) as session:
+        outcome = plan(session.store, options.request())
         for warning in outcome.warnings:
             session.say(warning)
         session.finish(outcome.document(), plans.conclusion(outcome), plans.tables(outcome))
         session.complain(gates.worse(gates.failure(outcome.judged), outcome.problem()))
 
 
-def merged(given: list[str], **values: Any) -> dict[str, Any]:
+def merged(given: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
     """The options' ``values`` with what ``--given`` adds.
 
     Raises
@@ -232,6 +241,7 @@ def merged(given: list[str], **values: Any) -> dict[str, Any]:
     InputError
         A key is unknown, its value cannot be read, or it is given twice.
     """
+    values = dict(values)
     readers: dict[str, Any] = {"calls": int, "frame": int, "rules": float}
     for text in given:
         key, separator, value = (part.strip() for part in text.partition("="))
@@ -251,17 +261,14 @@ def merged(given: list[str], **values: Any) -> dict[str, Any]:
 
 
 def requirements(
-    demands: Sequence[Demand],
-    traffic_class: Class | None,
-    cycle: str | None,
-    share: str | None,
-    stream: VoiceStream | None,
+    demands: Sequence[Demand], wanted: WantedOptions, stream: VoiceStream | None
 ) -> tuple[Requirement, ...]:
     """All that is demanded, each with its name and derivation."""
     from weirlab.model.planning import Requirement, for_calls, for_class
     from weirlab.model.planning.requirements import LIMITED, limit_of
     from weirlab.studies.planning.requiring import GIVEN
 
+    traffic_class, cycle, share = wanted.traffic_class, wanted.cycle, wanted.share
     found: list[Requirement] = []
     shares = {} if share is None else {"share": ratio("--share", share)}
     if traffic_class is not None:
@@ -280,7 +287,7 @@ def requirements(
 def ratio(option: str, text: str) -> float:
     """``95%`` or ``0.95``; raises ``InputError`` naming ``option``."""
     try:
-        found = options.share(text.strip().replace(" ", ""))
+        found = reading.share(text.strip().replace(" ", ""))
     except ValueError:
         found = float("nan")
     if not 0 < found <= 1:

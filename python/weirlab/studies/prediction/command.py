@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from weirlab import limits
-from weirlab.cli import completing, options
+from weirlab.cli import completing
+from weirlab.cli.options import (
+    ArrivalsOption,
+    DeviceOption,
+    DeviceOptions,
+    FramesOption,
+    LoadsOption,
+    PositionsOption,
+    ResultOptions,
+    TrialsOptions,
+    given,
+    grouped,
+    only,
+    reading,
+    work_of,
+)
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.prediction import transients_command as transients
+
+if TYPE_CHECKING:
+    from weirlab.traffic.spec import Step
 
 FIT = """Fit both models to a profile and keep them with the run.
 
@@ -68,16 +87,95 @@ Examples:
 """
 
 
+@dataclass(frozen=True)
+class LoadOptions:
+    """The load that a prediction is about."""
+
+    rate: Annotated[str, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")]
+    frame: Annotated[int | None, typer.Option("--frame", help="Frame size in bytes (default: 64).")] = None
+    sizes: Annotated[str | None, typer.Option("--sizes", help="Size mix, e.g. imix.")] = None
+    rules: Annotated[
+        int,
+        typer.Option(
+            "--rules",
+            min=0,
+            max=limits.MOST_RULES,
+            help="Matching position: rules compared up to and including the one that matches (0: no rules).",
+        ),
+    ] = 0
+    arrivals: ArrivalsOption = "constant"
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What changes on the way."""
+
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", help="Later load, e.g. 1:600kpps; repeatable.", metavar="AT:RATE"),
+    ] = None
+    position_step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
+        ),
+    ] = None
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            "--duration",
+            min=0,
+            max=limits.LONGEST_S,
+            help="With --step, seconds in all (default: 1 s after the last step).",
+        ),
+    ] = None
+
+    def steps(self) -> tuple[Step, ...]:
+        """All steps in order of time."""
+        return reading.steps(self.step or [], self.position_step or [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutOptions:
+    """Settings that models have not seen."""
+
+    PANEL: ClassVar = "Plan"
+
+    rules: PositionsOption = None
+    frame: FramesOption = None
+    loads: LoadsOption = None
+    trials: Annotated[TrialsOptions, only("repetitions", "trial_s", "warmup_s")]
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Draw other rule counts and loads."),
+    ] = None
+
+    def section(self) -> dict[str, Any]:
+        """What was given, as keys of the section ``verify`` of a scenario."""
+        shares = reading.loads(self.loads)
+        found = {
+            "positions": reading.positions(self.rules),
+            "sizes": reading.frames(self.frame),
+            "load_shares": None if shares is None else tuple(share for share in shares if share < 1),
+            "draws": None if shares is None else 0,
+            "overload_shares": None if shares is None else tuple(share for share in shares if share >= 1),
+            "seed": self.seed,
+            **given(self.trials),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     panel = "Model"
-    app.command("fit", help=FIT, rich_help_panel=panel)(fit)
-    app.command("predict", help=PREDICT, rich_help_panel=panel)(predict)
-    app.command("verify", help=VERIFY, rich_help_panel=panel)(verify)
+    app.command("fit", help=FIT, rich_help_panel=panel)(grouped(fit))
+    app.command("predict", help=PREDICT, rich_help_panel=panel)(grouped(predict))
+    app.command("verify", help=VERIFY, rich_help_panel=panel)(grouped(verify))
 
 
 def fit(
     ctx: typer.Context,
+    *,
     runs: Annotated[
         list[str],
         typer.Argument(
@@ -91,8 +189,7 @@ def fit(
         list[str] | None,
         typer.Option("--name", help="What FILE calls the device; once per run.", metavar="NAME"),
     ] = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    result: ResultOptions,
 ) -> None:
     """Fit the models."""
     from weirlab.studies.prediction import tables, wording
@@ -103,7 +200,7 @@ def fit(
         raise InputError("several runs, or names, are for a file: say which with --out FILE")
     if len(runs) == 1 and len(names) > 1:
         raise InputError(f"{len(names)} names for one run; give --name once")
-    with Session(ctx, as_json=json, store=store) as session:
+    with result.session(ctx) as session:
         if out is not None and len(runs) > 1:
             several = fit_devices(session.store, runs, out, names, session.progress)
             session.finish(several.document(), wording.devices(several), tables.devices(several))
@@ -116,80 +213,48 @@ def fit(
 
 def predict(
     ctx: typer.Context,
+    *,
     model: Annotated[
         str,
         typer.Argument(help="Model file, run ID or 'last'.", metavar="MODEL", autocompletion=completing.runs),
     ],
-    rate: Annotated[str, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")],
-    frame: Annotated[int | None, typer.Option("--frame", help="Frame size in bytes (default: 64).")] = None,
-    sizes: Annotated[str | None, typer.Option("--sizes", help="Size mix, e.g. imix.")] = None,
-    rules: Annotated[
-        int,
-        typer.Option(
-            "--rules",
-            min=0,
-            max=limits.MOST_RULES,
-            help="Matching position: rules compared up to and including the one that matches (0: no rules).",
-        ),
-    ] = 0,
-    arrivals: options.ArrivalsOption = "constant",
-    device: options.DeviceOption = None,
+    load: LoadOptions,
+    device: DeviceOption = None,
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Answer outside the profiled range, too.")
     ] = False,
-    step: Annotated[
-        list[str] | None,
-        typer.Option("--step", help="Later load, e.g. 1:600kpps; repeatable.", metavar="AT:RATE"),
-    ] = None,
-    position_step: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
-        ),
-    ] = None,
-    duration: Annotated[
-        float | None,
-        typer.Option(
-            "--duration",
-            min=0,
-            max=limits.LONGEST_S,
-            help="With --step, seconds in all (default: 1 s after the last step).",
-        ),
-    ] = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    later: StepOptions,
+    result: ResultOptions,
 ) -> None:
     """Predict."""
     from weirlab.studies.prediction import tables, wording
     from weirlab.studies.prediction.modelling import predict
-    from weirlab.studies.prediction.transients import predict_steps
+    from weirlab.studies.prediction.transients import Course, predict_steps
     from weirlab.traffic.load import parse_rate
 
-    with Session(ctx, as_json=json, store=store) as session:
-        mix = options.size_mix(frame, sizes)
-        if step or position_step:
-            course = predict_steps(
-                session.store,
-                model,
-                parse_rate(rate),
-                mix,
-                rules,
-                options.steps(step or [], position_step or []),
-                arrivals=arrivals,
-                duration_s=duration,
-                device=device,
-            )
+    with result.session(ctx) as session:
+        mix = reading.size_mix(load.frame, load.sizes)
+        if later.step or later.position_step:
+            rate = parse_rate(load.rate)
+            asked = Course(rate, mix, load.rules, later.steps(), load.arrivals, later.duration)
+            course = predict_steps(session.store, model, asked, device=device)
             _tell_outside(session, course.outside, extrapolate)
             session.finish(
                 course.document(), transients.over_time(course), transients.over_time_tables(course)
             )
             return
-        if duration is not None:
+        if later.duration is not None:
             raise InputError(
                 "--duration goes with --step: without one, the prediction is the same at any time"
             )
         outcome = predict(
-            session.store, model, parse_rate(rate), mix, rules, arrivals=arrivals, device=device
+            session.store,
+            model,
+            parse_rate(load.rate),
+            mix,
+            load.rules,
+            arrivals=load.arrivals,
+            device=device,
         )
         _tell_outside(session, outcome.outside, extrapolate)
         session.finish(outcome.document(), wording.prediction(outcome), tables.prediction(outcome))
@@ -207,65 +272,34 @@ def _tell_outside(session: Session, outside: Sequence[str], extrapolate: bool) -
 
 def verify(
     ctx: typer.Context,
+    *,
     source: Annotated[
         str,
         typer.Argument(
             help="Run ID, 'last', or a model file.", metavar="RUN_OR_MODEL", autocompletion=completing.runs
         ),
     ],
-    rules: options.PositionsOption = None,
-    frame: options.FramesOption = None,
-    loads: options.LoadsOption = None,
-    repetitions: options.RepetitionsOption = None,
-    duration: options.DurationOption = None,
-    warmup: options.WarmupOption = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            min=0,
-            max=limits.HIGHEST_SEED,
-            help="Draw other rule counts and loads.",
-            rich_help_panel="Plan",
-        ),
-    ] = None,
+    settings: HeldOutOptions,
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew even if that was done.", rich_help_panel="Plan")
     ] = False,
-    lab: options.LabOption = "auto",
-    dut: options.DutOption = None,
-    ruleset: options.RulesetOption = None,
-    backend: options.BackendOption = "auto",
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    device: Annotated[DeviceOptions, only("lab", "dut", "ruleset", "backend")],
+    result: ResultOptions,
 ) -> None:
     """Verify the models."""
     from weirlab.cli.wording import machine as machine_in_words
     from weirlab.studies.prediction import tables, wording
     from weirlab.studies.prediction.verification import verify
 
-    with Session(ctx, as_json=json, store=store) as session:
-        below, beyond = options.loads_by_regime(loads)
-        held_out = options.plan(
-            positions=options.positions(rules),
-            sizes=options.frames(frame),
-            load_shares=below,
-            draws=None if loads is None else 0,
-            overload_shares=beyond,
-            repetitions=repetitions,
-            trial_s=duration,
-            warmup_s=warmup,
-            seed=seed,
-        )
+    with result.session(ctx) as session:
+        held_out = settings.section()
         outcome = verify(
-            session.store,
+            work_of(session),
             source,
             held_out=held_out,
             again=again or bool(held_out),
-            lab=options.lab(lab, backend),
-            dut=options.device(dut, ruleset) if dut or ruleset else None,
-            progress=session.progress,
-            command=session.command,
+            lab=device.where(),
+            dut=device.device() if device.dut or device.ruleset else None,
         )
         problem = outcome.problem()
         session.finish(

@@ -184,22 +184,31 @@ class OverTimeOutcome:
         }
 
 
-def predict_steps(
-    store: Store,
-    source: str,
-    rate: Rate,
-    sizes: SizeMix,
-    position: int,
-    steps: tuple[Step, ...],
-    *,
-    arrivals: Arrivals = "constant",
-    duration_s: float | None = None,
-    device: str | None = None,
-) -> OverTimeOutcome:
-    """What the models of ``source`` (file or run) say while the load changes by ``steps``.
+@dataclass(frozen=True)
+class Course:
+    """A load that changes by ``steps``; long before the first one the device has been under ``rate``."""
 
-    Before the first step the device has long been under ``rate``. ``duration_s`` is the end;
-    by default a second after the last step.
+    rate: Rate
+    sizes: SizeMix
+    position: int
+    steps: tuple[Step, ...]
+    arrivals: Arrivals = "constant"
+    duration_s: float | None = None
+    """The end; by default a second after the last step."""
+
+    def traffic(self) -> Traffic:
+        """Until its end; raises ``InputError`` where steps are not in order or lie behind the end."""
+        steps = self.steps
+        end_s = steps[-1].at_s + LONGEST_SHOWN_S if self.duration_s is None else self.duration_s
+        times_s = [step.at_s for step in steps]
+        if any(b <= a for a, b in itertools.pairwise([*times_s, end_s])):
+            shown = ", ".join(f"{t:g} s" for t in times_s)
+            raise InputError(f"steps must follow each other before the end at {end_s:g} s, found {shown}")
+        return Traffic(self.rate, self.sizes, arrivals=self.arrivals, steps=steps, duration_s=end_s)
+
+
+def predict_steps(store: Store, source: str, course: Course, *, device: str | None = None) -> OverTimeOutcome:
+    """What the models of ``source`` (file or run) say while the load changes.
 
     Raises
     ------
@@ -207,25 +216,20 @@ def predict_steps(
         Steps are not in order or lie behind the end, or a load is ``max``.
     """
     asked, _ = find_device(store, source, device)
-    end_s = steps[-1].at_s + LONGEST_SHOWN_S if duration_s is None else duration_s
-    times_s = [step.at_s for step in steps]
-    if any(b <= a for a, b in itertools.pairwise([*times_s, end_s])):
-        shown = ", ".join(f"{t:g} s" for t in times_s)
-        raise InputError(f"steps must follow each other before the end at {end_s:g} s, found {shown}")
-    traffic = Traffic(rate, sizes, arrivals=arrivals, steps=steps, duration_s=end_s)
-    phases = phases_of(traffic, position)
+    traffic = course.traffic()
+    phases = phases_of(traffic, course.position)
     outside: dict[str, None] = {}
     predictions = {}
     for name, model in asked.models.items():
-        course = trajectory(model, phases)
+        path = trajectory(model, phases)
         even = np.linspace(0.0, sum(phase.duration_ns for phase in phases), _POINTS)
-        predictions[name] = course.at(np.unique(np.concatenate([course.instants_ns, even])))
+        predictions[name] = path.at(np.unique(np.concatenate([path.instants_ns, even])))
         for phase in phases:
             found = model.predict(phase.rate_pps, phase.frame_bytes, phase.position, phase.gap_scv)
             outside.update(dict.fromkeys(found.why))
     return OverTimeOutcome(
         rate_text(traffic),
-        describe(sizes),
+        describe(course.sizes),
         tuple(phases),
         predictions,
         tuple(outside),

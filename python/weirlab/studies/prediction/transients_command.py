@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weirlab.cli import completing, options
-from weirlab.cli.output import Session
+from weirlab.cli import completing
+from weirlab.cli.options import DeviceOption, ResultOptions, grouped
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
 from weirlab.tables import Table
 
@@ -32,11 +32,12 @@ Examples:
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command("transients", help=TRANSIENTS, rich_help_panel="Model")(transients)
+    app.command("transients", help=TRANSIENTS, rich_help_panel="Model")(grouped(transients))
 
 
 def transients(
     ctx: typer.Context,
+    *,
     run: Annotated[
         str,
         typer.Argument(
@@ -47,14 +48,13 @@ def transients(
         str | None,
         typer.Option("--model", help="Model file or run with other models.", metavar="MODEL"),
     ] = None,
-    device: options.DeviceOption = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    device: DeviceOption = None,
+    result: ResultOptions,
 ) -> None:
     """Compare trials with steps."""
     from weirlab.studies.prediction.transients import compare_steps
 
-    with Session(ctx, as_json=json, store=store) as session:
+    with result.session(ctx) as session:
         outcome = compare_steps(session.store, run, source=model, device=device)
         session.finish(outcome.document(), compared(outcome), comparison_tables(outcome))
 

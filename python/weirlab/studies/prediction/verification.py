@@ -14,6 +14,7 @@ from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.profiles import begin, flows, go_on
 from weirlab.jobs.progress import Progress, kept, passed_on, prepared
+from weirlab.jobs.work import Work
 from weirlab.lab.base import TestBed
 from weirlab.measure import verdict
 from weirlab.measure import verify as measuring
@@ -85,15 +86,7 @@ class VerificationOutcome:
 
 
 def verify(
-    store: Store,
-    source: str,
-    *,
-    held_out: dict[str, Any],
-    again: bool,
-    lab: Lab,
-    dut: Dut | None,
-    progress: Progress,
-    command: str = "",
+    work: Work, source: str, *, held_out: dict[str, Any], again: bool, lab: Lab, dut: Dut | None
 ) -> VerificationOutcome:
     """Measure held-out settings where needed, and score the models of ``source`` on them.
 
@@ -108,6 +101,7 @@ def verify(
     lab, dut:
         Where and what to measure for a model file; a run says that itself.
     """
+    store, progress, command = work.store, work.progress, work.command
     if modelling.is_file(source):
         if dut is None:
             raise InputError("a model file does not say which device it describes; give --dut or --ruleset")
@@ -150,10 +144,7 @@ def measure(
         specs,
         writer,
         passed_on(progress),
-        max_attempts=scenario.profile.max_attempts,
-        limits=machine.limits(scenario),
-        budget=budget or _budget(bed, scenario),
-        clock=machine.clock,
+        terms=machine.terms(scenario, budget or _budget(bed, scenario)),
     )
     machine.give_up(writer.run, outcome, "verify")
 

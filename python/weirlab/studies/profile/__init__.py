@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from weirlab.studies.contract import Study, Told, Work
+from weirlab.jobs.work import Work
+from weirlab.studies.contract import Study, Told
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story

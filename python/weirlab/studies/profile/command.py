@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weirlab import limits
-from weirlab.cli import options
-from weirlab.cli.output import Session
-from weirlab.errors import InputError
+from weirlab.cli.options import (
+    DeviceOptions,
+    JudgedOptions,
+    ResultOptions,
+    ResumeOption,
+    TrialsOptions,
+    given,
+    grouped,
+    listed,
+    only,
+    reading,
+    without,
+    work_of,
+)
+from weirlab.studies.profile.options import ProfilePlan, ProfileTraffic, TrialPlan, TrialTraffic
+
+if TYPE_CHECKING:
+    from weirlab.scenario import Dut, Scenario
+    from weirlab.traffic.spec import Traffic
 
 CALIBRATE = """Measure the test bed's own error over a plain cable (a veth pair, no device).
 
@@ -77,13 +92,14 @@ Examples:
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     panel = "Measure"
-    app.command("calibrate", help=CALIBRATE, rich_help_panel=panel)(calibrate)
-    app.command("trial", help=TRIAL, rich_help_panel=panel)(trial)
-    app.command("profile", help=PROFILE, rich_help_panel=panel)(profile)
+    app.command("calibrate", help=CALIBRATE, rich_help_panel=panel)(grouped(calibrate))
+    app.command("trial", help=TRIAL, rich_help_panel=panel)(grouped(trial))
+    app.command("profile", help=PROFILE, rich_help_panel=panel)(grouped(profile))
 
 
 def calibrate(
     ctx: typer.Context,
+    *,
     rates: Annotated[
         str | None,
         typer.Option(
@@ -93,90 +109,28 @@ def calibrate(
             rich_help_panel="Plan",
         ),
     ] = None,
-    repetitions: options.RepetitionsOption = None,
-    duration: options.DurationOption = None,
-    lab: options.LabOption = "auto",
-    backend: options.BackendOption = "auto",
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    trials: Annotated[TrialsOptions, only("repetitions", "trial_s")],
+    device: Annotated[DeviceOptions, only("lab", "backend")],
+    result: ResultOptions,
 ) -> None:
     """Calibrate the test bed."""
     from weirlab.jobs.calibrations import calibrate
     from weirlab.scenario import Calibrate, section
     from weirlab.studies.profile import tables, wording
 
-    with Session(ctx, as_json=json, store=store) as session:
-        wanted = None if rates is None else options.listed(rates, str, "--rates", "1kpps,1Mpps")
-        plan = section(Calibrate, options.plan(rates=wanted, repetitions=repetitions, trial_s=duration))
-        outcome = calibrate(
-            session.store, options.lab(lab, backend), plan, session.progress, command=session.command
-        )
+    with result.session(ctx) as session:
+        wanted = {} if rates is None else {"rates": listed(rates, str, "--rates", "1kpps,1Mpps")}
+        plan = section(Calibrate, {**wanted, **given(trials)})
+        outcome = calibrate(session.store, device.where(), plan, session.progress, command=session.command)
         session.finish(outcome.document(), wording.calibration(outcome), tables.calibration(outcome))
 
 
 def trial(
     ctx: typer.Context,
-    rate: Annotated[
-        str,
-        typer.Option(
-            "--rate",
-            help="Offered load: 2Mpps, 450, 300Mbit/s, 40%@10Gbit/s, max.",
-            rich_help_panel="Traffic",
-        ),
-    ],
-    lab: options.LabOption = "auto",
-    dut: options.DutOption = None,
-    rules: options.RulesOption = None,
-    ruleset: options.RulesetOption = None,
-    match: options.MatchOption = None,
-    places: options.PlacesOption = None,
-    stateful: options.StatefulOption = False,
-    cross_traffic: options.CrossTrafficOption = False,
-    backend: options.BackendOption = "auto",
-    frame: options.FrameOption = None,
-    sizes: options.SizesOption = None,
-    flows: options.FlowsOption = 1,
-    l4: options.Layer4Option = "udp",
-    ip: options.IpOption = "4",
-    arrivals: options.ArrivalsOption = "constant",
-    order: options.OrderOption = "advance",
-    step: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--step",
-            help="Later load, e.g. 1:200kpps; repeatable.",
-            metavar="AT:RATE",
-            rich_help_panel="Traffic",
-        ),
-    ] = None,
-    position_step: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--position-step",
-            help="Later matching position, e.g. 1:2000; repeatable.",
-            metavar="AT:N",
-            rich_help_panel="Traffic",
-        ),
-    ] = None,
-    bin_ms: Annotated[
-        float | None,
-        typer.Option(
-            "--bin",
-            min=0,
-            max=limits.LONGEST_S * 1e3,
-            help="Bins of the time series, ms (default: 10; with steps 1).",
-            metavar="MS",
-            rich_help_panel="Plan",
-        ),
-    ] = None,
-    seed: options.SeedOption = 1,
-    duration: options.DurationOption = None,
-    warmup: options.WarmupOption = None,
-    attempts: options.AttemptsOption = None,
-    repetitions: options.RepetitionsOption = None,
-    require: options.RequireOption = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    traffic: TrialTraffic,
+    device: Annotated[DeviceOptions, without("positions")],
+    plan: Annotated[TrialPlan, only("bin_ms", "trial_s", "warmup_s", "max_attempts", "repetitions")],
+    result: JudgedOptions,
 ) -> None:
     """Run one trial."""
     from weirlab.cli import gates
@@ -184,36 +138,18 @@ def trial(
     from weirlab.jobs.trials import trial
     from weirlab.records import TrialSpec
     from weirlab.studies.profile import tables, wording
-    from weirlab.traffic.load import parse_rate
-    from weirlab.traffic.spec import Flows, Traffic
 
-    with Session(ctx, as_json=json, store=store) as session:
-        demands = gates.demands(require, requiring.TRIAL)
-        device = options.device(dut, ruleset, stateful, match)
-        if device.name == "ruleset" and (rules is not None or places is not None):
-            raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
-        steps = options.steps(step or [], position_step or [])
-        traffic = Traffic(
-            rate=parse_rate(rate),
-            sizes=options.size_mix(frame, sizes),
-            flows=Flows(count=flows, l4=l4, ip=4 if ip == "4" else 6, order=order, seed=seed),
-            arrivals=arrivals,
-            steps=steps,
-            warmup_s=0.5 if warmup is None else warmup,
-            duration_s=2.0 if duration is None else duration,
-            seed=seed,
-            bin_ns=None if bin_ms is None else round(bin_ms * 1e6),
-        )
-        setup = options.rule_setup(rules, places, steps, stateful)
+    with result.session(ctx) as session:
+        demands = gates.demands(result.require, requiring.TRIAL)
+        dut = device.device()
+        sent = _traffic(traffic, plan)
         outcome = trial(
-            session.store,
-            options.lab(lab, backend),
-            device,
-            TrialSpec(traffic, setup, cross_traffic=cross_traffic),
-            attempts=attempts or 3,
-            repetitions=repetitions or 1,
-            progress=session.progress,
-            command=session.command,
+            work_of(session),
+            device.where(),
+            dut,
+            TrialSpec(sent, device.rule_setup(sent.steps), cross_traffic=device.cross_traffic),
+            attempts=plan.max_attempts or 3,
+            repetitions=plan.repetitions or 1,
         )
         gates.finish(
             session,
@@ -225,125 +161,45 @@ def trial(
         )
 
 
+def _traffic(options: TrialTraffic, plan: TrialPlan) -> Traffic:
+    from weirlab.traffic.load import parse_rate
+    from weirlab.traffic.spec import Traffic
+
+    flows = options.flows
+    steps = flows.steps()
+    return Traffic(
+        rate=parse_rate(options.rate),
+        sizes=options.sizes.mix(),
+        flows=flows.chosen(),
+        arrivals=flows.arrivals,
+        steps=steps,
+        warmup_s=0.5 if plan.warmup_s is None else plan.warmup_s,
+        duration_s=2.0 if plan.trial_s is None else plan.trial_s,
+        seed=flows.seed,
+        bin_ns=None if plan.bin_ms is None else round(plan.bin_ms * 1e6),
+    )
+
+
 def profile(
     ctx: typer.Context,
-    lab: options.LabOption = "auto",
-    dut: options.DutOption = None,
-    rules: options.PositionsOption = None,
-    ruleset: options.RulesetOption = None,
-    match: options.MatchOption = None,
-    stateful: options.StatefulOption = False,
-    backend: options.BackendOption = "auto",
-    frame: options.FramesOption = None,
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option("--sizes", help="A size mix, e.g. imix; repeatable.", rich_help_panel="Traffic"),
-    ] = None,
-    flows: options.FlowsOption = 1,
-    l4: options.Layer4Option = "udp",
-    ip: options.IpOption = "4",
-    arrivals: options.ArrivalsOption = "constant",
-    order: options.OrderOption = "advance",
-    seed: options.SeedOption = 1,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="Fewer settings; of the extras only random arrivals.",
-            rich_help_panel="Plan",
-        ),
-    ] = False,
-    loads: options.LoadsOption = None,
-    repetitions: options.RepetitionsOption = None,
-    duration: options.DurationOption = None,
-    warmup: options.WarmupOption = None,
-    attempts: options.AttemptsOption = None,
-    adaptive: Annotated[
-        bool,
-        typer.Option(
-            "--adaptive", help="Choose trials where the model is least certain.", rich_help_panel="Plan"
-        ),
-    ] = False,
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            "--budget",
-            min=1,
-            max=limits.MOST_TRIALS,
-            help="With --adaptive: trials at most (default: half the trials of the whole grid).",
-            metavar="N",
-            rich_help_panel="Plan",
-        ),
-    ] = None,
-    time_budget: options.TimeBudgetOption = None,
-    machine: options.MachineOption = "usual",
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            help="With --adaptive: stop when predictions are known to within this at 95 % of the "
-            "settings (default: 5%).",
-            metavar="SHARE",
-            rich_help_panel="Plan",
-        ),
-    ] = None,
-    resume: options.ResumeOption = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    *,
+    device: Annotated[DeviceOptions, without("rules", "places", "cross_traffic")],
+    traffic: ProfileTraffic,
+    plan: ProfilePlan,
+    resume: ResumeOption = None,
+    result: ResultOptions,
 ) -> None:
     """Measure a profile."""
     from weirlab.cli.wording import machine as machine_in_words
     from weirlab.jobs.profiles import profile, resume_profile
-    from weirlab.scenario import QUICK, from_plain, full
     from weirlab.studies.profile import tables, wording
 
-    with Session(ctx, as_json=json, store=store) as session:
-        time_budget = options.time_budget(time_budget)
+    with result.session(ctx) as session:
+        time_budget = plan.choice.checked_time()
         if resume is not None:
             outcome = resume_profile(session.store, resume, session.progress, time_budget=time_budget)
         else:
-            device = options.device(dut, ruleset, stateful, match)
-            if device.name == "ruleset" and rules is not None:
-                raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
-            if not adaptive and (budget is not None or target is not None):
-                raise InputError("--budget and --target go with --adaptive")
-            all_sizes = (*(options.frames(frame) or ()), *(sizes or ()))
-            plan = options.plan(
-                positions=options.positions("0" if device.name == "ruleset" else rules),
-                sizes=all_sizes or None,
-                load_shares=options.loads(loads),
-                repetitions=repetitions,
-                trial_s=duration,
-                warmup_s=warmup,
-                max_attempts=attempts,
-                seed=seed,
-                adaptive=options.plan(budget=budget, target=options.target(target)) if adaptive else None,
-            )
-            # An adaptive profile chooses for itself.
-            wanted = QUICK if quick else {} if adaptive else full(device.name, options.positions(rules))
-            if loads is not None:
-                # Loads that someone names are all meant.
-                wanted = {name: value for name, value in wanted.items() if name != "load_stride"}
-            shape = {
-                "flows": flows,
-                "l4": l4,
-                "ip": int(ip),
-                "arrivals": arrivals,
-                "order": order,
-                "seed": seed,
-            }
-            scenario = from_plain(
-                {
-                    "name": "profile",
-                    "machine": machine,
-                    "time_budget": time_budget,
-                    "lab": {"kind": lab, "backend": backend},
-                    "dut": device.model_dump(),
-                    "traffic": shape,
-                    "profile": {**wanted, **plan},
-                },
-                "the options",
-            )
+            scenario = _scenario(device, traffic, plan, time_budget)
             outcome = profile(
                 session.store, scenario, session.progress, command=session.command, unnamed=True
             )
@@ -356,3 +212,50 @@ def profile(
             remark=machine_in_words(outcome.verdict),
         )
         session.complain(problem)
+
+
+def _scenario(
+    device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan, time_budget: str | None
+) -> Scenario:
+    """The scenario that the options are."""
+    from weirlab.scenario import from_plain
+
+    dut = device.device()
+    return from_plain(
+        {
+            "name": "profile",
+            "machine": plan.choice.machine,
+            "time_budget": time_budget,
+            "lab": {"kind": device.lab, "backend": device.backend},
+            "dut": dut.model_dump(),
+            "traffic": traffic.flows.section(),
+            "profile": _profile_section(dut, device, traffic, plan),
+        },
+        "the options",
+    )
+
+
+def _profile_section(
+    dut: Dut, device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan
+) -> dict[str, Any]:
+    """The section ``profile`` of a scenario."""
+    from weirlab.scenario import QUICK, full
+
+    adaptive = plan.choice.section()
+    sizes = tuple(traffic.sizes.listed())
+    positions = device.listed_positions()
+    loads = reading.loads(plan.loads)
+    said = {
+        "positions": (0,) if dut.name == "ruleset" else positions,
+        "sizes": sizes or None,
+        "load_shares": loads,
+        "seed": traffic.flows.seed,
+        "adaptive": adaptive,
+        **given(plan.trials),
+    }
+    # An adaptive profile chooses for itself.
+    usual = QUICK if plan.quick else {} if plan.choice.adaptive else full(dut.name, positions)
+    if loads is not None:
+        # Loads that someone names are all meant.
+        usual = {name: value for name, value in usual.items() if name != "load_stride"}
+    return {**usual, **{name: value for name, value in said.items() if value is not None}}

@@ -13,13 +13,13 @@ from weirlab.jobs import machine, profiles
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.profiles import ProfileOutcome
 from weirlab.jobs.progress import RESUME, Progress
+from weirlab.jobs.work import Work
 from weirlab.measure.verdict import Verdict, undecided
 from weirlab.report.story import Story
 from weirlab.scenario import Scenario
 from weirlab.store import Run, RunWriter
 from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
-from weirlab.studies.contract import Work
 from weirlab.studies.prediction import modelling, verification
 from weirlab.studies.prediction.modelling import FitOutcome
 from weirlab.studies.prediction.verification import VerificationOutcome

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from weirlab import files, limits
-from weirlab.cli import options
-from weirlab.cli.buffers import jitter_buffer as read_jitter_buffer
-from weirlab.cli.output import Session
+from weirlab.cli.options import JudgedOptions, grouped, without
+from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
 from weirlab.errors import InputError
 from weirlab.extras import REPORT as CHARTS
 from weirlab.quoting import quoted
@@ -50,14 +50,10 @@ _SHOWN: Final = 30
 """Streams in a table; JSON has all."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("quality", help=QUALITY, rich_help_panel="Measure")(quality)
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How a capture is understood, and which of its streams."""
 
-
-def quality(
-    ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Capture file.", metavar="FILE")],
     codec: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,7 +61,7 @@ def quality(
             help="What a payload type is: 111=opus, 96=AMR/8000; without type: all unknown ones.",
             metavar="[PT=]CODEC",
         ),
-    ] = None,
+    ] = None
     delay: Annotated[
         float | None,
         typer.Option(
@@ -75,7 +71,7 @@ def quality(
             help="One-way delay of the network, if known.",
             metavar="MS",
         ),
-    ] = None,
+    ] = None
     jitter_buffer: Annotated[
         str,
         typer.Option(
@@ -83,7 +79,7 @@ def quality(
             help="MOS behind which: fixed:60ms, adaptive, or the better one.",
             metavar="KIND",
         ),
-    ] = "best",
+    ] = "best"
     stream: Annotated[
         str | None,
         typer.Option(
@@ -91,21 +87,42 @@ def quality(
             help="Only these: numbers, SSRCs (0x..), addresses, address:port.",
             metavar="STREAM,...",
         ),
-    ] = None,
+    ] = None
     decode_as: Annotated[
         list[str] | None,
         typer.Option(
             "--decode-as", help="UDP ports that are RTP without proof; repeatable.", metavar="PORT[-PORT]"
         ),
-    ] = None,
+    ] = None
+
+    def streams(self) -> list[str]:
+        """Which streams; all of them where none is named."""
+        only = [part.strip() for part in (self.stream or "").split(",") if part.strip()]
+        if self.stream is not None and not only:
+            raise InputError(
+                f"--stream {quoted(self.stream)} names no stream; accepted are numbers, SSRCs (0x1234abcd), "
+                "addresses and address:port, divided by commas"
+            )
+        return only
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("quality", help=QUALITY, rich_help_panel="Measure")(grouped(quality))
+
+
+def quality(
+    ctx: typer.Context,
+    *,
+    file: Annotated[Path, typer.Argument(help="Capture file.", metavar="FILE")],
+    options: ReadingOptions,
     report: Annotated[
         Path | None,
         typer.Option(
             "--report", help="Write an HTML page with pictures of all streams.", metavar="FILE.html"
         ),
     ] = None,
-    require: options.RequireOption = None,
-    json: options.JsonOption = False,
+    result: Annotated[JudgedOptions, without("store")],
 ) -> None:
     """Assess a capture."""
     from weirlab.cli import gates
@@ -113,31 +130,26 @@ def quality(
     from weirlab.studies.quality.study import capture_quality
     from weirlab.studies.quality.voice_page import quality_page
 
-    with Session(ctx, as_json=json) as session:
-        heard, buffers = read_jitter_buffer(jitter_buffer)
-        demands = gates.demands(require, requiring.CAPTURE)
-        only = [part.strip() for part in (stream or "").split(",") if part.strip()]
-        if stream is not None and not only:
-            raise InputError(
-                f"--stream {quoted(stream)} names no stream; accepted are numbers, SSRCs (0x1234abcd), "
-                "addresses and address:port, divided by commas"
-            )
+    with result.session(ctx) as session:
+        heard, buffers = read_jitter_buffer(options.jitter_buffer)
+        demands = gates.demands(result.require, requiring.CAPTURE)
+        only = options.streams()
         if report is not None:
             refuse_inputs([report], [file], "--report")
             files.check_output(report, "--report")
             CHARTS.require()
         outcome = capture_quality(
             file,
-            codecs=dict(_codec(text) for text in codec or ()),
-            network_ms=delay,
+            codecs=dict(_codec(text) for text in options.codec or ()),
+            network_ms=options.delay,
             buffers=buffers,
             heard=heard,
             only=only,
-            decode_as=[_ports(text) for text in decode_as or ()],
+            decode_as=[_ports(text) for text in options.decode_as or ()],
         )
         if report is not None:
             quality_page(outcome, report, command=session.command)
-        for note in () if json else outcome.notes():
+        for note in () if result.json else outcome.notes():
             session.say(note)
         if report is not None:
             session.say(f"Report: {report}")

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from weirlab import limits
-from weirlab.cli import options
-from weirlab.cli.output import Session
+from weirlab.cli.options import (
+    DeviceOptions,
+    FlowOptions,
+    JudgedOptions,
+    ResultOptions,
+    SeveralSizesOptions,
+    TrialsOptions,
+    grouped,
+    listed,
+    only,
+    share,
+    without,
+    work_of,
+)
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab.measure.search import Setting, Shape
     from weirlab.scenario import Dut
+    from weirlab.studies.search.rfc2544 import Suite
 
 SEARCH = """Find the loads that a device carries, by a search after RFC 9971 (MLRsearch).
 
@@ -50,127 +63,196 @@ Examples:
   weir rfc2544 --lab sim --json
 """
 
-_GOAL = "Goal"
-
 OutOption = Annotated[
     Path | None,
     typer.Option("--out", help="Also write a report: .md to read, .csv for programs.", metavar="FILE"),
 ]
-AllSizesOption = Annotated[
-    list[str] | None,
-    typer.Option("--sizes", help="A size mix, e.g. imix; repeatable.", rich_help_panel="Traffic"),
-]
-MaxRateOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-rate",
-        help="Highest load, e.g. 1Gbit/s (default: what the sender can pace).",
-        metavar="RATE",
-        rich_help_panel="Traffic",
-    ),
-]
-MinRateOption = Annotated[
-    str,
-    typer.Option("--min-rate", help="Lowest load that is tried.", metavar="RATE", rich_help_panel="Traffic"),
-]
-SumOption = Annotated[
-    float | None,
-    typer.Option(
-        "--duration-sum",
-        min=0,
-        max=limits.LONGEST_S * limits.MOST_ATTEMPTS,
-        help="Recorded seconds needed to decide a load (default: 11 trials).",
-        rich_help_panel=_GOAL,
-    ),
-]
-ExceedOption = Annotated[
-    str | None,
-    typer.Option(
-        "--exceed",
-        help="Share of trials that may exceed it (50%; 0: none).",
-        metavar="SHARE",
-        rich_help_panel=_GOAL,
-    ),
-]
-WidthOption = Annotated[
-    str | None,
-    typer.Option("--width", help="How close the bounds get (0.5%).", metavar="SHARE", rich_help_panel=_GOAL),
-]
+
+
+@dataclass(frozen=True)
+class RateOptions:
+    """Between which loads is searched."""
+
+    PANEL: ClassVar = "Traffic"
+
+    max_rate: Annotated[
+        str | None,
+        typer.Option(
+            "--max-rate",
+            help="Highest load, e.g. 1Gbit/s (default: what the sender can pace).",
+            metavar="RATE",
+        ),
+    ] = None
+    min_rate: Annotated[
+        str, typer.Option("--min-rate", help="Lowest load that is tried.", metavar="RATE")
+    ] = "1kpps"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTraffic:
+    """The traffic of a search."""
+
+    sizes: SeveralSizesOptions
+    flows: FlowOptions
+    rates: RateOptions
+
+    def shape(self, warmup_s: float | None) -> Shape:
+        """What all trials have in common."""
+        from weirlab.measure.search import Shape
+        from weirlab.traffic.load import parse_rate
+
+        low, high = self.rates.min_rate, self.rates.max_rate
+        lowest = parse_rate(low)
+        if lowest.unit != "pps":
+            raise InputError(f"--min-rate {low}: give packets per second, e.g. --min-rate 1kpps")
+        highest = None if high is None or high.strip().lower() == "max" else parse_rate(high)
+        return Shape(
+            flows=self.flows.chosen(),
+            arrivals=self.flows.arrivals,
+            max_rate=highest,
+            min_load_pps=lowest.value,
+            seed=self.flows.seed,
+            **({} if warmup_s is None else {"warmup_s": warmup_s}),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantTraffic(SearchTraffic):
+    """The same with equal gaps."""
+
+    flows: Annotated[FlowOptions, without("arrivals")]
+
+
+@dataclass(frozen=True)
+class GoalOptions:
+    """When a load is carried, and how closely it is found."""
+
+    PANEL: ClassVar = "Goal"
+
+    loss: Annotated[
+        str | None,
+        typer.Option("--loss", help="Loss ratio each goal allows (default: 0,0.5%).", metavar="SHARE,..."),
+    ] = None
+    exceed: Annotated[
+        str | None,
+        typer.Option("--exceed", help="Share of trials that may exceed it (50%; 0: none).", metavar="SHARE"),
+    ] = None
+    width: Annotated[
+        str | None,
+        typer.Option("--width", help="How close the bounds get (0.5%).", metavar="SHARE"),
+    ] = None
+    duration_sum_s: Annotated[
+        float | None,
+        typer.Option(
+            "--duration-sum",
+            min=0,
+            max=limits.LONGEST_S * limits.MOST_ATTEMPTS,
+            help="Recorded seconds needed to decide a load (default: 11 trials).",
+        ),
+    ] = None
+
+    def changes(self, trial_s: float | None, trials: int = 11) -> dict[str, Any]:
+        """What the options change in a goal.
+
+        A new duration keeps the number of trials unless a sum is given.
+        """
+        sum_s = self.duration_sum_s
+        if trial_s is not None and sum_s is None:
+            sum_s = trial_s * trials
+        found = {
+            "exceed_ratio": None if self.exceed is None else _share(self.exceed, "--exceed"),
+            "relative_width": None if self.width is None else _share(self.width, "--width"),
+            "trial_s": trial_s,
+            "duration_sum_s": sum_s,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteOptions:
+    """Which tests of RFC 2544, and how thoroughly."""
+
+    PANEL: ClassVar = "Plan"
+
+    tests: Annotated[
+        str | None,
+        typer.Option(
+            "--tests", help="Some of throughput,latency,loss,bursts (default: all).", metavar="TEST,..."
+        ),
+    ] = None
+    strict: Annotated[bool, typer.Option("--strict", help="The RFC's own durations and repetitions.")] = False
+    step: Annotated[
+        str | None,
+        typer.Option(
+            "--step", help="Loss test: steps down from the maximum (10% or finer).", metavar="SHARE"
+        ),
+    ] = None
+    duration: Annotated[TrialsOptions, only("trial_s")]
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            "--repetitions",
+            min=1,
+            max=limits.MOST_REPETITIONS,
+            help="Of the latency and burst tests (20).",
+        ),
+    ] = None
+    trials: Annotated[TrialsOptions, only("warmup_s", "max_attempts")]
+
+    def suite(self, goal: GoalOptions) -> Suite:
+        """The tests with what the options change in them."""
+        from weirlab.studies.search.rfc2544 import STRICT, Suite
+
+        suite = STRICT if self.strict else Suite()
+        trial_s = self.duration.trial_s
+        of_goal = goal.changes(trial_s, suite.goal.trials)
+        changes: dict[str, Any] = {
+            "tests": None if self.tests is None else listed(self.tests, str, "--tests", "throughput,loss"),
+            "repetitions": self.repetitions,
+            "burst_repetitions": self.repetitions,
+            "latency_s": trial_s,
+            "loss_s": trial_s,
+            "loss_step": None if self.step is None else _share(self.step, "--step"),
+        }
+        changes = {name: value for name, value in changes.items() if value is not None}
+        return replace(suite, goal=replace(suite.goal, **of_goal), **changes)
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     panel = "Measure"
-    app.command("search", help=SEARCH, rich_help_panel=panel)(search)
-    app.command("rfc2544", help=RFC2544, rich_help_panel=panel)(rfc2544)
+    app.command("search", help=SEARCH, rich_help_panel=panel)(grouped(search))
+    app.command("rfc2544", help=RFC2544, rich_help_panel=panel)(grouped(rfc2544))
 
 
 def search(
     ctx: typer.Context,
-    lab: options.LabOption = "auto",
-    dut: options.DutOption = None,
-    rules: options.PositionsOption = None,
-    ruleset: options.RulesetOption = None,
-    match: options.MatchOption = None,
-    stateful: options.StatefulOption = False,
-    backend: options.BackendOption = "auto",
-    frame: options.FramesOption = None,
-    sizes: AllSizesOption = None,
-    flows: options.FlowsOption = 1,
-    l4: options.Layer4Option = "udp",
-    ip: options.IpOption = "4",
-    arrivals: options.ArrivalsOption = "constant",
-    order: options.OrderOption = "advance",
-    seed: options.SeedOption = 1,
-    max_rate: MaxRateOption = None,
-    min_rate: MinRateOption = "1kpps",
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            "--loss",
-            help="Loss ratio each goal allows (default: 0,0.5%).",
-            metavar="SHARE,...",
-            rich_help_panel=_GOAL,
-        ),
-    ] = None,
-    exceed: ExceedOption = None,
-    width: WidthOption = None,
-    duration: options.DurationOption = None,
-    duration_sum: SumOption = None,
-    warmup: options.WarmupOption = None,
-    attempts: options.AttemptsOption = None,
+    *,
+    device: Annotated[DeviceOptions, without("rules", "places", "cross_traffic")],
+    traffic: SearchTraffic,
+    goal: GoalOptions,
+    trials: Annotated[TrialsOptions, only("trial_s", "warmup_s", "max_attempts")],
     out: OutOption = None,
-    require: options.RequireOption = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    result: JudgedOptions,
 ) -> None:
     """Search the throughput."""
     from weirlab.cli import documents, gates
     from weirlab.measure.search import NDR, PDR, Goal
     from weirlab.studies.search import requiring
     from weirlab.studies.search import told as searched
-    from weirlab.studies.search.study import search
+    from weirlab.studies.search.study import Asked, search
 
-    with Session(ctx, as_json=json, store=store) as session:
+    with result.session(ctx) as session:
         documents.check(out)
-        device = _device(dut, ruleset, stateful, match, rules)
-        shape = _shape(flows, l4, ip, arrivals, order, seed, max_rate, min_rate, warmup)
-        changes = _goal_changes(exceed, width, duration, duration_sum)
+        dut = device.device()
+        shape = traffic.shape(trials.warmup_s)
+        changes = goal.changes(trials.trial_s)
         usual = (NDR.loss_ratio, PDR.loss_ratio)
-        ratios = usual if loss is None else options.listed(loss, options.share, "--loss", "0,0.5%")
+        ratios = usual if goal.loss is None else listed(goal.loss, share, "--loss", "0,0.5%")
         goals = tuple(Goal(_goal_name(ratio), ratio, **changes) for ratio in dict.fromkeys(ratios))
-        demands = gates.demands(require, requiring.search_quantities(goals))
-        outcome = search(
-            session.store,
-            options.lab(lab, backend),
-            device,
-            _settings(device, rules, frame, sizes, (64,)),
-            shape,
-            goals,
-            session.progress,
-            command=session.command,
-            **({} if attempts is None else {"attempts": attempts}),
-        )
+        demands = gates.demands(result.require, requiring.search_quantities(goals))
+        asked = Asked(device.where(), dut, _settings(dut, device, traffic, (64,)), shape)
+        outcome = search(work_of(session), asked, goals, **_attempts(trials))
         tables, conclusion = searched.search_tables(outcome), searched.search_sentence(outcome)
         if out is not None:
             lead = [conclusion, *searched.search_lead(outcome)]
@@ -183,95 +265,27 @@ def search(
 
 def rfc2544(
     ctx: typer.Context,
-    tests: Annotated[
-        str | None,
-        typer.Option(
-            "--tests",
-            help="Some of throughput,latency,loss,bursts (default: all).",
-            metavar="TEST,...",
-            rich_help_panel="Plan",
-        ),
-    ] = None,
-    lab: options.LabOption = "auto",
-    dut: options.DutOption = None,
-    rules: options.PositionsOption = None,
-    ruleset: options.RulesetOption = None,
-    match: options.MatchOption = None,
-    stateful: options.StatefulOption = False,
-    backend: options.BackendOption = "auto",
-    frame: options.FramesOption = None,
-    sizes: AllSizesOption = None,
-    flows: options.FlowsOption = 1,
-    l4: options.Layer4Option = "udp",
-    ip: options.IpOption = "4",
-    order: options.OrderOption = "advance",
-    seed: options.SeedOption = 1,
-    max_rate: MaxRateOption = None,
-    min_rate: MinRateOption = "1kpps",
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="The RFC's own durations and repetitions.", rich_help_panel="Plan"),
-    ] = False,
-    step: Annotated[
-        str | None,
-        typer.Option(
-            "--step",
-            help="Loss test: steps down from the maximum (10% or finer).",
-            metavar="SHARE",
-            rich_help_panel="Plan",
-        ),
-    ] = None,
-    exceed: ExceedOption = None,
-    width: WidthOption = None,
-    duration: options.DurationOption = None,
-    duration_sum: SumOption = None,
-    repetitions: Annotated[
-        int | None,
-        typer.Option(
-            "--repetitions",
-            min=1,
-            max=limits.MOST_REPETITIONS,
-            help="Of the latency and burst tests (20).",
-            rich_help_panel="Plan",
-        ),
-    ] = None,
-    warmup: options.WarmupOption = None,
-    attempts: options.AttemptsOption = None,
+    *,
+    tests: SuiteOptions,
+    device: Annotated[DeviceOptions, without("rules", "places", "cross_traffic")],
+    traffic: ConstantTraffic,
+    goal: Annotated[GoalOptions, without("loss")],
     out: OutOption = None,
-    store: options.StoreOption = None,
-    json: options.JsonOption = False,
+    result: ResultOptions,
 ) -> None:
     """Do the tests of RFC 2544."""
     from weirlab.cli import documents
     from weirlab.studies.search import told as searched
-    from weirlab.studies.search.rfc2544 import FRAME_BYTES, STRICT, Suite
-    from weirlab.studies.search.study import rfc2544
+    from weirlab.studies.search.rfc2544 import FRAME_BYTES
+    from weirlab.studies.search.study import Asked, rfc2544
 
-    with Session(ctx, as_json=json, store=store) as session:
+    with result.session(ctx) as session:
         documents.check(out)
-        device = _device(dut, ruleset, stateful, match, rules)
-        suite = STRICT if strict else Suite()
-        goal_changes = _goal_changes(exceed, width, duration, duration_sum, suite.goal.trials)
-        changes: dict[str, Any] = options.plan(
-            tests=None if tests is None else options.listed(tests, str, "--tests", "throughput,loss"),
-            repetitions=repetitions,
-            burst_repetitions=repetitions,
-            latency_s=duration,
-            loss_s=duration,
-            loss_step=None if step is None else _share(step, "--step"),
-        )
-        suite = replace(suite, goal=replace(suite.goal, **goal_changes), **changes)
-        outcome = rfc2544(
-            session.store,
-            options.lab(lab, backend),
-            device,
-            _settings(device, rules, frame, sizes, FRAME_BYTES),
-            _shape(flows, l4, ip, "constant", order, seed, max_rate, min_rate, warmup),
-            suite,
-            session.progress,
-            command=session.command,
-            **({} if attempts is None else {"attempts": attempts}),
-        )
+        dut = device.device()
+        suite = tests.suite(goal)
+        settings = _settings(dut, device, traffic, FRAME_BYTES)
+        asked = Asked(device.where(), dut, settings, traffic.shape(tests.trials.warmup_s))
+        outcome = rfc2544(work_of(session), asked, suite, **_attempts(tests.trials))
         tables, conclusion = searched.rfc2544_tables(outcome), searched.rfc2544_sentence(outcome)
         if out is not None:
             lead = [conclusion, *searched.rfc2544_lead(outcome)]
@@ -282,85 +296,33 @@ def rfc2544(
         session.complain(outcome.problem())
 
 
-def _device(
-    dut: str | None, ruleset: Path | None, stateful: bool, match: str | None, rules: str | None
-) -> Dut:
-    device = options.device(dut, ruleset, stateful, match)
-    if device.name == "ruleset" and rules is not None:
-        raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
-    return device
+def _attempts(trials: TrialsOptions) -> dict[str, int]:
+    return {} if trials.max_attempts is None else {"attempts": trials.max_attempts}
 
 
 def _settings(
-    device: Dut, rules: str | None, frame: str | None, sizes: list[str] | None, default: tuple[int, ...]
+    dut: Dut, device: DeviceOptions, traffic: SearchTraffic, default: tuple[int, ...]
 ) -> tuple[Setting, ...]:
     """Every rule count with every frame size; rules are set once for all sizes."""
     from weirlab.measure.search import Setting
     from weirlab.records import RuleSetup
     from weirlab.traffic.sizes import parse_sizes
 
-    positions = options.positions(rules) or (0,)
+    positions = device.listed_positions() or (0,)
     for position in positions:
         if position < 0:
             raise InputError(f"--rules: {position} rules; it must be 0 (none) or more")
-    texts = [*map(str, options.frames(frame) or ()), *(sizes or ())] or [*map(str, default)]
+    texts = traffic.sizes.listed() or [*map(str, default)]
     return tuple(
-        Setting(parse_sizes(text), RuleSetup(position, device.stateful))
+        Setting(parse_sizes(text), RuleSetup(position, dut.stateful))
         for position in dict.fromkeys(positions)
         for text in dict.fromkeys(texts)
     )
 
 
-def _shape(
-    flows: int,
-    l4: options.Layer4,
-    ip: options.IpVersion,
-    arrivals: options.Arrivals,
-    order: options.FlowOrder,
-    seed: int,
-    max_rate: str | None,
-    min_rate: str,
-    warmup: float | None,
-) -> Shape:
-    from weirlab.measure.search import Shape
-    from weirlab.traffic.load import parse_rate
-    from weirlab.traffic.spec import Flows
-
-    lowest = parse_rate(min_rate)
-    if lowest.unit != "pps":
-        raise InputError(f"--min-rate {min_rate}: give packets per second, e.g. --min-rate 1kpps")
-    highest = None if max_rate is None or max_rate.strip().lower() == "max" else parse_rate(max_rate)
-    return Shape(
-        flows=Flows(count=flows, l4=l4, ip=4 if ip == "4" else 6, order=order, seed=seed),
-        arrivals=arrivals,
-        max_rate=highest,
-        min_load_pps=lowest.value,
-        seed=seed,
-        **({} if warmup is None else {"warmup_s": warmup}),
-    )
-
-
-def _goal_changes(
-    exceed: str | None,
-    width: str | None,
-    duration: float | None,
-    duration_sum: float | None,
-    trials: int = 11,
-) -> dict[str, Any]:
-    """What the options change in a goal; a new duration keeps the number of trials unless a sum is given."""
-    if duration is not None and duration_sum is None:
-        duration_sum = duration * trials
-    return options.plan(
-        exceed_ratio=None if exceed is None else _share(exceed, "--exceed"),
-        relative_width=None if width is None else _share(width, "--width"),
-        trial_s=duration,
-        duration_sum_s=duration_sum,
-    )
-
-
 def _share(text: str, option: str) -> float:
     try:
-        return options.share(text)
+        return share(text)
     except ValueError:
         raise InputError(f"{option}: {quoted(text)} not understood; e.g. {option} 5%") from None
 

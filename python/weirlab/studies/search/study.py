@@ -9,13 +9,15 @@ from typing import Any, Final
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
-from weirlab.jobs.progress import Progress, kept, passed_on
+from weirlab.jobs.progress import kept, passed_on
+from weirlab.jobs.work import Work
 from weirlab.measure.search import Goal, Point, Setting, Shape, Trials, expected_s, search_setting
 from weirlab.measure.search.throughput import whole
 from weirlab.measure.search.trials import MAX_ATTEMPTS
+from weirlab.measure.terms import Terms
 from weirlab.records import device_in_words
 from weirlab.scenario import Dut, Lab
-from weirlab.store import Run, Store
+from weirlab.store import Run
 from weirlab.store.codec import flows_to_json, rate_to_json
 from weirlab.studies.search.rfc2544 import Result, Suite, run_suite
 from weirlab.traffic.schedule import compile_plan
@@ -92,19 +94,18 @@ class Rfc2544Outcome:
         )
 
 
-def search(
-    store: Store,
-    lab: Lab,
-    dut: Dut,
-    settings: Sequence[Setting],
-    shape: Shape,
-    goals: Sequence[Goal],
-    progress: Progress,
-    *,
-    attempts: int = MAX_ATTEMPTS,
-    command: str = "",
-) -> SearchOutcome:
-    """Search ``goals`` in each of ``settings``; every trial and the result are kept in a run.
+@dataclass(frozen=True)
+class Asked:
+    """What is measured: the device in its lab, the settings to go through, and what their trials share."""
+
+    lab: Lab
+    dut: Dut
+    settings: Sequence[Setting]
+    shape: Shape
+
+
+def search(work: Work, asked: Asked, goals: Sequence[Goal], *, attempts: int = MAX_ATTEMPTS) -> SearchOutcome:
+    """Search ``goals`` in each setting; every trial and the result are kept in a run.
 
     A setting whose search the host spoiled is searched once more after all the others.
 
@@ -113,8 +114,8 @@ def search(
     FailedTrial
         The device forwards nothing.
     """
-    _check(settings, shape, [goal.trial_s for goal in goals])
-    what = {"goals": [goal.to_json() for goal in goals]}
+    settings, shape = asked.settings, asked.shape
+    _check(asked, [goal.trial_s for goal in goals])
     points: list[Point] = []
 
     def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
@@ -125,35 +126,26 @@ def search(
             keep([point.to_json() for point in points])
         spoiled = [i for i, point in enumerate(points) if point.problem]
         for done, i in enumerate(spoiled):
-            progress.note(f"the host spoiled the search at {settings[i].text}: searching there again")
+            work.progress.note(f"the host spoiled the search at {settings[i].text}: searching there again")
             trials.expect(each_s * (len(spoiled) - done))
             points[i] = points[i].then(search_setting(trials, settings[i], shape, goals))
             keep([point.to_json() for point in points])
 
-    done = _carry_out(store, lab, dut, SEARCH, what, settings, shape, measure, attempts, progress, command)
+    what = {"goals": [goal.to_json() for goal in goals]}
+    done = _carry_out(work, asked, _What(SEARCH, what, measure), attempts)
     return SearchOutcome(done.run, done.conditions, shape, tuple(goals), tuple(points), done.trials, done.s)
 
 
-def rfc2544(
-    store: Store,
-    lab: Lab,
-    dut: Dut,
-    settings: Sequence[Setting],
-    shape: Shape,
-    suite: Suite,
-    progress: Progress,
-    *,
-    attempts: int = MAX_ATTEMPTS,
-    command: str = "",
-) -> Rfc2544Outcome:
-    """Do the tests of ``suite`` in each of ``settings``; every trial and the result are kept in a run.
+def rfc2544(work: Work, asked: Asked, suite: Suite, *, attempts: int = MAX_ATTEMPTS) -> Rfc2544Outcome:
+    """Do the tests of ``suite`` in each setting; every trial and the result are kept in a run.
 
     Raises
     ------
     FailedTrial
         The device forwards nothing.
     """
-    _check(settings, shape, [suite.goal.trial_s, suite.latency_s, suite.loss_s])
+    settings, shape = asked.settings, asked.shape
+    _check(asked, [suite.goal.trial_s, suite.latency_s, suite.loss_s])
     results: list[Result] = []
 
     def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
@@ -161,10 +153,17 @@ def rfc2544(
             results.append(result)
             keep([result.to_json() for result in results])
 
-    done = _carry_out(
-        store, lab, dut, RFC2544, suite.to_json(), settings, shape, measure, attempts, progress, command
-    )
+    done = _carry_out(work, asked, _What(RFC2544, suite.to_json(), measure), attempts)
     return Rfc2544Outcome(done.run, done.conditions, shape, suite, tuple(results), done.trials, done.s)
+
+
+@dataclass(frozen=True)
+class _What:
+    """The kind of the run, what its manifest says about the goals, and who makes the trials."""
+
+    kind: str
+    goals: Mapping[str, Any]
+    measure: Callable[[Trials, Callable[[Any], object]], None]
 
 
 @dataclass(frozen=True)
@@ -175,36 +174,26 @@ class _Done:
     s: float
 
 
-def _carry_out(
-    store: Store,
-    lab: Lab,
-    dut: Dut,
-    kind: str,
-    what: Mapping[str, Any],
-    settings: Sequence[Setting],
-    shape: Shape,
-    measure: Callable[[Trials, Callable[[Any], object]], None],
-    attempts: int,
-    progress: Progress,
-    command: str,
-) -> _Done:
-    """Build the bed, begin a run, let ``measure`` have the trials, and say what the host did meanwhile."""
-    with testbeds.open_bed(lab, dut, progress, shape.flows) as bed:
+def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
+    """Build the bed, begin a run, let ``what`` have the trials, and say what the host did meanwhile."""
+    store, progress, kind, settings = work.store, work.progress, what.kind, asked.settings
+    with testbeds.open_bed(asked.lab, asked.dut, progress, asked.shape.flows) as bed:
         bed.set_rules(settings[0].rules)  # If it refuses them, there is nothing to keep.
         calibration = in_force(store, bed)
         conditions = Conditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)
+        listed = [setting.to_json() for setting in settings]
         scenario = {
             "name": f"{'RFC 2544 tests' if kind == RFC2544 else 'search'} of {device_in_words(bed.dut)}",
-            "lab": lab.model_dump(mode="json"),
-            "dut": dut.model_dump(mode="json"),
-            kind: {**what, "settings": [setting.to_json() for setting in settings], **_shape_to_json(shape)},
+            "lab": asked.lab.model_dump(mode="json"),
+            "dut": asked.dut.model_dump(mode="json"),
+            kind: {**what.goals, "settings": listed, **_shape_to_json(asked.shape)},
         }
-        facts = testbeds.facts(bed, command)
+        facts = testbeds.facts(bed, work.command)
         with kept(lambda: store.create(kind, scenario, facts, calibration=conditions.calibration)) as writer:
             device = device_in_words(bed.dut)
             progress.stage(f"{_TITLES[kind]} of {device} in the lab {bed.lab}, run {writer.run_id}")
-            trials = Trials(bed, writer, passed_on(progress), max_attempts=attempts)
-            measure(trials, lambda found: writer.put_json(RESULT, found))
+            trials = Trials(bed, writer, passed_on(progress), terms=Terms(max_attempts=attempts))
+            what.measure(trials, lambda found: writer.put_json(RESULT, found))
     apart = len(writer.done) - int(writer.run.trials()["valid"].sum())
     if apart > 0:
         progress.note(
@@ -217,9 +206,10 @@ def _carry_out(
 _TITLES: Final = {SEARCH: "searching the throughput", RFC2544: "RFC 2544 tests"}
 
 
-def _check(settings: Sequence[Setting], shape: Shape, durations_s: Sequence[float]) -> None:
+def _check(asked: Asked, durations_s: Sequence[float]) -> None:
     """Impossible traffic is refused before anything is built."""
-    for setting in settings:
+    shape = asked.shape
+    for setting in asked.settings:
         for duration_s in durations_s:
             compile_plan(shape.spec(setting, whole(shape.min_load_pps), duration_s, "").traffic)
 

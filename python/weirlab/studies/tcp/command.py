@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from weirlab.cli.options import JsonOption
+from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.tcp import bulk
@@ -60,15 +61,46 @@ Examples:
   weir tcp watch --list-fields
 """
 
-_WHAT = "What is watched"
-_OUTPUT = "Output"
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """How connections are watched."""
+
+    PANEL: ClassVar = "What is watched"
+
+    every: Annotated[
+        str, typer.Option("--every", help="Time between two samples: 10us to 1h.", metavar="TIME")
+    ] = "100ms"
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for connections that do not exist yet; watch later ones, too."),
+    ] = False
+    duration: Annotated[
+        str | None, typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME")
+    ] = None
+
+
+@dataclass(frozen=True)
+class FieldOptions:
+    """What is shown of them, and kept."""
+
+    PANEL: ClassVar = "Output"
+
+    fields: Annotated[
+        str | None,
+        typer.Option("--fields", help="Fields to keep and to show, or all.", metavar="NAME,..."),
+    ] = None
+    list_fields: Annotated[bool, typer.Option("--list-fields", help="List all fields and leave.")] = False
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write all samples here.", metavar="FILE.parquet|.csv")
+    ] = None
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     tcp = typer.Typer(help=TCP, no_args_is_help=True)
     tcp.command("list", help=LIST)(list_)
-    tcp.command("watch", help=WATCH)(watch)
+    tcp.command("watch", help=WATCH)(grouped(watch))
     bulk.add_to(tcp)
     app.add_typer(tcp, name="tcp", rich_help_panel="Measure")
 
@@ -102,47 +134,12 @@ def list_(
 
 def watch(
     ctx: typer.Context,
+    *,
     connection: Annotated[
         str | None, typer.Argument(help="Ends, process or program.", metavar="CONNECTION")
     ] = None,
-    every: Annotated[
-        str,
-        typer.Option(
-            "--every", help="Time between two samples: 10us to 1h.", metavar="TIME", rich_help_panel=_WHAT
-        ),
-    ] = "100ms",
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Wait for connections that do not exist yet; watch later ones, too.",
-            rich_help_panel=_WHAT,
-        ),
-    ] = False,
-    duration: Annotated[
-        str | None,
-        typer.Option(
-            "--time", help="Stop after this time: 90s, 5min.", metavar="TIME", rich_help_panel=_WHAT
-        ),
-    ] = None,
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            "--fields",
-            help="Fields to keep and to show, or all.",
-            metavar="NAME,...",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    list_fields: Annotated[
-        bool, typer.Option("--list-fields", help="List all fields and leave.", rich_help_panel=_OUTPUT)
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Write all samples here.", metavar="FILE.parquet|.csv", rich_help_panel=_OUTPUT
-        ),
-    ] = None,
+    samples: SampleOptions,
+    shown: FieldOptions,
     json: LinesOption = False,
 ) -> None:
     """Watch connections."""
@@ -151,8 +148,9 @@ def watch(
     from weirlab.studies.tcp.show import tables
     from weirlab.studies.tcp.watching import Settings
 
+    fields, out = shown.fields, shown.out
     with Session(ctx, as_json=json) as session:
-        if list_fields:
+        if shown.list_fields:
             known = names.fields()
             document = {"kind": "tcp fields", "fields": known}
             session.finish(document, f"{len(known)} fields.", [tables.fields(known)])
@@ -161,10 +159,10 @@ def watch(
             raise InputError("CONNECTION is missing: two ends, one end, a process or a program")
         settings = Settings(
             target=connections.parse(connection),
-            period_ns=_period_ns(every),
+            period_ns=_period_ns(samples.every),
             names=names.chosen(fields),
-            wait=wait,
-            duration_s=_seconds(duration),
+            wait=samples.wait,
+            duration_s=_seconds(samples.duration),
         )
         outcome = _watched(session, settings, out, chosen=fields is not None)
         document = tables.watch_document(outcome, settings, connection, out)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from weirlab.cli.options import JsonOption
+from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.trace import tables
@@ -37,95 +38,92 @@ Examples:
   weir trace slow.pcapng --series slow --period 10ms --json
 """
 
-_OUTPUT = "Output"
-_PACKETS = "Packets"
 
+@dataclass(frozen=True)
+class PacketOptions:
+    """Which packets are looked at."""
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("trace", help=TRACE, rich_help_panel="Measure")(trace)
+    PANEL: ClassVar = "Packets"
 
-
-def trace(
-    ctx: typer.Context,
-    files: Annotated[list[Path], typer.Argument(help="Captures.", metavar="FILE")],
     filter: Annotated[
-        str,
-        typer.Option(
-            help="Only packets that this accepts; pcap-filter(7).", metavar="EXPR", rich_help_panel=_PACKETS
-        ),
-    ] = "",
+        str, typer.Option(help="Only packets that this accepts; pcap-filter(7).", metavar="EXPR")
+    ] = ""
     start: Annotated[
-        str | None,
-        typer.Option("--from", help="Only packets from this time on.", metavar="T", rich_help_panel=_PACKETS),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option("--to", help="Only packets before this time.", metavar="T", rich_help_panel=_PACKETS),
-    ] = None,
+        str | None, typer.Option("--from", help="Only packets from this time on.", metavar="T")
+    ] = None
+    end: Annotated[str | None, typer.Option("--to", help="Only packets before this time.", metavar="T")] = (
+        None
+    )
+
+    def window(self) -> times.Window:
+        """The time that they are of."""
+        return times.window(
+            None if self.start is None else times.parse(self.start, "--from"),
+            None if self.end is None else times.parse(self.end, "--to"),
+        )
+
+
+@dataclass(frozen=True)
+class ShownOptions:
+    """What is shown of them, and written."""
+
+    PANEL: ClassVar = "Output"
+
     flow: Annotated[
         list[str] | None,
         typer.Option(
             help="Show only these: 10.0.0.1:40000-192.0.2.1:443, or one end (an address, :PORT); repeatable.",
             metavar="END[-END]",
-            rich_help_panel=_OUTPUT,
         ),
-    ] = None,
+    ] = None
     connection: Annotated[
         int | None,
         typer.Option(
-            min=0,
-            help="Show everything about connection N; --report is about it, too.",
-            metavar="N",
-            rich_help_panel=_OUTPUT,
+            min=0, help="Show everything about connection N; --report is about it, too.", metavar="N"
         ),
-    ] = None,
-    sort: Annotated[
-        tables.SortKey, typer.Option(help="Which connections come first.", rich_help_panel=_OUTPUT)
-    ] = "bytes",
-    limit: Annotated[
-        int,
-        typer.Option(min=1, help="Rows in the table, at most.", metavar="N", rich_help_panel=_OUTPUT),
-    ] = 20,
+    ] = None
+    sort: Annotated[tables.SortKey, typer.Option(help="Which connections come first.")] = "bytes"
+    limit: Annotated[int, typer.Option(min=1, help="Rows in the table, at most.", metavar="N")] = 20
     absolute: Annotated[
         bool,
-        typer.Option(
-            "--absolute/--relative", help="Times as UTC, or since the first packet.", rich_help_panel=_OUTPUT
-        ),
-    ] = False,
+        typer.Option("--absolute/--relative", help="Times as UTC, or since the first packet."),
+    ] = False
     series: Annotated[
         Path | None,
         typer.Option(
             help="Write Parquet files of every packet, round trip, SACK block and period here.",
             metavar="DIR",
-            rich_help_panel=_OUTPUT,
         ),
-    ] = None,
-    period: Annotated[
-        str,
-        typer.Option(help="Period of computed series.", metavar="TIME", rich_help_panel=_OUTPUT),
-    ] = "100ms",
+    ] = None
+    period: Annotated[str, typer.Option(help="Period of computed series.", metavar="TIME")] = "100ms"
     report: Annotated[
         Path | None,
-        typer.Option(
-            help="Write an HTML page with the graphs of one connection.",
-            metavar="FILE.html",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
+        typer.Option(help="Write an HTML page with the graphs of one connection.", metavar="FILE.html"),
+    ] = None
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("trace", help=TRACE, rich_help_panel="Measure")(grouped(trace))
+
+
+def trace(
+    ctx: typer.Context,
+    *,
+    files: Annotated[list[Path], typer.Argument(help="Captures.", metavar="FILE")],
+    packets: PacketOptions,
+    options: ShownOptions,
     json: JsonOption = False,
 ) -> None:
     """Analyse captures."""
+    series, report, number = options.series, options.report, options.connection
     with Session(ctx, as_json=json) as session:
-        window = times.window(
-            None if start is None else times.parse(start, "--from"),
-            None if end is None else times.parse(end, "--to"),
-        )
-        wanted = [flows.parse(text) for text in flow or ()]
+        window = packets.window()
+        wanted = [flows.parse(text) for text in options.flow or ()]
         settings: dict[str, Any] = {
-            "filter": filter,
+            "filter": packets.filter,
             "window": window,
-            "period_ns": times.period_ns(period),
+            "period_ns": times.period_ns(options.period),
             # Also where few are shown: what is said about the capture is about all of them.
             "keep": KEEP,
         }
@@ -133,17 +131,19 @@ def trace(
             refuse_inputs([report], files, "--report")
         if report is None:
             analysis = analyse(files, series=series, **settings)
-            chosen = _chosen(analysis, wanted, connection)
+            chosen = _chosen(analysis, wanted, number)
         else:
-            analysis, chosen = _reported(files, series, settings, wanted, connection, report, session.command)
-        shown = tables.ordered(chosen, sort)
+            analysis, chosen = _reported(files, series, settings, wanted, number, report, session.command)
+        shown = tables.ordered(chosen, options.sort)
         document = {"kind": "trace", **analysis, "connections": shown}
-        if connection is None:
-            found = _tables(analysis, shown, limit, absolute=absolute)
+        if number is None:
+            found = _tables(analysis, shown, options.limit, absolute=options.absolute)
         else:
             start_ns = facts.start_ns(analysis)
-            found = [table for each in shown for table in tables.whole(each, start_ns, absolute=absolute)]
-        session.finish(document, _conclusion(analysis, shown, whole=connection is not None, json=json), found)
+            found = [
+                table for each in shown for table in tables.whole(each, start_ns, absolute=options.absolute)
+            ]
+        session.finish(document, _conclusion(analysis, shown, whole=number is not None, json=json), found)
         for note in () if json else words.cautions(analysis):
             session.say(note)
         for what, where in (("Series", series), ("Report", report)):

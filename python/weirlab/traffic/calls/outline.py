@@ -114,7 +114,8 @@ def outline(
         stamp_ms=stamp[full_run] + full_index * step[full_run],
     )
     full_payload = dialogs.post_iax2(calls, units, flows, voice, mail_from_ns, total_ns, mail)
-    _post_rtcp(calls, units, flows, runs, ssrc, first_stamp, mail_from_ns, total_ns, reported, mail)
+    streams_of = _Streams(calls, units, flows, runs, ssrc, first_stamp)
+    _post_rtcp(streams_of, mail_from_ns, total_ns, reported, mail)
     _check_amount(calls, warmup_ns, duration_ns, runs.total + len(mail.due_ns))
     return Outline(
         calls=calls,
@@ -229,18 +230,22 @@ def _full_frames(
     return mine[run], index
 
 
+@dataclass(frozen=True)
+class _Streams:
+    """What control packets tell of; ``ssrc`` and ``first_stamp`` by stream."""
+
+    calls: Calls
+    units: Units
+    flows: FlowMap
+    runs: media.Runs
+    ssrc: npt.NDArray[np.uint32]
+    first_stamp: I64
+
+
 def _post_rtcp(
-    calls: Calls,
-    units: Units,
-    flows: FlowMap,
-    runs: media.Runs,
-    ssrc: npt.NDArray[np.uint32],
-    first_stamp: I64,
-    start_ns: int,
-    end_ns: int,
-    rng: np.random.Generator,
-    mail: dialogs.Mail,
+    streams: _Streams, start_ns: int, end_ns: int, rng: np.random.Generator, mail: dialogs.Mail
 ) -> None:
+    calls, units, flows = streams.calls, streams.units, streams.flows
     ways = flows.ways
     unit = np.repeat(np.flatnonzero(flows.control >= 0), ways)
     if not len(unit):
@@ -263,11 +268,11 @@ def _post_rtcp(
     reports = control.Reports(reports.side[late], reports.due_ns[late])
     side = reports.side
     stream = unit * ways + way
-    sent = media.sent_before(runs, stream[side], reports.due_ns)
+    sent = media.sent_before(streams.runs, stream[side], reports.due_ns)
     clock_hz = np.array([kind.stream.codec.rtp_clock_hz for kind in calls.classes])[call_class]
     payload = np.array([kind.stream.payload_bytes for kind in calls.classes])[call_class]
     since_ns = reports.due_ns - units.first_ns[unit, way][side]
-    stamp = first_stamp[stream[side]] + since_ns * clock_hz[side] // NS_PER_S
+    stamp = streams.first_stamp[stream[side]] + since_ns * clock_hz[side] // NS_PER_S
     hosts: dict[int, tuple[str, str]] = {}
     sides = backs(calls.directions)
     cnames = []
@@ -276,7 +281,7 @@ def _post_rtcp(
             hosts[of] = flows.hosts(of)
         back = sides[which]
         cnames.append(f"{'b' if back else 'a'}{int(units.call[of])}@{hosts[of][back]}")
-    bodies = control.payloads(reports, ssrc[stream], cnames, stamp, sent, sent * payload[side])
+    bodies = control.payloads(reports, streams.ssrc[stream], cnames, stamp, sent, sent * payload[side])
     flow = (flows.control[unit] + way)[side]
     for due_ns, to, body in zip(reports.due_ns.tolist(), flow.tolist(), bodies, strict=True):
         mail.post(due_ns, to, body)

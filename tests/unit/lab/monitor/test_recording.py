@@ -11,6 +11,7 @@ import pytest
 from weirlab.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.studies.monitor.bed import recording, tcpdump
+from weirlab.studies.monitor.bed.base import Settings
 from weirlab.studies.monitor.bed.recording import InChild, first_line
 from weirlab.studies.monitor.bed.tcpdump import Tcpdump
 
@@ -89,7 +90,7 @@ def test_a_tcpdump_that_does_not_end_is_an_error_that_names_the_file(
     sizes = iter(range(100))
     monkeypatch.setattr(Tcpdump, "_size", lambda self: next(sizes))
     monkeypatch.setattr(Tcpdump, "_await_idle", lambda self: None)
-    recorder = Tcpdump(Here(), "in0", tmp_path / "a.pcap", Here())
+    recorder = Tcpdump(Here(), "in0", tmp_path / "a.pcap", Here(), settings=Settings("tcpdump-bridge"))
     monkeypatch.setattr(tcpdump, "_PATIENCE_S", 0.1)
     try:
         with pytest.raises(LabError, match=r"tcpdump does not end within 0.1 s: its file .*a\.pcap"):

@@ -11,6 +11,7 @@ from weirlab.store import RunWriter, Store
 from weirlab.studies.failover.bed import Keepalived
 from weirlab.studies.failover.fakes import FakePair, Manner, Mishap
 from weirlab.studies.failover.switches import Campaign, Conditions, Kind, Pair, Planned, Timing, measure, plan
+from weirlab.studies.failover.switches.event import Clocks
 from weirlab.testing import FakeClock
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
@@ -89,9 +90,7 @@ def run(writer: RunWriter) -> Run:
             conditions,
             writer,
             told,
-            clock=pairs.now_ns,
-            sleep=pairs.clock.advance,
-            now=pairs.clock.now,
+            clocks=Clocks(pairs.now_ns, pairs.clock.advance, pairs.clock.now),
         )
 
     return campaign

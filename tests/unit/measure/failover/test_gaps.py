@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.quality.packets import Packets, place_all
+from weirlab.quality.packets import Arrivals, Packets, place_all
 from weirlab.studies.failover.switches.gaps import CallGaps, call_gaps, outage
 from weirlab.studies.failover.switches.series import around
 
@@ -26,13 +26,10 @@ def packets(lost: list[set[int]], sent: int = 150, delay: int = MS) -> Packets:
     row, stream = np.array(rows, np.int64), np.array(streams, np.int64)
     sent_ns = (row % sent) * PACKET
     return place_all(
+        Arrivals(stream, row, sent_ns, sent_ns + delay),
         flow=np.arange(len(lost)),
         start=np.arange(len(lost) + 1, dtype=np.int64) * sent,
         packet_ns=np.full(len(lost), PACKET, np.int64),
-        stream=stream,
-        row=row,
-        sent_ns=sent_ns,
-        arrival_ns=sent_ns + delay,
     )
 
 

@@ -7,9 +7,8 @@ import pytest
 from weirlab.errors import InputError, TrialError
 from weirlab.store import RunWriter
 from weirlab.studies.failover.fakes import Manner, Mishap
-from weirlab.studies.failover.switches import Load, find_load
+from weirlab.studies.failover.switches import Load, Wanted, find_load
 from weirlab.studies.failover.switches.timing import Timing
-from weirlab.traffic.load import offered_pps
 from weirlab.traffic.spec import Traffic
 
 from .conftest import CALLS, QUICK, Pairs, traffic
@@ -22,7 +21,7 @@ def of(calls: int) -> Traffic:
 
 
 def search(writer: RunWriter, pairs: Pairs, wanted: int) -> Load:
-    return find_load(pairs, [QUICK, QUICK], wanted, of, offered_pps, writer, lambda _: None)
+    return find_load(pairs, [QUICK, QUICK], Wanted(wanted, of), writer, lambda _: None)
 
 
 def test_what_every_pair_carries_is_taken_as_asked(writer: RunWriter) -> None:

@@ -195,17 +195,19 @@ def test_tests_that_were_not_wanted_have_no_chapter_and_failed_ones_are_named() 
 def test_the_report_of_a_run_is_a_page_of_its_kind(kind: str, tmp_path: Path) -> None:
     """It once was that of a profile, which said that there was no valid trial."""
     from weirlab.jobs.progress import Quiet
+    from weirlab.jobs.work import Work
     from weirlab.measure.search import NDR as GOAL
     from weirlab.measure.search import Setting, Shape
     from weirlab.studies.search.rfc2544 import Suite
-    from weirlab.studies.search.study import rfc2544, search
+    from weirlab.studies.search.study import Asked, rfc2544, search
 
-    store, settings = Store(tmp_path / "store"), [Setting(Constant(64))]
+    store = Store(tmp_path / "store")
+    asked = Asked(Lab(kind="sim"), Dut(), [Setting(Constant(64))], Shape())
     if kind == "search":
-        search(store, Lab(kind="sim"), Dut(), settings, Shape(), [GOAL], Quiet())
+        search(Work(store, Quiet()), asked, [GOAL])
     else:
         suite = Suite(tests=("throughput", "loss"), repetitions=1)
-        rfc2544(store, Lab(kind="sim"), Dut(), settings, Shape(), suite, Quiet())
+        rfc2544(Work(store, Quiet()), asked, suite)
     page = report(store, "last", out=tmp_path / "page.html").path.read_text(encoding="utf-8")
     assert "The simulated device carries" in page
     assert "no valid trial" not in page

@@ -114,7 +114,7 @@ class FlowsStudy(Study[FlowsScenario, DeviceGround, FlowsFindings]):
     ) -> FlowsFindings:
         specs = asked.specs()
         told = passed_on(work.progress)
-        sequence.run(ground.bed, specs, writer, told, role="single", plan_name="flows-plan")
+        sequence.run(ground.bed, specs, writer, sequence.Part("single", "flows-plan"), told)
         return found_in(writer.run, len(specs))
 
     def told(self, outcome: Outcome[FlowsFindings]) -> Told:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from weirlab.errors import LabError
 from weirlab.lab.base import TestBed, Watchable
 from weirlab.lab.wiring import IN0, OUT0
+from weirlab.measure.calls import Hearing
 from weirlab.measure.calls import heard as with_calls
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.records import F64, U64, FlowTable, TrialRecord
@@ -65,7 +66,7 @@ class Keeper:
         LabError
             The device lets calls through one way only.
         """
-        record = with_calls(record, self._buffers, keep_packets=True)
+        record = with_calls(record, Hearing(self._buffers, keep_packets=True))
         whole = record.lab != "sim"
         counted = boxes.count(record.result, record.dut_counters, whole=whole)
         if counted is not None and not counted.agree and record.valid:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.calls import ROLE
 from weirlab.measure.progress import OnProgress
-from weirlab.measure.sequence import MAX_ATTEMPTS, Outcome
-from weirlab.records import TrialSpec
+from weirlab.measure.sequence import Outcome, Part
+from weirlab.measure.terms import USUAL, Terms
+from weirlab.measure.trial import Hooks
+from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.studies.capacity.trials.keeper import Keeper
 from weirlab.studies.capacity.trials.search import Carried
@@ -83,8 +85,7 @@ def sweep(
     keeper: Keeper,
     on_progress: OnProgress | None = None,
     *,
-    max_attempts: int = MAX_ATTEMPTS,
-    **how: Any,
+    terms: Terms = USUAL,
 ) -> Outcome:
     """Do ``what``, or what is left of it in the run; see :func:`weirlab.measure.sequence.run`."""
     order = what.order
@@ -92,15 +93,16 @@ def sweep(
         sequence.kept_plan(writer, SWEEP).first_index if writer.has(SWEEP) else sequence.next_index(writer)
     )
     planned: Sequence[TrialSpec] = specs(what, setting)
+
+    def completed(record: TrialRecord) -> TrialRecord:
+        return keeper.complete(record, "sweep", order[record.index - first][0])
+
     return sequence.run(
         bed,
         planned,
         writer,
+        Part(ROLE, SWEEP, first),
         on_progress,
-        role=ROLE,
-        plan_name=SWEEP,
-        first_index=first,
-        max_attempts=max_attempts,
-        completed=lambda record: keeper.complete(record, "sweep", order[record.index - first][0]),
-        **how,
+        terms=terms,
+        hooks=Hooks(completed=completed),
     )

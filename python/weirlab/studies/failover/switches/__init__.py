@@ -7,7 +7,7 @@ switch after the other (``event`` lets it happen, ``switch`` takes the numbers f
 
 from weirlab.studies.failover.switches.campaign import Campaign, Conditions, measure
 from weirlab.studies.failover.switches.compare import Group, compare, conclusions
-from weirlab.studies.failover.switches.load import Load, find_load
+from weirlab.studies.failover.switches.load import Load, Wanted, find_load
 from weirlab.studies.failover.switches.pair import KINDS, Kind, OpenPair, Pair, PairLab
 from weirlab.studies.failover.switches.plan import Planned, estimate_s, plan
 from weirlab.studies.failover.switches.rows import CALLS, SERIES, SWITCHES, SwitchRow, rows_of
@@ -31,6 +31,7 @@ __all__ = [
     "SwitchLimits",
     "SwitchRow",
     "Timing",
+    "Wanted",
     "compare",
     "conclusions",
     "estimate_s",

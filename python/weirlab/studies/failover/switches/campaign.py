@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 
 import polars as pl
 
 from weirlab.errors import LabError
 from weirlab.measure.progress import Meter, OnProgress
-from weirlab.measure.trial import run_trial, utc_now
+from weirlab.measure.terms import SINGLE
+from weirlab.measure.terms import Clocks as TrialClocks
+from weirlab.measure.trial import Entry, Hooks, run_trial
 from weirlab.quality.jitterbuffer import USUAL, Buffers
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.studies.failover.bed import Firewall
 from weirlab.studies.failover.switches.event import (
-    Clock,
+    CLOCKS,
+    Clocks,
     Occurrence,
-    Sleep,
     bring_about,
     expected_s,
     look_back,
@@ -112,9 +112,7 @@ def measure(
     writer: RunWriter,
     on_progress: OnProgress | None = None,
     *,
-    clock: Clock = time.monotonic_ns,
-    sleep: Sleep = time.sleep,
-    now: Callable[[], datetime] = utc_now,
+    clocks: Clocks = CLOCKS,
 ) -> Campaign:
     """Carry out ``switches`` in order, leaving out those with a valid attempt in the run.
 
@@ -129,11 +127,11 @@ def measure(
     FailedTrial
         Nothing arrived.
     """
-    seconds = _seconds(clock)
+    seconds = clocks.seconds
     tables = Tables(writer)
     meter = Meter((wall_s(planned, conditions.timing) for planned in switches), seconds, on_progress)
     start_s = seconds()
-    one = _One(open_pair, conditions, writer, tables, clock, sleep, now)
+    one = _One(open_pair, conditions, writer, tables, clocks)
     for planned in switches:
         if planned.index in writer.done:
             meter.skip()
@@ -144,10 +142,6 @@ def measure(
     return Campaign(tuple(tables.rows), missing, seconds() - start_s)
 
 
-def _seconds(clock: Clock) -> Callable[[], float]:
-    return lambda: clock() / NS_PER_S
-
-
 @dataclass(frozen=True)
 class _One:
     """Carries out one switch."""
@@ -156,9 +150,7 @@ class _One:
     conditions: Conditions
     writer: RunWriter
     tables: Tables
-    clock: Clock
-    sleep: Sleep
-    now: Callable[[], datetime]
+    clocks: Clocks
 
     def until_valid(self, planned: Planned, tell: Callable[..., object]) -> TrialRecord:
         """The last attempt: the first valid one, or the last allowed."""
@@ -199,7 +191,7 @@ class _One:
                 conditions.connections,
                 conditions.timing,
                 close=conditions.close_admission,
-                clock=self.clock,
+                clock=self.clocks.ns,
                 early_s=planned.early_s,
             )
             seen: list[Switch] = []
@@ -218,15 +210,15 @@ class _One:
             return run_trial(
                 bed,
                 TrialSpec(conditions.traffic, RuleSetup(stateful=True), planned.text),
-                run_id=self.writer.run_id,
-                index=planned.index,
-                role="calls",
-                max_attempts=1,
-                first_attempt=self.writer.attempts.get(planned.index, 0) + 1,
+                Entry(
+                    self.writer.run_id,
+                    planned.index,
+                    "calls",
+                    self.writer.attempts.get(planned.index, 0) + 1,
+                ),
+                terms=replace(SINGLE, max_attempts=1, clocks=TrialClocks(now=self.clocks.now)),
+                hooks=Hooks(completed=completed, on_record=keep),
                 set_rules=False,
-                completed=completed,
-                on_record=keep,
-                now=self.now,
             )[-1]
 
     def _judged(self, record: TrialRecord, found: Occurrence, seen: list[Switch]) -> TrialRecord:
@@ -255,11 +247,11 @@ class _One:
         event = lab.cut()
         latest_s = 2 * lab.expected_failover_s[1] + 5
         while (master := lab.master()) in (before, None, "both"):
-            if self.clock() - event.ended_ns > latest_s * NS_PER_S:
+            if self.clocks.ns() - event.ended_ns > latest_s * NS_PER_S:
                 raise LabError(
                     f"{latest_s:.3g} s after the master was cut off there is still no new one: a daemon of "
                     "the other firewall may have died, or does not hear that the advertisements have ended"
                 )
-            self.sleep(_LOOK_EVERY_S)
+            self.clocks.sleep(_LOOK_EVERY_S)
         assert master == "a" or master == "b"
         return master

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from weirlab.errors import LabError
+from weirlab.store.catalogue import utc_now
 from weirlab.studies.failover.bed import SIDES, Event, Transition
 from weirlab.studies.failover.switches.pair import Kind, PairLab
 from weirlab.studies.failover.switches.timing import CALM_NS, Timing
@@ -17,7 +20,22 @@ _LOOK_EVERY_NS: Final = 50_000_000
 
 Clock = Callable[[], int]
 """CLOCK_MONOTONIC in ns."""
-Sleep = Callable[[float], object]
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Time as those see it who switch; tests bring their own."""
+
+    ns: Clock = time.monotonic_ns
+    sleep: Callable[[float], object] = time.sleep
+    now: Callable[[], datetime] = utc_now
+
+    def seconds(self) -> float:
+        """The same clock in s."""
+        return self.ns() / NS_PER_S
+
+
+CLOCKS: Final = Clocks()
 
 
 @dataclass

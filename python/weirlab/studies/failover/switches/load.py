@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.errors import TrialError
-from weirlab.measure.trial import run_trial
+from weirlab.measure.terms import Terms
+from weirlab.measure.trial import Entry, Hooks, run_trial
 from weirlab.measure.validity import Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.studies.failover.switches.pair import OpenPair, Pair, PairBed
 from weirlab.studies.failover.switches.validity import PAIR_LIMITS
+from weirlab.traffic.load import offered_pps
 from weirlab.traffic.spec import Traffic
 
 FIRST_INDEX: Final = 100_000
@@ -24,8 +26,17 @@ TRIALS: Final = 3
 _WIDTH: Final = 0.02
 _FEWEST: Final = 10
 
-TrafficOf = Callable[[int], Traffic]
-"""The traffic of so many calls."""
+
+@dataclass(frozen=True)
+class Wanted:
+    """So many calls, and the traffic of any number of them."""
+
+    calls: int
+    traffic_of: Callable[[int], Traffic]
+
+    def offered_pps(self, calls: int) -> float:
+        """Packets per second of so many calls."""
+        return offered_pps(self.traffic_of(calls))
 
 
 @dataclass(frozen=True)
@@ -61,48 +72,44 @@ class Load:
 def find_load(
     open_pair: OpenPair,
     pairs: Sequence[Pair],
-    wanted: int,
-    traffic_of: TrafficOf,
-    offered_pps: Callable[[Traffic], float],
+    wanted: Wanted,
     writer: RunWriter,
     tell: Callable[[str], object],
     *,
     max_attempts: int = 3,
     limits: Limits = PAIR_LIMITS,
 ) -> Load:
-    """The most calls, up to ``wanted``, that each of ``pairs`` forwards without losing a packet.
+    """The most calls, up to those ``wanted``, that each of ``pairs`` forwards without losing a packet.
 
     Raises
     ------
     TrialError
         A pair loses packets of even the fewest calls.
     """
-    search = _Search(writer, traffic_of, tell, max_attempts, limits)
-    calls, limited_by, why, by_host = wanted, "", "", False
+    search = _Search(writer, wanted, tell, Terms(limits, max_attempts))
+    calls, limited_by, why, by_host = wanted.calls, "", "", False
     for pair in pairs:
         with open_pair(pair) as lab:
             lab.settle()
             carried = search.most(PairBed(lab), pair, calls)
         if carried < calls:
             calls, limited_by, why, by_host = carried, pair.text, search.why, search.by_host
-    offered = offered_pps(traffic_of(calls))
-    return Load(wanted, calls, offered, limited_by=limited_by, why=why, by_host=by_host)
+    offered = wanted.offered_pps(calls)
+    return Load(wanted.calls, calls, offered, limited_by=limited_by, why=why, by_host=by_host)
 
 
 class _Search:
     def __init__(
         self,
         writer: RunWriter,
-        traffic_of: TrafficOf,
+        wanted: Wanted,
         tell: Callable[[str], object],
-        max_attempts: int,
-        limits: Limits,
+        terms: Terms,
     ) -> None:
         self._writer = writer
-        self._traffic_of = traffic_of
+        self._traffic_of = wanted.traffic_of
         self._tell = tell
-        self._max_attempts = max_attempts
-        self._limits = limits
+        self._terms = terms
         self.why = ""
         """What spoke against the last number of calls that was not carried."""
         self.by_host = False
@@ -155,14 +162,10 @@ class _Search:
         return run_trial(
             bed,
             spec,
-            run_id=self._writer.run_id,
-            index=index,
-            role="search",
-            limits=self._limits,
-            max_attempts=self._max_attempts,
+            Entry(self._writer.run_id, index, "search"),
+            terms=self._terms,
+            hooks=Hooks(on_record=self._writer.add, completed=_without_packets),
             set_rules=False,
-            on_record=self._writer.add,
-            completed=_without_packets,
         )[-1]
 
 

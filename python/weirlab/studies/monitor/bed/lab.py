@@ -295,10 +295,8 @@ class LinkLab:
                 wiring.IN if on_bridge else wiring.RX,
                 self._folder / f"{name}.pcap",
                 self._netns["tx"],
+                settings=settings,
                 cpu=self._recorder_cpu,
-                snap_bytes=settings.snap_bytes,
-                buffer_kib=settings.tcpdump_buffer_kib,
-                keep=settings.keep,
             )
         options: dict[str, Any] = {"snap_bytes": settings.snap_bytes, "cpu": self._recorder_cpu}
         if method == "tap-ring":

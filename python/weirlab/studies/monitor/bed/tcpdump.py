@@ -17,7 +17,7 @@ from weirlab import programs
 from weirlab.errors import LabError, MissingCapability
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.studies.monitor.bed import wiring
-from weirlab.studies.monitor.bed.base import Recorded
+from weirlab.studies.monitor.bed.base import Recorded, Settings
 from weirlab.studies.monitor.bed.counting import count_frames
 
 _PATIENCE_S: Final = 10.0
@@ -70,7 +70,7 @@ def version() -> str:
 
 
 class Tcpdump:
-    """tcpdump on ``interface`` of ``namespace``, bound to ``cpu``, writing ``path``.
+    """tcpdump on ``interface`` of ``namespace``, bound to ``cpu``, writing ``path`` as ``settings`` say.
 
     ``pusher`` is where frames can be sent that come by, see :meth:`end`.
     Raises ``LabError`` when it does not begin to listen.
@@ -83,17 +83,26 @@ class Tcpdump:
         path: Path,
         pusher: Namespace,
         *,
+        settings: Settings,
         cpu: int | None = None,
-        snap_bytes: int = 262_144,
-        buffer_kib: int | None = None,
-        keep: bool = False,
     ) -> None:
-        self._path, self._pusher, self._keep = path, pusher, keep
+        self._path, self._pusher, self._keep = path, pusher, settings.keep
         self._notes = path.with_suffix(".stderr")
         # -Z: writing as another user would be refused in a folder of our own.
-        command = ["tcpdump", "-n", "-i", interface, "-s", str(snap_bytes), "-Z", "root", "-w", str(path)]
-        if buffer_kib is not None:
-            command += ["-B", str(buffer_kib)]
+        command = [
+            "tcpdump",
+            "-n",
+            "-i",
+            interface,
+            "-s",
+            str(settings.snap_bytes),
+            "-Z",
+            "root",
+            "-w",
+            str(path),
+        ]
+        if settings.tcpdump_buffer_kib is not None:
+            command += ["-B", str(settings.tcpdump_buffer_kib)]
 
         def start() -> programs.Program[bytes]:
             with self._notes.open("xb") as notes:

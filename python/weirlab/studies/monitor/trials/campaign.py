@@ -15,10 +15,12 @@ import polars as pl
 from weirlab.errors import LabError
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, OnProgress
-from weirlab.measure.trial import run_trial, utc_now
+from weirlab.measure.terms import SINGLE, Clocks
+from weirlab.measure.trial import Entry, Hooks, run_trial
 from weirlab.measure.validity import Limits, judge
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
+from weirlab.store.catalogue import utc_now
 from weirlab.studies.monitor.bed import Settings, Stages
 from weirlab.studies.monitor.trials.plan import LAB_S, OVERHEAD_S, Planned
 from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow, row_of, rows_of, trials_frame
@@ -95,15 +97,15 @@ class Carrier:
         records = run_trial(
             lab,
             TrialSpec(planned.traffic(), label=planned.text),
-            run_id=self.writer.run_id,
-            index=planned.index,
-            role="search" if planned.part == "search" else "single",
-            max_attempts=self.max_attempts,
-            first_attempt=self.writer.attempts.get(planned.index, 0) + 1,
+            Entry(
+                self.writer.run_id,
+                planned.index,
+                "search" if planned.part == "search" else "single",
+                self.writer.attempts.get(planned.index, 0) + 1,
+            ),
+            terms=replace(SINGLE, max_attempts=self.max_attempts, clocks=Clocks(now=self.now)),
+            hooks=Hooks(completed=judged, on_record=keep),
             set_rules=False,
-            completed=judged,
-            on_record=keep,
-            now=self.now,
         )
         return records[-1], kept[-1]
 

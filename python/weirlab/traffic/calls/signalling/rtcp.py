@@ -49,14 +49,28 @@ class Report:
     delay_since_ms: float = 0.0
 
 
+@dataclass(frozen=True)
+class SenderInfo:
+    """What a sender says of itself (RFC 3550 section 6.4.1)."""
+
+    at_ms: float = 0.0
+    """Departure, in the time of the schedule; becomes the NTP time stamp."""
+    rtp_stamp: int = 0
+    """The same instant on the clock of the RTP time stamps."""
+    packets: int = 0
+    """RTP packets sent so far."""
+    octets: int = 0
+    """Octets of speech sent so far."""
+
+
+NOTHING_SENT: Final = SenderInfo()
+
+
 def compound(
     ssrc: int,
     cname: str,
+    info: SenderInfo = NOTHING_SENT,
     *,
-    at_ms: float = 0.0,
-    rtp_stamp: int = 0,
-    packets: int = 0,
-    octets: int = 0,
     reports: tuple[Report, ...] = (),
     size_bytes: int | None = None,
 ) -> bytes:
@@ -66,12 +80,8 @@ def compound(
     ----------
     ssrc, cname
         Whose report it is; ``cname`` such as ``c17@198.18.0.5`` in ASCII, at most 255 characters.
-    at_ms
-        Departure, in the time of the schedule; becomes the NTP time stamp.
-    rtp_stamp
-        The same instant on the clock of the RTP time stamps.
-    packets, octets
-        RTP packets and octets of speech sent so far.
+    info
+        When it is sent, and what was sent before.
     reports
         What is told about streams received, at most 31.
     size_bytes
@@ -88,10 +98,10 @@ def compound(
         struct.pack(
             ">IQIII",
             ssrc,
-            _ntp(at_ms),
-            rtp_stamp & 0xFFFFFFFF,
-            packets & 0xFFFFFFFF,
-            octets & 0xFFFFFFFF,
+            _ntp(info.at_ms),
+            info.rtp_stamp & 0xFFFFFFFF,
+            info.packets & 0xFFFFFFFF,
+            info.octets & 0xFFFFFFFF,
         )
         + b"".join(map(_block, reports)),
     )

@@ -6,7 +6,7 @@ import pytest
 
 from weirlab.errors import InputError
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S, PROBE_BYTES, rtcp
-from weirlab.traffic.calls.signalling.rtcp import Report
+from weirlab.traffic.calls.signalling.rtcp import Report, SenderInfo
 
 CNAME = "c7@198.18.0.5"
 
@@ -26,7 +26,7 @@ def packets(payload: bytes) -> list[tuple[int, int, bytes]]:
 
 
 def test_a_compound_packet_is_report_name_and_probe() -> None:
-    payload = rtcp.compound(0xCAFE, CNAME, at_ms=2500, rtp_stamp=160, packets=12, octets=1920)
+    payload = rtcp.compound(0xCAFE, CNAME, SenderInfo(2500, 160, 12, 1920))
     (sr, reports, report), (sdes, chunks, chunk), (app, _, data) = packets(payload)
     assert (sr, sdes, app) == (200, 202, 204)
     assert (reports, chunks) == (0, 1)
@@ -54,7 +54,7 @@ def test_a_reception_report_tells_loss_and_the_last_sender_report() -> None:
         0xBEEF, loss_ratio=0.25, lost=40, highest_sequence=70_000, jitter_units=13, last_sr_ms=1000,
         delay_since_ms=500,
     )  # fmt: skip
-    (_, count, content), *_ = packets(rtcp.compound(1, CNAME, at_ms=1500, reports=(report,)))
+    (_, count, content), *_ = packets(rtcp.compound(1, CNAME, SenderInfo(1500), reports=(report,)))
     assert count == 1
     ssrc, loss, highest, jitter, last, delay = struct.unpack(">IIIIII", content[24:])
     assert (ssrc, highest, jitter) == (0xBEEF, 70_000, 13)

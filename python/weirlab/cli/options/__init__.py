@@ -1,0 +1,71 @@
+"""Options that several commands share, and how their text is read.
+
+``groups`` makes options of the fields of dataclasses. ``device``, ``traffic``, ``trials`` and ``results``
+hold the groups that commands share; ``reading`` and ``buffers`` read their text. ``coercion`` is about the
+values of all options, ``shapes`` about what the help shows of them.
+"""
+
+from __future__ import annotations
+
+from weirlab.cli.options.device import BackendChoice, DeviceOptions, LabKind, PositionsOption
+from weirlab.cli.options.groups import given, grouped, only, without
+from weirlab.cli.options.reading import listed, share
+from weirlab.cli.options.results import (
+    DeviceOption,
+    JsonOption,
+    JudgedOptions,
+    OutOption,
+    PlotsOption,
+    ReportOptions,
+    RequireOption,
+    ResultOptions,
+    ResumeOption,
+    StoreOption,
+    work_of,
+)
+from weirlab.cli.options.traffic import (
+    Arrivals,
+    ArrivalsOption,
+    FlowOptions,
+    FramesOption,
+    IpVersion,
+    SeedOption,
+    SeveralSizesOptions,
+    SizeOptions,
+)
+from weirlab.cli.options.trials import LoadsOption, MachineKind, TrialsOptions
+
+__all__ = [
+    "Arrivals",
+    "ArrivalsOption",
+    "BackendChoice",
+    "DeviceOption",
+    "DeviceOptions",
+    "FlowOptions",
+    "FramesOption",
+    "IpVersion",
+    "JsonOption",
+    "JudgedOptions",
+    "LabKind",
+    "LoadsOption",
+    "MachineKind",
+    "OutOption",
+    "PlotsOption",
+    "PositionsOption",
+    "ReportOptions",
+    "RequireOption",
+    "ResultOptions",
+    "ResumeOption",
+    "SeedOption",
+    "SeveralSizesOptions",
+    "SizeOptions",
+    "StoreOption",
+    "TrialsOptions",
+    "given",
+    "grouped",
+    "listed",
+    "only",
+    "share",
+    "without",
+    "work_of",
+]

@@ -1,0 +1,130 @@
+"""Options about the device under test: which one, where, and what it has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import reading
+from weirlab.errors import InputError
+
+if TYPE_CHECKING:
+    from weirlab.records import RuleSetup
+    from weirlab.scenario import Dut, Lab
+    from weirlab.traffic.spec import Step
+
+LabKind = Literal["auto", "netns", "sim"]
+BackendChoice = Literal["auto", "xdp", "af_packet"]
+
+PANEL: Final = "Device under test"
+
+PositionsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rules",
+        help="Matching positions, e.g. 0,100,1000: rules compared up to and including the one that matches "
+        "(0: no rules).",
+        metavar="N,...",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """The device of trials. A command has either ``rules``, for one setup, or ``positions``, for several."""
+
+    PANEL: ClassVar = PANEL
+
+    lab: Annotated[
+        LabKind, typer.Option("--lab", help="Network namespaces, or simulated; auto: netns with root.")
+    ] = "auto"
+    dut: Annotated[
+        str | None,
+        typer.Option("--dut", help="iptables (default), nftables, forward, none, ... (weir doctor)."),
+    ] = None
+    rules: Annotated[
+        int | None,
+        typer.Option(
+            "--rules",
+            min=0,
+            max=limits.MOST_RULES,
+            help="Matching position: rules compared up to and including the one that matches (0: no rules).",
+            metavar="N",
+        ),
+    ] = None
+    positions: PositionsOption = None
+    ruleset: Annotated[
+        Path | None,
+        typer.Option(
+            "--ruleset", help="Your own rules, from iptables-save or nft list ruleset.", metavar="FILE"
+        ),
+    ] = None
+    match: Annotated[
+        str | None,
+        typer.Option(
+            "--match",
+            help="The rule of --ruleset that test traffic is to match: number in the chain, handle, line or "
+            "comment.",
+            metavar="RULE",
+        ),
+    ] = None
+    places: Annotated[
+        str | None,
+        typer.Option(
+            "--places",
+            help="Match at several positions, e.g. 1:50,99:50 (position:weight).",
+            metavar="N:W,...",
+        ),
+    ] = None
+    stateful: Annotated[
+        bool, typer.Option("--stateful", help="Connection tracking in front of the rules.")
+    ] = False
+    cross_traffic: Annotated[
+        bool, typer.Option("--cross-traffic", help="Hold a management session with the device.")
+    ] = False
+    backend: Annotated[
+        BackendChoice, typer.Option("--backend", help="How packets are sent and received.")
+    ] = "auto"
+
+    def where(self) -> Lab:
+        """The lab of the trials."""
+        from weirlab.scenario import Lab
+
+        return Lab(kind=self.lab, backend=self.backend)
+
+    def device(self) -> Dut:
+        """The device: the user's ruleset if one is given, else iptables.
+
+        Raises
+        ------
+        InputError
+            There is no such device, or the ruleset does not fit it or cannot be read.
+        """
+        from weirlab.lab.dut import make
+        from weirlab.scenario import NO_DEVICE, Dut
+
+        if self.match is not None and self.ruleset is None:
+            raise InputError("--match names a rule of --ruleset FILE, which is missing")
+        chosen = self.dut or ("iptables" if self.ruleset is None else "ruleset")
+        if chosen != NO_DEVICE:
+            make(chosen, self.ruleset)
+        found = Dut(name=chosen, ruleset=self.ruleset, match=self.match, stateful=self.stateful)
+        if found.name == "ruleset" and any(
+            each is not None for each in (self.rules, self.positions, self.places)
+        ):
+            raise InputError("--rules does not go with --ruleset: your ruleset has its own rules")
+        return found
+
+    def rule_setup(self, steps: Sequence[Step] = ()) -> RuleSetup:
+        """The setup that ``--rules`` or ``--places`` gives, with a rule wherever a step goes to."""
+        return reading.rule_setup(self.rules, self.places, steps, self.stateful)
+
+    def listed_positions(self) -> tuple[int, ...] | None:
+        """``--rules`` as a list."""
+        return reading.positions(self.positions)

@@ -1,0 +1,158 @@
+"""Groups of options: a dataclass whose fields are options of a command.
+
+A command that takes a group has one parameter in place of many, and gets one typed object. Name, type, range,
+default and help of an option stand at its field and nowhere else::
+
+    @dataclass(frozen=True)
+    class LabOptions:
+        PANEL: ClassVar = "Device under test"
+
+        lab: Annotated[LabKind, typer.Option("--lab", help="Network namespaces, or simulated.")] = "auto"
+        backend: Annotated[Backend, typer.Option("--backend", help="How packets are sent.")] = "auto"
+
+
+    def calibrate(ctx: typer.Context, where: LabOptions) -> None: ...
+
+
+    app.command("calibrate")(grouped(calibrate))
+
+``PANEL`` is the panel of the help for options that name none. A field may be a group, too: its options
+stand in its place. ``Annotated[LabOptions, only("lab")]`` takes some of the options; the others keep their
+defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+from typer.models import ParameterInfo
+
+_ANNOTATED: Final[Any] = Annotated
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which options of a group a command has."""
+
+    names: tuple[str, ...]
+    leaves_out: bool
+
+    def of(self, known: list[str]) -> list[str]:
+        """Those of the fields that are called ``known``."""
+        if unknown := [name for name in self.names if name not in known]:
+            raise TypeError(f"no such option in the group: {', '.join(unknown)}; it has {', '.join(known)}")
+        return [name for name in known if name not in self.names] if self.leaves_out else list(self.names)
+
+
+def only(*names: str) -> Choice:
+    """Of a group's options those of these fields alone, in this order."""
+    return Choice(names, leaves_out=False)
+
+
+def without(*names: str) -> Choice:
+    """All options of a group but those of these fields."""
+    return Choice(names, leaves_out=True)
+
+
+def given(group: Any) -> dict[str, Any]:
+    """The fields of a group that are not None, by name."""
+    values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` as Typer is to see it: with the options of its groups in place of the groups.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A group has no such option as is chosen, or two options of the command have one name.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    members = {
+        name: _Group.of(hints[name]) or _option(name, hints[name], parameter.default)
+        for name, parameter in signature(command).parameters.items()
+    }
+    everything = _Group(dict, members)
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        command(**everything.made(values))
+
+    parameters = list(everything.parameters())
+    # What inspect.signature() returns, and so what Typer makes options of.
+    vars(run)["__signature__"] = Signature(parameters)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What makes the group, and by name the options and groups that it is made of."""
+
+    make: Callable[..., Any]
+    members: Mapping[str, Parameter | _Group]
+
+    @classmethod
+    def of(cls, annotation: Any) -> _Group | None:
+        """The group that ``annotation`` stands for; None where it is an option."""
+        kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+            return None
+        hints = get_type_hints(kind, include_extras=True)
+        fields = {field.name: field for field in dataclasses.fields(kind)}
+        choice = next((each for each in extras if isinstance(each, Choice)), without())
+        members: dict[str, Parameter | _Group] = {}
+        for name in choice.of(list(fields)):
+            default = fields[name].default
+            members[name] = cls.of(hints[name]) or _option(
+                name,
+                _in_panel(hints[name], getattr(kind, "PANEL", None)),
+                Parameter.empty if default is dataclasses.MISSING else default,
+            )
+        return cls(kind, members)
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Every option in it, in order."""
+        for member in self.members.values():
+            if isinstance(member, _Group):
+                yield from member.parameters()
+            else:
+                yield member
+
+    def made(self, values: Mapping[str, Any]) -> Any:
+        """The group from the values of its options."""
+        return self.make(
+            **{
+                name: member.made(values) if isinstance(member, _Group) else values[name]
+                for name, member in self.members.items()
+            }
+        )
+
+
+def _option(name: str, annotation: Any, default: Any) -> Parameter:
+    # The order is that of the help: an option without default may follow one that has one.
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _in_panel(annotation: Any, panel: str | None) -> Any:
+    """The annotation of an option that is in ``panel``, unless it names one itself."""
+    if panel is None or get_origin(annotation) is not Annotated:
+        return annotation
+    kind, *extras = get_args(annotation)
+    placed = [_placed(each, panel) if isinstance(each, ParameterInfo) else each for each in extras]
+    return _ANNOTATED[(kind, *placed)]
+
+
+def _placed(option: ParameterInfo, panel: str) -> ParameterInfo:
+    if option.rich_help_panel is not None:
+        return option
+    moved = copy(option)
+    moved.rich_help_panel = panel
+    return moved

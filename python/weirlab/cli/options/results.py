@@ -1,0 +1,77 @@
+"""Options about what becomes of a result: where it is kept, how it is shown, what is required of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weirlab.cli import completing
+from weirlab.cli.output import Session
+
+if TYPE_CHECKING:
+    from weirlab.jobs.work import Work
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
+StoreOption = Annotated[Path | None, typer.Option("--store", help="Folder of the run store.", metavar="DIR")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", help="Write the report to this file.", metavar="FILE")
+]
+PlotsOption = Annotated[
+    Path | None, typer.Option("--plots", help="Folder for PNG, SVG and CSV of each plot.", metavar="DIR")
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", help="Go on with this interrupted run.", metavar="RUN", autocompletion=completing.runs
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", help="Which device, where a model file holds several.", metavar="NAME"),
+]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        help="What must hold, else exit code 9 (7: undecided), e.g. 'p99<1ms'; repeatable.",
+        metavar="LIMIT",
+        rich_help_panel="Requirement",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """Where a result is kept, and how it is shown."""
+
+    store: StoreOption = None
+    json: JsonOption = False
+
+    def session(self, ctx: typer.Context) -> Session:
+        """The command's way to the user."""
+        return Session(ctx, as_json=self.json, store=self.store)
+
+
+@dataclass(frozen=True)
+class JudgedOptions(ResultOptions):
+    """The same for a result of which something can be required."""
+
+    require: RequireOption = None
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """The report of a run."""
+
+    out: OutOption = None
+    plots: PlotsOption = None
+
+
+def work_of(session: Session) -> Work:
+    """What the jobs of a command are given."""
+    from weirlab.jobs.work import Work
+
+    return Work(session.store, session.progress, session.command)

@@ -1,0 +1,111 @@
+"""Options about test traffic: frame sizes and flows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import reading
+
+if TYPE_CHECKING:
+    from weirlab.traffic.sizes import SizeMix
+    from weirlab.traffic.spec import Flows
+
+Layer4 = Literal["udp", "tcp"]
+IpVersion = Literal["4", "6"]
+Arrivals = Literal["constant", "poisson"]
+FlowOrder = Literal["advance", "random"]
+
+PANEL: Final = "Traffic"
+
+FramesOption = Annotated[
+    str | None,
+    typer.Option("--frame", help="Frame sizes, e.g. 64,1518.", metavar="BYTES,...", rich_help_panel=PANEL),
+]
+ArrivalsOption = Annotated[
+    Arrivals,
+    typer.Option("--arrivals", help="Equal or exponential gaps between packets.", rich_help_panel=PANEL),
+]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=limits.HIGHEST_SEED,
+        help="Seed of every random choice.",
+        metavar="N",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class SizeOptions:
+    """The frame sizes of one load."""
+
+    PANEL: ClassVar = PANEL
+
+    frame: Annotated[
+        int | None, typer.Option("--frame", help="Frame size in bytes, FCS included (default: 64).")
+    ] = None
+    sizes: Annotated[
+        str | None, typer.Option("--sizes", help="Size mix: imix, 64:7,594:4,1518:1, poisson:64-200.")
+    ] = None
+
+    def mix(self) -> SizeMix:
+        """64 bytes where nothing is given."""
+        return reading.size_mix(self.frame, self.sizes)
+
+
+@dataclass(frozen=True)
+class SeveralSizesOptions:
+    """Frame sizes to go through."""
+
+    PANEL: ClassVar = PANEL
+
+    frame: FramesOption = None
+    sizes: Annotated[list[str] | None, typer.Option("--sizes", help="A size mix, e.g. imix; repeatable.")] = (
+        None
+    )
+
+    def listed(self) -> list[str]:
+        """Each as text, single sizes first."""
+        return [*map(str, reading.frames(self.frame) or ()), *(self.sizes or ())]
+
+
+@dataclass(frozen=True)
+class FlowOptions:
+    """What all traffic has in common; the keys of the section ``traffic`` of scenarios."""
+
+    PANEL: ClassVar = PANEL
+
+    flows: Annotated[
+        int,
+        typer.Option(
+            "--flows", min=1, max=limits.MOST_FLOWS, help="Flows that share the load in turn.", metavar="N"
+        ),
+    ] = 1
+    l4: Annotated[Layer4, typer.Option("--l4", help="UDP, or TCP segments without connection.")] = "udp"
+    ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
+    arrivals: ArrivalsOption = "constant"
+    order: Annotated[
+        FlowOrder, typer.Option("--order", help="Addresses of flows count up, or are random.")
+    ] = "advance"
+    seed: SeedOption = 1
+
+    def chosen(self) -> Flows:
+        """The flows."""
+        from weirlab.traffic.spec import Flows
+
+        version: Literal[4, 6] = 4 if self.ip == "4" else 6
+        return Flows(count=self.flows, l4=self.l4, ip=version, order=self.order, seed=self.seed)
+
+    def section(self) -> dict[str, Any]:
+        """The section of a scenario."""
+        return {
+            **{field.name: getattr(self, field.name) for field in fields(FlowOptions)},
+            "ip": int(self.ip),
+        }

@@ -1,0 +1,60 @@
+"""Options about trials: how many, how long, how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final, Literal
+
+import typer
+
+from weirlab import limits
+
+MachineKind = Literal["usual", "noisy"]
+
+PANEL: Final = "Plan"
+
+LoadsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--loads",
+        help="Loads as shares of the threshold, e.g. 10%,50%,90%,120%.",
+        metavar="SHARE,...",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class TrialsOptions:
+    """The trials of a plan; the fields are called as the keys of scenarios, None where nothing was said."""
+
+    PANEL: ClassVar = PANEL
+
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            "--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Trials per setting.", metavar="N"
+        ),
+    ] = None
+    trial_s: Annotated[
+        float | None,
+        typer.Option(
+            "--duration", min=0, max=limits.LONGEST_S, help="Recorded seconds per trial.", metavar="S"
+        ),
+    ] = None
+    warmup_s: Annotated[
+        float | None,
+        typer.Option(
+            "--warmup", min=0, max=limits.LONGEST_S, help="Seconds sent before recording.", metavar="S"
+        ),
+    ] = None
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            "--attempts",
+            min=1,
+            max=limits.MOST_ATTEMPTS,
+            help="Attempts per trial, at most.",
+            metavar="N",
+        ),
+    ] = None

@@ -1,0 +1,160 @@
+"""Options of ``weir trial`` and ``weir profile``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import (
+    FlowOptions,
+    LoadsOption,
+    MachineKind,
+    SeveralSizesOptions,
+    SizeOptions,
+    TrialsOptions,
+    only,
+    reading,
+)
+from weirlab.errors import InputError
+
+if TYPE_CHECKING:
+    from weirlab.traffic.spec import Step
+
+
+@dataclass(frozen=True)
+class SteppedFlowOptions(FlowOptions):
+    """Traffic that changes on the way."""
+
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", help="Later load, e.g. 1:200kpps; repeatable.", metavar="AT:RATE"),
+    ] = None
+    position_step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
+        ),
+    ] = None
+
+    def steps(self) -> tuple[Step, ...]:
+        """All steps in order of time."""
+        return reading.steps(self.step or [], self.position_step or [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialTraffic:
+    """The traffic of one trial."""
+
+    PANEL: ClassVar = "Traffic"
+
+    rate: Annotated[
+        str, typer.Option("--rate", help="Offered load: 2Mpps, 450, 300Mbit/s, 40%@10Gbit/s, max.")
+    ]
+    sizes: SizeOptions
+    flows: Annotated[
+        SteppedFlowOptions,
+        only("flows", "l4", "ip", "arrivals", "order", "step", "position_step", "seed"),
+    ]
+
+
+@dataclass(frozen=True)
+class TrialPlan(TrialsOptions):
+    """The course of one trial, and its repetitions."""
+
+    bin_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--bin",
+            min=0,
+            max=limits.LONGEST_S * 1e3,
+            help="Bins of the time series, ms (default: 10; with steps 1).",
+            metavar="MS",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileTraffic:
+    """The traffic of a profile."""
+
+    sizes: SeveralSizesOptions
+    flows: FlowOptions
+
+
+@dataclass(frozen=True)
+class AdaptiveOptions:
+    """How far a profile goes that chooses its trials."""
+
+    PANEL: ClassVar = "Plan"
+
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Choose trials where the model is least certain.")
+    ] = False
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            "--budget",
+            min=1,
+            max=limits.MOST_TRIALS,
+            help="With --adaptive: trials at most (default: half the trials of the whole grid).",
+            metavar="N",
+        ),
+    ] = None
+    time_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--time-budget",
+            help="Wall time for all trials, e.g. 6min (default: 1.5 times the expected time).",
+            metavar="TIME",
+        ),
+    ] = None
+    machine: Annotated[
+        MachineKind, typer.Option("--machine", help="noisy: tolerate more disturbance, repeat more often.")
+    ] = "usual"
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="With --adaptive: stop when predictions are known to within this at 95 % of the "
+            "settings (default: 5%).",
+            metavar="SHARE",
+        ),
+    ] = None
+
+    def section(self) -> dict[str, Any] | None:
+        """The section ``profile.adaptive`` of a scenario; None for the whole grid."""
+        if not self.adaptive:
+            if self.budget is not None or self.target is not None:
+                raise InputError("--budget and --target go with --adaptive")
+            return None
+        target = None if self.target is None else reading.one_share(self.target, "--target", "5%")
+        found = {"budget": self.budget, "target": target}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def checked_time(self) -> str | None:
+        """``--time-budget`` as it is, if it is a time."""
+        from weirlab.scenario.times import seconds
+
+        try:
+            if self.time_budget is not None:
+                seconds(self.time_budget)
+        except ValueError as error:
+            raise InputError(f"--time-budget: {error}") from None
+        return self.time_budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfilePlan:
+    """Which trials a profile makes."""
+
+    PANEL: ClassVar = "Plan"
+
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer settings; of the extras only random arrivals.")
+    ] = False
+    loads: LoadsOption = None
+    trials: TrialsOptions
+    choice: AdaptiveOptions

@@ -1,0 +1,243 @@
+"""Options of ``weir tcp send`` and ``weir tcp serve``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import typer
+
+from weirlab.errors import InputError
+from weirlab.studies.tcp import sending, serving
+
+_SOCKETS = "Sockets"
+
+TokenOption = Annotated[
+    str,
+    typer.Option("--token", help="What clients must know.", envvar="WEIR_TCP_TOKEN", metavar="TEXT"),
+]
+OptionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        help="Socket option by name, or LEVEL:NUMBER, of the data connections; repeatable.",
+        metavar="NAME=VALUE",
+        rich_help_panel=_SOCKETS,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Where to send to."""
+
+    host: Annotated[str, typer.Argument(help="Name or address of the server.", metavar="HOST")]
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.", metavar="PORT")] = sending.PORT
+    token: TokenOption = ""
+
+
+@dataclass(frozen=True)
+class TransferOptions:
+    """Who sends, how much, and how fast."""
+
+    PANEL: ClassVar = "Transfer"
+
+    connections: Annotated[
+        int,
+        typer.Option(min=1, max=sending.MOST_CONNECTIONS, help="Connections in each direction.", metavar="N"),
+    ] = 1
+    reverse: Annotated[bool, typer.Option("--reverse", help="The server sends.")] = False
+    bidir: Annotated[bool, typer.Option("--bidir", help="Both send, over connections of their own.")] = False
+    duration: Annotated[
+        str | None, typer.Option("--time", help="How long: 90s, 5min (10s).", metavar="TIME")
+    ] = None
+    total: Annotated[
+        str | None,
+        typer.Option("--bytes", help="How much in each direction, instead: 500MB, 64MiB.", metavar="SIZE"),
+    ] = None
+    forever: Annotated[
+        bool,
+        typer.Option("--forever", help="Until Ctrl-C, instead; needs a server with --max-time 0."),
+    ] = False
+    block: Annotated[
+        str, typer.Option(help="Bytes that are written at once, 24 to 4MiB.", metavar="SIZE")
+    ] = "128KiB"
+    rate: Annotated[
+        str | None,
+        typer.Option(help="At most, in each direction: 50Mbit/s; kept block by block.", metavar="RATE"),
+    ] = None
+
+    @property
+    def up(self) -> int:
+        """Connections over which this end sends."""
+        return 0 if self.reverse else self.connections
+
+    @property
+    def down(self) -> int:
+        """Connections over which the server sends."""
+        return self.connections if self.reverse or self.bidir else 0
+
+    def check(self) -> None:
+        """Raise ``InputError`` for what excludes each other."""
+        if (self.duration is not None) + (self.total is not None) + self.forever > 1:
+            raise InputError("--time, --bytes and --forever exclude each other; give one")
+        if self.reverse and self.bidir:
+            raise InputError("--reverse and --bidir exclude each other; give one")
+
+    def block_bytes(self) -> int:
+        """``--block`` in bytes."""
+        from weirlab.link.settings import parse_size
+
+        found = parse_size(self.block, "--block")
+        if not sending.LEAST_BLOCK_BYTES <= found <= sending.MOST_BLOCK_BYTES:
+            raise InputError(f"--block {self.block}: a block has 24 bytes (its header) to 4 MiB")
+        return found
+
+    def lasts_s(self) -> float | None:
+        """How long it lasts; None where that is not what ends it."""
+        from weirlab.link.settings import parse_time
+
+        if self.duration is not None:
+            return parse_time(self.duration, "--time")
+        return sending.LASTS_S if self.total is None and not self.forever else None
+
+
+@dataclass(frozen=True)
+class SocketOptions:
+    """The sockets of this end."""
+
+    PANEL: ClassVar = _SOCKETS
+
+    congestion: Annotated[
+        str, typer.Option(help="Congestion control of both ends, e.g. cubic.", metavar="NAME")
+    ] = ""
+    option: OptionOption = None
+    bind: Annotated[str | None, typer.Option(help="Address of this end.", metavar="ADDRESS")] = None
+    local_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Port of this end; further connections have the ones that follow.",
+            metavar="PORT",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is reported on the way."""
+
+    PANEL: ClassVar = "Output"
+
+    interval: Annotated[str, typer.Option(help="Time between two reports: 1ms to 1h.", metavar="TIME")] = "1s"
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            help="Kernel's fields in --json, or all (weir tcp watch --list-fields).", metavar="NAME,..."
+        ),
+    ] = None
+    every_block: Annotated[
+        bool, typer.Option("--every-block", help="With --json: the fields at every block of this end.")
+    ] = False
+
+    def interval_s(self) -> float:
+        """``--interval`` in seconds."""
+        from weirlab.trace.times import period_ns
+
+        found = period_ns(self.interval, "--interval")
+        if found < 1_000_000:
+            raise InputError(f"--interval {self.interval}: 1ms is the shortest")
+        return found / 1e9
+
+
+@dataclass(frozen=True)
+class SendOptions:
+    """A transfer, as it is asked for."""
+
+    server: ServerOptions
+    transfer: TransferOptions
+    sockets: SocketOptions
+    output: OutputOptions
+
+    def settings(self, *, as_json: bool) -> sending.Settings:
+        """The same, understood."""
+        from weirlab.link.settings import parse_size
+        from weirlab.studies.tcp import fields as names
+        from weirlab.traffic.calls.lines import parse_line
+
+        server, transfer, sockets, output = self.server, self.transfer, self.sockets, self.output
+        transfer.check()
+        if output.every_block and not as_json:
+            raise InputError("--every-block has no place to go; give --json as well")
+        ports, first = transfer.up + transfer.down, sockets.local_port
+        if first is not None and first + ports - 1 > 65535:
+            raise InputError(f"--local-port {first}: {ports} ports from there on do not exist")
+        return sending.Settings(
+            host=server.host.strip("[]"),
+            port=server.port,
+            token=server.token,
+            up=transfer.up,
+            down=transfer.down,
+            block_bytes=transfer.block_bytes(),
+            lasts_s=transfer.lasts_s(),
+            total_bytes=None if transfer.total is None else parse_size(transfer.total, "--bytes"),
+            rate_bps=None if transfer.rate is None else parse_line(transfer.rate),
+            interval_s=output.interval_s(),
+            congestion=sockets.congestion,
+            options=tuple(map(sending.option, sockets.option or ())),
+            local=address(sockets.bind),
+            local_port=first,
+            every_block=output.every_block,
+            names=names.chosen(output.fields),
+        )
+
+
+@dataclass(frozen=True)
+class ListenOptions:
+    """Where to listen."""
+
+    bind: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = serving.LOOPBACK
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
+    ] = sending.PORT
+    token: TokenOption = ""
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """What clients may use."""
+
+    PANEL: ClassVar = "Limits"
+
+    max_time: Annotated[
+        str,
+        typer.Option(help="How long a transfer may last; 0: as long as it likes.", metavar="TIME"),
+    ] = "1h"
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(help="How much a transfer may move, both directions together.", metavar="SIZE"),
+    ] = None
+    max_clients: Annotated[int, typer.Option(min=1, max=100, help="Transfers at once.", metavar="N")] = (
+        serving.MOST_CLIENTS
+    )
+    transfers: Annotated[
+        int | None, typer.Option(min=1, help="Leave after so many transfers.", metavar="N")
+    ] = None
+
+
+def address(text: str | None) -> str | None:
+    """``--bind`` as it is written; raises ``InputError`` for what is no address."""
+    from ipaddress import ip_address
+
+    from weirlab.quoting import quoted
+
+    if text is None:
+        return None
+    try:
+        address = ip_address(text.strip())
+    except ValueError:
+        raise InputError(f"--bind {quoted(text)} is no IP address, such as 192.0.2.1 or ::") from None
+    if getattr(address, "scope_id", None):
+        raise InputError(f"--bind {quoted(text)}: an address with a zone cannot be used; leave %zone out")
+    return str(address)

@@ -1,0 +1,42 @@
+"""No trains of parameters: what belongs together is a dataclass."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[3] / "python" / "weirlab"
+
+MANY = 8
+"""Parameters from which on a function has many; ``self``, ``*args`` and ``**kwargs`` count."""
+
+MOST = 5
+"""So many functions may have many; the aim is under 10. Four of these make results for tests, a field of the
+result each, and one reads captures for notebooks, an option each. Lower it where one goes; do not raise it.
+"""
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    found = function.args
+    named = [*found.posonlyargs, *found.args, *found.kwonlyargs]
+    return len(named) + (found.vararg is not None) + (found.kwarg is not None)
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function of the package, with its place."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}", node
+
+
+def test_few_functions_have_many_parameters() -> None:
+    trains = [place for place, function in functions() if parameters(function) >= MANY]
+    assert len(trains) <= MOST, "\n".join(trains)
+
+
+def test_every_kind_of_parameter_counts() -> None:
+    (function,) = ast.parse("def f(a, /, b, *c, d=1, **e): ...").body
+    assert isinstance(function, ast.FunctionDef)
+    assert parameters(function) == 5
