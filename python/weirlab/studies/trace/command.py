@@ -7,26 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weirlab.cli import diagnosis
 from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError
-from weirlab.studies.trace import tables
+from weirlab.studies.trace import tables, why
 from weirlab.studies.trace.drawing import drawn
 from weirlab.trace import facts, flows, others, times, words
 from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
 from weirlab.trace.quantities import plural
 
 if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis
     from weirlab.trace.facts import Analysis, Connection
 
 TRACE = """Tell what happened to the TCP connections in captures.
 
 For each connection and direction: bytes, throughput, what was sent again and
 why, how much of it needlessly, order, duplicate ACKs, SACK, windows, round
-trips, data in flight; where on the path it was captured. Voice streams and ESP
-are listed too. FILE is pcap or pcapng, also in gzip or zstd; several files are
-one capture, in this order, such as the rotated ones of weir log.
+trips, data in flight; where on the path it was captured; why it was not faster.
+Voice streams and ESP are listed too. FILE is pcap or pcapng, also in gzip or
+zstd; several files are one capture, in this order, such as the rotated ones of
+weir log.
 
 T is seconds since the first packet (1.5, 300ms, 2min), a date and time
 (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) or @SECONDS since 1970.
@@ -115,6 +118,14 @@ def trace(
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Throughput that is wanted: say what it would need.",
+            metavar="RATE",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Analyse captures."""
@@ -124,6 +135,7 @@ def trace(
             None if end is None else times.parse(end, "--to"),
         )
         wanted = [flows.parse(text) for text in flow or ()]
+        target_bps = None if target is None else _rate_bps(target)
         settings: dict[str, Any] = {
             "filter": filter,
             "window": window,
@@ -139,14 +151,20 @@ def trace(
         else:
             analysis, chosen = _reported(files, series, settings, wanted, connection, report, session.command)
         shown = tables.ordered(chosen, sort)
+        found: dict[int, Diagnosis] = {}
+        unsaid = why.reason_not(files, shown) if (listed := why.worth(shown[:limit], files)) else None
+        if listed and unsaid is None:
+            found = why.diagnosed(files, analysis, listed, series, settings, target_bps)
         if json:
-            document = {"kind": "trace", **analysis, "connections": shown}
-            session.finish(document, words.capture(analysis))
+            said = [{**each, "diagnosis": _document(found.get(each["id"]))} for each in shown]
+            session.finish({"kind": "trace", **analysis, "connections": said}, words.capture(analysis))
         else:
             session.close()
-            _print(analysis, shown, limit, absolute=absolute, whole=connection is not None)
+            _print(analysis, shown, limit, found, absolute=absolute, whole=connection is not None)
         for note in () if json else words.cautions(analysis):
             session.say(note)
+        if unsaid is not None:
+            session.say(f"Why it was slow is not told: {unsaid}.")
         for what, where in (("Series", series), ("Report", report)):
             if where is not None:
                 session.say(f"{what}: {where}")
@@ -190,12 +208,34 @@ def _reported(
         return read.facts, chosen
 
 
-def _print(analysis: Analysis, shown: list[Connection], limit: int, *, absolute: bool, whole: bool) -> None:
+def _rate_bps(text: str) -> float:
+    from weirlab.traffic.calls.lines import parse_line
+
+    return parse_line(text)
+
+
+def _document(found: Diagnosis | None) -> dict[str, Any] | None:
+    return None if found is None else found.document()
+
+
+def _print(
+    analysis: Analysis,
+    shown: list[Connection],
+    limit: int,
+    found: dict[int, Diagnosis],
+    *,
+    absolute: bool,
+    whole: bool,
+) -> None:
     start_ns = facts.start_ns(analysis)
     parts = [words.capture(analysis)]
     if whole:
         parts += [drawn(table) for each in shown for table in tables.whole(each, start_ns, absolute=absolute)]
+        for each in found.values():
+            parts += [drawn(table) for table in diagnosis.tables(each)]
+            parts += ["\n".join(diagnosis.remarks(each))] if diagnosis.remarks(each) else []
         parts += [words.conclusion(each) for each in shown]
+        parts += [each.sentence for each in found.values()]
     else:
         listed = shown[:limit]
         parts += [drawn(table) for table in tables.overview(listed, start_ns, absolute=absolute)]
@@ -205,5 +245,8 @@ def _print(analysis: Analysis, shown: list[Connection], limit: int, *, absolute:
             parts.append(f"{plural(rest, 'other')}: --limit shows more, {in_json}.")
         if listed:
             parts.append("\n".join(tables.conclusions(listed)))
+        if found:
+            because = [f"{number}: {each.sentence}" for number, each in found.items()]
+            parts.append("\n".join(["Why not faster (--connection tells the rest):", *because]))
         parts += [drawn(table) for table in tables.others(analysis, limit)]
     tell("\n\n".join(parts))
