@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from weirlab.cli import diagnosis
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
-from weirlab.studies.trace import tables
+from weirlab.studies.trace import tables, why
 from weirlab.trace import facts, flows, others, times, words
 from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
 
 if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis
     from weirlab.tables import Table
     from weirlab.trace.facts import Analysis, Connection
 
@@ -23,9 +25,10 @@ TRACE = """Tell what happened to the TCP connections in captures.
 
 For each connection and direction: bytes, throughput, retransmissions, their
 causes and which were spurious, order, duplicate ACKs, SACK, windows, round
-trips, data in flight; where on the path it was captured. Voice streams and ESP
-are listed too. FILE is pcap or pcapng, also in gzip or zstd; several files are
-one capture, in this order, such as the rotated ones of weir log.
+trips, data in flight; where on the path it was captured; why it was not faster.
+Voice streams and ESP are listed too. FILE is pcap or pcapng, also in gzip or
+zstd; several files are one capture, in this order, such as the rotated ones of
+weir log.
 
 T is seconds since the first packet (1.5, 300ms, 2min), a date and time
 (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) or @SECONDS since 1970.
@@ -100,6 +103,10 @@ class ShownOptions:
         Path | None,
         typer.Option(help="Write an HTML page with the graphs of one connection.", metavar="FILE.html"),
     ] = None
+    target: Annotated[
+        str | None,
+        typer.Option(help="Throughput that is wanted: say what it would need.", metavar="RATE"),
+    ] = None
 
 
 def add_to(app: typer.Typer) -> None:
@@ -120,6 +127,7 @@ def trace(
     with Session(ctx, as_json=json) as session:
         window = packets.window()
         wanted = [flows.parse(text) for text in options.flow or ()]
+        target_bps = None if options.target is None else _rate_bps(options.target)
         settings: dict[str, Any] = {
             "filter": packets.filter,
             "window": window,
@@ -135,17 +143,28 @@ def trace(
         else:
             analysis, chosen = _reported(files, series, settings, wanted, number, report, session.command)
         shown = tables.ordered(chosen, options.sort)
-        document = {"kind": "trace", **analysis, "connections": shown}
+        reasons: dict[int, Diagnosis] = {}
+        unsaid = None
+        if listed := why.worth(shown[: options.limit], files):
+            unsaid = why.reason_not(files, shown)
+            if unsaid is None:
+                reasons = why.diagnosed(files, analysis, listed, series, settings, target_bps)
+        said = [{**each, "diagnosis": _document(reasons.get(each["id"]))} for each in shown]
+        document = {"kind": "trace", **analysis, "connections": said}
         if number is None:
-            found = _tables(analysis, shown, options.limit, absolute=options.absolute)
+            found = _tables(analysis, shown, reasons, options)
         else:
             start_ns = facts.start_ns(analysis)
             found = [
                 table for each in shown for table in tables.whole(each, start_ns, absolute=options.absolute)
             ]
-        session.finish(document, _conclusion(analysis, shown, whole=number is not None, json=json), found)
+            found += [table for each in reasons.values() for table in diagnosis.tables(each)]
+        conclusion = words.capture(analysis) if json else _conclusion(analysis, shown, reasons, number)
+        session.finish(document, conclusion, found)
         for note in () if json else words.cautions(analysis):
             session.say(note)
+        if unsaid is not None:
+            session.say(f"Why it was slow is not told: {unsaid}.")
         for what, where in (("Series", series), ("Report", report)):
             if where is not None:
                 session.say(f"{what}: {where}")
@@ -189,19 +208,42 @@ def _reported(
         return read.facts, chosen
 
 
-def _conclusion(analysis: Analysis, shown: list[Connection], *, whole: bool, json: bool) -> str:
+def _rate_bps(text: str) -> float:
+    from weirlab.traffic.calls.lines import parse_line
+
+    return parse_line(text)
+
+
+def _document(found: Diagnosis | None) -> dict[str, Any] | None:
+    return None if found is None else found.document()
+
+
+def _conclusion(
+    analysis: Analysis, shown: list[Connection], reasons: dict[int, Diagnosis], number: int | None
+) -> str:
     """About the capture, and the connection that was asked for."""
-    about = [words.capture(analysis)]
-    return "\n".join([*about, *(words.conclusion(each) for each in shown if whole and not json)])
+    said = [words.capture(analysis)]
+    if number is not None:
+        said += [words.conclusion(each) for each in shown]
+        for each in reasons.values():
+            said += [each.sentence, *diagnosis.remarks(each)]
+    return "\n".join(said)
 
 
-def _tables(analysis: Analysis, shown: list[Connection], limit: int, *, absolute: bool) -> list[Table]:
-    """``limit`` of the connections ``shown``, and what there is beside TCP."""
-    listed, left_out = shown[:limit], analysis["connections_left_out"]
-    beside = others.tables(analysis, limit)
+def _tables(
+    analysis: Analysis, shown: list[Connection], reasons: dict[int, Diagnosis], options: ShownOptions
+) -> list[Table]:
+    """The first of the connections ``shown``, and what there is beside TCP."""
+    listed, left_out = shown[: options.limit], analysis["connections_left_out"]
+    beside = others.tables(analysis, options.limit)
     if not listed:
         return beside
-    caption = others.titled("TCP connections", len(shown), limit, left_out, "--limit shows more, ")
+    caption = others.titled("TCP connections", len(shown), options.limit, left_out, "--limit shows more, ")
     start_ns = facts.start_ns(analysis)
-    found = [tables.overview(listed, caption, start_ns, absolute=absolute), tables.conclusions(listed)]
+    found = [
+        tables.overview(listed, caption, start_ns, absolute=options.absolute),
+        tables.conclusions(listed),
+    ]
+    if reasons:
+        found.append(diagnosis.sentences(reasons))
     return [*found, tables.data(listed), *beside]

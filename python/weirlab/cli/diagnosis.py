@@ -1,0 +1,93 @@
+"""A diagnosis for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from weirlab.tables import Table
+from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, size
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis, Summary
+
+_COUNTERS: Final = {
+    "application": "nothing to send",
+    "receiver": "receiver",
+    "send_buffer": "send buffer",
+    "network": "network",
+}
+
+
+def tables(found: Diagnosis) -> list[Table]:
+    """Where the time went, what shows it, the transfer in numbers, and the kernel's counters."""
+    causes = [
+        (each.cause.held, percent(each.share), duration(each.seconds * 1e9), each.confidence)
+        for each in found.findings
+    ]
+    evidence = [
+        (each.cause.held if number == 0 else "", said)
+        for each in found.findings
+        for number, said in enumerate(each.evidence)
+    ]
+    made = [
+        Table("Where the time went", ("Cause", "Share", "Time", "Confidence"), causes, {1, 2}),
+        Table("What shows it", ("Cause", "Evidence"), evidence),
+        Table("Transfer", ("", ""), _summary(found)),
+    ]
+    if found.counters is not None:
+        made.append(_counters(found))
+    return [table for table in made if table.rows]
+
+
+def sentences(found: Mapping[int, Diagnosis]) -> Table:
+    """A sentence per connection, by its number."""
+    rows = [(str(number), each.sentence) for number, each in found.items()]
+    return Table("Why not faster (--connection tells the rest)", ("#", ""), rows, {0})
+
+
+def remarks(found: Diagnosis) -> list[str]:
+    """Settings to change, what cannot be told, and where the kernel's counters are wrong; a sentence each."""
+    said = [f"Setting: {note}." for note in found.notes]
+    said += [f"Cannot be told from here: {each.what}; {each.why}." for each in found.blind]
+    said += [
+        f"The kernel's counters are wrong here. {each[0].upper()}{each[1:]}." for each in found.counters_wrong
+    ]
+    return said
+
+
+def _summary(found: Diagnosis) -> list[tuple[str, str]]:
+    one: Summary = found.summary
+    rows = [
+        ("payload", f"{octets(one.data_bytes)} in {duration(one.seconds * 1e9)}"),
+        ("throughput", bit_rate(one.throughput_bps)),
+        ("segments", f"{count(one.segments)} of {octets(one.segment_bytes)} on average"),
+        ("retransmitted", f"{count(one.retransmitted)}; loss {percent(one.loss_ratio)}"),
+        ("duplicate ACKs, SACK blocks", f"{_number(one.duplicate_acks)}, {_number(one.sack_blocks)}"),
+        ("RTT least, mean", f"{_time(one.rtt_min_s)}, {_time(one.rtt_mean_s)}"),
+        ("greatest window", _window(one)),
+        ("bottleneck", NOTHING if one.capacity_bps is None else bit_rate(one.capacity_bps)),
+    ]
+    limited = ", ".join(f"{who} {percent(found.of(who))}" for who in ("sender", "receiver", "network"))
+    return [*rows, ("limited by", limited)]
+
+
+def _counters(found: Diagnosis) -> Table:
+    counters = found.counters or {}
+    rows = [(said, percent(counters[name])) for name, said in _COUNTERS.items()]
+    return Table("The kernel's own counters", ("Held up by", "Share"), rows, {1})
+
+
+def _window(one: Summary) -> str:
+    if one.window_max_bytes is None:
+        return NOTHING
+    allows = "" if one.window_allows_bps is None else f", allows {bit_rate(one.window_allows_bps)}"
+    return f"{size(one.window_max_bytes)}{allows}"
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else count(value)
+
+
+def _time(seconds: float | None) -> str:
+    return duration(None if seconds is None else seconds * 1e9)

@@ -1,0 +1,51 @@
+"""What can hold a TCP sender back, and on whose account it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Who = Literal["sender", "receiver", "network", "unknown"]
+Source = Literal["kernel", "sender", "between", "receiver"]
+"""What was looked at: the sender's kernel, or packets captured at one of these places."""
+Confidence = Literal["high", "medium", "low"]
+
+PLACES: Final = {
+    "kernel": "the sender's kernel",
+    "sender": "a capture at the sender",
+    "between": "a capture between the two ends",
+    "receiver": "a capture at the receiver",
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``held``: what goes on, as a clause behind "41 % of the time"."""
+
+    key: str
+    who: Who
+    held: str
+
+
+APPLICATION_WRITE: Final = Cause("application_write", "sender", "the application had nothing to send")
+SEND_BUFFER: Final = Cause("send_buffer", "sender", "the send buffer was full")
+NAGLE: Final = Cause("nagle", "sender", "Nagle's algorithm waited for an ACK")
+PACING: Final = Cause("pacing", "sender", "pacing held data back")
+SENDER_HOST: Final = Cause("sender_host", "sender", "the sender's host was late to send")
+APPLICATION_READ: Final = Cause("application_read", "receiver", "the receiving application did not read")
+RECEIVER_HOST: Final = Cause("receiver_host", "receiver", "the receiving application waited for a CPU")
+RECEIVE_WINDOW: Final = Cause("receive_window", "receiver", "the receiver's window was full")
+WINDOW_SCALING: Final = Cause(
+    "window_scaling", "receiver", "the receiver's window was full, because window scaling is off"
+)
+SLOW_START: Final = Cause("slow_start", "network", "the congestion window was still growing")
+BOTTLENECK: Final = Cause("bottleneck", "network", "the bottleneck was saturated")
+FOREIGN: Final = Cause("foreign", "network", "other traffic took part of the bottleneck")
+LOSS: Final = Cause("loss", "network", "the congestion window was small after loss")
+REORDERING: Final = Cause("reordering", "network", "reordering was mistaken for loss")
+UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here")
+
+CAUSES: Final = (
+    APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, APPLICATION_READ, RECEIVER_HOST,
+    RECEIVE_WINDOW, WINDOW_SCALING, SLOW_START, BOTTLENECK, FOREIGN, LOSS, REORDERING, UNKNOWN,
+)  # fmt: skip

@@ -1,0 +1,176 @@
+"""A timeline put before the rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weirlab.diagnosis import causes
+from weirlab.diagnosis.causes import Confidence
+from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
+from weirlab.diagnosis.rules import RULES, Rule
+from weirlab.diagnosis.settings import notes
+from weirlab.diagnosis.timeline import Facts, Timeline
+from weirlab.diagnosis.view import View
+from weirlab.trace.quantities import percent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weirlab.diagnosis.timeline import Floats
+
+LEAST_SHARE: Final = 0.005
+"""Smaller parts are not told, and count as unknown."""
+COUNTER_OFF: Final = 0.1
+"""Difference from which on the kernel's own counter is called wrong."""
+LEAST_PIECES: Final = 3
+
+_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "application": ("application_write",),
+    "receiver": ("application_read", "receiver_host", "receive_window", "window_scaling"),
+    "send_buffer": ("send_buffer",),
+}
+_WHY_WRONG: Final[Mapping[str, str]] = {
+    "application": "busy time ends only when everything is acknowledged, so an application that writes more "
+    "than once per round trip is counted as the network",
+    "receiver": "the kernel counts the receiver only while its window alone stops a segment from leaving",
+    "send_buffer": "the kernel counts the send buffer only if the application waits for it with nothing in "
+    "flight to be held up by",
+    "network": "the kernel counts as network whatever it counts as nothing else",
+}
+
+
+def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = None) -> Diagnosis | None:
+    """Say where the time of a transfer went.
+
+    Parameters
+    ----------
+    timeline, facts
+        From :mod:`weirlab.diagnosis.kernel` or :mod:`weirlab.diagnosis.capture`.
+    target_bps
+        The throughput that is wanted; what it would need is told.
+
+    Returns
+    -------
+    Diagnosis or None
+        None where there is next to nothing to look at.
+    """
+    if len(timeline.lasts_s) < LEAST_PIECES or timeline.seconds <= 0:
+        return None
+    view = View(timeline, facts, target_bps)
+    left = np.ones(len(timeline.lasts_s))
+    parts: dict[str, tuple[Rule, Floats]] = {}
+    for rule in RULES:
+        part = left * np.asarray(rule.holds(view), dtype=np.float64)
+        left = left - part
+        if view.share(part) >= LEAST_SHARE:
+            first, before = parts.get(rule.cause.key, (rule, np.zeros(len(left))))
+            parts[rule.cause.key] = (first, before + part)
+    found = [_finding(view, rule, part) for rule, part in parts.values()]
+    rest = 1 - sum(each.share for each in found)
+    if rest >= LEAST_SHARE:
+        found.append(_unknown(view, rest))
+    found.sort(key=lambda each: -each.share)
+    shares = {each.cause.key: each.share for each in found}
+    return Diagnosis(
+        source=timeline.source,
+        sentence=found[0].sentence,
+        findings=tuple(found),
+        notes=tuple(notes(view)),
+        blind=tuple(_blind(view, shares)),
+        summary=_summary(view),
+        counters=facts.counters,
+        counters_wrong=tuple(_wrong(facts.counters, shares)),
+    )
+
+
+def _finding(view: View, rule: Rule, part: Floats) -> Finding:
+    share = view.share(part)
+    why, evidence = rule.explains(view, part)
+    confidence: Confidence = rule.confidence.get(view.timeline.source, "medium")
+    return Finding(
+        cause=rule.cause,
+        share=share,
+        seconds=share * view.timeline.seconds,
+        confidence=confidence,
+        sentence=f"{percent(share)} of the time {rule.cause.held}: {why}.",
+        evidence=evidence,
+    )
+
+
+def _unknown(view: View, share: float) -> Finding:
+    t = view.timeline
+    where = causes.PLACES[t.source]
+    why = f"{where} shows neither a full window, nor a queue, nor loss, nor an application that pauses"
+    return Finding(
+        causes.UNKNOWN,
+        share,
+        share * t.seconds,
+        "low",
+        f"{percent(share)} of the time {causes.UNKNOWN.held}: {why}.",
+        (),
+    )
+
+
+def _blind(view: View, shares: Mapping[str, float]) -> list[Blind]:
+    """What the rules cannot tell from here."""
+    source = view.timeline.source
+    found: dict[str, Blind] = {}
+    for rule in RULES:
+        why = rule.blind.get(source)
+        if why is None or rule.cause.key in shares:
+            continue
+        if rule.cause is causes.FOREIGN and "bottleneck" not in shares:
+            continue
+        if rule.cause is causes.RECEIVER_HOST and "application_read" not in shares:
+            continue
+        found[rule.cause.key] = Blind(rule.cause.held, why)
+    if source == "kernel":
+        if not view.timeline.knows("buffer_fill") and "application_write" in shares:
+            found["send_buffer"] = Blind(
+                causes.SEND_BUFFER.held, "the memory of the send buffer was not sampled (INET_DIAG_SKMEMINFO)"
+            )
+        if not view.timeline.knows("cpu_wait") and "application_read" in shares:
+            found["receiver_host"] = Blind(
+                causes.RECEIVER_HOST.held, "the scheduler of the receiver's host was not asked"
+            )
+    return list(found.values())
+
+
+def _wrong(counters: Mapping[str, float] | None, shares: Mapping[str, float]) -> list[str]:
+    """Where the kernel's counters differ from what was found."""
+    if counters is None:
+        return []
+    found = {name: sum(shares.get(key, 0.0) for key in keys) for name, keys in _GROUPS.items()}
+    found["network"] = 1 - sum(found.values())
+    return [
+        f"{name.replace('_', ' ')}: {percent(counters[name])} instead of {percent(max(share, 0.0))}; "
+        f"{_WHY_WRONG[name]}"
+        for name, share in found.items()
+        if abs(counters[name] - share) > COUNTER_OFF
+    ]
+
+
+def _summary(view: View) -> Summary:
+    t, facts = view.timeline, view.facts
+    times = t.lasts_s > 0
+    known = times & np.isfinite(t.rtt_s)
+    mean = float(np.average(t.rtt_s[known], weights=t.lasts_s[known])) if known.any() else None
+    most = float(np.nanmax(t.window_bytes)) if t.knows("window_bytes") else None
+    return Summary(
+        data_bytes=facts.data_bytes,
+        seconds=t.seconds,
+        throughput_bps=facts.data_bytes * 8 / t.seconds,
+        segments=facts.segments,
+        segment_bytes=facts.data_bytes / facts.segments if facts.segments else 0.0,
+        retransmitted=facts.retransmitted,
+        loss_ratio=max(facts.retransmitted - facts.spurious, 0) / facts.segments if facts.segments else 0.0,
+        duplicate_acks=facts.duplicate_acks,
+        sack_blocks=facts.sack_blocks,
+        rtt_mean_s=mean,
+        rtt_min_s=facts.min_rtt_s if facts.min_rtt_s > 0 else None,
+        window_max_bytes=None if most is None else int(most),
+        window_allows_bps=None if most is None or not mean else most * 8 / mean,
+        capacity_bps=None if view.capacity is None else view.capacity * 8,
+    )

@@ -1,0 +1,106 @@
+"""What a diagnosis says; plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weirlab.diagnosis.causes import PLACES, Cause, Confidence, Source, Who
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A cause, for how much of the time it held, and what shows it."""
+
+    cause: Cause
+    share: float
+    seconds: float
+    confidence: Confidence
+    sentence: str
+    evidence: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "cause": self.cause.key,
+            "who": self.cause.who,
+            "share": self.share,
+            "seconds": self.seconds,
+            "confidence": self.confidence,
+            "sentence": self.sentence,
+            "evidence": list(self.evidence),
+        }
+
+
+@dataclass(frozen=True)
+class Blind:
+    """What cannot be told from where one looked, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of the transfer; None where the source does not tell."""
+
+    data_bytes: int
+    seconds: float
+    throughput_bps: float
+    segments: int
+    segment_bytes: float
+    retransmitted: int
+    loss_ratio: float
+    """Of segments, those sent again for a reason."""
+    duplicate_acks: int | None
+    sack_blocks: int | None
+    rtt_mean_s: float | None
+    rtt_min_s: float | None
+    window_max_bytes: int | None
+    window_allows_bps: float | None
+    """The greatest window in each mean round trip."""
+    capacity_bps: float | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Where the time went: ``findings`` add up to all of it, the greatest first."""
+
+    source: Source
+    sentence: str
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    """Settings that cost throughput, whether they were the limit or not."""
+    blind: tuple[Blind, ...]
+    summary: Summary
+    counters: Mapping[str, float] | None = None
+    """The kernel's own, beside."""
+    counters_wrong: tuple[str, ...] = ()
+
+    @property
+    def main(self) -> Cause:
+        """The cause that held longest."""
+        return self.findings[0].cause
+
+    def share(self, key: str) -> float:
+        """Of the time, for a cause by its key."""
+        return sum(each.share for each in self.findings if each.cause.key == key)
+
+    def of(self, who: Who) -> float:
+        """Share of the time on somebody's account."""
+        return sum(each.share for each in self.findings if each.cause.who == who)
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "from": PLACES[self.source],
+            "source": self.source,
+            "sentence": self.sentence,
+            "limited_by": {who: self.of(who) for who in ("sender", "receiver", "network", "unknown")},
+            "findings": [each.document() for each in self.findings],
+            "notes": list(self.notes),
+            "cannot_be_told": [vars(each) for each in self.blind],
+            "summary": vars(self.summary),
+            "kernel_counters": None if self.counters is None else dict(self.counters),
+            "kernel_counters_wrong": list(self.counters_wrong),
+        }

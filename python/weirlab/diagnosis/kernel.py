@@ -1,0 +1,193 @@
+"""Samples of the sender's kernel (``TCP_INFO`` and ``INET_DIAG``) as a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weirlab.diagnosis.counters import COUNTERS, shares
+from weirlab.diagnosis.timeline import DELAYED_S, Facts, Timeline, lasting, recent_most
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.timeline import Bools, Floats
+
+NEEDED: Final = (
+    "ca_state", "options", "snd_mss_bytes", "advmss_bytes", "unacked", "sacked", "lost", "retrans", "rtt_us",
+    "rttvar_us",
+    "min_rtt_us", "snd_cwnd", "snd_ssthresh", "snd_wnd_bytes", "notsent_bytes", "bytes_acked", "bytes_sent",
+    "bytes_retrans", "total_retrans", "dsack_dups", "reord_seen", "data_segs_out", "pacing_rate_bytes_per_s",
+    "max_pacing_rate_bytes_per_s", "busy_time_us", "rwnd_limited_us", "sndbuf_limited_us",
+)  # fmt: skip
+"""Fields of ``weir tcp watch`` without which there is no diagnosis."""
+USEFUL: Final = (
+    "delivered", "wqueue_bytes", "rqueue_bytes", "skmem_wmem_queued_bytes", "skmem_sndbuf_bytes",
+    "bbr_bandwidth_bytes_per_s",
+)  # fmt: skip
+"""Fields that make it better."""
+
+_OPTION_TIMESTAMPS, _OPTION_SACK, _OPTION_SCALING = 1, 2, 4
+_RECOVERY: Final = 3
+"""``ca_state``: 3 is fast recovery, 4 what follows a time-out."""
+_NO_THRESHOLD: Final = 0x7FFF_FFFF
+_NO_LIMIT: Final = 2.0**63
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """What the receiver's host knows, at times of the same axis: bytes unread, and how its thread fared."""
+
+    time_ns: Floats
+    unread_bytes: Floats
+    cpu_wait: Floats | None = None
+
+
+def read(
+    time_ns: Floats, fields: Mapping[str, Floats], receiver: Receiver | None = None
+) -> tuple[Timeline, Facts] | None:
+    """A timeline from samples of one connection, at the end that sends.
+
+    Parameters
+    ----------
+    time_ns
+        When each sample was taken, rising.
+    fields
+        Columns named as ``weir tcp watch`` names them, NaN where the kernel tells nothing. Others than
+        :data:`NEEDED` and :data:`USEFUL` are passed over; missing ones count as not told.
+    receiver
+        The other end, if that was sampled, too.
+
+    Returns
+    -------
+    tuple or None
+        None where the connection sent nothing, or was sampled less than three times.
+    """
+
+    def column(name: str) -> Floats:
+        values = fields.get(name)
+        return np.full(len(time_ns), np.nan) if values is None else np.asarray(values, dtype=np.float64)
+
+    kept = _while_sending(column("bytes_sent"), column("notsent_bytes"))
+    if kept is None:
+        return None
+    start, stop = kept
+    times = np.asarray(time_ns, dtype=np.float64)[start : stop + 1] / 1e9
+    if len(times) < 4:
+        return None
+    columns = {name: column(name)[start:stop] for name in (*NEEDED, *USEFUL)}
+    timeline = _timeline(times, columns, receiver)
+    return timeline, _facts(columns, {name: column(name)[start] for name in NEEDED}, times)
+
+
+def _while_sending(sent: Floats, unsent: Floats) -> tuple[int, int] | None:
+    """From the first sample with data to the last before which some was sent; None without."""
+    moves = np.diff(np.nan_to_num(sent), prepend=0.0) > 0
+    at = np.flatnonzero(moves | (np.nan_to_num(unsent) > 0))
+    return None if len(at) == 0 else (int(at[0]), int(at[-1]))
+
+
+def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None) -> Timeline:
+    starts, lasts = times[:-1], np.diff(times)
+    mss = c["snd_mss_bytes"]
+    unsent = c["notsent_bytes"]
+    queue = c["wqueue_bytes"] - unsent
+    counted = c["bytes_sent"] - c["bytes_retrans"] - c["bytes_acked"] + 1
+    flight = np.where(np.isfinite(queue), queue, np.where(np.isfinite(counted), counted, c["unacked"] * mss))
+    flight = np.maximum(flight, 0.0)
+    on_the_way = np.maximum(c["unacked"] - c["sacked"] - c["lost"] + c["retrans"], 0.0)
+    room = (c["snd_cwnd"] - on_the_way) * mss
+    fill = c["skmem_wmem_queued_bytes"] / np.where(
+        c["skmem_sndbuf_bytes"] > 0, c["skmem_sndbuf_bytes"], np.nan
+    )
+    # The mean holds ACKs that were delayed on purpose; what a queue adds has no part in its variation.
+    rtt = np.fmax(c["rtt_us"] - np.nan_to_num(c["rttvar_us"]), c["min_rtt_us"]) / 1e6
+    usual = float(np.nanmedian(rtt)) if np.isfinite(rtt).any() else 0.0
+    window_room = c["snd_wnd_bytes"] - flight
+    few = (unsent > 0) & (unsent < mss) & (room >= mss) & (window_room >= unsent)
+    held = few & (flight > 0) & (flight <= 2 * mss)
+    # Without a delayed ACK Nagle holds less than a segment for a round trip at most, as it should.
+    least = float(np.nanmin(c["min_rtt_us"])) / 1e6 if np.isfinite(c["min_rtt_us"]).any() else 0.0
+    short = few & ~lasting(held, lasts, least + DELAYED_S)
+    return Timeline(
+        source="kernel",
+        start_s=starts,
+        lasts_s=lasts,
+        flight_bytes=flight,
+        window_bytes=c["snd_wnd_bytes"],
+        unsent_bytes=np.where(short, 0.0, unsent),
+        rtt_s=rtt,
+        acked_bytes=_delivered(c),
+        lost=c["total_retrans"],
+        recovery=c["ca_state"] >= _RECOVERY,
+        held_small=held & ~short,
+        flat=_no(starts),
+        starting=_starting(c),
+        cwnd_room_bytes=room,
+        buffer_fill=recent_most(fill, lasts, max(usual, 0.02)),
+        pacing_bytes_per_s=c["pacing_rate_bytes_per_s"],
+        unread_bytes=_at(starts, receiver, "unread_bytes"),
+        cpu_wait=_at(starts, receiver, "cpu_wait"),
+    )
+
+
+def _delivered(c: Mapping[str, Floats]) -> Floats:
+    """By SACK, too: else nothing seems to arrive during a recovery."""
+    segments = c["delivered"] * c["snd_mss_bytes"]
+    return np.where(np.isfinite(segments), segments, c["bytes_acked"])
+
+
+def _starting(c: Mapping[str, Floats]) -> Bools:
+    """The congestion window is below the threshold, and used."""
+    used = c["unacked"] >= c["snd_cwnd"] / 2
+    return np.asarray((c["snd_cwnd"] < c["snd_ssthresh"]) & used)
+
+
+def _no(like: Floats) -> Bools:
+    return np.zeros(len(like), dtype=bool)
+
+
+def _at(starts: Floats, receiver: Receiver | None, name: str) -> Floats:
+    """The receiver's value that held last."""
+    values = None if receiver is None else getattr(receiver, name)
+    if receiver is None or values is None or len(values) == 0:
+        return np.full(len(starts), np.nan)
+    at = np.searchsorted(receiver.time_ns / 1e9, starts, side="right") - 1
+    return np.where(at >= 0, np.asarray(values, dtype=np.float64)[np.maximum(at, 0)], np.nan)
+
+
+def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -> Facts:
+    def last(name: str) -> float:
+        known = c[name][np.isfinite(c[name])]
+        return float(known[-1]) if len(known) else 0.0
+
+    def grown(name: str) -> int:
+        known = c[name][np.isfinite(c[name])]
+        return int(known[-1] - known[0]) if len(known) else 0
+
+    options = int(last("options"))
+    least = c["min_rtt_us"][c["min_rtt_us"] > 0]
+    smoothed = c["rtt_us"][c["rtt_us"] > 0]
+    least_us = float(np.min(least)) if len(least) else float(np.min(smoothed)) if len(smoothed) else 0.0
+    limit = c["max_pacing_rate_bytes_per_s"]
+    return Facts(
+        mss_bytes=int(last("snd_mss_bytes")),
+        min_rtt_s=least_us / 1e6,
+        data_bytes=grown("bytes_acked"),
+        segments=grown("data_segs_out"),
+        retransmitted=grown("total_retrans"),
+        spurious=grown("dsack_dups"),
+        reordered=grown("reord_seen"),
+        window_scaling=bool(options & _OPTION_SCALING),
+        sack=bool(options & _OPTION_SACK),
+        timestamps=bool(options & _OPTION_TIMESTAMPS),
+        offered_mss_bytes=int(last("advmss_bytes")) or None,
+        paced=bool(np.isfinite(c["bbr_bandwidth_bytes_per_s"]).any() or (limit < _NO_LIMIT).any()),
+        counters=_counters(grown, float(times[-1] - times[0]) * 1e6),
+    )
+
+
+def _counters(grown: Callable[[str], int], elapsed_us: float) -> dict[str, float] | None:
+    found = shares({name: grown(name) for name in COUNTERS}, elapsed_us)
+    return None if found is None else vars(found)

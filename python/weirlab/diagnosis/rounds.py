@@ -1,0 +1,55 @@
+"""How the data in flight changes from round trip to round trip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.timeline import Bools, Floats
+
+GROWS: Final = 1.5
+"""In two round trips; slow start does it in one, with delayed ACKs (RFC 5681 section 3.1)."""
+FLAT_ROUNDS: Final = 6
+"""Round trips in which a congestion window that is used grows by as many segments at least."""
+MOST_ROUNDS: Final = 1 << 20
+
+
+def _most(start_s: Floats, flight_bytes: Floats, round_s: float) -> tuple[Floats, Floats]:
+    """The greatest flight of each round trip, and the round trip of each piece."""
+    numbers = np.minimum(np.floor((start_s - start_s[0]) / round_s), MOST_ROUNDS).astype(np.int64)
+    most = np.zeros(int(numbers[-1]) + 1)
+    np.maximum.at(most, numbers, flight_bytes)
+    return most, numbers
+
+
+def growing_until(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float) -> float:
+    """When slow start was over, in s on the same axis: the flight grew no more, or something was lost."""
+    if len(start_s) == 0:
+        return 0.0
+    most, _ = _most(start_s, flight_bytes, round_s)
+    number = 2
+    while number < len(most) and most[number] >= GROWS * most[number - 2]:
+        number += 1
+    grown = float(start_s[0] + number * round_s)
+    losses = np.flatnonzero(lost > 0)
+    return min(grown, float(start_s[losses[0]])) if len(losses) else grown
+
+
+def is_flat(
+    start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, tolerance_bytes: float
+) -> Bools:
+    """By piece: the greatest flight stayed the same for :data:`FLAT_ROUNDS`, and nothing had been lost."""
+    flat = np.zeros(len(start_s), dtype=bool)
+    if len(start_s) == 0:
+        return flat
+    most, numbers = _most(start_s, flight_bytes, round_s)
+    if len(most) < FLAT_ROUNDS:
+        return flat
+    windows = np.lib.stride_tricks.sliding_window_view(most, FLAT_ROUNDS)
+    steady = windows.max(axis=1) - windows.min(axis=1) <= tolerance_bytes
+    rounds = np.zeros(len(most), dtype=bool)
+    for number in np.flatnonzero(steady):
+        rounds[number : number + FLAT_ROUNDS] = True
+    return np.asarray(rounds[numbers] & (lost <= 0))

@@ -1,0 +1,26 @@
+"""The rules in the order in which they are asked: each takes its part of the time that is left."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weirlab.diagnosis.rules.ends import (
+    APPLICATION_RULES,
+    FLAT_RULES,
+    HOST_RULES,
+    WINDOW_RULES,
+)
+from weirlab.diagnosis.rules.network import GROWTH_RULES, LOSS_RULES, PATH_RULES
+from weirlab.diagnosis.rules.rule import Rule
+
+RULES: Final[tuple[Rule, ...]] = (
+    *APPLICATION_RULES,
+    *WINDOW_RULES,
+    *PATH_RULES,
+    *HOST_RULES,
+    *LOSS_RULES,
+    *FLAT_RULES,
+    *GROWTH_RULES,
+)
+
+__all__ = ["RULES", "Rule"]

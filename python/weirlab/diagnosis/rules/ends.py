@@ -1,0 +1,290 @@
+"""Causes at the two ends: applications, buffers, windows, hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weirlab.diagnosis import causes
+from weirlab.diagnosis.rules.rule import Rule
+from weirlab.diagnosis.view import View
+from weirlab.trace.quantities import bit_rate, count, duration, percent, size
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.timeline import Bools, Floats
+
+BUFFER_FULL: Final = 0.95
+"""Of the send buffer. It may shrink to two thirds before the application can write again."""
+UNSCALED: Final = 65_535
+SHRUNK: Final = 0.5
+"""Of the greatest window: what is missing then lies unread in the buffer."""
+STARVED: Final = 0.25
+"""Share of the time in which a thread waited for a CPU from which on that is what kept it."""
+
+
+def seconds(value: float) -> str:
+    return duration(value * 1e9)
+
+
+def _window(view: View, part: Floats) -> tuple[float, float, float]:
+    """Usual window, usual round trip, and what both allow in bit/s."""
+    t = view.timeline
+    window = view.usual(t.window_bytes, part)
+    rtt = view.usual(t.rtt_s, part)
+    rtt = rtt if np.isfinite(rtt) else view.facts.min_rtt_s
+    return window, rtt, window * 8 / rtt if rtt > 0 else float("nan")
+
+
+def needed(view: View, allowed_bps: float, rtt_s: float, what: str) -> str:
+    """What a faster transfer would need."""
+    target = view.target_bps
+    if target is None and view.capacity is not None and view.capacity * 8 > 1.2 * allowed_bps:
+        target = view.capacity * 8
+    if target is None or target <= allowed_bps:
+        return f"twice the throughput needs twice the {what}"
+    return f"{size(target * rtt_s / 8, 2)} would be needed for {bit_rate(target)}"
+
+
+# -- the sending application ---------------------------------------------------------------------------------
+
+
+def _blocked(view: View) -> Bools:
+    t = view.timeline
+    return np.asarray(view.idle & (t.buffer_fill >= BUFFER_FULL))
+
+
+def _buffer(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    t = view.timeline
+    flight = view.usual(t.flight_bytes, part, 0.9)
+    rtt = view.usual(t.rtt_s, part)
+    allowed = flight * 8 / rtt if rtt > 0 else float("nan")
+    why = (
+        f"it holds {size(flight)} of data, which allows {bit_rate(allowed)} at an RTT of {seconds(rtt)}; "
+        f"{needed(view, allowed, rtt, 'buffer')}"
+    )
+    if t.source != "kernel":
+        return why, (
+            f"the data in flight stayed at {size(flight)}, each ACK was answered at once by as much new data",
+            "the receiver's window was open, nothing was lost and no queue built up",
+            "a congestion window that is held fixed at the sender would look the same",
+        )
+    return why, (
+        "everything written had been sent, and its memory filled the send buffer",
+        f"the receiver's window had room for {size(view.usual(t.window_bytes - t.flight_bytes, part))} more",
+    )
+
+
+def _unwritten(view: View) -> Bools:
+    return view.idle
+
+
+def _writing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    t = view.timeline
+    empty = view.share(part * (t.flight_bytes <= 0))
+    evidence = [f"{percent(empty)} of the time not a byte was in flight"]
+    if t.source == "kernel":
+        evidence.insert(0, "the send queue held nothing unsent, and the send buffer had room")
+    else:
+        evidence.insert(
+            0, "a segment shorter than the MSS, or new data without an ACK before it, ended each pause"
+        )
+    return "TCP could have sent more", tuple(evidence)
+
+
+def _nagle(view: View) -> Bools:
+    return view.timeline.held_small
+
+
+def _held(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    t = view.timeline
+    starts = np.flatnonzero(np.diff(np.concatenate([[0.0], (part > 0.5).astype(float)])) > 0)
+    each = float((part * t.lasts_s).sum()) / max(len(starts), 1)
+    least = view.facts.min_rtt_s
+    why = (
+        f"{count(len(starts))} times for {seconds(each)} on average, with an RTT of {seconds(least)}"
+        + ("; the receiver delays ACKs" if each > least + 0.015 else "")
+        + "; TCP_NODELAY, or writing each message at once, avoids it"
+    )
+    return why, ("less than a segment waited, and left as soon as the segment before it was acknowledged",)
+
+
+APPLICATION_RULES: Final = (
+    Rule(
+        causes.NAGLE,
+        _nagle,
+        _held,
+        {"kernel": "high", "sender": "medium", "receiver": "medium"},
+    ),
+    Rule(
+        causes.SEND_BUFFER,
+        _blocked,
+        _buffer,
+        {"kernel": "high"},
+        {
+            "sender": "a full send buffer and a fixed congestion window look alike on the wire",
+            "between": "a full send buffer and a fixed congestion window look alike on the wire",
+            "receiver": "a full send buffer and a fixed congestion window look alike on the wire",
+        },
+    ),
+    Rule(
+        causes.APPLICATION_WRITE,
+        _unwritten,
+        _writing,
+        {"kernel": "high", "sender": "medium", "receiver": "medium", "between": "medium"},
+    ),
+)
+
+
+# -- the receiver --------------------------------------------------------------------------------------------
+
+
+def _limited(view: View) -> Bools:
+    # Where the bottleneck is busy anyway, a larger window would only make the queue longer.
+    return view.window_full & ~(view.saturated & view.plainly_queued)
+
+
+def _most_window(view: View) -> Floats:
+    window = view.timeline.window_bytes
+    return np.asarray(np.fmax.accumulate(window)) if len(window) else window
+
+
+def _unread(view: View) -> Bools:
+    """What is missing in the window lies in the buffer."""
+    t = view.timeline
+    shrunk = t.window_bytes < SHRUNK * _most_window(view)
+    unread = t.unread_bytes > np.maximum(t.window_bytes, view.facts.mss_bytes)
+    return np.asarray(_limited(view) & (shrunk | unread))
+
+
+def _starved(view: View) -> Bools:
+    return _unread(view) & np.asarray(view.timeline.cpu_wait >= STARVED)
+
+
+def _waiting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    waited = view.usual(view.timeline.cpu_wait, part)
+    why = f"it was ready to run and had no CPU {percent(waited)} of the time"
+    return why, ("the kernel's scheduler says so (schedstat)", *_reading(view, part)[1])
+
+
+def _reading(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    t = view.timeline
+    window, most = view.usual(t.window_bytes, part), float(np.nanmax(t.window_bytes))
+    closed = view.share(part * (t.window_bytes < view.facts.mss_bytes))
+    evidence = [
+        f"the window fell from {size(most)} to {size(window)}",
+        f"closed {percent(closed)} of the time",
+    ]
+    if t.knows("unread_bytes"):
+        evidence.append(f"{size(view.usual(t.unread_bytes, part))} lay unread at the receiver")
+    return f"what it had not read filled its buffer, and its window fell to {size(window)}", tuple(evidence)
+
+
+def _unscaled(view: View) -> Bools:
+    off = view.facts.window_scaling is False
+    return _limited(view) & (view.timeline.window_bytes <= UNSCALED) & off
+
+
+def _full(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    t = view.timeline
+    window, rtt, allowed = _window(view, part)
+    why = (
+        f"its buffer of {size(window)} allows {bit_rate(allowed)} at an RTT of {seconds(rtt)}; "
+        f"{needed(view, allowed, rtt, 'window')}"
+    )
+    flight = view.usual(t.flight_bytes, part)
+    return why, (
+        f"{size(flight)} were in flight, and the window was {size(window)}",
+        f"the window was at most {size(float(np.nanmax(t.window_bytes)))} at any time",
+    )
+
+
+def _scaling(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    _, evidence = _full(view, part)
+    _, rtt, allowed = _window(view, part)
+    return (
+        f"without it no window exceeds 65.5 kB, which allows {bit_rate(allowed)} at an RTT of {seconds(rtt)}",
+        ("the handshake did not agree on window scaling (RFC 7323)", *evidence),
+    )
+
+
+_READER: Final = (
+    "whether the application did not read or had no CPU: both leave data unread in the receiver's buffer"
+)
+
+WINDOW_RULES: Final = (
+    Rule(
+        causes.RECEIVER_HOST,
+        _starved,
+        _waiting,
+        {"kernel": "high"},
+        {"sender": _READER, "between": _READER, "receiver": _READER},
+    ),
+    Rule(
+        causes.APPLICATION_READ,
+        _unread,
+        _reading,
+        {"kernel": "high", "sender": "high", "between": "high", "receiver": "high"},
+    ),
+    Rule(
+        causes.WINDOW_SCALING,
+        _unscaled,
+        _scaling,
+        {"kernel": "high", "sender": "high", "between": "high", "receiver": "high"},
+    ),
+    Rule(
+        causes.RECEIVE_WINDOW,
+        _limited,
+        _full,
+        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
+    ),
+)
+
+
+# -- the sender's host ---------------------------------------------------------------------------------------
+
+
+def _paced(view: View) -> Bools:
+    return view.has_room & view.facts.paced
+
+
+def _pacing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    rate = view.usual(view.timeline.pacing_bytes_per_s, part) * 8
+    return f"segments left at {bit_rate(rate)}", (
+        "data waited although both windows were open",
+        "the congestion control, or a limit of the socket, sets the pace",
+    )
+
+
+def _late(view: View) -> Bools:
+    return view.has_room
+
+
+def _hosting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    waited = view.usual(view.timeline.unsent_bytes, part)
+    return f"{size(waited)} waited although both windows were open", (
+        "neither window, nor pacing, nor a recovery kept the data back: CPU, interface or queues of the host",
+    )
+
+
+_PACE: Final = "pacing and an application that writes evenly look alike on the wire"
+_HOST: Final = "a host without CPU looks like an application that does not write"
+
+HOST_RULES: Final = (
+    Rule(
+        causes.PACING,
+        _paced,
+        _pacing,
+        {"kernel": "medium"},
+        {"sender": _PACE, "between": _PACE, "receiver": _PACE},
+    ),
+    Rule(
+        causes.SENDER_HOST,
+        _late,
+        _hosting,
+        {"kernel": "medium"},
+        {"sender": _HOST, "between": _HOST, "receiver": _HOST},
+    ),
+)
+
+FLAT_RULES: Final = (Rule(causes.SEND_BUFFER, lambda view: view.timeline.flat, _buffer),)

@@ -1,0 +1,31 @@
+"""What a rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from weirlab.diagnosis.causes import Cause, Confidence, Source
+from weirlab.diagnosis.view import View
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.timeline import Bools, Floats
+
+Holds = Callable[[View], "Bools | Floats"]
+"""By piece of time: whether the cause holds, or to what part (0 to 1)."""
+Explains = Callable[[View, "Floats"], tuple[str, tuple[str, ...]]]
+"""From the part that the rule got: why, as the end of a sentence; and the evidence."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A cause: when it holds, how it is explained, how sure that is, and from where it cannot be told."""
+
+    cause: Cause
+    holds: Holds
+    explains: Explains
+    confidence: Mapping[Source, Confidence] = field(default_factory=dict)
+    """``medium`` where nothing is said."""
+    blind: Mapping[Source, str] = field(default_factory=dict)
+    """Why it cannot be told."""

@@ -1,0 +1,65 @@
+"""Settings that cost throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from weirlab.diagnosis.view import View
+from weirlab.trace.quantities import octets, percent
+
+SMALL_MSS: Final = 1_200
+"""Bytes. Tunnels leave more; less is a setting, or a path with a very small MTU."""
+SMALL_SEGMENT: Final = 0.5
+MANY: Final = 100
+"""Segments from which on their mean size says something."""
+HEADERS: Final = 40
+"""Bytes of IPv4 and TCP headers without options."""
+
+Check = Callable[[View], str | None]
+
+
+def _scaling(view: View) -> str | None:
+    if view.facts.window_scaling is not False:
+        return None
+    return "window scaling is off: no window exceeds 65.5 kB (RFC 7323)"
+
+
+def _sack(view: View) -> str | None:
+    if view.facts.sack is not False:
+        return None
+    return "SACK is off: a round trip repairs one loss only (RFC 2018)"
+
+
+def _timestamps(view: View) -> str | None:
+    if view.facts.timestamps is not False:
+        return None
+    return "time stamps are off: spurious retransmissions are noticed late (RFC 7323, RFC 3522)"
+
+
+def _mss(view: View) -> str | None:
+    mss = view.facts.offered_mss_bytes or view.facts.mss_bytes
+    if not 0 < mss < SMALL_MSS:
+        return None
+    return f"the MSS is {octets(mss)}: at least {percent(HEADERS / (mss + HEADERS))} of all bytes are headers"
+
+
+def _small(view: View) -> str | None:
+    facts = view.facts
+    if facts.segments < MANY:
+        return None
+    mean = facts.data_bytes / facts.segments
+    if mean >= SMALL_SEGMENT * facts.mss_bytes:
+        return None
+    return (
+        f"segments carry {octets(mean)} on average, of {octets(facts.mss_bytes)} that fit: "
+        "the application writes little at a time"
+    )
+
+
+_CHECKS: Final[tuple[Check, ...]] = (_scaling, _sack, _timestamps, _mss, _small)
+
+
+def notes(view: View) -> list[str]:
+    """What should be set otherwise."""
+    return [said for check in _CHECKS if (said := check(view)) is not None]

@@ -1,0 +1,139 @@
+"""A transfer in pieces of time, in each of which the state of the sender stood still."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weirlab.diagnosis.causes import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+DELAYED_S: Final = 0.015
+"""Beyond a round trip: an ACK so late was delayed on purpose (RFC 1122: up to 500 ms; Linux: 40 ms)."""
+SHORTEST_WINDOW_S: Final = 0.01
+"""Of a rate: less is the order in which packets happen to come."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Columns of one length; NaN where a source does not tell a value.
+
+    ``flight_bytes`` were sent and not acknowledged, ``window_bytes`` may be (by the receiver),
+    ``unsent_bytes`` wait in the sender (0: nothing to send), ``acked_bytes`` have arrived since the
+    beginning, and ``lost`` counts what was sent again until then.
+    """
+
+    source: Source
+    start_s: Floats
+    lasts_s: Floats
+    flight_bytes: Floats
+    window_bytes: Floats
+    unsent_bytes: Floats
+    rtt_s: Floats
+    acked_bytes: Floats
+    lost: Floats
+    recovery: Bools
+    held_small: Bools
+    """Less than a segment waits for the ACK of another one."""
+    flat: Bools
+    """The flight follows the ACKs, and no longer grows although nothing is lost (captures)."""
+    starting: Bools
+    """Slow start."""
+    cwnd_room_bytes: Floats
+    buffer_fill: Floats
+    """Share of the send buffer that was in use, at most, in the last round trip."""
+    pacing_bytes_per_s: Floats
+    unread_bytes: Floats
+    """At the receiver."""
+    cpu_wait: Floats
+    """Share of the time that the receiving thread waited for a CPU."""
+
+    @property
+    def seconds(self) -> float:
+        return float(self.lasts_s.sum())
+
+    def knows(self, name: str) -> bool:
+        """Whether the source tells a column at all."""
+        return bool(np.isfinite(getattr(self, name)).any())
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What holds for the whole transfer; None where it is not known."""
+
+    mss_bytes: int
+    min_rtt_s: float
+    data_bytes: int
+    segments: int
+    retransmitted: int
+    spurious: int
+    """Of these, needless ones, as the receiver reported."""
+    reordered: int
+    """Times that reordering was seen."""
+    duplicate_acks: int | None = None
+    sack_blocks: int | None = None
+    window_scaling: bool | None = None
+    sack: bool | None = None
+    timestamps: bool | None = None
+    offered_mss_bytes: int | None = None
+    paced: bool = False
+    """The congestion control paces by itself (BBR), or the socket has a limit."""
+    counters: Mapping[str, float] | None = None
+    """The kernel's, as shares: ``application``, ``receiver``, ``send_buffer``, ``network``."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats) -> Floats:
+    """Bytes per second delivered around each piece, over about a round trip."""
+    if len(start_s) == 0:
+        return np.empty(0)
+    ends = np.append(start_s, start_s[-1] + lasts_s[-1])
+    # What a piece shows was acknowledged before it began.
+    acked = np.append(acked_bytes, acked_bytes[-1])
+    middle = start_s + lasts_s / 2
+    usual = float(np.nanmedian(rtt_s)) if np.isfinite(rtt_s).any() else SHORTEST_WINDOW_S
+    half = max(usual, 2 * float(np.median(lasts_s)), SHORTEST_WINDOW_S) / 2
+    left, right = np.maximum(middle - half, ends[0]), np.minimum(middle + half, ends[-1])
+    grown = np.interp(right, ends, acked) - np.interp(left, ends, acked)
+    return np.asarray(grown / np.maximum(right - left, 1e-9))
+
+
+def recent_most(values: Floats, lasts_s: Floats, within_s: float) -> Floats:
+    """The greatest of the last ``within_s`` at each piece."""
+    if len(values) == 0:
+        return values
+    usual = max(float(np.median(lasts_s)), 1e-6)
+    count = int(np.clip(np.ceil(within_s / usual), 1, 256))
+    padded = np.concatenate([np.full(count - 1, -np.inf), np.where(np.isfinite(values), values, -np.inf)])
+    most = np.lib.stride_tricks.sliding_window_view(padded, count).max(axis=1)
+    return np.where(np.isfinite(most), most, np.nan)
+
+
+def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
+    """The value below which ``share`` of the weights lie; NaN of nothing."""
+    there = np.isfinite(values) & (weights > 0)
+    if not there.any():
+        return float("nan")
+    order = np.argsort(values[there], kind="stable")
+    total = np.cumsum(weights[there][order])
+    at = int(np.searchsorted(total, share * total[-1]))
+    return float(values[there][order][min(at, len(order) - 1)])
+
+
+def lasting(mask: Bools, lasts_s: Floats, least_s: float) -> Bools:
+    """``mask`` where it holds for ``least_s`` on end."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    kept = np.zeros(len(mask), dtype=bool)
+    for first, behind in zip(edges[::2], edges[1::2], strict=True):
+        if lasts_s[first:behind].sum() >= least_s:
+            kept[first:behind] = True
+    return kept

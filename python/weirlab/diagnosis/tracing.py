@@ -1,0 +1,145 @@
+"""The tables of a trace (``weir trace --series``) as timelines, connection by connection."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weirlab.diagnosis import capture
+from weirlab.diagnosis.capture import Packets, Trips
+from weirlab.diagnosis.diagnosing import diagnose
+from weirlab.diagnosis.finding import Blind, Diagnosis
+from weirlab.diagnosis.timeline import Facts
+from weirlab.diagnosis.worth import least_ns, worth_it
+from weirlab.diagnosis.worth import source as where
+from weirlab.trace.facts import RETRANSMISSIONS, Connection, SideName, busier, side
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from weirlab.diagnosis.causes import Source
+    from weirlab.trace.frames import Trace
+
+
+def read(
+    trace: Trace, connection: Connection, sender: SideName | None = None, *, target_bps: float | None = None
+) -> Diagnosis | None:
+    """Why ``connection`` was not faster; the busier side is the ``sender`` unless told otherwise.
+
+    Needs the series of ``trace``. None where there is too little data.
+    """
+    name = sender or busier(connection)
+    if not worth_it(connection, name):
+        return None
+    number = connection["id"]
+    rows = _of(trace.scan_segments(), number)
+    packets = Packets(
+        time_ns=rows["time_ns"].to_numpy(),
+        from_sender=(rows["from_side"].cast(str) == name).to_numpy(),
+        seq=rows["seq"].to_numpy(),
+        payload_bytes=rows["payload_bytes"].cast(int).to_numpy(),
+        ack=rows["ack"].to_numpy(),
+        window_bytes=rows["window_bytes"].cast(int).to_numpy(),
+        flags=rows["flags"].cast(int).to_numpy(),
+        again=rows["meaning"].cast(str).is_in(RETRANSMISSIONS).to_numpy(),
+    )
+    source, sure = where(connection, name)
+    trips, behind = _trips(_of(trace.scan_rtt(), number), connection, name, source)
+    found = capture.read(packets, source, _facts(connection, name, trips), trips, behind)
+    if found is None:
+        return None
+    timeline, facts = found
+    blind = [] if sure else [_UNSURE]
+    if not _is_scaled(connection):
+        timeline = replace(timeline, window_bytes=np.full_like(timeline.window_bytes, np.nan))
+        blind.append(_UNSCALED)
+    diagnosis = diagnose(timeline, facts, target_bps=target_bps)
+    return None if diagnosis is None else replace(diagnosis, blind=(*diagnosis.blind, *blind))
+
+
+_UNSURE: Final = Blind(
+    "where it was captured", "neither end is recognised; it is taken for a capture at the sender"
+)
+_UNSCALED: Final = Blind(
+    "whether the receiver's window was full",
+    "the handshake is not in the capture, and with it the scale of the windows",
+)
+
+
+def _of(frame: pl.LazyFrame, number: int) -> pl.DataFrame:
+    import polars as pl
+
+    return frame.filter(pl.col("connection") == number).collect()
+
+
+def _is_scaled(connection: Connection) -> bool:
+    """Whether windows are known as they are."""
+    return connection["begin"] == "handshake"
+
+
+def _to_sender_ns(connection: Connection, sender: SideName) -> int | None:
+    """From the point of capture to the sender and back, by the handshake."""
+    to_b, to_a = connection["handshake_ns"]
+    return to_a if sender == "a" else to_b
+
+
+def _trips(
+    rows: pl.DataFrame, connection: Connection, sender: SideName, source: Source
+) -> tuple[Trips, Trips]:
+    """Of the whole path, and from the point of capture to the sender."""
+    ours = _series(rows, sender, "ack").least(least_ns(connection, sender))
+    nowhere = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
+    if source == "sender":
+        return ours, nowhere
+    behind = _series(rows, "b" if sender == "a" else "a", "echo").least(least_ns(connection, sender))
+    at_first = _to_sender_ns(connection, sender)
+    if len(behind.time_ns) == 0 and at_first is not None:
+        behind = Trips(np.array([connection["first_ns"]]), np.array([at_first]))
+    if source == "receiver" or len(ours.time_ns) == 0:
+        return behind, behind
+    late = np.nan_to_num(behind.at(ours.time_ns.astype(np.float64)) * 1e9).astype(np.int64)
+    return Trips(ours.time_ns, ours.rtt_ns + late), behind
+
+
+def _series(rows: pl.DataFrame, name: SideName, method: str) -> Trips:
+    import polars as pl
+
+    kept = rows.filter((pl.col("from_side") == name) & (pl.col("method") == method))
+    return Trips(kept["time_ns"].to_numpy(), kept["rtt_ns"].to_numpy())
+
+
+def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
+    sent, peer = side(connection, sender), side(connection, "b" if sender == "a" else "a")
+    ours, theirs = sent["options"], peer["options"]
+    both = ours is not None and theirs is not None
+    stamps = bool(ours and theirs and ours["timestamps"] and theirs["timestamps"])
+    mss = min((o["mss"] for o in (ours, theirs) if o is not None and o["mss"] is not None), default=0)
+    least = [each for each in (least_ns(connection, sender),) if each]
+    if len(trips.rtt_ns):
+        least.append(int(trips.rtt_ns.min()))
+    again = sent["retransmissions"]
+    return Facts(
+        mss_bytes=max(mss - (capture.TIMESTAMP_BYTES if stamps else 0), 0) if both else 0,
+        min_rtt_s=min(least, default=0) / 1e9,
+        data_bytes=sent["unique_bytes"],
+        segments=sent["data_packets"],
+        retransmitted=again["total"] - again["handshake"],
+        spurious=again["spurious"],
+        reordered=sent["out_of_order"],
+        duplicate_acks=peer["duplicate_acks"],
+        sack_blocks=peer["sack_blocks"],
+        window_scaling=_agreed(connection, "window_scale"),
+        sack=_agreed(connection, "sack"),
+        timestamps=_agreed(connection, "timestamps"),
+        offered_mss_bytes=mss or None,
+    )
+
+
+def _agreed(connection: Connection, option: str) -> bool | None:
+    """Whether both ends offered an option; None where a SYN was not captured."""
+    offers = [end["options"] for end in (connection["a"], connection["b"])]
+    if any(each is None for each in offers):
+        return None
+    return all(dict(each or {})[option] not in (None, False) for each in offers)

@@ -1,0 +1,99 @@
+"""Packets of transfers whose limit is known, as captures at the sender and at the receiver have them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from weirlab.diagnosis import capture
+from weirlab.diagnosis.diagnosing import diagnose
+from weirlab.diagnosis.finding import Diagnosis
+
+from .made import MS, MSS, NOWHERE, RTT_S, Sender, at_the_receiver
+
+Place = Literal["sender", "receiver"]
+PLACES: tuple[Place, ...] = ("sender", "receiver")
+BULK = [(0.0, 4_000 * MSS)]
+
+
+def found(sender: Sender, place: Place) -> Diagnosis:
+    packets, trips, facts = sender.packets()
+    behind = NOWHERE
+    if place == "receiver":
+        packets, behind = at_the_receiver(packets)
+        trips = behind
+    read = capture.read(packets, place, facts, trips, behind)
+    assert read is not None
+    diagnosis = diagnose(*read)
+    assert diagnosis is not None
+    assert sum(each.share for each in diagnosis.findings) == pytest.approx(1, abs=0.01)
+    return diagnosis
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_application_that_pauses(place: Place) -> None:
+    # A block of 25 segments and a half every 30 ms.
+    diagnosis = found(Sender([(n * 0.03, 25_500) for n in range(100)]), place)
+    assert diagnosis.main.key == "application_write"
+    assert diagnosis.share("application_write") > 0.95
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_window_that_is_full(place: Place) -> None:
+    diagnosis = found(Sender(BULK, window_bytes=100 * MSS), place)
+    assert diagnosis.main.key == "receive_window"
+    assert diagnosis.share("receive_window") > 0.95
+    assert "its buffer of 100 kB allows 16.0 Mbit/s at an RTT of 50.0 ms" in diagnosis.sentence
+
+
+def test_a_window_that_cannot_be_scaled() -> None:
+    sender = Sender(BULK, window_bytes=64 * MSS)
+    diagnosis = found(replace(sender, facts=replace(sender.facts, window_scaling=False)), "sender")
+    assert diagnosis.main.key == "window_scaling"
+    assert diagnosis.notes[0].startswith("window scaling is off")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_send_buffer_that_is_full_is_a_guess_that_says_so(place: Place) -> None:
+    diagnosis = found(Sender(BULK, buffer_bytes=100 * MSS), place)
+    assert diagnosis.main.key == "send_buffer"
+    assert diagnosis.findings[0].confidence == "medium"
+    assert diagnosis.findings[0].evidence[-1].endswith("held fixed at the sender would look the same")
+
+
+def test_a_bottleneck_that_is_saturated() -> None:
+    diagnosis = found(Sender(BULK, cwnd_bytes=200 * MSS, rate_bytes_per_s=2e6), "sender")
+    assert diagnosis.main.key == "bottleneck"
+    assert diagnosis.share("bottleneck") > 0.9
+    assert diagnosis.summary.capacity_bps == pytest.approx(16e6, rel=0.02)
+
+
+def test_slow_start_lasts_until_the_flight_grows_no_more() -> None:
+    diagnosis = found(Sender(BULK, cwnd_bytes=320 * MSS, slow_start=True), "sender")
+    # 10, 20, 40, 80, 160 and 320 segments take five round trips to grow.
+    (growing,) = [each for each in diagnosis.findings if each.cause.key == "slow_start"]
+    assert growing.seconds == pytest.approx(5 * RTT_S, abs=1.1 * RTT_S)
+
+
+def test_a_recovery_lasts_until_what_had_been_sent_is_acknowledged() -> None:
+    again = np.array([False, False, True, False, True, False])
+    sent = np.array([10, 20, 30, 40, 40, 50])
+    acked = np.array([0, 0, 0, 30, 30, 40])
+    inside, lost = capture._recoveries(again, sent, acked)
+    assert inside.tolist() == [False, False, True, False, True, False]
+    assert lost.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_single_delayed_ack_is_no_queue() -> None:
+    times = np.arange(10) * 10 * MS
+    rtts = np.array([50, 50, 90, 50, 50, 50, 90, 50, 50, 50]) * MS
+    assert capture.Trips(times, rtts).least(20 * MS).rtt_ns.max() == 50 * MS
+    assert len(NOWHERE.least(20 * MS).time_ns) == 0
+
+
+def test_hardly_any_data_is_no_transfer() -> None:
+    packets, trips, facts = Sender([(0.0, 2 * MSS)]).packets()
+    assert capture.read(packets, "sender", facts, trips, NOWHERE) is None

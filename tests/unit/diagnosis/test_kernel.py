@@ -1,0 +1,153 @@
+"""Samples of a kernel whose limit is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weirlab.diagnosis import kernel
+from weirlab.diagnosis.diagnosing import diagnose
+from weirlab.diagnosis.finding import Diagnosis
+
+from .made import MSS, RTT_S, samples
+
+HALF = 200
+
+
+def found(
+    receiver: kernel.Receiver | None = None, target_bps: float | None = None, **columns: object
+) -> Diagnosis:
+    read = kernel.read(*samples(**columns), receiver)
+    assert read is not None
+    diagnosis = diagnose(*read, target_bps=target_bps)
+    assert diagnosis is not None
+    assert sum(each.share for each in diagnosis.findings) == pytest.approx(1, abs=0.01)
+    return diagnosis
+
+
+def half(first: float, then: float) -> np.ndarray:
+    """Two seconds, each with a value of its own."""
+    return np.where(np.arange(2 * HALF + 1) < HALF, first, then)
+
+
+NOTHING_TO_SEND: dict[str, object] = {
+    "notsent_bytes": 0,
+    "unacked": 20,
+    "wqueue_bytes": 20 * MSS,
+    "skmem_wmem_queued_bytes": 30 * MSS,
+}
+
+
+@pytest.mark.parametrize(
+    ("cause", "columns"),
+    [
+        ("application_write", NOTHING_TO_SEND),
+        ("send_buffer", {**NOTHING_TO_SEND, "skmem_sndbuf_bytes": 30 * MSS}),
+        ("receive_window", {"snd_wnd_bytes": 100 * MSS}),
+        (
+            "window_scaling",
+            {"snd_wnd_bytes": 64 * MSS, "unacked": 64, "wqueue_bytes": 264 * MSS, "options": 3},
+        ),
+        ("loss", {"total_retrans": 3}),
+        ("slow_start", {"snd_ssthresh": 0x7FFF_FFFF}),
+        ("sender_host", {"unacked": 20, "wqueue_bytes": 220 * MSS}),
+        ("pacing", {"unacked": 20, "wqueue_bytes": 220 * MSS, "max_pacing_rate_bytes_per_s": 1e6}),
+        ("bottleneck", {"rtt_us": 80_000}),
+        ("reordering", {"total_retrans": np.arange(401) / 4, "dsack_dups": np.arange(401) / 4}),
+        (
+            "nagle",
+            {"notsent_bytes": 300, "unacked": 1, "wqueue_bytes": 600, "skmem_wmem_queued_bytes": 2_000},
+        ),
+    ],
+)
+def test_each_cause_is_named_by_what_only_it_does(cause: str, columns: dict[str, object]) -> None:
+    diagnosis = found(**columns)
+    assert diagnosis.main.key == cause
+    assert diagnosis.share(cause) > 0.95
+    assert diagnosis.findings[0].evidence
+
+
+def test_the_sentence_has_window_round_trip_and_what_would_be_needed() -> None:
+    said = found(target_bps=200e6, snd_wnd_bytes=100 * MSS).sentence
+    assert said == (
+        "100 % of the time the receiver's window was full: its buffer of 100 kB allows 16.0 Mbit/s at an "
+        "RTT of 50.0 ms; 1.2 MB would be needed for 200 Mbit/s."
+    )
+
+
+def test_shares_are_those_of_the_time_and_not_of_the_samples() -> None:
+    times, fields = samples(notsent_bytes=half(0, 200 * MSS), total_retrans=1)
+    # The second half is sampled ten times less often.
+    kept = np.concatenate([np.arange(HALF), np.arange(HALF, 2 * HALF + 1, 10)])
+    read = kernel.read(times[kept], {name: values[kept] for name, values in fields.items()})
+    assert read is not None
+    diagnosis = diagnose(*read)
+    assert diagnosis is not None
+    assert diagnosis.share("application_write") == pytest.approx(0.5, abs=0.01)
+    assert diagnosis.share("loss") == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_window_that_fell_is_a_reader_that_does_not_read() -> None:
+    window = half(500 * MSS, 0)
+    diagnosis = found(snd_wnd_bytes=window, unacked=half(100, 0), wqueue_bytes=half(300 * MSS, 200 * MSS))
+    assert diagnosis.share("application_read") == pytest.approx(0.5, abs=0.02)
+    assert "the scheduler of the receiver's host was not asked" in [each.why for each in diagnosis.blind]
+
+
+def test_a_reader_that_waits_for_a_cpu_is_told_from_one_that_does_not_read() -> None:
+    times, _ = samples()
+    receiver = kernel.Receiver(times, np.full(401, 300.0 * MSS), np.full(401, 0.9))
+    starved = found(receiver, snd_wnd_bytes=50 * MSS, unacked=50, wqueue_bytes=250 * MSS)
+    assert starved.main.key == "receiver_host"
+    lazy = kernel.Receiver(times, np.full(401, 300.0 * MSS), np.full(401, 0.01))
+    read = found(lazy, snd_wnd_bytes=50 * MSS, unacked=50, wqueue_bytes=250 * MSS)
+    assert read.main.key == "application_read"
+
+
+def test_others_in_the_bottleneck_are_told_by_what_the_transfer_had_alone() -> None:
+    # A queue stands all the time; in the second half only a third is delivered.
+    acked = np.cumsum(half(10_000, 3_300))
+    diagnosis = found(rtt_us=90_000, bytes_acked=acked, bytes_sent=acked + 100 * MSS)
+    assert diagnosis.share("foreign") == pytest.approx(0.5, abs=0.06)
+    assert diagnosis.share("bottleneck") == pytest.approx(0.5, abs=0.06)
+    alone = found(rtt_us=90_000)
+    assert "own or foreign" in " ".join(each.why for each in alone.blind)
+
+
+def test_without_a_queue_the_rate_says_nothing_of_the_capacity() -> None:
+    assert found(total_retrans=3).summary.capacity_bps is None
+    assert found(rtt_us=80_000).summary.capacity_bps == pytest.approx(100 * MSS * 8 / RTT_S, rel=0.05)
+
+
+def test_the_kernels_counters_are_shown_and_said_to_be_wrong_where_they_are() -> None:
+    diagnosis = found(**NOTHING_TO_SEND)
+    assert diagnosis.counters == pytest.approx(
+        {"application": 0, "receiver": 0, "send_buffer": 0, "network": 1}, abs=0.01
+    )
+    assert [each.split(":")[0] for each in diagnosis.counters_wrong] == ["application", "network"]
+    assert found(total_retrans=3).counters_wrong == ()
+
+
+def test_a_kernel_that_tells_no_memory_cannot_tell_the_send_buffer() -> None:
+    nothing = float("nan")
+    memory = {"skmem_wmem_queued_bytes": nothing, "skmem_sndbuf_bytes": nothing}
+    diagnosis = found(**{**NOTHING_TO_SEND, **memory})
+    assert diagnosis.main.key == "application_write"
+    assert "the send buffer was full" in [each.what for each in diagnosis.blind]
+
+
+def test_settings_are_noted_whatever_the_limit_is() -> None:
+    notes = found(options=0, advmss_bytes=536, data_segs_out=np.arange(401) * 100).notes
+    assert [note.split(":")[0] for note in notes] == [
+        "window scaling is off",
+        "SACK is off",
+        "time stamps are off",
+        "the MSS is 536 B",
+        "segments carry 100 B on average, of 1,000 B that fit",
+    ]
+
+
+def test_nothing_is_said_of_a_connection_that_sent_nothing() -> None:
+    assert kernel.read(*samples(bytes_sent=0, notsent_bytes=0)) is None
+    times, fields = samples()
+    assert kernel.read(times[:2], {name: values[:2] for name, values in fields.items()}) is None
