@@ -100,13 +100,13 @@ def render(trace: Trace, *, connection: int, command: str = "") -> str:
         lede=[f"Connection {connection}: {endpoint(one['a'])} (a) and {endpoint(one['b'])} (b)."],
         caution=" ".join(words.cautions(trace.facts)),
         capture=words.capture(trace.facts),
-        tiles=_tiles(one),
+        tiles=tiles(one),
         directions=_DIRECTIONS,
         busier=busier(one),
         facts=sheet.whole(one, start_ns(trace.facts), absolute=True),
-        sheet=_sheet(one),
+        sheet=sheet_table(one),
         connections=_connections(trace),
-        others=_others(trace.facts),
+        others=other_tables(trace.facts),
         terms=TERMS,
         command=command
         or shlex.join(
@@ -135,7 +135,7 @@ def _graphs(trace: Trace, one: Connection) -> dict[str, Any]:
     }
 
 
-def _tiles(one: Connection) -> list[Tile]:
+def tiles(one: Connection) -> list[Tile]:
     name = busier(one)
     sent, other = side(one, name), side(one, "b" if name == "a" else "a")
     again, rtt = sent["retransmissions"], sent["rtt"]
@@ -168,7 +168,7 @@ def _tiles(one: Connection) -> list[Tile]:
     ]
 
 
-def _sheet(one: Connection) -> Table:
+def sheet_table(one: Connection) -> Table:
     columns = ("", f"a  {endpoint(one['a'])}", f"b  {endpoint(one['b'])}")
     return Table("What each side sent", columns, tuple(sheet.both(one)), frozenset({1, 2}))
 
@@ -203,7 +203,7 @@ def _connections(trace: Trace) -> Table:
     return Table(caption, columns, tuple(rows), frozenset(range(3, 9)))
 
 
-def _others(analysis: Analysis) -> list[Table]:
+def other_tables(analysis: Analysis) -> list[Table]:
     """Voice streams and ESP flows, where there are any."""
     found = []
     if streams := analysis["streams"]:
