@@ -50,11 +50,7 @@ class Children:
 
     def submit(self, work: Callable[[], Any], *, urgent: bool = False) -> Future[Any]:
         """Let one of the threads call ``work``; what is ``urgent``, since somebody waits, comes first."""
-        future: Future[Any] = Future()
-        with self._lock:
-            self._count += 1
-            self._waiting.put((0 if urgent else 1, self._count, work, future))
-        return future
+        return self._put(0 if urgent else 1, work)
 
     def ask(
         self, command: list[str], request: Mapping[str, Any], *, most_s: float, environment: Mapping[str, str]
@@ -98,9 +94,17 @@ class Children:
         """End the children at work, and begin no more. What they were asked for can be asked again."""
         self._closing.set()
         for _ in self._threads:
-            self._waiting.put((_LAST, 0, lambda: None, Future()))
+            self._put(_LAST, lambda: None)
         for thread in self._threads:
             thread.join()
+
+    def _put(self, priority: int, work: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._lock:
+            # What comes first is begun first.
+            self._count += 1
+            self._waiting.put((priority, self._count, work, future))
+        return future
 
     def _watch(self, process: programs.Program[Any], until_s: float, most_s: float) -> None:
         while process.poll() is None:

@@ -40,14 +40,15 @@ def main() -> None:
 
 
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:
-    from weirlab.store.files import write_json
+    # Nothing here imports Polars, which takes longer than most captures do.
+    from weirlab import files
     from weirlab.trace.analysis import analyse
 
     folder = Path(request["folder"])
     facts = analyse(folder / CAPTURE, series=folder / SERIES, period_ns=PERIOD_NS, keep=KEEP)
     for file in facts["capture"]["files"]:
         file["path"] = request["name"]
-    write_json(folder / FACTS, facts)
+    files.write_bytes(folder / FACTS, json.dumps(facts).encode())
     return {"packets": facts["capture"]["packets"], "connections": len(facts["connections"])}
 
 

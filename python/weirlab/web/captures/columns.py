@@ -1,8 +1,8 @@
 """Part of a long series of points, in columns of pixels that keep its extremes; pure.
 
 Points are in order of time. So that all of nine million of them are looked at in milliseconds, least,
-greatest and sum of every 64 in a row are kept beside them. A column takes whole blocks from there, and its ends
-from the points.
+greatest and sum of every 64 in a row are kept beside them. A column takes whole blocks from there, and its
+ends from the points.
 """
 
 from __future__ import annotations
