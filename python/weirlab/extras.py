@@ -61,3 +61,6 @@ REPORT: Final = Extra("report", "the charts of a report", {"altair": "Altair", "
 
 VOICE: Final = Extra("voice", "imports of zone files", {"dns": "dnspython"})
 """The domain name system's formats, for numbering plans."""
+
+WEB: Final = Extra("web", "the pages of weir web", {"fastapi": "FastAPI", "uvicorn": "uvicorn"})
+"""The service that browsers talk to."""

@@ -28,6 +28,7 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.studies.commands.scenarios": ("run", "schema"),
     "weirlab.cli.link.commands": ("tap", "log"),
     "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
+    "weirlab.web.command": ("web",),
     "weirlab.studies.commands.machine": ("doctor", "lab"),
     "weirlab.cli.completion": ("completion",),
 }
@@ -61,7 +62,7 @@ Examples:
   weir predict last --rate 300kpps --frame 214 --rules 200
 
 Every command has --help with examples, and --json for one JSON document
-on stdout (weir tcp watch, send and serve: one per line, the result last);
+on stdout (weir tcp watch, send, serve; weir web: one per line, result last);
 messages and progress go to stderr.
 
 Exit codes:

@@ -61,63 +61,103 @@ class Layer:
         }
 
 
-_SCALES: Final[dict[Chart, float]] = {"sequence": 1.0, "throughput": 1.0, "rtt": 1e-6, "flight": 1.0}
+SCALES: Final[dict[Chart, float]] = {"sequence": 1.0, "throughput": 1.0, "rtt": 1e-6, "flight": 1.0}
+"""From the unit of the tables to that of the page: bytes, bit/s, ms."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """All points of a layer: ``rows`` has ``time_ns``, ``low`` and ``high``."""
+
+    chart: Chart
+    kind: Kind
+    name: str
+    colour: str
+    rows: pl.LazyFrame
+
+    @property
+    def single(self) -> bool:
+        """Its points are kept one by one, as far as possible; of others the extremes are."""
+        return self.kind == "marks" or self.colour in ("sack", "dsack")
+
+    def layer(self) -> Layer:
+        """As the whole is drawn."""
+        if self.single:
+            every = self.rows.collect()
+            kept = decimate.events(every)
+            return Layer(self.chart, self.kind, self.name, self.colour, kept, len(every) - len(kept))
+        points = decimate.spans(self.rows, "low", "high")
+        return Layer(
+            self.chart,
+            self.kind,
+            self.name,
+            self.colour,
+            points if self.kind == "band" else points.drop("mean"),
+        )
 
 
 def layers(
     trace: Trace, connection: int, sender: SideName, period_ns: int, *, windows: bool = True
 ) -> list[Layer]:
     """All layers about the data that ``sender`` sent; empty ones are left out, and windows unless wanted."""
+    found = [
+        *(source.layer() for source in sources(trace, connection, sender, windows=windows)),
+        *_throughput(_of(trace.scan_periods(), connection, sender), period_ns),
+    ]
+    return [layer for layer in found if not layer.points.is_empty()]
+
+
+def sources(trace: Trace, connection: int, sender: SideName, *, windows: bool = True) -> list[Source]:
+    """What the layers are made of, apart from throughput; windows only if wanted."""
     receiver: SideName = "b" if sender == "a" else "a"
     mine = _of(trace.scan_segments(), connection, sender)
     theirs = _of(trace.scan_segments(), connection, receiver)
     found = [
         *_sequence(mine, theirs, _of(trace.scan_sack(), connection, receiver)),
-        *_throughput(_of(trace.scan_periods(), connection, sender), period_ns),
         *_round_trips(_of(trace.scan_rtt(), connection, sender)),
         *_flight(mine, theirs),
     ]
-    return [layer for layer in found if not layer.points.is_empty() and (windows or layer.colour != "edge")]
+    return [source for source in found if windows or source.colour != "edge"]
 
 
 def embedded(found: list[Layer], start_ns: int) -> list[dict[str, Any]]:
     """Layers as JSON, in the units of the page: bytes, bit/s, ms."""
-    return [layer.to_json(start_ns, _SCALES[layer.chart]) for layer in found]
+    return [layer.to_json(start_ns, SCALES[layer.chart]) for layer in found]
 
 
-def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> list[Layer]:
+def _points(rows: pl.LazyFrame, low: pl.Expr | str, high: pl.Expr | str) -> pl.LazyFrame:
+    columns = [pl.col(each) if isinstance(each, str) else each for each in (low, high)]
+    return rows.select("time_ns", low=columns[0], high=columns[1])
+
+
+def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> list[Source]:
     end = pl.col("seq") + pl.col("payload_bytes")
-    sent = mine.filter(pl.col("payload_bytes") > 0).with_columns(end=end)
     # An ACK of nothing (its number is 0, or it resets) is no place on the ACK line.
     acks = theirs.filter(_lacks(SYN), _lacks(RST), pl.col("ack") > 0)
-    edge = acks.with_columns(edge=pl.col("ack") + pl.col("window_bytes"))
-    found = [
-        Layer("sequence", "line", "window's edge", "edge", decimate.spans(edge, "edge", "edge").drop("mean")),
-        Layer("sequence", "line", "acknowledged", "ack", decimate.spans(acks, "ack", "ack").drop("mean")),
-        Layer(
-            "sequence",
-            "bars",
-            "segments",
-            "data",
-            decimate.spans(sent.filter(pl.col("meaning") == "new"), "seq", "end").drop("mean"),
+    edge = pl.col("ack") + pl.col("window_bytes")
+    data = mine.filter(pl.col("payload_bytes") > 0, pl.col("meaning") == "new")
+    blocks = [(name, sack.filter(pl.col("duplicate") == (name == "DSACK"))) for name in ("SACK", "DSACK")]
+    closed = acks.filter(pl.col("window_bytes") == 0, _lacks(FIN))
+    return [
+        Source("sequence", "line", "window's edge", "edge", _points(acks, edge, edge)),
+        Source("sequence", "line", "acknowledged", "ack", _points(acks, "ack", "ack")),
+        Source("sequence", "bars", "segments", "data", _points(data, "seq", end)),
+        *(
+            Source("sequence", "bars", name, name.lower(), _points(rows, "left", "right"))
+            for name, rows in blocks
         ),
+        *(
+            Source(
+                "sequence",
+                "marks",
+                name,
+                colour,
+                _points(mine.filter(pl.col("meaning") == meaning), "seq", end),
+            )
+            for meaning, name, colour in _EVENTS
+        ),
+        Source("sequence", "marks", "window closed", "closed", _points(closed, "ack", "ack")),
     ]
-    blocks = sack.select("time_ns", "duplicate", low="left", high="right").collect()
-    for name, duplicate, colour in (("SACK", False, "sack"), ("DSACK", True, "dsack")):
-        found.append(_events(name, colour, blocks.filter(pl.col("duplicate") == duplicate), kind="bars"))
-    told = [meaning for meaning, *_ in _EVENTS]
-    odd = (
-        mine.filter(pl.col("meaning").is_in(told)).select("time_ns", "meaning", low="seq", high=end).collect()
-    )
-    for meaning, name, colour in _EVENTS:
-        found.append(_events(name, colour, odd.filter(pl.col("meaning") == meaning)))
-    closed = acks.filter(pl.col("window_bytes") == 0, _lacks(FIN)).select("time_ns", low="ack", high="ack")
-    return [*found, _events("window closed", "closed", closed.collect())]
-
-
-def _events(name: str, colour: str, rows: pl.DataFrame, kind: Kind = "marks") -> Layer:
-    kept = decimate.events(rows.select("time_ns", "low", "high"))
-    return Layer("sequence", kind, name, colour, kept, len(rows) - len(kept))
 
 
 def _throughput(periods: pl.LazyFrame, period_ns: int) -> list[Layer]:
@@ -141,14 +181,10 @@ def _throughput(periods: pl.LazyFrame, period_ns: int) -> list[Layer]:
     return found
 
 
-def _round_trips(rtt: pl.LazyFrame) -> list[Layer]:
+def _round_trips(rtt: pl.LazyFrame) -> list[Source]:
     return [
-        Layer(
-            "rtt",
-            "band",
-            name,
-            colour,
-            decimate.spans(rtt.filter(pl.col("method") == method), "rtt_ns", "rtt_ns"),
+        Source(
+            "rtt", "band", name, colour, _points(rtt.filter(pl.col("method") == method), "rtt_ns", "rtt_ns")
         )
         for method, name, colour in (
             ("timestamp", "by time stamps", "stamp"),
@@ -157,18 +193,14 @@ def _round_trips(rtt: pl.LazyFrame) -> list[Layer]:
     ]
 
 
-def _flight(mine: pl.LazyFrame, theirs: pl.LazyFrame) -> list[Layer]:
+def _flight(mine: pl.LazyFrame, theirs: pl.LazyFrame) -> list[Source]:
     window = theirs.filter(_lacks(SYN), _lacks(RST))
     data = mine.filter(pl.col("payload_bytes") > 0)
     return [
-        Layer(
-            "flight",
-            "line",
-            "receiver's window",
-            "edge",
-            decimate.spans(window, "window_bytes", "window_bytes").drop("mean"),
+        Source(
+            "flight", "line", "receiver's window", "edge", _points(window, "window_bytes", "window_bytes")
         ),
-        Layer("flight", "band", "in flight", "data", decimate.spans(data, "flight_bytes", "flight_bytes")),
+        Source("flight", "band", "in flight", "data", _points(data, "flight_bytes", "flight_bytes")),
     ]
 
 

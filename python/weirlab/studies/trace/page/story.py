@@ -30,7 +30,7 @@ from weirlab.trace.facts import (
 from weirlab.trace.quantities import bit_rate, count, duration, octets, plural, size
 
 _ASSETS: Final = Path(__file__).parent / "assets"
-_MOST_ROWS: Final = 50
+MOST_ROWS: Final = 50
 _DIRECTIONS: Final[tuple[tuple[SideName, str], ...]] = (("a", "a to b"), ("b", "b to a"))
 
 _GRAPHS: Final = (
@@ -117,7 +117,7 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
         ),
         Chapter("connections", "Connections", tables=(_connections(trace),)),
     ]
-    if beside := others.tables(trace.facts, _MOST_ROWS):
+    if beside := others.tables(trace.facts, MOST_ROWS):
         chapters.append(Chapter("others", "Voice and ESP", tables=tuple(beside)))
     return Story(
         subject=f"connection {connection} in {names}",
@@ -128,7 +128,7 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
         caution=" ".join(words.cautions(trace.facts)),
         place="",
         where_note=words.capture(trace.facts),
-        tiles=tuple(_tiles(one)),
+        tiles=tuple(tiles(one)),
         chapters=tuple(chapters),
         terms=TERMS,
         made_from=Origin(
@@ -177,7 +177,7 @@ def _data(trace: Trace, one: Connection) -> dict[str, Any]:
     }
 
 
-def _tiles(one: Connection) -> list[Tile]:
+def tiles(one: Connection) -> list[Tile]:
     name = busier(one)
     sent, other = side(one, name), side(one, "b" if name == "a" else "a")
     again, rtt = sent["retransmissions"], sent["rtt"]
@@ -213,8 +213,8 @@ def _tiles(one: Connection) -> list[Tile]:
 def _connections(trace: Trace) -> Table:
     listed = sorted(trace.facts["connections"], key=lambda c: (-link_bytes(c), c["id"]))
     left_out = trace.facts["connections_left_out"]
-    caption = others.titled("TCP connections, by bytes on the link", len(listed), _MOST_ROWS, left_out)
-    return tables.overview(listed[:_MOST_ROWS], caption, start_ns(trace.facts))
+    caption = others.titled("TCP connections, by bytes on the link", len(listed), MOST_ROWS, left_out)
+    return tables.overview(listed[:MOST_ROWS], caption, start_ns(trace.facts))
 
 
 @cache

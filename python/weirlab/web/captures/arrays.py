@@ -1,0 +1,146 @@
+"""The points of a direction as arrays on disk, from which any part is drawn at once.
+
+A folder per connection and side: ``index.json`` names the layers, and each has its arrays. They are mapped
+into memory, not read: a look at a part touches little of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from weirlab import files
+from weirlab.errors import StoreError
+from weirlab.store.files import read_json, write_json
+from weirlab.studies.trace.page.series import SCALES, Layer, sources
+from weirlab.trace import Trace, sheet
+from weirlab.trace.facts import SideName
+from weirlab.web.captures import columns
+
+MOST_COLUMNS: Final = 4000
+MOST_EVENTS: Final = 5000
+_INDEX: Final = "index.json"
+_RATES: Final = (
+    ("payload_bytes", "with what was sent again", "again"),
+    ("new_bytes", "each byte once", "data"),
+)
+_BARS: Final = 250
+"""Of throughput, at most about so many."""
+_LEAST_BAR_NS: Final = 100_000
+"""Below that a bar would hold one packet or none, and show a rate that nobody had."""
+
+
+def name(connection: int, side: SideName) -> str:
+    """Of the folder."""
+    return f"{connection}-{side}"
+
+
+def write(trace: Trace, connection: int, side: SideName, parent: Path) -> Path:
+    """Make the folder of one direction below ``parent``, whole or not at all."""
+    (one,) = [each for each in trace.facts["connections"] if each["id"] == connection]
+    target, fresh = parent / name(connection, side), parent / f".{secrets.token_hex(8)}.tmp"
+    files.make_folder(fresh)
+    try:
+        index: list[dict[str, Any]] = []
+        for source in sources(trace, connection, side, windows=sheet.scaled(one)):
+            points = source.rows.sort("time_ns", maintain_order=True).collect()
+            if not points.is_empty():
+                about = {key: getattr(source, key) for key in ("chart", "kind", "name", "colour", "single")}
+                _write_points(fresh, len(index), points)
+                index.append(about)
+        data = (
+            trace.scan_segments()
+            .filter(
+                pl.col("connection") == connection, pl.col("from_side") == side, pl.col("payload_bytes") > 0
+            )
+            .select("time_ns", "payload_bytes", "new_bytes")
+            .sort("time_ns", maintain_order=True)
+            .collect()
+        )
+        _save(fresh, "rates-time", data["time_ns"])
+        for column, *_ in _RATES:
+            _save(fresh, f"rates-{column}", data[column].cast(pl.Int64).cum_sum())
+        write_json(fresh / _INDEX, {"layers": index})
+        fresh.rename(target)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return target
+
+
+def layers(
+    folder: Path, from_ns: int, to_ns: int, origin_ns: int, width: int = MOST_COLUMNS
+) -> list[dict[str, Any]]:
+    """What is to be drawn from ``from_ns`` to ``to_ns``, in ``width`` columns, as the page takes it.
+
+    ``origin_ns`` is the time of the capture's first packet.
+    """
+    found = []
+    for number, about in enumerate(read_json(folder / _INDEX, f"delete {folder.parent}")["layers"]):
+        single = about.pop("single")
+        frame, left_out = (_events if single else _spans)(folder, number, about, from_ns, to_ns, width)
+        if len(frame):
+            found.append(
+                Layer(**about, points=frame, left_out=left_out).to_json(origin_ns, SCALES[about["chart"]])
+            )
+    return [*found, *_throughput(folder, from_ns, to_ns, origin_ns)]
+
+
+def _events(
+    folder: Path, number: int, about: dict[str, Any], from_ns: int, to_ns: int, width: int
+) -> tuple[pl.DataFrame, int]:
+    time_ns, low, high = (_load(folder, f"{number}-{part}") for part in ("time", "low", "high"))
+    chosen, left_out = columns.thinned(time_ns, from_ns, to_ns, MOST_EVENTS)
+    return pl.DataFrame({"time_ns": time_ns[chosen], "low": low[chosen], "high": high[chosen]}), left_out
+
+
+def _spans(
+    folder: Path, number: int, about: dict[str, Any], from_ns: int, to_ns: int, width: int
+) -> tuple[pl.DataFrame, int]:
+    parts = ("time", "low", "high", "block-low", "block-high", "block-sum")
+    points = columns.Points(*(_load(folder, f"{number}-{part}") for part in parts))
+    drawn = columns.spans(points, from_ns, to_ns, width)
+    frame = pl.DataFrame({"time_ns": drawn.time_ns, "low": drawn.low, "high": drawn.high})
+    return frame.with_columns(mean=pl.Series(drawn.mean)) if about["kind"] == "band" else frame, 0
+
+
+def _throughput(folder: Path, from_ns: int, to_ns: int, origin_ns: int) -> list[dict[str, Any]]:
+    time_ns = _load(folder, "rates-time")
+    if len(time_ns) == 0:
+        return []
+    width_ns = columns.round_width(max((to_ns - from_ns) / _BARS, _LEAST_BAR_NS))
+    found = []
+    for column, label, colour in _RATES:
+        total = _load(folder, f"rates-{column}")
+        begin, rate = columns.rates(time_ns, total, from_ns, to_ns, width_ns, origin_ns)
+        points = pl.DataFrame({"time_ns": begin, "high": rate * 8}).with_columns(low=pl.lit(width_ns / 1e9))
+        found.append(Layer("throughput", "blocks", label, colour, points).to_json(origin_ns))
+    return found
+
+
+def _write_points(folder: Path, number: int, points: pl.DataFrame) -> None:
+    low, high = (points[column].cast(pl.Int64).to_numpy() for column in ("low", "high"))
+    made = dict(zip(("block-low", "block-high", "block-sum"), columns.blocks(low, high), strict=True))
+    for part, values in {"time": points["time_ns"], "low": low, "high": high, **made}.items():
+        _save(folder, f"{number}-{part}", values)
+
+
+def _save(folder: Path, part: str, values: Any) -> None:
+    with files.telling(folder, "write"), (folder / f"{part}.npy").open("wb") as file:
+        np.save(file, np.asarray(values), allow_pickle=False)
+
+
+def _load(folder: Path, part: str) -> Any:
+    path = folder / f"{part}.npy"
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        # An empty array cannot be mapped.
+        if isinstance(error, ValueError) and path.exists():
+            return np.load(path, allow_pickle=False)
+        raise StoreError(f"{path} cannot be read ({error}); delete {folder}") from error

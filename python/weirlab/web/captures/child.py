@@ -1,0 +1,102 @@
+"""The child process that reads a capture, or the series made of it, within limits; see :mod:`children`."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+CAPTURE: Final = "capture"
+"""The upload, as it came."""
+FACTS: Final = "facts.json"
+SERIES: Final = "series"
+GRAPHS: Final = "graphs"
+KEEP: Final = 2000
+"""Connections that are listed, those with most bytes."""
+PERIOD_NS: Final = 100_000_000
+
+ENVIRONMENT: Final = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+"""Address space is limited, and every thread takes some of it."""
+
+
+def main() -> None:
+    """Read the request, and answer it."""
+    request = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_the_service, daemon=True).start()
+    _limit(int(request["memory_bytes"]), int(request["most_s"]))
+    try:
+        answer: dict[str, Any] = _analyse(request) if request["do"] == "analyse" else _draw(request)
+    except MemoryError:
+        answer = _failure("It needed more memory than is allowed here.")
+    except Exception as error:
+        answer = _failure(_told(error, request))
+    # What is not asked of a standard stream that may be broken already.
+    os.write(1, json.dumps(answer).encode())
+    os._exit(0)
+
+
+def _analyse(request: dict[str, Any]) -> dict[str, Any]:
+    # Nothing here imports Polars, which takes longer than most captures do.
+    from weirlab import files
+    from weirlab.trace.analysis import analyse
+
+    folder = Path(request["folder"])
+    facts = analyse(folder / CAPTURE, series=folder / SERIES, period_ns=PERIOD_NS, keep=KEEP)
+    for file in facts["capture"]["files"]:
+        file["path"] = request["name"]
+    files.write_bytes(folder / FACTS, json.dumps(facts).encode())
+    return {"packets": facts["capture"]["packets"], "connections": len(facts["connections"])}
+
+
+def _draw(request: dict[str, Any]) -> dict[str, Any]:
+    from weirlab.trace import Trace
+    from weirlab.web.captures import arrays
+
+    folder = Path(request["folder"])
+    facts = json.loads((folder / FACTS).read_bytes())
+    trace = Trace(facts, folder / SERIES, period_ns=PERIOD_NS)
+    arrays.write(trace, request["connection"], request["side"], folder / GRAPHS)
+    return {}
+
+
+def _told(error: Exception, request: dict[str, Any]) -> str:
+    """What failed, without the folders of this host."""
+    from weirlab.errors import WeirError
+    from weirlab.quoting import printable, shortened
+
+    text = str(error) if isinstance(error, WeirError) else f"unexpected {type(error).__name__}: {error}"
+    path = str(Path(request["folder"]) / CAPTURE)
+    return shortened(printable(text.replace(path, request["name"]).replace(request["folder"], "...")))
+
+
+def _failure(message: str) -> dict[str, Any]:
+    return {"error": {"message": message}}
+
+
+def _limit(memory_bytes: int, most_s: int) -> None:
+    limits = {
+        resource.RLIMIT_AS: memory_bytes,
+        resource.RLIMIT_CPU: most_s,
+        # Of one file: a capture of 1 GB in zstd may be one of 100 GB.
+        resource.RLIMIT_FSIZE: 4 * memory_bytes,
+        resource.RLIMIT_CORE: 0,
+    }
+    for kind, limit in limits.items():
+        _, hard = resource.getrlimit(kind)
+        least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (least, least))
+
+
+def _end_with_the_service() -> None:
+    """Standard input ends when the service does, however it ends."""
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

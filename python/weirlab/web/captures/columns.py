@@ -1,0 +1,160 @@
+"""Part of a long series of points, in columns of pixels that keep its extremes; pure.
+
+Points are in order of time. So that all of nine million of them are looked at in milliseconds, least,
+greatest and sum of every 64 in a row are kept beside them. A column takes whole blocks from there, and its
+ends from the points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+BLOCK: Final = 64
+
+
+@dataclass(frozen=True)
+class Points:
+    """``time_ns`` in order; from ``low`` to ``high``; ``block_*`` of every ``BLOCK`` in a row."""
+
+    time_ns: I64
+    low: I64
+    high: I64
+    block_low: I64
+    block_high: I64
+    block_sum: F64
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """A column per row: time of its first point, least ``low``, greatest and mean ``high``."""
+
+    time_ns: I64
+    low: I64
+    high: I64
+    mean: F64
+
+
+def blocks(low: I64, high: I64) -> tuple[I64, I64, F64]:
+    """Least of ``low``, greatest and sum of ``high``, of every ``BLOCK`` points in a row."""
+    starts = np.arange(0, len(low), BLOCK)
+    if not len(starts):
+        nothing: I64 = np.empty(0, np.int64)
+        return nothing, nothing, np.empty(0)
+    return (
+        np.minimum.reduceat(low, starts),
+        np.maximum.reduceat(high, starts),
+        np.add.reduceat(high.astype(np.float64), starts),
+    )
+
+
+def spans(points: Points, from_ns: int, to_ns: int, columns: int) -> Spans:
+    """The points from ``from_ns`` to ``to_ns``, both included, and the one before and behind them.
+
+    Up to ``columns`` points are left as they are; more are put into so many columns of equal time.
+    """
+    first = max(int(np.searchsorted(points.time_ns, from_ns, "left")) - 1, 0)
+    end = min(int(np.searchsorted(points.time_ns, to_ns, "right")) + 1, len(points))
+    if end - first <= columns:
+        high = np.asarray(points.high[first:end])
+        return Spans(
+            np.asarray(points.time_ns[first:end]),
+            np.asarray(points.low[first:end]),
+            high,
+            high.astype(np.float64),
+        )
+    width_ns = (to_ns - from_ns) // columns + 1
+    edges = from_ns + width_ns * np.arange(columns + 1, dtype=np.int64)
+    inner = np.searchsorted(points.time_ns, edges, "left").clip(first, end)
+    # Neighbours have columns of their own.
+    cuts = np.unique(np.concatenate(([first, min(first + 1, end), max(end - 1, first), end], inner)))
+    starts, ends = cuts[:-1], cuts[1:]
+    low, high, total = _reduced(points, starts, ends)
+    return Spans(np.asarray(points.time_ns[starts]), low, high, total / (ends - starts))
+
+
+def thinned(time_ns: I64, from_ns: int, to_ns: int, most: int) -> tuple[I64, int]:
+    """Numbers of the points in the time, or of every n-th where there are more than ``most``; how many are
+    left out.
+    """
+    first, end = np.searchsorted(time_ns, (from_ns, to_ns + 1), "left")
+    number = int(end - first)
+    chosen = np.arange(first, end, max(1, -(-number // most)), dtype=np.int64)
+    return chosen, number - len(chosen)
+
+
+def rates(
+    time_ns: I64, total: I64, from_ns: int, to_ns: int, width_ns: int, origin_ns: int
+) -> tuple[I64, F64]:
+    """Per second, in blocks of ``width_ns`` that are aligned with ``origin_ns``.
+
+    ``total[n]`` is the sum over the points up to ``n``. Returns the beginning of each block and its rate.
+    """
+    begin = origin_ns + (from_ns - origin_ns) // width_ns * width_ns
+    edges = np.arange(begin, to_ns + width_ns + 1, width_ns, dtype=np.int64)
+    if len(edges) < 2 or not len(time_ns):
+        return np.empty(0, np.int64), np.empty(0)
+    before = np.searchsorted(time_ns, edges, "left") - 1
+    sums = np.where(before < 0, 0, np.asarray(total)[before.clip(0)])
+    return edges[:-1], np.diff(sums) * 1e9 / width_ns
+
+
+def round_width(least_ns: float) -> int:
+    """The least of 1, 2, 5, 10, 20, ... ns that is no less than ``least_ns``."""
+    scale = 1
+    while True:
+        for factor in (1, 2, 5):
+            if factor * scale >= least_ns:
+                return factor * scale
+        scale *= 10
+
+
+def _reduced(points: Points, starts: I64, ends: I64) -> tuple[I64, I64, F64]:
+    """Least, greatest and sum of the points of each column; none is empty."""
+    whole_from, whole_to = -(-starts // BLOCK), ends // BLOCK
+    long = whole_to - whole_from >= 2
+    number = np.arange(len(starts))
+    # Columns that hold no whole blocks, and the ends of those that do.
+    begin = np.concatenate((starts, np.where(long, whole_to * BLOCK, ends)))
+    until = np.concatenate((np.where(long, whole_from * BLOCK, ends), ends))
+    of = np.concatenate((number, number))
+    low = np.full(len(starts), np.iinfo(np.int64).max)
+    high = np.full(len(starts), np.iinfo(np.int64).min)
+    total = np.zeros(len(starts))
+    sources: tuple[tuple[Any, ...], ...] = (
+        (points.low, points.high, points.high, begin, until, of),
+        (
+            points.block_low,
+            points.block_high,
+            points.block_sum,
+            whole_from[long],
+            whole_to[long],
+            number[long],
+        ),
+    )
+    for lows, highs, sums, left, right, column in sources:
+        there = right > left
+        lengths, column = (right - left)[there], column[there]
+        if not len(lengths):
+            continue
+        rows = _ranges(left[there], lengths)
+        at = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+        np.minimum.at(low, column, np.minimum.reduceat(lows[rows], at))
+        np.maximum.at(high, column, np.maximum.reduceat(highs[rows], at))
+        np.add.at(total, column, np.add.reduceat(sums[rows].astype(np.float64), at))
+    return low, high, total
+
+
+def _ranges(starts: I64, lengths: I64) -> I64:
+    """``starts[0]``, ``starts[0] + 1``, ... so many as ``lengths[0]``, and so on for all."""
+    shift = np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+    return np.asarray(shift + np.arange(len(shift)), dtype=np.int64)

@@ -1,0 +1,179 @@
+"""Captures from upload to graph: what is done when, and by which child process."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab import programs
+from weirlab.errors import InputError, WeirError
+from weirlab.trace import words
+from weirlab.trace.facts import Analysis, Connection, SideName, busier
+from weirlab.web.captures import arrays, child, receiving
+from weirlab.web.children import Children, Interrupted
+from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.settings import Settings
+
+_REMEMBERED: Final = 4
+"""Answers of the engine that are kept in memory: some MB each."""
+
+
+@dataclass
+class Tally:
+    """What came of uploads since the service began."""
+
+    received: int = 0
+    received_bytes: int = 0
+    refused: int = 0
+    analysed: int = 0
+    failed: int = 0
+
+
+@dataclass
+class Desk:
+    """Takes captures, and keeps what is made of them. Every method may be called from any thread."""
+
+    settings: Settings
+    measurements: Measurements
+    children: Children
+    tally: Tally = field(default_factory=Tally)
+    _queued: list[str] = field(default_factory=list)
+    _facts: OrderedDict[str, Analysis] = field(default_factory=OrderedDict)
+    _drawing: dict[Path, Future[None]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def go_on(self) -> None:
+        """Take up what an earlier service did not come to; uploads that broke off then are removed."""
+        for one in self.measurements.all():
+            match one.state.stage:
+                case "receiving" if one.state.kind == "capture":
+                    shutil.rmtree(one.path, ignore_errors=True)
+                case "queued" | "working" if one.state.kind == "capture":
+                    self._queue(one)
+
+    async def take(self, name: str, chunks: AsyncIterator[bytes]) -> Measurement:
+        """Keep an upload and put it in the queue; nothing stays of one that breaks off."""
+        one = self.measurements.create("capture", name or "capture")
+        try:
+            number = await receiving.receive(
+                one.path / child.CAPTURE, chunks, self.settings.most_upload_bytes
+            )
+            if not number:
+                raise InputError(
+                    "The upload is empty. Choose a capture: pcap or pcapng, also in gzip or zstd."
+                )
+        except BaseException:
+            self.tally.refused += 1
+            shutil.rmtree(one.path, ignore_errors=True)
+            raise
+        self.tally.received += 1
+        self.tally.received_bytes += number
+        one.change(stage="queued", size_bytes=number)
+        self._queue(one)
+        return one
+
+    def ahead(self, one: Measurement) -> int:
+        """How many captures are analysed before this one."""
+        with self._lock:
+            return self._queued.index(one.data_id) if one.data_id in self._queued else 0
+
+    def facts(self, one: Measurement) -> Analysis:
+        """What the engine said; raises ``InputError`` as long as it has not."""
+        state = one.state
+        if state.kind != "capture" or state.stage != "ready":
+            raise InputError("This is not a capture that has been analysed.")
+        with self._lock:
+            if (found := self._facts.get(one.data_id)) is not None:
+                self._facts.move_to_end(one.data_id)
+                return found
+        read: Analysis = one.read(child.FACTS)
+        with self._lock:
+            self._facts[one.data_id] = read
+            while len(self._facts) > _REMEMBERED:
+                self._facts.popitem(last=False)
+        return read
+
+    def connection(self, one: Measurement, number: int) -> Connection:
+        """One of its connections; raises ``InputError`` where there is none of this number."""
+        for each in self.facts(one)["connections"]:
+            if each["id"] == number:
+                return each
+        raise InputError(f"This capture lists no connection {number}.")
+
+    def arrays(self, one: Measurement, number: int, side: SideName) -> Future[Path]:
+        """The folder of a direction's arrays, as soon as it is made."""
+        self.connection(one, number)
+        path = one.path / child.GRAPHS / arrays.name(number, side)
+        done: Future[Path] = Future()
+        with self._lock:
+            if path.exists():
+                done.set_result(path)
+                return done
+            if path not in self._drawing:
+                self._drawing[path] = self.children.submit(lambda: self._draw(one, number, side), urgent=True)
+            made = self._drawing[path]
+
+        def finished(future: Future[None]) -> None:
+            with self._lock:
+                self._drawing.pop(path, None)
+            if future.cancelled():
+                done.set_exception(Interrupted("The service ends."))
+            elif (error := future.exception()) is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(path)
+
+        made.add_done_callback(finished)
+        return done
+
+    def _queue(self, one: Measurement) -> None:
+        with self._lock:
+            self._queued.append(one.data_id)
+        self.children.submit(lambda: self._analyse(one))
+
+    def _analyse(self, one: Measurement) -> None:
+        with self._lock:
+            self._queued.remove(one.data_id)
+        state = one.change(stage="working")
+        # Of an attempt that was cut short.
+        shutil.rmtree(one.path / child.SERIES, ignore_errors=True)
+        try:
+            told = self._ask(one, {"do": "analyse", "name": state.name})
+            read: Analysis = one.read(child.FACTS)
+            with suppress(InputError):
+                self._draw_greatest(one, read)
+        except Interrupted:
+            one.change(stage="queued")
+            raise
+        except WeirError as error:
+            self.tally.failed += 1
+            one.change(stage="failed", message=str(error))
+            return
+        self.tally.analysed += 1
+        one.change(stage="ready", facts={**told, "conclusion": words.capture(read)})
+
+    def _draw_greatest(self, one: Measurement, read: Analysis) -> None:
+        """So that the graphs of the first connection are there when the page asks for them."""
+        if listed := read["connections"]:
+            first = max(listed, key=lambda each: each["a"]["link_bytes"] + each["b"]["link_bytes"])
+            self._draw(one, first["id"], busier(first))
+
+    def _draw(self, one: Measurement, number: int, side: SideName) -> None:
+        if not (one.path / child.GRAPHS / arrays.name(number, side)).exists():
+            self._ask(one, {"do": "draw", "name": one.state.name, "connection": number, "side": side})
+
+    def _ask(self, one: Measurement, request: dict[str, Any]) -> Any:
+        limits = {"memory_bytes": self.settings.memory_bytes, "most_s": round(self.settings.most_s)}
+        return self.children.ask(
+            programs.own("weirlab.web.captures.child"),
+            {**request, "folder": str(one.path), **limits},
+            most_s=self.settings.most_s,
+            environment=child.ENVIRONMENT,
+        )

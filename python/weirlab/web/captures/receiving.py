@@ -1,0 +1,71 @@
+"""An upload on its way to the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+
+from weirlab import files
+from weirlab.errors import InputError
+from weirlab.trace.quantities import size
+
+_PART_BYTES: Final = 1 << 20
+"""Written at once: one step to a thread per part."""
+
+
+class TooLarge(InputError):
+    """An upload has more bytes than are allowed."""
+
+
+def refuse_beyond(limit: int, announced: str | None) -> None:
+    """Raise for an upload that says itself that it is too large, before it is sent."""
+    if announced is not None and announced.isdecimal() and int(announced) > limit:
+        raise too_large(limit)
+
+
+def too_large(limit: int) -> TooLarge:
+    return TooLarge(
+        f"The capture is larger than the {size(limit)} that are allowed here. Send a part of it, compress it "
+        "with zstd, or analyse it on your own machine with: weir trace"
+    )
+
+
+async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int) -> int:
+    """Write ``chunks`` to the new file ``path``; returns how many bytes there were.
+
+    Raises
+    ------
+    TooLarge
+        There are more than ``limit``.
+    StoreError
+        The disk refuses.
+    """
+    written, part = 0, bytearray()
+    with files.telling(path, "write"):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        async for chunk in chunks:
+            written += len(chunk)
+            if written > limit:
+                raise too_large(limit)
+            part += chunk
+            if len(part) >= _PART_BYTES:
+                await run_in_threadpool(_write, fd, path, bytes(part))
+                part.clear()
+        await run_in_threadpool(_write, fd, path, bytes(part), True)
+    finally:
+        os.close(fd)
+    return written
+
+
+def _write(fd: int, path: Path, content: bytes, last: bool = False) -> None:
+    with files.telling(path, "write"):
+        left = memoryview(content)
+        while left:
+            left = left[os.write(fd, left) :]
+        if last:
+            os.fsync(fd)

@@ -1,0 +1,151 @@
+"""Child processes: what takes long or reads foreign bytes happens in them, few at a time, within limits.
+
+A child reads one line of JSON, its request, from standard input, and writes one document of JSON, its
+answer, to standard output. Standard input stays open as long as the service lives: a child whose
+service is gone ends.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import PriorityQueue
+from typing import Any, Final
+
+from weirlab import programs
+from weirlab.errors import WeirError
+from weirlab.quantities import plural
+
+_LOOK_S: Final = 0.05
+_LAST: Final = 9
+"""Priority of the request to end."""
+
+
+class Refusal(WeirError):
+    """A child says that its request cannot be fulfilled, or had to be ended."""
+
+
+class Children:
+    """Threads that start a child process each, one after the other."""
+
+    def __init__(self, number: int) -> None:
+        self._waiting: PriorityQueue[tuple[int, int, Callable[[], Any], Future[Any]]] = PriorityQueue()
+        self._count = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._threads = [threading.Thread(target=self._work, name=f"weir-child-{n}") for n in range(number)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many have not begun."""
+        return self._waiting.qsize()
+
+    def submit(self, work: Callable[[], Any], *, urgent: bool = False) -> Future[Any]:
+        """Let one of the threads call ``work``; what is ``urgent``, since somebody waits, comes first."""
+        return self._put(0 if urgent else 1, work)
+
+    def ask(
+        self, command: list[str], request: Mapping[str, Any], *, most_s: float, environment: Mapping[str, str]
+    ) -> Any:
+        """Start ``command``, hand it ``request``, and return its answer.
+
+        Raises
+        ------
+        Refusal
+            It refuses, was ended by a limit, or the service ends.
+        """
+        process = programs.start(
+            command,
+            env=programs.environment(**environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        source, target = process.stdout, process.stdin
+        assert source is not None
+        assert target is not None
+        answer: list[bytes] = []
+        reader = threading.Thread(target=lambda: answer.append(source.read()))
+        try:
+            reader.start()
+            with suppress(OSError):
+                target.write(json.dumps(request).encode() + b"\n")
+                target.flush()
+            self._watch(process, time.monotonic() + most_s, most_s)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            with suppress(OSError):
+                target.close()
+            reader.join()
+            source.close()
+        return _answer(process.returncode, answer[0] if answer else b"")
+
+    def close(self) -> None:
+        """End the children at work, and begin no more. What they were asked for can be asked again."""
+        self._closing.set()
+        for _ in self._threads:
+            self._put(_LAST, lambda: None)
+        for thread in self._threads:
+            thread.join()
+
+    def _put(self, priority: int, work: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._lock:
+            # What comes first is begun first.
+            self._count += 1
+            self._waiting.put((priority, self._count, work, future))
+        return future
+
+    def _watch(self, process: programs.Program[Any], until_s: float, most_s: float) -> None:
+        while process.poll() is None:
+            if self._closing.is_set():
+                raise Interrupted("The service ends.")
+            if time.monotonic() > until_s:
+                raise Refusal(
+                    f"It took longer than {plural(round(most_s), 'second')}, which is the limit here."
+                )
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
+
+    def _work(self) -> None:
+        while True:
+            priority, _, work, future = self._waiting.get()
+            if priority == _LAST:
+                return
+            if self._closing.is_set():
+                future.cancel()
+                continue
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+
+class Interrupted(Refusal):
+    """The service ended first; it will be done when the service runs again."""
+
+
+def _answer(code: int, text: bytes) -> Any:
+    with suppress(ValueError):
+        answer = json.loads(text)
+        if isinstance(answer, dict) and isinstance(failure := answer.get("error"), dict):
+            raise Refusal(str(failure.get("message", "It failed.")))
+        if code == 0:
+            return answer
+    if code == -signal.SIGXCPU:
+        raise Refusal("It took more processor time than is allowed here.")
+    if code in (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV):
+        raise Refusal("It needed more memory than is allowed here.")
+    raise Refusal(f"The process that read it ended without an answer (exit code {code}).")

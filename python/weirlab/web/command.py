@@ -1,0 +1,125 @@
+"""``weir web``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from weirlab.cli import options
+from weirlab.cli.output import Session
+from weirlab.extras import WEB
+from weirlab.studies.tcp.show.lines import LinesOption, say
+from weirlab.web.settings import LOOPBACK, PORT, Settings, bind, check
+
+WEB_HELP = """Serve runs, captures and live TCP tests to a browser, until Ctrl-C.
+
+The page lists the runs of the store, opens their reports and compares two.
+It takes captures (pcap, pcapng; also gzip, zstd) and draws their TCP
+connections down to the packet. It sends to a host that runs weir tcp serve,
+and draws what happens while it happens. Every capture and test has a data
+ID, by which it is found again in another session.
+
+It listens on loopback: whoever has an account on this host can use it. Any
+other address needs a token of 16 characters or more, which each browser is
+asked for once. The connection is not encrypted; put a proxy with TLS in
+front of it where others could listen.
+
+With --json every event is a JSON document on a line of its own, and the
+account of the service is the last line.
+
+Examples:
+  weir web
+  weir web --bind :8080 --store /mnt/lab/weir
+  WEIR_WEB_TOKEN=$(openssl rand -hex 16) weir web --bind 192.0.2.1
+  weir web --max-upload 20GB --max-memory 8GB --json
+"""
+
+_LIMITS = "Limits"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("web", help=WEB_HELP, rich_help_panel="Runs")(web)
+
+
+def web(
+    ctx: typer.Context,
+    bind_to: Annotated[
+        str,
+        typer.Option(
+            "--bind", help="Address and port to listen on; port 0: one that is free.", metavar="ADDRESS:PORT"
+        ),
+    ] = f"{LOOPBACK}:{PORT}",
+    token: Annotated[
+        str,
+        typer.Option(
+            "--token",
+            help="What users must know.",
+            envvar="WEIR_WEB_TOKEN",
+            metavar="TEXT",
+            show_default=False,
+        ),
+    ] = "",
+    max_upload: Annotated[
+        str, typer.Option(help="Of one capture, as it is sent.", metavar="SIZE", rich_help_panel=_LIMITS)
+    ] = "4GB",
+    max_memory: Annotated[
+        str,
+        typer.Option(help="Of the process that reads a capture.", metavar="SIZE", rich_help_panel=_LIMITS),
+    ] = "4GB",
+    max_time: Annotated[
+        str, typer.Option(help="For reading a capture.", metavar="TIME", rich_help_panel=_LIMITS)
+    ] = "10min",
+    max_transfer: Annotated[
+        str, typer.Option(help="How long a TCP test may last.", metavar="TIME", rich_help_panel=_LIMITS)
+    ] = "5min",
+    readers: Annotated[
+        int,
+        typer.Option(
+            min=1, max=64, help="Captures read at once; others wait.", metavar="N", rich_help_panel=_LIMITS
+        ),
+    ] = 1,
+    store: options.StoreOption = None,
+    json: LinesOption = False,
+) -> None:
+    """Serve."""
+    from weirlab.link.settings import parse_size, parse_time
+
+    with Session(ctx, as_json=json, store=store) as session:
+        address, port = bind(bind_to)
+        settings = Settings(
+            address=address,
+            port=port,
+            token=token,
+            most_upload_bytes=parse_size(max_upload, "--max-upload"),
+            memory_bytes=parse_size(max_memory, "--max-memory"),
+            most_s=parse_time(max_time, "--max-time"),
+            most_transfer_s=parse_time(max_transfer, "--max-transfer"),
+            children=readers,
+        )
+        check(settings)
+        WEB.require()
+        # Imports Polars, which puts a handler of signals in place: before ours.
+        from weirlab.link.stopping import Stop
+        from weirlab.web import service
+
+        runs = session.store
+
+        def listening(at: Settings) -> None:
+            if json:
+                say({"kind": "web listening", "url": at.url, "store": runs.root})
+            session.say(f"open {at.url} in a browser; Ctrl-C ends it")
+
+        with Stop() as stop:
+            made = service.run(settings, runs, stop, listening)
+        tally = made.desk.tally
+        document = {"kind": "web", "uploads": tally, "transfers": made.transfers.begun}
+        conclusion = (
+            f"{tally.received:,} captures were taken and {tally.refused:,} refused; "
+            f"{made.transfers.begun:,} TCP tests were made."
+        )
+        if json:
+            say({**document, "conclusion": conclusion})
+        else:
+            session.finish(document, conclusion)

@@ -1,0 +1,133 @@
+"""What was measured or uploaded here, each under its data ID.
+
+A folder per measurement lies in ``web`` in the store: ``measurement.json`` says what it is and how far it has
+come; the other files are its data. Whoever knows a data ID may see the measurement; none can be guessed, and
+there is no list of them.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from weirlab import files
+from weirlab.errors import InputError, StoreError
+from weirlab.quoting import printable, shortened
+from weirlab.store.files import read_json, write_json
+
+Kind = Literal["capture", "transfer"]
+Stage = Literal["receiving", "queued", "working", "ready", "failed"]
+
+FOLDER: Final = "web"
+_STATE: Final = "measurement.json"
+_DATA_ID: Final = re.compile(r"[0-9a-f]{32}")
+_MOST_NAME: Final = 200
+
+
+class Unknown(InputError):
+    """There is no measurement with this data ID."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a measurement is, and how far it has come."""
+
+    data_id: str
+    kind: Kind
+    name: str
+    created: str
+    """ISO 8601, UTC."""
+    stage: Stage = "receiving"
+    message: str = ""
+    """Why it failed."""
+    size_bytes: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What is told of it in a line."""
+
+
+class Measurement:
+    """One of them. Every method may be called from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    @property
+    def data_id(self) -> str:
+        return self.path.name
+
+    @property
+    def state(self) -> State:
+        """Raises ``StoreError`` where it is damaged."""
+        kept = read_json(self.path / _STATE, f"delete {self.path}")
+        try:
+            return State(**kept)
+        except TypeError as error:
+            raise StoreError(f"{self.path / _STATE} is damaged; delete {self.path}") from error
+
+    def change(self, **changes: Any) -> State:
+        """Keep the state with ``changes``."""
+        with self._lock:
+            changed = replace(self.state, **changes)
+            write_json(self.path / _STATE, asdict(changed))
+            return changed
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def read(self, name: str) -> Any:
+        """The JSON that :meth:`keep` kept under ``name``."""
+        return read_json(self.path / name, f"delete {self.path}")
+
+    def keep(self, name: str, value: object) -> None:
+        write_json(self.path / name, value)
+
+
+class Measurements:
+    """All of a store."""
+
+    def __init__(self, root: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._folder = root / FOLDER
+        self._now = now
+        self._known: dict[str, Measurement] = {}
+        self._lock = threading.Lock()
+
+    def create(self, kind: Kind, name: str) -> Measurement:
+        """A new one; only its owner may look into its folder."""
+        data_id = secrets.token_hex(16)
+        path = self._folder / data_id
+        files.make_folder(self._folder)
+        with files.telling(path, "make the folder"):
+            path.mkdir(mode=0o700)
+        shown = shortened(printable(name).replace("\n", " ").replace("\t", " "), _MOST_NAME)
+        state = State(data_id, kind, shown, self._now().isoformat(timespec="seconds"))
+        write_json(path / _STATE, asdict(state))
+        return self._remembered(data_id)
+
+    def open(self, data_id: str) -> Measurement:
+        """The one with this data ID; raises :class:`Unknown` where there is none."""
+        if not _DATA_ID.fullmatch(data_id) or not (self._folder / data_id / _STATE).is_file():
+            raise Unknown("There is no measurement with this data ID here.")
+        return self._remembered(data_id)
+
+    def all(self) -> Iterator[Measurement]:
+        """Every one, oldest first; damaged ones are left out."""
+        found = []
+        for path in self._folder.glob(f"*/{_STATE}"):
+            if _DATA_ID.fullmatch(path.parent.name):
+                one = self._remembered(path.parent.name)
+                try:
+                    found.append((one.state.created, one.data_id, one))
+                except StoreError:
+                    continue
+        yield from (one for *_, one in sorted(found, key=lambda each: each[:2]))
+
+    def _remembered(self, data_id: str) -> Measurement:
+        with self._lock:
+            return self._known.setdefault(data_id, Measurement(self._folder / data_id))

@@ -1,0 +1,51 @@
+"""What ``/metrics`` tells Prometheus, in its text format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from weirlab import __version__
+from weirlab.web.captures.desk import Desk
+from weirlab.web.children import Children
+from weirlab.web.runs import Shelf
+from weirlab.web.transfers.desk import Transfers
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Samples = Iterable[tuple[dict[str, str], int]]
+"""Labels and a number each."""
+
+
+def text(shelf: Shelf, desk: Desk, children: Children, transfers: Transfers) -> str:
+    """All of it."""
+    tally = desk.tally
+    runs = [({"kind": kind, "status": status}, number) for (kind, status), number in shelf.counts().items()]
+    results = ("received", "refused", "analysed", "failed")
+    uploads: Samples = [({"result": name}, getattr(tally, name)) for name in results]
+    families: list[tuple[str, str, str, Samples]] = [
+        ("weir_build_info", "gauge", "Version of Weir.", [({"version": __version__}, 1)]),
+        ("weir_runs", "gauge", "Runs in the store, by kind and status.", runs),
+        (
+            "weir_web_queue_length",
+            "gauge",
+            "Captures that wait for their analysis.",
+            [({}, children.waiting)],
+        ),
+        ("weir_web_uploads_total", "counter", "Uploads since the start, by what came of them.", uploads),
+        ("weir_web_upload_bytes_total", "counter", "Bytes of uploads.", [({}, tally.received_bytes)]),
+        ("weir_web_transfers_total", "counter", "TCP tests begun.", [({}, transfers.begun)]),
+        ("weir_web_transfers_failed_total", "counter", "TCP tests that failed.", [({}, transfers.failed)]),
+    ]
+    return "\n".join(line for family in families for line in _family(*family)) + "\n"
+
+
+def _family(name: str, kind: str, about: str, samples: Samples) -> Iterator[str]:
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in samples:
+        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        yield f"{name}{{{inside}}} {value}" if inside else f"{name} {value}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,153 @@
+"""Runs of the store: listed, shown, compared, and their reports."""
+
+from __future__ import annotations
+
+import html
+import re
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab import programs
+from weirlab.cli.quantities import count, plural
+from weirlab.errors import InputError, StoreError
+from weirlab.jobs.inventory import show
+from weirlab.store import Run, RunSummary, Store
+from weirlab.store.manifest import MANIFEST_FILE
+from weirlab.studies.commands import tables, wording
+from weirlab.studies.comparison import command as comparing
+from weirlab.studies.comparison.study import compare_runs
+from weirlab.studies.registry import study_of
+from weirlab.studies.reports import REPORT
+from weirlab.web.children import Children
+from weirlab.web.tables import for_page
+
+_ANSWER: Final = re.compile(r'<h1 id="answer-title">(.*?)</h1>', re.DOTALL)
+_HEAD_BYTES: Final = 200_000
+"""The answer stands before charts and scripts."""
+_MOST_REPORT_S: Final = 300.0
+
+
+class Shelf:
+    """The runs of one store."""
+
+    def __init__(self, store: Store, children: Children) -> None:
+        self._store = store
+        self._children = children
+        self._answers: dict[Path, tuple[int, str]] = {}
+
+    def list(self) -> list[dict[str, Any]]:
+        """All runs, newest first."""
+        return [self._line(run) for run in self._store.runs()]
+
+    def one(self, run_id: str) -> dict[str, Any]:
+        """A run at a glance."""
+        outcome = show(self._store, run_id)
+        run, manifest = outcome.run, outcome.manifest
+        return {
+            "run_id": run.run_id,
+            "kind": manifest.kind,
+            "name": str(manifest.scenario.get("name") or ""),
+            "simulated": run.simulated,
+            "conclusion": self._answer(run.path) or wording.run(outcome),
+            "tables": [for_page(each) for each in tables.run(outcome)],
+            "report": self._report_state(run),
+        }
+
+    def compare(self, before: str, after: str) -> dict[str, Any]:
+        """``weir compare`` of two runs, with its own words."""
+        outcome = compare_runs(self._store, [before], [after], comparing.terms([], [], "98%"))
+        return {
+            "before": outcome.before[0].run_id,
+            "after": outcome.after[0].run_id,
+            "verdict": outcome.verdict,
+            "conclusion": comparing.sentence(outcome),
+            "notes": [*outcome.notes, *comparing.assumptions(outcome)],
+            "tables": [for_page(each) for each in comparing.tables(outcome)],
+        }
+
+    def report(self, run_id: str) -> Path:
+        """The file of a report that is there; raises ``InputError`` where there is none."""
+        run = self._store.open(run_id)
+        path = run.path / REPORT
+        # A link would lead out of the store.
+        if path.is_symlink() or not path.is_file():
+            raise InputError(f"Run {run.run_id} has no report yet.")
+        return path
+
+    def prepare(self, run_id: str) -> Future[None]:
+        """Let the report be there: drawn by a child process, unless it is there and newer than the run."""
+        run = self._store.open(run_id)
+        done: Future[None] = Future()
+        match self._report_state(run):
+            case "ready":
+                done.set_result(None)
+                return done
+            case "none":
+                raise InputError(f"There is no report about runs of the kind {run.manifest.kind}.")
+        return self._children.submit(lambda: self._draw(run.run_id), urgent=True)
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many runs there are of each kind and status."""
+        found: dict[tuple[str, str], int] = {}
+        for run in self._store.runs():
+            found[run.kind, run.status] = found.get((run.kind, run.status), 0) + 1
+        return found
+
+    def _draw(self, run_id: str) -> None:
+        command = programs.own("weirlab", "--store", str(self._store.root), "report", run_id, "--json")
+        self._children.ask(command, {}, most_s=_MOST_REPORT_S, environment={})
+
+    def _line(self, run: RunSummary) -> dict[str, Any]:
+        return {
+            "run_id": run.run_id,
+            "kind": run.kind,
+            "status": run.status,
+            "created": run.created,
+            "host": run.host,
+            "name": run.name,
+            "trials": run.trials,
+            "invalid": run.invalid,
+            "simulated": run.simulated,
+            "problem": run.problem,
+            "conclusion": run.problem or self._answer(run.path) or _in_short(run),
+        }
+
+    def _answer(self, path: Path) -> str:
+        """The sentence at the head of the run's report; empty where there is no report."""
+        report = path / REPORT
+        try:
+            stamp = report.lstat().st_mtime_ns
+            known = self._answers.get(report)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            if report.is_symlink() or not report.is_file():
+                return ""
+            with report.open("rb") as file:
+                found = _ANSWER.search(file.read(_HEAD_BYTES).decode(errors="replace"))
+        except OSError:
+            return ""
+        text = " ".join(html.unescape(found[1]).split()) if found else ""
+        self._answers[report] = (stamp, text)
+        return text
+
+    def _report_state(self, run: Run) -> str:
+        """``ready``, ``possible`` or ``none``."""
+        path = run.path / REPORT
+        try:
+            if not path.is_symlink() and path.stat().st_mtime >= (run.path / MANIFEST_FILE).stat().st_mtime:
+                return "ready"
+        except OSError:
+            pass
+        try:
+            return "possible" if study_of(run).has("page") else "none"
+        except (InputError, StoreError):
+            return "none"
+
+
+def _in_short(run: RunSummary) -> str:
+    """What is known of a run without a report."""
+    if run.trials is None:
+        return f"This {run.kind} is {run.status}."
+    valid = run.trials - (run.invalid or 0)
+    return f"{run.kind.capitalize()}, {run.status}: {count(valid)} of {plural(run.trials, 'attempt')} valid."

@@ -1,0 +1,177 @@
+"""The application, and the server that runs it until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from weirlab import __version__
+from weirlab.cli import failures
+from weirlab.errors import (
+    InputError,
+    LabError,
+    MissingCapability,
+    NotMet,
+    StoreError,
+    Undecided,
+    WeirError,
+)
+from weirlab.link.stopping import Stop
+from weirlab.quoting import printable, shortened
+from weirlab.store import Store
+from weirlab.web import access, routes
+from weirlab.web.captures.desk import Desk
+from weirlab.web.captures.receiving import TooLarge
+from weirlab.web.children import Children, Refusal
+from weirlab.web.measurements import Measurements, Unknown
+from weirlab.web.runs import Shelf
+from weirlab.web.settings import Settings
+from weirlab.web.transfers.desk import Busy, Transfers
+
+STATIC: Final = Path(__file__).parent / "static"
+_LOOK_S: Final = 0.1
+_FAREWELL_S: Final = 3
+_STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
+    (Unknown, 404),
+    (TooLarge, 413),
+    (Busy, 409),
+    (InputError, 400),
+    (StoreError, 404),
+    (MissingCapability, 501),
+    (Refusal, 422),
+    (Undecided, 422),
+    (NotMet, 422),
+)
+
+
+@dataclass(frozen=True)
+class Service:
+    """The application with what works behind it."""
+
+    app: FastAPI
+    desk: Desk
+    transfers: Transfers
+    children: Children
+
+
+@contextmanager
+def service(
+    settings: Settings, store: Store, closing: Callable[[], bool] = lambda: False
+) -> Iterator[Service]:
+    """The application, ready for requests while inside; what earlier ones left undone is taken up."""
+    children = Children(settings.children)
+    try:
+        measurements = Measurements(store.root)
+        keys = access.Keys(settings)
+        desk = Desk(settings, measurements, children)
+        transfers = Transfers(measurements, settings.most_transfer_s)
+        # Pages of documentation would load scripts from elsewhere.
+        app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+        app.add_middleware(access.Guard, keys=keys, settings=settings)
+        shelf = Shelf(store, children)
+        routes.add_to(
+            app,
+            routes.Parts(settings, keys, shelf, measurements, children, desk, transfers, closing),
+        )
+        app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
+        _explain_failures(app)
+        desk.go_on()
+        transfers.go_on()
+        try:
+            yield Service(app, desk, transfers, children)
+        finally:
+            transfers.close()
+    finally:
+        children.close()
+
+
+def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Settings], None]) -> Service:
+    """Serve until a request to stop; ``listening`` is told the address.
+
+    Raises
+    ------
+    LabError
+        The address cannot be had.
+    """
+    with _socket(settings) as listener:
+        settings = replace(settings, port=listener.getsockname()[1])
+        with service(settings, store, lambda: stop.requested) as made:
+            config = uvicorn.Config(
+                made.app,
+                http="h11",
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=_FAREWELL_S,
+            )
+            listening(settings)
+            asyncio.run(_serve(_Server(config), listener, stop))
+            return made
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: ``Stop`` has them."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(server: _Server, listener: socket.socket, stop: Stop) -> None:
+    async def watch() -> None:
+        while not stop.requested:
+            await asyncio.sleep(_LOOK_S)
+        server.should_exit = True
+
+    watching = asyncio.create_task(watch())
+    await server.serve([listener])
+    watching.cancel()
+
+
+def _socket(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
+    try:
+        return socket.create_server((settings.address, settings.port), family=family, backlog=512)
+    except OSError as error:
+        raise LabError(
+            f"{settings.url} cannot be served: {error.strerror}; choose another address or port with --bind"
+        ) from error
+
+
+def _explain_failures(app: FastAPI) -> None:
+    @app.exception_handler(WeirError)
+    def told(request: Request, error: WeirError) -> Response:
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+        failure = failures.explain(error)
+        return access.refused(status, printable(failure.message), failure.kind)
+
+    @app.exception_handler(RequestValidationError)
+    def misunderstood(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(each) for each in first["loc"] if each not in ("body", "query", "path"))
+        return access.refused(400, shortened(printable(f"{place}: {first['msg']}")), "InputError")
+
+    @app.exception_handler(HTTPException)
+    def missing(request: Request, error: HTTPException) -> Response:
+        return access.refused(error.status_code, str(error.detail), "Missing")
+
+    @app.exception_handler(ClientDisconnect)
+    def gone(request: Request, error: ClientDisconnect) -> Response:
+        return JSONResponse({}, 400)

@@ -1,0 +1,88 @@
+"""How the service is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+
+PORT: Final = 29180
+LOOPBACK: Final = "127.0.0.1"
+LEAST_TOKEN: Final = 16
+"""Characters: a shorter one can be found by trying."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes in bytes, times in s. Without a ``token`` only a loopback address is allowed."""
+
+    address: str = LOOPBACK
+    port: int = PORT
+    token: str = ""
+    most_upload_bytes: int = 4_000_000_000
+    memory_bytes: int = 4_000_000_000
+    """Of a child process that reads a capture."""
+    most_s: float = 600.0
+    """Of the same."""
+    children: int = 1
+    """At once; captures wait for their turn."""
+    most_transfer_s: float = 300.0
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{self.port}/"
+
+
+def bind(text: str) -> tuple[str, int]:
+    """Read ``127.0.0.1:29180``, ``127.0.0.1``, ``:29180``, ``[::1]:29180``, ``localhost``.
+
+    Raises
+    ------
+    InputError
+        It is none of these.
+    """
+    wrong = InputError(
+        f"--bind {quoted(text)} not understood; accepted are ADDRESS, :PORT and ADDRESS:PORT, such as "
+        "127.0.0.1:29180 or [::1]:29180"
+    )
+    text = text.strip()
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise wrong
+        port = rest[1:]
+        if not port and rest:
+            raise wrong
+    elif text.count(":") > 1:
+        host, port = text, ""
+    else:
+        host, colon, port = text.partition(":")
+        if colon and not port:
+            raise wrong
+    host = LOOPBACK if host in ("", "localhost") else host
+    try:
+        address = str(ip_address(host))
+        number = int(port) if port.isascii() and port.isdecimal() else -1 if port else PORT
+    except ValueError:
+        raise wrong from None
+    if not 0 <= number <= 65535:
+        raise wrong
+    return address, number
+
+
+def check(settings: Settings) -> None:
+    """Raise ``InputError`` for a service that anybody could use."""
+    if settings.token and len(settings.token) < LEAST_TOKEN:
+        raise InputError(
+            f"--token: {len(settings.token)} characters can be guessed; give at least {LEAST_TOKEN}, for "
+            "instance those of: openssl rand -hex 16"
+        )
+    if not settings.token and not ip_address(settings.address).is_loopback:
+        raise InputError(
+            f"--bind {settings.address} lets other hosts in, so a token is needed: give --token TEXT or set "
+            "WEIR_WEB_TOKEN; for instance to the output of: openssl rand -hex 16"
+        )

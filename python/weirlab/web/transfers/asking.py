@@ -1,0 +1,60 @@
+"""What a form asks for, as settings of a transfer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from weirlab.errors import InputError
+from weirlab.studies.tcp import sending
+from weirlab.studies.tcp.fields import USUAL
+from weirlab.traffic.calls.lines import parse_line
+
+MOST_TOTAL_BYTES: Final = 1_000_000_000_000
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
+
+
+class Asked(BaseModel):
+    """The form. Either ``lasts_s`` or ``total_bytes`` ends the transfer; ``rate`` is text with its unit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    host: Annotated[_Text, StringConstraints(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)] = sending.PORT
+    token: Annotated[str, StringConstraints(max_length=1000)] = ""
+    direction: Literal["up", "down", "both"] = "up"
+    connections: Annotated[int, Field(ge=1, le=32)] = 1
+    lasts_s: Annotated[float, Field(gt=0)] | None = 10.0
+    total_bytes: Annotated[int, Field(ge=1, le=MOST_TOTAL_BYTES)] | None = None
+    interval_ms: Annotated[int, Field(ge=10, le=10_000)] = 100
+    rate: Annotated[_Text, StringConstraints(max_length=40)] = ""
+    congestion: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{0,15}$")] = ""
+
+
+def settings(asked: Asked, most_s: float) -> sending.Settings:
+    """What ``weir tcp send`` would be given.
+
+    Raises
+    ------
+    InputError
+        It would last longer than ``most_s``, or the rate is not understood.
+    """
+    if asked.lasts_s is not None and asked.total_bytes is not None:
+        raise InputError("A transfer ends after a time or after some bytes; give one of them.")
+    lasts_s = asked.lasts_s
+    if lasts_s is not None and lasts_s > most_s:
+        raise InputError(f"A transfer lasts {most_s:g} s at most here.")
+    return sending.Settings(
+        host=asked.host.strip("[]"),
+        port=asked.port,
+        token=asked.token,
+        up=asked.connections if asked.direction in ("up", "both") else 0,
+        down=asked.connections if asked.direction in ("down", "both") else 0,
+        lasts_s=lasts_s if lasts_s is not None or asked.total_bytes is not None else sending.LASTS_S,
+        total_bytes=asked.total_bytes,
+        rate_bps=parse_line(asked.rate) if asked.rate else None,
+        interval_s=asked.interval_ms / 1e3,
+        congestion=asked.congestion,
+        names=USUAL,
+    )

@@ -1,0 +1,190 @@
+"""Transfers at work and done: one at a time, so that none spoils another one's numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from weirlab.cli import failures
+from weirlab.cli.output import plain
+from weirlab.errors import InputError, WeirError
+from weirlab.link.stopping import Stop
+from weirlab.studies.tcp import sending
+from weirlab.studies.tcp.results import Interval
+from weirlab.studies.tcp.show import tables as shown
+from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.tables import for_page
+from weirlab.web.transfers import asking, rows
+
+RESULT: Final = "result.json"
+INTERVALS: Final = "intervals.json"
+_LOOK_S: Final = 0.1
+_MOST_DETAILED: Final = 4
+"""Connections up to which each one's fields are kept: of more they would take much memory."""
+
+Send = Callable[[sending.Settings, sending.Observer, Stop], sending.Outcome]
+
+
+class Busy(WeirError):
+    """Another transfer is at work."""
+
+
+@dataclass
+class Transfer:
+    """One at work. ``events`` only grows; browsers are told those that they do not have yet."""
+
+    one: Measurement
+    settings: sending.Settings
+    stop: Stop = field(default_factory=Stop)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
+    over: bool = False
+
+    def started(self, event: Mapping[str, Any]) -> None:
+        self._tell("started", {"connections": plain(event["connections"]), "same_clock": event["same_clock"]})
+
+    def interval(self, interval: Interval) -> None:
+        self.intervals.append(interval)
+        self._tell("interval", rows.interval(interval))
+
+    def blocks(self, event: Mapping[str, Any]) -> None:
+        """Not asked for."""
+
+    def end(self, document: dict[str, Any]) -> None:
+        """The last event."""
+        self._tell("done", document)
+        self.over = True
+
+    def _tell(self, kind: str, document: dict[str, Any]) -> None:
+        self.events.append({"event": kind, **document})
+
+
+@dataclass
+class Transfers:
+    """Begins transfers, and keeps what came of them."""
+
+    measurements: Measurements
+    most_s: float
+    send: Send = sending.send
+    begun: int = 0
+    failed: int = 0
+    _at_work: dict[str, Transfer] = field(default_factory=dict)
+    _thread: threading.Thread | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def go_on(self) -> None:
+        """A transfer that an earlier service was at is lost, and says so."""
+        for one in self.measurements.all():
+            if one.state.kind == "transfer" and one.state.stage == "working":
+                one.change(stage="failed", message="The service ended while this transfer was at work.")
+
+    def start(self, asked: asking.Asked) -> Measurement:
+        """Begin a transfer.
+
+        Raises
+        ------
+        InputError
+            It cannot be what is asked for.
+        Busy
+            There is one at work.
+        """
+        settings = asking.settings(asked, self.most_s)
+        with self._lock:
+            if any(not each.over for each in self._at_work.values()):
+                raise Busy("Another transfer is at work here. Try again when it has ended, or stop it.")
+            one = self.measurements.create("transfer", f"TCP test to {settings.host}")
+            one.change(stage="working", facts={"asked": asked.model_dump(exclude={"token"})})
+            transfer = Transfer(one, settings)
+            self._at_work = {one.data_id: transfer}
+            self.begun += 1
+            self._thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
+            self._thread.start()
+        return one
+
+    def stop(self, one: Measurement) -> None:
+        """End it in good order."""
+        transfer = self._at_work.get(one.data_id)
+        if transfer is None or transfer.over:
+            raise InputError("This transfer is not at work.")
+        transfer.stop.request()
+
+    async def events(self, one: Measurement, closing: Callable[[], bool]) -> AsyncIterator[dict[str, Any]]:
+        """What happened so far, and what happens until it is over."""
+        transfer = self._at_work.get(one.data_id)
+        if transfer is None:
+            for interval in one.read(INTERVALS) if one.has(INTERVALS) else ():
+                yield {"event": "interval", **interval}
+            yield {"event": "done", **self.result(one)}
+            return
+        told = 0
+        while not closing():
+            fresh = transfer.events[told:]
+            for event in fresh:
+                yield event
+            told += len(fresh)
+            if transfer.over and told == len(transfer.events):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    def result(self, one: Measurement) -> dict[str, Any]:
+        """What came of it; ``diagnosis`` is empty: why it was slow nothing says yet."""
+        state = one.state
+        kept = one.read(RESULT) if one.has(RESULT) else {}
+        return {"stage": state.stage, "message": state.message, "diagnosis": "", **kept}
+
+    def close(self) -> None:
+        """End what is at work."""
+        for transfer in self._at_work.values():
+            if not transfer.over:
+                transfer.stop.request()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, transfer: Transfer) -> None:
+        # Bytes may take longer than anybody waits.
+        latest = threading.Timer(self.most_s + 5, transfer.stop.request)
+        latest.start()
+        message, result = "", {}
+        try:
+            with transfer.stop:
+                outcome = self.send(transfer.settings, transfer, transfer.stop)
+            document = plain(shown.send_document(outcome, transfer.settings))
+            result = {
+                "conclusion": shown.send_conclusion(outcome),
+                "tables": [for_page(each) for each in shown.sent(outcome)],
+                "result": document,
+            }
+            message = str(outcome.problem() or "")
+        except KeyboardInterrupt:
+            message = "It was stopped before the first byte."
+        except BaseException as error:
+            message = failures.explain(error).message
+        latest.cancel()
+        self._keep(transfer, message, result)
+
+    def _keep(self, transfer: Transfer, message: str, result: dict[str, Any]) -> None:
+        one = transfer.one
+        self.failed += bool(message)
+        try:
+            one.keep(INTERVALS, [rows.interval(each) for each in transfer.intervals])
+            rows.write(one.path, transfer.intervals, detailed=self._detailed(transfer))
+            if result:
+                one.keep(RESULT, result)
+            told = result.get("conclusion", "")
+            one.change(
+                stage="failed" if message else "ready",
+                message=message,
+                facts={**one.state.facts, "conclusion": told},
+            )
+            transfer.end(self.result(one))
+        except WeirError as error:
+            transfer.end({"stage": "failed", "message": str(error), "diagnosis": ""})
+        finally:
+            transfer.over = True
+
+    @staticmethod
+    def _detailed(transfer: Transfer) -> bool:
+        return transfer.settings.up + transfer.settings.down <= _MOST_DETAILED

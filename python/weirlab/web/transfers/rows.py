@@ -1,0 +1,75 @@
+"""Intervals of a transfer as events, and as tables for other programs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from weirlab import files
+from weirlab.cli.output import plain
+from weirlab.studies.tcp.results import Interval
+
+TABLES: Final = ("intervals", "connections")
+"""A row per interval and direction; a row per interval and connection."""
+
+Format = Literal["csv", "parquet"]
+
+_LATENCY: Final = ("min_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns")
+_SCHEMA: Final[dict[str, Any]] = {
+    "direction": pl.String,
+    "from_s": pl.Float64,
+    "to_s": pl.Float64,
+    "received_bytes": pl.Int64,
+    "sent_bytes": pl.Int64,
+    "throughput_bps": pl.Float64,
+    "retransmissions": pl.Int64,
+    "rtt_us": pl.Float64,
+    "cwnd_bytes": pl.Int64,
+    **{f"latency_{name}": pl.Float64 for name in _LATENCY},
+}
+
+
+def interval(one: Interval) -> dict[str, Any]:
+    """For the page: without the connections' own rows."""
+    latency = (
+        {} if one.latency is None else {f"latency_{name}": getattr(one.latency, name) for name in _LATENCY}
+    )
+    row = {
+        "direction": one.direction,
+        "from_s": one.from_s,
+        "to_s": one.to_s,
+        "received_bytes": one.received_bytes,
+        "sent_bytes": one.sent_bytes,
+        "throughput_bps": one.throughput_bps,
+        "retransmissions": one.retransmissions,
+        "rtt_us": one.rtt_us,
+        "cwnd_bytes": one.cwnd_bytes,
+        **{f"latency_{name}": None for name in _LATENCY},
+        **latency,
+    }
+    return {name: plain(value) for name, value in row.items()}
+
+
+def write(folder: Path, intervals: Sequence[Interval], *, detailed: bool) -> None:
+    """Keep both tables in ``folder``; that of connections is empty unless ``detailed``."""
+    whole = pl.DataFrame([interval(each) for each in intervals], schema=_SCHEMA, orient="row")
+    rows = [
+        {"direction": each.direction, "from_s": each.from_s, "to_s": each.to_s, **row}
+        for each in intervals
+        for row in (each.connections if detailed else ())
+    ]
+    each_one = pl.DataFrame(rows, infer_schema_length=None)
+    for name, frame in zip(TABLES, (whole, each_one), strict=True):
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        files.write_bytes(folder / f"{name}.parquet", buffer.getvalue())
+
+
+def export(folder: Path, table: str, format: Format) -> bytes:
+    """One of :data:`TABLES` as a file."""
+    content = (folder / f"{table}.parquet").read_bytes()
+    return content if format == "parquet" else pl.read_parquet(io.BytesIO(content)).write_csv().encode()

@@ -1,0 +1,73 @@
+"""The command at work, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from . import devtools
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if devtools.chromium() is None:
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="needs Debian's chromium"))
+
+
+@dataclass(frozen=True)
+class Served:
+    """``weir web`` at work; ``url`` is where."""
+
+    url: str
+    process: subprocess.Popen[str]
+    store: Path
+
+    def end(self) -> tuple[int, str]:
+        """Ctrl-C; its exit code, and the rest of standard output."""
+        self.process.send_signal(signal.SIGINT)
+        out, _ = self.process.communicate(timeout=devtools.DEADLINE_S)
+        return self.process.returncode, out
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    made: list[subprocess.Popen[str]] = []
+
+    def begin(*options: str, **environment: str) -> Served:
+        command = [sys.executable, "-m", "weirlab", "--store", str(tmp_path / "store"), "web", "--json"]
+        process = subprocess.Popen(
+            [*command, "--bind", "127.0.0.1:0", *options],
+            env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        made.append(process)
+        assert process.stdout is not None
+        listening = json.loads(process.stdout.readline())
+        return Served(listening["url"], process, tmp_path / "store")
+
+    yield begin
+    for process in made:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[devtools.Browser]:
+    with devtools.browser(tmp_path / "profile") as made:
+        yield made
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where screenshots go: ``$WEIR_SHOTS`` to look at them afterwards."""
+    folder = Path(os.environ.get("WEIR_SHOTS") or tmp_path / "shots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

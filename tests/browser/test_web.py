@@ -1,0 +1,217 @@
+"""``weir web`` in a real browser: what a user does, and what the page then shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weirlab._engine import TcpServer
+from weirlab.store import Store
+from weirlab.testing import make_record, make_result, make_spec
+from weirlab.testing.capture import write_pcap
+from weirlab.testing.tcp import Talk
+
+from .conftest import Served
+from .devtools import Browser, Page
+
+REFERENCE = os.environ.get("WEIR_REFERENCE_CAPTURE", "")
+LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
+DRAWN = """document.querySelector('.graphs')?.dataset.busy === 'false'
+    && document.querySelectorAll('#graph-sequence canvas').length"""
+
+Serve = Callable[..., Served]
+
+
+def sixty(path: Path) -> Path:
+    """A transfer in which 60 segments are lost and sent again after duplicate ACKs."""
+    talk = Talk()
+    talk.handshake(rtt_ms=10)
+    for _ in range(60):
+        lost = talk.a.send(1000, "lost")
+        acks = []
+        for _ in range(4):
+            talk.a.send(1000)
+            acks.append(talk.b.ack("late"))
+        talk.wait(10)
+        for ack in acks:
+            talk.arrive(ack)
+        talk.a.again(lost)
+        talk.wait(10)
+        talk.b.ack()
+    talk.a.fin()
+    talk.b.fin()
+    return write_pcap(path, talk.packets())
+
+
+def photograph(page: Page, folder: Path, name: str) -> None:
+    """At both widths, light and dark; nothing may reach beyond the screen."""
+    for width, dark in LOOKS:
+        page.look(width=width, height=900, dark=dark)
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        page.wait_for("document.querySelector('.graphs')?.dataset.busy !== 'true'")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{name} is {wide} px wide on a screen of {width}"
+        page.screenshot(folder / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+    page.look(width=1280, height=900, dark=False)
+
+
+def nameless(page: Page) -> list[str]:
+    """Controls that a screen reader has no name for."""
+    return list(
+        page.evaluate(
+            """[...document.querySelectorAll('button, a[href], input, select, [role=img], iframe')]
+            .filter((each) => !(each.getAttribute('aria-label') || each.title || each.textContent.trim()
+                || each.labels?.length)).map((each) => each.outerHTML.slice(0, 120))"""
+        )
+    )
+
+
+def trials(store: Store, name: str, mean_ns: float) -> str:
+    with store.create(
+        "trial", {"name": name}, {"lab": "netns", "dut": "iptables", "backend": "xdp"}
+    ) as writer:
+        for index in range(6):
+            result = make_result(1e5, delay_mean_ns=mean_ns + index)
+            spec = make_spec(1e5, position=400)
+            writer.add(make_record(result, spec, run_id=writer.run_id, index=index, role="single"))
+        return writer.run_id
+
+
+def test_runs_are_found_opened_and_compared(
+    serve: Serve, browser: Browser, shots: Path, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    before, after = trials(store, "before the update", 20_000.0), trials(store, "after the update", 30_000.0)
+    report = '<h1 id="answer-title">Foreign</h1><script>document.title = parent.location.href</script>'
+    (store.open(before).path / "report.html").write_text(report)
+    served = serve()
+    page = browser.session()
+    page.open(served.url)
+    page.wait_for("document.querySelectorAll('.run').length === 2")
+    assert nameless(page) == []
+    photograph(page, shots, "runs")
+    page.evaluate("document.querySelector('input[type=search]').focus()")
+    page.call("Input.insertText", text="after complete")
+    page.wait_for("document.querySelectorAll('.run').length === 1")
+    page.evaluate("document.querySelector('input[type=search]').select()")
+    page.press("Backspace")
+    page.call("Input.dispatchKeyEvent", type="rawKeyDown", key="Delete", windowsVirtualKeyCode=46)
+    page.wait_for("document.querySelectorAll('.run').length === 2")
+    page.evaluate("document.querySelectorAll('.run input').forEach((each) => each.click())")
+    page.wait_for("document.querySelector('a[href^=\"#/compare/\"]')")
+    page.evaluate("document.querySelector('a[href^=\"#/compare/\"]').click()")
+    page.wait_for("document.querySelector('h1').innerText.startsWith('Changed for the worse')")
+    assert page.evaluate("document.querySelectorAll('.pair section').length") == 2
+    assert page.evaluate("document.querySelector('iframe').contentDocument") is None
+    photograph(page, shots, "compare")
+    page.evaluate(f"location.hash = '#/runs/{after}'")
+    page.wait_for(f"document.querySelector('h1')?.innerText.includes('{after}')")
+    # The report tried to look at the page around it.
+    assert [
+        each for each in browser.problems() if "cross-origin" not in each and "SecurityError" not in each
+    ] == []
+
+
+@pytest.mark.parametrize("kind", ["made", "reference"])
+def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
+    kind: str, serve: Serve, browser: Browser, shots: Path, tmp_path: Path
+) -> None:
+    if kind == "reference" and not REFERENCE:
+        pytest.skip("needs the reference capture, named by WEIR_REFERENCE_CAPTURE")
+    file = Path(REFERENCE) if kind == "reference" else sixty(tmp_path / "sixty.pcap")
+    served = serve()
+    page = browser.session()
+    page.open(f"{served.url}#/captures")
+    page.wait_for("document.querySelector('input[type=file]')")
+    page.choose_file("input[type=file]", file)
+    page.wait_for(DRAWN)
+    assert re.search(r"\b60 of [\d,]+ segments were sent again", page.text())
+    assert "Sent again\n60 packets" in page.text()
+    assert nameless(page) == []
+    photograph(page, shots, f"capture-{kind}")
+    # A look closer, by the keyboard: what is shown is fetched anew.
+    page.evaluate("document.querySelector('.graphs').focus()")
+    for _ in range(3):
+        page.press("+")
+    page.wait_for("document.querySelector('.graphs').dataset.busy === 'false'")
+    page.screenshot(shots / f"capture-{kind}-closer.png")
+    data_id = page.evaluate("location.hash").split("/")[-1]
+    other = browser.session()
+    other.open(f"{served.url}#/captures")
+    other.wait_for("document.querySelector('.find input')")
+    assert data_id not in other.text()
+    other.evaluate("document.querySelector('.find input').focus()")
+    other.call("Input.insertText", text=data_id)
+    other.evaluate("document.querySelector('.find button').click()")
+    other.wait_for(DRAWN)
+    assert re.search(r"\b60 of [\d,]+ segments were sent again", other.text())
+    assert browser.problems() == []
+
+
+def test_what_is_no_capture_is_told_in_the_page(serve: Serve, browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"<script>document.title = 'harmed'</script>" * 20)
+    page = browser.session()
+    page.open(f"{serve().url}#/captures")
+    page.wait_for("document.querySelector('input[type=file]')")
+    page.choose_file("input[type=file]", tmp_path / "photo.jpg")
+    said = page.wait_for("document.querySelector('.error')?.innerText")
+    assert "photo.jpg" in said
+    assert page.evaluate("document.title") == "Weir"
+    assert browser.problems() == []
+
+
+def test_a_tcp_test_is_drawn_while_it_runs(serve: Serve, browser: Browser, shots: Path) -> None:
+    server = TcpServer(
+        address="127.0.0.1", port=0, token="", most_ns=None, most_bytes=None, most_clients=2, options=[]
+    )
+    page = browser.session()
+    page.open(f"{serve().url}#/test")
+    page.wait_for("document.querySelector('form.form')")
+    assert nameless(page) == []
+    photograph(page, shots, "test")
+    for place, text in ((0, "127.0.0.1"), (1, str(server.address[1]))):
+        page.evaluate(f"document.querySelectorAll('form.form input')[{place}].select()")
+        page.evaluate(f"document.querySelectorAll('form.form input')[{place}].focus()")
+        page.call("Input.insertText", text=text)
+    page.evaluate("document.querySelector('form.form').requestSubmit()")
+    page.wait_for("Number(document.querySelector('.graphs')?.dataset.points) > 3")
+    assert page.evaluate("document.querySelector('.graphs').dataset.done") == "false"
+    page.evaluate(
+        "[...document.querySelectorAll('main button')].find((each) => each.innerText === 'Stop').click()"
+    )
+    page.wait_for("document.querySelector('.graphs').dataset.done === 'true'")
+    assert "To the server" in page.evaluate("document.querySelector('h1').innerText")
+    photograph(page, shots, "transfer")
+    server.stop()
+    assert browser.problems() == []
+
+
+def test_the_token_is_asked_for_once_and_appears_nowhere(serve: Serve, browser: Browser) -> None:
+    token = "correct horse battery"
+    served = serve(WEIR_WEB_TOKEN=token)
+    page = browser.session()
+    page.open(served.url)
+    page.wait_for("document.querySelector('input[type=password]')")
+    page.evaluate("document.querySelector('input[type=password]').focus()")
+    page.call("Input.insertText", text=token)
+    page.evaluate("document.querySelector('main form').requestSubmit()")
+    page.wait_for("document.querySelector('h1')?.innerText === 'Runs'")
+    page.call("Page.reload")
+    page.wait_for("document.querySelector('h1')?.innerText === 'Runs'")
+    assert token not in page.evaluate("document.cookie + location.href + JSON.stringify(localStorage)")
+    assert token not in page.evaluate("document.documentElement.outerHTML")
+
+
+def test_ctrl_c_ends_the_service_cleanly_and_tells_what_it_did(serve: Serve, browser: Browser) -> None:
+    served = serve()
+    page = browser.session()
+    page.open(served.url)
+    page.wait_for("document.querySelector('h1')?.innerText === 'Runs'")
+    code, out = served.end()
+    assert code == 0
+    assert json.loads(out.splitlines()[-1])["kind"] == "web"

@@ -1,0 +1,83 @@
+"""A service without a socket, and captures to send to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from weirlab.store import Store
+from weirlab.testing.capture import write_pcap
+from weirlab.testing.tcp import Talk
+from weirlab.web.service import Service, service
+from weirlab.web.settings import Settings
+
+ORIGIN = "http://127.0.0.1:29180"
+DEADLINE_S = 60.0
+"""How long something that is sure to happen may take on a busy machine."""
+
+Serve = Callable[..., tuple[TestClient, Service]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def serve(store: Store) -> Iterator[Serve]:
+    """Begins a service with these settings; all end with the test."""
+    with ExitStack() as stack:
+
+        def begin(**changes: Any) -> tuple[TestClient, Service]:
+            made = stack.enter_context(service(replace(Settings(), **changes), store))
+            return TestClient(made.app, base_url=ORIGIN), made
+
+        yield begin
+
+
+@pytest.fixture
+def client(serve: Serve) -> TestClient:
+    return serve()[0]
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> bytes:
+    """A transfer of five segments, of which the first is lost and sent again after three duplicate ACKs."""
+    talk = Talk()
+    talk.handshake(rtt_ms=10)
+    first = talk.a.send(1000, "lost")
+    for _ in range(4):
+        talk.a.send(1000)
+        talk.wait(5)
+        talk.b.ack()
+    talk.a.again(first)
+    talk.wait(10)
+    talk.b.ack()
+    talk.a.fin()
+    talk.b.fin()
+    return write_pcap(tmp_path / "made.pcap", talk.packets()).read_bytes()
+
+
+def send(client: TestClient, content: bytes, name: str = "made.pcap") -> str:
+    """Upload a capture; returns its data ID."""
+    answer = client.post("/api/captures", params={"name": name}, content=content)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["data_id"])
+
+
+def settled(client: TestClient, data_id: str) -> dict[str, Any]:
+    """The measurement, as soon as it is ready or has failed."""
+    until_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until_s:
+        found: dict[str, Any] = client.get(f"/api/measurements/{data_id}").json()
+        if found["stage"] in ("ready", "failed"):
+            return found
+        time.sleep(0.01)
+    pytest.fail(f"not settled within {DEADLINE_S} s: {found}")

@@ -1,0 +1,74 @@
+"""The page's bundle is committed, so that nobody needs Node; it must be made of the sources beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from weirlab.report import palette
+from weirlab.web.service import STATIC
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = (
+    "index.html",
+    "package-lock.json",
+    "package.json",
+    "public",
+    "src",
+    "tsconfig.json",
+    "vite.config.ts",
+)
+"""As in webui/vite.config.ts."""
+
+
+def digest() -> str:
+    webui = ROOT / "webui"
+    files = [
+        path
+        for name in SOURCES
+        for path in ([webui / name] if "." in name else (webui / name).rglob("*"))
+        if path.is_file()
+    ]
+    total = hashlib.sha256()
+    for name, path in sorted((str(path.relative_to(webui)), path) for path in files):
+        content = path.read_bytes()
+        total.update(f"{name}\0{len(content)}\0".encode() + content)
+    return total.hexdigest()
+
+
+def test_the_bundle_was_made_of_these_sources() -> None:
+    made_of = (STATIC / "SOURCES.sha256").read_text().strip()
+    assert made_of == digest(), "webui has changed: make webui builds the bundle anew"
+
+
+def test_the_bundle_loads_nothing_from_elsewhere() -> None:
+    for name in ("index.html", "app.css"):
+        assert not re.search(
+            r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", (STATIC / name).read_text()
+        ), name
+
+
+def test_the_bundle_carries_the_licences_of_what_it_contains() -> None:
+    text = (STATIC / "LICENSES.txt").read_text()
+    for holder in ("Leon Sorokin", "svelte"):
+        assert holder in text
+
+
+def variables(css: str) -> dict[str, str]:
+    return dict(re.findall(r"--([\w-]+):\s*(#[0-9a-fA-F]{6})", css))
+
+
+def test_the_page_has_the_colours_of_reports() -> None:
+    light, dark = re.split(
+        r"@media \(prefers-color-scheme: dark\)", (ROOT / "webui/src/app.css").read_text()
+    )[:2]
+    trace = (ROOT / "python/weirlab/studies/trace/page/assets/trace.css").read_text()
+    of_trace = re.split(r"@media \(prefers-color-scheme: dark\)", trace)
+    for ours, theirs, graph in zip((light, dark), (palette.LIGHT, palette.DARK), of_trace, strict=True):
+        found = variables(ours)
+        for name in ("ink", "soft", "grid", "paper"):
+            assert found[name] == theirs[name], name
+        shared = variables(graph)
+        assert shared
+        assert {name: found[name] for name in shared} == shared

@@ -1,0 +1,194 @@
+"""Captures: sent, analysed, drawn; and what is done with those that are none."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fastapi.testclient import TestClient
+
+from weirlab.store import Store
+from weirlab.web.service import service
+from weirlab.web.settings import Settings
+
+from .conftest import ORIGIN, Serve, send, settled
+
+SEEDS = Path(__file__).resolve().parents[3] / "fuzz" / "corpus" / "capture"
+
+
+def graphs(client: TestClient, data_id: str, **changes: Any) -> dict[str, Any]:
+    asked = {"side": "a", "from": -1.0, "to": 1.0, "columns": 100, **changes}
+    answer = client.get(f"/api/captures/{data_id}/connections/0/graphs", params=asked)
+    assert answer.status_code == 200, answer.text
+    return {layer["name"]: layer for layer in answer.json()["layers"]}
+
+
+def numbers(text: str) -> list[float]:
+    return np.frombuffer(base64.b64decode(text), "<f8").tolist()
+
+
+def test_a_capture_is_told_as_weir_trace_tells_it(client: TestClient, capture: bytes) -> None:
+    data_id = send(client, capture)
+    assert settled(client, data_id)["stage"] == "ready"
+    whole = client.get(f"/api/captures/{data_id}").json()
+    assert "1 TCP connection, 1 of 6 segments was sent again" in whole["conclusion"]
+    assert len(whole["columns"]) == len(whole["connections"][0]["cells"])
+    one = client.get(f"/api/captures/{data_id}/connections/0").json()
+    assert "1 of 6 segments was sent again" in one["conclusion"]
+    assert one["busier"] == "a"
+    assert ["sent again", "1 packet (17 % of data)", "0 packets"] in [
+        [cell.strip() for cell in row] for row in one["sheet"]["rows"]
+    ]
+
+
+def test_graphs_hold_every_segment_and_what_was_sent_again(client: TestClient, capture: bytes) -> None:
+    data_id = send(client, capture)
+    settled(client, data_id)
+    layers = graphs(client, data_id)
+    segments = layers["segments"]
+    assert numbers(segments["low"]) == [1.0, 1001.0, 2001.0, 3001.0, 4001.0]
+    again = layers["sent again after dup. ACKs or SACK"]
+    assert (numbers(again["low"]), numbers(again["high"])) == ([1.0], [1001.0])
+    assert {layer["chart"] for layer in layers.values()} == {"sequence", "throughput", "rtt", "flight"}
+
+
+def test_a_look_closer_holds_what_is_there_and_one_point_on_each_side(
+    client: TestClient, capture: bytes
+) -> None:
+    data_id = send(client, capture)
+    settled(client, data_id)
+    times = numbers(graphs(client, data_id)["segments"]["x"])
+    middle = graphs(client, data_id, **{"from": times[2] - 1e-6, "to": times[2] + 1e-6})
+    assert numbers(middle["segments"]["x"]) == times[1:4]
+
+
+def test_the_data_id_opens_in_another_session_and_after_a_restart(
+    serve: Serve, store: Store, capture: bytes
+) -> None:
+    first, _ = serve()
+    data_id = send(first, capture)
+    settled(first, data_id)
+    second, _ = serve()
+    assert second.get(f"/api/measurements/{data_id}").json()["stage"] == "ready"
+    assert graphs(second, data_id).keys() == graphs(first, data_id).keys()
+
+
+def test_a_data_id_cannot_be_guessed_and_others_are_unknown(client: TestClient, capture: bytes) -> None:
+    one, other = send(client, capture), send(client, capture)
+    assert one != other
+    assert len(one) == 32
+    for data_id in ("0" * 32, one[:-1], one.upper() if one.upper() != one else "x", "last"):
+        assert client.get(f"/api/measurements/{data_id}").status_code == 404
+
+
+def test_what_was_queued_is_analysed_by_the_next_service(store: Store, capture: bytes) -> None:
+    with service(Settings(), store) as made:
+        made.children.close()
+        client = TestClient(made.app, base_url=ORIGIN)
+        data_id = send(client, capture)
+        assert client.get(f"/api/measurements/{data_id}").json()["stage"] == "queued"
+    with service(Settings(), store) as made:
+        assert settled(TestClient(made.app, base_url=ORIGIN), data_id)["stage"] == "ready"
+
+
+def test_a_hundred_uploads_at_once_are_queued_and_none_is_lost(
+    serve: Serve, store: Store, capture: bytes
+) -> None:
+    client, made = serve()
+    # Nobody reads them, so that all wait.
+    made.children.close()
+    contents = {f"{number}.pcap": capture + bytes([number]) for number in range(100)}
+    with ThreadPoolExecutor(100) as pool:
+        ids = dict(
+            zip(contents, pool.map(lambda name: send(client, contents[name], name), contents), strict=True)
+        )
+    assert len(set(ids.values())) == 100
+    found = {name: client.get(f"/api/measurements/{data_id}").json() for name, data_id in ids.items()}
+    assert {each["stage"] for each in found.values()} == {"queued"}
+    assert sorted(each["waiting"] for each in found.values()) == list(range(100))
+    for name, data_id in ids.items():
+        assert (store.root / "web" / data_id / "capture").read_bytes() == contents[name]
+
+
+def test_an_upload_beyond_the_limit_is_refused_and_leaves_nothing(
+    serve: Serve, store: Store, capture: bytes
+) -> None:
+    client, _ = serve(most_upload_bytes=100)
+    announced = client.post("/api/captures", content=capture)
+    streamed = client.post("/api/captures", content=iter([capture[:60], capture[60:]]))
+    for answer in (announced, streamed):
+        assert answer.status_code == 413
+        assert "larger than the 100 B" in answer.json()["error"]["message"]
+    assert list((store.root / "web").glob("*")) == []
+
+
+def test_an_empty_upload_is_refused_with_what_is_expected(client: TestClient) -> None:
+    answer = client.post("/api/captures", content=b"")
+    assert answer.status_code == 400
+    assert "pcap or pcapng" in answer.json()["error"]["message"]
+
+
+HOSTILE = [path.name for path in sorted(SEEDS.iterdir()) if path.stat().st_size]
+
+
+def test_hostile_captures_end_with_a_clear_message_and_the_service_lives(
+    serve: Serve, capture: bytes
+) -> None:
+    client, _ = serve(children=2)
+    ids = {name: send(client, (SEEDS / name).read_bytes(), name) for name in HOSTILE}
+    for name, data_id in ids.items():
+        found = settled(client, data_id)
+        if found["stage"] == "failed":
+            assert name in found["message"] or "capture" in found["message"], (name, found["message"])
+            assert "web/" not in found["message"], found["message"]
+            assert "exit code" not in found["message"], (name, found["message"])
+    stages = {
+        name: client.get(f"/api/measurements/{data_id}").json()["stage"] for name, data_id in ids.items()
+    }
+    assert stages["no-capture"] == "failed"
+    assert stages["pcap-le-us"] == "ready"
+    assert settled(client, send(client, capture))["stage"] == "ready"
+
+
+def test_a_reader_that_takes_too_much_memory_is_ended_and_says_so(serve: Serve, capture: bytes) -> None:
+    client, _ = serve(memory_bytes=30_000_000)
+    found = settled(client, send(client, capture))
+    assert found["stage"] == "failed"
+    assert found["message"]
+    assert client.get("/api/session").status_code == 200
+
+
+def test_a_reader_that_takes_too_long_is_ended_and_says_so(serve: Serve, capture: bytes) -> None:
+    client, _ = serve(most_s=0.0)
+    found = settled(client, send(client, capture))
+    assert found["stage"] == "failed"
+    assert "longer than" in found["message"] or "processor time" in found["message"]
+
+
+def test_foreign_names_do_no_harm(client: TestClient, capture: bytes) -> None:
+    data_id = send(client, b"no capture", "../../\x1b[31m<script>alert(1)</script>")
+    found = settled(client, data_id)
+    assert found["name"] == "../../\\x1b[31m<script>alert(1)</script>"
+    assert client.get(f"/api/measurements/{data_id}").headers["content-type"] == "application/json"
+
+
+def test_the_capture_and_its_series_can_be_taken_away(client: TestClient, capture: bytes) -> None:
+    data_id = send(client, gzip.compress(capture), "made.pcap.gz")
+    settled(client, data_id)
+    assert gzip.decompress(client.get(f"/api/captures/{data_id}/file").content) == capture
+    assert client.get(f"/api/captures/{data_id}/series/segments.parquet").content[:4] == b"PAR1"
+    assert client.get(f"/api/captures/{data_id}/series/secret.parquet").status_code == 400
+
+
+def test_a_part_that_is_none_is_refused(client: TestClient, capture: bytes) -> None:
+    data_id = send(client, capture)
+    settled(client, data_id)
+    place = f"/api/captures/{data_id}/connections"
+    for query in ("from=2&to=1", "from=nan&to=1", "from=0", "from=0&to=1&columns=9999999"):
+        assert client.get(f"{place}/0/graphs?side=a&{query}").status_code == 400, query
+    assert client.get(f"{place}/0/graphs?side=c&from=0&to=1").status_code == 400
+    assert client.get(f"{place}/7/graphs?side=a&from=0&to=1").status_code == 400

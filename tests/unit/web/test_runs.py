@@ -1,0 +1,107 @@
+"""Runs of the store: listed, opened, compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from weirlab.store import Store
+from weirlab.testing import make_record, make_result, make_spec
+from weirlab.web.children import Children
+from weirlab.web.runs import Shelf
+
+
+def trials(store: Store, *delays_ns: float, name: str = "trial", kind: str = "trial") -> str:
+    with store.create(kind, {"name": name}, {"lab": "netns", "dut": "iptables", "backend": "xdp"}) as writer:
+        for index, delay_ns in enumerate(delays_ns):
+            result = make_result(1e5, delay_mean_ns=delay_ns)
+            spec = make_spec(1e5, position=400)
+            writer.add(make_record(result, spec, run_id=writer.run_id, index=index, role="single"))
+        return writer.run_id
+
+
+def listed(client: TestClient) -> dict[str, dict[str, Any]]:
+    return {run["run_id"]: run for run in client.get("/api/runs").json()["runs"]}
+
+
+def test_an_empty_store_is_no_failure(client: TestClient) -> None:
+    assert client.get("/api/runs").json() == {"runs": []}
+
+
+def test_every_run_is_listed_with_kind_state_and_a_sentence(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0, 21_000.0, name="before")
+    run = listed(client)[run_id]
+    assert (run["kind"], run["status"], run["name"]) == ("trial", "complete", "before")
+    assert run["conclusion"] == "Trial, complete: 2 of 2 attempts valid."
+
+
+def test_a_damaged_run_is_listed_with_what_is_wrong(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0)
+    (store.open(run_id).path / "manifest.json").write_text("nonsense")
+    run = listed(client)[run_id]
+    assert run["status"] == "corrupt"
+    assert "not JSON" in run["conclusion"]
+    assert client.get(f"/api/runs/{run_id}").status_code == 404
+
+
+def test_the_sentence_of_a_run_is_the_answer_of_its_report(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0)
+    (store.open(run_id).path / "report.html").write_text(
+        '<style>h1{}</style><h1 id="answer-title">Carries &gt; 3 Mpps\n &amp; more.</h1>'
+    )
+    assert listed(client)[run_id]["conclusion"] == "Carries > 3 Mpps & more."
+
+
+def test_a_run_shows_what_weir_show_tells(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0)
+    shown = client.get(f"/api/runs/{run_id}").json()
+    assert shown["conclusion"].startswith(f"Trial {run_id} is complete")
+    assert ["kind, status", "trial, complete"] in shown["tables"][0]["rows"]
+    assert shown["report"] == "possible"
+
+
+def test_a_run_of_a_kind_without_reports_says_so(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0, kind="unheard")
+    assert client.get(f"/api/runs/{run_id}").json()["report"] == "none"
+    answer = client.post(f"/api/runs/{run_id}/report", json={})
+    assert answer.status_code == 400
+    assert "no report about runs of the kind unheard" in answer.json()["error"]["message"]
+
+
+def test_two_runs_are_compared_in_the_words_of_weir_compare(client: TestClient, store: Store) -> None:
+    before = trials(store, *[20_000.0 + n for n in range(6)])
+    after = trials(store, *[30_000.0 + n for n in range(6)])
+    found = client.get(f"/api/runs/{before}/compared/{after}").json()
+    assert found["verdict"] == "worse"
+    assert found["conclusion"].startswith("Changed for the worse")
+    assert any(row[0] == "mean delay" for row in found["tables"][0]["rows"]), found["tables"][0]["rows"]
+
+
+def test_what_cannot_be_compared_is_told(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0)
+    answer = client.get(f"/api/runs/{run_id}/compared/{run_id}")
+    assert answer.status_code == 400
+    assert "compared with itself" in answer.json()["error"]["message"]
+    assert client.get(f"/api/runs/{run_id}/compared/nothing").status_code == 404
+
+
+def test_a_report_is_drawn_when_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = trials(store, 20_000.0)
+    asked: list[list[str]] = []
+    children = Children(1)
+    monkeypatch.setattr(children, "ask", lambda command, *_, **__: asked.append(command))
+    monkeypatch.setattr(Shelf, "_report_state", lambda *_: "possible")
+    Shelf(store, children).prepare(run_id).result()
+    children.close()
+    assert asked[0][-4:] == [str(store.root), "report", run_id, "--json"]
+
+
+def test_metrics_count_runs_and_uploads(client: TestClient, store: Store) -> None:
+    trials(store, 20_000.0)
+    client.post("/api/captures", content=b"")
+    text = client.get("/metrics").text
+    assert 'weir_runs{kind="trial",status="complete"} 1' in text
+    assert 'weir_web_uploads_total{result="refused"} 1' in text
+    assert "weir_web_queue_length 0" in text

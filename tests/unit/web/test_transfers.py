@@ -1,0 +1,117 @@
+"""Live TCP tests: begun by a form, followed by events, kept under their data ID."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from weirlab._engine import TcpServer
+from weirlab.store import Store
+
+from .conftest import Serve, settled
+
+NOBODY = 9
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Of a server of bulk transfers on loopback."""
+    server = TcpServer(
+        address="127.0.0.1", port=0, token="", most_ns=None, most_bytes=None, most_clients=2, options=[]
+    )
+    yield server.address[1]
+    server.stop()
+
+
+def begun(client: TestClient, **asked: Any) -> str:
+    answer = client.post("/api/transfers", json={"host": "127.0.0.1", "interval_ms": 50, **asked})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["data_id"])
+
+
+def followed(client: TestClient, data_id: str) -> list[dict[str, Any]]:
+    """All events, until the last."""
+    with client.stream("GET", f"/api/transfers/{data_id}/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        return [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: ")]
+
+
+def test_a_transfer_is_followed_while_it_runs_and_kept(serve: Serve, store: Store, port: int) -> None:
+    client, _ = serve()
+    data_id = begun(client, port=port, lasts_s=None, total_bytes=20_000_000)
+    events = followed(client, data_id)
+    assert [events[0]["event"], events[-1]["event"]] == ["started", "done"]
+    intervals = [event for event in events if event["event"] == "interval"]
+    assert sum(each["received_bytes"] for each in intervals) == 20_000_000
+    assert events[-1]["stage"] == "ready"
+    assert "To the server" in events[-1]["conclusion"]
+    later, _ = serve()
+    again = followed(later, data_id)
+    assert [each for each in again if each["event"] == "interval"] == intervals
+    assert later.get(f"/api/measurements/{data_id}").json()["kind"] == "transfer"
+
+
+def test_its_numbers_are_exported(client: TestClient, port: int) -> None:
+    data_id = begun(client, port=port, lasts_s=None, total_bytes=5_000_000, direction="both")
+    followed(client, data_id)
+    text = client.get(f"/api/transfers/{data_id}/export/intervals.csv").text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {row["direction"] for row in rows} == {"up", "down"}
+    assert sum(int(row["received_bytes"]) for row in rows) == 10_000_000
+    each = client.get(f"/api/transfers/{data_id}/export/connections.csv").text
+    assert "snd_cwnd" in each.splitlines()[0]
+    for table in ("intervals", "connections"):
+        assert client.get(f"/api/transfers/{data_id}/export/{table}.parquet").content[:4] == b"PAR1"
+    assert client.get(f"/api/transfers/{data_id}/export/secret.csv").status_code == 400
+
+
+def test_one_at_a_time_and_it_can_be_stopped(client: TestClient, port: int) -> None:
+    data_id = begun(client, port=port, lasts_s=60)
+    refused = client.post("/api/transfers", json={"host": "127.0.0.1", "port": port})
+    assert refused.status_code == 409
+    assert client.post(f"/api/transfers/{data_id}/stop", json={}).status_code == 200
+    assert followed(client, data_id)[-1]["event"] == "done"
+    assert settled(client, data_id)["stage"] in ("ready", "failed")
+    assert client.post(f"/api/transfers/{data_id}/stop", json={}).status_code == 400
+
+
+def test_where_nobody_listens_the_reason_is_told(client: TestClient) -> None:
+    data_id = begun(client, port=NOBODY, lasts_s=1)
+    last = followed(client, data_id)[-1]
+    assert last["stage"] == "failed"
+    assert "weir tcp serve" in last["message"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"lasts_s": 9999}, "300 s at most"),
+        ({"total_bytes": 5}, "one of them"),
+        ({"host": ""}, "host"),
+        ({"port": 0}, "port"),
+        ({"congestion": "a; rm -rf"}, "congestion"),
+        ({"rate": "fast"}, "not understood"),
+        ({"connections": 1000}, "connections"),
+        ({"command": "id"}, "command"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_sent(
+    client: TestClient, asked: dict[str, Any], why: str
+) -> None:
+    answer = client.post("/api/transfers", json={"host": "127.0.0.1", **asked})
+    assert answer.status_code == 400
+    assert why in answer.json()["error"]["message"]
+
+
+def test_the_token_of_the_other_host_is_kept_nowhere(serve: Serve, store: Store, port: int) -> None:
+    client, _ = serve()
+    data_id = begun(client, port=port, token="a secret of others", lasts_s=None, total_bytes=1_000_000)
+    followed(client, data_id)
+    kept = b"".join(path.read_bytes() for path in (store.root / "web" / data_id).iterdir())
+    assert b"a secret of others" not in kept

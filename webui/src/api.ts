@@ -1,0 +1,173 @@
+/** What the service answers, and how it is asked. */
+
+export interface Session {
+  admitted: boolean;
+  version: string;
+  most_upload_bytes: number;
+  most_transfer_s: number;
+}
+export interface Table {
+  caption: string;
+  columns: string[];
+  rows: string[][];
+  right: number[];
+}
+export interface RunLine {
+  run_id: string;
+  kind: string;
+  status: string;
+  created: string;
+  name: string;
+  simulated: boolean;
+  problem: string;
+  conclusion: string;
+}
+export interface RunDetails {
+  run_id: string;
+  kind: string;
+  name: string;
+  simulated: boolean;
+  conclusion: string;
+  tables: Table[];
+  report: "ready" | "possible" | "none";
+}
+export interface Comparison {
+  before: string;
+  after: string;
+  verdict: string;
+  conclusion: string;
+  notes: string[];
+  tables: Table[];
+}
+export interface Measurement {
+  data_id: string;
+  kind: "capture" | "transfer";
+  name: string;
+  created: string;
+  stage: "receiving" | "queued" | "working" | "ready" | "failed";
+  message: string;
+  size_bytes: number;
+  waiting: number;
+  facts: { conclusion?: string; asked?: Asked };
+}
+export interface ConnectionLine {
+  id: number;
+  cells: string[];
+  sort: (string | number)[];
+  conclusion: string;
+}
+export interface Capture {
+  conclusion: string;
+  cautions: string[];
+  columns: string[];
+  connections: ConnectionLine[];
+  left_out: number;
+  others: Table[];
+}
+export type Side = "a" | "b";
+export interface Connection {
+  id: number;
+  ends: [string, string];
+  conclusion: string;
+  conclusions: Record<Side, string>;
+  diagnosis: string;
+  busier: Side;
+  tiles: { label: string; value: string; note: string }[];
+  facts: [string, string][];
+  sheet: Table;
+  start_ns: string;
+  from: number;
+  to: number;
+  terms: [string, string][];
+}
+export interface PackedLayer {
+  chart: string;
+  kind: "bars" | "line" | "band" | "blocks" | "marks";
+  name: string;
+  colour: string;
+  leftOut: number;
+  x: string;
+  low: string;
+  high: string;
+  mean?: string;
+}
+export interface Asked {
+  host: string;
+  port: number;
+  token?: string;
+  direction: "up" | "down" | "both";
+  connections: number;
+  lasts_s: number | null;
+  total_bytes: number | null;
+  interval_ms: number;
+  rate: string;
+  congestion: string;
+}
+export interface Interval {
+  direction: "up" | "down";
+  from_s: number;
+  to_s: number;
+  throughput_bps: number;
+  retransmissions: number | null;
+  rtt_us: number | null;
+  cwnd_bytes: number | null;
+}
+export interface Result {
+  stage: Measurement["stage"];
+  message: string;
+  diagnosis: string;
+  conclusion?: string;
+  tables?: Table[];
+}
+
+/** The service refuses, or cannot be reached; the message is for the user. */
+export class Failure extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+  }
+}
+
+/** Called when the service asks for its token. */
+export const onToken: { ask: () => void } = { ask: () => {} };
+
+export async function ask<T>(path: string, options: RequestInit = {}): Promise<T> {
+  let response: Response;
+  try {
+    response = await fetch(`api/${path}`, options);
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new Failure("The service cannot be reached. Is weir web still running?", 0);
+  }
+  if (response.ok) return (await response.json()) as T;
+  throw failure(response.status, await response.text());
+}
+
+export function failure(status: number, text: string): Failure {
+  if (status === 401) onToken.ask();
+  try {
+    return new Failure(JSON.parse(text).error.message, status);
+  } catch {
+    return new Failure(`The service answers with an error (${status}).`, status);
+  }
+}
+
+export function post<T>(path: string, body: unknown = {}): Promise<T> {
+  return ask<T>(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+}
+
+/** Send a file as it is; `progress` gets the share that is sent. */
+export function upload(file: File, progress: (share: number) => void): Promise<{ data_id: string }> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", `api/captures?name=${encodeURIComponent(file.name)}`);
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.upload.onprogress = (event) => progress(event.total ? event.loaded / event.total : 0);
+    request.onload = () =>
+      request.status === 201 ? resolve(JSON.parse(request.responseText)) : reject(failure(request.status, request.responseText));
+    request.onerror = () => reject(new Failure("The upload broke off. Is the file too large, or weir web gone?", 0));
+    request.send(file);
+  });
+}

@@ -1,0 +1,41 @@
+/** Numbers and times as text. */
+
+const UNITS: [number, string][] = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
+export function short(value: number, digits = 6): string {
+  const [factor, prefix] = UNITS.find(([size]) => Math.abs(value) >= size) ?? [1, ""];
+  return `${Number((value / factor).toPrecision(digits))}${prefix && ` ${prefix}`}`;
+}
+
+export function bytes(value: number): string {
+  return `${short(value, 3)}${value >= 1000 ? "" : " "}B`;
+}
+
+export function date(iso: string): string {
+  return iso.slice(0, 16).replace("T", " ");
+}
+
+/** So many digits behind the point that multiples of `step` differ. */
+export function digitsFor(step: number): number {
+  return Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+}
+
+/** So many that `step` is exact: three for 0.025. */
+export function exactDigits(step: number): number {
+  let digits = digitsFor(step);
+  while (digits < 9 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits += 1;
+  return digits;
+}
+
+/** `seconds` after the first packet: as such, or as time of day in UTC. */
+export function moment(seconds: number, digits: number, clock: "relative" | "absolute", startNs: bigint): string {
+  if (clock === "relative") return `${seconds.toFixed(digits)} s`;
+  const ns = startNs + BigInt(Math.round(seconds * 1e9));
+  const whole = new Date(Number(ns / 1000000n)).toISOString().slice(11, 19);
+  return `${whole}${digits ? `.${(ns % 1000000000n).toString().padStart(9, "0").slice(0, digits)}` : ""}`;
+}
