@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-disturbed bench-link build wheel format lock clean
+.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-disturbed bench-link build wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,9 @@ build: ## Install what is missing and build the engine
 
 wheel: build ## Build the wheel into dist/
 	@maturin build --release --out dist
+
+manual: build ## Make the manual page weir(1) anew from the help of the commands
+	@scripts/manual
 
 format: build ## Format Python and Rust
 	ruff check --fix --select I .

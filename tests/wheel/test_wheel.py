@@ -62,6 +62,12 @@ def test_the_wheel_carries_the_licences_of_what_it_contains(archive: ZipFile, me
         assert any(holder in text for text in told), holder
 
 
+def test_the_manual_page_comes_with_the_wheel(archive: ZipFile, full: Installed) -> None:
+    (name,) = [entry for entry in archive.namelist() if entry.endswith(".data/data/share/man/man1/weir.1")]
+    installed = full.environment / "share/man/man1/weir.1"
+    assert installed.read_bytes() == archive.read(name)
+
+
 def test_the_wheel_says_what_it_is_for(metadata: Message) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata.get_all("Provides-Extra") == ["report", "voice"]

@@ -10,10 +10,12 @@ from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 
-COMPLETION = """Print the script that lets a shell complete commands, options, runs and scenarios.
+COMPLETION = """Print the script that lets a shell complete what is typed behind weir.
+
+Commands, options, choices, run IDs and the names of ready-made scenarios are
+completed; weir is asked for them, so that new runs are known at once.
 
 Examples:
-  source <(weir completion bash)                    for this shell
   weir completion bash > ~/.local/share/bash-completion/completions/weir
   weir completion zsh > ~/.zfunc/_weir              a folder in fpath
   weir completion fish > ~/.config/fish/completions/weir.fish

@@ -46,8 +46,8 @@ def lines(table: Table, columns: int | None, *, note: bool = True) -> list[str]:
     headings = [wrapped(each.heading, size) for each, size in _pairs(kept, widths)]
     # Lines that break leave some of the room.
     widths = [
-        max(_widest(line for cell in cells for line in cell), 1)
-        for cells in zip(headings, *body, strict=True)
+        min(size, max(_widest(line for cell in cells for line in cell), 1))
+        for size, cells in zip(widths, zip(headings, *body, strict=True), strict=True)
     ]
     deepest = max(map(len, headings), default=0)
     above = [[""] * (deepest - len(heading)) + heading for heading in headings]
@@ -118,6 +118,13 @@ def _room(kept: Sequence[_Column], columns: int) -> int:
 def _spread(kept: Sequence[_Column], columns: int, widths: list[int]) -> list[int]:
     """``widths`` with what is left of the room shared out, those that lack least first."""
     left = _room(kept, columns) - sum(widths)
+    if left < 0:
+        # A word without room sticks out on its own line; the others keep to the width.
+        texts = [i for i, each in enumerate(kept) if not each.numeric]
+        if texts:
+            widest = max(texts, key=widths.__getitem__)
+            widths[widest] = max(widths[widest] + left, _READABLE)
+        return widths
     lacking = sorted(range(len(kept)), key=lambda i: kept[i].natural - widths[i])
     for done, i in enumerate(lacking):
         more = min(kept[i].natural - widths[i], max(left, 0) // (len(lacking) - done))

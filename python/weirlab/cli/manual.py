@@ -1,9 +1,9 @@
-"""The manual page weir(1), made from the help of all commands (``scripts/manual``)."""
+"""The manual page weir(1), made from the help of all commands (``make manual``)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import typer
@@ -17,10 +17,10 @@ _CONTROL: Final = re.compile(r"^([.'])", re.MULTILINE)
 
 def page() -> str:
     """The page in the language of man(7)."""
-    from weirlab.cli.app import OVERVIEW, app
+    from weirlab.cli.app import OVERVIEW, app, parts
 
     weir: Any = get_command(app)
-    root = typer.Context(weir, info_name="weir")
+    root = typer.Context(weir, info_name="weir", help_option_names=["-h", "--help"])
     about = OVERVIEW.split("\nExit codes:")[0]
     first, _, rest = about.partition("\n")
     lines = [
@@ -36,7 +36,9 @@ def page() -> str:
         *_parameters(weir, root),
         ".SH COMMANDS",
     ]
-    for command, context in _commands(weir, root):
+    # Those of other packages are not everybody's.
+    own = [name for names in parts(only_own=True).values() for name in names]
+    for command, context in _commands(weir, root, own):
         lines += [f".SS {_text(context.command_path)}", *_usage(command, context)]
         lines += [*_prose(command.help or ""), *_parameters(command, context)]
     lines.append(".SH EXIT STATUS")
@@ -53,13 +55,13 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _commands(group: Any, above: typer.Context) -> Iterator[tuple[Any, typer.Context]]:
-    """Every command with those of groups, in the order of the help."""
-    for name in group.list_commands(above):
+def _commands(group: Any, above: typer.Context, names: Sequence[str]) -> Iterator[tuple[Any, typer.Context]]:
+    """The commands called ``names``, and those of the groups among them."""
+    for name in names:
         command = group.get_command(above, name)
         context = typer.Context(command, info_name=name, parent=above)
         if hasattr(command, "commands"):
-            yield from _commands(command, context)
+            yield from _commands(command, context, command.list_commands(context))
         else:
             yield command, context
 
@@ -86,14 +88,15 @@ def _prose(text: str) -> Iterator[str]:
 def _parameters(command: Any, context: typer.Context) -> Iterator[str]:
     """Arguments and options with what they are for."""
     for parameter in command.get_params(context):
-        if getattr(parameter, "hidden", False):
+        if getattr(parameter, "hidden", False) or (context.parent and parameter.name == "help"):
             continue
         yield ".TP"
         if parameter.param_type_name == "argument":
             yield f"\\fI{_text(parameter.metavar or parameter.name.upper())}\\fR"
         else:
             names = ", ".join(
-                f"\\fB{_text(name)}\\fR" for name in (*parameter.opts, *parameter.secondary_opts)
+                f"\\fB{_text(name)}\\fR"
+                for name in (*sorted(parameter.opts, key=len), *parameter.secondary_opts)
             )
             value = _value(parameter, context)
             yield f"{names} \\fI{_text(value)}\\fR" if value else names

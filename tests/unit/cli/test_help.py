@@ -14,11 +14,12 @@ from .conftest import Weir
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [
-    "doctor", "calibrate", "trial", "profile", "search", "rfc2544", "calls", "quality", "tap", "log", "link",
-    "trace", "ipsec bytes", "tcp list", "tcp watch", "tcp send", "tcp serve", "fit", "predict", "plan",
-    "verify", "transients", "report", "runs", "show", "export", "compare", "run", "schema", "lab clean",
+    "doctor", "calibrate", "trial", "profile", "search", "rfc2544", "calls", "failover", "quality",
+    "tap", "log", "link", "trace", "ipsec bytes", "tcp list", "tcp watch", "tcp send", "tcp serve",
+    "fit", "predict", "plan", "verify", "transients", "report", "runs", "show", "export", "compare",
+    "run", "schema", "lab clean",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
-    "voice example", "voice schema",
+    "voice example", "voice schema", "completion",
 ]  # fmt: skip
 
 
