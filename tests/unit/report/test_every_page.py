@@ -255,7 +255,8 @@ def _drawn(layer: dict[str, Any]) -> Iterator[tuple[str, float]]:
     strength = (
         layer["encoding"].get("opacity", {}).get("condition", {}).get("value", mark.get("opacity", 1.0))
     )
-    edged = "stroke" in mark or "stroke" in layer["encoding"]
+    # What is as the page is parts marks from each other.
+    edged = mark.get("stroke", "var(--paper)") != "var(--paper)" or "stroke" in layer["encoding"]
     if edged:
         strength *= mark.get("strokeOpacity", 1.0)
     colours = [mark[name] for name in ("stroke" if edged else "fill", "color") if name in mark]

@@ -30,7 +30,7 @@ addEventListener("load", async () => {
   const pause = (ms) => new Promise((go) => setTimeout(go, ms));
   const drag = (target, type, clientX, clientY) => {
     const Kind = type.startsWith("pointer") ? PointerEvent : MouseEvent;
-    const common = { button: 0, buttons: 1, bubbles: true, cancelable: true, pointerId: 1, view: window };
+    const common = { button: 0, buttons: 1, movementX: 9, bubbles: true, cancelable: true, pointerId: 1, view: window };
     target.dispatchEvent(new Kind(type, { ...common, clientX, clientY }));
   };
   await pause(2000);
@@ -49,7 +49,9 @@ addEventListener("load", async () => {
 def seen(html: str, probe: str, folder: Path) -> dict[str, Any]:
     """What ``probe``, JavaScript that fills ``found``, sees on the page."""
     page = folder / "page.html"
-    page.write_text(html.replace("</body>", PROBE % probe + "</body>"), encoding="utf-8")
+    # The last one: the scripts of the page have such a text, too.
+    before, _, after = html.rpartition("</body>")
+    page.write_text(f"{before}{PROBE % probe}</body>{after}", encoding="utf-8")
     assert CHROMIUM is not None
     dumped = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
@@ -69,11 +71,14 @@ def test_a_page_of_charts(small_run: Any, models: Any, tmp_path: Path) -> None:
         tell(gather(small_run, models)).html(),
         """
         const plots = [...document.querySelectorAll(".plot")];
-        const drawn = [...document.querySelectorAll(".plot svg")];
-        found.labels = drawn.map((svg) => svg.getAttribute("aria-label"));
+        found.roles = [...new Set(plots.map((plot) => plot.getAttribute("role")))];
+        found.labels = plots.map((plot) => plot.getAttribute("aria-label"));
+        const within = [...document.querySelectorAll(".plot [aria-label]")];
+        found.exposed = within.filter((part) => !part.closest("[aria-hidden=true]")).length;
         found.plots = plots.length;
         found.top = plots[0].getBoundingClientRect().top;
-        const ticks = () => [...plots[0].querySelectorAll(".mark-text.role-axis-label")][0].textContent;
+        const axis = plots[0].querySelector(".mark-text.role-axis-label");
+        const ticks = () => [...axis.querySelectorAll("text")].map((text) => text.textContent).sort();
         found.before = ticks();
         const plane = plots[0].querySelector(".background").getBoundingClientRect();
         const y = plane.top + plane.height / 2;
@@ -85,14 +90,26 @@ def test_a_page_of_charts(small_run: Any, models: Any, tmp_path: Path) -> None:
         document.querySelector(".tools [data-zoom=whole]").click();
         await pause(500);
         found.whole = ticks();
+        const strengths = () => new Set(
+          [...plots[0].querySelectorAll(".mark-symbol.role-mark path")].map((path) => path.getAttribute("opacity")));
+        found.alike = strengths().size;
+        const entry = plots[0].querySelector(".role-legend-symbol path");
+        const { left, top, width, height } = entry.getBoundingClientRect();
+        for (const type of ["pointerdown", "mousedown", "pointerup", "mouseup", "click"]) {
+          drag(entry, type, left + width / 2, top + height / 2);
+        }
+        await pause(500);
+        found.picked = strengths().size;
         """,
         tmp_path,
     )
-    assert len(found["labels"]) == found["plots"]
+    assert found["roles"] == ["img"]
     assert "Vega visualization" not in found["labels"]
-    assert len(set(found["labels"])) == found["plots"]
+    assert len(set(found["labels"])) == found["plots"] > 5
+    assert found["exposed"] == 0
     assert found["top"] <= 1.5 * SCREEN[1]
     assert found["before"] == found["whole"] != found["zoomed"]
+    assert (found["alike"], found["picked"]) == (1, 2)
 
 
 def test_cursors_agree_after_zoom(tmp_path: Path) -> None:
@@ -103,23 +120,22 @@ def test_cursors_agree_after_zoom(tmp_path: Path) -> None:
         tell_trace(trace, connection=0).html(),
         """
         const planes = [...document.querySelectorAll(".u-over")];
-        const at = (plane) => plane.querySelector(".u-cursor-x").style.transform;
-        const box = planes[0].getBoundingClientRect();
-        const x = (share) => box.left + box.width * share, y = box.top + 40;
-        drag(planes[0], "mouseenter", x(0.3), y);
-        drag(planes[0], "mousemove", x(0.3), y);
-        drag(planes[0], "mousedown", x(0.3), y);
-        drag(document, "mousemove", x(0.7), y);
-        drag(planes[0], "mousemove", x(0.7), y);
-        drag(document, "mouseup", x(0.7), y);
+        const box = planes[0].getBoundingClientRect(), y = box.top + 40;
+        const x = (share) => box.left + box.width * share;
+        for (const [type, share] of [
+          ["mouseenter", 0.3], ["mousemove", 0.3], ["mousedown", 0.3], ["mousemove", 0.7], ["mouseup", 0.7],
+        ]) drag(planes[0], type, x(share), y);
         await pause(500);
-        found.cursors = planes.map(at);
+        found.cursors = planes.map((plane) => plane.querySelector(".u-cursor-x").style.transform);
         found.told = document.getElementById("cursor").textContent;
-        found.top = planes[0].getBoundingClientRect().top;
+        found.top = box.top;
+        // What lies below the pointer once the part between 0.3 and 0.7 fills the graph.
+        const { from, to } = JSON.parse(document.getElementById("data").textContent);
+        found.time = from + (to - from) * (0.3 + 0.4 * 0.7);
         """,
         tmp_path,
     )
     assert len(found["cursors"]) == 4
     assert len(set(found["cursors"])) == 1
-    assert found["told"]
+    assert float(found["told"].split(" ")[0]) == pytest.approx(found["time"], rel=0.01)
     assert found["top"] <= 1.5 * SCREEN[1]

@@ -15,7 +15,9 @@
     try {
       const { view } = await vegaEmbed(element, figure.spec, options);
       views.set(element.id, view);
-      // The element around it has the chart's name and description.
+      // Vega makes a document of the element; its parts say nothing that the description does not.
+      element.setAttribute("role", "img");
+      element.removeAttribute("aria-roledescription");
       const drawing = element.querySelector("svg");
       if (drawing) drawing.setAttribute("aria-hidden", "true");
       element.style.minHeight = "0";

@@ -137,7 +137,7 @@ def cpu(frame: pl.DataFrame, states: Sequence[str]) -> alt.Chart:
     calls = frame["calls"].to_numpy()
     chart: alt.Chart = (
         alt.Chart(axes.data(frame), **axes.framed(260))
-        .mark_area(line=False, interpolate="linear")
+        .mark_area(line=False, interpolate="linear", stroke=palette.LIGHT["paper"], strokeWidth=0.8)
         .encode(
             x=alt.X(
                 "calls:Q",

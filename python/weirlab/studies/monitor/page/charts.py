@@ -154,7 +154,7 @@ def fates(frame: pl.DataFrame) -> alt.LayerChart:
     colours = [palette.LIGHT[_FATE_COLOURS[_FATES.index(fate)]] for fate in shown]
     base = alt.Chart(axes.data(frame.filter(pl.col("fate").is_in(shown))))
     y = axes.rows(names)
-    bars = base.mark_bar(height=14, yOffset=10).encode(
+    bars = base.mark_bar(height=14, yOffset=10, stroke=palette.LIGHT["paper"], strokeWidth=0.8).encode(
         x=alt.X(
             "percent:Q",
             title="Frames sent, %",

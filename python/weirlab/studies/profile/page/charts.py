@@ -210,7 +210,7 @@ def cpu_states(frame: pl.DataFrame) -> alt.Chart:
     scale = alt.Scale(domain=states, range=palette.cpu(states))
     legend = alt.Legend(symbolType="square", symbolStrokeWidth=0, symbolSize=110, columns=4)
     base = alt.Chart(axes.data(labelled), **axes.framed(280))
-    chart: alt.Chart = base.mark_bar(strokeWidth=0).encode(
+    chart: alt.Chart = base.mark_bar(stroke=palette.LIGHT["paper"], strokeWidth=0.8).encode(
         x=alt.X(
             "load:O",
             sort=loads,

@@ -188,7 +188,7 @@ def _figures(streams: pl.DataFrame) -> Iterator[Figure]:
         if not frame.height:
             continue
         low, high = axes.extent(frame, "value")
-        if key == "loss" and high == 0:
+        if key != "mos" and high == 0:
             continue
         domain = (1.0, 4.6) if key == "mos" else (0.0, max(1.05 * high, 1e-3))
         frame = frame.with_columns(floor=pl.lit(domain[0]))

@@ -203,10 +203,6 @@
     for (const plot of plots.values()) {
       if (plot.scales.x.min !== min || plot.scales.x.max !== max) plot.setScale("x", { min, max });
     }
-    // The pointer rests, but what is below it is another time now: all cursors go there.
-    requestAnimationFrame(() => {
-      if (pointed && pointed.cursor.left >= 0) pointed.setCursor({ left: pointed.cursor.left, top: pointed.cursor.top }, true, true);
-    });
   }
 
   function point(plot, chart) {
