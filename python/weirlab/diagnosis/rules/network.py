@@ -84,7 +84,8 @@ def _disordered(view: View) -> Bools:
 
 def _disorder(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     facts = view.facts
-    why = f"{count(facts.spurious)} of {plural(facts.retransmitted, 'segment')} retransmitted had arrived already"
+    again = plural(facts.retransmitted, "retransmitted segment")
+    why = f"{count(facts.spurious)} of {again} had arrived already"
     evidence = ["the receiver reported them by DSACK (RFC 2883)"]
     if facts.reordered:
         evidence.append(f"segments out of order were seen {count(facts.reordered)} times")
