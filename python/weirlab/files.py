@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -334,7 +333,7 @@ def _remove_stale(scratch: Path) -> None:
 
 
 def _scratch_name() -> str:
-    return SCRATCH.replace("*", secrets.token_hex(16))
+    return SCRATCH.replace("*", os.urandom(16).hex())
 
 
 def _refuse_other_kinds(path: Path, option: str = "") -> None:

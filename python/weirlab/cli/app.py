@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -75,6 +76,8 @@ class Weir(TyperGroup):
 
     argv: Sequence[str] = ()
     """What the user typed behind ``weir``."""
+    _lists = False
+    """Are commands wanted for their names and first lines alone?"""
 
     def get_params(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Options before the command's name, ``--help`` among them."""
@@ -89,6 +92,8 @@ class Weir(TyperGroup):
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
         """The command, its module imported; for a name that is none all are, to suggest one of them."""
+        if self._lists:
+            return _summaries()[cmd_name]
         if cmd_name not in self.commands:
             known = _having(cmd_name, parts(only_own=True)) or _having(cmd_name, parts())
             for module in known or parts():
@@ -99,6 +104,14 @@ class Weir(TyperGroup):
             quicken(params)
             reshape(params)
         return found
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """The overview, for which no command's options are built: that takes longer than all the rest."""
+        self._lists = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._lists = False
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
@@ -151,13 +164,40 @@ app = typer.Typer(
 )
 
 
-def commands_of(part: str) -> dict[str, Any]:
+def commands_of(part: str, *, options: bool = True) -> dict[str, Any]:
     """The commands that a module adds, by name."""
     alone = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
     import_module(part).add_to(alone)
+    if not options:
+        _without_options(alone)
     found = dict(get_group(alone).commands)
-    showing.add_to(found)
+    if options:
+        showing.add_to(found)
     return found
+
+
+@cache
+def _summaries() -> Mapping[str, Any]:
+    """Every command by its name, without options."""
+    return {name: command for part in parts() for name, command in commands_of(part, options=False).items()}
+
+
+def _without_options(commands: typer.Typer) -> None:
+    for command in commands.registered_commands:
+        command.callback = _like(command.callback)
+    for group in commands.registered_groups:
+        group.typer_instance = copy(group.typer_instance)
+        if group.typer_instance is not None:
+            group.typer_instance.registered_commands = []
+
+
+def _like(callback: Any) -> Any:
+    """A function that takes nothing and is called and described as ``callback`` is."""
+
+    def nothing() -> None: ...
+
+    nothing.__name__, nothing.__doc__ = callback.__name__, callback.__doc__
+    return nothing
 
 
 def _show_version(wanted: bool) -> None:

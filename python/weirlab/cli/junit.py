@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from xml.etree import ElementTree
 
 from weirlab import files
 from weirlab.quoting import printable
@@ -31,6 +30,8 @@ def check(path: Path | None) -> None:
 
 def write(path: Path, suite: str, cases: Sequence[Case], properties: dict[str, str]) -> None:
     """Write ``cases`` as one test suite."""
+    from xml.etree import ElementTree
+
     counts = {
         "tests": len(cases),
         "failures": sum(case.outcome == "failure" for case in cases),

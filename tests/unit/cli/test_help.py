@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import weirlab.studies
 from weirlab.cli import failures
+from weirlab.cli.app import _summaries, commands_of, parts
 
 from .conftest import Weir
 
@@ -66,8 +68,39 @@ def test_the_schema_is_printed_as_published(weir: Weir) -> None:
     assert json.loads(weir("schema", "--json").out) == published
 
 
+def test_the_overview_builds_no_options_and_the_help_of_a_command_does(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[tuple[str, bool]] = []
+
+    def noted(part: str, *, options: bool = True) -> dict[str, Any]:
+        built.append((part, options))
+        return commands_of(part, options=options)
+
+    monkeypatch.setattr("weirlab.cli.app.commands_of", noted)
+    _summaries.cache_clear()
+    assert weir("--help").code == 0
+    assert {part for part, _ in built} == set(parts())
+    assert not any(options for _, options in built)
+    for command in _summaries().values():
+        assert [param for param in command.params if param.name != "help"] == []
+    assert "--rules" in weir("trial", "--help").out
+
+
+def test_the_overview_says_of_a_command_what_its_own_help_does(weir: Weir) -> None:
+    for part in parts():
+        for name, command in commands_of(part).items():
+            brief = _summaries()[name]
+            assert (brief.help, brief.hidden, brief.deprecated) == (
+                command.help, command.hidden, command.deprecated,
+            )  # fmt: skip
+
+
 def test_help_needs_none_of_the_heavy_packages() -> None:
-    heavy = ("numpy", "polars", "scipy", "altair", "pydantic", "pyroute2")
+    heavy = (
+        "numpy", "polars", "scipy", "altair", "pydantic", "pyroute2", "jinja2", "yaml", "weirlab._engine",
+        "hashlib", "secrets", "xml.etree.ElementTree", "asyncio",
+    )  # fmt: skip
     code = (
         "import sys; sys.argv = ['weir', '--help']\n"
         "from weirlab.cli import main\n"

@@ -1,0 +1,297 @@
+"""The stored runs, captures and models: made by simulated devices, and one real TCP transfer."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import secrets
+import socket
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from answers import INPUTS, PROFILE, RUNS, SLOWER
+from typer.testing import CliRunner
+
+from weirlab.cli.app import app
+from weirlab.jobs import testbeds
+from weirlab.jobs.progress import Quiet
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.scenario.load import from_plain
+from weirlab.store import RunWriter, Store, catalogue
+from weirlab.studies import runner
+from weirlab.studies.contract import Study
+from weirlab.studies.failover import FailoverStudy
+from weirlab.studies.failover.fakes import FakePair, Manner, instant
+from weirlab.studies.failover.section import FailoverScenario
+from weirlab.studies.failover.switches import Pair
+from weirlab.studies.monitor import MonitorStudy
+from weirlab.studies.monitor.bed import Settings
+from weirlab.studies.monitor.fakes import FakeLink
+from weirlab.studies.monitor.section import MonitorScenario
+from weirlab.testing import FakeBed, FakeClock, FakeDevice
+
+FIREWALL = """\
+name: small firewall
+lab: {{kind: sim, device: {{service_per_rule_ns: {rule_ns}}}}}
+profile:
+  positions: [0, 50, 100, 200, 400, 1000]
+  sizes: [64, 512]
+  load_shares: [0.05, 0.2, 0.5, 0.8, 0.93, 1.15, 1.5]
+  arrivals: [constant, poisson]
+  extra_shares: [0.44, 0.85]
+  repetitions: 2
+  trial_s: 0.01
+  warmup_s: 0.002
+  scout_s: 0.01
+{verify}report: null
+"""
+HELD_OUT = (
+    "verify:\n  - {positions: [150], sizes: [64], draws: 3, repetitions: 2, trial_s: 0.01, warmup_s: 0.002}\n"
+)
+
+CAPACITY_SCENARIO = """\
+name: small capacity
+lab: {kind: sim, device: {service_fixed_ns: 200000.0, service_per_rule_ns: 1000.0, service_per_byte_ns: 0.0}}
+calls: {rtcp: false}
+capacity:
+  positions: [0, 100]
+  sweep: {first: 30, last: 60, step: 15, repetitions: 1, trial_s: 0.1, warmup_s: 0.02}
+  search: {trial_s: 0.1, warmup_s: 0.02, trials: 1, min_calls: 4, width: 0.1}
+  predict:
+    profile:
+      positions: [0, 50, 100, 150]
+      sizes: [218]
+      load_shares: [0.1, 0.4, 0.7, 0.9, 1.2, 1.5]
+      repetitions: 1
+      trial_s: 0.1
+report: null
+"""
+
+FAILOVER_SCENARIO: dict[str, Any] = {
+    "name": "small failover",
+    "calls": {"count": 12, "codec": "g711"},
+    "failover": {
+        "pairs": [
+            {"protocol": "keepalived", "advert_s": 0.1},
+            {"protocol": "keepalived", "advert_s": 0.1, "states": "off"},
+        ],
+        "repetitions": 2,
+        "event_s": 0.5,
+        "after_s": 4.5,
+        "affected_s": 2.5,
+        "load_s": 0.2,
+    },
+    "report": None,
+}
+
+MONITOR_SCENARIO: dict[str, Any] = {
+    "name": "small monitor",
+    "monitor": {
+        "payloads": [10, 1400],
+        "loads": ["max", "400kpps"],
+        "runs": 2,
+        "trial_s": 0.1,
+        "stall": {"before_s": 0.2, "pause_s": 0.5, "after_s": 0.3, "repetitions": 1},
+        "search": {"frames": [60], "trial_s": 0.1},
+        "copy_cost": {"repetitions": 2, "trial_s": 0.1},
+    },
+    "report": None,
+}
+
+TRANSFER_BYTES = 200_000
+SENDER, RECEIVER, PORT = "198.18.7.1", "198.18.7.2", 5001
+
+
+def make() -> None:
+    """Everything anew; needs root, for the transfer."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with _elsewhere(folder), _as_example():
+            _runs(folder)
+            _weir("fit", PROFILE)
+            _weir("fit", PROFILE, SLOWER, "--out", "devices.json", "--name", "old", "--name", "new")
+            spoiled = ("--loss", "2%", "--loss-burst", "2", "--jitter", "5ms", "--seed", "3")
+            _weir(
+                "calls", "--calls", "2", "--duration", "2", "--warmup", "0", "--write", "calls.pcap", *spoiled
+            )
+            _transfer(folder / "transfer.pcap")
+        for name in ("calls.pcap", "transfer.pcap"):
+            (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes(), 9, mtime=0))
+        names = ("calls.pcap.gz", "devices.json", "store", "transfer.pcap.gz")
+        with tarfile.open(INPUTS, "w:xz", preset=9) as archive:
+            for name in names:
+                archive.add(folder / name, name, filter=_nameless)
+
+
+def _nameless(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Of nobody, and of no time; no locks."""
+    if Path(member.name).name.startswith(".") or member.name.endswith(".lock"):
+        return None
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def _runs(folder: Path) -> None:
+    for name, rule_ns, verify in (("firewall", 2.7, HELD_OUT), ("slower", 3.0, "verify: []\n")):
+        (folder / f"{name}.yaml").write_text(FIREWALL.format(rule_ns=rule_ns, verify=verify))
+        _weir("run", f"{name}.yaml")
+    short = ("--lab", "sim", "--rate", "300kpps", "--duration", "0.05", "--warmup", "0.01")
+    _weir("trial", *short, "--rules", "100", "--repetitions", "3")
+    _weir("trial", *short, "--rules", "100", "--repetitions", "3", "--step", "0.02:900kpps")
+    held_out = ("--rules", "150,300", "--frame", "64", "--loads", "30%,60%,90%,130%")
+    _weir("fit", PROFILE)
+    times = ("--duration", "0.01", "--warmup", "0.002", "--repetitions", "2")
+    _weir("verify", PROFILE, *held_out, *times, "--lab", "sim", "--again")
+    _calibrate()
+    search = ("--lab", "sim", "--duration", "0.02", "--warmup", "0.005")
+    _weir("search", *search, "--duration-sum", "0.04", "--rules", "0,400", "--frame", "64", "--width", "2%")
+    _weir("rfc2544", *search, "--rules", "400", "--frame", "64,512", "--repetitions", "2")
+    _weir("calls", "--calls", "5", "--duration", "0.5", "--warmup", "0.1", "--send", "--lab", "sim")
+    (folder / "capacity.yaml").write_text(CAPACITY_SCENARIO)
+    _weir("run", "capacity.yaml")
+    clock = FakeClock()
+    store = Store(folder / "store")
+
+    def open_pair(pair: Pair) -> FakePair:
+        manner = Manner(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
+        return FakePair(pair.protocol, manner, iter(()), clock)
+
+    failover = FailoverStudy(open_pair, clock=lambda: round(clock() * 1e9), sleep=clock.advance)
+    _run(failover, store, from_plain(FAILOVER_SCENARIO, "here", FailoverScenario))
+
+    def open_link(settings: Settings) -> FakeLink:
+        return FakeLink(settings)
+
+    monitor = MonitorStudy(open_link, clock=lambda: 0.0)
+    _run(monitor, store, from_plain(MONITOR_SCENARIO, "here", MonitorScenario))
+
+
+def _run(study: Study[Any, Any, Any], store: Store, scenario: Any) -> None:
+    outcome = runner.run(study, store, scenario, Quiet(), command="weir run small.yaml")
+    assert outcome.problem() is None, outcome.problem()
+
+
+def _calibrate() -> None:
+    bed = FakeBed(FakeDevice(service_fixed_ns=100.0), lab="netns", dut="none", backend="xdp")
+    with (
+        patch.object(testbeds, "open_cable", lambda *_: bed),
+        patch("weirlab.jobs.calibrations.choose", lambda *_: "netns"),
+    ):
+        _weir("calibrate", "--lab", "netns", "--duration", "0.05", "--repetitions", "2")
+
+
+def _weir(*arguments: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    print(result.stdout.strip().splitlines()[-1])
+
+
+@contextmanager
+def _elsewhere(folder: Path) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        with patch.dict(os.environ, WEIR_STORE=str(folder / "store"), COLUMNS="100"):
+            yield
+    finally:
+        os.chdir(before)
+
+
+@contextmanager
+def _as_example() -> Iterator[None]:
+    """On a host that is nobody's, each run a minute after the last one, with the IDs that are known."""
+    known = iter(RUNS)
+    token, create = secrets.token_hex, Store.create
+
+    def created(self: Store, kind: str, *arguments: Any, **options: Any) -> RunWriter:
+        run = next(known)
+        assert run.split("-")[2] == kind, (run, kind)
+        begun = datetime.strptime(run[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+        self._now = lambda: begun
+        with patch.object(secrets, "token_hex", lambda n: run[-4:] if n == 2 else token(n)):
+            return create(self, kind, *arguments, **options)
+
+    with (
+        patch.object(catalogue, "host", lambda: "example"),
+        patch.object(catalogue, "kernel", lambda: "6.1.0-example"),
+        patch.object(Store, "create", created),
+    ):
+        yield
+
+
+def _transfer(path: Path) -> None:
+    """A transfer of which some packets are lost behind the capture at the sender."""
+    ends = [Namespace(f"weir-record-{os.getpid()}-{side}") for side in ("l", "r")]
+    sender, receiver = ends
+    try:
+        for end in ends:
+            end.create()
+        _tool(
+            "ip",
+            "link",
+            "add",
+            "l0",
+            "netns",
+            sender.name,
+            "type",
+            "veth",
+            "peer",
+            "r0",
+            "netns",
+            receiver.name,
+        )
+        for end, link, address in ((sender, "l0", SENDER), (receiver, "r0", RECEIVER)):
+            inside = ("ip", "netns", "exec", end.name)
+            _tool(*inside, "ip", "addr", "add", f"{address}/24", "dev", link)
+            _tool(*inside, "ip", "link", "set", link, "up")
+            _tool(*inside, "ethtool", "-K", link, "tso", "off", "gso", "off", "gro", "off")
+        rules = (
+            "table ip loss { chain taken { type filter hook input priority 0; "
+            f"tcp dport {PORT} meta length > 1000 numgen inc mod 50 == 30 drop; }}; }}"
+        )
+        _tool("ip", "netns", "exec", receiver.name, "nft", rules)
+        command = ["tcpdump", "-n", "-i", "l0", "-w", str(path), "-U", "-s", "96", "--immediate-mode", "tcp"]
+        dump = sender.call(lambda: subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        assert dump.stderr is not None
+        assert any("listening on" in line for line in dump.stderr)
+        _send(sender, receiver)
+        time.sleep(1.0)
+        dump.terminate()
+        dump.communicate()
+    finally:
+        for end in ends:
+            end.remove()
+
+
+def _send(sender: Namespace, receiver: Namespace) -> None:
+    listener = receiver.call(socket.socket)
+    listener.bind((RECEIVER, PORT))
+    listener.listen(1)
+    with sender.call(socket.socket) as sending:
+        sending.connect((RECEIVER, PORT))
+        receiving, _ = listener.accept()
+        with listener, receiving:
+            reader = threading.Thread(target=_read_all, args=(receiving.recv,))
+            reader.start()
+            sending.sendall(bytes(TRANSFER_BYTES))
+            sending.shutdown(socket.SHUT_WR)
+            reader.join()
+
+
+def _read_all(receive: Callable[[int], bytes]) -> None:
+    while receive(1 << 16):
+        pass
+
+
+def _tool(*command: str) -> None:
+    subprocess.run(command, check=True)
