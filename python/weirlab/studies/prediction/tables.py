@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import NOTHING, duration, percent, rate, significant
@@ -115,8 +116,23 @@ _COVERAGE: Final = "In 50/90/99 %"
 
 
 def verification(outcome: VerificationOutcome) -> list[Table]:
-    """See :func:`errors`; none where the models cannot be judged."""
-    return [] if outcome.problem() is not None else errors(outcome.errors)
+    """How far each model is off, in short and as details; none where the models cannot be judged."""
+    if outcome.problem() is not None:
+        return []
+    return [*_summary(outcome.errors), *(replace(table, details=True) for table in errors(outcome.errors))]
+
+
+def _summary(rows: Iterable[ErrorRow]) -> list[Table]:
+    """A row per quantity, a column per model."""
+    single = [row for row in rows if (row.per, row.extrapolated) == ("trial", False)]
+    models = tuple(dict.fromkeys(row.model for row in single))
+    shown = {(row.quantity, row.model): _error_cells(row)[3] for row in single}
+    cells = [
+        (_NAMES.get(quantity, quantity), *(shown.get((quantity, model), NOTHING) for model in models))
+        for quantity in dict.fromkeys(row.quantity for row in single)
+    ]
+    caption = "Mean absolute errors on single held-out trials"
+    return [Table(caption, ("Quantity", *models), cells, range(1, 1 + len(models)))] if cells else []
 
 
 def errors(rows: Iterable[ErrorRow]) -> list[Table]:

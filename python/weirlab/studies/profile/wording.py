@@ -89,9 +89,9 @@ def _certainty(outcome: AdaptiveOutcome) -> str:
 
 def scenario(outcome: Outcome[ProfileFindings]) -> str:
     """What came of all parts."""
-    parts = [f"Run {outcome.run.run_id} is complete."]
+    parts = []
     if outcome.found.verification is not None:
         parts.append(verification(outcome.found.verification))
     if outcome.report is not None:
         parts.append(report(outcome.report))
-    return "\n".join(parts)
+    return "\n".join([*parts, f"Run {outcome.run.run_id} is complete."])
