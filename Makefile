@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-disturbed bench-link build wheel manual format lock clean
+.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,9 @@ bench-esp: build ## What ESP costs per packet, every suite, beside the algorithm
 bench-tcp: build ## Bulk transfers beside iperf3, and what watching connections costs (root)
 	@scripts/bootstrap --bench
 	@python bench/tcp.py $(ARGS)
+
+bench-planted: build ## Planted causes of slow transfers, and what the diagnosis names (root)
+	@python bench/planted.py $(ARGS)
 
 bench-disturbed: build ## What a busy machine costs: valid attempts, time and error, quiet and disturbed (root)
 	@python bench/disturbed.py $(ARGS)

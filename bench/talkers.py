@@ -61,7 +61,12 @@ def sleepy(talk: socket.socket, order: dict[str, Any]) -> float:
             unread = array.array("i", [0])
             fcntl.ioctl(talk.fileno(), termios.FIONREAD, unread)
             seen.append((time.monotonic(), unread[0]))
-            time.sleep(STEP_S)
+            # It fills at once or never: then a reader that sleeps is not to want a CPU either.
+            filling = time.monotonic() < ends - 0.8 * order["sleeps_s"]
+            time.sleep(STEP_S if filling else max(ends - time.monotonic(), 0.0))
+        unread = array.array("i", [0])
+        fcntl.ioctl(talk.fileno(), termios.FIONREAD, unread)
+        seen.append((time.monotonic(), unread[0]))
         # What still comes when it is full are the bytes of probes.
         full = next(at for at, unread in seen if unread >= 0.95 * seen[-1][1])
         held += ends - full

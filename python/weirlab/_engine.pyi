@@ -402,11 +402,13 @@ class TcpClient:
         local: str | None,
         local_port: int | None,
         every_block: bool,
+        clocks: bool = False,
     ) -> None: ...
     def next_event(self, within_s: float) -> dict[str, Any] | None:
         """The next event within ``within_s``, at most 0.1 s.
 
-        ``started``, ``interval``, ``samples`` and at last ``done``. Raises ``InputError``, ``LabError`` and
+        ``clock`` (if asked for), ``started``, ``begun``, ``interval``, ``samples``, at last ``done``. Raises
+        ``InputError``, ``LabError`` and
         ``TrialError`` for a transfer that cannot be or broke off.
         """
 

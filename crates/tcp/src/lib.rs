@@ -20,8 +20,10 @@ pub mod diag;
 pub mod fields;
 pub mod option;
 pub mod process;
+mod queues;
 mod sample;
 mod times;
 pub mod watch;
 
+pub use queues::Queues;
 pub use sample::{Congestion, Info, Sample};

@@ -44,6 +44,7 @@ fn client(server: &Server, token: &str) -> Client {
         local: None,
         local_port: None,
         every_block: false,
+        clocks: true,
     })
     .unwrap()
 }
@@ -52,13 +53,21 @@ fn client(server: &Server, token: &str) -> Client {
 fn both_ends_count_the_same_bytes_in_both_directions() {
     let server = server();
     let client = client(&server, "sesame");
+    let (mut exchanges, mut begun) = (0, false);
     let (ours, theirs) = loop {
         match client.next_event(SOON).unwrap() {
+            // Both ends have one clock.
+            ClientEvent::Clock { sent_ns, at_ns, heard_ns } => {
+                assert!((sent_ns..=heard_ns).contains(&at_ns));
+                exchanges += 1;
+            }
+            ClientEvent::Begun { .. } => begun = true,
             ClientEvent::Done { client, server, stopped: false } => break (client, server),
             ClientEvent::Failed(error) => panic!("{error}"),
             _ => {}
         }
     };
+    assert!(begun && exchanges >= 8);
     for (here, there) in ours.iter().zip(&theirs) {
         assert_eq!((here.flow.bytes, here.flow.blocks), (there.flow.bytes, there.flow.blocks));
         assert_eq!((here.failure.as_str(), there.failure.as_str()), ("", ""));

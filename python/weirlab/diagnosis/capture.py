@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 AT_ONCE_S: Final = 0.001
 """What follows an ACK within this time was let out by it. A host that is not busy needs a tenth of it."""
+USUAL_NS: Final = 100_000_000
+"""Round trips are alike for so long."""
+SCATTER: Final = 1.1
 AT_ONCE_RATIO: Final = 0.05
 """The same, of a round trip that had to be estimated."""
 TIMESTAMP_BYTES: Final = 12
@@ -63,6 +66,16 @@ class Trips:
             return np.full(len(times_ns), np.nan)
         at = np.searchsorted(self.time_ns, times_ns, side="right") - 1
         return np.asarray(self.rtt_ns[np.maximum(at, 0)] / 1e9)
+
+    def until(self, times_ns: Floats) -> Floats:
+        """In s, of what was sent at these times; but no pause of the sender's, which is no round trip."""
+        if len(self.time_ns) == 0:
+            return np.full(len(times_ns), np.nan)
+        sent_ns = np.maximum.accumulate(self.time_ns - self.rtt_ns)
+        usual = self.least(USUAL_NS).rtt_ns
+        at = np.maximum(np.searchsorted(sent_ns, times_ns, side="right") - 1, 0)
+        most = np.maximum(usual[at], usual[np.maximum(at - 1, 0)]) * SCATTER + AT_ONCE_S * 3e9
+        return np.asarray(np.minimum(self.rtt_ns[at], most) / 1e9)
 
     def least(self, within_ns: int) -> Trips:
         """The least of about ``within_ns`` each: a single ACK may have been delayed on purpose."""
@@ -158,8 +171,11 @@ def read(
 
 def _as_sent(p: Packets, data: Bools, acks: Bools, behind: Trips) -> tuple[Packets, Bools, Bools]:
     """The packets in the order in which the sender knew of them."""
-    late = behind.at(p.time_ns.astype(np.float64))
-    times = p.time_ns + np.where(p.from_sender, 0, np.nan_to_num(late) * 1e9).astype(np.int64)
+    times = p.time_ns.copy()
+    theirs = ~p.from_sender
+    # One after the other, as they were sent.
+    late = behind.until(times[theirs].astype(np.float64))
+    times[theirs] = np.maximum.accumulate(times[theirs] + (np.nan_to_num(late) * 1e9).astype(np.int64))
     order = np.argsort(times, kind="stable")
     moved = Packets(
         time_ns=times[order],
@@ -217,7 +233,7 @@ def _sends(
     ends_short = bool(p.payload_bytes[new[-1]] % mss != 0)
     after = np.searchsorted(new, np.arange(len(at)), side="right") - 1
     begun = after >= 0
-    idle[begun] = np.append((short | restarted) & ~waited, ends_short)[after[begun]]
+    idle[begun] = np.append(((short & ~answered) | restarted) & ~waited, ends_short)[after[begun]]
     held[begun] = np.append(waited, False)[after[begun]]
     idle |= (sent - acked + mss <= able) & ~held
     return _Sends(idle, held)

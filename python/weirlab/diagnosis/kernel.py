@@ -81,6 +81,25 @@ def read(
     return timeline, _facts(columns, {name: column(name)[start] for name in NEEDED}, times)
 
 
+def starvation(time_ns: Floats, waited_ns: Floats) -> Floats:
+    """Share of the time before each sample for which a thread had waited for a CPU.
+
+    The scheduler counts a wait when it is over (``run_delay``), so each counts for the time before that.
+    """
+    found = np.zeros(len(time_ns))
+    grown = np.diff(np.asarray(waited_ns, dtype=np.float64), prepend=np.nan)
+    for row in np.flatnonzero(grown > 0):
+        since = time_ns[row] - grown[row]
+        first = int(np.searchsorted(time_ns, since, side="right"))
+        found[first : row + 1] += 1.0
+        begun = first - 1
+        if 0 <= begun < row:
+            # The piece in which it began counts in part.
+            whole = time_ns[first] - time_ns[begun]
+            found[first] -= 1.0 - min((time_ns[first] - since) / whole, 1.0)
+    return np.clip(found, 0.0, 1.0)
+
+
 def _while_sending(sent: Floats, unsent: Floats) -> tuple[int, int] | None:
     """From the first sample with data to the last before which some was sent; None without."""
     moves = np.diff(np.nan_to_num(sent), prepend=0.0) > 0

@@ -93,12 +93,12 @@ def _trips(
     nowhere = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
     if source == "sender":
         return ours, nowhere
-    behind = _series(rows, "b" if sender == "a" else "a", "echo").least(least_ns(connection, sender))
+    behind = _series(rows, "b" if sender == "a" else "a", "echo")
     at_first = _to_sender_ns(connection, sender)
     if len(behind.time_ns) == 0 and at_first is not None:
         behind = Trips(np.array([connection["first_ns"]]), np.array([at_first]))
     if source == "receiver" or len(ours.time_ns) == 0:
-        return behind, behind
+        return behind.least(least_ns(connection, sender)), behind
     late = np.nan_to_num(behind.at(ours.time_ns.astype(np.float64)) * 1e9).astype(np.int64)
     return Trips(ours.time_ns, ours.rtt_ns + late), behind
 

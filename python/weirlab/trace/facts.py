@@ -36,7 +36,7 @@ MEANINGS: Final = (
 RETRANSMISSIONS: Final = ("timeout", "fast", "tail_probe", "handshake", "unexplained")
 """Causes of what was sent again; the same words are meanings and fields of ``Retransmissions``."""
 
-METHODS: Final = ("ack", "timestamp")
+METHODS: Final = ("ack", "timestamp", "echo")
 """Names of ``method`` in the table of round trips, in the order of their numbers."""
 
 

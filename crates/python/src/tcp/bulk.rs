@@ -12,7 +12,7 @@ use weir_tcp::bulk::{
 use weir_tcp::control::{Flow, Request, Total};
 use weir_tcp::option::{Setting, Value};
 
-use super::{end, info_dict};
+use super::{end, fields_dict, info_dict};
 use crate::errors::{describe, exception};
 
 /// Longest wait for an event, after which Ctrl-C is looked for.
@@ -41,7 +41,7 @@ impl TcpClient {
     #[new]
     #[pyo3(signature = (
         *, host, port, token, up, down, block_bytes, lasts_ns, total_bytes, bytes_per_s, interval_ns, congestion,
-        options, local, local_port, every_block
+        options, local, local_port, every_block, clocks = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
@@ -61,6 +61,7 @@ impl TcpClient {
         local: Option<IpAddr>,
         local_port: Option<u16>,
         every_block: bool,
+        clocks: bool,
     ) -> PyResult<Self> {
         let mut settings = settings(py, &options)?;
         let mut names: Vec<String> = options.into_iter().map(|(name, _)| name).collect();
@@ -82,7 +83,8 @@ impl TcpClient {
             settings.insert(0, Setting::congestion(&congestion));
             names.insert(0, "TCP_CONGESTION".to_owned());
         }
-        let options = ClientOptions { host, port, token, request, settings, local, local_port, every_block };
+        let options =
+            ClientOptions { host, port, token, request, settings, local, local_port, every_block, clocks };
         Ok(Self { inner: Client::start(options)?, names })
     }
 
@@ -109,6 +111,17 @@ impl TcpClient {
                 dict.set_item("same_clock", same_clock)?;
                 dict.set_item("since_1970_ns", since_1970_ns)?;
                 "started"
+            }
+            ClientEvent::Clock { sent_ns, at_ns, heard_ns } => {
+                dict.set_item("sent_ns", sent_ns)?;
+                dict.set_item("at_ns", at_ns)?;
+                dict.set_item("heard_ns", heard_ns)?;
+                "clock"
+            }
+            ClientEvent::Begun { server_ns, client_ns } => {
+                dict.set_item("server_ns", server_ns)?;
+                dict.set_item("client_ns", client_ns)?;
+                "begun"
             }
             ClientEvent::Interval { of_server, at_ns, flows } => {
                 dict.set_item("of_server", of_server)?;
@@ -188,7 +201,11 @@ fn flow_dict<'py>(py: Python<'py>, flow: &Flow) -> PyResult<Bound<'py, PyDict>> 
         }
     };
     dict.set_item("latency", latency)?;
-    dict.set_item("fields", info_dict(py, &flow.info)?)?;
+    dict.set_item(
+        "fields",
+        fields_dict(py, |field| flow.info.get(field).or_else(|| flow.queues.get(field)))?,
+    )?;
+    dict.set_item("waited_ns", flow.queues.waited_ns)?;
     Ok(dict)
 }
 

@@ -61,7 +61,7 @@ impl<W: Write + Send, F: FnMut(Ended)> Series<W, F> {
     ) -> Result<Self, TableError> {
         Ok(Self {
             segments: Rows::new(&mut make, &[("meanings", weir_trace::tcp::Meaning::NAMES.join(","))])?,
-            rtt: Rows::new(&mut make, &[("methods", "ack,timestamp".to_owned())])?,
+            rtt: Rows::new(&mut make, &[("methods", "ack,timestamp,echo".to_owned())])?,
             sack: Rows::new(&mut make, &[])?,
             periods: Periods::new(&mut make, period_ns)?,
             connections: Rows::new(&mut make, &[])?,

@@ -12,15 +12,19 @@ use thiserror::Error;
 
 use super::clock_identity;
 use super::end::{Input, Intervals, listen};
-use super::line::{Line, LineError};
+use super::line::{Line, LineError, Writer};
 use super::transfer::{BlockSample, Given, Transfer};
-use crate::clock::since_1970_ns;
+use crate::clock::{now_ns, since_1970_ns};
 use crate::control::{Flow, MOST_ANSWER_BYTES, Message, Preamble, Request, Total, prove};
 use crate::option::{OptionError, Setting, Value};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For an answer that needs no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Exchanges of time before the transfer, while the path is still idle.
+const CLOCK_EXCHANGES: usize = 8;
+/// Between two of them afterwards.
+const CLOCK_EVERY_NS: u64 = 1_000_000_000;
 /// Beyond the interval, in which a server that works is heard.
 const SILENCE_NS: u64 = 30_000_000_000;
 const LOOK: Duration = Duration::from_millis(500);
@@ -44,6 +48,8 @@ pub struct ClientOptions {
     pub local_port: Option<u16>,
     /// Keep the kernel's state at every block.
     pub every_block: bool,
+    /// Ask for the server's clock, before the transfer and every second.
+    pub clocks: bool,
 }
 
 /// A data connection that was made.
@@ -72,6 +78,22 @@ pub enum ClientEvent {
         same_clock: bool,
         /// The start, in ns since 1970.
         since_1970_ns: u64,
+    },
+    /// An exchange of time.
+    Clock {
+        /// When the question was sent, by this end's `CLOCK_MONOTONIC`.
+        sent_ns: u64,
+        /// The answer, by the server's.
+        at_ns: u64,
+        /// When that was heard.
+        heard_ns: u64,
+    },
+    /// The server's end has begun.
+    Begun {
+        /// When, by its `CLOCK_MONOTONIC`.
+        server_ns: u64,
+        /// When this end did, by its own.
+        client_ns: u64,
     },
     /// How far one end is.
     Interval {
@@ -251,6 +273,9 @@ fn run(
     let mut writer = line.writer().map_err(system("a connection cannot be shared"))?;
     listen(line, inputs.clone()).map_err(system("no thread can be made"))?;
     let lost = |why: String, after_ns| ClientError::Lost { why, after_ns };
+    if options.clocks {
+        exchange_clocks(&mut writer, incoming, events).map_err(|why| lost(why, 0))?;
+    }
     writer.send(&Message::Go).map_err(|e| lost(e.to_string(), 0))?;
     let transfer = Transfer::start(given, &request, same_clock, options.every_block, inputs)
         .map_err(system("the transfer cannot begin"))?;
@@ -259,6 +284,7 @@ fn run(
 
     let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
     let (mut open, mut stopped, mut answer, mut heard_ns) = (transfer.len(), false, None, 0);
+    let mut clock_ns = CLOCK_EVERY_NS;
     let tell = |at_ns, transfer: &Transfer| {
         if options.every_block {
             let (samples, lost) = transfer.take_samples();
@@ -280,6 +306,13 @@ fn run(
             Some(Input::Message(message)) => {
                 heard_ns = intervals.elapsed_ns();
                 match message {
+                    Message::Clocked { sent_ns, at_ns } => {
+                        let _ = events.send(ClientEvent::Clock { sent_ns, at_ns, heard_ns: now_ns() });
+                    }
+                    Message::Begun { start_ns } => {
+                        let client_ns = transfer.start_ns();
+                        let _ = events.send(ClientEvent::Begun { server_ns: start_ns, client_ns });
+                    }
                     Message::Interval { at_ns, flows } if flows.len() == transfer.len() => {
                         let _ = events.send(ClientEvent::Interval { of_server: true, at_ns, flows });
                     }
@@ -293,6 +326,11 @@ fn run(
         if let Some(at_ns) = intervals.due() {
             tell(at_ns, &transfer);
         }
+        if options.clocks && answer.is_none() && intervals.elapsed_ns() >= clock_ns {
+            clock_ns = intervals.elapsed_ns() + CLOCK_EVERY_NS;
+            // If the server is gone, its silence will tell.
+            let _ = writer.send(&Message::Clock { sent_ns: now_ns() });
+        }
         let silent_ns = intervals.elapsed_ns().saturating_sub(heard_ns);
         if answer.is_none() && silent_ns > request.interval_ns.saturating_add(SILENCE_NS) {
             return Err(lost("nothing was heard for 30 s".into(), intervals.elapsed_ns()));
@@ -301,6 +339,26 @@ fn run(
     tell(intervals.elapsed_ns(), &transfer);
     let (client, server) = (transfer.totals(), answer.unwrap_or_default());
     let _ = events.send(ClientEvent::Done { client, server, stopped });
+    Ok(())
+}
+
+/// Asks for the server's time, one question after the other.
+fn exchange_clocks(
+    writer: &mut Writer,
+    incoming: &Receiver<Input>,
+    events: &Sender<ClientEvent>,
+) -> Result<(), String> {
+    for _ in 0..CLOCK_EXCHANGES {
+        writer.send(&Message::Clock { sent_ns: now_ns() }).map_err(|e| e.to_string())?;
+        match incoming.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(Input::Message(Message::Clocked { sent_ns, at_ns })) => {
+                let _ = events.send(ClientEvent::Clock { sent_ns, at_ns, heard_ns: now_ns() });
+            }
+            Ok(Input::Gone(why) | Input::Message(Message::Refuse { why })) => return Err(why),
+            Ok(Input::Stop | Input::Abort) => return Err("the user ended it".to_owned()),
+            _ => return Err("it did not tell its time".to_owned()),
+        }
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -14,7 +14,8 @@ use super::latency::Latency;
 use super::line::is_temporary;
 use crate::clock::now_ns;
 use crate::control::{Flow, Request, Total};
-use crate::{Info, clock};
+use crate::queues::this_thread;
+use crate::{Info, Queues, clock};
 
 /// How long a blocked read or write goes without looking whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -65,6 +66,8 @@ struct Told {
     latency: Mutex<Latency>,
     failure: Mutex<String>,
     last_info: Mutex<Option<Info>>,
+    /// Number of its thread; 0 before that runs, and when it has ended.
+    thread: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -128,6 +131,7 @@ impl Transfer {
                     latency: Mutex::new(Latency::new()),
                     failure: Mutex::default(),
                     last_info: Mutex::default(),
+                    thread: AtomicU32::new(0),
                 }),
                 stop: Arc::clone(&transfer.stop),
                 abort: Arc::clone(&transfer.abort),
@@ -146,6 +150,7 @@ impl Transfer {
             let rate = request.bytes_per_s.filter(|_| sends).map(share);
             sender += u64::from(sends);
             let work = move || {
+                worker.told.thread.store(this_thread(), Relaxed);
                 let done = if sends { worker.send(bytes, rate) } else { worker.receive() };
                 worker.end(done.err());
                 // Whoever no longer listens has ended already.
@@ -172,8 +177,15 @@ impl Transfer {
         self.running
             .iter()
             .map(|each| {
-                let info = lock(&each.told.last_info).or_else(|| Info::of(&*each.stream).ok());
+                let last_info = *lock(&each.told.last_info);
+                let thread = Some(each.told.thread.load(Relaxed)).filter(|number| *number != 0);
+                let queues = match last_info {
+                    Some(_) => Queues::default(),
+                    None => Queues::of(&*each.stream, thread),
+                };
+                let info = last_info.or_else(|| Info::of(&*each.stream).ok());
                 Flow {
+                    queues,
                     bytes: each.told.bytes.load(Relaxed),
                     blocks: each.told.blocks.load(Relaxed),
                     latency: each.has_latency.then(|| lock(&each.told.latency).take()),
@@ -343,6 +355,7 @@ impl Worker {
 
     fn end(&self, failure: Option<io::Error>) {
         *lock(&self.told.last_info) = Info::of(&*self.stream).ok();
+        self.told.thread.store(0, Relaxed);
         if let Some(error) = failure {
             *lock(&self.told.failure) = error.to_string();
         }

@@ -5,7 +5,7 @@ use sha2::Sha256;
 
 use super::codec::{ProtocolError, Reader, Writer};
 use super::{INTERVALS_NS, MAGIC, MOST_BLOCK_BYTES, MOST_BUFFER_BYTES, MOST_CONNECTIONS, PREAMBLE_BYTES};
-use crate::Info;
+use crate::{Info, Queues};
 
 /// Of SHA-256: a nonce, or what tells hosts apart.
 pub type Digest = [u8; 32];
@@ -124,6 +124,8 @@ pub struct Flow {
     pub latency: Option<LatencyNs>,
     /// The kernel's state; empty where the connection is gone.
     pub info: Info,
+    /// What else its host knows of it; empty where the connection is gone.
+    pub queues: Queues,
 }
 
 /// The end of one connection.
@@ -172,6 +174,23 @@ pub enum Message {
     Ready,
     /// Client: begin.
     Go,
+    /// Client: what time is it?
+    Clock {
+        /// The client's `CLOCK_MONOTONIC`, to be sent back.
+        sent_ns: u64,
+    },
+    /// Server: this.
+    Clocked {
+        /// As it came.
+        sent_ns: u64,
+        /// The server's `CLOCK_MONOTONIC`.
+        at_ns: u64,
+    },
+    /// Server: the transfer has begun.
+    Begun {
+        /// When, by the server's `CLOCK_MONOTONIC`.
+        start_ns: u64,
+    },
     /// Server: its view of each connection, in the order of their numbers.
     Interval {
         /// Since the start.
@@ -227,6 +246,19 @@ impl Message {
                 totals.iter().for_each(|total| total.write(&mut to));
                 9
             }
+            Self::Clock { sent_ns } => {
+                to.u64(*sent_ns);
+                10
+            }
+            Self::Clocked { sent_ns, at_ns } => {
+                to.u64(*sent_ns);
+                to.u64(*at_ns);
+                11
+            }
+            Self::Begun { start_ns } => {
+                to.u64(*start_ns);
+                12
+            }
         };
         to.message(kind)
     }
@@ -242,6 +274,9 @@ impl Message {
             7 => Self::Interval { at_ns: from.u64()?, flows: many(from, Flow::read)? },
             8 => Self::Stop,
             9 => Self::Done { totals: many(from, Total::read)? },
+            10 => Self::Clock { sent_ns: from.u64()? },
+            11 => Self::Clocked { sent_ns: from.u64()?, at_ns: from.u64()? },
+            12 => Self::Begun { start_ns: from.u64()? },
             other => return Err(ProtocolError::Kind(other)),
         })
     }
@@ -330,6 +365,11 @@ impl Flow {
             latency.write(to);
         }
         to.bytes(self.info.bytes());
+        let queues = &self.queues;
+        to.bytes(queues.memory());
+        for value in [queues.unread_bytes, queues.unacked_bytes, queues.waited_ns] {
+            to.maybe(value);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, ProtocolError> {
@@ -338,6 +378,7 @@ impl Flow {
             blocks: from.u64()?,
             latency: if from.flag()? { Some(LatencyNs::read(from)?) } else { None },
             info: Info::new(from.bytes()?),
+            queues: Queues::new(from.bytes()?).with(from.maybe()?, from.maybe()?, from.maybe()?),
         })
     }
 }

@@ -5,10 +5,13 @@
 //! connections carry a preamble that names their session, then blocks of one direction only.
 //!
 //! ```text
-//! client   Preamble::Control            Request             Preamble::Data ...      Go        Stop
-//! server                     Challenge           Accept                        Ready  Interval*  Done
+//! client   Preamble::Control            Request             Preamble::Data ...      Go               Stop
+//! server                     Challenge           Accept                        Ready  Begun Interval*  Done
 //!                                                 (or Refuse, at any time, and the end)
 //! ```
+//!
+//! From `Ready` to `Done` the client may ask for the server's clock at any time: `Clock` is answered at once by
+//! `Clocked`.
 
 mod codec;
 mod message;
@@ -18,8 +21,8 @@ pub use message::{
     Digest, Flow, LatencyNs, Message, Preamble, Proof, Request, Session, Total, prove, verify,
 };
 
-/// What version 1 is; the last byte is the version.
-pub const MAGIC: [u8; 8] = *b"WEIRTCP\x01";
+/// What version 2 is; the last byte is the version.
+pub const MAGIC: [u8; 8] = *b"WEIRTCP\x02";
 
 /// Bytes of a [`Preamble`], whatever it says.
 pub const PREAMBLE_BYTES: usize = 32;

@@ -98,6 +98,9 @@ pub enum Method {
     Ack = 0,
     /// By the time-stamp option.
     Timestamp = 1,
+    /// By the time-stamp option, from an ACK without data to the data that it let out: where data is received,
+    /// the only way to see the path.
+    Echo = 2,
 }
 
 /// A round trip.
@@ -105,13 +108,13 @@ pub enum Method {
 pub struct RttRow {
     /// Connection.
     pub connection: u32,
-    /// Sender of the data.
+    /// Sender of the data, or of the ACK that was echoed.
     pub from: From,
     /// When the answer was captured, ns since 1970.
     pub time_ns: i64,
     /// How long after what it answers, ns.
     pub rtt_ns: u64,
-    /// End of the data answered, as `SegmentRow::seq` counts.
+    /// End of the data answered, or of all data before the ACK echoed, as `SegmentRow::seq` counts.
     pub seq: i64,
     /// How.
     pub method: Method,

@@ -13,6 +13,7 @@ from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.tcp import bulk
+from weirlab.studies.tcp.measure import command as measuring
 from weirlab.studies.tcp.show.lines import LinesOption, line, say
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ not named.
 Examples:
   weir tcp serve                         one end of a transfer
   weir tcp send localhost                the other
+  weir tcp measure localhost             the same from all sides, and why no faster
   weir tcp list                          all connections of this host
   weir tcp watch :443 --every 10ms       sample some of them
 """
@@ -102,6 +104,7 @@ def add_to(app: typer.Typer) -> None:
     tcp.command("list", help=LIST)(list_)
     tcp.command("watch", help=WATCH)(grouped(watch))
     bulk.add_to(tcp)
+    measuring.add_to(tcp)
     app.add_typer(tcp, name="tcp", rich_help_panel="Measure")
 
 

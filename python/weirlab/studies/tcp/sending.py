@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -83,8 +83,15 @@ class Outcome:
         return None
 
 
-def send(settings: Settings, observer: Observer, stop: Stop) -> Outcome:
+def send(
+    settings: Settings,
+    observer: Observer,
+    stop: Stop,
+    tell: Callable[[Mapping[str, Any]], None] | None = None,
+) -> Outcome:
     """Carry a transfer out; a request to stop ends it in good order.
+
+    ``tell`` gets every event of the engine as it came, and then the clocks' as well.
 
     Raises
     ------
@@ -114,6 +121,7 @@ def send(settings: Settings, observer: Observer, stop: Stop) -> Outcome:
         local=settings.local,
         local_port=settings.local_port,
         every_block=settings.every_block,
+        clocks=tell is not None,
     )
     merger: Merger | None = None
     begun: Mapping[str, Any] = {}
@@ -125,6 +133,8 @@ def send(settings: Settings, observer: Observer, stop: Stop) -> Outcome:
             client.stop()
             stopping = True
         event = client.next_event(_WAIT_S)
+        if event is not None and tell is not None:
+            tell(event)
         match event and event["event"]:
             case "started":
                 begun = event or {}

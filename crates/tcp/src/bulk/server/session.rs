@@ -12,6 +12,7 @@ use crate::bulk::end::{Input, Intervals, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::bulk::random;
 use crate::bulk::transfer::{Given, Transfer};
+use crate::clock::now_ns;
 use crate::control::{Flow, Message, Request};
 use crate::option::Setting;
 
@@ -116,11 +117,7 @@ fn transfer(
     let (inputs, incoming) = mpsc::channel();
     listen(line, inputs.clone())?;
     writer.send(&Message::Ready)?;
-    match incoming.recv_timeout(JOINING) {
-        Ok(Input::Message(Message::Go)) => {}
-        Ok(Input::Gone(why)) => return Err(Broken::Gone(why)),
-        _ => return Err(Broken::Gone("it did not begin".to_owned())),
-    }
+    await_go(&mut writer, &incoming)?;
     let number = house.transfers.fetch_add(1, SeqCst) + 1;
     moved.number = Some(number);
     house.tell(ServerEvent::Began { number, peer, request: Box::new(request.clone()) });
@@ -135,6 +132,21 @@ fn transfer(
         let _ = writer.send(&Message::Refuse { why: why.clone() });
     }
     done
+}
+
+/// Waits for the client to begin, and tells it the time meanwhile.
+fn await_go(writer: &mut Writer, incoming: &Receiver<Input>) -> Result<(), Broken> {
+    let due = Instant::now() + JOINING;
+    loop {
+        match incoming.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Ok(Input::Message(Message::Go)) => return Ok(()),
+            Ok(Input::Message(Message::Clock { sent_ns })) => {
+                writer.send(&Message::Clocked { sent_ns, at_ns: now_ns() })?;
+            }
+            Ok(Input::Gone(why)) => return Err(Broken::Gone(why)),
+            _ => return Err(Broken::Gone("it did not begin".to_owned())),
+        }
+    }
 }
 
 /// Waits for all data connections.
@@ -173,6 +185,7 @@ fn carry(
 ) -> Result<(), Broken> {
     let same_clock = request.host == house.host;
     let transfer = Transfer::start(given, request, same_clock, false, inputs)?;
+    writer.send(&Message::Begun { start_ns: transfer.start_ns() })?;
     let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
     let mut open = transfer.len();
     let options = &house.options;
@@ -183,6 +196,9 @@ fn carry(
                 return Err(Broken::Refused("the server was stopped".to_owned()));
             }
             Some(Input::Message(Message::Stop)) => transfer.stop(),
+            Some(Input::Message(Message::Clock { sent_ns })) => {
+                writer.send(&Message::Clocked { sent_ns, at_ns: now_ns() })?;
+            }
             Some(Input::Message(_)) => return Err(Broken::Refused("that makes no sense here".to_owned())),
             Some(Input::Gone(why)) => return Err(Broken::Gone(why)),
             None => {}

@@ -34,8 +34,17 @@ fn flows() -> impl Strategy<Value = Flow> {
         p99,
         max,
     });
-    (any::<u64>(), any::<u64>(), option::of(latency), vec(any::<u8>(), 0..=280))
-        .prop_map(|(bytes, blocks, latency, info)| Flow { bytes, blocks, latency, info: Info::new(&info) })
+    let queues = (vec(any::<u8>(), 0..=36), any::<[Option<u64>; 3]>())
+        .prop_map(|(memory, [unread, unacked, waited])| Queues::new(&memory).with(unread, unacked, waited));
+    (any::<u64>(), any::<u64>(), option::of(latency), vec(any::<u8>(), 0..=280), queues).prop_map(
+        |(bytes, blocks, latency, info, queues)| Flow {
+            bytes,
+            blocks,
+            latency,
+            info: Info::new(&info),
+            queues,
+        },
+    )
 }
 
 fn totals() -> impl Strategy<Value = Total> {
@@ -57,6 +66,9 @@ fn messages() -> impl Strategy<Value = Message> {
         Just(Message::Ready),
         Just(Message::Go),
         Just(Message::Stop),
+        any::<u64>().prop_map(|sent_ns| Message::Clock { sent_ns }),
+        any::<[u64; 2]>().prop_map(|[sent_ns, at_ns]| Message::Clocked { sent_ns, at_ns }),
+        any::<u64>().prop_map(|start_ns| Message::Begun { start_ns }),
         (any::<u64>(), vec(flows(), 0..5)).prop_map(|(at_ns, flows)| Message::Interval { at_ns, flows }),
         vec(totals(), 0..5).prop_map(|totals| Message::Done { totals }),
     ]
@@ -65,7 +77,7 @@ fn messages() -> impl Strategy<Value = Message> {
 #[test]
 fn the_preamble_is_as_published() {
     let control = Preamble::Control.emit();
-    assert_eq!(&control[..8], b"WEIRTCP\x01");
+    assert_eq!(&control[..8], b"WEIRTCP\x02");
     assert_eq!(control[8..], [0; 24]);
     let data = Preamble::Data { session: [9; 16], index: 258 }.emit();
     assert_eq!(data[8..12], [1, 0, 2, 1]);
@@ -78,8 +90,8 @@ fn the_preamble_is_as_published() {
 #[test]
 fn other_protocols_and_other_versions_are_told_apart() {
     let mut bytes = Preamble::Control.emit();
-    bytes[7] = 2;
-    assert_eq!(Preamble::parse(&bytes), Err(ProtocolError::Version(2)));
+    bytes[7] = 1;
+    assert_eq!(Preamble::parse(&bytes), Err(ProtocolError::Version(1)));
     bytes[..16].copy_from_slice(b"GET / HTTP/1.1\r\n");
     assert_eq!(Preamble::parse(&bytes), Err(ProtocolError::Magic));
 }
@@ -116,7 +128,12 @@ fn requests_that_nobody_can_carry_out_are_refused() {
 
 #[test]
 fn the_largest_answer_and_the_largest_request_fit() {
-    let flow = Flow { latency: Some(LatencyNs::default()), info: Info::new(&[1; 280]), ..Flow::default() };
+    let flow = Flow {
+        latency: Some(LatencyNs::default()),
+        info: Info::new(&[1; 280]),
+        queues: Queues::new(&[1; 36]).with(Some(1), Some(2), Some(3)),
+        ..Flow::default()
+    };
     let total = Total { flow, first_ns: Some(1), last_ns: Some(2), failure: "ß".repeat(1000) };
     let done = Message::Done { totals: vec![total; 2 * usize::from(MOST_CONNECTIONS)] };
     assert_eq!(decoded(&done.emit(), MOST_ANSWER_BYTES).map(|found| found.len()), Ok(1));

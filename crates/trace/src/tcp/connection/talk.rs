@@ -177,6 +177,11 @@ impl Talk {
             let (seq, ack, window, flight) = (start, ack.at, advertised.window, own.flight());
             let Placed { meaning, fresh, .. } = placed;
             Row { seq, ack, meaning, window, flight, fresh }.give(from, segment, cx);
+            if segment.payload > 0 {
+                peer.take_echo(segment, other(from), cx);
+            } else {
+                own.remember_ack(segment);
+            }
         }
         let established = self.open && self.answered && self.syn_ack_ns.is_none() && !self.is_reset();
         if !established || segment.flags & (RST | SYN) != 0 {

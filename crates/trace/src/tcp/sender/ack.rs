@@ -187,6 +187,25 @@ impl Sender {
         self.duplicates = 0;
     }
 
+    /// Remembers the time stamp of an ACK without data that this end sent.
+    pub fn remember_ack(&mut self, segment: &Segment<'_>) {
+        if segment.is_pure_ack()
+            && let Some((value, _)) = segment.timestamps()
+        {
+            self.ack_ticks.sent(value, segment.time_ns, self.next);
+        }
+    }
+
+    /// Takes the time stamp that the other end's data echoes; `from` is this end.
+    pub fn take_echo<S: Sink>(&mut self, segment: &Segment<'_>, from: From, cx: &mut Context<'_, S>) {
+        let echoed = segment.timestamps().and_then(|(_, echo)| self.ack_ticks.echo(echo));
+        if let Some((time_ns, seq)) = echoed {
+            let (connection, rtt_ns, method) =
+                (cx.connection, elapsed(time_ns, segment.time_ns), Method::Echo);
+            cx.sink.rtt(&RttRow { connection, from, time_ns: segment.time_ns, rtt_ns, seq, method });
+        }
+    }
+
     /// Whether the first block reports a duplicate.
     fn take_blocks<S: Sink>(
         &mut self,

@@ -133,6 +133,8 @@ pub struct Sender {
     /// End of what was sent when the last loss was noticed: by time-out, and by duplicate ACKs.
     timeout_until: i64,
     recovery_until: i64,
+    /// Of its ACKs without data; kept for rows only.
+    ack_ticks: Ticks,
 }
 
 /// What a packet says about the window of its sender.

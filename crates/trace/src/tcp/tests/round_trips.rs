@@ -76,6 +76,25 @@ fn time_stamps_measure_each_tick_once() {
 }
 
 #[test]
+fn where_data_is_received_the_echo_of_an_ack_measures_the_path() {
+    let packets = [
+        a(START, 1_001, MSS).timestamps(100, 1),
+        b(START + 10_000, 2_001).timestamps(50, 100),
+        b(START + 20_000, 2_001).timestamps(50, 100),
+        // Acknowledges the first of the two; the second echo of the same value tells nothing new.
+        a(START + 20 * MS, 2_001, MSS).timestamps(120, 50),
+        a(START + 21 * MS, 3_001, MSS).timestamps(121, 50),
+        // Data of its own is measured by its ACK.
+        packet(START + 22 * MS, From::B, 5_001, 4_001, 10).timestamps(72, 121),
+        a(START + 42 * MS, 4_001, MSS).timestamps(142, 72),
+    ];
+    let (_, rows) = talk(1_000, &packets);
+    let echoes: Vec<_> = rows.rtts.iter().filter(|row| row.method == Method::Echo).collect();
+    assert_eq!(echoes.len(), 1);
+    assert_eq!((echoes[0].from, echoes[0].rtt_ns), (From::B, (20 * MS - 10_000) as u64));
+}
+
+#[test]
 fn data_reported_by_sack_is_still_in_flight() {
     let mut packets: Vec<_> = (0..4).map(|n| a(START + i64::from(n), 1_001 + n * MSS, MSS)).collect();
     packets.push(b(START + RTT, 1_001).sack(&[(2_001, 5_001)]));

@@ -142,24 +142,25 @@ def _sent_row(name: str, each: Summary) -> list[str]:
 
 def send_conclusion(outcome: Sent) -> str:
     """The result of ``weir tcp send`` in sentences."""
-    sentences = []
-    for each in outcome.directions:
-        number = sum(one.direction == each.direction for one in outcome.connections)
-        again = (
-            ""
-            if each.retransmissions is None
-            else f"; retransmitted: {plural(each.retransmissions, 'segment')}"
-        )
-        way = "To the server" if each.direction == "up" else "From the server"
-        sentences.append(
-            f"{way}: {bit_rate(each.throughput_bps)}, {size(each.received_bytes)} in "
-            f"{duration(each.seconds * 1e9)} over {plural(number, 'connection')}{again}."
-        )
+    sentences = [direction_sentence(each, outcome) for each in outcome.directions]
     if any(each.shares for each in outcome.directions):
         sentences.append(where.CAUTION)
     if outcome.interrupted:
         sentences.append("It was interrupted: these are the numbers until then.")
     return " ".join(sentences)
+
+
+def direction_sentence(each: Summary, outcome: Sent) -> str:
+    """How fast one direction was."""
+    number = sum(one.direction == each.direction for one in outcome.connections)
+    again = (
+        "" if each.retransmissions is None else f"; retransmitted: {plural(each.retransmissions, 'segment')}"
+    )
+    way = "To the server" if each.direction == "up" else "From the server"
+    return (
+        f"{way}: {bit_rate(each.throughput_bps)}, {size(each.received_bytes)} in "
+        f"{duration(each.seconds * 1e9)} over {plural(number, 'connection')}{again}."
+    )
 
 
 def send_document(outcome: Sent, settings: SendSettings) -> dict[str, Any]:
@@ -174,14 +175,14 @@ def send_document(outcome: Sent, settings: SendSettings) -> dict[str, Any]:
         "block_bytes": settings.block_bytes,
         "interrupted": outcome.interrupted,
         "absent_fields": outcome.absent,
-        "directions": [_summary(each) for each in outcome.directions],
+        "directions": [summary_document(each) for each in outcome.directions],
         "connections": [
-            {**one, **_summary(each)} for one, each in zip(made, outcome.connections, strict=True)
+            {**one, **summary_document(each)} for one, each in zip(made, outcome.connections, strict=True)
         ],
     }
 
 
-def _summary(each: Summary) -> dict[str, Any]:
+def summary_document(each: Summary) -> dict[str, Any]:
     return {**vars(each), "throughput_bps": each.throughput_bps}
 
 
