@@ -17,7 +17,7 @@ default and help of an option stand at its field and nowhere else::
     app.command("calibrate")(grouped(calibrate))
 
 ``PANEL`` is the panel of the help for options that name none. A field may be a group, too: its options
-stand in its place. ``Annotated[LabOptions, only("lab")]`` takes some of the options; the others keep their
+take its place. ``Annotated[LabOptions, only("lab")]`` takes some of the options; the others keep their
 defaults.
 """
 
