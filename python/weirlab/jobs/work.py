@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """Where a job keeps its run, and whom it tells how far it has come."""
+    """The store for a job's run, and where it reports its progress."""
 
     store: Store
     progress: Progress

@@ -18,7 +18,7 @@ ROLE: Final = "calls"
 
 @dataclass(frozen=True)
 class Hearing:
-    """Behind what calls are heard, and what is kept of it."""
+    """The telephones, and whether their packets are kept."""
 
     buffers: Buffers = USUAL
     """The jitter buffers of the telephones."""

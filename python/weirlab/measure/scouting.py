@@ -102,15 +102,15 @@ def scout_specs(profile: Profile) -> list[TrialSpec]:
 
 @dataclass(frozen=True)
 class Log:
-    """Where scouting is kept, and what an earlier session found."""
+    """Where the results of scouting are kept, and what an earlier session found."""
 
     run_id: str = ""
     known: Scouting = NOTHING_YET
-    """In the order of :func:`scout_specs`; these points are not scouted again."""
+    """In the order of :func:`scout_specs`. These points are not scouted again."""
     first_attempt: Callable[[int], int] = lambda index: 1
     on_record: Callable[[TrialRecord], object] | None = None
     on_point: Callable[[Scouting], object] | None = None
-    """Gets all points so far after each new one."""
+    """Called after each point with all points so far."""
 
 
 NOWHERE: Final = Log()

@@ -60,8 +60,8 @@ class Part:
     first_index: int = 0
     """Of the first of them in the run."""
     settle: bool = True
-    """False where more trials follow: the state of the host that counts is that of most of all trials, so
-    it is left open and nothing is done again."""
+    """False where more trials follow. The state of the host that counts is that of most of all trials, so it
+    is not decided yet, and no trial is repeated because of it."""
 
 
 def keep_plan(writer: RunWriter, name: str, plan: Plan) -> None:
@@ -104,8 +104,8 @@ def run(
 
     The plan is kept in the run under the name of ``part``. When it is there already, ``specs``
     may be None; others than the kept ones are refused with ``InputError``. A trial that
-    stays invalid does not stop the sequence. ``told`` hears how far it has come: a meter that counts other
-    trials, too, or whoever is told.
+    stays invalid does not stop the sequence. ``told`` is called with the progress; where the trials are part
+    of more, it is the meter that counts all of them.
     """
     plan_name, budget, clocks = part.plan_name, terms.budget, terms.clocks
     if writer.has(plan_name):

@@ -1,4 +1,4 @@
-"""On which terms trials are made: what spoils an attempt, how many there may be, and by which clock."""
+"""The terms of trials: what spoils an attempt, how many attempts there may be, and the clocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE: Final = 0.4
 
 @dataclass(frozen=True)
 class Clocks:
-    """Time as those see it who make trials; tests bring their own."""
+    """The clocks that trials use; tests bring their own."""
 
     seconds: Callable[[], float] = time.monotonic
     sleep: Callable[[float], object] = time.sleep
@@ -29,26 +29,26 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Terms:
-    """What holds for every trial."""
+    """The rules that hold for every trial of a plan."""
 
     limits: Limits = CAREFUL_LIMITS
-    """From where on the host has spoiled an attempt."""
+    """What the host may do before an attempt is spoiled."""
     max_attempts: int | None = MAX_ATTEMPTS
-    """At a trial; None: as many as chance explains, where a ``budget`` ends them."""
+    """Per trial. None: as many as chance explains, until the ``budget`` is used up."""
     budget: Budget | None = None
     """Wall time for all trials together."""
     patience: float = PATIENCE
-    """At most for so much of the planned time a host is waited for that changes its state."""
+    """Share of the planned time that may be spent waiting for a host that changes its state."""
     clocks: Clocks = Clocks()
 
     @property
     def attempts(self) -> int:
-        """At a trial, where nothing else would end one that fails again and again."""
+        """Attempts per trial where no budget ends them."""
         return MAX_ATTEMPTS if self.max_attempts is None else self.max_attempts
 
 
 USUAL: Final = Terms()
-"""For trials that a model learns from."""
+"""For trials that models are fitted to."""
 
 SINGLE: Final = Terms(DEFAULT_LIMITS)
-"""For a trial that stands alone."""
+"""For a trial by itself."""

@@ -44,14 +44,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Hooks:
-    """Who is called while a trial goes on."""
+    """Callbacks of a trial."""
 
     on_attempt: Callable[[int, TrialRecord | None], object] | None = None
-    """Before each attempt with its number and the one before, None before the first."""
+    """Called before each attempt with its number and the attempt before it (None before the first)."""
     on_record: Callable[[TrialRecord], object] | None = None
-    """With each attempt as soon as it is over, so that none is lost to an error or Ctrl-C."""
+    """Called with each attempt as soon as it is over, so that none is lost to an error or Ctrl-C."""
     completed: Callable[[TrialRecord], TrialRecord] | None = None
-    """Gives each attempt back with what follows from its packets, before ``on_record`` sees it."""
+    """Called before ``on_record``; returns the attempt with what follows from its packets."""
 
 
 NOBODY: Final = Hooks()

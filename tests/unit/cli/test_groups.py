@@ -170,3 +170,4 @@ def test_groups_may_share_an_option_each_in_its_own_panel() -> None:
 
 def test_given_leaves_out_what_was_not_said() -> None:
     assert given(Place(cpu=0)) == {"lab": "auto", "cpu": 0}
+    assert given({"a": 0, "b": None}) == {"a": 0}

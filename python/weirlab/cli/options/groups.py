@@ -17,7 +17,7 @@ default and help of an option stand at its field and nowhere else::
     app.command("calibrate")(grouped(calibrate))
 
 ``PANEL`` is the panel of the help for options that name none. A field may be a group, too: its options
-stand in its place. ``Annotated[LabOptions, only("lab")]`` takes some of the options; the others keep their
+take its place. ``Annotated[LabOptions, only("lab")]`` takes some of the options; the others keep their
 defaults.
 """
 
@@ -60,10 +60,14 @@ def without(*names: str) -> Choice:
     return Choice(names, leaves_out=True)
 
 
-def given(group: Any) -> dict[str, Any]:
-    """The fields of a group that are not None, by name."""
-    values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+def given(said: Any) -> dict[str, Any]:
+    """What is not None of a mapping, or of the fields of a group by name."""
+    values = dict(said) if isinstance(said, Mapping) else _fields(said)
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _fields(group: Any) -> dict[str, Any]:
+    return {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

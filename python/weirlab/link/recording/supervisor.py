@@ -40,7 +40,7 @@ _KINDS: Final[Mapping[str, type[WeirError]]] = {
 
 @dataclass(frozen=True)
 class Clocks:
-    """Time of day in ns, and seconds that only go forward; tests bring their own."""
+    """The time of day in ns and a monotonic clock in s; tests bring their own."""
 
     now_ns: Callable[[], int] = time.time_ns
     clock_s: Callable[[], float] = time.monotonic
@@ -48,7 +48,7 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Means:
-    """How a recorder is started, a file counted, and how one waits; tests bring their own."""
+    """How recorders are started, files counted, and events waited for; tests bring their own."""
 
     launch: Launch = RecorderProcess
     look: Look = bindings.recorded

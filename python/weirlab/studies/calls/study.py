@@ -181,7 +181,7 @@ class CallsOutcome:
 
 @dataclass(frozen=True)
 class Course:
-    """How calls are made, and behind what they are heard."""
+    """How calls are made, and the jitter buffers of the telephones."""
 
     duration_s: float
     warmup_s: float

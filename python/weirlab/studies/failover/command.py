@@ -145,7 +145,7 @@ class SwitchOptions:
             "find_load": self.find_load,
             "close_admission": self.admission == "closed",
             "seed": self.seed,
-            **{name: value for name, value in times.items() if value is not None},
+            **given(times),
             **given(self.trials),
         }
 

@@ -162,7 +162,7 @@ class HeldOutOptions:
             "seed": self.seed,
             **given(self.trials),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return given(found)
 
 
 def add_to(app: typer.Typer) -> None:

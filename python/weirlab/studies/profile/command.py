@@ -258,4 +258,4 @@ def _profile_section(
     if loads is not None:
         # Loads that someone names are all meant.
         usual = {name: value for name, value in usual.items() if name != "load_stride"}
-    return {**usual, **{name: value for name, value in said.items() if value is not None}}
+    return {**usual, **given(said)}

@@ -15,6 +15,7 @@ from weirlab.cli.options import (
     SeveralSizesOptions,
     SizeOptions,
     TrialsOptions,
+    given,
     only,
     reading,
 )
@@ -131,8 +132,7 @@ class AdaptiveOptions:
                 raise InputError("--budget and --target go with --adaptive")
             return None
         target = None if self.target is None else reading.one_share(self.target, "--target", "5%")
-        found = {"budget": self.budget, "target": target}
-        return {name: value for name, value in found.items() if value is not None}
+        return given({"budget": self.budget, "target": target})
 
     def checked_time(self) -> str | None:
         """``--time-budget`` as it is, if it is a time."""

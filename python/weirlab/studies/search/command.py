@@ -16,6 +16,7 @@ from weirlab.cli.options import (
     ResultOptions,
     SeveralSizesOptions,
     TrialsOptions,
+    given,
     grouped,
     listed,
     only,
@@ -165,7 +166,7 @@ class GoalOptions:
             "trial_s": trial_s,
             "duration_sum_s": sum_s,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return given(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,8 +215,7 @@ class SuiteOptions:
             "loss_s": trial_s,
             "loss_step": None if self.step is None else _share(self.step, "--step"),
         }
-        changes = {name: value for name, value in changes.items() if value is not None}
-        return replace(suite, goal=replace(suite.goal, **of_goal), **changes)
+        return replace(suite, goal=replace(suite.goal, **of_goal), **given(changes))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -96,7 +96,7 @@ class Rfc2544Outcome:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is measured: the device in its lab, the settings to go through, and what their trials share."""
+    """What is measured: the device, its lab, the settings, and what all trials have in common."""
 
     lab: Lab
     dut: Dut

@@ -24,14 +24,14 @@ Clock = Callable[[], int]
 
 @dataclass(frozen=True)
 class Clocks:
-    """Time as those see it who switch; tests bring their own."""
+    """The clocks of a switch; tests bring their own."""
 
     ns: Clock = time.monotonic_ns
     sleep: Callable[[float], object] = time.sleep
     now: Callable[[], datetime] = utc_now
 
     def seconds(self) -> float:
-        """The same clock in s."""
+        """``ns`` in seconds."""
         return self.ns() / NS_PER_S
 
 

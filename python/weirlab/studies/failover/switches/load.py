@@ -29,13 +29,13 @@ _FEWEST: Final = 10
 
 @dataclass(frozen=True)
 class Wanted:
-    """So many calls, and the traffic of any number of them."""
+    """The number of calls that is wanted, and how traffic is made of calls."""
 
     calls: int
     traffic_of: Callable[[int], Traffic]
 
     def offered_pps(self, calls: int) -> float:
-        """Packets per second of so many calls."""
+        """Packets per second of ``calls`` calls."""
         return offered_pps(self.traffic_of(calls))
 
 
