@@ -56,7 +56,7 @@ class Shelf:
 
     def compare(self, before: str, after: str) -> dict[str, Any]:
         """``weir compare`` of two runs, with its own words."""
-        outcome = compare_runs(self._store, [before], [after], comparing.terms([], [], "98%"))
+        outcome = compare_runs(self._store, [before], [after], comparing.TermsOptions().terms())
         return {
             "before": outcome.before[0].run_id,
             "after": outcome.after[0].run_id,

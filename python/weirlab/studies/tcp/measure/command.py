@@ -15,7 +15,7 @@ from weirlab.cli.options import JsonOption, StoreOption
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError
-from weirlab.studies.tcp import bulk, sending
+from weirlab.studies.tcp import options, sending
 
 if TYPE_CHECKING:
     from weirlab.studies.tcp.results import Interval
@@ -46,7 +46,7 @@ def measure(
     ctx: typer.Context,
     host: Annotated[str, typer.Argument(help="Name or address of the server.", metavar="HOST")],
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.", metavar="PORT")] = sending.PORT,
-    token: bulk.TokenOption = "",
+    token: options.TokenOption = "",
     connections: Annotated[
         int,
         typer.Option(
@@ -75,7 +75,7 @@ def measure(
             help="Congestion control of both ends, e.g. cubic.", metavar="NAME", rich_help_panel=_TRANSFER
         ),
     ] = "",
-    option: bulk.OptionOption = None,
+    option: options.OptionOption = None,
     every: Annotated[
         str,
         typer.Option(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli import diagnosis
-from weirlab.cli.output import Table
 from weirlab.quantities import NOTHING
 from weirlab.studies.tcp.measure import axis, result
 from weirlab.studies.tcp.measure.result import Found
+from weirlab.tables import Table
 from weirlab.trace import times
 from weirlab.trace.quantities import bit_rate, count, duration, size
 
@@ -93,8 +94,7 @@ def tables(found: Found, *, absolute: bool) -> list[Table]:
         for source, each in by_source.items():
             named = f"connection {number}, " if len(found.diagnoses) > 1 else ""
             first, *rest = diagnosis.tables(each)
-            title = f"{named}seen by {each.document()['from']}"
-            made.append(Table(first.columns, first.rows, title=title, right=first.right))
+            made.append(replace(first, caption=f"{first.caption}: {named}seen by {each.document()['from']}"))
             made += rest if source == "kernel" else []
     return made
 
@@ -118,8 +118,8 @@ def _axis(found: Found, *, absolute: bool) -> Table:
         at = row["time_ns"]
         time = times.absolute(at, 3) if absolute else f"{(at - found.start_ns) / 1e9:.3f} s"
         cells.append([time, *(_shown(name, row[name]) for name in names)])
-    title = "One axis" if not left_out else f"One axis; {count(left_out)} later rows are in the run"
-    return Table(["time", *names], cells, title=title, right=["time", *names])
+    caption = "One axis" if not left_out else f"One axis; {count(left_out)} later rows are in the run"
+    return Table(caption, ["Time", *names], cells, range(len(names) + 1), spare=names[:0:-1])
 
 
 def _shown(name: str, value: Any) -> str:
