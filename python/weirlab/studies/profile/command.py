@@ -111,7 +111,11 @@ def calibrate(
         outcome = calibrate(
             session.store, options.lab(lab, backend), plan, session.progress, command=session.command
         )
-        session.finish(outcome.document(), wording.calibration(outcome), tables.calibration(outcome))
+        session.finish(
+            outcome.document(),
+            wording.calibration(outcome),
+            [tables.calibration(map(vars, outcome.calibration.points))],
+        )
 
 
 def trial(
