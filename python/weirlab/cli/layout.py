@@ -21,10 +21,11 @@ USUAL_COLUMNS: Final = 80
 _MARGIN: Final = " "
 _GAP: Final = "  "
 _READABLE: Final = 16
-"""Texts are not made narrower than this while there are columns to spare."""
+_NAMES_READABLE: Final = 24
+"""Texts are not made narrower than this while there are columns to spare; those of the first column."""
 _LEAST_COLUMNS: Final = 2
-_BREAK: Final = re.compile(r"(?<!\d) +| +(?![A-Za-zµ%\d])")
-"""Spaces but for those between a number and its unit, or date and time."""
+_BREAK: Final = re.compile(r"(?<!\d) +(?!>)| +(?![A-Za-zµ%\d>])")
+"""Spaces but for those between a number and its unit, date and time, or an address and the sign behind it."""
 _WIDE: Final = ("W", "F")
 
 
@@ -94,7 +95,7 @@ class _Column:
         heading = _widest(_words(self.heading))
         self.natural = max(whole, _width(self.heading))
         self.least = max(words, heading)
-        self.readable = max(self.least, min(whole, _READABLE))
+        self.readable = max(self.least, min(whole, _READABLE if index else _NAMES_READABLE))
 
 
 def _fitted(shown: Sequence[_Column], columns: int) -> tuple[list[_Column], list[int]]:

@@ -30,6 +30,12 @@ def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
     return [Table("Forwarding rate in overload", columns, cells, range(6), spare=("Trials",))]
 
 
+def reasons(counts: Mapping[str, int]) -> Table:
+    """Why attempts are invalid, and how many of them."""
+    rows = [(reason, count(n)) for reason, n in counts.items()]
+    return Table("Reasons of invalid attempts", ("Reason", "Attempts"), rows, {1}, details=True)
+
+
 def effects(found: Sequence[Effect]) -> list[Table]:
     """What was compared trial against trial; no table where nothing was."""
     if not found:

@@ -45,6 +45,11 @@ def test_texts_break_between_words_and_never_between_a_number_and_its_unit() -> 
     assert [line[6:] for line in lines[2:]] == ["at most 1.30 ms", "after 20 s, of", "2026-01-31 12:00"]
 
 
+def test_two_ends_break_behind_the_sign_between_them() -> None:
+    table = Table("", ("From > to", "n"), [("192.0.2.1:4000 > 192.0.2.2:4002", "1")], {1})
+    assert drawn(table, 24)[2:] == [" 192.0.2.1:4000 >  1", " 192.0.2.2:4002"]
+
+
 def test_columns_that_can_be_spared_go_first_and_are_named() -> None:
     columns = ("Device", "Forwarding rate", "Mean delay", "Remark")
     rows = [("iptables", "820 kpps", "12.4 µs", "quiet")]

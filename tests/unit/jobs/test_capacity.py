@@ -141,9 +141,9 @@ def test_it_can_be_read_by_people_and_programs(finished: Finished) -> None:
     assert "The simulated device, no rules: " in sentence
     assert "calls without loss" in sentence.replace("(", "").replace(")", "")
     assert "The model of the profile" in sentence
-    titles = [table.title for table in words.tables(outcome.found)]
-    assert titles[0] == "capacity in calls, measured and predicted"
-    for table in words.tables(outcome.found):
+    tables = outcome.told().tables
+    assert tables[0].caption == "Most calls, measured and predicted"
+    for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows)
 
 
@@ -160,8 +160,9 @@ def test_how_much_of_a_loss_was_the_hosts_is_told(store: Store, monkeypatch: pyt
     assert told["disturbed_lost"] == told["lost"] == first.lost > 0
     lost = f"Of the {first.lost:,} packets lost at 300 calls (no rules), 100 % were sent while the host"
     assert lost in words.conclusion(outcome)
-    (table,) = [table for table in words.tables(outcome.found) if table.title == "where the sweep shows loss"]
-    assert table.rows[0][-2:] == ("100 %", "0 %")
+    caption = "Lost packets, by what the host did when they were sent"
+    (table,) = [table for table in outcome.told().tables if table.caption == caption]
+    assert [cell.replace("\u00a0", " ") for cell in table.rows[0][-2:]] == ["100 %", "0 %"]
 
 
 class Stopping(SimLab):

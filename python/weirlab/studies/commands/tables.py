@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.quantities import NOTHING
-from weirlab.cli.tables import effects, thresholds
+from weirlab.cli.tables import effects, reasons, thresholds
 from weirlab.tables import Table
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def run(outcome: RunOutcome) -> list[Table]:
         tables.append(Table("Trials", ("Trials", "Attempts", "Valid"), rows, {1, 2}))
     tables += thresholds(outcome.thresholds)
     if outcome.reasons:
-        why = [(str(n), reason) for reason, n in outcome.reasons.items()]
-        tables.append(Table("Invalid attempts", ("Attempts", "Because"), why, {0}, details=True))
+        tables.append(reasons(outcome.reasons))
     return [*tables, *effects(outcome.effects), Table("Conditions", ("", ""), more, details=True)]
 
 
@@ -54,4 +53,7 @@ def doctor(findings: Sequence[Finding]) -> list[Table]:
         return "yes" if finding.ok else "NO" if finding.essential else "no"
 
     rows = [(verdict(f), f.name, f.detail, "" if f.ok else f.remedy) for f in findings]
-    return [Table("This machine", ("Works", "What", "Found", "What to do"), rows)]
+    columns = ("Works", "What", "Found", "What to do")
+    if all(f.ok for f in findings):
+        return [Table("This machine", columns[:3], [row[:3] for row in rows])]
+    return [Table("This machine", columns, rows)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.quantities import NOTHING, duration, percent, rate, significant
 from weirlab.cli.tables import effects
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
 
 
 def fit(outcome: FitOutcome, *, details: bool = False) -> list[Table]:
-    """The queueing model's parameters, as ``details`` or not, and what was compared without any model."""
-    return [*_parameters(outcome, details), *effects(outcome.effects)]
+    """Parameters, as ``details`` or not, and what was compared without any model."""
+    return [*parameters(outcome.models, details=details), *effects(outcome.effects)]
 
 
-def _parameters(outcome: FitOutcome, details: bool) -> list[Table]:
-    model = outcome.queueing
-    if model is None:
-        return []
-    columns = ("Parameter", "Value", "± standard error", "Unit", "Meaning")
-    rows = [
-        (p.name, significant(p.value, 4), significant(p.stderr, 2), p.unit, p.meaning)
-        for p in model.parameters()
-    ]
-    return [Table("Queueing model", columns, rows, {1, 2}, details=details)]
+def parameters(models: Mapping[str, Any], *, details: bool = False) -> list[Table]:
+    """The parameters of every model that tells them; none without any."""
+    rows = []
+    for name, model in models.items():
+        told = getattr(model, "parameters", None)
+        for one in told() if callable(told) else ():
+            error = f"± {significant(one.stderr, 2)}" if math.isfinite(one.stderr) else NOTHING
+            rows.append((one.name, significant(one.value, 4), error, one.unit, one.meaning, name))
+    columns = ("Parameter", "Value", "Standard error", "Unit", "Meaning", "Model")
+    caption = "Parameters of the models"
+    return [Table(caption, columns, rows, {1, 2}, ("Model",), details)] if rows else []
 
 
 def devices(outcome: DevicesOutcome) -> list[Table]:

@@ -122,7 +122,8 @@ def calibrate(
         wanted = {} if rates is None else {"rates": listed(rates, str, "--rates", "1kpps,1Mpps")}
         plan = section(Calibrate, {**wanted, **given(trials)})
         outcome = calibrate(session.store, device.where(), plan, session.progress, command=session.command)
-        session.finish(outcome.document(), wording.calibration(outcome), tables.calibration(outcome))
+        shown = [tables.calibration(map(vars, outcome.calibration.points))]
+        session.finish(outcome.document(), wording.calibration(outcome), shown)
 
 
 def trial(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from weirlab.cli.quantities import count, duration, percent, rate
+from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
 from weirlab.cli.tables import thresholds
 from weirlab.records import TrialRecord, device_in_words
 from weirlab.studies.prediction.tables import fit, verification
 from weirlab.tables import Table
 
 if TYPE_CHECKING:
-    from weirlab.jobs.calibrations import CalibrationOutcome
     from weirlab.jobs.profiles import ProfileOutcome
     from weirlab.jobs.trials import TrialOutcome
     from weirlab.studies.profile.study import ProfileFindings
@@ -73,35 +73,27 @@ def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
     ]
 
 
-def calibration(outcome: CalibrationOutcome) -> list[Table]:
-    """One row per load."""
+def calibration(points: Iterable[Mapping[str, Any]]) -> Table:
+    """One row per load; ``points`` as a calibration keeps them."""
     columns = (
-        "Load",
-        "Achieved",
-        "Pacing error",
-        "Mean lateness",
-        "Delay p50",
-        "Delay p99",
-        "Lost",
-        "Valid",
+        "Load", "Achieved", "Pacing error", "Added delay, median", "Added delay, p99", "Lost", "Valid trials",
         "Invalid",
-    )
+    )  # fmt: skip
     rows = [
         (
-            point.rate_text,
-            rate(point.achieved_pps),
-            percent(point.pacing_error_ratio),
-            duration(point.late_mean_ns),
-            duration(point.delay_p50_ns),
-            duration(point.delay_p99_ns),
-            f"{count(point.lost)} of {count(point.sent)}",
-            str(point.valid),
-            str(point.invalid),
+            str(point["rate_text"]),
+            _known(point.get("achieved_pps"), rate),
+            _known(point.get("pacing_error_ratio"), percent),
+            *(_known(point.get(name), duration) for name in ("delay_p50_ns", "delay_p99_ns")),
+            *(_known(point.get(name), count) for name in ("lost", "valid", "invalid")),
         )
-        for point in outcome.calibration.points
+        for point in points
     ]
-    spare = ("Invalid", "Valid", "Mean lateness")
-    return [Table("Over a plain cable", columns, rows, range(1, len(columns)), spare)]
+    return Table("Over a plain cable", columns, rows, range(1, 8), ("Invalid", "Valid trials"))
+
+
+def _known(value: float | None, shown: Callable[[float], str]) -> str:
+    return NOTHING if value is None else shown(value)
 
 
 def profile(outcome: ProfileOutcome) -> list[Table]:

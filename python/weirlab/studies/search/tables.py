@@ -5,9 +5,7 @@ Made from what a run keeps of points and results (``to_json``).
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from weirlab.report.numbers import NOTHING, count, duration, percent, rules, significant
@@ -18,7 +16,6 @@ from weirlab.units import bps_from_pps
 Point = Mapping[str, Any]
 
 _WHERE = ("Rules", "Frame, B")
-_MOST_REASONS = 20
 RFC2544: Final = "RFC 2544 section 26.1"
 
 
@@ -122,20 +119,6 @@ def bursts(points: Sequence[Point]) -> Iterator[Table]:
     if rows:
         caption = "Back-to-back frames (RFC 2544 section 26.4, buffer by RFC 9004)"
         yield Table(caption, columns, rows, range(9), ("Searches", "Std", "Rate, pps"))
-
-
-def invalid(reasons_of: Iterable[str]) -> Iterator[Table]:
-    """Why attempts do not count, numbers in the reasons left out."""
-    reasons = Counter(re.sub(r"[-+±]?\d[\d.,]*", "…", str(text)) for text in reasons_of)
-    rows = tuple((reason, count(n)) for reason, n in reasons.most_common(_MOST_REASONS))
-    if rows:
-        yield Table(
-            "Invalid attempts, spoiled by the host and repeated",
-            ("Reason", "Attempts"),
-            rows,
-            {1},
-            details=True,
-        )
 
 
 def rfc2544(results: Sequence[Point], tests: Sequence[str]) -> list[Table]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from weirlab.cli.tables import reasons
 from weirlab.report.numbers import (
     NOTHING,
     count,
@@ -21,6 +22,8 @@ from weirlab.report.numbers import (
 )
 from weirlab.report.tables import Pairs, Table
 from weirlab.store.reasons import reason_counts
+from weirlab.studies.prediction import tables as models
+from weirlab.studies.profile import tables
 from weirlab.studies.profile.page.source import Evidence
 
 _MOST_INVALID_ROWS: Final = 60
@@ -91,14 +94,8 @@ def calibration(evidence: Evidence) -> tuple[Pairs, Table | None]:
     if named:
         when = str(content.get("when") or "").replace("T", " ")[:16]
         pairs.append(("Calibration", f"{named}" + (f" ({when} UTC)" if when else "")))
-    rows = tuple(
-        tuple(_readable(key, point.get(key))[1] for key in _POINT_COLUMNS)
-        for point in content.get("points") or ()
-    )
-    if not rows:
-        return pairs, None
-    numeric = frozenset(range(1, len(_POINT_COLUMNS)))
-    return pairs, Table("Over a plain cable", tuple(_POINT_COLUMNS.values()), rows, numeric)
+    points = content.get("points") or ()
+    return pairs, tables.calibration(points) if points else None
 
 
 def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
@@ -122,10 +119,7 @@ def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
     )
     text += f"; {plural(lost, 'trial')} stayed without a valid attempt." if lost else "."
     text += " Spoiled attempts are kept in the run but take no part in any number or chart here."
-    counts = reason_counts(spoiled["invalid"]).items()
-    summary = Table(
-        "Reasons", ("Reason", "Attempts"), tuple((kind, count(n)) for kind, n in counts), frozenset({1})
-    )
+    summary = reasons(reason_counts(spoiled["invalid"]))
     shown = spoiled.sort("role", "index", "attempt").head(_MOST_INVALID_ROWS)
     rows = tuple(
         (row["words"], row["panel"], rate(_load(row)), count(row["attempt"]), row["invalid"])
@@ -143,17 +137,7 @@ def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
 
 def parameters(evidence: Evidence) -> Table | None:
     """The parameters of every model that tells them; None without any."""
-    lines = []
-    for name, model in evidence.models.items():
-        told = getattr(model, "parameters", None)
-        for parameter in told() if callable(told) else ():
-            error = f"± {significant(parameter.stderr, 2)}" if math.isfinite(parameter.stderr) else NOTHING
-            value = significant(parameter.value, 4)
-            lines.append((name, parameter.meaning, parameter.name, value, error, parameter.unit))
-    if not lines:
-        return None
-    columns = ("Model", "Meaning", "Name", "Value", "Standard error", "Unit")
-    return Table("Parameters of the models", columns, tuple(lines), frozenset({3, 4}))
+    return next(iter(models.parameters(evidence.models)), None)
 
 
 def in_words(evidence: Evidence) -> list[tuple[str, list[str]]]:
@@ -174,16 +158,6 @@ _EXACTNESS: Final = {
     "sent": "Packets sent for this",
     "paced_limit_pps": "Highest load paced exactly",
     "max_pps": "Fastest, unpaced",
-}
-_POINT_COLUMNS: Final = {
-    "rate_text": "Load",
-    "achieved_pps": "Achieved",
-    "pacing_error_ratio": "Pacing error",
-    "delay_p50_ns": "Added delay, median",
-    "delay_p99_ns": "Added delay, p99",
-    "lost": "Lost",
-    "valid": "Valid trials",
-    "invalid": "Invalid",
 }
 _BACKENDS: Final = {"xdp": "XDP", "af_packet": "AF_PACKET (slower fallback)", "sim": "simulated"}
 

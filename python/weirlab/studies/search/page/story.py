@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from weirlab.cli.tables import reasons
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, rules, significant, words
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
+from weirlab.store.reasons import reason_counts
 from weirlab.studies.search import tables
 from weirlab.studies.search.page import charts
 from weirlab.studies.search.page.source import Point, Searched, carried, goals, interval
@@ -187,7 +189,7 @@ def spoiled_chapter(searched: Searched) -> Chapter:
         "invalid",
         "Invalid trials",
         "Invalid",
-        tables=tuple(tables.invalid(searched.spoiled["invalid"].to_list())),
+        tables=(reasons(why),) if (why := reason_counts(searched.spoiled["invalid"])) else (),
         missing="No attempt was invalid.",
     )
 
