@@ -64,7 +64,7 @@ def test_the_wheel_carries_the_licences_of_what_it_contains(archive: ZipFile, me
 
 def test_the_wheel_says_what_it_is_for(metadata: Message) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
-    assert metadata.get_all("Provides-Extra") == ["report", "voice"]
+    assert metadata.get_all("Provides-Extra") == ["report", "voice", "web"]
     assert "Programming Language :: Python :: 3.13" in metadata.get_all("Classifier", [])
 
 

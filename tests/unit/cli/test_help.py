@@ -18,7 +18,7 @@ COMMANDS = [
     "trace", "ipsec bytes", "tcp list", "tcp watch", "tcp send", "tcp serve", "fit", "predict", "plan",
     "verify", "transients", "report", "runs", "show", "export", "compare", "run", "schema", "lab clean",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
-    "voice example", "voice schema",
+    "voice example", "voice schema", "web",
 ]  # fmt: skip
 
 
