@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build wheel manual format lock clean
+.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,7 @@ test: build ## Run every test that this machine can run
 	@pytest -n auto --maxprocesses 8 --dist loadfile tests/unit
 	@pytest tests/netns
 	@pytest tests/wheel
+	@pytest tests/browser
 
 kills: build ## Kill every long command and see what is left (root; ARGS="--kills 20")
 	@python tests/kills $(ARGS)
@@ -65,6 +66,9 @@ bench-link: build ## What the link emulator carries, how exact and how late it i
 
 build: ## Install what is missing and build the engine
 	@scripts/bootstrap
+
+webui: ## Build the page of weir web into python/weirlab/web/static (needs Node 20.19 or later)
+	cd webui && npm ci --no-progress && npm run check && npm run build
 
 wheel: build ## Build the wheel into dist/
 	@maturin build --release --out dist

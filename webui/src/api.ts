@@ -117,6 +117,7 @@ export interface Result {
   message: string;
   diagnosis: string;
   conclusion?: string;
+  notes?: string[];
   tables?: Table[];
 }
 

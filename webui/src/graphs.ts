@@ -251,7 +251,7 @@ export class Graphs {
   /** All graphs show this part, and it is fetched when the user rests. */
   private follow(min: number, max: number): void {
     if (min === this.view.range[0] && max === this.view.range[1]) return;
-    this.tell({ range: [min, max] });
+    this.tell({ range: [min, max], busy: true });
     for (const plot of this.plots.values()) {
       if (plot.scales.x!.min !== min || plot.scales.x!.max !== max) plot.setScale("x", { min, max });
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 from weirlab.web.children import Children
 from weirlab.web.runs import Shelf
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def trials(store: Store, *delays_ns: float, name: str = "trial", kind: str = "trial") -> str:
@@ -105,3 +110,17 @@ def test_metrics_count_runs_and_uploads(client: TestClient, store: Store) -> Non
     assert 'weir_runs{kind="trial",status="complete"} 1' in text
     assert 'weir_web_uploads_total{result="refused"} 1' in text
     assert "weir_web_queue_length 0" in text
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are(client: TestClient, store: Store) -> None:
+    trials(store, 20_000.0)
+    there = set(re.findall(r"^(\w+?)(?:\{| )", client.get("/metrics").text, re.MULTILINE))
+    dashboard = json.loads((DOCS / "grafana-dashboard.json").read_text())
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"weir_\w+", target["expr"])
+    }
+    assert asked
+    assert asked <= there

@@ -12,7 +12,7 @@ from weirlab.cli import failures
 from weirlab.cli.output import plain
 from weirlab.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
-from weirlab.studies.tcp import sending
+from weirlab.studies.tcp import sending, shares
 from weirlab.studies.tcp.results import Interval
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.web.measurements import Measurement, Measurements
@@ -152,8 +152,10 @@ class Transfers:
             with transfer.stop:
                 outcome = self.send(transfer.settings, transfer, transfer.stop)
             document = plain(shown.send_document(outcome, transfer.settings))
+            said, caution, rest = shown.send_conclusion(outcome).partition(shares.CAUTION)
             result = {
-                "conclusion": shown.send_conclusion(outcome),
+                "conclusion": said.strip(),
+                "notes": [note for note in (caution, rest.strip()) if note],
                 "tables": [for_page(each) for each in shown.sent(outcome)],
                 "result": document,
             }
