@@ -4,9 +4,6 @@ One attempt is one row of ``trials``; its histogram, time series, flows and call
 more tables, joined by ``trial_id``. While a run is being written each attempt is
 one Parquet file (a *part*) of one row that carries the other tables as lists: it is
 there in full or not at all.
-
-Counts are signed, so that differences of columns cannot wrap around. Where nothing was
-measured (no delay because nothing arrived, no thermometer) a value is null, never NaN.
 """
 
 from __future__ import annotations
@@ -21,8 +18,10 @@ import numpy.typing as npt
 import polars as pl
 from polars.datatypes import DataType, DataTypeClass
 
+from weirlab.columns import schema
 from weirlab.records import EngineResult, TrialRecord
 from weirlab.store.codec import spec_to_json
+from weirlab.store.columns import CallRow, FlowRow, HistogramRow, SeriesRow, TrialRow
 from weirlab.traffic.load import describe_rate
 from weirlab.traffic.places import describe_places
 from weirlab.traffic.sizes import describe, mean_bytes
@@ -36,87 +35,11 @@ CPU_STATES: Final = ("user", "nice", "system", "irq", "softirq", "steal", "idle"
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
-_INT, _FLOAT, _TEXT = pl.Int64(), pl.Float64(), pl.String()
+_FLOAT, _TEXT = pl.Float64(), pl.String()
 _INT_MAX: Final = np.iinfo(np.int64).max
 
-TRIALS: Final[Columns] = {
-    "trial_id": _TEXT,
-    "run_id": _TEXT,
-    "index": _INT,
-    "attempt": _INT,
-    "role": _TEXT,
-    "label": _TEXT,
-    "started_at": _TEXT,
-    "lab": _TEXT,
-    "dut": _TEXT,
-    "backend": _TEXT,
-    "xdp_mode": _TEXT,
-    "position": _INT,
-    "mean_position": _FLOAT,
-    "places": _TEXT,
-    "stateful": pl.Boolean(),
-    "cross_traffic": pl.Boolean(),
-    "rate_text": _TEXT,
-    "sizes_text": _TEXT,
-    "frame_bytes": _FLOAT,
-    "flows": _INT,
-    "warmup_s": _FLOAT,
-    "record_s": _FLOAT,
-    "offered_pps": _FLOAT,
-    "achieved_pps": _FLOAT,
-    "forwarding_pps": _FLOAT,
-    "sent": _INT,
-    "received": _INT,
-    "lost": _INT,
-    "loss_ratio": _FLOAT,
-    "duplicated": _INT,
-    "reordered": _INT,
-    "stray": _INT,
-    "receiver_dropped": _INT,
-    "sent_warmup": _INT,
-    "delay_min_ns": _FLOAT,
-    "delay_mean_ns": _FLOAT,
-    "delay_max_ns": _FLOAT,
-    **{f"delay_{name}_ns": _FLOAT for name in QUANTILES},
-    "jitter_ns": _FLOAT,
-    "longest_gap_ns": _FLOAT,
-    "record_start_ns": _INT,
-    "record_end_ns": _INT,
-    "first_departure_ns": _INT,
-    "last_departure_ns": _INT,
-    "first_arrival_ns": _INT,
-    "last_arrival_ns": _INT,
-    "late_mean_ns": _FLOAT,
-    "late_max_ns": _INT,
-    "slipped_ns": _INT,
-    "wall_s": _FLOAT,
-    **{f"{role}_{state}_s": _FLOAT for role in CPU_ROLES for state in CPU_STATES},
-    "frequency_mhz": _FLOAT,
-    "temperature_c": _FLOAT,
-    "memory_used_bytes": _INT,
-    "softnet_dropped": _INT,
-    "softnet_squeezed": _INT,
-    "dut_wait_s": _FLOAT,
-    "handover_ns": _FLOAT,
-    "handover_change": _FLOAT,
-    "management_s": _FLOAT,
-    "left_out_s": _FLOAT,
-    "left_out": _TEXT,
-    "disturbed_sent": _INT,
-    "disturbed_received": _INT,
-    "disturbed_delay_mean_ns": _FLOAT,
-    "disturbed_delay_p99_ns": _FLOAT,
-    "dut_counters": _TEXT,
-    "spec": _TEXT,
-    "invalid": _TEXT,
-    "valid": pl.Boolean(),
-}
-"""One row per attempt. ``offered_pps`` is infinite for "as fast as possible"; ``invalid`` joins
-the reasons with "; " and is empty for a valid attempt; ``dut_counters`` and ``spec`` are JSON.
-``left_out`` is JSON, a list of ``[begin_ns, end_ns, why]`` from the start of recording: what the
-host disturbed and what therefore counts in ``series`` and ``flows`` only. The columns ``disturbed_...``
-are the result with it, null where nothing was left out.
-``places`` is empty where all test traffic matches at ``position``; else that is the last place."""
+TRIALS: Final[Columns] = schema(TrialRow)
+"""One row per attempt."""
 
 ADDED: Final[Mapping[str, pl.Expr]] = {
     "mean_position": pl.col("position").cast(_FLOAT),
@@ -127,59 +50,10 @@ ADDED: Final[Mapping[str, pl.Expr]] = {
 }
 """What columns that earlier versions did not write would have been."""
 
-DETAILS: Final[Mapping[str, Columns]] = {
-    "histograms": {"lower_ns": _INT, "upper_ns": _INT, "count": _INT},
-    "series": {
-        "start_ns": _INT,
-        "sent": _INT,
-        "received": _INT,
-        "delay_mean_ns": _FLOAT,
-        "delay_max_ns": _FLOAT,
-    },
-    "flows": {
-        "flow": _INT,
-        "sent": _INT,
-        "received": _INT,
-        "lost": _INT,
-        "duplicated": _INT,
-        "reordered": _INT,
-        "delay_min_ns": _FLOAT,
-        "delay_mean_ns": _FLOAT,
-        "delay_max_ns": _FLOAT,
-        "jitter_ns": _FLOAT,
-        "longest_gap_ns": _FLOAT,
-    },
-    "calls": {
-        "call": _INT,
-        "back": pl.Boolean(),
-        "call_class": _INT,
-        "sent": _INT,
-        "received": _INT,
-        "lost": _INT,
-        "duplicated": _INT,
-        "reordered": _INT,
-        "loss_runs": _INT,
-        "longest_run": _INT,
-        "burst_ratio": _FLOAT,
-        "delay_min_ns": _FLOAT,
-        "delay_mean_ns": _FLOAT,
-        "delay_p50_ns": _FLOAT,
-        "delay_p95_ns": _FLOAT,
-        "delay_p99_ns": _FLOAT,
-        "delay_max_ns": _FLOAT,
-        "jitter_ns": _FLOAT,
-        "jitter_max_ns": _FLOAT,
-        "longest_gap_ns": _FLOAT,
-        "late_fixed": _INT,
-        "playout_fixed_ns": _FLOAT,
-        "mos_fixed": _FLOAT,
-        "late_adaptive": _INT,
-        "playout_adaptive_ns": _FLOAT,
-        "mos_adaptive": _FLOAT,
-        "r_factor": _FLOAT,
-        "mos": _FLOAT,
-    },
-}
+ROWS: Final = {"histograms": HistogramRow, "series": SeriesRow, "flows": FlowRow, "calls": CallRow}
+"""Of the tables that refer to the trials."""
+
+DETAILS: Final[Mapping[str, Columns]] = {name: schema(row) for name, row in ROWS.items()}
 """Columns beside ``trial_id`` of the other tables; in ``series`` time counts from the start of recording."""
 
 TABLES: Final = ("trials", *DETAILS)

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from weirlab import files
+from weirlab.columns import schema
 from weirlab.errors import InputError, TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
@@ -25,6 +26,7 @@ from weirlab.scenario import Dut, Lab
 from weirlab.store import Run, Store
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import trial_row
+from weirlab.studies.calls.columns import PacketRow
 from weirlab.studies.calls.wire import KIND, calls_sheet
 from weirlab.traffic.calls.impairments import Arrivals, Impairments
 from weirlab.traffic.calls.schedule import traffic_of
@@ -249,11 +251,7 @@ def class_titles(calls: Calls) -> list[str]:
 
 
 def packet_table(record: TrialRecord) -> pl.DataFrame:
-    """A row per packet that arrived, in order of arrival within each direction.
-
-    Times count from the start of recording. ``seq`` counts within the flow from its first recorded
-    packet on.
-    """
+    """The table ``packets``: a row per packet that arrived, in order of arrival within each direction."""
     log = record.result.packets
     if log is None:
         raise ValueError("the record has no packets")
@@ -272,7 +270,7 @@ def packet_table(record: TrialRecord) -> pl.DataFrame:
             "arrival_ns": arrived,
             "delay_ns": arrived - sent,
         }
-    )
+    ).select(list(schema(PacketRow)))
 
 
 def _free_memory_bytes() -> float:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
+from polars.datatypes import DataType, DataTypeClass
 
+from weirlab.columns import schema
 from weirlab.lab.host import STATES
 from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
 from weirlab.studies.capacity.trials.boxes import Count
+from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.capacity.trials.losses import Disturbed
 
 CAPACITY: Final = "capacity"
@@ -24,6 +27,7 @@ INSIDE: Final = "inside"
 SHARES: Final = tuple(state for state in STATES if state not in ("nice", "iowait"))
 """States of the device's CPU that are told apart; the others belong to ``idle``, see ``lab.inside.view``."""
 
+Columns = Mapping[str, DataType | DataTypeClass]
 Phase = Literal["sweep", "search"]
 Row = dict[str, Any]
 
@@ -149,61 +153,11 @@ def inside_rows(record: TrialRecord, inside: InsideView | None, into: str, out_o
     return rows
 
 
-_TEXT: Final = pl.String()
-_INT: Final = pl.Int64()
-_REAL: Final = pl.Float64()
-_BOOL: Final = pl.Boolean()
-
-CAPACITY_COLUMNS: Final[dict[str, pl.DataType]] = {
-    "trial_id": _TEXT,
-    "index": _INT,
-    "attempt": _INT,
-    "valid": _BOOL,
-    "phase": _TEXT,
-    "position": _INT,
-    "calls": _INT,
-    "run": _INT,
-    "offered_pps": _REAL,
-    "achieved_pps": _REAL,
-    "forwarded_pps": _REAL,
-    "sent": _INT,
-    "lost": _INT,
-    "loss_ratio": _REAL,
-    "delay_mean_ns": _REAL,
-    **dict.fromkeys(Heard.__dataclass_fields__, _REAL),
-    "entered": _INT,
-    "left": _INT,
-    "entered_difference": _INT,
-    "left_difference": _INT,
-    "counters_agree": _BOOL,
-    **{f"host_{state}": _REAL for state in SHARES},
-    "disturbed_s": _REAL,
-    "disturbed_sent": _INT,
-    "disturbed_lost": _INT,
-    **{f"cpu_{state}": _REAL for state in SHARES},
-    "covered_s": _REAL,
-    "samples_due": _INT,
-    "samples_taken": _INT,
-    "sample_late_mean_s": _REAL,
-    "sample_late_max_s": _REAL,
-    "connections_max": _INT,
-}
-"""Units are in the names; ``host_...`` are seconds of the device's CPU as seen from outside over the whole
-trial, ``cpu_...`` shares as seen from inside while it was recorded."""
-
-INSIDE_COLUMNS: Final[dict[str, pl.DataType]] = {
-    "trial_id": _TEXT,
-    "due_s": _REAL,
-    "late_s": _REAL,
-    **{f"cpu_{state}": _REAL for state in SHARES},
-    "connections": _INT,
-    "entered": _INT,
-    "forwarded": _INT,
-    "blocked": _INT,
-}
+CAPACITY_COLUMNS: Final = schema(CapacityRow)
+INSIDE_COLUMNS: Final = schema(InsideRow)
 
 
-def frame(rows: Sequence[Row], columns: dict[str, pl.DataType]) -> pl.DataFrame:
+def frame(rows: Sequence[Row], columns: Columns) -> pl.DataFrame:
     """``rows`` as a table with these columns, all of them and no others."""
     return pl.DataFrame(rows, schema=columns, orient="row")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
+from weirlab.columns import schema
 from weirlab.records import F64, CallTable, TrialRecord
+from weirlab.studies.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.studies.failover.switches.event import Occurrence
 from weirlab.studies.failover.switches.pair import Pair
 from weirlab.studies.failover.switches.switch import GOOD_MOS, Switch, quantile
@@ -31,31 +33,47 @@ class SwitchRow:
     """
 
     trial_id: str
+    """Unique; `switch_calls` and `switch_series` refer to it."""
     index: int
+    """Number of the trial in its run, from 0."""
     attempt: int
+    """Number of the attempt at this trial, from 1."""
     repetition: int
+    """Number of the switch among those of its pair and kind, from 1."""
     pair: str
     """The pair in words; the same for all its switches."""
     protocol: str
+    """`keepalived` or `ucarp`."""
     advert_s: float
+    """Time between two advertisements of the master."""
     sharing: str
     """How states get to the other kernel: ``direct``, ``cached`` or ``off``."""
     nat: bool
+    """Whether the pair translates addresses."""
     preempt: bool
+    """Whether a master that comes back takes over again."""
     kind: str
+    """Event: `soft` (the master steps down), `hard` (it dies) or `return` (it comes back)."""
     valid: bool
+    """Whether the attempt counts."""
     invalid: str
     """Reasons; empty for a valid one."""
     calls: int
+    """Calls at once."""
     offered_pps: float
+    """Nominal load, both directions together."""
     achieved_pps: float
+    """Load that departed."""
     firewall: str = ""
     """Whom the event was done to."""
     old_master: str = ""
+    """Who held the addresses before."""
     new_master: str = ""
+    """Who held them after; empty if nobody did."""
     admission_closed: bool = True
+    """Whether new connections were refused from before the event on."""
     event_at_ns: float = nan
-    """From the start of recording."""
+    """The event, from the start of recording."""
     event_took_ns: float = nan
     """The commands' own duration."""
     cut_off_ns: float = nan
@@ -63,63 +81,89 @@ class SwitchRow:
     event_detail: str = ""
     """Steps of the event as JSON."""
     expected_from_s: float = nan
+    """Earliest take-over by the protocol's timers after a sudden death; 0 for other events."""
     expected_to_s: float = nan
-    """By the protocol's timers: earliest and latest take-over after a sudden death; 0 for other events."""
+    """Latest take-over by these timers; 0 for other events."""
     moved_lan_ns: float = nan
+    """When another firewall held the address on the inside."""
     moved_wan_ns: float = nan
-    """When another firewall held that side's address."""
+    """When another firewall held the address on the outside."""
     transitions: str = ""
     """Every change of an address from the event on, as JSON: ``at_ns``, ``firewall``, ``side``, ``holds``."""
     outage_ns: float = nan
     """The longest time without any arrival, in the worse direction."""
     outage_forward_ns: float = nan
+    """The longest time without any arrival towards the outside."""
     outage_back_ns: float = nan
+    """The longest time without any arrival towards the inside."""
     resumed_ns: float = nan
     """From the event until packets arrived again in both directions."""
     gap_min_ns: float = nan
+    """Least of the calls' gaps: longest times between two arrivals, of dead streams until the end."""
     gap_p50_ns: float = nan
+    """Median of these gaps."""
     gap_p90_ns: float = nan
+    """90th percentile of these gaps."""
     gap_p99_ns: float = nan
+    """99th percentile of these gaps."""
     gap_max_ns: float = nan
-    """Over the calls' longest times between two arrivals; of dead streams, until the end of the trial."""
+    """Greatest of these gaps."""
     excess_p50_ns: float = nan
+    """Median of the gaps beyond the time between two packets."""
     excess_max_ns: float = nan
-    """The same beyond the time between two packets."""
+    """Greatest of the gaps beyond the time between two packets."""
     lost: int = 0
     """Packets lost from the event on."""
     lost_forward: int = 0
+    """Of `lost`, packets towards the outside."""
     lost_back: int = 0
+    """Of `lost`, packets towards the inside."""
     lost_before: int = 0
+    """Packets lost before the event."""
     duplicated: int = 0
+    """Copies that arrived in the affected seconds."""
     reordered: int = 0
-    """In the affected seconds."""
+    """Packets in the affected seconds after one with a higher sequence number (RFC 4737)."""
     glitch_ms: float = nan
     """``lost`` over the rate at which packets with speech were sent, as in the published tables."""
     streams: int = 0
     """Streams of speech (calls times directions) heard before the event."""
     alive: int = 0
-    """Of these, heard in the last part of the trial."""
+    """Of `streams`, those heard in the last part of the trial."""
     dead: int = 0
+    """Of `streams`, those not heard in the last part of the trial."""
     states_known: int = 0
+    """Connection states of the master when admission was closed."""
     states_surviving: int = 0
+    """Of `states_known`, those that the new master had after the trial."""
     states_new_master: int = 0
+    """Connection states of the new master after the trial."""
     jitter_before_ns: float = nan
+    """Median over the streams of their mean jitter (RFC 3550) before the event."""
     jitter_during_ns: float = nan
+    """Median jitter of the streams from the event until a second after the last one was back."""
     jitter_after_ns: float = nan
-    """Medians over the streams of the mean RFC 3550 jitter."""
+    """Median jitter of the streams from then on."""
     jitter_during_max_ns: float = nan
+    """Greatest jitter of a stream from the event until then."""
     mos_before: float = nan
+    """Median MOS of the streams before the event, 1 to 4.5."""
     mos_affected: float = nan
+    """Median MOS of the streams in the affected seconds."""
     mos_affected_min: float = nan
+    """Least MOS of a stream in the affected seconds."""
     mos_affected_good: float = nan
-    """Share of the streams with MOS 3.6 or better in the affected seconds."""
+    """Share of the streams with MOS 3.6 or better in the affected seconds, 0 to 1."""
     mos_after: float = nan
-    """Medians over the streams, where nothing else is said."""
+    """Median MOS of the streams after the switch."""
     before_from_ns: float = nan
+    """Begin of the time before the event, which ends with it."""
     affected_to_ns: float = nan
+    """End of the affected seconds, which begin with the event."""
     during_to_ns: float = nan
+    """End of the time during the switch, which begins with the event."""
     after_to_ns: float = nan
-    """Windows: before is from there to 0, affected and during from 0, after from the end of during."""
+    """End of the time after the switch, which begins with the end of `during`."""
 
 
 def switch_row(
@@ -224,14 +268,7 @@ def _numbers(switch: Switch) -> dict[str, Any]:
     }
 
 
-_TYPES: Final[Mapping[str, pl.DataType]] = {
-    "str": pl.String(),
-    "int": pl.Int64(),
-    "float": pl.Float64(),
-    "bool": pl.Boolean(),
-}
-
-SWITCHES_SCHEMA: Final = {field.name: _TYPES[str(field.type)] for field in fields(SwitchRow)}
+SWITCHES_SCHEMA: Final = schema(SwitchRow)
 
 
 def switches_frame(rows: Sequence[SwitchRow]) -> pl.DataFrame:
@@ -255,12 +292,7 @@ def _filled(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def calls_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
-    """The table ``switch_calls`` of one switch: a row per call and direction.
-
-    ``gap_ns``, ``excess_ns``, ``gap_begins_ns``, ``gap_ends_ns`` (null: never again), ``alive``;
-    ``sent``, ``received``, ``lost``, ``duplicated``, ``reordered``, ``jitter_ns`` and ``mos`` in the
-    affected seconds; jitter and MOS before and after.
-    """
+    """The table ``switch_calls`` of one switch: a row per call and direction."""
     gaps, heard = switch.gaps, switch.heard
     key = list(zip(gaps.call.tolist(), gaps.back.tolist(), strict=True))
 
@@ -295,7 +327,8 @@ def calls_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
             "mos_after": column(heard.after, "mos"),
         }
     )
-    return frame.fill_nan(None).with_columns(pl.col(counts).cast(pl.Int64))
+    whole = frame.fill_nan(None).with_columns(pl.col(counts).cast(pl.Int64))
+    return whole.select(list(schema(SwitchCallRow)))
 
 
 def series_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
@@ -313,7 +346,8 @@ def series_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
             "delay_max_ns": series.delay_max_ns,
         }
     )
-    return frame.fill_nan(None).filter(pl.col("start_ns") < ended)
+    shown = frame.fill_nan(None).filter(pl.col("start_ns") < ended)
+    return shown.select(list(schema(SwitchSeriesRow)))
 
 
 def _or_nan(value: float | None) -> float:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import polars as pl
 
+from weirlab.columns import schema
 from weirlab.records import TrialRecord
 from weirlab.studies.monitor.bed import Stages
 from weirlab.studies.monitor.trials.accounting import REMAINDERS, imbalance, losses
@@ -25,55 +26,83 @@ class MonitorRow:
     """One attempt at a trial. Counts are frames; None where a method has no such stage."""
 
     trial_id: str
+    """Unique; the attempt in `trials`."""
     index: int
+    """Number of the trial in its run, from 0."""
     attempt: int
+    """Number of the attempt at this trial, from 1."""
     part: str
     """``validation``, ``copy``, ``whole`` (copies whole at any price), ``stall`` or ``search``."""
     method: str
+    """How it was recorded: `tap-ring`, `tap-mirror`, `tcpdump-bridge`, ...; or what was there without."""
     payload_bytes: int
+    """Bytes of payload in a UDP packet."""
     frame_bytes: int
-    """Without FCS."""
+    """Frame size without FCS."""
     load: str
     """As in the scenario; ``max`` is as fast as possible."""
     run: int
+    """Repetition, from 1."""
     valid: bool
+    """Whether the attempt counts."""
     invalid: str
     """Reasons; empty for a valid one."""
     balance: str
     """Sums over the stages that do not close; empty if all counters agree."""
     duration_s: float
+    """Recorded time."""
     offered_pps: float
-    """NaN for as fast as possible."""
+    """Nominal load; null for as fast as possible."""
     achieved_pps: float
+    """Load that departed."""
     sent: int
+    """Frames that departed, by the sender's count."""
     not_entered: int
+    """Frames that the bridge's interface refused, as the ring in front of it was full."""
     entered: int
+    """Frames that came into the bridge."""
     forwarded: int
+    """Frames that left the bridge towards the receiver."""
     not_forwarded: int
+    """Frames that came in and were not forwarded."""
     received: int
+    """Frames at the far end."""
     lost_before: int
+    """Frames lost for want of room at the bridge's interface."""
     lost_bridge: int
+    """Frames lost in the bridge."""
     lost_behind: int
-    """A remainder: nobody counts there."""
+    """Frames lost behind the bridge: a remainder, as nobody counts there."""
     forwarded_pps: float
     """Frames that reached the far end, over the duration."""
     link_loss_ratio: float
     """Share of the frames sent that the receiver did not get."""
     copied: int | None = None
+    """Frames copied into the tap's ring."""
     not_copied: int | None = None
+    """Frames that found no room in the tap's ring."""
     cut: int | None = None
     """Frames whose copy was cut to its first bytes for the sake of the link."""
     mirrored: int | None = None
+    """Copies that the tap sent to the logger."""
     not_mirrored: int | None = None
+    """Copies that found no room in the mirror's ring or on its interface."""
     recorder_seen: int | None = None
+    """Frames that came to the recorder."""
     recorder_lost: int | None = None
+    """Frames that never came to the recorder, as it was told."""
     not_written: int | None = None
+    """Frames that came to the recorder and were not written."""
     logged: int | None = None
-    """Frames in the record's files; None where nobody records."""
+    """Frames in the record's files; null where nobody records."""
     lost_ring: int = 0
+    """Frames missing in the record for want of room in the tap's ring."""
     lost_mirror: int = 0
+    """Frames missing in the record that the mirror did not send."""
     lost_socket: int = 0
+    """Frames missing in the record that were lost between kernel and recorder."""
     lost_disk: int = 0
+    """Frames missing in the record that were not written."""
     logged_loss_ratio: float = nan
     """Share of the frames sent that are not in the record: the published loss, without its sign."""
     record_loss_ratio: float = nan
@@ -81,10 +110,11 @@ class MonitorRow:
     gaps: str = "[]"
     """Where the record says that frames are missing, as JSON."""
     stalled_from_ns: int | None = None
+    """When the recorder was stopped, since 1970; null where it was not."""
     stalled_to_ns: int | None = None
-    """When the recorder stood still, ns since 1970."""
+    """When it went on, since 1970."""
     lost_logger: int = 0
-    """Between mirror and logger: a remainder, as nobody counts there."""
+    """Frames lost between mirror and logger: a remainder, as nobody counts there."""
 
     @property
     def lossless(self) -> bool:
@@ -167,15 +197,7 @@ def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else nan
 
 
-_TYPES: Final[Mapping[str, pl.DataType]] = {
-    "str": pl.String(),
-    "int": pl.Int64(),
-    "int | None": pl.Int64(),
-    "float": pl.Float64(),
-    "bool": pl.Boolean(),
-}
-
-SCHEMA: Final = {field.name: _TYPES[str(field.type)] for field in fields(MonitorRow)}
+SCHEMA: Final = schema(MonitorRow)
 
 
 def trials_frame(rows: Sequence[MonitorRow]) -> pl.DataFrame:

@@ -1,0 +1,126 @@
+"""Writes docs/tables.md, the dictionary of stored tables, from the dataclasses that stand for their rows.
+
+python docs/tables.py            writes it
+python docs/tables.py --check    fails if it is out of date
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weirlab.columns import Column, described
+from weirlab.store import rows
+from weirlab.store.columns import TrialRow
+from weirlab.studies.calls.columns import PacketRow
+from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
+from weirlab.studies.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
+from weirlab.studies.failover.switches.rows import SwitchRow
+from weirlab.studies.monitor.trials.rows import MonitorRow
+from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
+
+PAGE: Final = Path(__file__).parent / "tables.md"
+
+INTRO: Final = """\
+# Stored tables
+
+<!-- Written by docs/tables.py from the row classes: change the descriptions there. -->
+
+A run is a folder: a manifest, and a Parquet file for each table (`weir show RUN` names the folder,
+`weir export RUN` writes the tables elsewhere, [python.md](python.md) reads them as Polars frames). The end of
+a name is the unit: `_ns`, `_pps`, `_bytes`; a `_ratio` or `_share` is from 0 to 1. Nothing measured is null,
+never NaN. Integers have 64 bits and a sign, unless the type says otherwise.
+"""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tables that are kept together."""
+
+    title: str
+    intro: str
+    tables: Mapping[str, type]
+
+
+GROUPS: Final = (
+    Group(
+        "Every run with trials",
+        "[engine.md](engine.md) says how packets are counted. All but `trials` have `trial_id` (text) first.",
+        {"trials": TrialRow, **rows.ROWS},
+    ),
+    Group(
+        "Runs with calls",
+        "Beside the tables above, where `--packets` asked for it ([calls.md](calls.md)).",
+        {"packets": PacketRow},
+    ),
+    Group(
+        "Runs about capacity",
+        "Beside the tables above ([capacity.md](capacity.md)).",
+        {"capacity": CapacityRow, "inside": InsideRow},
+    ),
+    Group(
+        "Runs about failover",
+        "Times count from the event unless the description says otherwise ([failover.md](failover.md)).",
+        {"switches": SwitchRow, "switch_calls": SwitchCallRow, "switch_series": SwitchSeriesRow},
+    ),
+    Group(
+        "Runs about link monitors",
+        "Counts are frames; null where a method has no such stage ([link-monitor.md](link-monitor.md)).",
+        {"monitor": MonitorRow},
+    ),
+    Group(
+        "Series of a trace",
+        "What `weir trace --series` writes; times are since 1970, UTC ([trace.md](trace.md)). The files of "
+        "`weir tcp watch` are described in [tcp.md](tcp.md).",
+        {"segments": SegmentRow, "rtt": RoundTripRow, "sack": SackRow, "periods": PeriodRow},
+    ),
+)
+
+
+def page() -> str:
+    """The whole document."""
+    return "\n".join([INTRO, *(line for group in GROUPS for line in _group(group))])
+
+
+def _group(group: Group) -> Iterator[str]:
+    yield f"## {group.title}\n\n{group.intro}\n"
+    for name, row in group.tables.items():
+        yield f"### `{name}`\n\n{_about(row)}\n"
+        yield "| column | type | unit | meaning |\n|---|---|---|---|"
+        yield from map(_line, described(row))
+        yield ""
+
+
+def _about(row: type) -> str:
+    text = " ".join((inspect.getdoc(row) or "").split())
+    return re.sub(r"``(.+?)``", r"`\1`", text)
+
+
+def _line(column: Column) -> str:
+    meaning = re.sub(r"``(.+?)``", r"`\1`", column.meaning).replace("|", "\\|")
+    return f"| `{column.name}` | {column.type} | {column.unit} | {meaning} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
+    text = page()
+    if parser.parse_args().check:
+        if PAGE.read_text(encoding="utf-8") == text:
+            return 0
+        print(f"{PAGE} is out of date: python docs/tables.py writes it", file=sys.stderr)
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The columns of the tables ``capacity`` and ``inside``, as rows; null stands for what was not measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CapacityRow:
+    """One attempt at a trial with calls. A call is as good as the worse of its two directions."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    index: int
+    """Number of the trial in its run, from 0."""
+    attempt: int
+    """Number of the attempt at this trial, from 1."""
+    valid: bool
+    """Whether the attempt counts."""
+    phase: str
+    """`sweep` or `search`."""
+    position: int
+    """Matching position: rules walked before the calls are accepted."""
+    calls: int
+    """Calls at once."""
+    run: int
+    """Repetition within a sweep; null in a search."""
+    offered_pps: float
+    """Nominal load, both directions together."""
+    achieved_pps: float
+    """Load that departed."""
+    forwarded_pps: float
+    """Packets that arrived per second."""
+    sent: int
+    """Packets that departed."""
+    lost: int
+    """Packets that never arrived."""
+    loss_ratio: float
+    """`lost` over `sent`."""
+    delay_mean_ns: float
+    """Mean one-way delay of all packets."""
+    mos_min: float
+    """MOS of the worst call, 1 to 4.5."""
+    mos_p1: float
+    """MOS that 99 % of the calls reach."""
+    mos_p5: float
+    """MOS that 95 % of the calls reach."""
+    mos_p50: float
+    """MOS of the median call."""
+    good_share: float
+    """Share of the calls with at least the MOS asked for."""
+    poor_share: float
+    """Share of the calls below MOS 3.6, where many users are dissatisfied (ITU-T G.109)."""
+    loss_forward: float
+    """Loss ratio of speech from the sender's side, 0 to 1."""
+    loss_back: float
+    """Loss ratio of speech from the receiver's side, 0 to 1."""
+    delay_p99_ns: float
+    """99th percentile of the delay of the worst call."""
+    jitter_ns: float
+    """Mean over the calls of their jitter (RFC 3550)."""
+    longest_gap_ns: float
+    """Longest time between two arrivals of one call."""
+    entered: int
+    """Frames that reached the device, warm-up included, by the counters of its interfaces."""
+    left: int
+    """Frames that left the device, warm-up included, by the counters of its interfaces."""
+    entered_difference: int
+    """Frames that the device saw more (or, below 0, fewer) than were sent."""
+    left_difference: int
+    """Frames that left and did not arrive, or (below 0) arrived without having left."""
+    counters_agree: bool
+    """Whether both differences are within what neighbours may send."""
+    host_user: float
+    """Seconds of the device's CPU in user mode, seen from outside over the whole attempt."""
+    host_system: float
+    """Seconds of the device's CPU in the kernel, seen from outside."""
+    host_idle: float
+    """Seconds in which the device's CPU was idle, seen from outside."""
+    host_irq: float
+    """Seconds of the device's CPU in interrupts, seen from outside."""
+    host_softirq: float
+    """Seconds of the device's CPU in softirqs, seen from outside."""
+    host_steal: float
+    """Seconds that the hypervisor took from the device's CPU, seen from outside."""
+    disturbed_s: float
+    """Recorded time in bins that the host disturbed."""
+    disturbed_sent: int
+    """Packets that departed in these bins."""
+    disturbed_lost: int
+    """Of these, packets that never arrived."""
+    cpu_user: float
+    """Share of the device's CPU in user mode, 0 to 1, seen by an agent on it."""
+    cpu_system: float
+    """Share of the device's CPU in the kernel, 0 to 1, seen from inside."""
+    cpu_idle: float
+    """Share of time in which the device's CPU was idle, 0 to 1, seen from inside."""
+    cpu_irq: float
+    """Share of the device's CPU in interrupts, 0 to 1, seen from inside."""
+    cpu_softirq: float
+    """Share of the device's CPU in softirqs, 0 to 1, seen from inside."""
+    cpu_steal: float
+    """Share of the device's CPU that the hypervisor took, 0 to 1, seen from inside."""
+    covered_s: float
+    """Time that the `cpu_` columns cover."""
+    samples_due: int
+    """Samples that the agent was to take in the recorded time."""
+    samples_taken: int
+    """Samples that it took before the recorded time was over."""
+    sample_late_mean_s: float
+    """Mean lateness of the samples; those never taken count until the end of the recorded time."""
+    sample_late_max_s: float
+    """Greatest lateness of a sample."""
+    connections_max: int
+    """Most entries in the device's connection table."""
+
+
+@dataclass(frozen=True)
+class InsideRow:
+    """One sample of the agent inside of the device; shares and counts are those since the sample before."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    due_s: float
+    """When the sample was due, from the start of recording."""
+    late_s: float
+    """How much later it was taken."""
+    cpu_user: float
+    """Share of the device's CPU in user mode, 0 to 1."""
+    cpu_system: float
+    """Share of the device's CPU in the kernel, 0 to 1."""
+    cpu_idle: float
+    """Share of time in which the device's CPU was idle, 0 to 1."""
+    cpu_irq: float
+    """Share of the device's CPU in interrupts, 0 to 1."""
+    cpu_softirq: float
+    """Share of the device's CPU in softirqs, 0 to 1."""
+    cpu_steal: float
+    """Share of the device's CPU that the hypervisor took, 0 to 1."""
+    connections: int
+    """Entries in the device's connection table."""
+    entered: int
+    """Frames that came into the device."""
+    forwarded: int
+    """Frames that left the device."""
+    blocked: int
+    """Frames that came in and did not leave."""

@@ -1,0 +1,84 @@
+"""docs/tables.md describes every column of every stored table, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import polars as pl
+import pytest
+
+from weirlab import columns
+from weirlab.records import PacketLog
+from weirlab.store import rows
+from weirlab.studies.calls.columns import PacketRow
+from weirlab.studies.capacity.trials.rows import CAPACITY_COLUMNS, INSIDE_COLUMNS
+from weirlab.studies.failover.switches.rows import SWITCHES_SCHEMA
+from weirlab.studies.monitor.trials.rows import trials_frame
+from weirlab.trace.schema import FILES
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_tables", DOCS / "tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up.
+    import sys
+
+    sys.modules["docs_tables"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def documented(generator: ModuleType) -> Mapping[str, type]:
+    return {name: row for group in generator.GROUPS for name, row in group.tables.items()}
+
+
+def test_the_document_is_what_the_row_classes_say(generator: ModuleType) -> None:
+    text = (DOCS / "tables.md").read_text(encoding="utf-8")
+    assert text == generator.page(), "python docs/tables.py writes it"
+
+
+def test_every_column_has_a_description_and_quantities_a_unit(documented: Mapping[str, type]) -> None:
+    for name, row in documented.items():
+        for column in columns.described(row):
+            assert column.meaning.endswith("."), (name, column.name)
+            assert column.unit or not re.search(r"_(ns|s|pps|bytes|ratio|ms)$", column.name), column
+
+
+def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, type]) -> None:
+    stored: dict[str, list[str]] = {
+        "trials": list(rows.TRIALS),
+        **{name: list(kept) for name, kept in rows.DETAILS.items()},
+        "capacity": list(CAPACITY_COLUMNS),
+        "inside": list(INSIDE_COLUMNS),
+        "switches": list(SWITCHES_SCHEMA),
+        "monitor": trials_frame([]).columns,
+        **{name: list(kept) for name, kept in FILES.items()},
+    }
+    for name, names in stored.items():
+        assert [column.name for column in columns.described(documented[name])] == names, name
+    # Those that tests of their studies compare with real frames.
+    assert documented.keys() - stored.keys() == {"packets", "switch_calls", "switch_series"}
+
+
+def test_a_field_without_a_description_is_named() -> None:
+    with pytest.raises(KeyError, match="flow"):
+        columns.described(PacketLog)
+
+
+def test_types_come_from_the_annotations() -> None:
+    assert columns.schema(PacketRow)["back"] == pl.Boolean()
+    assert columns.schema(PacketRow)["delay_ns"] == pl.Int64()
+
+
+def test_optional_fields_have_the_type_of_their_values() -> None:
+    assert columns._plain("int | None") == "int"
