@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-_RAMP_LIGHT: Final = ("#1d2f8f", "#6a2bb0", "#b03a86", "#d4553f", "#d9820f")
+_RAMP_LIGHT: Final = ("#1d2f8f", "#6a2bb0", "#b03a86", "#cd4a33", "#c26900")
 _RAMP_DARK: Final = ("#6f9bff", "#b18cff", "#ee86b8", "#ff9d78", "#ffc95c")
 _RAMP_STEPS: Final = 13
 
@@ -38,14 +38,14 @@ _NAMED_LIGHT: Final = {
     "model-a": "#0072b2",
     "model-b": "#c8500a",
     "model-c": "#00795a",
-    "cpu-user": "#009e73",
-    "cpu-nice": "#8fcfb5",
+    "cpu-user": "#00865f",
+    "cpu-nice": "#6d8c1c",
     "cpu-system": "#0071b1",
-    "cpu-irq": "#d55e00",
-    "cpu-softirq": "#e69f00",
-    "cpu-iowait": "#b7bec7",
-    "cpu-steal": "#cc79a7",
-    "cpu-idle": "#dce1e7",
+    "cpu-irq": "#cd5500",
+    "cpu-softirq": "#a57200",
+    "cpu-iowait": "#5f6a77",
+    "cpu-steal": "#b8559a",
+    "cpu-idle": "#8a939e",
 }
 _NAMED_DARK: Final = {
     "ink": "#eceff3",
@@ -56,13 +56,13 @@ _NAMED_DARK: Final = {
     "model-b": "#ff9550",
     "model-c": "#3fd0a4",
     "cpu-user": "#1fb98c",
-    "cpu-nice": "#2f6f5b",
+    "cpu-nice": "#a9c55a",
     "cpu-system": "#4fa8e0",
     "cpu-irq": "#e8762c",
     "cpu-softirq": "#f0b73a",
-    "cpu-iowait": "#59636f",
+    "cpu-iowait": "#b3bdc9",
     "cpu-steal": "#dd93ba",
-    "cpu-idle": "#3a434f",
+    "cpu-idle": "#6e7986",
 }
 
 LIGHT: Final[dict[str, str]] = _NAMED_LIGHT | {

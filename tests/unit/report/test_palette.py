@@ -5,32 +5,51 @@ from __future__ import annotations
 import pytest
 
 from weirlab.report import palette
+from weirlab.studies.trace.page import colours as of_traces
 
-_PAGE = {"light": palette.LIGHT["paper"], "dark": palette.DARK["paper"]}
+from .contrast import contrast, distance
 
-
-def _luminance(colour: str) -> float:
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _contrast(one: str, other: str) -> float:
-    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
+SCHEMES = {
+    "light": (palette.LIGHT, of_traces.LIGHT),
+    "dark": (palette.DARK, of_traces.DARK),
+}
+GROUND = ("paper", "grid")
+"""What marks are drawn on."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_the_contrast_that_wcag_asks_for(scheme: str) -> None:
-    colours = palette.LIGHT if scheme == "light" else palette.DARK
-    assert min(_contrast(colours[name], _PAGE[scheme]) for name in ("ink", "soft")) >= 4.5
+    colours, _ = SCHEMES[scheme]
+    assert min(contrast(colours[name], colours["paper"]) for name in ("ink", "soft")) >= 4.5
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_lines_and_points_stand_out_from_the_page(scheme: str) -> None:
-    colours = palette.LIGHT if scheme == "light" else palette.DARK
-    drawn = [value for name, value in colours.items() if name.startswith(("ramp-", "model-"))]
-    assert min(_contrast(colour, _PAGE[scheme]) for colour in drawn) >= 2.9
+def test_every_mark_stands_out_from_the_page(scheme: str) -> None:
+    """3:1, WCAG 2.2 success criterion 1.4.11."""
+    colours, traces = SCHEMES[scheme]
+    marks = {name: colour for name, colour in colours.items() if name not in GROUND} | dict(traces)
+    weak = {name for name, colour in marks.items() if contrast(colour, colours["paper"]) < 3}
+    assert weak == set()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_windows_edge_looks_unlike_every_retransmission(scheme: str) -> None:
+    _, traces = SCHEMES[scheme]
+    for kind in ("again", "timeout", "fast", "probe", "unexplained", "reordered", "closed"):
+        assert distance(traces["edge"], traces[kind]) > 0.12, kind
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_states_of_a_cpu_can_be_told_apart(scheme: str) -> None:
+    colours, _ = SCHEMES[scheme]
+    states = [colours[f"cpu-{state}"] for state in palette.CPU_STATES]
+    apart = [distance(one, other) for i, one in enumerate(states) for other in states[:i]]
+    assert min(apart) > 0.08
+
+
+def test_the_schemes_have_the_same_colours() -> None:
+    assert of_traces.LIGHT.keys() == of_traces.DARK.keys()
+    assert not of_traces.LIGHT.keys() & palette.LIGHT.keys()
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 13])
