@@ -26,12 +26,18 @@ class Page(Protocol):
     def figures(self) -> Sequence[Figure]:
         """In their order."""
 
+    @property
+    def source(self) -> str:
+        """What the figures are about, to be told with each: device and date."""
+
     def html(self) -> str:
         """The whole file."""
 
 
-def write_figures(figures: Sequence[Figure], dest: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write ``figures`` into the folder ``dest``, made if missing.
+def write_figures(
+    figures: Sequence[Figure], dest: Path, formats: Sequence[str] = FORMATS, *, source: str = ""
+) -> list[Path]:
+    """Write ``figures`` into the folder ``dest``, made if missing; ``source`` is what pictures say below.
 
     Returns the files written. Raises ``InputError`` for an unknown format, ``StoreError``
     when ``dest`` cannot be written.
@@ -44,22 +50,22 @@ def write_figures(figures: Sequence[Figure], dest: Path, formats: Sequence[str] 
     for figure in figures:
         for name in formats:
             path = dest / f"{figure.key}.{name}"
-            files.write_bytes(path, rendered(figure, name))
+            files.write_bytes(path, rendered(figure, name, source))
             written.append(path)
     return written
 
 
-def rendered(figure: Figure, name: str) -> bytes:
+def rendered(figure: Figure, name: str, source: str = "") -> bytes:
     """One figure in one format."""
     if name == "csv":
         return figure.data.write_csv().encode()
-    chart = static(figure)
+    chart = static(figure, source)
     return bundle.svg(chart).encode() if name == "svg" else bundle.png(chart)
 
 
-def static(figure: Figure) -> dict[str, Any]:
+def static(figure: Figure, source: str = "") -> dict[str, Any]:
     """The figure with title, on white, of a fixed width."""
-    chart = figure.standalone()
+    chart = figure.standalone(source)
     chart["width"] = _WIDTH
     chart["config"] = chart["config"] | {"background": LIGHT["paper"], "padding": 16}
     return chart

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
 
-from weirlab.report import palette
+from weirlab.report import interaction, palette, spec
 from weirlab.report.axes import QUANTITIES, Chart
 
 
@@ -23,10 +24,32 @@ class Figure:
     title: str
     caption: str
     alt: str
+    """What is drawn over what, for those who do not see it."""
     chart: Chart
     data: pl.DataFrame
     switchable: bool = False
     """Whether the page's switch between median, p99 and mean applies."""
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The chart as Vega-Lite JSON."""
+        # Checking against the schema takes half of the time that a page takes; tests do it.
+        return dict(self.chart.to_dict(validate=False))
+
+    @property
+    def name(self) -> str:
+        """The accessible name: short, and of no other chart on the page."""
+        return f"{self.panel}: {self.title}" if self.panel else self.title
+
+    @cached_property
+    def single_point(self) -> bool:
+        """Whether there is too little to compare: one place on the axis, or nothing at all."""
+        return spec.places(self.spec) < 2
+
+    @cached_property
+    def zoomable(self) -> bool:
+        """Whether an axis of numbers can be narrowed."""
+        return bool(interaction.axes_of_numbers(self.spec))
 
     def titled(self) -> Chart:
         """The chart with style, title and (as subtitle) panel, for notebooks."""
@@ -35,12 +58,12 @@ class Figure:
         del content["config"]["legend"]["layout"]
         return type(self.chart).from_dict(content)
 
-    def standalone(self) -> dict[str, Any]:
-        """As :meth:`titled`, as Vega-Lite JSON."""
-        shown = f"{self.panel}; shown: {next(iter(QUANTITIES.values())).lower()}"
-        content = self.chart.to_dict()
-        subtitle = shown if self.switchable else self.panel
-        content["title"] = {"text": _wrapped(self.title), "subtitle": subtitle}
+    def standalone(self, source: str = "") -> dict[str, Any]:
+        """As :meth:`titled`, as Vega-Lite JSON; ``source`` says what was tested, and when."""
+        shown = f"shown: {next(iter(QUANTITIES.values())).lower()}" if self.switchable else ""
+        content = {**self.spec, "description": self.name}
+        subtitle = "; ".join(filter(None, (self.panel, shown, source)))
+        content["title"] = {"text": _wrapped(self.title), "subtitle": _wrapped(subtitle, 100)}
         content["config"] = palette.chart_config()
         return content
 

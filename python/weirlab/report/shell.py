@@ -1,4 +1,4 @@
-"""The page around every report: styles, scripts and charts inside one HTML file."""
+"""The page around every story: styles, scripts and charts inside one HTML file."""
 
 from __future__ import annotations
 
@@ -13,43 +13,55 @@ from markupsafe import Markup
 
 from weirlab.report import bundle, palette
 from weirlab.report.figure import Figure
+from weirlab.report.graphs import Graphs
+from weirlab.report.interaction import interactive
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
-def assembled(template: str, figures: Sequence[Figure], **values: Any) -> str:
-    """HTML of ``template`` (which extends ``base.html``) with ``values`` and all that ``figures`` need.
+def assembled(figures: Sequence[Figure], graphs: Graphs | None, *, source: str, **values: Any) -> str:
+    """The HTML file with ``values``, and with all that ``figures`` and ``graphs`` need but a browser.
 
-    ``base.html`` asks for ``subject``, ``run_id``, ``run_name``, ``simulated``, ``answer``,
-    ``lede``, ``caution``, ``place``, ``where_note``, ``tiles``, ``command`` and ``scenario``.
+    ``source`` says below saved charts what they are about. ``page.html`` names the values.
     """
+    light = palette.LIGHT | (dict(graphs.light) if graphs else {})
+    dark = palette.DARK | (dict(graphs.dark) if graphs else {})
     return (
-        _environment()
-        .get_template(template)
+        environment()
+        .get_template("page.html")
         .render(
             **values,
             style=Markup(
-                _asset("report.css")
-                .replace("/*LIGHT*/", palette.css_variables(palette.LIGHT))
-                .replace("/*DARK*/", palette.css_variables(palette.DARK))
+                _asset("page.css")
+                .replace("/*LIGHT*/", palette.css_variables(light))
+                .replace("/*DARK*/", palette.css_variables(dark))
+                + (graphs.style if graphs else "")
             ),
-            code=Markup(_asset("report.js")),
+            code=Markup(_asset("page.js")),
             bundle=Markup(bundle.script() if figures else ""),
             charts=_json(
                 {
                     "config": palette.css_driven(palette.chart_config()),
                     "light": palette.LIGHT,
+                    "source": source,
                     "figures": {f.key: _embedded(f) for f in figures},
                 }
             ),
+            graphs=graphs,
+            graphs_data=_json(graphs.data) if graphs else "",
+            graphs_script=Markup(graphs.script) if graphs else "",
         )
     )
 
 
 def _embedded(figure: Figure) -> dict[str, Any]:
-    chart = figure.chart.to_dict()
+    chart = {**figure.spec}
     chart.pop("config", None)
-    return {"title": figure.title, "panel": figure.panel, "spec": palette.css_driven(chart)}
+    return {
+        "title": figure.title,
+        "panel": figure.panel,
+        "spec": palette.css_driven(interactive(chart) | {"description": figure.name}),
+    }
 
 
 def _json(value: Any) -> Markup:
@@ -58,12 +70,14 @@ def _json(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
+@cache
 def _asset(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """How templates are read: everything that is no markup is escaped, and what is not given is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,

@@ -1,19 +1,25 @@
-"""A report told in sections: an answer, key numbers, then figures and tables in order.
+"""The content of a page: an answer, key numbers, then chapters of figures and tables.
 
-Kinds of runs differ in what they tell; this page is the same for all of them.
+Every report, of whatever kind, is a :class:`Story`; ``shell`` turns it into one HTML file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import yaml
 
+from weirlab.quantities import NOTHING
+from weirlab.report.axes import QUANTITIES
 from weirlab.report.figure import Figure
+from weirlab.report.graphs import Graphs
 from weirlab.report.shell import assembled
 from weirlab.report.tables import Pairs, Table, Tile
+
+_DATE: Final = len("2026-01-31")
 
 
 @dataclass(frozen=True)
@@ -33,26 +39,87 @@ class Chapter:
     details: tuple[Table, ...] = ()
     """Tables that are folded away."""
     missing: str = "Not measured."
+    note: str = ""
+    """Small print behind the tables."""
+    graphs: Graphs | None = None
+    parts: tuple[Chapter, ...] = ()
+    """Sections within this one."""
+
+    @cached_property
+    def drawn(self) -> tuple[Figure, ...]:
+        """The figures that have more than one point to show."""
+        return tuple(figure for figure in self.figures if not figure.single_point)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is said; a figure of a single point says no more than its title."""
+        return (*self.said, *(figure.title for figure in self.figures if figure.single_point))
 
     @property
     def lead(self) -> str:
         """The figures' caption if they share one, to be said once."""
-        captions = {figure.caption for figure in self.figures}
+        captions = {figure.caption for figure in self.drawn}
         return captions.pop() if len(captions) == 1 else ""
 
     @property
     def switchable(self) -> bool:
-        """No figure has a switch between quantities."""
-        return False
+        """Whether a switch between median, p99 and mean applies to a figure."""
+        return any(figure.switchable for figure in self.drawn)
 
     @property
     def empty(self) -> bool:
-        return not (self.facts or self.said or self.figures or self.tables or self.details)
+        shown = (self.facts, self.sentences, self.drawn, self.tables, self.details, self.graphs)
+        return not any(shown) and all(part.empty for part in self.parts)
+
+    def whole(self) -> Iterator[Chapter]:
+        """This chapter, and its parts at any depth."""
+        yield self
+        for part in self.parts:
+            yield from part.whole()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a page was made from, and how to make it again."""
+
+    name: str
+    source: str
+    """For the last line: ``run 20261122-...``."""
+    date: str = ""
+    """``2026-11-22``, UTC, of what the page is about; empty if unknown."""
+    run_id: str = ""
+    again: tuple[tuple[str, str], ...] = ()
+    """Commands, each with what it does."""
+    scenario: str = ""
+    """YAML."""
+
+    @classmethod
+    def of_run(cls, manifest: Mapping[str, Any]) -> Origin:
+        """Of a run by its manifest."""
+        facts, scenario = manifest.get("facts") or {}, manifest.get("scenario") or {}
+        run_id = str(manifest.get("run_id") or "")
+        return cls(
+            name=str(scenario.get("name") or "Run"),
+            source=f"run {run_id}",
+            date=str(manifest.get("created") or "")[:_DATE],
+            run_id=run_id,
+            again=(
+                (
+                    "This repeats the run.",
+                    str(manifest.get("command") or facts.get("command") or "weir run scenario.yaml"),
+                ),
+                (
+                    "This draws the report again from the stored run, without measuring.",
+                    f"weir report {run_id or 'last'} --out report.html --plots plots",
+                ),
+            ),
+            scenario=scenario_text(scenario),
+        )
 
 
 @dataclass(frozen=True)
 class Story:
-    """All that a page says. ``manifest`` is the run's, as a mapping."""
+    """All that a page says. ``manifest`` is the run's, as a mapping; empty for pages of something else."""
 
     subject: str
     """What was tested, for the page's title."""
@@ -63,40 +130,50 @@ class Story:
     caution: str
     """What the reader must know before believing the answer; empty for nothing."""
     place: str
-    """``iptables-legacy in Linux network namespaces on host ...``."""
+    """``iptables-legacy in Linux network namespaces on host ...``; empty if nothing was measured for it."""
     tiles: tuple[Tile, ...]
+    """Key numbers; those without a value are left out."""
     chapters: tuple[Chapter, ...]
     terms: tuple[tuple[str, str], ...]
     """Words and what they mean here."""
     where_note: str = ""
+    assurance: str = ""
+    """What vouches for the answer."""
+    made_from: Origin | None = None
+    """The run of ``manifest`` if None."""
+
+    @property
+    def origin(self) -> Origin:
+        return self.made_from or Origin.of_run(self.manifest)
+
+    @property
+    def source(self) -> str:
+        """What the figures are about: ``iptables-legacy, 2026-11-22``."""
+        return ", ".join(filter(None, (self.subject, self.origin.date)))
 
     @property
     def figures(self) -> list[Figure]:
-        return [figure for chapter in self.chapters for figure in chapter.figures]
+        return [figure for chapter in self.chapters for part in chapter.whole() for figure in part.drawn]
+
+    @property
+    def graphs(self) -> Graphs | None:
+        """The graphs that are no figures; at most one chapter has some."""
+        return next((chapter.graphs for chapter in self.chapters if chapter.graphs), None)
+
+    @property
+    def key_numbers(self) -> list[Tile]:
+        """The tiles that hold a number."""
+        return [tile for tile in self.tiles if tile.value not in ("", NOTHING)]
 
     def html(self) -> str:
         """The whole page as one file."""
-        manifest = self.manifest
-        facts = manifest.get("facts") or {}
-        scenario = manifest.get("scenario") or {}
         return assembled(
-            "story.html",
             self.figures,
-            subject=self.subject,
-            run_id=manifest.get("run_id", ""),
-            run_name=scenario.get("name") or "Run",
-            simulated=self.simulated,
-            answer=self.answer,
-            lede=self.lede,
-            caution=self.caution,
-            place=self.place,
-            where_note=self.where_note,
-            tiles=self.tiles,
-            story=self.chapters,
-            terms=self.terms,
-            quantities={},
-            command=facts.get("command") or "weir run scenario.yaml",
-            scenario=scenario_text(scenario),
+            self.graphs,
+            source=self.source,
+            story=self,
+            origin=self.origin,
+            quantities=QUANTITIES,
         )
 
 

@@ -88,5 +88,5 @@ def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
     target = out or run.path / REPORT
     files.make_folder(target.parent)
     files.write_bytes(target, page.html().encode())
-    written = () if plots is None else write_figures(page.figures, plots)
+    written = () if plots is None else write_figures(page.figures, plots, source=page.source)
     return ReportOutcome(run.run_id, target, tuple(written))

@@ -77,6 +77,11 @@ def parse(text: str, option: str) -> Moment:
     )
 
 
+def utc_date(ns: int | None) -> str:
+    """``2026-01-31``; empty for None. ``ns`` since 1970."""
+    return "" if ns is None else f"{_EPOCH_START + timedelta(seconds=ns // 1_000_000_000):%Y-%m-%d}"
+
+
 def period_ns(text: str, option: str = "--period") -> int:
     """Length of a period such as ``100ms``, in ns.
 

@@ -5,60 +5,33 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
-from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
 
-from weirlab.errors import StoreError
 from weirlab.report import bundle
-from weirlab.studies.profile.page import build
+from weirlab.studies.profile.page import gather, tell
+
+from .outline import Outline, charts
 
 
-class _Outline(HTMLParser):
-    """Elements with their attributes, headings and text outside of scripts and styles."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.headings: list[int] = []
-        self._silent = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._silent = tag in ("script", "style")
-        if re.fullmatch(r"h[1-6]", tag):
-            self.headings.append(int(tag[1]))
-
-    def handle_endtag(self, tag: str) -> None:
-        self._silent = False
-
-    def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).replace("\u00a0", " ").split())
+def html(run: Any, models: Any, verification: Any = None) -> str:
+    return tell(gather(run, models, verification)).html()
 
 
 @pytest.fixture(scope="module")
-def page(run, models, verification, tmp_path_factory) -> str:
-    out = tmp_path_factory.mktemp("report") / "report.html"
-    assert build(run, models, verification, out, command="weir profile --quick") == out
-    return out.read_text(encoding="utf-8")
+def page(run, models, verification) -> str:
+    return html(run, models, verification)
 
 
 @pytest.fixture(scope="module")
-def outline(page: str) -> _Outline:
-    return _Outline(page)
+def outline(page: str) -> Outline:
+    return Outline(page)
 
 
-def test_nothing_is_loaded_from_anywhere(outline: _Outline) -> None:
+def test_nothing_is_loaded_from_anywhere(outline: Outline) -> None:
     for tag, attributes in outline.elements:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
             target = attributes.get(name)
@@ -79,29 +52,25 @@ def test_the_page_stays_within_a_moderate_size(page: str) -> None:
     assert len(page.encode()) < 2_500_000
 
 
-def test_every_chart_has_its_place_its_label_and_its_title(page: str, outline: _Outline) -> None:
-    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.S)
-    assert found is not None
-    charts = json.loads(found[1])
+def test_every_chart_has_its_place_and_its_title(page: str, outline: Outline) -> None:
     places = {a["id"]: a for _, a in outline.elements if a.get("class") == "plot"}
-    assert places.keys() == charts["figures"].keys()
-    assert all(a["role"] == "img" and a["aria-label"] for a in places.values())
-    for figure in charts["figures"].values():
+    assert places.keys() == charts(page)["figures"].keys()
+    for figure in charts(page)["figures"].values():
         assert figure["title"].replace("\u00a0", " ") in outline.text
 
 
 def test_colours_of_charts_follow_the_scheme(page: str) -> None:
-    charts = json.loads(re.search(r'id="charts">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    embedded = charts(page)
     colours = set(
-        re.findall(r"#[0-9a-f]{6}\b", json.dumps({k: v for k, v in charts.items() if k != "light"}))
+        re.findall(r"#[0-9a-f]{6}\b", json.dumps({k: v for k, v in embedded.items() if k != "light"}))
     )
     assert colours == set()
-    used = set(re.findall(r"var\(--([a-z0-9-]+)\)", json.dumps(charts["figures"])))
-    assert used <= charts["light"].keys()
+    used = set(re.findall(r"var\(--([a-z0-9-]+)\)", json.dumps(embedded["figures"])))
+    assert used <= embedded["light"].keys()
     assert page.count("prefers-color-scheme: dark") == 1
 
 
-def test_headings_leave_no_level_out(outline: _Outline) -> None:
+def test_headings_leave_no_level_out(outline: Outline) -> None:
     assert outline.headings[0] == 1
     assert outline.headings.count(1) == 1
     assert all(
@@ -109,7 +78,7 @@ def test_headings_leave_no_level_out(outline: _Outline) -> None:
     )
 
 
-def test_links_within_the_page_lead_somewhere(outline: _Outline) -> None:
+def test_links_within_the_page_lead_somewhere(outline: Outline) -> None:
     ids = [a["id"] for _, a in outline.elements if "id" in a]
     assert len(ids) == len(set(ids))
     links = {a["href"] for t, a in outline.elements if t == "a" and a.get("href")}
@@ -121,26 +90,26 @@ def test_tables_scroll_inside_their_own_container(page: str) -> None:
     assert markup.count("<table") == markup.count('<div class="scroll"') > 0
 
 
-def test_a_measured_device_carries_no_banner(outline: _Outline) -> None:
+def test_a_measured_device_carries_no_banner(outline: Outline) -> None:
     assert "Simulated device" not in outline.text
     assert "Measured on iptables-legacy in Linux network namespaces on host example" in outline.text
 
 
-def test_a_simulated_device_is_announced_before_all_else(simulated_run, models, tmp_path: Path) -> None:
-    text = _Outline(build(simulated_run, models, None, tmp_path / "r.html").read_text(encoding="utf-8")).text
+def test_a_simulated_device_is_announced_before_all_else(simulated_run, models) -> None:
+    text = Outline(html(simulated_run, models)).text
     banner = "Simulated device: nothing here was measured."
     assert text.index(banner) < text.index("The simulated device carried")
     assert "Measured delay" not in text
     assert "Predicted against simulated" in text
 
 
-def test_what_a_run_lacks_is_said(small_run, tmp_path: Path) -> None:
+def test_what_a_run_lacks_is_said(small_run) -> None:
     bare = replace(small_run, frame=small_run.frame.head(0), buckets=small_run.buckets.head(0), files={})
     bare.manifest = SimpleNamespace(
         **{**vars(small_run.manifest), "scenario": {}, "facts": {}, "calibration": None}
     )
-    page = build(bare, {}, None, tmp_path / "bare.html").read_text(encoding="utf-8")
-    text = _Outline(page).text
+    page = html(bare, {})
+    text = Outline(page).text
     for heading in (
         "Delay",
         "Loss",
@@ -154,19 +123,19 @@ def test_what_a_run_lacks_is_said(small_run, tmp_path: Path) -> None:
     assert len(page) < 100_000
 
 
-def test_a_single_trial_makes_a_report(small_run, models, tmp_path: Path) -> None:
+def test_a_single_trial_makes_a_report(small_run) -> None:
     single = small_run.frame.filter(pl.col("valid")).head(1).with_columns(role=pl.lit("single"))
-    text = _Outline(build(replace(small_run, frame=single), {}, None, tmp_path / "one.html").read_text()).text
+    text = Outline(html(replace(small_run, frame=single), {})).text
     assert "carried up to at least" in text
 
 
-def test_a_run_of_held_out_trials_alone_still_answers(small_run, models, tmp_path: Path) -> None:
+def test_a_run_of_held_out_trials_alone_still_answers(small_run, models) -> None:
     only = replace(small_run, frame=small_run.frame.filter(pl.col("role") == "verify"))
-    text = _Outline(build(only, models, None, tmp_path / "v.html").read_text()).text
+    text = Outline(html(only, models)).text
     assert "with 200 rules without loss" in text
 
 
-def test_trials_in_which_nothing_arrived_are_no_obstacle(small_run, models, tmp_path: Path) -> None:
+def test_trials_in_which_nothing_arrived_are_no_obstacle(small_run, models) -> None:
     silent = pl.col("index") % 5 == 0
     delays = [name for name in small_run.frame.columns if name.startswith("delay_") or name == "jitter_ns"]
     frame = small_run.frame.with_columns(
@@ -177,30 +146,30 @@ def test_trials_in_which_nothing_arrived_are_no_obstacle(small_run, models, tmp_
     observed = [row for row in small_run.observations("verify") if row.forwarding_pps > 0]
     partly = replace(small_run, frame=frame)
     partly.observations = lambda role=None: observed  # type: ignore[method-assign]
-    assert build(partly, models, None, tmp_path / "r.html").stat().st_size > 500_000
+    assert len(html(partly, models)) > 500_000
 
 
-def test_markup_in_the_data_stays_text(small_run, models, tmp_path: Path) -> None:
+def test_markup_in_the_data_stays_text(small_run, models) -> None:
     nasty = "</script><script>alert(1)</script><b>"
     frame = small_run.frame.with_columns(dut=pl.lit(nasty), invalid=pl.lit(nasty), valid=pl.col("index") > 9)
     evil = replace(small_run, frame=frame)
     evil.manifest = SimpleNamespace(
-        **{**vars(small_run.manifest), "host": nasty, "scenario": {"name": nasty}, "facts": {"tool": nasty}}
+        **{
+            **vars(small_run.manifest),
+            "host": nasty,
+            "scenario": {"name": nasty},
+            "facts": {"tool": nasty, "command": nasty},
+        }
     )
-    page = build(evil, models, None, tmp_path / "r.html", command=nasty).read_text(encoding="utf-8")
+    page = html(evil, models)
     assert "<script>alert" not in page
     assert page.count("<script") == page.count("</script>") == 3
 
 
-def test_the_way_to_repeat_the_run_is_given(outline: _Outline) -> None:
-    assert "weir profile --quick" in outline.text
+def test_the_way_to_repeat_the_run_is_given(outline: Outline) -> None:
+    assert "weir profile --dut iptables-legacy" in outline.text
     assert "weir report synthetic-0000" in outline.text
     assert "dut: iptables-legacy" in outline.text
-
-
-def test_the_manifests_own_command_is_used_if_there_is_one(small_run, models, tmp_path: Path) -> None:
-    page = build(small_run, models, None, tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "weir profile --dut iptables-legacy" in _Outline(page).text
 
 
 def test_the_bundle_cannot_end_its_script_element() -> None:
@@ -211,10 +180,3 @@ def test_the_page_carries_the_licences_of_what_draws_its_charts(page: str) -> No
     for holder in ("University of Washington Interactive Data Lab", "Mike Bostock", "Cynthia Brewer"):
         assert holder in page
     assert "drawn by Vega, Vega-Lite, Vega-Embed and D3; their licences are in its source" in page
-
-
-def test_a_folder_that_is_missing_is_named(small_run, models, tmp_path: Path) -> None:
-    target = tmp_path / "no" / "such" / "report.html"
-    with pytest.raises(StoreError, match=re.escape(str(target))):
-        build(small_run, models, None, target)
-    assert not target.parent.exists()

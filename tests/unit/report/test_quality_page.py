@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.report.export import rendered
-from weirlab.studies.quality.page import page
+from weirlab.studies.quality.page import story
 from weirlab.studies.quality.study import capture_quality
 from weirlab.studies.quality.voice_page import assessed, quality_page
 
@@ -25,7 +25,7 @@ def streams(many: int, lossy: int = 0, payload_type: int = 0) -> list[Rtp]:
     return [packet for i, sent in enumerate(each) for packet in (without(sent, lost) if i < lossy else sent)]
 
 
-def told(path: Path, packets: list[tuple[int, bytes]]) -> page.Assessed:
+def told(path: Path, packets: list[tuple[int, bytes]]) -> story.Assessed:
     return assessed(capture_quality(pcap(path / "calls.pcap", packets)))
 
 
@@ -49,12 +49,12 @@ def told(path: Path, packets: list[tuple[int, bytes]]) -> page.Assessed:
 def test_the_page_begins_with_its_conclusion(
     tmp_path: Path, packets: list[tuple[int, bytes]], answer: str
 ) -> None:
-    assert page._answer(told(tmp_path, packets).streams).replace("\u00a0", " ") == answer
+    assert story._answer(told(tmp_path, packets).streams).replace("\u00a0", " ") == answer
 
 
 @pytest.mark.parametrize("many", [2, 20])
 def test_every_picture_can_be_drawn(tmp_path: Path, many: int) -> None:
-    figures = list(page._figures(told(tmp_path, frames(streams(many, 1))).streams))
+    figures = list(story._figures(told(tmp_path, frames(streams(many, 1))).streams))
     assert [figure.key for figure in figures] == ["quality-mos", "quality-loss", "quality-jitter"]
     for figure in figures:
         assert b"192.0.2.1:5000" in rendered(figure, "svg") or many > 16
@@ -62,7 +62,7 @@ def test_every_picture_can_be_drawn(tmp_path: Path, many: int) -> None:
 
 
 def test_the_table_has_the_worst_stream_first(tmp_path: Path) -> None:
-    table = page._table(told(tmp_path, frames(streams(5, 1)[::-1])).streams)
+    table = story._table(told(tmp_path, frames(streams(5, 1)[::-1])).streams)
     assert table.rows[0][0] == "192.0.2.1:5000"
     assert len(table.rows) == 5
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from weirlab.studies.profile.page import conditions, summary, takeaways
+from weirlab.studies.profile.page import conditions, summary, takeaways, tell
 from weirlab.studies.profile.page import drawing as figure
 from weirlab.studies.profile.page.source import Evidence, gather
 
@@ -39,7 +39,7 @@ def test_calls_count_both_directions_and_are_rounded_down(pps: float, calls: int
 def test_a_simulated_device_is_never_called_by_a_real_name(simulated_run, models) -> None:
     evidence = gather(simulated_run, models)
     assert summary.headline(evidence)[0].startswith("The simulated device carried")
-    assert "simulated" in conditions.place(evidence)
+    assert "simulated" in tell(evidence).place
     assert not [drawn for drawn in figure.draw(evidence) if drawn.section == "cpu"]
 
 

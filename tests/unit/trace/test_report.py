@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.errors import InputError
-from weirlab.studies.trace.page import build, decimate, render, series
+from weirlab.studies.trace.page import build, decimate, series, tell
 from weirlab.trace import Trace
 from weirlab.trace.facts import RETRANSMISSIONS
 
@@ -28,6 +28,10 @@ def trace(tmp_path: Path) -> Trace:
         made.analysis(listed, capture={"files": [{**made.files(1)[0], "path": "x/made.pcap"}]}),
         tmp_path / "series",
     )
+
+
+def render(trace: Trace, *, connection: int, command: str = "") -> str:
+    return tell(trace, connection=connection, command=command).html()
 
 
 def layers_of(html: str) -> dict[str, list[dict[str, Any]]]:
@@ -62,11 +66,11 @@ def test_every_repetition_is_drawn_under_its_cause(trace: Trace) -> None:
     layers = layers_of(render(trace, connection=0))["a"]
     marks = {layer["name"]: len(doubles(layer["x"])) for layer in layers if layer["kind"] == "marks"}
     assert marks == {
-        "sent again after a time-out": 2,
-        "sent again after dup. ACKs or SACK": 1,
+        "retransmitted after a time-out": 2,
+        "retransmitted after dup. ACKs or SACK": 1,
         "tail probe": 1,
-        "SYN sent again": 1,
-        "sent again, no visible reason": 1,
+        "SYN retransmitted": 1,
+        "retransmitted, no visible reason": 1,
     }
     assert len(RETRANSMISSIONS) == len(marks)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from weirlab.studies.contract import Study, Told, Work
 
 if TYPE_CHECKING:
+    from weirlab.report.story import Story
     from weirlab.scenario import Scenario
     from weirlab.store import Run, RunWriter
     from weirlab.studies.beds import DeviceGround
     from weirlab.studies.contract import Outcome
-    from weirlab.studies.profile.page.page import ProfilePage
     from weirlab.studies.profile.study import ProfileFindings
 
 
@@ -60,7 +60,7 @@ class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):
 
         return Told(scenario(outcome), tables.scenario(outcome.found), wording.machine(outcome.found.verdict))
 
-    def page(self, run: Run) -> ProfilePage:
+    def page(self, run: Run) -> Story:
         from weirlab.studies.profile import study
 
         return study.page(run)

@@ -14,6 +14,7 @@ from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.profiles import ProfileOutcome
 from weirlab.jobs.progress import RESUME, Progress
 from weirlab.measure.verdict import Verdict, undecided
+from weirlab.report.story import Story
 from weirlab.scenario import Scenario
 from weirlab.store import Run, RunWriter
 from weirlab.studies import beds
@@ -22,9 +23,7 @@ from weirlab.studies.contract import Work
 from weirlab.studies.prediction import modelling, verification
 from weirlab.studies.prediction.modelling import FitOutcome
 from weirlab.studies.prediction.verification import VerificationOutcome
-from weirlab.studies.profile.page import Judgement, Verification
-from weirlab.studies.profile.page.page import ProfilePage
-from weirlab.studies.profile.page.source import gather
+from weirlab.studies.profile.page import Judgement, Verification, gather, tell
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def measured(ground: DeviceGround, asked: Scenario, writer: RunWriter, progress:
     return ProfileFindings(ground.calibrated, profile, fit)
 
 
-def page(run: Run) -> ProfilePage:
+def page(run: Run) -> Story:
     """Trials and models of ``run``, whatever its kind."""
     models = modelling.models_of(run)
     heldout = run.trials().filter(pl.col("role") == "verify")
@@ -92,4 +91,4 @@ def page(run: Run) -> ProfilePage:
         good=found is None or found.word == "good",
         undecided=undecided(run) if heldout.height else "",
     )
-    return ProfilePage(gather(run, models, verified, judgement))
+    return tell(gather(run, models, verified, judgement))

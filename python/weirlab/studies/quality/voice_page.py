@@ -10,6 +10,7 @@ import polars as pl
 from weirlab.studies.quality import page
 from weirlab.studies.quality.study import QualityOutcome
 from weirlab.trace.quantities import count, duration, size
+from weirlab.trace.times import utc_date
 
 
 def quality_page(outcome: QualityOutcome, out: Path, *, command: str) -> Path:
@@ -24,6 +25,7 @@ def assessed(outcome: QualityOutcome) -> page.Assessed:
     lasted_ns = capture["last_ns"] - capture["first_ns"]
     return page.Assessed(
         name=outcome.path.name,
+        date=utc_date(capture["first_ns"]),
         streams=pl.DataFrame([_row(outcome, i) for i in outcome.worst_first()], schema=_SCHEMA),
         capture=[
             ("File", str(outcome.path)),

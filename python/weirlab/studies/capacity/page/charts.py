@@ -45,7 +45,7 @@ def over_calls(
     scale = axes.linear(domain)
     y = alt.Y(f"{column}:Q", title=title, scale=scale, axis=axes.number_axis(5))
     colour = axes.setup_colour(setups, _LEGEND)
-    points = base.mark_point(filled=True, size=26, opacity=0.45, clip=True).encode(
+    points = base.mark_point(filled=True, size=26, opacity=0.85, clip=True).encode(
         x=x,
         y=y,
         color=colour,
@@ -124,7 +124,7 @@ def verdicts(frame: pl.DataFrame) -> alt.LayerChart:
     )
     span = (
         base.transform_filter("isValid(datum.too_many)")
-        .mark_rule(strokeWidth=3, opacity=0.5, color=palette.models(2)[0], yOffset=10)
+        .mark_rule(strokeWidth=2, color=palette.models(2)[0], yOffset=10)
         .encode(x=alt.X("calls:Q"), x2="too_many:Q", y=y)
     )
     return alt.LayerChart(layer=[span, points, axes.row_names(base, y)], **axes.framed(axes.ROW * len(names)))
@@ -137,7 +137,7 @@ def cpu(frame: pl.DataFrame, states: Sequence[str]) -> alt.Chart:
     calls = frame["calls"].to_numpy()
     chart: alt.Chart = (
         alt.Chart(axes.data(frame), **axes.framed(260))
-        .mark_area(line=False, interpolate="linear")
+        .mark_area(line=False, interpolate="linear", stroke=palette.LIGHT["paper"], strokeWidth=0.8)
         .encode(
             x=alt.X(
                 "calls:Q",

@@ -130,14 +130,6 @@ def _tiles(findings: Findings, found: list[Verdict]) -> Iterator[Tile]:
 
 
 def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
-    scenario = findings.manifest.get("scenario") or {}
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        intro=str(scenario.get("question") or ""),
-        facts=_setting(findings),
-    )
     yield Chapter(
         "verdict",
         "How many calls",
@@ -161,6 +153,14 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         "Inside",
         figures=tuple(_inside(findings)),
         missing="Not measured: nobody looked into the device (a simulated one has no inside).",
+    )
+    scenario = findings.manifest.get("scenario") or {}
+    yield Chapter(
+        "setting",
+        "What was tested",
+        "Setting",
+        intro=str(scenario.get("question") or ""),
+        facts=_setting(findings),
     )
     yield Chapter("numbers", "All numbers", "Numbers", details=tuple(tables.trials(findings)))
 

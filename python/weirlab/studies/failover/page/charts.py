@@ -62,7 +62,7 @@ def gaps(frame: pl.DataFrame) -> alt.LayerChart:
     y = axes.rows(names)
     colours = alt.Scale(domain=_KINDS, range=palette.models(len(_KINDS)))
     shapes = alt.Scale(domain=["call went on", "stream died"], range=["circle", "cross"])
-    points = base.mark_point(filled=True, size=70, opacity=0.75, yOffset=10).encode(
+    points = base.mark_point(filled=True, size=70, opacity=0.85, yOffset=10).encode(
         x=x,
         y=y,
         color=alt.Color("what:N", title=None, scale=colours, sort=_KINDS),
@@ -77,7 +77,7 @@ def gaps(frame: pl.DataFrame) -> alt.LayerChart:
     )
     timers = (
         base.transform_filter("isValid(datum.timers_to_ms)")
-        .mark_rule(strokeWidth=12, opacity=0.1, color=_SOFT, yOffset=10, clip=True)
+        .mark_bar(height=12, fill=_SOFT, fillOpacity=0.12, stroke=_SOFT, strokeWidth=1, yOffset=10, clip=True)
         .encode(x=alt.X("timers_from_ms:Q"), x2="timers_to_ms:Q", y=y)
     )
     return alt.LayerChart(
@@ -215,7 +215,7 @@ def arrivals(frame: pl.DataFrame, expected_ns: tuple[float, float] | None, top: 
             layers.insert(
                 0,
                 alt.Chart(alt.InlineData(values=ends))
-                .mark_rect(color=_SOFT, opacity=0.14, clip=True)
+                .mark_rect(fill=_SOFT, fillOpacity=0.12, stroke=_SOFT, strokeWidth=1, clip=True)
                 .encode(x=alt.X("from:Q"), x2="to:Q"),
             )
     return alt.LayerChart(layer=layers, **axes.framed(230))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.report.figure import Figure
-from weirlab.report.numbers import NOTHING, count, duration, plural, rate
+from weirlab.report.numbers import NOTHING, count, duration, plural, rate, words
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.failover.page import charts, tables
@@ -67,7 +67,7 @@ def tell(campaign: Campaign) -> Story:
     lab = str(facts.get("lab", ""))
     answer, *rest = _answer(found)
     return Story(
-        subject="redundant pairs",
+        subject=_subject(campaign),
         manifest=manifest,
         simulated=lab == "sim",
         answer=answer,
@@ -78,6 +78,12 @@ def tell(campaign: Campaign) -> Story:
         chapters=tuple(_chapters(campaign, found)),
         terms=_TERMS,
     )
+
+
+def _subject(campaign: Campaign) -> str:
+    """The pairs by their protocols: ``pairs with keepalived and ucarp``."""
+    protocols = campaign.switches["protocol"].unique(maintain_order=True).to_list()
+    return f"pairs with {words(protocols)}" if protocols else "redundant pairs"
 
 
 def _answer(found: list[Group]) -> list[str]:
@@ -164,14 +170,6 @@ def _tiles(campaign: Campaign, found: list[Group]) -> Iterator[Tile]:
 
 
 def _chapters(campaign: Campaign, found: list[Group]) -> Iterator[Chapter]:
-    scenario = campaign.manifest.get("scenario") or {}
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        intro=str(scenario.get("question") or ""),
-        facts=_setting(campaign),
-    )
     yield Chapter(
         "compared", "Pairs compared", "Compared", figures=tuple(_compared(found)), said=tuple(campaign.said)
     )
@@ -183,6 +181,14 @@ def _chapters(campaign: Campaign, found: list[Group]) -> Iterator[Chapter]:
         missing="Not measured: no packet log of a valid switch was kept.",
     )
     yield Chapter("calls", "From call to call", "Calls", figures=tuple(_calls(campaign, found)))
+    scenario = campaign.manifest.get("scenario") or {}
+    yield Chapter(
+        "setting",
+        "What was tested",
+        "Setting",
+        intro=str(scenario.get("question") or ""),
+        facts=_setting(campaign),
+    )
     yield Chapter(
         "numbers",
         "All numbers",

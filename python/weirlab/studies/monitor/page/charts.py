@@ -98,7 +98,7 @@ def loss(frame: pl.DataFrame, title: str) -> alt.LayerChart:
     )
     spread = (
         base.transform_filter("isValid(datum.low_percent)")
-        .mark_rule(strokeWidth=1.2, opacity=0.6)
+        .mark_rule(strokeWidth=1.2)
         .encode(x=x, y=alt.Y("low_percent:Q", scale=scale, axis=axis), y2="high_percent:Q", color=colour)
     )
     points = base.mark_point(filled=True, size=60, opacity=0.9).encode(
@@ -154,7 +154,7 @@ def fates(frame: pl.DataFrame) -> alt.LayerChart:
     colours = [palette.LIGHT[_FATE_COLOURS[_FATES.index(fate)]] for fate in shown]
     base = alt.Chart(axes.data(frame.filter(pl.col("fate").is_in(shown))))
     y = axes.rows(names)
-    bars = base.mark_bar(height=14, yOffset=10).encode(
+    bars = base.mark_bar(height=14, yOffset=10, stroke=palette.LIGHT["paper"], strokeWidth=0.8).encode(
         x=alt.X(
             "percent:Q",
             title="Frames sent, %",

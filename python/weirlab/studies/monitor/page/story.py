@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.report.figure import Figure
-from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size
+from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.monitor.bed import RECORDING, WORDS
@@ -64,7 +64,7 @@ def tell(evidence: Evidence) -> Story:
     """The page about ``evidence``."""
     answer, *rest = _answer(evidence)
     return Story(
-        subject="link monitors",
+        subject=_subject(evidence),
         manifest=evidence.manifest,
         simulated=False,
         answer=answer,
@@ -75,6 +75,15 @@ def tell(evidence: Evidence) -> Story:
         chapters=tuple(_chapters(evidence)),
         terms=_TERMS,
     )
+
+
+def _subject(evidence: Evidence) -> str:
+    """The monitors by their programs: ``link monitors: tap and tcpdump``."""
+    methods = (
+        evidence.trials["method"].unique(maintain_order=True).to_list() if evidence.trials.height else []
+    )
+    programs = dict.fromkeys(method.split("-")[0] for method in methods if method in RECORDING)
+    return f"link monitors: {words(list(programs))}" if programs else "link monitors"
 
 
 def _answer(evidence: Evidence) -> list[str]:
@@ -204,21 +213,12 @@ def _tiles(evidence: Evidence) -> Iterator[Tile]:
 
 
 def _chapters(evidence: Evidence) -> Iterator[Chapter]:
-    scenario = evidence.manifest.get("scenario") or {}
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        intro=str(scenario.get("question") or ""),
-        facts=_setting(evidence),
-    )
-    yield Chapter("found", "What was found", "Found", said=tuple(evidence.said))
     yield Chapter(
         "loss",
         "Loss over payload size",
         "Loss",
         figures=tuple(_losses(evidence)),
-        tables=(tables.published(),),
+        details=(tables.published(),),
     )
     yield Chapter("where", "Where frames were lost", "Where", figures=tuple(_where(evidence)))
     yield Chapter(
@@ -238,6 +238,15 @@ def _chapters(evidence: Evidence) -> Iterator[Chapter]:
         if evidence.stalls
         else "",
         tables=(tables.stalls(evidence),) if evidence.stalls else (),
+    )
+    yield Chapter("found", "What was found", "Found", said=tuple(evidence.said))
+    scenario = evidence.manifest.get("scenario") or {}
+    yield Chapter(
+        "setting",
+        "What was tested",
+        "Setting",
+        intro=str(scenario.get("question") or ""),
+        facts=_setting(evidence),
     )
     yield Chapter(
         "numbers",

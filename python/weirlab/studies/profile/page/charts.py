@@ -23,7 +23,8 @@ _OF_MODELS: Final = f"datum.source !== '{TRIAL}'"
 _LOAD: Final = "Offered load, kpps"
 _DELAYS: Final = tuple(f"{key}_us" for key in QUANTITIES)
 _INK: Final = palette.LIGHT["ink"]
-_BAND_OPACITY: Final = 0.16
+_BAND_OPACITY: Final = 0.1
+_POINT_OPACITY: Final = 0.85
 
 
 def over_load(
@@ -50,35 +51,35 @@ def over_load(
     y = alt.Y("loss_percent:Q" if loss else "shown:Q", title=title, scale=scale, axis=axis)
     legend = "Rules before the match (points: trials)"
     colour = axes.setup_colour(setups, legend)
-    pick = alt.selection_point(name="pick", fields=["setup"], bind="legend")
-    strength = alt.condition(pick, alt.value(0.85), alt.value(0.08))
     points = (
         base.transform_filter(_OF_TRIALS)
-        .mark_point(filled=True, size=42)
+        .mark_point(filled=True, size=42, opacity=_POINT_OPACITY)
         .encode(
             x=x,
             y=y,
             color=colour,
             shape=axes.setup_shape(setups, legend),
-            opacity=strength,
             tooltip=[
                 alt.Tooltip("setup:N", title="rules"),
                 *(_tip(name, _TIPS[name]) for name in ("load_kpps", *columns)),
             ],
         )
-        .add_params(pick)
     )
     layers = [points]
     if names:
         lines = base.transform_filter(_OF_MODELS).mark_line(clip=True)
         dash = axes.model_dash(names)
-        layers.insert(0, lines.encode(x=x, y=y, color=colour, strokeDash=dash, opacity=strength))
+        layers.insert(0, lines.encode(x=x, y=y, color=colour, strokeDash=dash))
     if model:
         low, high = ("loss_percent_low", "loss_percent_high") if loss else ("low", "high")
-        band = base.transform_filter(f"datum.source === '{model}'").mark_area(clip=True, line=False)
-        faint = alt.condition(pick, alt.value(_BAND_OPACITY), alt.value(0.02))
+        # Where bands overlap, their edges still tell them apart.
+        band = base.transform_filter(f"datum.source === '{model}'").mark_area(
+            clip=True, line=False, opacity=1, fillOpacity=_BAND_OPACITY, strokeWidth=0.8
+        )
         edge = alt.Y(f"{low}:Q", title=title, scale=scale, axis=axis)
-        layers.insert(0, band.encode(x=x, y=edge, y2=f"{high}:Q", color=colour, opacity=faint))
+        layers.insert(
+            0, band.encode(x=x, y=edge, y2=f"{high}:Q", color=colour, stroke=axes.setup_outline(setups))
+        )
     chart = alt.LayerChart(layer=layers, **axes.framed(320))
     return chart if loss else chart.add_params(axes.quantity())
 
@@ -88,7 +89,13 @@ def threshold(frame: pl.DataFrame, y_domain: Domain) -> alt.LayerChart:
     names = _models(frame)
     kinds = [kind for kind in ("profiled", "held out") if kind in set(frame["kind"].to_list())]
     base = alt.Chart(axes.data(frame))
-    x = alt.X("position:Q", title="Matching position (rules before the match)", axis=axes.number_axis(6))
+    least, most = axes.extent(frame, "position")
+    x = alt.X(
+        "position:Q",
+        title="Matching position (rules before the match)",
+        scale=axes.linear((least, max(most, least + 1.0))),
+        axis=axes.number_axis(6),
+    )
     scale = axes.linear(y_domain, nice=True)
     y = alt.Y("threshold_kpps:Q", title="Threshold, kpps", axis=axes.number_axis(5), scale=scale)
     points = base.transform_filter(_OF_TRIALS)
@@ -147,7 +154,7 @@ def scatter(frame: pl.DataFrame, observed: str, domain: Domain, *, loss: bool = 
     line, legend = f"Line: predicted = {observed}", alt.Legend(labelExpr="datum.label + ' model'")
     colours = alt.Scale(domain=names, range=palette.models(len(names)))
     shapes = alt.Scale(domain=names, range=palette.shapes(len(names)))
-    points = base.mark_point(filled=True, size=54, opacity=0.75, clip=True).encode(
+    points = base.mark_point(filled=True, size=54, opacity=0.85, clip=True).encode(
         x=x,
         y=y,
         color=alt.Color("model:N", title=line, scale=colours, legend=legend),
@@ -203,7 +210,7 @@ def cpu_states(frame: pl.DataFrame) -> alt.Chart:
     scale = alt.Scale(domain=states, range=palette.cpu(states))
     legend = alt.Legend(symbolType="square", symbolStrokeWidth=0, symbolSize=110, columns=4)
     base = alt.Chart(axes.data(labelled), **axes.framed(280))
-    chart: alt.Chart = base.mark_bar(strokeWidth=0).encode(
+    chart: alt.Chart = base.mark_bar(stroke=palette.LIGHT["paper"], strokeWidth=0.8).encode(
         x=alt.X(
             "load:O",
             sort=loads,

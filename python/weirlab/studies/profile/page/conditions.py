@@ -19,7 +19,6 @@ from weirlab.report.numbers import (
     size,
     words,
 )
-from weirlab.report.story import scenario_text
 from weirlab.report.tables import Pairs, Table
 from weirlab.store.reasons import reason_counts
 from weirlab.studies.profile.page.source import Evidence
@@ -48,16 +47,6 @@ _SPELLED: Final = {
     "sha256": "SHA-256",
 }
 _DROPPED_FACTS: Final = frozenset({"kernel", "command", "lab", "dut", "backend"})
-
-
-def place(evidence: Evidence) -> str:
-    """One phrase: what kind of device was measured, and where."""
-    if evidence.simulated:
-        return "a simulated device (a model in software with set parameters)"
-    where = {"netns": "Linux network namespaces"}.get(evidence.lab, evidence.lab)
-    host = str(evidence.manifest.get("host", "an unnamed host"))
-    kernel = evidence.manifest.get("kernel")
-    return f"{evidence.device} in {where} on host {host}" + (f", kernel {kernel}" if kernel else "")
 
 
 def setting(evidence: Evidence) -> Pairs:
@@ -175,11 +164,6 @@ def in_words(evidence: Evidence) -> list[tuple[str, list[str]]]:
         if callable(told) and (sentences := [str(s) for s in told()]):
             found.append((name, sentences))
     return found
-
-
-def scenario(evidence: Evidence) -> str:
-    """The scenario as YAML, empty if the run has none."""
-    return scenario_text(evidence.manifest.get("scenario"))
 
 
 _EXACTNESS: Final = {

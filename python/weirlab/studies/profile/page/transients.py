@@ -119,7 +119,7 @@ def chart(frame: pl.DataFrame) -> alt.LayerChart:
     base = alt.Chart(axes.data(frame))
     points = (
         base.transform_filter(f"datum.source === '{TRIAL}'")
-        .mark_point(filled=True, size=30, opacity=0.7, color=_INK)
+        .mark_point(filled=True, size=30, opacity=0.85, color=_INK)
         .encode(
             x=x,
             y=y,

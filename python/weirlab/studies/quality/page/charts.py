@@ -33,7 +33,7 @@ def over_streams(
     if frame.height <= NAMED:
         names = frame["row"].to_list()
         y = axes.rows(names)
-        line = base.mark_rule(color=palette.LIGHT["grid"], strokeWidth=2, yOffset=10).encode(
+        line = base.mark_rule(color=palette.LIGHT["soft"], strokeWidth=1, yOffset=10).encode(
             y=y, x=alt.X("floor:Q", title=title, scale=scale, axis=value), x2="value:Q"
         )
         x = alt.X("value:Q", title=title, scale=scale, axis=value)
@@ -46,7 +46,7 @@ def over_streams(
         begin = alt.X("begin_s:Q", title="Time in the capture, s", scale=times, axis=axes.number_axis(6))
         height_of = alt.Y("value:Q", title=title, scale=scale, axis=value)
         layers = [
-            base.mark_rule(strokeWidth=1.5, opacity=0.55).encode(
+            base.mark_rule(strokeWidth=1.2).encode(
                 x=begin, x2="end_s:Q", y=height_of, color=marked["color"], tooltip=marked["tooltip"]
             ),
             base.mark_point(size=34, opacity=0.9).encode(x=begin, y=height_of, **marked),

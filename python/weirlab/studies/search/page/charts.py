@@ -172,7 +172,7 @@ def over_sizes(
     layers: list[alt.Chart] = [base.mark_line(strokeWidth=1.4).encode(x=x, y=y, color=colour)]
     if spread:
         layers.append(
-            base.mark_rule(strokeWidth=1.2, opacity=0.6).encode(
+            base.mark_rule(strokeWidth=1.2).encode(
                 x=x, y=alt.Y("low:Q", scale=scale, axis=axis, title=title), y2="high:Q", color=colour
             )
         )

@@ -111,12 +111,6 @@ def _chapters(
     searched: Searched, points: list[Point], throughput: list[Point], tests: list[str]
 ) -> Iterator[Chapter]:
     goal = searched.asked.get("goal")
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        facts=[*setting(searched, [goal_in_words(goal)] if goal else []), *_shorter(searched)],
-    )
     if "throughput" in tests:
         yield Chapter(
             "throughput",
@@ -151,6 +145,12 @@ def _chapters(
         )
     if any(goals(point) for point in throughput):
         yield search_chapter(searched, throughput)
+    yield Chapter(
+        "setting",
+        "What was tested",
+        "Setting",
+        facts=[*setting(searched, [goal_in_words(goal)] if goal else []), *_shorter(searched)],
+    )
     yield spoiled_chapter(searched)
 
 

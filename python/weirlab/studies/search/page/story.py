@@ -48,7 +48,6 @@ def tell(searched: Searched) -> Story:
         place=place(searched.manifest, searched.lab, searched.device),
         tiles=tuple(_tiles(searched, first)),
         chapters=(
-            Chapter("setting", "What was tested", "Setting", facts=setting(searched, _goals_asked(searched))),
             Chapter(
                 "throughput",
                 "Throughput",
@@ -56,6 +55,7 @@ def tell(searched: Searched) -> Story:
                 tables=tuple(tables.bounds(points)),
             ),
             search_chapter(searched, points),
+            Chapter("setting", "What was tested", "Setting", facts=setting(searched, _goals_asked(searched))),
             spoiled_chapter(searched),
         ),
         terms=TERMS,

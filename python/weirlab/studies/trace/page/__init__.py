@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from weirlab.studies.trace.page.page import build, render
+from weirlab.studies.trace.page.story import build, tell
 
-__all__ = ["build", "render"]
+__all__ = ["build", "tell"]

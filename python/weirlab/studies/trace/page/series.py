@@ -21,11 +21,11 @@ SYN: Final = 0x02
 FIN: Final = 0x01
 
 _EVENTS: Final = (
-    ("timeout", "sent again after a time-out", "timeout"),
-    ("fast", "sent again after dup. ACKs or SACK", "fast"),
+    ("timeout", "retransmitted after a time-out", "timeout"),
+    ("fast", "retransmitted after dup. ACKs or SACK", "fast"),
     ("tail_probe", "tail probe", "probe"),
-    ("handshake", "SYN sent again", "probe"),
-    ("unexplained", "sent again, no visible reason", "unexplained"),
+    ("handshake", "SYN retransmitted", "probe"),
+    ("unexplained", "retransmitted, no visible reason", "unexplained"),
     ("out_of_order", "out of order", "reordered"),
     ("copy", "copy made on the way", "reordered"),
     ("keep_alive", "keep-alive", "probe"),
@@ -131,7 +131,7 @@ def _throughput(periods: pl.LazyFrame, period_ns: int) -> list[Layer]:
     summed = rows.group_by(time_ns=begun).agg(pl.sum("payload_bytes"), pl.sum("unique_bytes")).sort("time_ns")
     found = []
     for column, name, colour in (
-        ("payload_bytes", "with what was sent again", "again"),
+        ("payload_bytes", "with retransmissions", "again"),
         ("unique_bytes", "each byte once", "data"),
     ):
         points = summed.select("time_ns", high=pl.col(column) * 8e9 / width_ns)

@@ -42,25 +42,30 @@ def letter_values(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
     y_scale = alt.Scale(domain=[rows, 0], nice=False)
     others = f"'{REPEATABILITY}: other trials of the setting'"
     told = f"datum.label === '{REPEATABILITY}' ? {others} : datum.label + ' model'"
+    scheme = alt.Scale(domain=order, range=colours)
     colour = alt.Color(
         _COLOURS,
         title=None,
         sort=order,
-        scale=alt.Scale(domain=order, range=colours),
+        scale=scheme,
         legend=alt.Legend(
             symbolType="square", symbolStrokeWidth=0, labelExpr=told, symbolOpacity=1, columns=1
         ),
     )
     boxes = (
         base.transform_filter("datum.mark === 'box'")
-        .mark_rect()
+        .mark_rect(strokeWidth=0.8)
         .encode(
             x=x,
             x2="high_percent:Q",
             y=alt.Y("top:Q", scale=y_scale, axis=None),
             y2="bottom:Q",
             color=colour,
-            opacity=alt.Opacity("strength:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None),
+            # The outer boxes are pale: their edges are not.
+            stroke=alt.Stroke(_COLOURS, scale=scheme, legend=None),
+            fillOpacity=alt.FillOpacity(
+                "strength:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None
+            ),
             tooltip=[
                 alt.Tooltip("quantity:N"),
                 alt.Tooltip("source:N"),
@@ -78,7 +83,7 @@ def letter_values(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
     )
     outside = (
         base.transform_filter("datum.mark === 'trial'")
-        .mark_point(filled=True, size=9, opacity=0.7)
+        .mark_point(filled=True, size=9, opacity=0.9)
         .encode(
             x=x,
             y=alt.Y("middle:Q", scale=y_scale, axis=None),

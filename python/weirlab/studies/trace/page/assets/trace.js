@@ -74,6 +74,7 @@
     // What does not change until it is told anew: steps.
     line(plot, context, layer, from, to) {
       context.lineWidth = 1.3 * devicePixelRatio;
+      if (layer.colour === "edge") context.setLineDash([6 * devicePixelRatio, 3 * devicePixelRatio]);
       context.beginPath();
       for (let i = from; i < to; i++) {
         const x = plot.valToPos(layer.x[i], "x", true), low = plot.valToPos(layer.low[i], "y", true);
@@ -84,6 +85,7 @@
         }
       }
       context.stroke();
+      context.setLineDash([]);
     },
     band(plot, context, layer, from, to) {
       context.globalAlpha = 0.35;
@@ -222,6 +224,7 @@
       const key = `${chart}/${layer.name}`;
       box.type = "checkbox";
       box.checked = !hidden.has(key);
+      mark.className = layer.colour === "edge" ? "dashed" : layer.kind;
       label.style.setProperty("--mark", `var(--${layer.colour})`);
       const number = layer.kind === "marks" || layer.leftOut ? ` (${layer.x.length.toLocaleString("en")}${layer.leftOut ? ` of ${(layer.x.length + layer.leftOut).toLocaleString("en")}` : ""})` : "";
       text.textContent = layer.name + number;
@@ -248,10 +251,11 @@
     plots.clear();
     for (const chart of charts) {
       const card = document.getElementById(`graph-${chart}`), place = card.querySelector(".canvas");
-      const empty = layersOf(chart).length === 0;
+      const empty = layersOf(chart).every((layer) => layer.x.length < 2);
       card.querySelector(".missing").hidden = !empty;
-      legend(chart);
+      for (const part of card.querySelectorAll(".legend, .canvas")) part.hidden = empty;
       if (empty) continue;
+      legend(chart);
       const plot = new uPlot(options(chart, place.clientWidth), [whole, [null, null]], place);
       plots.set(chart, plot);
       plot.setScale("x", { min: range[0], max: range[1] });

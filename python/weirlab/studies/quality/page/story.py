@@ -14,8 +14,7 @@ from weirlab import files
 from weirlab.report import axes
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural
-from weirlab.report.shell import assembled
-from weirlab.report.story import Chapter
+from weirlab.report.story import Chapter, Origin, Story
 from weirlab.report.tables import Pairs, Table, Tile
 from weirlab.studies.quality.page import charts
 
@@ -57,6 +56,8 @@ class Assessed:
     ----------
     name:
         Of the capture file.
+    date:
+        Of its first packet, ``2026-11-22``, UTC.
     streams:
         A row per stream, the worst first: ``stream``, ``ends``, ``source``, ``codec``, ``packets``,
         ``begin_s``, ``end_s``, ``mos``, ``r``, ``lost``, ``loss_ratio``, ``loss_estimated``,
@@ -70,6 +71,7 @@ class Assessed:
     """
 
     name: str
+    date: str
     streams: pl.DataFrame
     capture: Pairs
     assumption: str
@@ -78,34 +80,40 @@ class Assessed:
 
 def build(assessed: Assessed, out: Path, *, command: str) -> Path:
     """Write the page to ``out`` and return it; raises ``StoreError`` where that is impossible."""
-    files.write_bytes(out, render(assessed, command=command).encode())
+    files.write_bytes(out, tell(assessed, command=command).html().encode())
     return out
 
 
-def render(assessed: Assessed, *, command: str) -> str:
-    """The page's HTML; it needs no network."""
+def tell(assessed: Assessed, *, command: str) -> Story:
+    """The page about ``assessed``, made by ``command``."""
     streams = assessed.streams
-    figures = tuple(_figures(streams))
-    chapters = (
-        Chapter("heard", "Stream by stream", "Pictures", figures=figures, missing="Nothing can be drawn."),
-        Chapter("streams", "All streams", "Streams", tables=(_table(streams),)),
-        Chapter("capture", "The capture", "Capture", facts=assessed.capture, said=assessed.notes),
-    )
-    return assembled(
-        "quality.html",
-        figures,
+    return Story(
         subject=f"voice streams in {assessed.name}",
-        run_id="",
-        run_name=assessed.name,
+        manifest={},
         simulated=False,
         answer=_answer(streams),
         lede=(assessed.assumption,),
         caution="",
+        place="",
         tiles=tuple(_tiles(streams)),
-        story=chapters,
+        chapters=(
+            Chapter(
+                "heard",
+                "Stream by stream",
+                "Charts",
+                figures=tuple(_figures(streams)),
+                missing="There is nothing to draw.",
+            ),
+            Chapter("streams", "All streams", "Streams", tables=(_table(streams),)),
+            Chapter("capture", "The capture", "Capture", facts=assessed.capture, said=assessed.notes),
+        ),
         terms=_TERMS,
-        quantities={},
-        command=command,
+        made_from=Origin(
+            name=assessed.name,
+            source=assessed.name,
+            date=assessed.date,
+            again=(("This reads the capture again and makes this page of it.", command),),
+        ),
     )
 
 
@@ -185,7 +193,7 @@ def _figures(streams: pl.DataFrame) -> Iterator[Figure]:
         if not frame.height:
             continue
         low, high = axes.extent(frame, "value")
-        if key == "loss" and high == 0:
+        if key != "mos" and high == 0:
             continue
         domain = (1.0, 4.6) if key == "mos" else (0.0, max(1.05 * high, 1e-3))
         frame = frame.with_columns(floor=pl.lit(domain[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from functools import cache
 from pathlib import Path
@@ -12,10 +11,12 @@ from markupsafe import Markup
 
 from weirlab import files
 from weirlab.errors import InputError
-from weirlab.report.shell import assembled
+from weirlab.report.graphs import Graphs
+from weirlab.report.shell import environment
+from weirlab.report.story import Chapter, Origin, Story
 from weirlab.report.tables import Table, Tile
-from weirlab.studies.trace.page import series
-from weirlab.trace import Trace, others, sheet, words
+from weirlab.studies.trace.page import colours, series
+from weirlab.trace import Trace, others, sheet, times, words
 from weirlab.trace.facts import (
     Analysis,
     Connection,
@@ -33,6 +34,17 @@ _ASSETS: Final = Path(__file__).parent / "assets"
 _MOST_ROWS: Final = 50
 _DIRECTIONS: Final[tuple[tuple[SideName, str], ...]] = (("a", "a to b"), ("b", "b to a"))
 
+_GRAPHS: Final = (
+    (
+        "sequence",
+        "Sequence numbers, bytes",
+        "Segments, acknowledgements, the receiver's window, and retransmissions by their cause.",
+    ),
+    ("throughput", "Throughput, bit/s", "Payload per period, with retransmissions and with each byte once."),
+    ("rtt", "Round trip, ms", "From segments to their acknowledgements, and by time stamps."),
+    ("flight", "In flight and window, bytes", "Data not yet acknowledged, below the receiver's window."),
+)
+
 TERMS: Final = (
     (
         "Time-sequence graph",
@@ -41,12 +53,12 @@ TERMS: Final = (
         "window. The height between segments and that line is what is in flight.",
     ),
     (
-        "Sent again",
-        "Needless are those that the receiver had already, as it reported by DSACK (RFC 2883).",
+        "Retransmitted",
+        "Spurious are those that the receiver had already, as it reported by DSACK (RFC 2883).",
     ),
     (
         "Round trip",
-        "From a segment to the ACK of it, of segments sent once only (Karn), as seen where the capture was "
+        "From a segment to the ACK of it, of segments sent only once (Karn), as seen where the capture was "
         "made: at the sender it is all of the path, at the receiver next to nothing.",
     ),
     (
@@ -61,8 +73,8 @@ TERMS: Final = (
     (
         "At first sight",
         "Lines and bands of long transfers are drawn in columns of time that keep least and greatest values; "
-        "for single packets of a part make the page anew with --from and --to. Repetitions, SACK blocks and "
-        "closed windows are all there, or the legend says how many are left out.",
+        "for single packets of a part make the page anew with --from and --to. Retransmissions, SACK blocks "
+        "and closed windows are all there, or the legend says how many are left out.",
     ),
 )
 
@@ -77,49 +89,80 @@ def build(trace: Trace, out: Path, *, connection: int, command: str = "") -> Pat
     StoreError
         ``out`` cannot be written.
     """
-    files.write_bytes(out, render(trace, connection=connection, command=command).encode())
+    files.write_bytes(out, tell(trace, connection=connection, command=command).html().encode())
     return out
 
 
-def render(trace: Trace, *, connection: int, command: str = "") -> str:
-    """The page's HTML; it needs no network."""
+def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
+    """The page about ``connection``; raises ``InputError`` as :func:`build`."""
     found = [each for each in trace.facts["connections"] if each["id"] == connection]
     if not found:
         raise InputError(f"the trace has no connection {connection}; see its connections for their numbers")
     one = found[0]
     read = trace.facts["capture"]
-    files = [Path(file["path"]).name for file in read["files"]]
-    return assembled(
-        "trace.html",
-        (),
-        subject=f"connection {connection} in {', '.join(files)}",
-        run_id="",
-        run_name=", ".join(files),
+    paths = [file["path"] for file in read["files"]]
+    names = ", ".join(Path(path).name for path in paths)
+    ends = f"{endpoint(one['a'])} (a) and {endpoint(one['b'])} (b)"
+    chapters = [
+        Chapter(
+            "graphs",
+            "Graphs",
+            intro="All on one time axis. Drag across a graph to look closer, double-click for the whole.",
+            graphs=_graphs(trace, one),
+        ),
+        Chapter(
+            "sheet",
+            "All numbers",
+            facts=sheet.whole(one, start_ns(trace.facts), absolute=True),
+            tables=(_sheet(one),),
+        ),
+        Chapter("connections", "Connections", tables=(_connections(trace),)),
+    ]
+    if beside := _others(trace.facts):
+        chapters.append(Chapter("others", "Voice and ESP", tables=tuple(beside)))
+    return Story(
+        subject=f"connection {connection} in {names}",
+        manifest={},
         simulated=False,
         answer=words.conclusion(one),
-        lede=[f"Connection {connection}: {endpoint(one['a'])} (a) and {endpoint(one['b'])} (b)."],
+        lede=(f"Connection {connection}: {ends}.",),
         caution=" ".join(words.cautions(trace.facts)),
-        capture=words.capture(trace.facts),
-        tiles=_tiles(one),
-        directions=_DIRECTIONS,
-        busier=busier(one),
-        facts=sheet.whole(one, start_ns(trace.facts), absolute=True),
-        sheet=_sheet(one),
-        connections=_connections(trace),
-        others=_others(trace.facts),
+        place="",
+        where_note=words.capture(trace.facts),
+        tiles=tuple(_tiles(one)),
+        chapters=tuple(chapters),
         terms=TERMS,
-        command=command
-        or shlex.join(
-            ["weir", "trace", *(file["path"] for file in read["files"]), "--report", "report.html"]
+        made_from=Origin(
+            name=names,
+            source=names,
+            date=times.utc_date(one["first_ns"]),
+            again=(
+                (
+                    "This reads the captures again and makes this page of them.",
+                    command or shlex.join(["weir", "trace", *paths, "--report", "report.html"]),
+                ),
+            ),
         ),
-        vendored=Markup(f"/*\n{_asset('uPlot.LICENSE')}*/\n{_asset('uPlot.iife.min.js')}"),
-        drawing=Markup(_asset("trace.js")),
-        looks=Markup(_asset("uPlot.min.css") + _asset("trace.css")),
-        graphs=_json(_graphs(trace, one)),
     )
 
 
-def _graphs(trace: Trace, one: Connection) -> dict[str, Any]:
+def _graphs(trace: Trace, one: Connection) -> Graphs:
+    template = environment().from_string(_asset("graphs.html"))
+    spans = duration(one["last_ns"] - one["first_ns"])
+    return Graphs(
+        markup=Markup(
+            template.render(directions=_DIRECTIONS, busier=busier(one), graphs=_GRAPHS, spans=spans)
+        ),
+        style=_asset("uPlot.min.css") + _asset("trace.css"),
+        script=f"/*\n{_asset('uPlot.LICENSE')}*/\n{_asset('uPlot.iife.min.js')}\n{_asset('trace.js')}",
+        data=_data(trace, one),
+        light=colours.LIGHT,
+        dark=colours.DARK,
+        drawn_by="uPlot",
+    )
+
+
+def _data(trace: Trace, one: Connection) -> dict[str, Any]:
     begin_ns = start_ns(trace.facts)
     return {
         # Text: a double is not exact to the nanosecond since 1970.
@@ -146,9 +189,9 @@ def _tiles(one: Connection) -> list[Tile]:
             f"{size(sent['unique_bytes'])} from first to last data, each byte once",
         ),
         Tile(
-            "Sent again",
+            "Retransmitted",
             plural(again["total"], "packet"),
-            (words.causes(sent) + f"; {count(again['spurious'])} needless")
+            (words.causes(sent) + f"; {count(again['spurious'])} spurious")
             if again["total"]
             else f"of {plural(sent['data_packets'], 'segment')}",
         ),
@@ -199,7 +242,7 @@ def _connections(trace: Trace) -> Table:
         if total == len(rows)
         else f"The {len(rows)} greatest of {total:,} TCP connections, by bytes on the link"
     )
-    columns = ("#", "a", "b", "duration", "a > b", "b > a", "sent again", "", "RTT mean", "end")
+    columns = ("#", "a", "b", "duration", "a > b", "b > a", "retransmitted", "", "RTT mean", "end")
     return Table(caption, columns, tuple(rows), frozenset(range(3, 9)))
 
 
@@ -217,12 +260,6 @@ def _others(analysis: Analysis) -> list[Table]:
         numbers = frozenset(range(others.ESP_TEXTS, len(others.ESP_COLUMNS)))
         found.append(Table(caption, others.ESP_COLUMNS, rows, numbers))
     return found
-
-
-def _json(value: Any) -> Markup:
-    """JSON that cannot end the ``script`` element it stands in."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c"))
 
 
 @cache

@@ -1,0 +1,58 @@
+"""Reading charts as Vega-Lite JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+Spec = dict[str, Any]
+
+_NUMBERS: Final = ("quantitative", "temporal")
+
+
+def layers(spec: Spec) -> list[Spec]:
+    """The layers of a chart; a chart without any is its own."""
+    return list(spec.get("layer") or [spec])
+
+
+def mark_type(layer: Mapping[str, Any]) -> str:
+    """``point``, ``line``, ..."""
+    mark = layer.get("mark", "")
+    return str(mark if isinstance(mark, str) else mark.get("type", ""))
+
+
+def rows(spec: Spec, layer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The data that ``layer`` draws, transforms left aside."""
+    own = layer.get("data") or spec.get("data") or {}
+    if "name" in own:
+        return list((spec.get("datasets") or {}).get(own["name"], ()))
+    return list(own.get("values", ()))
+
+
+def places(spec: Spec) -> int:
+    """How many places on its axes the chart has marks at, in the layer that has most.
+
+    Over an axis of numbers that is how many different numbers there are, in rows it is how many marks. Lines
+    that mark a limit, and names, do not count.
+    """
+    return max((_places(rows(spec, layer), layer) for layer in _of_data(spec)), default=0)
+
+
+def _of_data(spec: Spec) -> Iterator[Spec]:
+    for layer in layers(spec):
+        encoding = layer.get("encoding") or {}
+        if (
+            mark_type(layer) != "text"
+            and "field" in encoding.get("x", {})
+            and "field" in encoding.get("y", {})
+        ):
+            yield layer
+
+
+def _places(found: Sequence[Mapping[str, Any]], layer: Mapping[str, Any]) -> int:
+    x, y = layer["encoding"]["x"], layer["encoding"]["y"]
+    # A field that a transform computes is in no row: then every row counts.
+    known = [name for name in (x["field"], y["field"]) if any(name in row for row in found)]
+    drawn = [row for row in found if all(row.get(name) is not None for name in known)]
+    over = y.get("type") in _NUMBERS and x["field"] in known
+    return len({row[x["field"]] for row in drawn}) if over else len(drawn)

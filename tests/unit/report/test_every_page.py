@@ -1,0 +1,325 @@
+"""What holds for the pages of every kind of run and of captures: names, contrast, no empty places, order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weirlab.quantities import NOTHING
+from weirlab.report import palette, spec
+from weirlab.report.story import Story
+from weirlab.studies.capacity.page import tell as tell_capacity
+from weirlab.studies.failover.page import tell as tell_failover
+from weirlab.studies.monitor.page import tell as tell_monitor
+from weirlab.studies.profile.page import gather
+from weirlab.studies.profile.page import tell as tell_profile
+from weirlab.studies.quality.page import tell as tell_quality
+from weirlab.studies.quality.study import capture_quality
+from weirlab.studies.quality.voice_page import assessed
+from weirlab.studies.search.page import tell as tell_search
+from weirlab.studies.search.page import tell_rfc2544
+from weirlab.studies.trace.page import tell as tell_trace
+from weirlab.trace import Trace
+
+from ..jobs.voice_captures import frames, pcap
+from ..trace import made
+from .contrast import contrast, over
+from .outline import Outline, charts
+from .stories import (
+    test_calls_page,
+    test_capacity_page,
+    test_failover_page,
+    test_monitor_page,
+    test_search_page,
+)
+from .test_quality_page import streams
+
+KINDS = (
+    "profile",
+    "capacity",
+    "failover",
+    "monitor",
+    "search",
+    "rfc2544",
+    "calls",
+    "quality",
+    "trace",
+)
+DATE = "2026-11-22"
+DEVICES = {
+    "profile": "iptables-legacy",
+    "capacity": "iptables-legacy",
+    "failover": "keepalived",
+    "monitor": "tap and tcpdump",
+    "search": "nftables",
+    "rfc2544": "nftables",
+    "calls": "simulated",
+    "quality": "calls.pcap",
+    "trace": "connection 0 in made.pcap",
+}
+MARKS = ("point", "line", "rule", "bar", "rect", "area")
+
+
+class Made:
+    """Pages by kind, each made once."""
+
+    def __init__(self, stories: dict[str, Callable[[], Story]]) -> None:
+        self._stories = stories
+        self.story = cache(self._story)
+        self.html = cache(self._html)
+
+    def _story(self, kind: str) -> Story:
+        return self._stories[kind]()
+
+    def _html(self, kind: str) -> str:
+        return self.story(kind).html()
+
+    def outline(self, kind: str) -> Outline:
+        return Outline(self.html(kind))
+
+
+@pytest.fixture(scope="module")
+def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
+    folder: Path = tmp_path_factory.mktemp("pages")
+    dated = {"created": f"{DATE}T10:00:00+00:00"}
+
+    def profile() -> Story:
+        evidence = gather(small_run, models)
+        return tell_profile(replace(evidence, manifest={**evidence.manifest, **dated}))
+
+    def capacity() -> Story:
+        trial, searched = test_capacity_page.trial, test_capacity_page.searched
+        rows = [
+            trial(i, 100 * i, loss=max(0.0, (i - 5) / 20), position=p) for p in (0, 400) for i in range(1, 9)
+        ]
+        predicted = [{"position": 400, "goal": test_capacity_page.GOAL, "calls": 2625}]
+        found = test_capacity_page.findings(rows, search=[searched(500)], predicted=predicted)
+        return tell_capacity(replace(found, manifest={**found.manifest, **dated}))
+
+    def failover() -> Story:
+        switch = test_failover_page.switch
+        rows = [
+            switch(1, 350),
+            switch(2, 360),
+            switch(3, 20, "soft", lost=0),
+            switch(4, 13_000, sharing="off"),
+        ]
+        found = test_failover_page.campaign(*rows)
+        return tell_failover(replace(found, manifest={**found.manifest, **dated}))
+
+    def monitor() -> Story:
+        evidence = test_monitor_page.made(folder, test_monitor_page.FOUND)
+        return tell_monitor(replace(evidence, manifest={**evidence.manifest, **dated}))
+
+    def search() -> Story:
+        point, found = test_search_page.point, test_search_page.found
+        points = [point(found(700e3, 710e3)), point(found(250e3, 252e3), size="1518")]
+        searched = test_search_page.searched(points)
+        return tell_search(replace(searched, manifest={**searched.manifest, **dated}))
+
+    def rfc2544() -> Story:
+        results = [test_search_page.result("64"), test_search_page.result("512")]
+        searched = test_search_page.searched(
+            results, kind="rfc2544", tests=test_search_page.TESTS, goal=test_search_page.NDR
+        )
+        return tell_rfc2544(replace(searched, manifest={**searched.manifest, **dated}))
+
+    def calls() -> Story:
+        table = test_calls_page.make_call_table(12)
+        table.mos[:] = [4.0 + 0.03 * i for i in range(len(table.mos))]
+        record = replace(test_calls_page.make_record(), calls=table)
+        told = test_calls_page.page(folder, record)
+        return replace(told, manifest={**told.manifest, **dated})
+
+    def quality() -> Story:
+        found = assessed(capture_quality(pcap(folder / "calls.pcap", frames(streams(4, 2)))))
+        return tell_quality(replace(found, date=DATE), command="weir quality calls.pcap")
+
+    def trace() -> Story:
+        made.write_series(folder / "series", segments=300)
+        file = {**made.files(1)[0], "path": "x/made.pcap"}
+        told = tell_trace(
+            Trace(made.analysis([made.connection(0)], capture={"files": [file]}), folder / "series"),
+            connection=0,
+        )
+        assert told.made_from is not None
+        assert told.made_from.date == "2026-01-31"
+        return replace(told, made_from=replace(told.made_from, date=DATE))
+
+    return Made(
+        {
+            "profile": profile,
+            "capacity": capacity,
+            "failover": failover,
+            "monitor": monitor,
+            "search": search,
+            "rfc2544": rfc2544,
+            "calls": calls,
+            "quality": quality,
+            "trace": trace,
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_title_holds_device_and_date(made_pages: Made, kind: str) -> None:
+    title = made_pages.outline(kind).title
+    assert DEVICES[kind] in title.lower()
+    assert DATE in title
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_chart_has_a_name_and_a_description_of_its_own(made_pages: Made, kind: str) -> None:
+    outline = made_pages.outline(kind)
+    drawn = outline.having("role", "img")
+    names = [each["aria-label"] for each in drawn]
+    assert len(names) >= 2
+    assert all(names)
+    assert len(set(names)) == len(names)
+    texts = outline.texts()
+    described = [texts[str(each["aria-describedby"])] for each in drawn]
+    assert all(len(text) > 10 for text in described)
+    embedded = charts(made_pages.html(kind))["figures"]
+    assert {key: figure["spec"]["description"] for key, figure in embedded.items()} == {
+        each["id"]: each["aria-label"] for each in drawn if "plot" in str(each["class"]).split()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_button_has_a_name_of_its_own(made_pages: Made, kind: str) -> None:
+    names = made_pages.outline(kind).names_of("button")
+    assert all(len(name) > 2 for name in names)
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups_and_tables_have_names(made_pages: Made, kind: str) -> None:
+    outline = made_pages.outline(kind)
+    for role in ("group", "region"):
+        assert all(given.get("aria-label") for given in outline.having("role", role))
+    ids = [given["id"] for _, given in outline.elements if "id" in given]
+    assert len(set(ids)) == len(ids)
+    named = {given["aria-labelledby"] for _, given in outline.elements if "aria-labelledby" in given}
+    assert named <= set(ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_tile_is_empty(made_pages: Made, kind: str) -> None:
+    outline = made_pages.outline(kind)
+    pairs = list(zip(outline.elements, outline.content, strict=True))
+    shown = [text.strip() for (_, given), text in pairs if given.get("class") == "value"]
+    assert shown
+    assert not {"", NOTHING} & set(shown)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_graph_comes_before_all_that_is_read_later(made_pages: Made, kind: str) -> None:
+    """Between the answer and the first graph stand its own heading and sentences, no sheet and no table."""
+    outline = made_pages.outline(kind)
+    classes = [str(given.get("class") or "").split() for _, given in outline.elements]
+    graph = next(i for i, words in enumerate(classes) if "plot" in words or "canvas" in words)
+    before = classes[: graph + 1]
+    assert not any({"facts", "dense", "said"} & set(words) for words in before)
+    assert not any(tag in ("table", "details") for tag, _ in outline.elements[:graph])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_chart_shows_more_than_one_point(made_pages: Made, kind: str) -> None:
+    for figure in made_pages.story(kind).figures:
+        assert spec.places(figure.spec) > 1, figure.key
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_marks_stand_out_from_the_page(made_pages: Made, kind: str, scheme: str) -> None:
+    """At least 3:1 (WCAG 2.2, 1.4.11), with the opacity that they are drawn with."""
+    colours = palette.LIGHT if scheme == "light" else palette.DARK
+    for key, figure in charts(made_pages.html(kind))["figures"].items():
+        for layer in spec.layers(figure["spec"]):
+            for name, opacity in _drawn(layer):
+                seen = over(colours[name], colours["paper"], opacity)
+                assert contrast(seen, colours["paper"]) >= 3, (key, layer["mark"], name, opacity)
+
+
+def _drawn(layer: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Colours of a layer's marks and how opaque they are; of filled areas with an edge the edge counts."""
+    mark = layer["mark"]
+    if mark["type"] not in MARKS or mark.get("color") == "var(--paper)":
+        return
+    strength = (
+        layer["encoding"].get("opacity", {}).get("condition", {}).get("value", mark.get("opacity", 1.0))
+    )
+    # What is as the page is parts marks from each other.
+    edged = mark.get("stroke", "var(--paper)") != "var(--paper)" or "stroke" in layer["encoding"]
+    if edged:
+        strength *= mark.get("strokeOpacity", 1.0)
+    colours = [mark[name] for name in ("stroke" if edged else "fill", "color") if name in mark]
+    for channel in ("color", "stroke"):
+        definition = layer["encoding"].get(channel, {})
+        colours += (definition.get("scale") or {}).get("range", ())
+        colours += [definition["value"]] if "value" in definition else []
+    assert colours, mark
+    for colour in colours:
+        found = re.fullmatch(r"var\(--([a-z0-9-]+)\)", colour)
+        assert found, colour
+        yield found[1], strength
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_legends_select(made_pages: Made, kind: str) -> None:
+    for key, figure in charts(made_pages.html(kind))["figures"].items():
+        listed = {
+            definition["field"]
+            for layer in spec.layers(figure["spec"])
+            for channel in ("color", "shape", "strokeDash")
+            if (definition := layer["encoding"].get(channel, {})).get("legend", {}) is not None
+            and definition.get("type") == "nominal"
+            and len(definition["scale"]["domain"]) > 1
+        }
+        bound = {
+            field
+            for layer in spec.layers(figure["spec"])
+            for param in layer.get("params", ())
+            if param.get("bind") == "legend"
+            for field in param["select"]["fields"]
+        }
+        assert bound == listed, key
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "trace"])
+def test_charts_can_be_looked_at_closer(made_pages: Made, kind: str) -> None:
+    outline, embedded = made_pages.outline(kind), charts(made_pages.html(kind))["figures"]
+    zoomed = [
+        given["data-zoom"] for tag, given in outline.elements if tag == "button" and "data-zoom" in given
+    ]
+    with_axes = [
+        key
+        for key, figure in embedded.items()
+        if any(param["name"].endswith("_from") for param in figure["spec"].get("params", ()))
+    ]
+    assert len(zoomed) == 3 * len(with_axes)
+    assert with_axes
+
+
+def test_tables_of_errors_are_folded(made_pages: Made) -> None:
+    html = made_pages.html("profile")
+    assert html.index("<summary>Errors on single held-out trials</summary>") < html.index(
+        "<caption>Errors on"
+    )
+
+
+def test_a_single_point_is_told_in_a_sentence_instead(small_run: Any) -> None:
+    evidence = gather(small_run, {})
+    single = replace(evidence, profile=evidence.profile.head(1), heldout=evidence.heldout.head(0))
+    told = tell_profile(single)
+    # How its packets were delayed is more than a point.
+    assert [figure.section for figure in told.figures] == ["distribution"]
+    delay = next(chapter for chapter in told.chapters if chapter.key == "delay")
+    assert not delay.empty
+    assert delay.figures[0].title in delay.sentences
