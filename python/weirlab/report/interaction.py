@@ -66,7 +66,9 @@ def _zoom(spec: Spec) -> None:
 def _domain(layer: Spec, channel: str) -> list[float] | None:
     scale = layer.get("encoding", {}).get(channel, {}).get("scale") or {}
     domain = scale.get("domain")
-    known = isinstance(domain, list) and len(domain) == 2 and all(isinstance(v, int | float) for v in domain)
+    if not isinstance(domain, list) or len(domain) != 2:
+        return None
+    known = all(isinstance(end, int | float) for end in domain)
     return domain if known and domain[0] < domain[1] else None
 
 

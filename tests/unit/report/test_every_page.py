@@ -85,12 +85,12 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made_pages(run: Any, models: Any, verification: Any, tmp_path_factory: Any) -> Made:
+def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
     folder: Path = tmp_path_factory.mktemp("pages")
     dated = {"created": f"{DATE}T10:00:00+00:00"}
 
     def profile() -> Story:
-        evidence = gather(run, models, verification)
+        evidence = gather(small_run, models)
         return tell_profile(replace(evidence, manifest={**evidence.manifest, **dated}))
 
     def capacity() -> Story:
@@ -314,8 +314,8 @@ def test_tables_of_errors_are_folded(made_pages: Made) -> None:
     )
 
 
-def test_a_single_point_is_told_in_a_sentence_instead(run: Any) -> None:
-    evidence = gather(run, {})
+def test_a_single_point_is_told_in_a_sentence_instead(small_run: Any) -> None:
+    evidence = gather(small_run, {})
     single = replace(evidence, profile=evidence.profile.head(1), heldout=evidence.heldout.head(0))
     told = tell_profile(single)
     # How its packets were delayed is more than a point.
@@ -323,9 +323,3 @@ def test_a_single_point_is_told_in_a_sentence_instead(run: Any) -> None:
     delay = next(chapter for chapter in told.chapters if chapter.key == "delay")
     assert not delay.empty
     assert delay.figures[0].title in delay.sentences
-
-
-def test_calls_are_told_alike_where_nobody_differs(tmp_path: Path) -> None:
-    table = test_calls_page.make_call_table(3, mos=4.3)
-    told = test_calls_page.page(tmp_path, replace(test_calls_page.make_record(), calls=table))
-    assert "calls-mos" not in {figure.key for figure in told.figures}

@@ -30,7 +30,7 @@ addEventListener("load", async () => {
   const pause = (ms) => new Promise((go) => setTimeout(go, ms));
   const drag = (target, type, clientX, clientY) => {
     const Kind = type.startsWith("pointer") ? PointerEvent : MouseEvent;
-    const common = { button: 0, buttons: 1, movementX: 9, bubbles: true, cancelable: true, pointerId: 1, view: window };
+    const common = { button: 0, buttons: 1, movementX: 9, pointerId: 1, bubbles: true, cancelable: true };
     target.dispatchEvent(new Kind(type, { ...common, clientX, clientY }));
   };
   await pause(2000);
@@ -90,8 +90,9 @@ def test_a_page_of_charts(small_run: Any, models: Any, tmp_path: Path) -> None:
         document.querySelector(".tools [data-zoom=whole]").click();
         await pause(500);
         found.whole = ticks();
-        const strengths = () => new Set(
-          [...plots[0].querySelectorAll(".mark-symbol.role-mark path")].map((path) => path.getAttribute("opacity")));
+        const points = ".mark-symbol.role-mark path";
+        const opacity = (path) => path.getAttribute("opacity");
+        const strengths = () => new Set([...plots[0].querySelectorAll(points)].map(opacity));
         found.alike = strengths().size;
         const entry = plots[0].querySelector(".role-legend-symbol path");
         const { left, top, width, height } = entry.getBoundingClientRect();

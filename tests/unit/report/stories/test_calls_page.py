@@ -63,10 +63,20 @@ def test_callers_who_were_not_measured_are_not_said_to_hear_well(tmp_path: Path)
     assert told.answer.endswith("Of 3\u00a0more callers it was not measured.")
 
 
-def test_a_single_caller_shows_as_a_step(tmp_path: Path) -> None:
-    told = page(tmp_path, replace(make_record(), calls=make_call_table(1, both=False)))
+def test_callers_who_do_not_differ_are_told_in_sentences(tmp_path: Path) -> None:
+    told = page(tmp_path, replace(make_record(), calls=make_call_table(1, both=False, mos=4.3)))
+    assert not {"calls-mos", "calls-delay"} & {figure.key for figure in told.figures}
+    callers = next(chapter for chapter in told.chapters if chapter.key == "callers")
+    assert callers.sentences[0] == "MOS is 4.30 for every caller."
+    assert callers.sentences[1].endswith(" for every caller.")
+
+
+def test_callers_who_differ_are_drawn_by_their_share(tmp_path: Path) -> None:
+    table = make_call_table(2)
+    table.mos[:] = (4.1, 4.2, 4.3, 4.4)
+    told = page(tmp_path, replace(make_record(), calls=table))
     frame = next(figure for figure in told.figures if figure.key == "calls-mos").data
-    assert frame["percent"].to_list() == [0.0, 100.0]
+    assert frame["percent"].to_list() == [0.0, 50.0, 100.0] * 2
 
 
 def test_a_spoiled_trial_is_a_caution_and_withholds_the_headline(tmp_path: Path) -> None:
@@ -81,5 +91,5 @@ def test_a_spoiled_trial_is_a_caution_and_withholds_the_headline(tmp_path: Path)
 def test_without_loss_there_is_no_chart_of_it(tmp_path: Path) -> None:
     told = page(tmp_path, replace(make_record(), calls=make_call_table(3)))
     assert "calls-loss" not in {figure.key for figure in told.figures}
-    assert "calls-delay" in {figure.key for figure in told.figures}
+    assert "calls-over-time" in {figure.key for figure in told.figures}
     assert told.html()

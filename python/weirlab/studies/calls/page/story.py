@@ -176,11 +176,15 @@ def _callers(calls: pl.DataFrame) -> Iterator[Figure]:
 
 
 def _said(key: str, low: float, high: float) -> str:
+    if key == "mos" and f"{low:.2f}" == f"{high:.2f}":
+        return f"MOS is {low:.2f} for every caller."
     if key == "mos":
         return f"From MOS {low:.2f} for the worst caller to {high:.2f} for the best."
     if key == "loss":
         return f"The worst caller lost {high:.3g} % of the packets."
     what = "Packets take" if key == "delay" else "Jitter is"
+    if duration(low * 1e3) == duration(high * 1e3):
+        return f"{what} {duration(low * 1e3)} for every caller."
     return f"{what} {duration(low * 1e3)} to {duration(high * 1e3)}, from caller to caller."
 
 
