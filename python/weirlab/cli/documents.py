@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import files
-from weirlab.cli.output import Table, plain
+from weirlab.cli.output import Table
+from weirlab.documents import plain
 from weirlab.errors import InputError
 
 FORMATS = (".md", ".csv")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.errors import InputError, StoreError
+from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, trial_s
 from weirlab.measure.sequence import MAX_ATTEMPTS, describe_spec
@@ -17,7 +17,6 @@ from weirlab.measure.trial import run_trial, utc_now
 from weirlab.measure.validity import CAREFUL_LIMITS, Limits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
-from weirlab.store.codec import sizes_from_json, sizes_to_json
 from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -49,8 +48,8 @@ class Scouted:
 class Scouting:
     """All points scouted, and how long setting the rules took (median, s)."""
 
+    set_rules_s: float = field(default=0.0, kw_only=True)
     points: tuple[Scouted, ...]
-    set_rules_s: float = 0.0
 
     def forwarding_pps(self, position: float, frame_bytes: float) -> float:
         """As scouted at exactly this point; raises ``InputError`` for another one."""
@@ -58,21 +57,6 @@ class Scouting:
             if point.position == position and mean_bytes(point.sizes) == frame_bytes:
                 return point.forwarding_pps
         raise InputError(f"position {position:g} with frames of {frame_bytes:g} B was not scouted")
-
-    def to_json(self) -> dict[str, Any]:
-        points = [{**vars(point), "sizes": sizes_to_json(point.sizes)} for point in self.points]
-        return {"set_rules_s": self.set_rules_s, "points": points}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Scouting:
-        """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
-        try:
-            points = (
-                Scouted(**{**point, "sizes": sizes_from_json(point["sizes"])}) for point in value["points"]
-            )
-            return cls(tuple(points), float(value["set_rules_s"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"not a scouting ({error}); it may come from another version of Weir") from error
 
 
 NOTHING_YET: Final = Scouting(())
@@ -159,7 +143,9 @@ def scout(
         points.append(
             Scouted(spec.rules.position, spec.traffic.sizes, best.forwarding_pps, best.achieved_pps)
         )
-        scouting = Scouting(tuple(points), statistics.median(took_s) if took_s else known.set_rules_s)
+        scouting = Scouting(
+            tuple(points), set_rules_s=statistics.median(took_s) if took_s else known.set_rules_s
+        )
         if on_point is not None:
             on_point(scouting)
         if meter is not None:
@@ -177,14 +163,14 @@ def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, **settings: An
         known=_kept(writer, scout_specs(profile)),
         first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
         on_record=writer.add,
-        on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
+        on_point=lambda points: writer.put_json(SCOUTING, points),
         **settings,
     )
 
 
 def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
     """The points in the run, and those of which it has a valid attempt alone: it was stopped in between."""
-    known = writer.run.get_json(SCOUTING, Scouting.from_json) if writer.has(SCOUTING) else NOTHING_YET
+    known = writer.run.get_json(SCOUTING, Scouting) if writer.has(SCOUTING) else NOTHING_YET
     points = list(known.points)
     trials = writer.run.trials()
     while len(points) < len(specs) and len(points) in writer.done:
@@ -194,4 +180,4 @@ def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
         points.append(
             Scouted(spec.rules.position, spec.traffic.sizes, best["forwarding_pps"], best["achieved_pps"])
         )
-    return Scouting(tuple(points), known.set_rules_s)
+    return Scouting(tuple(points), set_rules_s=known.set_rules_s)

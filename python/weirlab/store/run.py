@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, TypeVar, get_args, overload
 
 import polars as pl
 
 from weirlab import files
+from weirlab.documents import typed
 from weirlab.errors import InputError, StoreError, WeirError
 from weirlab.records import SIMULATION, Observation
 from weirlab.store import states, tables
@@ -166,10 +168,10 @@ class Run:
     def get_json(self, name: str) -> Any: ...
 
     @overload
-    def get_json(self, name: str, decode: Callable[[Any], T]) -> T: ...
+    def get_json(self, name: str, decode: type[T] | Callable[[Any], T]) -> T: ...
 
     def get_json(self, name: str, decode: Callable[[Any], Any] | None = None) -> Any:
-        """What was kept under ``name``, or what ``decode`` makes of it.
+        """What was kept under ``name``, as the dataclass ``decode`` or what that makes of it.
 
         Raises ``StoreError`` when that is missing or damaged: not JSON, or not what ``decode`` expects.
         """
@@ -179,7 +181,9 @@ class Run:
         remedy = f"delete it and make the {name} of run {self.run_id} again"
         value = read_json(path, remedy)
         try:
-            return value if decode is None else decode(value)
+            if decode is None:
+                return value
+            return typed(decode, value) if is_dataclass(decode) else decode(value)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, WeirError) as error:
             reason = str(error) if isinstance(error, WeirError) else f"{type(error).__name__}: {error}"
             raise StoreError(f"{path} is damaged ({reason}); {remedy}") from error

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from weirlab.documents import document_of, plain
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
@@ -16,7 +17,6 @@ from weirlab.measure.search.trials import MAX_ATTEMPTS
 from weirlab.records import device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Run, Store
-from weirlab.store.codec import flows_to_json, rate_to_json
 from weirlab.studies.search.rfc2544 import Result, Suite, run_suite
 from weirlab.traffic.schedule import compile_plan
 
@@ -50,11 +50,7 @@ class SearchOutcome:
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            **_head(self, SEARCH),
-            "goals": [goal.to_json() for goal in self.goals],
-            "points": [point.to_json() for point in self.points],
-        }
+        return dict(plain({**_head(self, SEARCH), "goals": self.goals, "points": self.points}))
 
     def problem(self) -> TrialError | None:
         """The error that it is when the host spoiled a search."""
@@ -78,11 +74,7 @@ class Rfc2544Outcome:
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            **_head(self, RFC2544),
-            "suite": self.suite.to_json(),
-            "results": [result.to_json() for result in self.results],
-        }
+        return dict(plain({**_head(self, RFC2544), "suite": self.suite, "results": self.results}))
 
     def problem(self) -> TrialError | None:
         """The error that it is when a test has no result."""
@@ -112,7 +104,7 @@ def search(
         The device forwards nothing.
     """
     _check(settings, shape, [goal.trial_s for goal in goals])
-    what = {"goals": [goal.to_json() for goal in goals]}
+    what = {"goals": goals}
     points: list[Point] = []
 
     def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
@@ -120,7 +112,7 @@ def search(
         for i, setting in enumerate(settings):
             trials.expect(each_s * (len(settings) - i))
             points.append(search_setting(trials, setting, shape, goals))
-            keep([point.to_json() for point in points])
+            keep(points)
 
     done = _carry_out(store, lab, dut, SEARCH, what, settings, shape, measure, attempts, progress, command)
     return SearchOutcome(done.run, done.conditions, shape, tuple(goals), tuple(points), done.trials, done.s)
@@ -151,11 +143,10 @@ def rfc2544(
     def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
         for result in run_suite(trials, settings, shape, suite):
             results.append(result)
-            keep([result.to_json() for result in results])
+            keep(results)
 
-    done = _carry_out(
-        store, lab, dut, RFC2544, suite.to_json(), settings, shape, measure, attempts, progress, command
-    )
+    what = document_of(suite)
+    done = _carry_out(store, lab, dut, RFC2544, what, settings, shape, measure, attempts, progress, command)
     return Rfc2544Outcome(done.run, done.conditions, shape, suite, tuple(results), done.trials, done.s)
 
 
@@ -189,7 +180,7 @@ def _carry_out(
             "name": f"{'RFC 2544 tests' if kind == RFC2544 else 'search'} of {device_in_words(bed.dut)}",
             "lab": lab.model_dump(mode="json"),
             "dut": dut.model_dump(mode="json"),
-            kind: {**what, "settings": [setting.to_json() for setting in settings], **_shape_to_json(shape)},
+            kind: {**what, "settings": settings, **document_of(shape)},
         }
         facts = testbeds.facts(bed, command)
         with kept(lambda: store.create(kind, scenario, facts, calibration=conditions.calibration)) as writer:
@@ -214,11 +205,6 @@ def _check(settings: Sequence[Setting], shape: Shape, durations_s: Sequence[floa
     for setting in settings:
         for duration_s in durations_s:
             compile_plan(shape.spec(setting, whole(shape.min_load_pps), duration_s, "").traffic)
-
-
-def _shape_to_json(shape: Shape) -> dict[str, Any]:
-    rate = None if shape.max_rate is None else rate_to_json(shape.max_rate)
-    return {**vars(shape), "flows": flows_to_json(shape.flows), "max_rate": rate}
 
 
 def _head(outcome: SearchOutcome | Rfc2544Outcome, kind: str) -> dict[str, Any]:
