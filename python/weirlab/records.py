@@ -433,6 +433,8 @@ class TrialRecord:
     """What callers heard, where calls were sent."""
     disturbed: Disturbed | None = None
     """Where bins were left out: the result with them."""
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """Rows that a study's own tables have of this trial, by table; kept together with it."""
 
     @property
     def valid(self) -> bool:

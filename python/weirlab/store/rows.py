@@ -3,7 +3,8 @@
 One attempt is one row of ``trials``; its histogram, time series, flows and calls are rows of
 more tables, joined by ``trial_id``. While a run is being written each attempt is
 one Parquet file (a *part*) of one row that carries the other tables as lists: it is
-there in full or not at all.
+there in full or not at all. What a study keeps of an attempt in tables of its own lies in
+the same part.
 
 Counts are signed, so that differences of columns cannot wrap around. Where nothing was
 measured (no delay because nothing arrived, no thermometer) a value is null, never NaN.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -21,8 +22,9 @@ import numpy.typing as npt
 import polars as pl
 from polars.datatypes import DataType, DataTypeClass
 
-from weirlab.records import EngineResult, TrialRecord
+from weirlab.records import CallTable, FlowTable, Histogram, Series, TrialRecord
 from weirlab.store.codec import spec_to_json
+from weirlab.store.frames import BOOL, FLOAT, INT, TEXT, schema_of
 from weirlab.traffic.load import describe_rate
 from weirlab.traffic.places import describe_places
 from weirlab.traffic.sizes import describe, mean_bytes
@@ -36,81 +38,113 @@ CPU_STATES: Final = ("user", "nice", "system", "irq", "softirq", "steal", "idle"
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
-_INT, _FLOAT, _TEXT = pl.Int64(), pl.Float64(), pl.String()
 _INT_MAX: Final = np.iinfo(np.int64).max
 
-TRIALS: Final[Columns] = {
-    "trial_id": _TEXT,
-    "run_id": _TEXT,
-    "index": _INT,
-    "attempt": _INT,
-    "role": _TEXT,
-    "label": _TEXT,
-    "started_at": _TEXT,
-    "lab": _TEXT,
-    "dut": _TEXT,
-    "backend": _TEXT,
-    "xdp_mode": _TEXT,
-    "position": _INT,
-    "mean_position": _FLOAT,
-    "places": _TEXT,
-    "stateful": pl.Boolean(),
-    "cross_traffic": pl.Boolean(),
-    "rate_text": _TEXT,
-    "sizes_text": _TEXT,
-    "frame_bytes": _FLOAT,
-    "flows": _INT,
-    "warmup_s": _FLOAT,
-    "record_s": _FLOAT,
-    "offered_pps": _FLOAT,
-    "achieved_pps": _FLOAT,
-    "forwarding_pps": _FLOAT,
-    "sent": _INT,
-    "received": _INT,
-    "lost": _INT,
-    "loss_ratio": _FLOAT,
-    "duplicated": _INT,
-    "reordered": _INT,
-    "stray": _INT,
-    "receiver_dropped": _INT,
-    "sent_warmup": _INT,
-    "delay_min_ns": _FLOAT,
-    "delay_mean_ns": _FLOAT,
-    "delay_max_ns": _FLOAT,
-    **{f"delay_{name}_ns": _FLOAT for name in QUANTILES},
-    "jitter_ns": _FLOAT,
-    "longest_gap_ns": _FLOAT,
-    "record_start_ns": _INT,
-    "record_end_ns": _INT,
-    "first_departure_ns": _INT,
-    "last_departure_ns": _INT,
-    "first_arrival_ns": _INT,
-    "last_arrival_ns": _INT,
-    "late_mean_ns": _FLOAT,
-    "late_max_ns": _INT,
-    "slipped_ns": _INT,
-    "wall_s": _FLOAT,
-    **{f"{role}_{state}_s": _FLOAT for role in CPU_ROLES for state in CPU_STATES},
-    "frequency_mhz": _FLOAT,
-    "temperature_c": _FLOAT,
-    "memory_used_bytes": _INT,
-    "softnet_dropped": _INT,
-    "softnet_squeezed": _INT,
-    "dut_wait_s": _FLOAT,
-    "handover_ns": _FLOAT,
-    "handover_change": _FLOAT,
-    "management_s": _FLOAT,
-    "left_out_s": _FLOAT,
-    "left_out": _TEXT,
-    "disturbed_sent": _INT,
-    "disturbed_received": _INT,
-    "disturbed_delay_mean_ns": _FLOAT,
-    "disturbed_delay_p99_ns": _FLOAT,
-    "dut_counters": _TEXT,
-    "spec": _TEXT,
-    "invalid": _TEXT,
-    "valid": pl.Boolean(),
+
+def rate_text(traffic: Traffic) -> str:
+    """The offered load as text, steps included: ``100kpps, 200kpps from 1 s, position 9 from 2 s``."""
+    steps = []
+    for step in traffic.steps:
+        what = [] if step.rate is None else [describe_rate(step.rate)]
+        what += [] if step.position is None else [f"position {step.position}"]
+        steps.append(f"{' at '.join(what)} from {step.at_s:g} s")
+    return ", ".join([describe_rate(traffic.rate), *steps])
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _delay(record: TrialRecord, value: float) -> float | None:
+    """A delay of nothing is no delay, whatever the engine left in its place."""
+    return _number(value) if record.result.received else None
+
+
+def _quantile(q: float) -> Callable[[TrialRecord], float | None]:
+    return lambda r: _delay(r, r.result.histogram.quantile_ns(q))
+
+
+def _cpu_s(role: str, state: str) -> Callable[[TrialRecord], float | None]:
+    return lambda r: r.host.cpu_s.get(role, {}).get(state)
+
+
+_COLUMNS: Final[dict[str, tuple[pl.DataType, Callable[[TrialRecord], Any]]]] = {
+    "trial_id": (TEXT, lambda r: r.trial_id),
+    "run_id": (TEXT, lambda r: r.run_id),
+    "index": (INT, lambda r: r.index),
+    "attempt": (INT, lambda r: r.attempt),
+    "role": (TEXT, lambda r: r.role),
+    "label": (TEXT, lambda r: r.spec.label),
+    "started_at": (TEXT, lambda r: r.started_at),
+    "lab": (TEXT, lambda r: r.lab),
+    "dut": (TEXT, lambda r: r.dut),
+    "backend": (TEXT, lambda r: r.result.backend),
+    "xdp_mode": (TEXT, lambda r: r.result.xdp_mode),
+    "position": (INT, lambda r: r.spec.rules.position),
+    "mean_position": (FLOAT, lambda r: r.spec.rules.mean_position),
+    "places": (TEXT, lambda r: describe_places(r.spec.rules.places)),
+    "stateful": (BOOL, lambda r: r.spec.rules.stateful),
+    "cross_traffic": (BOOL, lambda r: r.spec.cross_traffic),
+    "rate_text": (TEXT, lambda r: rate_text(r.spec.traffic)),
+    "sizes_text": (TEXT, lambda r: describe(r.spec.traffic.sizes)),
+    "frame_bytes": (FLOAT, lambda r: mean_bytes(r.spec.traffic.sizes)),
+    "flows": (INT, lambda r: r.spec.traffic.flows.count),
+    "warmup_s": (FLOAT, lambda r: r.spec.traffic.warmup_s),
+    "record_s": (FLOAT, lambda r: r.result.record_s),
+    "offered_pps": (FLOAT, lambda r: r.offered_pps),
+    "achieved_pps": (FLOAT, lambda r: r.result.achieved_pps),
+    "forwarding_pps": (FLOAT, lambda r: r.result.forwarding_pps),
+    "sent": (INT, lambda r: r.result.sent),
+    "received": (INT, lambda r: r.result.received),
+    "lost": (INT, lambda r: r.result.lost),
+    "loss_ratio": (FLOAT, lambda r: _number(r.result.loss_ratio)),
+    "duplicated": (INT, lambda r: r.result.duplicated),
+    "reordered": (INT, lambda r: r.result.reordered),
+    "stray": (INT, lambda r: r.result.stray),
+    "receiver_dropped": (INT, lambda r: r.result.receiver_dropped),
+    "sent_warmup": (INT, lambda r: r.result.sent_warmup),
+    "delay_min_ns": (FLOAT, lambda r: _delay(r, r.result.delay_min_ns)),
+    "delay_mean_ns": (FLOAT, lambda r: _delay(r, r.result.delay_mean_ns)),
+    "delay_max_ns": (FLOAT, lambda r: _delay(r, r.result.delay_max_ns)),
+    **{f"delay_{name}_ns": (FLOAT, _quantile(q)) for name, q in QUANTILES.items()},
+    "jitter_ns": (FLOAT, lambda r: _delay(r, r.result.jitter_ns)),
+    "longest_gap_ns": (FLOAT, lambda r: _delay(r, r.result.longest_gap_ns)),
+    "record_start_ns": (INT, lambda r: r.result.record_start_ns),
+    "record_end_ns": (INT, lambda r: r.result.record_end_ns),
+    "first_departure_ns": (INT, lambda r: r.result.first_departure_ns),
+    "last_departure_ns": (INT, lambda r: r.result.last_departure_ns),
+    "first_arrival_ns": (INT, lambda r: r.result.first_arrival_ns),
+    "last_arrival_ns": (INT, lambda r: r.result.last_arrival_ns),
+    "late_mean_ns": (FLOAT, lambda r: _number(r.result.late_mean_ns)),
+    "late_max_ns": (INT, lambda r: r.result.late_max_ns),
+    "slipped_ns": (INT, lambda r: r.result.slipped_ns),
+    "wall_s": (FLOAT, lambda r: r.host.wall_s),
+    **{f"{role}_{state}_s": (FLOAT, _cpu_s(role, state)) for role in CPU_ROLES for state in CPU_STATES},
+    "frequency_mhz": (FLOAT, lambda r: r.host.frequency_mhz),
+    "temperature_c": (FLOAT, lambda r: r.host.temperature_c),
+    "memory_used_bytes": (INT, lambda r: r.host.memory_used_bytes),
+    "softnet_dropped": (INT, lambda r: r.host.softnet_dropped),
+    "softnet_squeezed": (INT, lambda r: r.host.softnet_squeezed),
+    "dut_wait_s": (FLOAT, lambda r: r.host.dut_wait_s),
+    "handover_ns": (FLOAT, lambda r: r.host.handover_ns),
+    "handover_change": (FLOAT, lambda r: r.host.handover_change),
+    "management_s": (FLOAT, lambda r: r.host.management_s),
+    "left_out_s": (FLOAT, lambda r: r.result.left_out_s),
+    "left_out": (
+        TEXT,
+        lambda r: json.dumps([[span.begin_ns, span.end_ns, span.why] for span in r.result.left_out]),
+    ),
+    "disturbed_sent": (INT, lambda r: r.disturbed and r.disturbed.sent),
+    "disturbed_received": (INT, lambda r: r.disturbed and r.disturbed.received),
+    "disturbed_delay_mean_ns": (FLOAT, lambda r: r.disturbed and _number(r.disturbed.delay_mean_ns)),
+    "disturbed_delay_p99_ns": (FLOAT, lambda r: r.disturbed and _number(r.disturbed.delay_p99_ns)),
+    "dut_counters": (TEXT, lambda r: json.dumps(r.dut_counters)),
+    "spec": (TEXT, lambda r: json.dumps(spec_to_json(r.spec))),
+    "invalid": (TEXT, lambda r: "; ".join(r.invalid)),
+    "valid": (BOOL, lambda r: r.valid),
 }
+
+TRIALS: Final[Columns] = {name: kind for name, (kind, _) in _COLUMNS.items()}
 """One row per attempt. ``offered_pps`` is infinite for "as fast as possible"; ``invalid`` joins
 the reasons with "; " and is empty for a valid attempt; ``dut_counters`` and ``spec`` are JSON.
 ``left_out`` is JSON, a list of ``[begin_ns, end_ns, why]`` from the start of recording: what the
@@ -119,7 +153,7 @@ are the result with it, null where nothing was left out.
 ``places`` is empty where all test traffic matches at ``position``; else that is the last place."""
 
 ADDED: Final[Mapping[str, pl.Expr]] = {
-    "mean_position": pl.col("position").cast(_FLOAT),
+    "mean_position": pl.col("position").cast(FLOAT),
     "places": pl.lit(""),
     "cross_traffic": pl.lit(False),
     "left_out_s": pl.lit(0.0),
@@ -128,76 +162,35 @@ ADDED: Final[Mapping[str, pl.Expr]] = {
 """What columns that earlier versions did not write would have been."""
 
 DETAILS: Final[Mapping[str, Columns]] = {
-    "histograms": {"lower_ns": _INT, "upper_ns": _INT, "count": _INT},
+    "histograms": schema_of(Histogram),
     "series": {
-        "start_ns": _INT,
-        "sent": _INT,
-        "received": _INT,
-        "delay_mean_ns": _FLOAT,
-        "delay_max_ns": _FLOAT,
+        "start_ns": INT,
+        **{name: kind for name, kind in schema_of(Series).items() if name != "bin_ns"},
     },
-    "flows": {
-        "flow": _INT,
-        "sent": _INT,
-        "received": _INT,
-        "lost": _INT,
-        "duplicated": _INT,
-        "reordered": _INT,
-        "delay_min_ns": _FLOAT,
-        "delay_mean_ns": _FLOAT,
-        "delay_max_ns": _FLOAT,
-        "jitter_ns": _FLOAT,
-        "longest_gap_ns": _FLOAT,
-    },
-    "calls": {
-        "call": _INT,
-        "back": pl.Boolean(),
-        "call_class": _INT,
-        "sent": _INT,
-        "received": _INT,
-        "lost": _INT,
-        "duplicated": _INT,
-        "reordered": _INT,
-        "loss_runs": _INT,
-        "longest_run": _INT,
-        "burst_ratio": _FLOAT,
-        "delay_min_ns": _FLOAT,
-        "delay_mean_ns": _FLOAT,
-        "delay_p50_ns": _FLOAT,
-        "delay_p95_ns": _FLOAT,
-        "delay_p99_ns": _FLOAT,
-        "delay_max_ns": _FLOAT,
-        "jitter_ns": _FLOAT,
-        "jitter_max_ns": _FLOAT,
-        "longest_gap_ns": _FLOAT,
-        "late_fixed": _INT,
-        "playout_fixed_ns": _FLOAT,
-        "mos_fixed": _FLOAT,
-        "late_adaptive": _INT,
-        "playout_adaptive_ns": _FLOAT,
-        "mos_adaptive": _FLOAT,
-        "r_factor": _FLOAT,
-        "mos": _FLOAT,
-    },
+    "flows": {"flow": INT, **schema_of(FlowTable)},
+    "calls": schema_of(CallTable),
 }
 """Columns beside ``trial_id`` of the other tables; in ``series`` time counts from the start of recording."""
+
+_OWN_NAMES: Final = "own.names"
+_OWN_ROWS: Final = "own.rows"
 
 TABLES: Final = ("trials", *DETAILS)
 
 
 def table_schema(table: str) -> Columns:
     """Columns of ``table`` in order, ``trial_id`` first."""
-    return TRIALS if table == "trials" else {"trial_id": _TEXT, **DETAILS[table]}
+    return TRIALS if table == "trials" else {"trial_id": TEXT, **DETAILS[table]}
 
 
 def part_schema() -> Columns:
-    """Columns of a part: those of ``trials``, and the other tables as lists."""
+    """Columns of a part: those of ``trials``, the other tables as lists, and the study's own as Parquet."""
     lists = {
         f"{table}.{name}": pl.List(kind)
         for table, columns in DETAILS.items()
         for name, kind in columns.items()
     }
-    return {**TRIALS, **lists}
+    return {**TRIALS, **lists, _OWN_NAMES: pl.List(TEXT), _OWN_ROWS: pl.List(pl.Binary())}
 
 
 def table_of_parts(parts: pl.LazyFrame, table: str) -> pl.LazyFrame:
@@ -220,6 +213,8 @@ def completed(trials: pl.LazyFrame) -> pl.LazyFrame:
 
 def part_bytes(record: TrialRecord) -> bytes:
     """The Parquet file that holds ``record`` and nothing else."""
+    if taken := record.tables.keys() & set(TABLES):
+        raise ValueError(f"not names for a study's own tables: {sorted(taken)}")
     columns = [pl.Series(name, [value], dtype=TRIALS[name]) for name, value in trial_row(record).items()]
     for table, arrays in _details(record).items():
         for name, array in arrays.items():
@@ -230,103 +225,33 @@ def part_bytes(record: TrialRecord) -> bytes:
                     dtype=pl.List(DETAILS[table][name]),
                 )
             )
+    columns += [
+        pl.Series(_OWN_NAMES, [list(record.tables)], dtype=pl.List(TEXT)),
+        pl.Series(_OWN_ROWS, [[_parquet(own) for own in record.tables.values()]], dtype=pl.List(pl.Binary())),
+    ]
+    return _parquet(pl.DataFrame(columns))
+
+
+def own_tables(parts: pl.LazyFrame) -> dict[str, list[pl.DataFrame]]:
+    """The rows of the study's own tables that lie in ``parts``, by table, one frame for each part."""
+    found: dict[str, list[pl.DataFrame]] = {}
+    for names, rows in parts.select(_OWN_NAMES, _OWN_ROWS).collect().iter_rows():
+        # Parts of earlier versions have none.
+        for name, content in zip(names or (), rows or (), strict=True):
+            buffer = io.BytesIO(content)
+            found.setdefault(name, []).append(pl.read_parquet(buffer))
+    return found
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
     buffer = io.BytesIO()
-    pl.DataFrame(columns).write_parquet(buffer, compression="zstd")
+    frame.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def trial_row(record: TrialRecord) -> dict[str, Any]:
     """The row of ``trials`` for ``record``."""
-    spec, result, host, disturbed = record.spec, record.result, record.host, record.disturbed
-    return {
-        "trial_id": record.trial_id,
-        "run_id": record.run_id,
-        "index": record.index,
-        "attempt": record.attempt,
-        "role": record.role,
-        "label": spec.label,
-        "started_at": record.started_at,
-        "lab": record.lab,
-        "dut": record.dut,
-        "backend": result.backend,
-        "xdp_mode": result.xdp_mode,
-        "position": spec.rules.position,
-        "mean_position": spec.rules.mean_position,
-        "places": describe_places(spec.rules.places),
-        "stateful": spec.rules.stateful,
-        "cross_traffic": spec.cross_traffic,
-        "rate_text": rate_text(spec.traffic),
-        "sizes_text": describe(spec.traffic.sizes),
-        "frame_bytes": mean_bytes(spec.traffic.sizes),
-        "flows": spec.traffic.flows.count,
-        "warmup_s": spec.traffic.warmup_s,
-        "record_s": result.record_s,
-        "offered_pps": record.offered_pps,
-        "achieved_pps": result.achieved_pps,
-        "forwarding_pps": result.forwarding_pps,
-        "sent": result.sent,
-        "received": result.received,
-        "lost": result.lost,
-        "loss_ratio": _number(result.loss_ratio),
-        "duplicated": result.duplicated,
-        "reordered": result.reordered,
-        "stray": result.stray,
-        "receiver_dropped": result.receiver_dropped,
-        "sent_warmup": result.sent_warmup,
-        "delay_min_ns": _delay(result, result.delay_min_ns),
-        "delay_mean_ns": _delay(result, result.delay_mean_ns),
-        "delay_max_ns": _delay(result, result.delay_max_ns),
-        **{
-            f"delay_{name}_ns": _delay(result, result.histogram.quantile_ns(q))
-            for name, q in QUANTILES.items()
-        },
-        "jitter_ns": _delay(result, result.jitter_ns),
-        "longest_gap_ns": _delay(result, result.longest_gap_ns),
-        "record_start_ns": result.record_start_ns,
-        "record_end_ns": result.record_end_ns,
-        "first_departure_ns": result.first_departure_ns,
-        "last_departure_ns": result.last_departure_ns,
-        "first_arrival_ns": result.first_arrival_ns,
-        "last_arrival_ns": result.last_arrival_ns,
-        "late_mean_ns": _number(result.late_mean_ns),
-        "late_max_ns": result.late_max_ns,
-        "slipped_ns": result.slipped_ns,
-        "wall_s": host.wall_s,
-        **{
-            f"{role}_{state}_s": host.cpu_s.get(role, {}).get(state)
-            for role in CPU_ROLES
-            for state in CPU_STATES
-        },
-        "frequency_mhz": host.frequency_mhz,
-        "temperature_c": host.temperature_c,
-        "memory_used_bytes": host.memory_used_bytes,
-        "softnet_dropped": host.softnet_dropped,
-        "softnet_squeezed": host.softnet_squeezed,
-        "dut_wait_s": host.dut_wait_s,
-        "handover_ns": host.handover_ns,
-        "handover_change": host.handover_change,
-        "management_s": host.management_s,
-        "left_out_s": result.left_out_s,
-        "left_out": json.dumps([[span.begin_ns, span.end_ns, span.why] for span in result.left_out]),
-        "disturbed_sent": disturbed and disturbed.sent,
-        "disturbed_received": disturbed and disturbed.received,
-        "disturbed_delay_mean_ns": disturbed and _number(disturbed.delay_mean_ns),
-        "disturbed_delay_p99_ns": disturbed and _number(disturbed.delay_p99_ns),
-        "dut_counters": json.dumps(record.dut_counters),
-        "spec": json.dumps(spec_to_json(spec)),
-        "invalid": "; ".join(record.invalid),
-        "valid": record.valid,
-    }
-
-
-def rate_text(traffic: Traffic) -> str:
-    """The offered load as text, steps included: ``100kpps, 200kpps from 1 s, position 9 from 2 s``."""
-    steps = []
-    for step in traffic.steps:
-        what = [] if step.rate is None else [describe_rate(step.rate)]
-        what += [] if step.position is None else [f"position {step.position}"]
-        steps.append(f"{' at '.join(what)} from {step.at_s:g} s")
-    return ", ".join([describe_rate(traffic.rate), *steps])
+    return {name: of(record) for name, (_, of) in _COLUMNS.items()}
 
 
 def _details(record: TrialRecord) -> dict[str, dict[str, npt.NDArray[Any]]]:
@@ -351,18 +276,9 @@ def _details(record: TrialRecord) -> dict[str, dict[str, npt.NDArray[Any]]]:
 
 
 def _column(array: npt.NDArray[Any], kind: DataType | DataTypeClass) -> pl.Series:
-    if kind == pl.Boolean():
+    if kind == BOOL:
         return pl.Series(array.astype(np.bool_))
     if np.issubdtype(array.dtype, np.floating):
         return pl.Series(array.astype(np.float64), nan_to_null=True)
     # The histogram's last bucket may end at the largest unsigned number.
     return pl.Series(np.minimum(array, _INT_MAX).astype(np.int64))
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _delay(result: EngineResult, value: float) -> float | None:
-    """A delay of nothing is no delay, whatever the engine left in its place."""
-    return _number(value) if result.received else None

@@ -197,21 +197,16 @@ class Run:
         return tables.read(self.path, "calls")
 
     def has_table(self, name: str) -> bool:
-        """Whether :meth:`put_table` kept a table under ``name``."""
-        return self._table_path(name).exists()
+        """Whether there is a table ``name``: rows of trials, or what :meth:`put_table` kept."""
+        return self._table_path(name).exists() or name in tables.names_of_own(self.path)
 
     def table(self, name: str) -> pl.DataFrame:
-        """The table kept under ``name``; raises ``StoreError`` when it is missing or damaged."""
+        """The table ``name``, of the study's own; raises ``StoreError`` when it is missing or damaged."""
         path = self._table_path(name)
-        if not path.exists():
+        found = tables.read_own(self.path, name)
+        if found is None:
             raise StoreError(f"run {self.run_id} has no table {name} ({path} does not exist)")
-        try:
-            with path.open("rb") as file:
-                return pl.read_parquet(file)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise StoreError(
-                f"{path} is damaged ({error}); restore it from a copy or delete {self.path}"
-            ) from error
+        return found
 
     def put_table(self, name: str, frame: pl.DataFrame) -> None:
         """Keep ``frame`` under ``name`` in place of what was there, in one step."""
@@ -229,8 +224,7 @@ class Run:
         Manifest.load(self.path)
         frames = {table: tables.read(self.path, table) for table in TABLES if table != "trials"}
         frames["trials"] = self._attempts().sort("index", "attempt")
-        kept = sorted(path.stem for path in self.path.glob("*.parquet") if path.stem not in TABLES)
-        frames |= {name: self.table(name) for name in kept}
+        frames |= {name: self.table(name) for name in tables.names_of_own(self.path)}
         files.make_folder(dest)
         exported = {dest / f"{table}.{format}": frame for table, frame in frames.items()}
         copied = {dest / source.name: source for source in sorted(self.path.glob("*.json"))}

@@ -14,6 +14,7 @@ from weirlab.lab.host import STATES
 from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
+from weirlab.store.frames import BOOL, FLOAT, INT, TEXT, schema_of
 from weirlab.studies.capacity.trials.boxes import Count
 from weirlab.studies.capacity.trials.losses import Disturbed
 
@@ -149,57 +150,50 @@ def inside_rows(record: TrialRecord, inside: InsideView | None, into: str, out_o
     return rows
 
 
-_TEXT: Final = pl.String()
-_INT: Final = pl.Int64()
-_REAL: Final = pl.Float64()
-_BOOL: Final = pl.Boolean()
-
 CAPACITY_COLUMNS: Final[dict[str, pl.DataType]] = {
-    "trial_id": _TEXT,
-    "index": _INT,
-    "attempt": _INT,
-    "valid": _BOOL,
-    "phase": _TEXT,
-    "position": _INT,
-    "calls": _INT,
-    "run": _INT,
-    "offered_pps": _REAL,
-    "achieved_pps": _REAL,
-    "forwarded_pps": _REAL,
-    "sent": _INT,
-    "lost": _INT,
-    "loss_ratio": _REAL,
-    "delay_mean_ns": _REAL,
-    **dict.fromkeys(Heard.__dataclass_fields__, _REAL),
-    "entered": _INT,
-    "left": _INT,
-    "entered_difference": _INT,
-    "left_difference": _INT,
-    "counters_agree": _BOOL,
-    **{f"host_{state}": _REAL for state in SHARES},
-    "disturbed_s": _REAL,
-    "disturbed_sent": _INT,
-    "disturbed_lost": _INT,
-    **{f"cpu_{state}": _REAL for state in SHARES},
-    "covered_s": _REAL,
-    "samples_due": _INT,
-    "samples_taken": _INT,
-    "sample_late_mean_s": _REAL,
-    "sample_late_max_s": _REAL,
-    "connections_max": _INT,
+    "trial_id": TEXT,
+    "index": INT,
+    "attempt": INT,
+    "valid": BOOL,
+    "phase": TEXT,
+    "position": INT,
+    "calls": INT,
+    "run": INT,
+    "offered_pps": FLOAT,
+    "achieved_pps": FLOAT,
+    "forwarded_pps": FLOAT,
+    "sent": INT,
+    "lost": INT,
+    "loss_ratio": FLOAT,
+    "delay_mean_ns": FLOAT,
+    **schema_of(Heard),
+    "entered": INT,
+    "left": INT,
+    "entered_difference": INT,
+    "left_difference": INT,
+    "counters_agree": BOOL,
+    **{f"host_{state}": FLOAT for state in SHARES},
+    **schema_of(Disturbed),
+    **{f"cpu_{state}": FLOAT for state in SHARES},
+    "covered_s": FLOAT,
+    "samples_due": INT,
+    "samples_taken": INT,
+    "sample_late_mean_s": FLOAT,
+    "sample_late_max_s": FLOAT,
+    "connections_max": INT,
 }
 """Units are in the names; ``host_...`` are seconds of the device's CPU as seen from outside over the whole
 trial, ``cpu_...`` shares as seen from inside while it was recorded."""
 
 INSIDE_COLUMNS: Final[dict[str, pl.DataType]] = {
-    "trial_id": _TEXT,
-    "due_s": _REAL,
-    "late_s": _REAL,
-    **{f"cpu_{state}": _REAL for state in SHARES},
-    "connections": _INT,
-    "entered": _INT,
-    "forwarded": _INT,
-    "blocked": _INT,
+    "trial_id": TEXT,
+    "due_s": FLOAT,
+    "late_s": FLOAT,
+    **{f"cpu_{state}": FLOAT for state in SHARES},
+    "connections": INT,
+    "entered": INT,
+    "forwarded": INT,
+    "blocked": INT,
 }
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -221,36 +220,6 @@ def _numbers(switch: Switch) -> dict[str, Any]:
         "affected_to_ns": parts.affected[1],
         "during_to_ns": parts.during[1],
         "after_to_ns": parts.after[1],
-    }
-
-
-_TYPES: Final[Mapping[str, pl.DataType]] = {
-    "str": pl.String(),
-    "int": pl.Int64(),
-    "float": pl.Float64(),
-    "bool": pl.Boolean(),
-}
-
-SWITCHES_SCHEMA: Final = {field.name: _TYPES[str(field.type)] for field in fields(SwitchRow)}
-
-
-def switches_frame(rows: Sequence[SwitchRow]) -> pl.DataFrame:
-    """``rows`` as the table ``switches``; what is not known is null."""
-    columns = {name: [getattr(row, name) for row in rows] for name in SWITCHES_SCHEMA}
-    return pl.DataFrame(columns, schema=SWITCHES_SCHEMA).fill_nan(None)
-
-
-def rows_of(frame: pl.DataFrame) -> list[SwitchRow]:
-    """Inverse of :func:`switches_frame`; columns that a later Weir added are left out."""
-    known = [name for name in SWITCHES_SCHEMA if name in frame.columns]
-    return [SwitchRow(**_filled(row)) for row in frame.select(known).iter_rows(named=True)]
-
-
-def _filled(row: dict[str, Any]) -> dict[str, Any]:
-    """``row`` with NaN for what is not known."""
-    return {
-        name: nan if value is None and SWITCHES_SCHEMA[name] == pl.Float64() else value
-        for name, value in row.items()
     }
 
 
