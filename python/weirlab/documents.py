@@ -7,7 +7,7 @@ A document has the fields of its dataclass, in their order. A dataclass can say 
 - a field holds an array: ``Array``;
 - its document deliberately differs: a method ``to_json`` returns it. What that adds is ignored when read.
 
-pydantic reads documents, and is imported when the first one is read.
+pydantic reads documents, and is imported when the first one is read; so is numpy for the first array.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from pydantic import GetCoreSchemaHandler, TypeAdapter
     from pydantic_core import CoreSchema
 
@@ -42,8 +41,6 @@ def plain(value: object) -> Any:
     match value:
         case None | bool() | str():
             return value
-        case np.generic() | np.ndarray():
-            return plain(value.tolist())
         case int():
             return int(value)
         case float():
@@ -56,7 +53,7 @@ def plain(value: object) -> Any:
             return sorted((plain(item) for item in value), key=str)
         case _ if is_dataclass(value) and not isinstance(value, type):
             return plain(value.to_json()) if hasattr(value, "to_json") else plain(document_of(value))
-        case _ if hasattr(value, "tolist"):
+        case _ if hasattr(value, "tolist"):  # Arrays and numbers of numpy, which stays out of this module.
             return plain(value.tolist())
         case _ if hasattr(value, "isoformat"):
             return value.isoformat()
@@ -132,6 +129,8 @@ class _IsArray:
 
 
 def _array(value: Any) -> npt.NDArray[np.float64]:
+    import numpy as np
+
     try:
         return np.asarray(value, dtype=np.float64)
     except TypeError as error:
@@ -145,5 +144,8 @@ Measured = Annotated[float, _NullIs(math.nan)]
 Unlimited = Annotated[float, _NullIs(math.inf)]
 """A number that may be infinite, in documents null."""
 
-Array = Annotated[npt.NDArray[np.float64], _IsArray()]
-"""An array of numbers, in documents lists; a null in it is NaN."""
+if TYPE_CHECKING:
+    Array = npt.NDArray[np.float64]
+    """An array of numbers, in documents lists; a null in it is NaN."""
+else:
+    Array = Annotated[Any, _IsArray()]
