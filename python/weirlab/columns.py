@@ -7,10 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from polars.datatypes import DataType, DataTypeClass
+from typing import Final
 
 _UNITS: Final[Mapping[str, str]] = {
     "_ns": "ns",
@@ -40,14 +37,6 @@ class Column:
     unit: str
     """As the end of the name tells; empty for none."""
     meaning: str
-
-
-def schema(row: type) -> dict[str, DataType | DataTypeClass]:
-    """Polars types of the columns of ``row``, a dataclass of ``str``, ``int``, ``float`` and ``bool``."""
-    import polars as pl
-
-    types = {"str": pl.String(), "int": pl.Int64(), "float": pl.Float64(), "bool": pl.Boolean()}
-    return {field.name: types[_plain(field.type)] for field in fields(row)}
 
 
 def described(row: type) -> list[Column]:

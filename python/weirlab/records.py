@@ -8,16 +8,21 @@ with an :class:`EngineResult`, a trial wraps it with what the host did as a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.documents import SPARSE
 from weirlab.errors import InputError
 from weirlab.traffic.places import Places, mean_position, validate
 from weirlab.traffic.plan import CallFlows
 from weirlab.traffic.spec import Traffic
+
+if TYPE_CHECKING:
+    import polars as pl
 
 U64 = npt.NDArray[np.uint64]
 F64 = npt.NDArray[np.float64]
@@ -53,8 +58,8 @@ class RuleSetup:
 
     position: int = 0
     stateful: bool = False
-    places: Places = ()
-    both_ways: bool = False
+    places: Places = field(default=(), metadata=SPARSE)
+    both_ways: bool = field(default=False, metadata=SPARSE)
     """Traffic comes from both sides, and the accepting rule matches it in either direction."""
 
     def __post_init__(self) -> None:
@@ -102,6 +107,15 @@ class TrialSpec:
     rules: RuleSetup = RuleSetup()
     label: str = ""
     cross_traffic: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """What a reader looks for first stands first."""
+        return {
+            "label": self.label,
+            "rules": self.rules,
+            "traffic": self.traffic,
+            "cross_traffic": self.cross_traffic,
+        }
 
 
 @dataclass(frozen=True)
@@ -419,6 +433,8 @@ class TrialRecord:
     """What callers heard, where calls were sent."""
     disturbed: Disturbed | None = None
     """Where bins were left out: the result with them."""
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """Rows that a study's own tables have of this trial, by table; kept together with it."""
 
     @property
     def valid(self) -> bool:

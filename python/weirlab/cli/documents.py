@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import files
-from weirlab.cli.output import plain
+from weirlab.documents import plain
 from weirlab.errors import InputError
 from weirlab.tables import Table
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ import typer
 
 from weirlab.cli import layout
 from weirlab.cli.streams import tell
+from weirlab.documents import plain
 from weirlab.errors import WeirError
 from weirlab.quoting import json_printable
 from weirlab.tables import Table
@@ -139,24 +138,3 @@ class Session:
 def to_json(document: Mapping[str, Any]) -> str:
     """``document`` as JSON text; NaN and infinity, which JSON lacks, become null."""
     return json_printable(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def plain(value: Any) -> Any:
-    """``value`` in JSON's own types: dataclasses, arrays, paths and numpy scalars resolved."""
-    match value:
-        case None | bool() | str() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [plain(item) for item in value]
-        case Path():
-            return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    for convert in ("tolist", "isoformat"):
-        if hasattr(value, convert):
-            return plain(getattr(value, convert)())
-    return str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from weirlab.documents import plain
 from weirlab.errors import InputError
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Progress, kept, passed_on
@@ -25,7 +26,7 @@ class CalibrationOutcome:
 
     def document(self) -> dict[str, Any]:
         """For ``--json``: the summary on top, one entry of ``points`` per load."""
-        content = self.calibration.to_json()
+        content = plain(self.calibration)
         summary = content.pop("summary")
         return {"kind": "calibration", "run_id": self.calibration.id, **summary, **content}
 

@@ -161,7 +161,7 @@ def begin(store: Store, scenario: Root, bed: TestBed, command: str, kind: str = 
     )
     if calibration is None:
         return writer
-    return prepared(writer, lambda new: new.put_json("calibration", calibration.to_json()))
+    return prepared(writer, lambda new: new.put_json("calibration", calibration))
 
 
 def named(store: Store, run_id: str) -> Run:

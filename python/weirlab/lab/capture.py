@@ -60,7 +60,7 @@ def write_plan(path: Path, plan: Plan, faults: Impairments | None = None) -> tup
         from weirlab import _engine
     except ImportError as error:
         raise LabError(f"the engine is not built ({error}); make build builds it") from error
-    tx, rx = _mac(wiring.TX0.mac), _mac(wiring.RX0.mac)
+    tx, rx = wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(wiring.RX0.mac)
     try:
         raw = _engine.frames(plan, tx, rx, rx, tx)
     except ValueError as error:
@@ -153,7 +153,3 @@ def _records(due_ns: npt.NDArray[np.uint64], length: npt.NDArray[np.uint32], con
     records[of_header] = header.view(np.uint8).ravel()
     records[~of_header] = content
     return records
-
-
-def _mac(text: str) -> bytes:
-    return bytes.fromhex(text.replace(":", ""))

@@ -47,7 +47,7 @@ _WARM_ROUNDS: Final = 3
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 
 
-class _Bed(ABC):
+class NamespaceBed(ABC):
     """What the test beds in namespaces share: ownership, engine, counters, and leaving nothing behind."""
 
     __test__ = False
@@ -121,10 +121,10 @@ class _Bed(ABC):
         with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
             raw = engine.run(
                 plan,
-                _mac(wiring.TX0.mac),
-                _mac(self._destination.mac),
-                _mac(wiring.RX0.mac),
-                _mac(self._back_destination.mac),
+                wiring.mac_bytes(wiring.TX0.mac),
+                wiring.mac_bytes(self._destination.mac),
+                wiring.mac_bytes(wiring.RX0.mac),
+                wiring.mac_bytes(self._back_destination.mac),
             )
         return to_result(raw, plan)
 
@@ -148,7 +148,7 @@ class _Bed(ABC):
             self._opened.close()
             self._claim.release()
 
-    def __enter__(self) -> _Bed:
+    def __enter__(self) -> NamespaceBed:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -193,13 +193,13 @@ class _Bed(ABC):
         plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
         fast = 0
         for _ in range(_WARM_UP_ROUNDS):
-            raw = engine.run(plan, _mac(wiring.TX0.mac), _mac(self._destination.mac))
+            raw = engine.run(plan, wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(self._destination.mac))
             fast = fast + 1 if raw["sent"] >= SLOWEST_UNPACED_PPS * _WARM_UP_S else 0
             if raw["backend"] != "xdp" or fast == _WARM_ROUNDS:
                 return
 
 
-class NetnsLab(_Bed):
+class NetnsLab(NamespaceBed):
     """Sender, device under test and receiver in namespaces of their own, on one machine.
 
     The device is what ``driver`` makes of its namespace: by default this machine's kernel, forwarding
@@ -407,7 +407,7 @@ class NetnsLab(_Bed):
             )
 
 
-class PlainPair(_Bed):
+class PlainPair(NamespaceBed):
     """Sender and receiver with nothing but a veth pair between them, to measure Weir's own error.
 
     The CPU that sends receives as well, so that the cable adds no queue and no wake-up. With
@@ -474,7 +474,3 @@ def _handover_ns(cpu: int, other: int) -> float | None:
     from weirlab._engine import handover_ns
 
     return handover_ns(cpu, other)
-
-
-def _mac(text: str) -> bytes:
-    return bytes.fromhex(text.replace(":", ""))

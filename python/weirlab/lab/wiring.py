@@ -183,3 +183,8 @@ def descriptor(namespace: Namespace) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def mac_bytes(text: str) -> bytes:
+    """The six bytes of ``02:00:00:00:00:01``."""
+    return bytes.fromhex(text.replace(":", ""))

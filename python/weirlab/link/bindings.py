@@ -99,7 +99,7 @@ def open_recorder(
 
 
 def recorded(path: str) -> dict[str, Any] | None:
-    """``packets``, ``first_ns``, ``last_ns``, ``cut_short``, ``bytes`` of a capture; None if it is none.
+    """``packets``, ``not_ip``, ``first_ns``, ``last_ns``, ``cut_short``, ``bytes`` of a capture, or None.
 
     A process of its own reads it, which may be large, and yields to everything else on this host. None, too,
     where that takes longer than ``COUNT_S``.

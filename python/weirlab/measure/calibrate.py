@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from weirlab.documents import Measured, Unlimited, document_of
 from weirlab.errors import StoreError, TrialError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
@@ -24,7 +25,6 @@ from weirlab.measure.terms import SINGLE, Terms
 from weirlab.measure.trial import Hooks
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter, Store
-from weirlab.store.files import plain
 from weirlab.store.manifest import host as this_host
 from weirlab.store.manifest import kernel as this_kernel
 from weirlab.store.rows import rate_text
@@ -47,16 +47,16 @@ class CalibrationPoint:
     """
 
     rate_text: str
-    nominal_pps: float
+    nominal_pps: Unlimited
     """Infinite for "as fast as possible"."""
-    achieved_pps: float
-    pacing_error_ratio: float
+    achieved_pps: Measured
+    pacing_error_ratio: Measured
     """Achieved over nominal load, minus 1; NaN for "as fast as possible"."""
-    late_mean_ns: float
-    late_max_ns: float
+    late_mean_ns: Measured
+    late_max_ns: Measured
     """Largest of all."""
-    delay_p50_ns: float
-    delay_p99_ns: float
+    delay_p50_ns: Measured
+    delay_p99_ns: Measured
     sent: int
     """Sum."""
     lost: int
@@ -126,23 +126,12 @@ class Calibration:
         return [point for point in self.points if math.isfinite(point.nominal_pps) and point.valid]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, the summary included; what is not finite is null."""
+        """The summary included."""
         names = ("pacing_error_ratio", "delay_p50_ns", "delay_p99_ns", "false_loss_ratio")
         summary = {
             name: getattr(self, name) for name in (*names, "sent", "lost", "max_pps", "paced_limit_pps")
         }
-        content: dict[str, Any] = plain({**vars(self), "summary": summary})
-        return content
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Calibration:
-        """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
-        try:
-            points = tuple(_point_from_json(point) for point in value["points"])
-            texts = {name: str(value[name]) for name in ("id", "when", "host", "kernel", "lab", "backend")}
-            return cls(**texts, points=points)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StoreError(f"not a calibration ({error}); run 'weir calibrate' again") from error
+        return {**document_of(self), "summary": summary}
 
 
 @dataclass(frozen=True)
@@ -220,7 +209,7 @@ def calibrate(
             f"calibration {writer.run_id} failed, no paced trial was left undisturbed: {reasons}; "
             "give the machine some quiet and run 'weir calibrate' again"
         )
-    writer.put_json(RESULT, calibration.to_json())
+    writer.put_json(RESULT, calibration)
     return calibration
 
 
@@ -236,7 +225,7 @@ def current(
         if summary.kind != KIND or summary.status != "complete":
             continue
         try:
-            found = store.open(summary.run_id).get_json(RESULT, Calibration.from_json)
+            found = store.open(summary.run_id).get_json(RESULT, Calibration)
         except StoreError:
             continue
         if (found.host, found.kernel, found.lab, found.backend) == wanted:
@@ -263,11 +252,3 @@ def _point(records: list[TrialRecord]) -> CalibrationPoint:
         valid=len(valid),
         invalid=len(records) - len(valid),
     )
-
-
-def _point_from_json(value: Mapping[str, Any]) -> CalibrationPoint:
-    absent = {"nominal_pps": math.inf}
-    filled: dict[str, Any] = {
-        name: absent.get(name, math.nan) if item is None else item for name, item in value.items()
-    }
-    return CalibrationPoint(**filled)

@@ -196,7 +196,7 @@ def usual_share(bed: TestBed) -> Share:
 
 def _settle(profile: Profile | None, writer: RunWriter) -> Profile:
     if writer.has(PROFILE):
-        kept = writer.run.get_json(PROFILE, Profile.from_json)
+        kept = writer.run.get_json(PROFILE, Profile)
         if profile is not None and profile != kept:
             changed = [name for name, value in vars(kept).items() if value != getattr(profile, name)]
             raise InputError(
@@ -206,7 +206,7 @@ def _settle(profile: Profile | None, writer: RunWriter) -> Profile:
         return kept
     if profile is None:
         raise InputError(f"run {writer.run_id} holds no profile to go on with; start a new run")
-    writer.put_json(PROFILE, profile.to_json())
+    writer.put_json(PROFILE, profile)
     return profile
 
 

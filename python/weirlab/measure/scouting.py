@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
-from weirlab.errors import InputError, StoreError
+from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, trial_s
 from weirlab.measure.sequence import describe_spec
@@ -15,7 +15,6 @@ from weirlab.measure.terms import USUAL, Terms
 from weirlab.measure.trial import Entry, Hooks, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
-from weirlab.store.codec import sizes_from_json, sizes_to_json
 from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -47,8 +46,8 @@ class Scouted:
 class Scouting:
     """All points scouted, and how long setting the rules took (median, s)."""
 
+    set_rules_s: float = field(default=0.0, kw_only=True)
     points: tuple[Scouted, ...]
-    set_rules_s: float = 0.0
 
     def forwarding_pps(self, position: float, frame_bytes: float) -> float:
         """As scouted at exactly this point; raises ``InputError`` for another one."""
@@ -56,21 +55,6 @@ class Scouting:
             if point.position == position and mean_bytes(point.sizes) == frame_bytes:
                 return point.forwarding_pps
         raise InputError(f"position {position:g} with frames of {frame_bytes:g} B was not scouted")
-
-    def to_json(self) -> dict[str, Any]:
-        points = [{**vars(point), "sizes": sizes_to_json(point.sizes)} for point in self.points]
-        return {"set_rules_s": self.set_rules_s, "points": points}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Scouting:
-        """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
-        try:
-            points = (
-                Scouted(**{**point, "sizes": sizes_from_json(point["sizes"])}) for point in value["points"]
-            )
-            return cls(tuple(points), float(value["set_rules_s"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"not a scouting ({error}); it may come from another version of Weir") from error
 
 
 NOTHING_YET: Final = Scouting(())
@@ -156,7 +140,9 @@ def scout(
         points.append(
             Scouted(spec.rules.position, spec.traffic.sizes, best.forwarding_pps, best.achieved_pps)
         )
-        scouting = Scouting(tuple(points), statistics.median(took_s) if took_s else known.set_rules_s)
+        scouting = Scouting(
+            tuple(points), set_rules_s=statistics.median(took_s) if took_s else known.set_rules_s
+        )
         if log.on_point is not None:
             log.on_point(scouting)
         if meter is not None:
@@ -172,14 +158,14 @@ def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, *, meter: Mete
         _kept(writer, scout_specs(profile)),
         first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
         on_record=writer.add,
-        on_point=lambda points: writer.put_json(SCOUTING, points.to_json()),
+        on_point=lambda points: writer.put_json(SCOUTING, points),
     )
     return scout(bed, profile, log, meter=meter, terms=terms)
 
 
 def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
     """The points in the run, and those of which it has a valid attempt alone: it was stopped in between."""
-    known = writer.run.get_json(SCOUTING, Scouting.from_json) if writer.has(SCOUTING) else NOTHING_YET
+    known = writer.run.get_json(SCOUTING, Scouting) if writer.has(SCOUTING) else NOTHING_YET
     points = list(known.points)
     trials = writer.run.trials()
     while len(points) < len(specs) and len(points) in writer.done:
@@ -189,4 +175,4 @@ def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
         points.append(
             Scouted(spec.rules.position, spec.traffic.sizes, best["forwarding_pps"], best["achieved_pps"])
         )
-    return Scouting(tuple(points), known.set_rules_s)
+    return Scouting(tuple(points), set_rules_s=known.set_rules_s)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Final, Protocol, Self
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -108,11 +108,6 @@ class Model(Protocol):
     def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
         """Offered load above which packets are lost."""
         ...
-
-    def to_json(self) -> dict[str, Any]: ...
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self: ...
 
 
 @dataclass(frozen=True)
@@ -249,9 +244,6 @@ class Profiled:
                 why.append(Reason(reason, remedy))
         return flags, why
 
-    def to_json(self) -> dict[str, float]:
-        return asdict(self)
-
 
 def _gaps(low: float, high: float) -> str:
     names = {0.0: "constant", 1.0: "random"}
@@ -301,6 +293,12 @@ def places(position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> tuple[F64, F6
     """The arguments of ``threshold_pps`` as arrays of one shape."""
     _, frame, place, _ = settings(1.0, frame_bytes, position)
     return place, frame
+
+
+def require_all(what: str, found: Iterable[str], names: Iterable[str]) -> None:
+    """Raise ``ValueError`` unless ``found`` has all of ``names``."""
+    if missing := sorted(set(names) - set(found)):
+        raise ValueError(f"{what} without {', '.join(missing)}")
 
 
 def _require(values: F64, good: Bool, name: str, expected: str) -> None:

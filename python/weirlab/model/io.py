@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
-from itertools import repeat
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final
 
 from weirlab import files
+from weirlab.documents import plain, typed
 from weirlab.errors import InputError, ModelError
 from weirlab.limits import MOST_INPUT_BYTES
 from weirlab.model import intervals
@@ -78,18 +77,8 @@ class Device:
 
 def to_document(devices: Iterable[Device]) -> dict[str, Any]:
     """What :func:`save_devices` writes: plain JSON values, NaN and infinities as null."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "devices": [
-            {
-                "name": device.name,
-                "facts": _plain(dict(device.facts)),
-                "models": {kind: _plain(model.to_json()) for kind, model in device.models.items()},
-            }
-            for device in devices
-        ],
-    }
+    listed = [{"name": device.name, "facts": device.facts, "models": device.models} for device in devices]
+    return dict(plain({"format": FORMAT, "version": VERSION, "devices": listed}))
 
 
 def from_document(data: Any, where: str, name: str = "device") -> list[Device]:
@@ -191,54 +180,13 @@ def _models(entries: Any, where: str) -> dict[str, Model]:
         if name not in KINDS:
             raise ModelError(f"{where} holds a model {quoted(name)}; known are {', '.join(KINDS)}")
         try:
-            models[name] = KINDS[name].from_json(_numbers(fields))
-            _require_types(models[name], KINDS[name])
+            models[name] = typed(KINDS[name], _numbers(fields))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(
                 f"{where}: model {quoted(name)} is incomplete, damaged or of another version of Weir "
                 f"({error!r}); fit again with weir fit"
             ) from error
     return models
-
-
-def _require_types(value: Any, kind: Any) -> None:
-    """Raise ``TypeError`` where ``value`` is none of ``kind``: dataclasses take whatever they are given.
-
-    Looks into dataclasses, mappings and tuples; numbers and texts are told apart, arrays are not looked at.
-    """
-    origin, arguments = get_origin(kind), get_args(kind)
-    if is_dataclass(kind) and isinstance(kind, type):
-        if not isinstance(value, kind):
-            raise TypeError(f"{kind.__name__} expected, found {quoted(value)}")
-        for name, inner in get_type_hints(kind).items():
-            if hasattr(value, name):
-                _require_types(getattr(value, name), inner)
-    elif kind is float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"a number expected, found {quoted(value)}")
-    elif kind in (int, str, bool):
-        if not isinstance(value, kind):
-            raise TypeError(f"{kind.__name__} expected, found {quoted(value)}")
-    elif origin in (Union, UnionType):
-        if value is not None or NoneType not in arguments:
-            _require_types(value, next(choice for choice in arguments if choice is not NoneType))
-    elif origin in (dict, Mapping):
-        for item in value.values():
-            _require_types(item, arguments[1])
-    elif origin in (tuple, list):
-        repeated = origin is list or arguments[-1] is Ellipsis
-        for item, inner in zip(value, repeat(arguments[0]) if repeated else arguments, strict=not repeated):
-            _require_types(item, inner)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _numbers(value: Any, key: str = "") -> Any:

@@ -20,16 +20,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from dataclasses import asdict, dataclass, field, replace
+from typing import ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import OptimizeWarning, curve_fit
 
+from weirlab.documents import SPARSE
 from weirlab.errors import ModelError
 from weirlab.model import regimes as regime
-from weirlab.model.base import DELAYS, F64, Prediction, Profiled, Table, places, settings
+from weirlab.model.base import DELAYS, F64, Prediction, Profiled, Table, places, require_all, settings
 from weirlab.model.intervals import Calibration
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.records import Observation
@@ -103,9 +104,14 @@ class Piecewise:
     large: dict[str, Below]
     above: dict[str, Above]
     profiled: Profiled
-    calibration: Calibration | None = None
-    spike: Spike = NO_SPIKE
+    calibration: Calibration | None = field(default=None, metadata=SPARSE)
+    spike: Spike = field(default=NO_SPIKE, metadata=SPARSE)
     """What a rate step adds for a while, see :mod:`weirlab.model.transient`."""
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` where a quantity has no curve."""
+        for name in ("small", "large", "above"):
+            require_all(name, getattr(self, name), QUANTITIES)
 
     @classmethod
     def fit(cls, observations: Iterable[Observation], like: Self | None = None) -> Self:
@@ -188,32 +194,6 @@ class Piecewise:
     def with_spike(self, spike: Spike) -> Self:
         """The same model with ``spike`` after steps up of the rate."""
         return replace(self, spike=spike)
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything needed to predict again, as plain JSON values."""
-        data = asdict(self)
-        del data["calibration"], data["spike"]
-        return (
-            data
-            | ({"calibration": self.calibration.to_json()} if self.calibration else {})
-            | ({"spike": self.spike.to_json()} if self.spike else {})
-        )
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`; ``KeyError`` or ``TypeError`` for anything else."""
-        return cls(
-            unit_position=float(data["unit_position"]),
-            g=Exponential(**data["g"]),
-            loss=Loss(**data["loss"]),
-            highest=tuple((float(n), float(pps)) for n, pps in data["highest"]),
-            small={q: Below(**data["small"][q]) for q in QUANTITIES},
-            large={q: Below(**data["large"][q]) for q in QUANTITIES},
-            above={q: Above(**data["above"][q]) for q in QUANTITIES},
-            profiled=Profiled(**data["profiled"]),
-            calibration=Calibration.from_json(data["calibration"]) if "calibration" in data else None,
-            spike=Spike.from_json(data.get("spike")),
-        )
 
     def _share(self, rate_pps: F64, position: F64) -> F64:
         """Where a load lies between the threshold (0) and the highest profiled load (1)."""

@@ -44,11 +44,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from scipy.special import stdtrit
 
+from weirlab.documents import Measured
 from weirlab.errors import ModelError
 from weirlab.model import regimes as regime
 from weirlab.model.base import DELAYS, F64, Band, Bool, Model, Prediction
@@ -82,13 +83,13 @@ _QUANTITIES: Final = (
 class Statistics:
     """Of errors, in one unit. NaN where there are too few of them to say."""
 
-    mean_absolute: float
-    mean: float
-    mean_low: float
+    mean_absolute: Measured
+    mean: Measured
+    mean_low: Measured
     """Lower end of the 95 % confidence interval of ``mean``."""
-    mean_high: float
-    std: float
-    max: float
+    mean_high: Measured
+    std: Measured
+    max: Measured
     """The error that is largest in size, with its sign."""
 
 
@@ -128,18 +129,6 @@ class ErrorRow:
     def mape_percent(self) -> float:
         """Mean absolute relative error in percent; NaN for loss."""
         return self.relative.mean_absolute if self.relative else math.nan
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ErrorRow:
-        """The inverse of ``asdict`` after JSON; ``KeyError`` or ``TypeError`` for anything else."""
-        fields = dict(data)
-        fields["absolute"] = _statistics_from_json(fields["absolute"])
-        relative = fields["relative"]
-        fields["relative"] = None if relative is None else _statistics_from_json(relative)
-        fields["coverage_percent"] = {
-            int(level): float(share) for level, share in fields["coverage_percent"].items()
-        }
-        return cls(**fields)
 
 
 @dataclass(frozen=True)
@@ -310,7 +299,3 @@ def statistics(error: F64, group: Labels) -> Statistics:
         std=float(error.std(ddof=1)) if n > 1 else math.nan,
         max=float(error[np.argmax(np.abs(error))]),
     )
-
-
-def _statistics_from_json(data: Mapping[str, Any]) -> Statistics:
-    return Statistics(**{name: math.nan if value is None else float(value) for name, value in data.items()})

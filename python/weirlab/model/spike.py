@@ -8,8 +8,8 @@ fading exponentially; steps down have none.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -48,14 +48,6 @@ class Spike:
         since, step = np.asarray(since_ns, dtype=np.float64), np.asarray(step_pps, dtype=np.float64)
         fading = np.exp(-np.maximum(since, 0.0) / self.decay_ns)
         return np.asarray(np.where(since >= 0, self.ns_per_pps * np.maximum(step, 0.0) * fading, 0.0))
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any] | None) -> Self:
-        """The inverse of :meth:`to_json`; a model kept before there were spikes has none."""
-        return cls() if data is None else cls(**data)
 
 
 NO_SPIKE: Final = Spike()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weirlab import interrupts
+from weirlab.documents import plain
 from weirlab.errors import StoreError
 from weirlab.files import wait_for_lock
 from weirlab.interrupts import shielded
@@ -22,7 +23,7 @@ from weirlab.quoting import quoted
 from weirlab.records import SIMULATION
 from weirlab.storage import RUN_ID, default_root, run_ids
 from weirlab.store import tables
-from weirlab.store.files import plain, telling
+from weirlab.store.files import telling
 from weirlab.store.manifest import Manifest, host, kernel, versions
 from weirlab.store.run import Run
 from weirlab.store.writer import RunWriter

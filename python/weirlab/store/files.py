@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import numpy as np
 import polars as pl
 
 from weirlab import files
+from weirlab.documents import plain
 from weirlab.errors import StoreError
 
 _ELSEWHERE: Final = "choose another place with --store DIR"
@@ -40,7 +38,7 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:
-    """Write ``value`` as JSON in one step, see :func:`plain` for what is accepted."""
+    """Write ``value`` as JSON in one step, see :func:`weirlab.documents.plain` for what is accepted."""
     text = json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False)
     write_bytes(path, text.encode() + b"\n", durable=durable)
 
@@ -55,30 +53,3 @@ def read_json(path: Path, remedy: str) -> Any:
         raise StoreError(f"{path} is damaged (not JSON: {error}); {remedy}") from error
     except RecursionError as error:
         raise StoreError(f"{path} is damaged (nested too deeply); {remedy}") from error
-
-
-def plain(value: object) -> Any:
-    """``value`` as JSON knows it.
-
-    Dataclasses and mappings become objects, sequences, sets and arrays become arrays, paths
-    become text; a number that is not finite becomes null, for which JSON has no word.
-    """
-    match value:
-        case None | bool() | str():
-            return value
-        case np.generic() | np.ndarray():
-            return plain(value.tolist())
-        case int():
-            return int(value)
-        case float():
-            return float(value) if math.isfinite(value) else None
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
-        case set() | frozenset():
-            return sorted((plain(item) for item in value), key=str)
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-        case _:
-            return str(value)

@@ -3,14 +3,15 @@
 One attempt is one row of ``trials``; its histogram, time series, flows and calls are rows of
 more tables, joined by ``trial_id``. While a run is being written each attempt is
 one Parquet file (a *part*) of one row that carries the other tables as lists: it is
-there in full or not at all.
+there in full or not at all. What a study keeps of an attempt in tables of its own lies in
+the same part.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -18,10 +19,10 @@ import numpy.typing as npt
 import polars as pl
 from polars.datatypes import DataType, DataTypeClass
 
-from weirlab.columns import schema
-from weirlab.records import EngineResult, TrialRecord
+from weirlab.records import TrialRecord
 from weirlab.store.codec import spec_to_json
 from weirlab.store.columns import CallRow, FlowRow, HistogramRow, SeriesRow, TrialRow
+from weirlab.store.frames import BOOL, FLOAT, TEXT, schema_of
 from weirlab.traffic.load import describe_rate
 from weirlab.traffic.places import describe_places
 from weirlab.traffic.sizes import describe, mean_bytes
@@ -35,14 +36,115 @@ CPU_STATES: Final = ("user", "nice", "system", "irq", "softirq", "steal", "idle"
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
-_FLOAT, _TEXT = pl.Float64(), pl.String()
 _INT_MAX: Final = np.iinfo(np.int64).max
 
-TRIALS: Final[Columns] = schema(TrialRow)
+
+def rate_text(traffic: Traffic) -> str:
+    """The offered load as text, steps included: ``100kpps, 200kpps from 1 s, position 9 from 2 s``."""
+    steps = []
+    for step in traffic.steps:
+        what = [] if step.rate is None else [describe_rate(step.rate)]
+        what += [] if step.position is None else [f"position {step.position}"]
+        steps.append(f"{' at '.join(what)} from {step.at_s:g} s")
+    return ", ".join([describe_rate(traffic.rate), *steps])
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _delay(record: TrialRecord, value: float) -> float | None:
+    """A delay of nothing is no delay, whatever the engine left in its place."""
+    return _number(value) if record.result.received else None
+
+
+def _quantile(q: float) -> Callable[[TrialRecord], float | None]:
+    return lambda r: _delay(r, r.result.histogram.quantile_ns(q))
+
+
+def _cpu_s(role: str, state: str) -> Callable[[TrialRecord], float | None]:
+    return lambda r: r.host.cpu_s.get(role, {}).get(state)
+
+
+_VALUES: Final[dict[str, Callable[[TrialRecord], Any]]] = {
+    "trial_id": lambda r: r.trial_id,
+    "run_id": lambda r: r.run_id,
+    "index": lambda r: r.index,
+    "attempt": lambda r: r.attempt,
+    "role": lambda r: r.role,
+    "label": lambda r: r.spec.label,
+    "started_at": lambda r: r.started_at,
+    "lab": lambda r: r.lab,
+    "dut": lambda r: r.dut,
+    "backend": lambda r: r.result.backend,
+    "xdp_mode": lambda r: r.result.xdp_mode,
+    "position": lambda r: r.spec.rules.position,
+    "mean_position": lambda r: r.spec.rules.mean_position,
+    "places": lambda r: describe_places(r.spec.rules.places),
+    "stateful": lambda r: r.spec.rules.stateful,
+    "cross_traffic": lambda r: r.spec.cross_traffic,
+    "rate_text": lambda r: rate_text(r.spec.traffic),
+    "sizes_text": lambda r: describe(r.spec.traffic.sizes),
+    "frame_bytes": lambda r: mean_bytes(r.spec.traffic.sizes),
+    "flows": lambda r: r.spec.traffic.flows.count,
+    "warmup_s": lambda r: r.spec.traffic.warmup_s,
+    "record_s": lambda r: r.result.record_s,
+    "offered_pps": lambda r: r.offered_pps,
+    "achieved_pps": lambda r: r.result.achieved_pps,
+    "forwarding_pps": lambda r: r.result.forwarding_pps,
+    "sent": lambda r: r.result.sent,
+    "received": lambda r: r.result.received,
+    "lost": lambda r: r.result.lost,
+    "loss_ratio": lambda r: _number(r.result.loss_ratio),
+    "duplicated": lambda r: r.result.duplicated,
+    "reordered": lambda r: r.result.reordered,
+    "stray": lambda r: r.result.stray,
+    "receiver_dropped": lambda r: r.result.receiver_dropped,
+    "sent_warmup": lambda r: r.result.sent_warmup,
+    "delay_min_ns": lambda r: _delay(r, r.result.delay_min_ns),
+    "delay_mean_ns": lambda r: _delay(r, r.result.delay_mean_ns),
+    "delay_max_ns": lambda r: _delay(r, r.result.delay_max_ns),
+    **{f"delay_{name}_ns": _quantile(q) for name, q in QUANTILES.items()},
+    "jitter_ns": lambda r: _delay(r, r.result.jitter_ns),
+    "longest_gap_ns": lambda r: _delay(r, r.result.longest_gap_ns),
+    "record_start_ns": lambda r: r.result.record_start_ns,
+    "record_end_ns": lambda r: r.result.record_end_ns,
+    "first_departure_ns": lambda r: r.result.first_departure_ns,
+    "last_departure_ns": lambda r: r.result.last_departure_ns,
+    "first_arrival_ns": lambda r: r.result.first_arrival_ns,
+    "last_arrival_ns": lambda r: r.result.last_arrival_ns,
+    "late_mean_ns": lambda r: _number(r.result.late_mean_ns),
+    "late_max_ns": lambda r: r.result.late_max_ns,
+    "slipped_ns": lambda r: r.result.slipped_ns,
+    "wall_s": lambda r: r.host.wall_s,
+    **{f"{role}_{state}_s": _cpu_s(role, state) for role in CPU_ROLES for state in CPU_STATES},
+    "frequency_mhz": lambda r: r.host.frequency_mhz,
+    "temperature_c": lambda r: r.host.temperature_c,
+    "memory_used_bytes": lambda r: r.host.memory_used_bytes,
+    "softnet_dropped": lambda r: r.host.softnet_dropped,
+    "softnet_squeezed": lambda r: r.host.softnet_squeezed,
+    "dut_wait_s": lambda r: r.host.dut_wait_s,
+    "handover_ns": lambda r: r.host.handover_ns,
+    "handover_change": lambda r: r.host.handover_change,
+    "management_s": lambda r: r.host.management_s,
+    "left_out_s": lambda r: r.result.left_out_s,
+    "left_out": lambda r: json.dumps([[span.begin_ns, span.end_ns, span.why] for span in r.result.left_out]),
+    "disturbed_sent": lambda r: r.disturbed and r.disturbed.sent,
+    "disturbed_received": lambda r: r.disturbed and r.disturbed.received,
+    "disturbed_delay_mean_ns": lambda r: r.disturbed and _number(r.disturbed.delay_mean_ns),
+    "disturbed_delay_p99_ns": lambda r: r.disturbed and _number(r.disturbed.delay_p99_ns),
+    "dut_counters": lambda r: json.dumps(r.dut_counters),
+    "spec": lambda r: json.dumps(spec_to_json(r.spec)),
+    "invalid": lambda r: "; ".join(r.invalid),
+    "valid": lambda r: r.valid,
+}
+"""What each column of ``trials`` says of a record; :class:`TrialRow` describes them."""
+
+TRIALS: Final[Columns] = schema_of(TrialRow)
 """One row per attempt."""
 
 ADDED: Final[Mapping[str, pl.Expr]] = {
-    "mean_position": pl.col("position").cast(_FLOAT),
+    "mean_position": pl.col("position").cast(FLOAT),
     "places": pl.lit(""),
     "cross_traffic": pl.lit(False),
     "left_out_s": pl.lit(0.0),
@@ -53,25 +155,28 @@ ADDED: Final[Mapping[str, pl.Expr]] = {
 ROWS: Final = {"histograms": HistogramRow, "series": SeriesRow, "flows": FlowRow, "calls": CallRow}
 """Of the tables that refer to the trials."""
 
-DETAILS: Final[Mapping[str, Columns]] = {name: schema(row) for name, row in ROWS.items()}
+DETAILS: Final[Mapping[str, Columns]] = {name: schema_of(row) for name, row in ROWS.items()}
 """Columns beside ``trial_id`` of the other tables; in ``series`` time counts from the start of recording."""
+
+_OWN_NAMES: Final = "own.names"
+_OWN_ROWS: Final = "own.rows"
 
 TABLES: Final = ("trials", *DETAILS)
 
 
 def table_schema(table: str) -> Columns:
     """Columns of ``table`` in order, ``trial_id`` first."""
-    return TRIALS if table == "trials" else {"trial_id": _TEXT, **DETAILS[table]}
+    return TRIALS if table == "trials" else {"trial_id": TEXT, **DETAILS[table]}
 
 
 def part_schema() -> Columns:
-    """Columns of a part: those of ``trials``, and the other tables as lists."""
+    """Columns of a part: those of ``trials``, the other tables as lists, and the study's own as Parquet."""
     lists = {
         f"{table}.{name}": pl.List(kind)
         for table, columns in DETAILS.items()
         for name, kind in columns.items()
     }
-    return {**TRIALS, **lists}
+    return {**TRIALS, **lists, _OWN_NAMES: pl.List(TEXT), _OWN_ROWS: pl.List(pl.Binary())}
 
 
 def table_of_parts(parts: pl.LazyFrame, table: str) -> pl.LazyFrame:
@@ -94,6 +199,8 @@ def completed(trials: pl.LazyFrame) -> pl.LazyFrame:
 
 def part_bytes(record: TrialRecord) -> bytes:
     """The Parquet file that holds ``record`` and nothing else."""
+    if taken := record.tables.keys() & set(TABLES):
+        raise ValueError(f"not names for a study's own tables: {sorted(taken)}")
     columns = [pl.Series(name, [value], dtype=TRIALS[name]) for name, value in trial_row(record).items()]
     for table, arrays in _details(record).items():
         for name, array in arrays.items():
@@ -104,103 +211,33 @@ def part_bytes(record: TrialRecord) -> bytes:
                     dtype=pl.List(DETAILS[table][name]),
                 )
             )
+    columns += [
+        pl.Series(_OWN_NAMES, [list(record.tables)], dtype=pl.List(TEXT)),
+        pl.Series(_OWN_ROWS, [[_parquet(own) for own in record.tables.values()]], dtype=pl.List(pl.Binary())),
+    ]
+    return _parquet(pl.DataFrame(columns))
+
+
+def own_tables(parts: pl.LazyFrame) -> dict[str, list[pl.DataFrame]]:
+    """The rows of the study's own tables that lie in ``parts``, by table, one frame for each part."""
+    found: dict[str, list[pl.DataFrame]] = {}
+    for names, rows in parts.select(_OWN_NAMES, _OWN_ROWS).collect().iter_rows():
+        # Parts of earlier versions have none.
+        for name, content in zip(names or (), rows or (), strict=True):
+            buffer = io.BytesIO(content)
+            found.setdefault(name, []).append(pl.read_parquet(buffer))
+    return found
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
     buffer = io.BytesIO()
-    pl.DataFrame(columns).write_parquet(buffer, compression="zstd")
+    frame.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def trial_row(record: TrialRecord) -> dict[str, Any]:
     """The row of ``trials`` for ``record``."""
-    spec, result, host, disturbed = record.spec, record.result, record.host, record.disturbed
-    return {
-        "trial_id": record.trial_id,
-        "run_id": record.run_id,
-        "index": record.index,
-        "attempt": record.attempt,
-        "role": record.role,
-        "label": spec.label,
-        "started_at": record.started_at,
-        "lab": record.lab,
-        "dut": record.dut,
-        "backend": result.backend,
-        "xdp_mode": result.xdp_mode,
-        "position": spec.rules.position,
-        "mean_position": spec.rules.mean_position,
-        "places": describe_places(spec.rules.places),
-        "stateful": spec.rules.stateful,
-        "cross_traffic": spec.cross_traffic,
-        "rate_text": rate_text(spec.traffic),
-        "sizes_text": describe(spec.traffic.sizes),
-        "frame_bytes": mean_bytes(spec.traffic.sizes),
-        "flows": spec.traffic.flows.count,
-        "warmup_s": spec.traffic.warmup_s,
-        "record_s": result.record_s,
-        "offered_pps": record.offered_pps,
-        "achieved_pps": result.achieved_pps,
-        "forwarding_pps": result.forwarding_pps,
-        "sent": result.sent,
-        "received": result.received,
-        "lost": result.lost,
-        "loss_ratio": _number(result.loss_ratio),
-        "duplicated": result.duplicated,
-        "reordered": result.reordered,
-        "stray": result.stray,
-        "receiver_dropped": result.receiver_dropped,
-        "sent_warmup": result.sent_warmup,
-        "delay_min_ns": _delay(result, result.delay_min_ns),
-        "delay_mean_ns": _delay(result, result.delay_mean_ns),
-        "delay_max_ns": _delay(result, result.delay_max_ns),
-        **{
-            f"delay_{name}_ns": _delay(result, result.histogram.quantile_ns(q))
-            for name, q in QUANTILES.items()
-        },
-        "jitter_ns": _delay(result, result.jitter_ns),
-        "longest_gap_ns": _delay(result, result.longest_gap_ns),
-        "record_start_ns": result.record_start_ns,
-        "record_end_ns": result.record_end_ns,
-        "first_departure_ns": result.first_departure_ns,
-        "last_departure_ns": result.last_departure_ns,
-        "first_arrival_ns": result.first_arrival_ns,
-        "last_arrival_ns": result.last_arrival_ns,
-        "late_mean_ns": _number(result.late_mean_ns),
-        "late_max_ns": result.late_max_ns,
-        "slipped_ns": result.slipped_ns,
-        "wall_s": host.wall_s,
-        **{
-            f"{role}_{state}_s": host.cpu_s.get(role, {}).get(state)
-            for role in CPU_ROLES
-            for state in CPU_STATES
-        },
-        "frequency_mhz": host.frequency_mhz,
-        "temperature_c": host.temperature_c,
-        "memory_used_bytes": host.memory_used_bytes,
-        "softnet_dropped": host.softnet_dropped,
-        "softnet_squeezed": host.softnet_squeezed,
-        "dut_wait_s": host.dut_wait_s,
-        "handover_ns": host.handover_ns,
-        "handover_change": host.handover_change,
-        "management_s": host.management_s,
-        "left_out_s": result.left_out_s,
-        "left_out": json.dumps([[span.begin_ns, span.end_ns, span.why] for span in result.left_out]),
-        "disturbed_sent": disturbed and disturbed.sent,
-        "disturbed_received": disturbed and disturbed.received,
-        "disturbed_delay_mean_ns": disturbed and _number(disturbed.delay_mean_ns),
-        "disturbed_delay_p99_ns": disturbed and _number(disturbed.delay_p99_ns),
-        "dut_counters": json.dumps(record.dut_counters),
-        "spec": json.dumps(spec_to_json(spec)),
-        "invalid": "; ".join(record.invalid),
-        "valid": record.valid,
-    }
-
-
-def rate_text(traffic: Traffic) -> str:
-    """The offered load as text, steps included: ``100kpps, 200kpps from 1 s, position 9 from 2 s``."""
-    steps = []
-    for step in traffic.steps:
-        what = [] if step.rate is None else [describe_rate(step.rate)]
-        what += [] if step.position is None else [f"position {step.position}"]
-        steps.append(f"{' at '.join(what)} from {step.at_s:g} s")
-    return ", ".join([describe_rate(traffic.rate), *steps])
+    return {name: _VALUES[name](record) for name in TRIALS}
 
 
 def _details(record: TrialRecord) -> dict[str, dict[str, npt.NDArray[Any]]]:
@@ -225,18 +262,9 @@ def _details(record: TrialRecord) -> dict[str, dict[str, npt.NDArray[Any]]]:
 
 
 def _column(array: npt.NDArray[Any], kind: DataType | DataTypeClass) -> pl.Series:
-    if kind == pl.Boolean():
+    if kind == BOOL:
         return pl.Series(array.astype(np.bool_))
     if np.issubdtype(array.dtype, np.floating):
         return pl.Series(array.astype(np.float64), nan_to_null=True)
     # The histogram's last bucket may end at the largest unsigned number.
     return pl.Series(np.minimum(array, _INT_MAX).astype(np.int64))
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _delay(result: EngineResult, value: float) -> float | None:
-    """A delay of nothing is no delay, whatever the engine left in its place."""
-    return _number(value) if result.received else None

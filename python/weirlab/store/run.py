@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, TypeVar, get_args, overload
 
 import polars as pl
 
 from weirlab import files
+from weirlab.documents import typed
 from weirlab.errors import InputError, StoreError, WeirError
 from weirlab.records import SIMULATION, Observation
 from weirlab.store import states, tables
@@ -166,10 +168,10 @@ class Run:
     def get_json(self, name: str) -> Any: ...
 
     @overload
-    def get_json(self, name: str, decode: Callable[[Any], T]) -> T: ...
+    def get_json(self, name: str, decode: type[T] | Callable[[Any], T]) -> T: ...
 
     def get_json(self, name: str, decode: Callable[[Any], Any] | None = None) -> Any:
-        """What was kept under ``name``, or what ``decode`` makes of it.
+        """What was kept under ``name``, as the dataclass ``decode`` or what that makes of it.
 
         Raises ``StoreError`` when that is missing or damaged: not JSON, or not what ``decode`` expects.
         """
@@ -179,7 +181,9 @@ class Run:
         remedy = f"delete it and make the {name} of run {self.run_id} again"
         value = read_json(path, remedy)
         try:
-            return value if decode is None else decode(value)
+            if decode is None:
+                return value
+            return typed(decode, value) if is_dataclass(decode) else decode(value)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, WeirError) as error:
             reason = str(error) if isinstance(error, WeirError) else f"{type(error).__name__}: {error}"
             raise StoreError(f"{path} is damaged ({reason}); {remedy}") from error
@@ -193,21 +197,16 @@ class Run:
         return tables.read(self.path, "calls")
 
     def has_table(self, name: str) -> bool:
-        """Whether :meth:`put_table` kept a table under ``name``."""
-        return self._table_path(name).exists()
+        """Whether there is a table ``name``: rows of trials, or what :meth:`put_table` kept."""
+        return self._table_path(name).exists() or name in tables.names_of_own(self.path)
 
     def table(self, name: str) -> pl.DataFrame:
-        """The table kept under ``name``; raises ``StoreError`` when it is missing or damaged."""
+        """The table ``name``, of the study's own; raises ``StoreError`` when it is missing or damaged."""
         path = self._table_path(name)
-        if not path.exists():
+        found = tables.read_own(self.path, name)
+        if found is None:
             raise StoreError(f"run {self.run_id} has no table {name} ({path} does not exist)")
-        try:
-            with path.open("rb") as file:
-                return pl.read_parquet(file)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise StoreError(
-                f"{path} is damaged ({error}); restore it from a copy or delete {self.path}"
-            ) from error
+        return found
 
     def put_table(self, name: str, frame: pl.DataFrame) -> None:
         """Keep ``frame`` under ``name`` in place of what was there, in one step."""
@@ -225,8 +224,7 @@ class Run:
         Manifest.load(self.path)
         frames = {table: tables.read(self.path, table) for table in TABLES if table != "trials"}
         frames["trials"] = self._attempts().sort("index", "attempt")
-        kept = sorted(path.stem for path in self.path.glob("*.parquet") if path.stem not in TABLES)
-        frames |= {name: self.table(name) for name in kept}
+        frames |= {name: self.table(name) for name in tables.names_of_own(self.path)}
         files.make_folder(dest)
         exported = {dest / f"{table}.{format}": frame for table, frame in frames.items()}
         copied = {dest / source.name: source for source in sorted(self.path.glob("*.json"))}

@@ -83,6 +83,7 @@ def step_series(trials: pl.DataFrame, series: pl.DataFrame) -> list[StepSeries]:
 
 def _kind(spec: str) -> str:
     """The specification without what tells repetitions apart."""
-    value = json.loads(spec)
+    # A plan that was kept and read says 1.0 where the first session said 1.
+    value = json.loads(spec, parse_int=float)
     value["label"], value["traffic"]["seed"] = "", 0
     return json.dumps(value, sort_keys=True)

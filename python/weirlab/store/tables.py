@@ -1,15 +1,17 @@
 """The Parquet files of one run: parts while it is written, one file per table afterwards.
 
-``compact`` may be killed at any point: tables are put in place one by one before the parts
-go, and a reader takes from the parts only what the table does not have yet.
+A run has the tables that all runs have (:data:`weirlab.store.rows.TABLES`), and those of its study.
+``compact`` may be killed at any point: tables are put in place one by one before the parts go, and a
+reader takes from the parts only what the table does not have yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 import polars as pl
 
@@ -17,9 +19,19 @@ from weirlab.errors import StoreError
 from weirlab.files import SCRATCH
 from weirlab.records import TrialRecord
 from weirlab.store.files import telling, write_bytes, write_with
-from weirlab.store.rows import TABLES, completed, part_bytes, part_schema, table_of_parts, table_schema
+from weirlab.store.rows import (
+    TABLES,
+    completed,
+    own_tables,
+    part_bytes,
+    part_schema,
+    table_of_parts,
+    table_schema,
+)
 
 PARTS_DIR: Final = "parts"
+
+T = TypeVar("T")
 
 
 def add_part(run_path: Path, record: TrialRecord) -> None:
@@ -30,10 +42,39 @@ def add_part(run_path: Path, record: TrialRecord) -> None:
 
 def read(run_path: Path, table: str) -> pl.DataFrame:
     """All rows of ``table``; raises ``StoreError`` naming the file that cannot be read."""
+    return _read(run_path, lambda parts: _scan(run_path, table, parts).collect())
+
+
+def read_own(run_path: Path, table: str) -> pl.DataFrame | None:
+    """All rows of ``table``, one of the study's; None where there is none. Raises as :func:`read`."""
+    return _read(run_path, lambda parts: _own(run_path, table, own_tables(_scan_parts(parts)).get(table, ())))
+
+
+def names_of_own(run_path: Path) -> list[str]:
+    """The study's tables, sorted. Raises as :func:`read`."""
+    files = {path.stem for path in run_path.glob("*.parquet")} - set(TABLES)
+    return sorted(files | _read(run_path, lambda parts: own_tables(_scan_parts(parts)).keys()))
+
+
+def drop_orphans(run_path: Path, trial_ids: pl.Series) -> None:
+    """Delete rows of the study's tables whose trials were not kept.
+
+    Earlier versions wrote these tables before the trial, and may have been killed in between.
+    """
+    for path in run_path.glob("*.parquet"):
+        if path.stem in TABLES or "trial_id" not in (frame := _read_file(run_path, path)).columns:
+            continue
+        whole = frame.filter(pl.col("trial_id").is_in(trial_ids.to_list()))
+        if whole.height < frame.height:
+            _write(path, whole)
+
+
+def _read(run_path: Path, attempt: Callable[[list[Path]], T]) -> T:
+    """What ``attempt`` makes of the parts, tried again if they were compacted meanwhile."""
     while True:
         parts = _parts(run_path)
         try:
-            return _scan(run_path, table, parts).collect()
+            return attempt(parts)
         except (pl.exceptions.PolarsError, OSError) as error:
             # Its writer may have compacted the run meanwhile; parts only ever go once.
             if set(_parts(run_path)) >= set(parts):
@@ -80,6 +121,11 @@ def compact(run_path: Path) -> None:
             with telling(run_path / PARTS_DIR, "read"):
                 frame = _scan(run_path, table, parts)
             write_with(_file(run_path, table), partial(_sink, frame), durable=True)
+        with telling(run_path / PARTS_DIR, "read"):
+            own = own_tables(_scan_parts(parts))
+        for table, fresh in own.items():
+            if (whole := _own(run_path, table, fresh)) is not None:
+                _write(_file(run_path, table), whole)
     except StoreError as error:
         raise _culprit(run_path) or error from error
     for part in parts:
@@ -124,6 +170,33 @@ def _scan(run_path: Path, table: str, parts: list[Path]) -> pl.LazyFrame:
     if not frames:
         return pl.LazyFrame(schema=table_schema(table))
     return pl.concat(frames)
+
+
+def _own(run_path: Path, table: str, fresh: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+    """The rows of a study's table in its file, and the ``fresh`` ones that it does not have yet."""
+    file, frames = _file(run_path, table), list(fresh)
+    if file.exists():
+        kept = _read_file(run_path, file)
+        if frames:
+            known = kept["trial_id"].unique().to_list()
+            frames = [frame.filter(~pl.col("trial_id").is_in(known)) for frame in frames]
+        frames.insert(0, kept)
+    # Rows of another version of Weir may have other columns.
+    return pl.concat(frames, how="diagonal_relaxed") if frames else None
+
+
+def _write(path: Path, frame: pl.DataFrame) -> None:
+    write_with(path, lambda file: frame.write_parquet(file), durable=True)
+
+
+def _read_file(run_path: Path, path: Path) -> pl.DataFrame:
+    try:
+        with path.open("rb") as file:
+            return pl.read_parquet(file)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise StoreError(
+            f"{path} is damaged ({error}); restore it from a copy or delete {run_path}"
+        ) from error
 
 
 def _scan_parts(parts: list[Path]) -> pl.LazyFrame:

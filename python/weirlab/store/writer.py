@@ -40,6 +40,8 @@ class RunWriter:
         try:
             tables.sweep(path)
             known = None if manifest is not None else self._run.trials()
+            if known is not None:
+                tables.drop_orphans(path, known["trial_id"])
             with telling(path / tables.PARTS_DIR, "make the folder"):
                 (path / tables.PARTS_DIR).mkdir(exist_ok=True)
             begun = manifest or replace(Manifest.load(path), finished=None, trials=None, invalid=None)

@@ -105,7 +105,7 @@ def _begin(study: Study[A, G, F], ground: G, asked: A, work: Work) -> RunWriter:
     )
     if calibration is None:
         return writer
-    return prepared(writer, lambda new: new.put_json("calibration", calibration.to_json()))
+    return prepared(writer, lambda new: new.put_json("calibration", calibration))
 
 
 def _measured(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from weirlab.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 class Constant:
     """Every frame has ``frame_bytes`` bytes."""
 
+    kind: Literal["constant"] = field(default="constant", kw_only=True, repr=False)
+    """Tells the kinds of sizes apart in documents."""
     frame_bytes: int
 
 
@@ -26,6 +28,7 @@ class Constant:
 class Weighted:
     """Frames of the given sizes in proportion to their weights."""
 
+    kind: Literal["weighted"] = field(default="weighted", kw_only=True, repr=False)
     parts: tuple[tuple[int, float], ...]
     """Pairs of frame size in bytes and weight."""
     name: str = "mix"
@@ -35,6 +38,7 @@ class Weighted:
 class Poisson:
     """Poisson-distributed sizes between ``low_bytes`` and ``high_bytes`` (redrawn when outside)."""
 
+    kind: Literal["poisson"] = field(default="poisson", kw_only=True, repr=False)
     low_bytes: int
     high_bytes: int
     mean_bytes: float

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
+from weirlab.documents import SPARSE
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.sizes import Constant, SizeMix
 
@@ -21,9 +22,16 @@ class Rate:
     Exactly one meaning, told by ``unit``; for ``percent`` ``line_bps`` is the line rate.
     """
 
-    value: float
+    value: float = 0.0
     unit: Literal["pps", "bps", "percent", "max"] = "pps"
     line_bps: float = 1e9
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what means nothing: the value of ``max``, and the line rate of all but ``percent``."""
+        if self.unit == "max":
+            return {"unit": "max"}
+        line = {"line_bps": self.line_bps} if self.unit == "percent" else {}
+        return {"value": self.value, "unit": self.unit, **line}
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Traffic:
     bin_ns: int | None = None
     """Width of a bin of the time series; None for 1 ms in trials with steps, 10 ms where calls
     are made, and else 2 ms, or more where a trial would have over 1000 bins."""
-    calls: Calls | None = None
+    calls: Calls | None = field(default=None, metadata=SPARSE)
     """Where calls are made: they say what is sent, and rate, sizes and flows are what comes of them
     (``weirlab.traffic.calls.schedule.traffic_of`` fills them in)."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.cli.output import plain
+from weirlab.documents import plain
 from weirlab.errors import InputError, ModelError
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Interrupted, Quiet

@@ -12,6 +12,7 @@ from weirlab.errors import LabError
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
+from weirlab.store.frames import rows_of
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
 from weirlab.studies.monitor import MonitorStudy
@@ -21,7 +22,7 @@ from weirlab.studies.monitor.bed import Settings
 from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
 from weirlab.studies.monitor.section import MonitorScenario
 from weirlab.studies.monitor.study import MonitorFindings
-from weirlab.studies.monitor.trials import OpenLab, rows_of
+from weirlab.studies.monitor.trials import MonitorRow, OpenLab
 
 CONTENT: dict[str, Any] = {
     "name": "test",
@@ -79,7 +80,7 @@ def study(opener: OpenLab) -> MonitorStudy:
 
 def test_a_run_keeps_every_trial_with_its_stages(store: Store) -> None:
     outcome = run(store, Opener())
-    rows = rows_of(outcome.run.table("monitor"))
+    rows = rows_of(MonitorRow, outcome.run.table("monitor"))
     assert outcome.found.planned == PLANNED
     assert len([row for row in rows if row.part != "search"]) == PLANNED
     assert {row.part for row in rows} == {"validation", "copy", "whole", "stall", "search"}

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.errors import InputError, StoreError
+from weirlab.documents import plain, typed
+from weirlab.errors import InputError
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import profile as grid
 from weirlab.measure import verify
@@ -126,12 +127,12 @@ def test_a_profile_that_cannot_choose_is_refused(changes: dict[str, object], mes
 @given(st.integers(30, 500), st.floats(0.01, 0.5), st.integers(1, 20))
 def test_settings_survive_json(budget: int, target: float, batch: int) -> None:
     adaptive = Adaptive(SMALL, budget, target, batch)
-    assert Adaptive.from_json(adaptive.to_json()) == adaptive
+    assert typed(Adaptive, plain(adaptive)) == adaptive
 
 
 def test_damaged_settings_are_refused() -> None:
-    with pytest.raises(StoreError, match="not an adaptive profile"):
-        Adaptive.from_json({**ADAPTIVE.to_json(), "colour": "red"})
+    with pytest.raises(ValueError, match="colour"):
+        typed(Adaptive, {**plain(ADAPTIVE), "colour": "red"})
 
 
 def test_where_rules_are_set_slowly_a_batch_visits_each_position_once() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.errors import StoreError, TrialError
+from weirlab.documents import plain, typed
+from weirlab.errors import TrialError
 from weirlab.measure.calibrate import USUAL_PLAN, Calibration, Plan, calibrate, current
 from weirlab.measure.progress import Progress
 from weirlab.measure.terms import SINGLE, Clocks, Terms
@@ -100,12 +101,12 @@ def test_a_cable_that_carries_nothing_is_an_error(store: Store) -> None:
 
 def test_a_calibration_survives_the_way_through_json(store: Store) -> None:
     found = calibrated(store, FakeBed(CABLE))
-    again = Calibration.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False)))
+    again = typed(Calibration, json.loads(json.dumps(plain(found), allow_nan=False)))
     assert repr(again) == repr(found)  # NaN equals nothing, but it prints alike
     assert again.points[-1].nominal_pps == math.inf
     assert found.to_json()["summary"]["paced_limit_pps"] == 1e6
-    with pytest.raises(StoreError, match="weir calibrate"):
-        Calibration.from_json({"points": 1})
+    with pytest.raises(ValueError, match="points: "):
+        typed(Calibration, {**plain(found), "points": 1})
 
 
 def test_the_newest_that_fits_is_in_force(store: Store, clock: FakeClock) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab.documents import plain, typed
 from weirlab.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure import profile as profiles
@@ -167,10 +168,10 @@ def test_extras_that_make_no_sense_are_refused(values: dict[str, object], words:
 
 
 def test_a_profile_with_extras_survives_the_way_through_json() -> None:
-    assert Profile.from_json(json.loads(json.dumps(WHOLE.to_json()))) == WHOLE
-    before = SMALL.to_json()
+    assert typed(Profile, json.loads(json.dumps(plain(WHOLE)))) == WHOLE
+    before = plain(SMALL)
     del before["extras"], before["cross_traffic"]
-    assert Profile.from_json(json.loads(json.dumps(before))) == SMALL
+    assert typed(Profile, json.loads(json.dumps(before))) == SMALL
 
 
 def test_a_measured_profile_shows_what_the_extras_cost(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab.documents import plain, typed
 from weirlab.errors import InputError, StoreError
 from weirlab.measure import profile as profiles
 from weirlab.measure.plan.grid import Profile, quick
@@ -36,7 +37,7 @@ def scouted(profile: Profile, sender_pps: float = 5e6, set_rules_s: float = 0.0)
             for position in profile.positions
             for mix in profile.sizes
         ),
-        set_rules_s,
+        set_rules_s=set_rules_s,
     )
 
 
@@ -167,12 +168,12 @@ def test_a_profile_that_makes_no_sense_is_refused(change: dict[str, object], tol
 
 def test_profile_and_scouting_survive_the_way_through_json() -> None:
     profile = replace(SMALL, sizes=(SIMPLE_IMIX, Constant(64)), flows=Flows(5, ip=6), arrivals="poisson")
-    assert Profile.from_json(json.loads(json.dumps(profile.to_json()))) == profile
+    assert typed(Profile, json.loads(json.dumps(plain(profile)))) == profile
     scouting = scouted(profile, set_rules_s=0.25)
-    assert Scouting.from_json(json.loads(json.dumps(scouting.to_json()))) == scouting
-    for read in (Profile.from_json, Scouting.from_json):
-        with pytest.raises(StoreError, match="another version"):
-            read({"positions": 3})
+    assert typed(Scouting, json.loads(json.dumps(plain(scouting)))) == scouting
+    for kind in (Profile, Scouting):
+        with pytest.raises(ValueError, match=r"(positions|points): "):
+            typed(kind, {"positions": 3})
 
 
 # From here on: whole profiles, on formulas instead of a network.
@@ -246,7 +247,7 @@ def test_a_scout_that_was_kept_before_its_point_is_not_made_again(
         measure(FakeBed(DEVICE), SMALL, writer)
     trials = store.open("last").trials()
     assert not trials["index"].is_duplicated().any()
-    kept = store.open("last").get_json(SCOUTING, Scouting.from_json)
+    kept = store.open("last").get_json(SCOUTING, Scouting)
     assert kept.points == scout(FakeBed(DEVICE), SMALL).points
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from weirlab.documents import plain, typed
 from weirlab.model import Piecewise, Queueing, fit_all, regimes
 from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES
 from weirlab.model.intervals import Calibration, calibrate
@@ -138,7 +139,7 @@ def test_intervals_have_the_shape_of_the_prediction(calibrated: Piecewise) -> No
 def test_a_calibration_survives_json(calibrated: Piecewise) -> None:
     calibration = calibrated.calibration
     assert calibration is not None
-    assert Calibration.from_json(json.loads(json.dumps(calibration.to_json()))) == calibration
+    assert typed(Calibration, json.loads(json.dumps(plain(calibration)))) == calibration
 
 
 def test_fitting_all_models_calibrates_them_unless_told_otherwise(seen: list[Observation]) -> None:

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab.documents import plain, typed
 from weirlab.model.queueing.kriging import Field, Kriging
 
 LENGTHS = ((0.3,), (1.0,))
@@ -72,7 +73,7 @@ def test_a_fit_like_another_keeps_its_amplitudes_and_lengths() -> None:
 def test_json_keeps_every_prediction(seed: int) -> None:
     x, points = wave(seed=seed)
     kriging = Kriging.fit(x, {"a": points}, LENGTHS)
-    again = Kriging.from_json(kriging.to_json())
+    again = typed(Kriging, plain(kriging))
     at = np.linspace(-1, 4, 7)[:, None]
     assert again.at(at)["a"].mean == pytest.approx(kriging.at(at)["a"].mean)
     assert again.at(at)["a"].std == pytest.approx(kriging.at(at)["a"].std)
@@ -80,7 +81,7 @@ def test_json_keeps_every_prediction(seed: int) -> None:
 
 def test_damaged_json_is_refused() -> None:
     x, points = wave()
-    data = Kriging.fit(x, {"a": points}, LENGTHS).to_json()
+    data = plain(Kriging.fit(x, {"a": points}, LENGTHS))
     data["points"] = data["points"][:-1]
     with pytest.raises(ValueError, match="differ in number"):
-        Kriging.from_json(data)
+        typed(Kriging, data)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
+from weirlab.documents import plain, typed
 from weirlab.errors import ModelError
 from weirlab.model import ErrorRow, Queueing, compare
 from weirlab.model.base import Band, Prediction
@@ -214,7 +215,7 @@ def test_jitter_below_the_resolution_is_not_divided_by() -> None:
 
 def test_rows_survive_json() -> None:
     rows = compare({"known": Known(alarm=0.1)}, TRIALS)
-    again = [ErrorRow.from_json(json.loads(json.dumps(asdict(r)))) for r in rows]
+    again = [typed(ErrorRow, json.loads(json.dumps(plain(r)))) for r in rows]
     assert str(again) == str(rows)
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weirlab.documents import plain, typed
 from weirlab.errors import InputError
 from weirlab.model import Piecewise, Queueing
 from weirlab.model.spike import NO_SPIKE, Spike, fit_spike
@@ -76,5 +77,5 @@ def test_models_learn_spikes_below_the_threshold_and_keep_them(
     learned, spike = with_spike(model, [seen[0], Seen(position, edges, wild)])
     assert spike.ns_per_pps == pytest.approx(0.05, rel=0.05)
     assert spike.decay_ns == pytest.approx(4e6, rel=0.05)
-    assert kind.from_json(learned.to_json()).spike == spike
+    assert typed(kind, plain(learned)).spike == spike
     assert with_spike(learned, seen[2:])[1] == NO_SPIKE

@@ -14,10 +14,11 @@ import pytest
 from weirlab import columns
 from weirlab.records import PacketLog
 from weirlab.store import rows
+from weirlab.store.frames import schema_of
 from weirlab.studies.calls.columns import PacketRow
 from weirlab.studies.capacity.trials.rows import CAPACITY_COLUMNS, INSIDE_COLUMNS
-from weirlab.studies.failover.switches.rows import SWITCHES_SCHEMA
-from weirlab.studies.monitor.trials.rows import trials_frame
+from weirlab.studies.failover.switches.rows import SwitchRow
+from weirlab.studies.monitor.trials.rows import MonitorRow
 from weirlab.trace.schema import FILES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -60,8 +61,8 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         **{name: list(kept) for name, kept in rows.DETAILS.items()},
         "capacity": list(CAPACITY_COLUMNS),
         "inside": list(INSIDE_COLUMNS),
-        "switches": list(SWITCHES_SCHEMA),
-        "monitor": trials_frame([]).columns,
+        "switches": list(schema_of(SwitchRow)),
+        "monitor": list(schema_of(MonitorRow)),
         **{name: list(kept) for name, kept in FILES.items()},
     }
     for name, names in stored.items():
@@ -76,8 +77,8 @@ def test_a_field_without_a_description_is_named() -> None:
 
 
 def test_types_come_from_the_annotations() -> None:
-    assert columns.schema(PacketRow)["back"] == pl.Boolean()
-    assert columns.schema(PacketRow)["delay_ns"] == pl.Int64()
+    assert schema_of(PacketRow)["back"] == pl.Boolean()
+    assert schema_of(PacketRow)["delay_ns"] == pl.Int64()
 
 
 def test_optional_fields_have_the_type_of_their_values() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from weirlab.lab.sim import SimLab
 from weirlab.measure import Entry, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Store
+from weirlab.store.codec import spec_from_json, spec_to_json
 from weirlab.store.steps import StepSeries, step_series
 from weirlab.traffic.spec import Rate, Step, Traffic
 
@@ -47,6 +49,13 @@ def test_repetitions_are_joined_packet_by_packet(store: Store) -> None:
     total = one.delay_mean_ns * one.received + two.delay_mean_ns * two.received
     assert series.delay_mean_ns == pytest.approx(total / series.received)
     assert series.loss_ratio == pytest.approx(np.zeros(26))
+
+
+def test_repetitions_of_a_resumed_session_are_joined(store: Store) -> None:
+    whole = replace(STEPPED, rate=Rate(200_000))
+    resumed = spec_from_json(json.loads(json.dumps(spec_to_json(TrialSpec(whole))))).traffic
+    assert repr(resumed) != repr(whole)
+    assert len(read(store, records(whole, replace(resumed, seed=2)))) == 1
 
 
 def test_bins_end_where_the_trial_does(store: Store) -> None:

@@ -1,6 +1,6 @@
 """Counts what is in a capture, the only argument, in a process of its own.
 
-One line of JSON on standard output: ``packets``, ``first_ns``, ``last_ns``, ``cut_short``.
+One line of JSON on standard output: ``packets``, ``not_ip``, ``first_ns``, ``last_ns``, ``cut_short``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def counted(path: str) -> dict[str, Any]:
     from weirlab._engine import analyse
 
     found = analyse([path], keep=0)["capture"]
-    return {name: found[name] for name in ("packets", "first_ns", "last_ns", "cut_short")}
+    return {name: found[name] for name in ("packets", "not_ip", "first_ns", "last_ns", "cut_short")}
 
 
 if __name__ == "__main__":

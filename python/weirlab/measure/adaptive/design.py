@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.errors import InputError, StoreError
+from weirlab.errors import InputError
 from weirlab.measure.plan import NO_EXTRAS, SENDER_RESERVE, load_or_max
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import FAST_RULES_S, expected
@@ -127,20 +127,6 @@ class Adaptive:
         """What is scouted: the ends of the range."""
         ends = (min(self.grid.positions), max(self.grid.positions))
         return replace(self.grid, positions=ends)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return {**vars(self), "grid": self.grid.to_json()}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Adaptive:
-        """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
-        try:
-            return cls(**{**value, "grid": Profile.from_json(value["grid"])})
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(
-                f"not an adaptive profile ({error}); it may come from another version of Weir"
-            ) from error
 
 
 def positions(adaptive: Adaptive) -> tuple[int, ...]:

@@ -257,7 +257,7 @@ def _placed_by_scouting(settings: Sequence[Setting], scouting: Scouting) -> list
 
 def _settle(adaptive: Adaptive | None, writer: RunWriter) -> Adaptive:
     if writer.has(ADAPTIVE):
-        kept = writer.run.get_json(ADAPTIVE, Adaptive.from_json)
+        kept = writer.run.get_json(ADAPTIVE, Adaptive)
         if adaptive is not None and adaptive != kept:
             changed = [name for name, value in vars(kept).items() if value != getattr(adaptive, name)]
             raise InputError(
@@ -267,6 +267,6 @@ def _settle(adaptive: Adaptive | None, writer: RunWriter) -> Adaptive:
         return kept
     if adaptive is None:
         raise InputError(f"run {writer.run_id} holds no adaptive profile to go on with; start a new run")
-    writer.put_json(PROFILE, adaptive.grid.to_json())
-    writer.put_json(ADAPTIVE, adaptive.to_json())
+    writer.put_json(PROFILE, adaptive.grid)
+    writer.put_json(ADAPTIVE, adaptive)
     return adaptive

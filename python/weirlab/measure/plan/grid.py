@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weirlab.errors import InputError, StoreError
-from weirlab.store.codec import flows_from_json, flows_to_json, sizes_from_json, sizes_to_json
+from weirlab.errors import InputError
 from weirlab.traffic.load import LOAD_SHARES
 from weirlab.traffic.places import Places
 from weirlab.traffic.places import validate as validate_places
@@ -61,25 +59,6 @@ class Extras:
     def compared(self) -> bool:
         """Are there trials to be compared with their counterparts? Other arrivals are modelled instead."""
         return self.stateful or self.cross_traffic or bool(self.mixed)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Extras:
-        """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what :meth:`to_json` cannot have made."""
-        rate_step, position_step = value["rate_step"], value["position_step"]
-        return cls(
-            **{
-                **value,
-                "mixed": tuple(tuple((int(n), float(share)) for n, share in p) for p in value["mixed"]),
-                "arrivals": tuple(value["arrivals"]),
-                "load_shares": tuple(value["load_shares"]),
-                "rate_step": None if rate_step is None else tuple(rate_step),
-                "position_step": None if position_step is None else tuple(position_step),
-            }
-        )
 
 
 NO_EXTRAS: Final = Extras()
@@ -143,35 +122,6 @@ class Profile:
             )
         for mix in self.sizes:
             validate(mix)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return {
-            **vars(self),
-            "positions": list(self.positions),
-            "sizes": [sizes_to_json(mix) for mix in self.sizes],
-            "load_shares": list(self.load_shares),
-            "flows": flows_to_json(self.flows),
-            "extras": self.extras.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Profile:
-        """Raises ``StoreError`` for what :meth:`to_json` cannot have made."""
-        try:
-            extras = Extras.from_json(value["extras"]) if "extras" in value else NO_EXTRAS
-            return cls(
-                **{
-                    **value,
-                    "extras": extras,
-                    "positions": tuple(value["positions"]),
-                    "sizes": tuple(sizes_from_json(mix) for mix in value["sizes"]),
-                    "load_shares": tuple(value["load_shares"]),
-                    "flows": flows_from_json(value["flows"]),
-                }
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"not a profile ({error}); it may come from another version of Weir") from error
 
 
 def quick(**changes: Any) -> Profile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from weirlab.errors import InputError
 
@@ -55,9 +55,6 @@ class Goal:
         """Trials that settle a load for sure."""
         return math.ceil(self.duration_sum_s / self.trial_s - 1e-9)
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 NDR: Final = Goal()
 """Non-drop rate: no loss."""
@@ -85,9 +82,6 @@ class Found:
     """Loss at the relevant lower bound, at the quantile of its trials that the exceed ratio names."""
     at_least: bool = False
     """No higher load could be offered, by the sender or the user's word: the device may carry more."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "goal": self.goal.to_json()}
 
 
 def _spoken(name: str) -> str:

@@ -110,7 +110,7 @@ class Point:
             "trials": self.trials,
             "elapsed_s": self.elapsed_s,
             "problem": self.problem,
-            "goals": [found.to_json() for found in self.found],
+            "goals": self.found,
         }
 
 

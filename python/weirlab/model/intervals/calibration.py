@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weirlab.documents import typed
 from weirlab.model.base import F64, LEVELS, QUANTITIES, Band, Prediction
 from weirlab.model.trials import Labels
 from weirlab.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 REGIMES: Final = ("below", "near", "overload")
 NEAR: Final = (0.9, 1.1)
@@ -100,26 +105,19 @@ class Calibration:
         return Band(np.maximum(band.low, least), np.minimum(band.high, most))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        limits = {quantity: asdict(found) for quantity, found in self.limits.items()}
-        return {**limits, _SEEN: {quantity: asdict(seen) for quantity, seen in self.seen.items()}}
+        """Limits by quantity, and beside them what the profile has seen."""
+        return {**self.limits, _SEEN: self.seen}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Calibration:
-        """The inverse of :meth:`to_json`, also after JSON made texts of the levels."""
-        return cls(
-            {
-                quantity: Limits(
-                    low=_by_level(found["low"]),
-                    high=_by_level(found["high"]),
-                    cells=tuple(int(n) for n in found["cells"]),
-                    scaled=bool(found["scaled"]),
-                )
-                for quantity, found in data.items()
-                if quantity in QUANTITIES
-            },
-            {quantity: Seen(**seen) for quantity, seen in data.get(_SEEN, {}).items()},
-        )
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core.core_schema import no_info_plain_validator_function
+
+        return no_info_plain_validator_function(cls._read)
+
+    @classmethod
+    def _read(cls, document: dict[str, Any]) -> Calibration:
+        limits = {quantity: found for quantity, found in document.items() if quantity in QUANTITIES}
+        return cls(typed(dict[str, Limits], limits), typed(dict[str, Seen], document.get(_SEEN, {})))
 
 
 def regime_of(rate_pps: F64, threshold_pps: F64) -> Labels:
@@ -163,7 +161,3 @@ def _band(quantity: str, prediction: Prediction, limits: Limits, level: int, reg
 
 def _floored(quantity: str, spread: F64) -> F64:
     return np.maximum(spread, _LEAST_LOSS_SPREAD if quantity == "loss_ratio" else _LEAST_SPREAD)
-
-
-def _by_level(values: dict[Any, Any]) -> dict[int, tuple[float, ...]]:
-    return {int(level): tuple(float(v) for v in each) for level, each in values.items()}

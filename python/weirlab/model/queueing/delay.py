@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -113,15 +113,6 @@ class DelayCurve:
     def free(self) -> tuple[bool, ...]:
         """Which of ``FIELDS`` were fitted: the form of the law."""
         return tuple(name in self.stderr for name in FIELDS)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
-        return cls(**data)
 
 
 def filling(q: float | None, rho: F64, variability: F64, places: float, rarity: F64) -> F64:

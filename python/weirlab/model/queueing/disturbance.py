@@ -10,9 +10,9 @@ that 0.1 % exceed at an idle device.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -48,15 +48,6 @@ class Disturbance:
             return np.zeros_like(rho)
         exceeded = (1.0 - q) * np.maximum(1.0 - rho, _LEAST_LEFT) / self.share
         return np.asarray(self.scale_ns * np.maximum(exceeded ** (-1.0 / self.tail) - 1.0, 0.0))
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
-        return cls(**data)
 
 
 def joined(own_ns: F64, host_ns: F64) -> F64:

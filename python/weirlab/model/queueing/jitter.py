@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -41,9 +41,6 @@ class JitterCurve:
         """Jitter in ns."""
         values = np.array([getattr(self, name) for name in FIELDS])
         return _evaluate(values, load, waiting.mean_fraction(load.rho, variability, queue_packets))
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def fit_jitter(load: Load, jitter_ns: F64, variability: F64, queue_packets: float) -> JitterCurve:

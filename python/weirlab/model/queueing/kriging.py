@@ -12,12 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 
+from weirlab.documents import Array
 from weirlab.model.base import F64, Bool
 
 AMPLITUDES: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6)
@@ -42,9 +43,9 @@ class Field:
     median of several.
     """
 
-    value: F64
-    noise: F64
-    single: F64
+    value: Array
+    noise: Array
+    single: Array
     amplitude: float = 0.0
 
 
@@ -64,9 +65,17 @@ class Residual:
 class Kriging:
     """Smooth residuals by quantity over the same ``points`` (n, d), in units of ``lengths`` (d,)."""
 
-    points: F64
-    lengths: F64
+    points: Array
+    lengths: Array
     fields: dict[str, Field]
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` for residuals that do not belong to the points."""
+        # Of no points a document does not tell how many dimensions they have.
+        object.__setattr__(self, "points", self.points.reshape(-1, len(self.lengths)))
+        columns = (column for f in self.fields.values() for column in (f.value, f.noise, f.single))
+        if {len(column) for column in columns} - {len(self.points)}:
+            raise ValueError("residuals and points differ in number")
 
     @classmethod
     def fit(
@@ -147,41 +156,6 @@ class Kriging:
             if field.amplitude > 0 and known.any():
                 found[quantity] = _solve(kernel[np.ix_(known, known)], field, known)
         return found
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return {
-            "points": self.points.tolist(),
-            "lengths": self.lengths.tolist(),
-            "fields": {
-                q: {
-                    "value": f.value.tolist(),
-                    "noise": f.noise.tolist(),
-                    "single": f.single.tolist(),
-                    "amplitude": f.amplitude,
-                }
-                for q, f in self.fields.items()
-            },
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`; ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
-        lengths = np.asarray(data["lengths"], dtype=np.float64)
-        points = np.asarray(data["points"], dtype=np.float64).reshape(-1, len(lengths))
-        fields = {
-            q: Field(
-                np.asarray(f["value"], dtype=np.float64),
-                np.asarray(f["noise"], dtype=np.float64),
-                np.asarray(f["single"], dtype=np.float64),
-                float(f["amplitude"]),
-            )
-            for q, f in data["fields"].items()
-        }
-        lengths_of = {len(column) for f in fields.values() for column in (f.value, f.noise, f.single)}
-        if lengths_of - {len(points)}:
-            raise ValueError("residuals and points differ in number")
-        return cls(points, lengths, fields)
 
 
 def _correlation(coordinates: F64, lengths: Sequence[float] | F64) -> F64:

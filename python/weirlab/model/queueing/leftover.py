@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -87,15 +87,6 @@ class Leftover:
                 mean, np.sqrt(variance), np.where(scatter > 0, np.sqrt(scatter), _UNREPEATED)
             )
         return answer
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return {"cycle_ns": self.cycle_ns, "below": self.below.to_json(), "over": self.over.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
-        return cls(float(data["cycle_ns"]), Kriging.from_json(data["below"]), Kriging.from_json(data["over"]))
 
     def _below(self, load: Load) -> F64:
         slack_ns = np.maximum(load.slack_ns, _LEAST_SLACK * load.service_ns)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv
 
+from weirlab.documents import SPARSE
 from weirlab.model import regimes as regime
 from weirlab.model import repeats, robust
 from weirlab.model.base import (
@@ -21,6 +22,7 @@ from weirlab.model.base import (
     Profiled,
     Table,
     places,
+    require_all,
     settings,
 )
 from weirlab.model.intervals import Calibration
@@ -73,9 +75,13 @@ class Queueing:
     jitter: JitterCurve
     leftover: Leftover
     profiled: Profiled
-    calibration: Calibration | None = None
-    spike: Spike = NO_SPIKE
+    calibration: Calibration | None = field(default=None, metadata=SPARSE)
+    spike: Spike = field(default=NO_SPIKE, metadata=SPARSE)
     """What a rate step adds for a while, see :mod:`weirlab.model.transient`."""
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` where a delay has no curve."""
+        require_all("delays", self.delays, DELAYS)
 
     @classmethod
     def fit(cls, observations: Iterable[Observation], like: Self | None = None) -> Self:
@@ -197,37 +203,6 @@ class Queueing:
         """What the numbers mean, one sentence each."""
         return explain.in_words(
             self.service, self.delays, self.queue_packets, self.queue_stderr, self.host, self.profiled
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything needed to predict again, as plain JSON values."""
-        return {
-            "service": self.service.to_json(),
-            "queue_packets": self.queue_packets,
-            "queue_stderr": self.queue_stderr,
-            "delays": {name: curve.to_json() for name, curve in self.delays.items()},
-            "host": self.host.to_json(),
-            "jitter": self.jitter.to_json(),
-            "leftover": self.leftover.to_json(),
-            "profiled": self.profiled.to_json(),
-            **({"calibration": self.calibration.to_json()} if self.calibration else {}),
-            **({"spike": self.spike.to_json()} if self.spike else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`; ``KeyError`` or ``TypeError`` for anything else."""
-        return cls(
-            service=ServiceTime.from_json(data["service"]),
-            queue_packets=float(data["queue_packets"]),
-            queue_stderr=float(data["queue_stderr"]),
-            delays={name: DelayCurve.from_json(data["delays"][name]) for name in DELAYS},
-            host=Disturbance.from_json(data["host"]),
-            jitter=JitterCurve(**data["jitter"]),
-            leftover=Leftover.from_json(data["leftover"]),
-            profiled=Profiled(**data["profiled"]),
-            calibration=Calibration.from_json(data["calibration"]) if "calibration" in data else None,
-            spike=Spike.from_json(data.get("spike")),
         )
 
     def _law(self, load: Load) -> dict[str, F64]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -116,15 +116,6 @@ class ServiceTime:
             return 0.0
         io = self.io_ns + self.io_per_byte_ns * frame_bytes
         return max((io - self.fixed_ns - self.per_byte_ns * frame_bytes) / self.per_rule_ns, 0.0)
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; :meth:`from_json` is the inverse."""
-        return {**vars(self), "deviation": self.deviation.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`."""
-        return cls(**{**data, "deviation": Kriging.from_json(data["deviation"])})
 
 
 def fit_service(

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from weirlab import files
-from weirlab.columns import schema
 from weirlab.errors import InputError, TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
@@ -28,6 +27,7 @@ from weirlab.records import CallTable, RuleSetup, TrialRecord, TrialSpec, device
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Run
 from weirlab.store.codec import spec_to_json
+from weirlab.store.frames import schema_of
 from weirlab.store.rows import trial_row
 from weirlab.studies.calls.columns import PacketRow
 from weirlab.studies.calls.wire import KIND, calls_sheet
@@ -270,7 +270,7 @@ def packet_table(record: TrialRecord) -> pl.DataFrame:
             "arrival_ns": arrived,
             "delay_ns": arrived - sent,
         }
-    ).select(list(schema(PacketRow)))
+    ).select(list(schema_of(PacketRow)))
 
 
 def _free_memory_bytes() -> float:

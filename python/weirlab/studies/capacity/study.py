@@ -132,18 +132,17 @@ class CapacityFindings:
         """What the run keeps of it."""
         return {
             "sweep": [vars(one) for one in self.dropping],
-            "search": [one.to_json() for one in self.carried],
+            "search": self.carried,
             "model": self.model,
             "predicted": [
                 {
                     **vars(one),
-                    "goal": one.goal.to_json(),
                     "ratio_to_measured": one.ratio(self.measured(one.position, one.goal)),
                 }
                 for one in self.foretold
             ],
             "counters": {"compared": self.checked, "agreed": self.agreed},
-            "losses": [one.to_json() for one in self.losses],
+            "losses": self.losses,
         }
 
 

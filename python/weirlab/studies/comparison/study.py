@@ -132,7 +132,8 @@ def _observations(run: Run, kind: str) -> list[Observation]:
 
 def _setting(seen: Observation, kind: str) -> dict[str, str]:
     """Everything that was asked for, as text, but for what may differ; the load only of single trials."""
-    spec = json.loads(seen.extra["spec"])
+    # A plan that was kept and read says 1.0 where the first session said 1.
+    spec = json.loads(seen.extra["spec"], parse_int=float)
     traffic = {
         name: value for name, value in spec["traffic"].items() if name != "rate" and name not in _NOT_MATCHED
     }

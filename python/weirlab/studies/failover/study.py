@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
 
+from weirlab.documents import plain
 from weirlab.errors import InputError, MissingCapability, TrialError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
@@ -18,7 +19,9 @@ from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
+from weirlab.store.frames import rows_of
 from weirlab.studies.contract import Ground
+from weirlab.studies.failover.bed.schedule import compiled
 from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.failover.switches import (
     CALLS,
@@ -40,10 +43,8 @@ from weirlab.studies.failover.switches import (
     find_load,
     measure,
     plan,
-    rows_of,
 )
 from weirlab.studies.failover.switches.event import CLOCKS, Clocks
-from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class FailoverFindings:
     def kept(self) -> dict[str, Any]:
         """What the run keeps of it beside its tables."""
         return {
-            "groups": [group.to_json() for group in self.groups],
+            "groups": self.groups,
             "conclusions": self.conclusions,
             "missing": self.missing,
         }
@@ -90,11 +91,11 @@ class FailoverFindings:
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
         return {
-            "load": self.load.to_json(),
+            "load": plain(self.load),
             "planned": self.planned,
             "elapsed_s": self.elapsed_s,
             **self.kept(),
-            "switches": [asdict(row) for row in self.rows],
+            "switches": self.rows,
         }
 
     def problem(self, run: Run) -> TrialError | None:
@@ -123,7 +124,7 @@ def opened(asked: FailoverScenario, work: Work, open_pair: OpenPair | None) -> I
         with opener(pairs[0]) as lab:  # What cannot be built leaves no run behind.
             common = {name: value for name, value in lab.facts.items() if not _of_one_pair(name)}
             facts = {"lab": lab.lab, "dut": KIND, "backend": lab.backend, **common}
-        facts |= {"pairs": [pair.to_json() for pair in pairs], **_tools(pairs)}
+        facts |= {"pairs": plain(pairs), **_tools(pairs)}
     yield Ground(Pairs(pairs, traffic, opener), facts)
 
 
@@ -165,8 +166,8 @@ def measured(
 
 def stored(run: Run) -> FailoverFindings:
     """What a run holds, measured earlier or still under way."""
-    rows = tuple(rows_of(run.table(SWITCHES))) if run.has_table(SWITCHES) else ()
-    load = run.get_json(LOAD, Load.from_json)
+    rows = tuple(rows_of(SwitchRow, run.table(SWITCHES))) if run.has_table(SWITCHES) else ()
+    load = run.get_json(LOAD, Load)
     scenario = scenario_of(run, FailoverScenario)
     return _concluded(load, _plan(scenario, _pairs(scenario)), rows, 0.0)
 
@@ -180,7 +181,7 @@ def page(run: Run) -> Story:
             f"run {run.run_id} was interrupted before its first switch: go on with {RESUME} {run.run_id}"
         )
     switches = run.table(SWITCHES)
-    groups = compare(rows_of(switches))
+    groups = compare(rows_of(SwitchRow, switches))
     return tell(
         Campaign(
             manifest=vars(run.manifest),
@@ -202,7 +203,7 @@ def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: P
     """What all pairs carry without loss, found or, in a resumed run, remembered."""
     what, wanted = scenario.failover, scenario.calls.count
     if writer.has(LOAD):
-        return writer.run.get_json(LOAD, Load.from_json)
+        return writer.run.get_json(LOAD, Load)
 
     asked = Wanted(wanted, lambda calls: bed.traffic(calls, what.load_s))
     if not what.find_load:
@@ -210,7 +211,7 @@ def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: P
     else:
         tell = partial(progress.advance, 0, 1)
         load = find_load(bed.opener, bed.pairs, asked, writer, tell)
-    writer.put_json(LOAD, load.to_json())
+    writer.put_json(LOAD, load)
     progress.note(load_text(load))
     return load
 
@@ -295,13 +296,13 @@ def checked(scenario: FailoverScenario) -> tuple[tuple[Pair, ...], Callable[[int
     def traffic(calls: int, duration_s: float) -> Traffic:
         return traffic_of(scenario.calls.calls(calls), duration_s, scenario.failover.warmup_s)
 
-    compile_plan(traffic(scenario.calls.count, max(scenario.failover.load_s, timing.duration_s)))
+    compiled(traffic(scenario.calls.count, max(scenario.failover.load_s, timing.duration_s)))
     return pairs, traffic
 
 
 def _connections(traffic: Traffic) -> int:
     """How many connections the calls of ``traffic`` are to a firewall, speech alone."""
-    media = compile_plan(traffic).media
+    media = compiled(traffic).media
     assert media is not None
     return len(np.unique(media.flows.call[media.flows.carries_media]))
 

@@ -56,8 +56,7 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
     def told(self, outcome: Outcome[MonitorFindings]) -> Told:
         from weirlab.studies.monitor import tables, told
 
-        groups = [group.to_json() for group in outcome.found.groups]
-        return Told(told.conclusion(outcome), tables.groups(groups))
+        return Told(told.conclusion(outcome), tables.groups(list(map(vars, outcome.found.groups))))
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.monitor import study

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from weirlab.documents import typed
 from weirlab.errors import InputError, MissingCapability, TrialError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
+from weirlab.store.frames import rows_of
 from weirlab.studies.contract import Ground
 from weirlab.studies.monitor.asked import checked, common_settings, methods_of
 from weirlab.studies.monitor.bed import Method, Settings
@@ -34,7 +36,6 @@ from weirlab.studies.monitor.trials import (
     costs,
     estimate_s,
     measure,
-    rows_of,
     search,
     stalls,
 )
@@ -84,9 +85,9 @@ class MonitorFindings:
     def kept(self) -> dict[str, Any]:
         """What the run keeps of it beside its tables."""
         return {
-            "groups": [group.to_json() for group in self.groups],
-            "copy_cost": [cost.to_json() for cost in self.costs],
-            "stalls": [effect.to_json() for effect in self.stalls],
+            "groups": self.groups,
+            "copy_cost": self.costs,
+            "stalls": self.stalls,
             "conclusions": self.conclusions,
             "missing": self.missing,
         }
@@ -98,9 +99,9 @@ class MonitorFindings:
             "unbalanced": self.unbalanced,
             "remainder": self.remainder,
             "elapsed_s": self.elapsed_s,
-            "search": [found.to_json() for found in self.found],
+            "search": self.found,
             **self.kept(),
-            "trials": [asdict(row) for row in self.rows],
+            "trials": self.rows,
         }
 
     def problem(self, run: Run) -> TrialError | None:
@@ -175,17 +176,17 @@ def page(run: Run) -> Story:
             f"run {run.run_id} was interrupted before its first trial: go on with {RESUME} {run.run_id}"
         )
     frame = run.table(TRIALS)
-    rows = rows_of(frame)
+    rows = rows_of(MonitorRow, frame)
     groups, effects, prices = compare(rows), stalls(rows), costs(rows)
     found = run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
     return tell(
         Evidence(
             manifest=vars(run.manifest),
             trials=frame,
-            groups=[group.to_json() for group in groups],
-            found=[one.to_json() for one in found],
-            costs=[cost.to_json() for cost in prices],
-            stalls=[effect.to_json() for effect in effects],
+            groups=[asdict(group) for group in groups],
+            found=[asdict(one) for one in found],
+            costs=[asdict(cost) for cost in prices],
+            stalls=[asdict(effect) for effect in effects],
             said=tuple(conclusions(groups, list(found), prices, effects)),
         )
     )
@@ -230,12 +231,12 @@ def _searched(
             # Trials of a search that was interrupted stay; the new ones have numbers of their own.
             first = max([planned - 1, *writer.attempts]) + 1
             known.append(search(method, frame, goal, first, attempt))
-        writer.put_json(SEARCH, [found.to_json() for found in known])
+        writer.put_json(SEARCH, known)
     return tuple(known)
 
 
 def _searches(kept: list[Any]) -> tuple[Found, ...]:
-    return tuple(Found.from_json(value) for value in kept)
+    return typed(tuple[Found, ...], kept)
 
 
 def _search_s(what: Monitor, writer: RunWriter) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weirlab.documents import plain
 from weirlab.errors import InputError, ModelError
 from weirlab.jobs.profiles import named
 from weirlab.model.spike import NO_SPIKE, Spike
@@ -80,7 +81,7 @@ class TransientsOutcome:
         return {
             "kind": "transients",
             "run_id": self.run_id,
-            "spikes": {name: spike.to_json() for name, spike in self.spikes.items()},
+            "spikes": plain(self.spikes),
             "steps": [comparison.document() for comparison in self.comparisons],
         }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
+from weirlab.documents import typed
 from weirlab.errors import InputError, ModelError, TrialError, WeirError
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
@@ -195,8 +196,7 @@ def score(run: Run, models: Models) -> VerificationOutcome:
             f"invalid, 'weir verify {run.run_id} --again' measures anew"
         )
     errors = tuple(compare(models, observations))
-    kept_rows = [asdict(row) for row in errors]
-    run.put_json(VERIFICATION, {"format": FORMAT, "errors": kept_rows, "trials": len(observations)})
+    run.put_json(VERIFICATION, {"format": FORMAT, "errors": errors, "trials": len(observations)})
     return VerificationOutcome(
         run, errors, len(observations), machine.judged(run, _RESUME), verdict.undecided(run)
     )
@@ -210,7 +210,7 @@ def errors_of(run: Run) -> Sequence[ErrorRow]:
 def _errors(content: Mapping[str, Any]) -> Sequence[ErrorRow]:
     if content.get("format") != FORMAT:
         return ()
-    return tuple(ErrorRow.from_json(row) for row in content["errors"])
+    return typed(tuple[ErrorRow, ...], content["errors"])
 
 
 def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
@@ -283,5 +283,5 @@ def _sender_pps(writer: RunWriter) -> float:
     """The most that the sender got out while scouting; infinite if that is not known."""
     if not writer.has(SCOUTING):
         return float("inf")
-    points = writer.run.get_json(SCOUTING, Scouting.from_json).points
+    points = writer.run.get_json(SCOUTING, Scouting).points
     return max((point.sender_pps for point in points), default=float("inf"))

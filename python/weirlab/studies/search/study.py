@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from weirlab.documents import document_of, plain
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
@@ -18,7 +19,6 @@ from weirlab.measure.terms import Terms
 from weirlab.records import device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Run
-from weirlab.store.codec import flows_to_json, rate_to_json
 from weirlab.studies.search.rfc2544 import Result, Suite, run_suite
 from weirlab.traffic.schedule import compile_plan
 
@@ -52,11 +52,7 @@ class SearchOutcome:
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            **_head(self, SEARCH),
-            "goals": [goal.to_json() for goal in self.goals],
-            "points": [point.to_json() for point in self.points],
-        }
+        return dict(plain({**_head(self, SEARCH), "goals": self.goals, "points": self.points}))
 
     def problem(self) -> TrialError | None:
         """The error that it is when the host spoiled a search."""
@@ -80,11 +76,7 @@ class Rfc2544Outcome:
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {
-            **_head(self, RFC2544),
-            "suite": self.suite.to_json(),
-            "results": [result.to_json() for result in self.results],
-        }
+        return dict(plain({**_head(self, RFC2544), "suite": self.suite, "results": self.results}))
 
     def problem(self) -> TrialError | None:
         """The error that it is when a test has no result."""
@@ -123,15 +115,15 @@ def search(work: Work, asked: Asked, goals: Sequence[Goal], *, attempts: int = M
         for i, setting in enumerate(settings):
             trials.expect(each_s * (len(settings) - i))
             points.append(search_setting(trials, setting, shape, goals))
-            keep([point.to_json() for point in points])
+            keep(points)
         spoiled = [i for i, point in enumerate(points) if point.problem]
         for done, i in enumerate(spoiled):
             work.progress.note(f"the host spoiled the search at {settings[i].text}: searching there again")
             trials.expect(each_s * (len(spoiled) - done))
             points[i] = points[i].then(search_setting(trials, settings[i], shape, goals))
-            keep([point.to_json() for point in points])
+            keep(points)
 
-    what = {"goals": [goal.to_json() for goal in goals]}
+    what = {"goals": goals}
     done = _carry_out(work, asked, _What(SEARCH, what, measure), attempts)
     return SearchOutcome(done.run, done.conditions, shape, tuple(goals), tuple(points), done.trials, done.s)
 
@@ -151,9 +143,9 @@ def rfc2544(work: Work, asked: Asked, suite: Suite, *, attempts: int = MAX_ATTEM
     def measure(trials: Trials, keep: Callable[[Any], object]) -> None:
         for result in run_suite(trials, settings, shape, suite):
             results.append(result)
-            keep([result.to_json() for result in results])
+            keep(results)
 
-    done = _carry_out(work, asked, _What(RFC2544, suite.to_json(), measure), attempts)
+    done = _carry_out(work, asked, _What(RFC2544, document_of(suite), measure), attempts)
     return Rfc2544Outcome(done.run, done.conditions, shape, suite, tuple(results), done.trials, done.s)
 
 
@@ -181,12 +173,11 @@ def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
         bed.set_rules(settings[0].rules)  # If it refuses them, there is nothing to keep.
         calibration = in_force(store, bed)
         conditions = Conditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)
-        listed = [setting.to_json() for setting in settings]
         scenario = {
             "name": f"{'RFC 2544 tests' if kind == RFC2544 else 'search'} of {device_in_words(bed.dut)}",
             "lab": asked.lab.model_dump(mode="json"),
             "dut": asked.dut.model_dump(mode="json"),
-            kind: {**what.goals, "settings": listed, **_shape_to_json(asked.shape)},
+            kind: {**what.goals, "settings": settings, **document_of(asked.shape)},
         }
         facts = testbeds.facts(bed, work.command)
         with kept(lambda: store.create(kind, scenario, facts, calibration=conditions.calibration)) as writer:
@@ -212,11 +203,6 @@ def _check(asked: Asked, durations_s: Sequence[float]) -> None:
     for setting in asked.settings:
         for duration_s in durations_s:
             compile_plan(shape.spec(setting, whole(shape.min_load_pps), duration_s, "").traffic)
-
-
-def _shape_to_json(shape: Shape) -> dict[str, Any]:
-    rate = None if shape.max_rate is None else rate_to_json(shape.max_rate)
-    return {**vars(shape), "flows": flows_to_json(shape.flows), "max_rate": rate}
 
 
 def _head(outcome: SearchOutcome | Rfc2544Outcome, kind: str) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def _where_row(setting: Setting) -> dict[str, Any]:
 
 def _found_row(found: Found) -> dict[str, Any]:
     values = {name: value for name, value in vars(found).items() if name != "goal"}
-    return {**{f"goal_{name}": value for name, value in found.goal.to_json().items()}, **values}
+    return {**{f"goal_{name}": value for name, value in vars(found.goal).items()}, **values}
 
 
 def _told(setting: Setting, dut: str) -> str:

@@ -159,7 +159,7 @@ class _Stream:
         say({"kind": "tcp send started", **{k: v for k, v in event.items() if k != "event"}})
 
     def interval(self, interval: Interval) -> None:
-        from weirlab.cli.output import plain
+        from weirlab.documents import plain
 
         throughput = {"throughput_bps": interval.throughput_bps}
         say({"kind": "tcp send interval", **plain(interval), **throughput})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from weirlab.cli import failures
-from weirlab.cli.output import plain
+from weirlab.documents import plain
 from weirlab.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import sending, shares

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from weirlab import files
-from weirlab.cli.output import plain
+from weirlab.documents import plain
 from weirlab.studies.tcp.results import Interval
 
 TABLES: Final = ("intervals", "connections")

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from weirlab.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.studies.monitor.bed import recording, tcpdump
-from weirlab.studies.monitor.bed.base import Settings
-from weirlab.studies.monitor.bed.recording import InChild, first_line
+from weirlab.link import bindings
+from weirlab.link.recording.process import Source
+from weirlab.link.recording.supervisor import Supervisor
+from weirlab.link.settings import Recording
+from weirlab.studies.monitor.bed import tcpdump
+from weirlab.studies.monitor.bed.base import Gap, Settings
+from weirlab.studies.monitor.bed.recording import Frames, OwnRecorder, count_frames
 from weirlab.studies.monitor.bed.tcpdump import Tcpdump
+from weirlab.testing.link import FakeChild, interface
 
 
 def child(monkeypatch: pytest.MonkeyPatch, code: str) -> list[subprocess.Popen[bytes]]:
@@ -24,50 +33,88 @@ def child(monkeypatch: pytest.MonkeyPatch, code: str) -> list[subprocess.Popen[b
         started.append(real([sys.executable, "-c", code], **options))  # type: ignore[call-overload]
         return started[-1]
 
-    monkeypatch.setattr(recording.programs, "start", start)
+    monkeypatch.setattr(tcpdump.programs, "start", start)
     return started
 
 
-def test_the_first_line_is_awaited_only_so_long() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", "import sys; print('rec', end='', flush=True); sys.stdin.read()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        said = first_line(process, 0.3)
-        process.kill()
-    # However much of it came by then, it is no whole line.
-    assert said in (b"", b"rec")
+@dataclass
+class World:
+    """The recorder's process as it is launched, and a clock."""
+
+    script: dict[str, Any] = field(default_factory=dict)
+    child: FakeChild | None = None
+    now_s: float = 100.0
+
+    def opened(self, path: Path, **more: Any) -> OwnRecorder:
+        def launch(recording: Recording, path: Path, source: Source, comment: str) -> FakeChild:
+            path.touch()
+            self.child = FakeChild(recording, path, source, **self.script)
+            return self.child
+
+        supervisor = partial(Supervisor, launch=launch, wait=self.wait, clock_s=lambda: self.now_s)
+        return OwnRecorder(Recording(path, cpu=2), Source(ring_fds=(3,)), supervisor=supervisor, **more)
+
+    def wait(self, descriptors: Sequence[int], timeout_s: float) -> None:
+        self.now_s += timeout_s
 
 
-def test_a_recorder_that_says_nothing_is_ended_and_its_file_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    started = child(monkeypatch, "import sys; sys.stdin.read()")
-    monkeypatch.setattr(recording, "_PATIENCE_S", 0.1)
-    with pytest.raises(LabError, match=r"the recorder of .*a\.pcapng does not begin: it says nothing"):
-        InChild(tmp_path / "a.pcapng", {})
-    assert [process.poll() for process in started] == [-9]
+def test_what_the_products_recorder_tells_is_what_was_recorded(tmp_path: Path) -> None:
+    world, path = World(), tmp_path / "a.pcapng"
+    recorder = world.opened(path, count=lambda path: Frames(15, 14))
+    assert world.child is not None
+    world.child.will_stop(
+        9,
+        interface("a", 10, lost=1, not_written=1),
+        interface("b", 5),
+        files=[{"path": str(path), "frames": 14, "first_ns": 1, "last_ns": 8, "bytes": 9}],
+        gaps=[{"from_ns": 1, "to_ns": 2, "interface": "a", "frames": 1, "stage": "ring"}],
+    )
+    assert recorder.pid == world.child.pid
+    found = recorder.end()
+    assert (found.logged, found.seen, found.lost, found.not_written) == (14, 15, 1, 1)
+    assert found.gaps == (Gap(1, 2, 1, "ring"),)
+    recorder.close()
+    assert not path.exists()
 
 
-def test_what_a_recorder_says_when_it_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    child(monkeypatch, "raise SystemExit('no such ring')")
-    with pytest.raises(LabError, match=r"does not begin: no such ring"):
-        InChild(tmp_path / "a.pcapng", {})
+def test_a_record_that_is_to_be_kept_stays(tmp_path: Path) -> None:
+    world = World()
+    recorder = world.opened(tmp_path / "a.pcapng", keep=True)
+    recorder.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pcapng"]
 
 
-def test_a_recorder_that_does_not_end_is_an_error_that_names_the_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    code = "import threading; print('recording', flush=True); threading.Event().wait()"
-    started = child(monkeypatch, code)
-    recorder = InChild(tmp_path / "a.pcapng", {})
-    monkeypatch.setattr(recording, "_PATIENCE_S", 0.1)
-    with pytest.raises(LabError, match=r"does not end within 0.1 s: its file .*a\.pcapng cannot be trusted"):
+def test_what_a_recorder_says_when_it_fails_is_told_and_nothing_stays(tmp_path: Path) -> None:
+    world = World({"said": [{"error": "no such ring", "kind": "LabError"}], "returncode": 4})
+    with pytest.raises(LabError, match="no such ring"):
+        world.opened(tmp_path / "a.pcapng")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recorder_that_says_nothing_is_ended(tmp_path: Path) -> None:
+    world = World({"said": []})
+    with pytest.raises(LabError, match="did not begin within 60 s"):
+        world.opened(tmp_path / "a.pcapng")
+    assert world.child is not None
+    assert world.child.killed
+
+
+def test_the_file_of_a_recorder_that_does_not_end_cannot_be_trusted(tmp_path: Path) -> None:
+    world = World({"needs": 1000, "stuck": True})
+    recorder = world.opened(tmp_path / "a.pcapng")
+    with pytest.raises(LabError, match=r"killed by SIGKILL.*: its file .*a\.pcapng cannot be trusted"):
         recorder.end()
     recorder.close()
-    assert started[0].poll() == -9
+
+
+def test_a_record_that_cannot_be_read_is_an_error_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bindings, "recorded", lambda path: None)
+    with pytest.raises(LabError, match=r"a\.pcap cannot be read"):
+        count_frames(tmp_path / "a.pcap")
+    monkeypatch.setattr(bindings, "recorded", lambda path: {"packets": 7, "not_ip": 3})
+    assert count_frames(tmp_path / "a.pcap") == Frames(7, 4)
 
 
 def test_a_tcpdump_that_does_not_end_is_an_error_that_names_the_file(

@@ -6,7 +6,6 @@ import pytest
 
 from weirlab.errors import LabError
 from weirlab.lab.cores import Cores
-from weirlab.studies.monitor.bed.base import recorded_of
 from weirlab.studies.monitor.bed.lab import spare_cpu
 from weirlab.studies.monitor.bed.stages import stages_of
 from weirlab.studies.monitor.bed.tcpdump import Statement, statement
@@ -74,17 +73,3 @@ def test_a_tap_tells_its_stages_itself() -> None:
     assert (bare.copied, bare.mirrored) == (None, None)
     assert (ring.copied, ring.not_copied, ring.mirrored) == (990, 10, None)
     assert (mirror.mirrored, mirror.not_mirrored, mirror.copied) == (980, 10, None)
-
-
-def test_a_recorder_is_told_over_all_its_interfaces() -> None:
-    raw = {
-        "interfaces": [
-            {"name": "a", "seen": 10, "lost": 1, "filtered": 0, "written": 9, "not_written": 1},
-            {"name": "b", "seen": 5, "lost": 0, "filtered": 0, "written": 5, "not_written": 0},
-        ],
-        "gaps": [{"from_ns": 1, "to_ns": 2, "interface": "a", "frames": 1, "stage": "ring"}],
-        "failure": "",
-    }
-    found = recorded_of(raw, 14)
-    assert (found.logged, found.seen, found.lost, found.not_written) == (14, 15, 1, 1)
-    assert [(gap.frames, gap.stage) for gap in found.gaps] == [(1, "ring")]

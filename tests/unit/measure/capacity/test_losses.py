@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from weirlab.documents import plain
 from weirlab.lab.inside.view import Sample, view
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.validity import sift
@@ -101,7 +102,7 @@ def test_one_trial_that_does_not_know_makes_the_sum_unknown() -> None:
     assert found.lost == 20
     assert np.isnan(found.disturbed_share)
     assert np.isnan(found.rest_ratio)
-    assert found.to_json()["disturbed_share"] is None
+    assert plain(found)["disturbed_share"] is None
 
 
 def test_lines_of_runs_from_before_do_not_know() -> None:

@@ -10,6 +10,7 @@ import pytest
 from weirlab.errors import LabError
 from weirlab.measure.progress import Progress
 from weirlab.store import RunWriter
+from weirlab.store.frames import rows_of
 from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.studies.failover.fakes import Manner, Mishap, instant
 from weirlab.studies.failover.switches import CALLS as CALLS_TABLE
@@ -18,10 +19,10 @@ from weirlab.studies.failover.switches import (
     SWITCHES,
     Pair,
     Planned,
+    SwitchRow,
     compare,
     conclusions,
     plan,
-    rows_of,
 )
 
 from .conftest import CALLS, CONDITIONS, QUICK, TIMING, Pairs, Run
@@ -182,7 +183,7 @@ def test_tables_have_a_row_per_call_and_direction_and_per_bin(run: Run, writer: 
     series = writer.run.table(SERIES)
     assert series["lost"].sum() == row.lost
     assert series.filter(pl.col("start_ns") == -1_000_000_000).height == 2
-    again = rows_of(writer.run.table(SWITCHES))
+    again = rows_of(SwitchRow, writer.run.table(SWITCHES))
     assert json.dumps([vars(r) for r in again]) == json.dumps([vars(row)])
 
 

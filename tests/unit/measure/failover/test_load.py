@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from weirlab.documents import plain, typed
 from weirlab.errors import InputError, TrialError
 from weirlab.store import RunWriter
 from weirlab.studies.failover.fakes import Manner, Mishap
@@ -47,7 +48,7 @@ def test_a_load_that_only_the_host_limits_is_not_told_as_what_the_pair_carries(w
     assert load.reduced
     assert load.by_host
     assert "stolen" in load.why
-    assert Load.from_json(load.to_json()) == load
+    assert typed(Load, plain(load)) == load
 
 
 def test_a_pair_that_carries_nothing_is_an_error(writer: RunWriter) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from weirlab.errors import LabError
 from weirlab.store import RunWriter, Store
+from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.monitor.bed import BARE, METHODS, RECORDING, Method, Settings, Stall
 from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
 from weirlab.studies.monitor.trials import (
@@ -27,10 +28,8 @@ from weirlab.studies.monitor.trials import (
     frame_bytes,
     measure,
     plan,
-    rows_of,
     search,
     stalls,
-    trials_frame,
 )
 from weirlab.studies.monitor.trials.rows import row_of
 from weirlab.testing import make_record
@@ -104,7 +103,7 @@ def test_a_link_is_closed_when_a_trial_fails(writer: RunWriter) -> None:
     with pytest.raises(LabError, match="the recorder died"):
         measured(writer, opener, shape())
     assert [link.closed for link in opener.opened] == [True]
-    assert len(rows_of(writer.run.table("monitor"))) == 1
+    assert len(rows_of(MonitorRow, writer.run.table("monitor"))) == 1
 
 
 def test_a_trial_that_the_host_spoils_is_made_again_and_kept(writer: RunWriter) -> None:
@@ -297,7 +296,7 @@ def test_a_rate_passes_if_most_of_its_trials_lose_nothing(lossless: str, passes:
 
 def test_rows_come_back_from_the_table_as_they_were(writer: RunWriter) -> None:
     rows = measured(writer, Opener(), shape("stall", stall=Stall(0.01, 0.05), loads=("400kpps",)))
-    back = rows_of(trials_frame(rows))
+    back = rows_of(MonitorRow, frame_of(MonitorRow, rows))
     assert [row.trial_id for row in back] == [row.trial_id for row in rows]
     assert [row.gap_list() for row in back] == [row.gap_list() for row in rows]
     assert [(row.logged, row.copied, row.stalled_from_ns) for row in back] == [

@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 
 from weirlab.report.numbers import NOTHING
+from weirlab.store.frames import frame_of
 from weirlab.studies.failover.page import Campaign, tell
 from weirlab.studies.failover.switches import compare, conclusions
-from weirlab.studies.failover.switches.rows import SwitchRow, switches_frame
+from weirlab.studies.failover.switches.rows import SwitchRow
 
 MANIFEST = {
     "run_id": "20261121-1200-failover-abcd",
@@ -83,7 +84,7 @@ def campaign(*rows: SwitchRow, load: dict[str, object] | None = None) -> Campaig
     groups = compare(rows)
     return Campaign(
         MANIFEST,
-        switches_frame(rows),
+        frame_of(SwitchRow, rows),
         pl.concat(calls),
         pl.concat(series),
         [group.to_json() for group in groups],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import polars as pl
 import pytest
 
 from weirlab.store import Store
+from weirlab.store.frames import frame_of
 from weirlab.studies.monitor.asked import shapes_of
 from weirlab.studies.monitor.bed import Settings
 from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
@@ -19,6 +20,7 @@ from weirlab.studies.monitor.section import Monitor
 from weirlab.studies.monitor.trials import (
     Carrier,
     Found,
+    MonitorRow,
     Tables,
     compare,
     conclusions,
@@ -26,7 +28,6 @@ from weirlab.studies.monitor.trials import (
     measure,
     plan,
     stalls,
-    trials_frame,
 )
 
 WHAT = Monitor.model_validate(
@@ -63,11 +64,11 @@ def made(folder: Any, found: list[Found], *mishaps: Mishap | None, what: Monitor
     groups, prices, effects = compare(rows), costs(rows), stalls(rows)
     return Evidence(
         MANIFEST,
-        trials_frame(rows),
-        [group.to_json() for group in groups],
-        [one.to_json() for one in found],
-        [cost.to_json() for cost in prices],
-        [effect.to_json() for effect in effects],
+        frame_of(MonitorRow, rows),
+        [asdict(group) for group in groups],
+        [asdict(one) for one in found],
+        [asdict(cost) for cost in prices],
+        [asdict(effect) for effect in effects],
         tuple(conclusions(groups, found, prices, effects)),
     )
 

@@ -30,7 +30,7 @@ _BUFFERS = Buffers()
 
 
 class Keeper:
-    """Completes the records of trials with calls and keeps what they say in the tables of ``writer``'s run.
+    """Completes the records of trials with calls with what they say in the tables of ``writer``'s run.
 
     The calls of all trials together would be many millions of rows: a record keeps the sums over each
     direction, and its line in the table ``capacity`` what callers heard.
@@ -47,11 +47,10 @@ class Keeper:
         self, bed: TestBed, writer: RunWriter, *, good_mos: float = 4.0, buffers: Buffers = _BUFFERS
     ) -> None:
         self._bed = bed
-        self._writer = writer
         self._good_mos = good_mos
         self._buffers = buffers
-        self._capacity = _rows(writer, CAPACITY)
-        self._inside = _rows(writer, INSIDE)
+        run = writer.run
+        self._capacity: list[Row] = run.table(CAPACITY).to_dicts() if run.has_table(CAPACITY) else []
 
     @property
     def valid_rows(self) -> list[Row]:
@@ -59,7 +58,7 @@ class Keeper:
         return [row for row in self._capacity if row["valid"]]
 
     def complete(self, record: TrialRecord, phase: Phase, run: int | None) -> TrialRecord:
-        """``record`` as it is to be kept, after its line is in the table.
+        """``record`` as it is to be kept, with its rows of the tables.
 
         Raises
         ------
@@ -77,14 +76,11 @@ class Keeper:
         seen = self._bed.seen_inside() if isinstance(self._bed, Watchable) else None
         host = losses.disturbed(record.result, record.host, seen)
         line = rows.capacity_row(record, summary, counted, seen, host, phase=phase, run=run)
-        details = rows.inside_rows(record, seen, IN0.name, OUT0.name)
-        # A line of an attempt that was cut off before the attempt itself was kept gives way.
-        self._capacity = [*_without(self._capacity, record.trial_id), line]
-        self._inside = [*_without(self._inside, record.trial_id), *details]
-        self._writer.put_table(CAPACITY, rows.frame(self._capacity, CAPACITY_COLUMNS))
-        if self._inside:
-            self._writer.put_table(INSIDE, rows.frame(self._inside, INSIDE_COLUMNS))
-        return slim(record)
+        tables = {CAPACITY: rows.frame([line], CAPACITY_COLUMNS)}
+        if details := rows.inside_rows(record, seen, IN0.name, OUT0.name):
+            tables[INSIDE] = rows.frame(details, INSIDE_COLUMNS)
+        self._capacity.append(line)
+        return replace(slim(record), tables=tables)
 
 
 def slim(record: TrialRecord) -> TrialRecord:
@@ -145,11 +141,3 @@ def _require_both_ways(record: TrialRecord, heard: rows.Heard) -> None:
                 "must accept 198.18.0.0/15 in both directions (IPv6: 2001:2::/48), or make calls in one "
                 "direction only ('directions: forward')"
             )
-
-
-def _rows(writer: RunWriter, table: str) -> list[Row]:
-    return writer.run.table(table).to_dicts() if writer.run.has_table(table) else []
-
-
-def _without(found: list[Row], trial_id: str) -> list[Row]:
-    return [row for row in found if row["trial_id"] != trial_id]

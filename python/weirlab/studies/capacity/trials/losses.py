@@ -63,10 +63,10 @@ class Loss:
         return (self.lost - self.disturbed_lost) / (self.sent - self.disturbed_sent)
 
     def to_json(self) -> dict[str, Any]:
-        known = {"disturbed_share": self.disturbed_share, "rest_loss_ratio": self.rest_ratio}
         return {
             **vars(self),
-            **{name: value if math.isfinite(value) else None for name, value in known.items()},
+            "disturbed_share": self.disturbed_share,
+            "rest_loss_ratio": self.rest_ratio,
         }
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 from polars.datatypes import DataType, DataTypeClass
 
-from weirlab.columns import schema
 from weirlab.lab.host import STATES
 from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
+from weirlab.store.frames import schema_of
 from weirlab.studies.capacity.trials.boxes import Count
 from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.capacity.trials.losses import Disturbed
@@ -153,8 +153,8 @@ def inside_rows(record: TrialRecord, inside: InsideView | None, into: str, out_o
     return rows
 
 
-CAPACITY_COLUMNS: Final = schema(CapacityRow)
-INSIDE_COLUMNS: Final = schema(InsideRow)
+CAPACITY_COLUMNS: Final = schema_of(CapacityRow)
+INSIDE_COLUMNS: Final = schema_of(InsideRow)
 
 
 def frame(rows: Sequence[Row], columns: Columns) -> pl.DataFrame:

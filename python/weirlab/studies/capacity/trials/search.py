@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from weirlab.errors import InputError, TrialError
 from weirlab.measure.search import Goal, mlr
@@ -48,9 +48,6 @@ class CallGoal:
             return mlr.Measured(row["sent"], row["lost"])
         good = row["good_share"]
         return mlr.Measured(row["calls"], 0 if good is None else round((1 - good) * row["calls"]))
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -110,9 +107,6 @@ class Carried:
     """Offered load with so many calls."""
     problem: str = ""
     """Why there is no result, or (with ``at_least``) why more calls were not tried."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "goal": self.goal.to_json()}
 
 
 class _Counted:

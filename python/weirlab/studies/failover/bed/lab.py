@@ -14,21 +14,21 @@ from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import wiring as single
 from weirlab.lab.cores import Cores
-from weirlab.lab.netns import BackendChoice, _Bed
+from weirlab.lab.netns import BackendChoice, NamespaceBed
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.studies.failover.bed import wiring
 from weirlab.studies.failover.bed.base import AddressProtocol, Event, Transition
 from weirlab.studies.failover.bed.conntrackd import Conntrackd
 from weirlab.studies.failover.bed.pair import Pair
+from weirlab.studies.failover.bed.schedule import compiled
 from weirlab.studies.failover.bed.terms import FIREWALLS, Firewall, Side
 from weirlab.traffic.plan import Plan
-from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 
 
-class RedundantLab(_Bed):
+class RedundantLab(NamespaceBed):
     """Two firewalls between two sides; see ``wiring`` for the picture. ``close`` leaves nothing behind.
 
     Typical use::
@@ -136,7 +136,7 @@ class RedundantLab(_Bed):
         What ``during`` raises is raised when the trial has ended. Raises ``LabError`` if a daemon
         has ended by itself meanwhile, ``InputError`` for traffic that cannot pass the pair.
         """
-        return self.play(compile_plan(traffic), during)
+        return self.play(compiled(traffic), during)
 
     def play(self, plan: Plan, during: Callable[[], object] | None = None) -> EngineResult:
         """As :meth:`run`, with a schedule."""

@@ -10,7 +10,7 @@ from weirlab.studies.failover.switches.compare import Group, compare, conclusion
 from weirlab.studies.failover.switches.load import Load, Wanted, find_load
 from weirlab.studies.failover.switches.pair import KINDS, Kind, OpenPair, Pair, PairLab
 from weirlab.studies.failover.switches.plan import Planned, estimate_s, plan
-from weirlab.studies.failover.switches.rows import CALLS, SERIES, SWITCHES, SwitchRow, rows_of
+from weirlab.studies.failover.switches.rows import CALLS, SERIES, SWITCHES, SwitchRow
 from weirlab.studies.failover.switches.timing import Timing
 from weirlab.studies.failover.switches.validity import SwitchLimits
 
@@ -38,5 +38,4 @@ __all__ = [
     "find_load",
     "measure",
     "plan",
-    "rows_of",
 ]

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import polars as pl
-
 from weirlab.errors import LabError
 from weirlab.measure.progress import Meter, OnProgress
 from weirlab.measure.terms import SINGLE
@@ -16,6 +14,7 @@ from weirlab.measure.trial import Entry, Hooks, run_trial
 from weirlab.quality.jitterbuffer import USUAL, Buffers
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
+from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.failover.bed import Firewall
 from weirlab.studies.failover.switches.event import (
     CLOCKS,
@@ -34,10 +33,8 @@ from weirlab.studies.failover.switches.rows import (
     SWITCHES,
     SwitchRow,
     calls_frame,
-    rows_of,
     series_frame,
     switch_row,
-    switches_frame,
 )
 from weirlab.studies.failover.switches.switch import Switch, examine
 from weirlab.studies.failover.switches.timing import USUAL_TIMING, Timing
@@ -78,31 +75,21 @@ class Campaign:
 
 
 class Tables:
-    """The tables that a run keeps of its switches; on disk after every attempt."""
+    """The rows of a run's switches, kept together with their trials."""
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         run = writer.run
-        # A session that was killed may have kept a row whose trial it never kept.
-        whole = pl.col("trial_id").is_in(run.trials()["trial_id"].to_list())
-        kept = {
-            name: run.table(name).filter(whole) for name in (SWITCHES, CALLS, SERIES) if run.has_table(name)
-        }
-        self.rows = rows_of(kept[SWITCHES]) if SWITCHES in kept else []
-        self._frames = {name: [kept[name]] if name in kept else [] for name in (CALLS, SERIES)}
+        self.rows = rows_of(SwitchRow, run.table(SWITCHES)) if run.has_table(SWITCHES) else []
 
-    def add(self, row: SwitchRow, switch: Switch | None) -> None:
+    def add(self, record: TrialRecord, row: SwitchRow, switch: Switch | None) -> None:
         """Keep one attempt."""
-        self.rows.append(row)
+        tables = {SWITCHES: frame_of(SwitchRow, [row])}
         if switch is not None:
-            self._frames[CALLS].append(calls_frame(row.trial_id, switch))
-            self._frames[SERIES].append(series_frame(row.trial_id, switch))
-        for name, frames in self._frames.items():
-            if frames:
-                whole = pl.concat(frames)
-                self._frames[name] = [whole]
-                self._writer.put_table(name, whole)
-        self._writer.put_table(SWITCHES, switches_frame(self.rows))
+            tables[CALLS] = calls_frame(row.trial_id, switch)
+            tables[SERIES] = series_frame(row.trial_id, switch)
+        self._writer.add(replace(record, tables=tables))
+        self.rows.append(row)
 
 
 def measure(
@@ -204,8 +191,7 @@ class _One:
                 switch = seen[0] if seen else None
                 calls = conditions.calls.count
                 row = switch_row(planned.pair, planned.repetition, calls, record, found, switch)
-                self.tables.add(row, switch)
-                self.writer.add(record)
+                self.tables.add(record, row, switch)
 
             return run_trial(
                 bed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -61,12 +61,8 @@ class Load:
         return self.calls < self.wanted_calls
 
     def to_json(self) -> dict[str, Any]:
+        """With ``reduced``, which readers need not work out."""
         return {**vars(self), "reduced": self.reduced}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Load:
-        """Inverse of :meth:`to_json`."""
-        return cls(**{name: value for name, value in content.items() if name != "reduced"})
 
 
 def find_load(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from weirlab.columns import schema
 from weirlab.records import F64, CallTable, TrialRecord
+from weirlab.store.frames import schema_of
 from weirlab.studies.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.studies.failover.switches.event import Occurrence
 from weirlab.studies.failover.switches.pair import Pair
@@ -268,29 +267,6 @@ def _numbers(switch: Switch) -> dict[str, Any]:
     }
 
 
-SWITCHES_SCHEMA: Final = schema(SwitchRow)
-
-
-def switches_frame(rows: Sequence[SwitchRow]) -> pl.DataFrame:
-    """``rows`` as the table ``switches``; what is not known is null."""
-    columns = {name: [getattr(row, name) for row in rows] for name in SWITCHES_SCHEMA}
-    return pl.DataFrame(columns, schema=SWITCHES_SCHEMA).fill_nan(None)
-
-
-def rows_of(frame: pl.DataFrame) -> list[SwitchRow]:
-    """Inverse of :func:`switches_frame`; columns that a later Weir added are left out."""
-    known = [name for name in SWITCHES_SCHEMA if name in frame.columns]
-    return [SwitchRow(**_filled(row)) for row in frame.select(known).iter_rows(named=True)]
-
-
-def _filled(row: dict[str, Any]) -> dict[str, Any]:
-    """``row`` with NaN for what is not known."""
-    return {
-        name: nan if value is None and SWITCHES_SCHEMA[name] == pl.Float64() else value
-        for name, value in row.items()
-    }
-
-
 def calls_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
     """The table ``switch_calls`` of one switch: a row per call and direction."""
     gaps, heard = switch.gaps, switch.heard
@@ -328,7 +304,7 @@ def calls_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
         }
     )
     whole = frame.fill_nan(None).with_columns(pl.col(counts).cast(pl.Int64))
-    return whole.select(list(schema(SwitchCallRow)))
+    return whole.select(list(schema_of(SwitchCallRow)))
 
 
 def series_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
@@ -347,7 +323,7 @@ def series_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
         }
     )
     shown = frame.fill_nan(None).filter(pl.col("start_ns") < ended)
-    return shown.select(list(schema(SwitchSeriesRow)))
+    return shown.select(list(schema_of(SwitchSeriesRow)))
 
 
 def _or_nan(value: float | None) -> float:

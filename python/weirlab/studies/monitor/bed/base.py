@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, get_args
@@ -157,34 +156,3 @@ class TapLike(Protocol):
     def ring_fds(self) -> list[int]: ...
 
     def close(self) -> None: ...
-
-
-class RecorderLike(Protocol):
-    """What is used of ``weirlab._engine.Recorder``."""
-
-    def start(self) -> None: ...
-
-    def progress(self) -> dict[str, Any]: ...
-
-    def stop(self) -> dict[str, Any]: ...
-
-
-def gaps_of(raw: Sequence[dict[str, Any]]) -> tuple[Gap, ...]:
-    """The gaps that a recorder names."""
-    return tuple(Gap(int(g["from_ns"]), int(g["to_ns"]), int(g["frames"]), str(g["stage"])) for g in raw)
-
-
-def recorded_of(raw: dict[str, Any], logged: int) -> Recorded:
-    """What a recorder answered to ``stop``, over all its interfaces."""
-
-    def total(name: str) -> int:
-        return sum(int(interface[name]) for interface in raw["interfaces"])
-
-    return Recorded(
-        logged=logged,
-        seen=total("seen"),
-        lost=total("lost"),
-        not_written=total("not_written"),
-        gaps=gaps_of(raw["gaps"]),
-        failure=str(raw["failure"]),
-    )

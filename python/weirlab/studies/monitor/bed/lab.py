@@ -25,10 +25,13 @@ from weirlab.lab.isolation.aside import aside
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.wiring import mac_bytes
+from weirlab.link import settings as link_settings
+from weirlab.link.recording.process import Source
 from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample
 from weirlab.studies.monitor.bed import tcpdump, wiring
 from weirlab.studies.monitor.bed.base import Recording, Settings, Stages, TapLike
-from weirlab.studies.monitor.bed.recording import InChild, InProcess
+from weirlab.studies.monitor.bed.recording import OwnRecorder
 from weirlab.studies.monitor.bed.stages import stages_of
 from weirlab.studies.monitor.bed.tcpdump import Tcpdump
 from weirlab.traffic.schedule import compile_plan
@@ -254,7 +257,7 @@ class LinkLab:
         plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
         fast = 0
         for _ in range(_WARM_UP_ROUNDS):
-            raw = engine.run(plan, _mac(wiring.TX_MAC), _mac(wiring.RX_MAC))
+            raw = engine.run(plan, mac_bytes(wiring.TX_MAC), mac_bytes(wiring.RX_MAC))
             fast = fast + 1 if raw["sent"] >= SLOWEST_UNPACED_PPS * _WARM_UP_S else 0
             if raw["backend"] != "xdp" or fast == _WARM_ROUNDS:
                 return
@@ -267,7 +270,7 @@ class LinkLab:
         elif settings.method == "tap-mirror":
             options = {
                 "mirror": wiring.MIRROR,
-                "logger_mac": _mac(wiring.LOGGER_MAC),
+                "logger_mac": mac_bytes(wiring.LOGGER_MAC),
                 "mirror_cpu": self._recorder_cpu,
             }
         return open_tap(
@@ -298,22 +301,20 @@ class LinkLab:
                 settings=settings,
                 cpu=self._recorder_cpu,
             )
-        options: dict[str, Any] = {"snap_bytes": settings.snap_bytes, "cpu": self._recorder_cpu}
         if method == "tap-ring":
             assert self._tap is not None
-            options["ring_fds"] = self._tap.ring_fds()
+            source = Source(ring_fds=tuple(self._tap.ring_fds()))
         elif method == "tap-mirror":
-            options |= {
-                "interface": wiring.LOGGER,
-                "netns": self._netns["log"].name,
-                "ring_bytes": settings.ring_bytes,
-            }
+            source = Source(interface=wiring.LOGGER, netns=self._netns["log"].name)
         else:
             return None
-        path = self._folder / f"{name}.pcapng"
-        if settings.stall is not None:
-            return InChild(path, options, keep=settings.keep)
-        return InProcess(path, options, keep=settings.keep)
+        how = link_settings.Recording(
+            self._folder / f"{name}.pcapng",
+            snap_bytes=settings.snap_bytes,
+            ring_bytes=settings.ring_bytes,
+            cpu=self._recorder_cpu,
+        )
+        return OwnRecorder(how, source, keep=settings.keep)
 
     @contextmanager
     @shielded
@@ -344,7 +345,7 @@ class LinkLab:
         assert self._engine is not None
         plan = compile_plan(traffic)
         with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
-            raw = self._engine.run(plan, _mac(wiring.TX_MAC), _mac(wiring.RX_MAC))
+            raw = self._engine.run(plan, mac_bytes(wiring.TX_MAC), mac_bytes(wiring.RX_MAC))
         return to_result(raw, plan)
 
     def _read(self) -> dict[str, int]:
@@ -394,7 +395,3 @@ def _explained() -> Iterator[None]:
         raise MissingCapability(f"{error.strerror}; {way_out(error)}") from error
     except (OSError, NetlinkError) as error:
         raise LabError(f"the link cannot be built: {error}; see weir doctor") from error
-
-
-def _mac(text: str) -> bytes:
-    return bytes.fromhex(text.replace(":", ""))

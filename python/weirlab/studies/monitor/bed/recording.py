@@ -1,153 +1,98 @@
-"""Weir's own recorder, in this process or, so that it can be stopped, in a child."""
+"""The recorder that ``weir tap`` and ``weir log`` start, at work for one trial."""
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import subprocess
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
 
-from weirlab import programs
 from weirlab.errors import LabError
-from weirlab.studies.monitor.bed.base import Recorded, RecorderLike, recorded_of
-from weirlab.studies.monitor.bed.counting import Frames, count_frames
-
-_PATIENCE_S: Final = 30.0
-_RECORDING: Final = b"recording\n"
-
-OpenRecorder = Callable[..., RecorderLike]
-
-
-def open_recorder(path: str, **options: Any) -> RecorderLike:
-    """``weirlab._engine.Recorder``, when it is needed."""
-    try:
-        from weirlab._engine import Recorder
-    except ImportError as error:
-        raise LabError(f"the engine is not built ({error}); make build builds it") from error
-    return Recorder(path, **options)
+from weirlab.link import account, bindings
+from weirlab.link.recording.part import Part
+from weirlab.link.recording.process import Source
+from weirlab.link.recording.supervisor import Supervisor
+from weirlab.link.settings import Recording
+from weirlab.studies.monitor.bed.base import Gap, Recorded
 
 
-class InProcess:
-    """A recorder in a thread of this process."""
+@dataclass(frozen=True)
+class Frames:
+    """``ip`` are those of a trial; ``all`` includes what is not IP."""
 
-    def __init__(
-        self,
-        path: Path,
-        options: dict[str, Any],
-        *,
-        keep: bool = False,
-        opener: OpenRecorder = open_recorder,
-        count: Callable[[Path], Frames] = count_frames,
-    ) -> None:
-        self._path, self._keep, self._count = path, keep, count
-        self._recorder: RecorderLike | None = opener(str(path), **options)
-        self._recorder.start()
-
-    @property
-    def pid(self) -> int:
-        return os.getpid()
-
-    def end(self) -> Recorded:
-        assert self._recorder is not None
-        recorder, self._recorder = self._recorder, None
-        return counted(recorder.stop(), self._count, self._keep)
-
-    def close(self) -> None:
-        recorder, self._recorder = self._recorder, None
-        if recorder is not None:
-            recorder.stop()
-        if not self._keep:
-            self._path.unlink(missing_ok=True)
+    all: int
+    ip: int
 
 
-class InChild:
-    """A recorder in a process of its own, which inherits the descriptors of a ring."""
+def count_frames(path: Path) -> Frames:
+    """Read a capture to its end, by Weir's own reader; raises ``LabError`` where that fails."""
+    found = bindings.recorded(str(path))
+    if found is None:
+        raise LabError(f"the record {path} cannot be read: its frames cannot be counted")
+    frames = int(found["packets"])
+    # An empty file has frames of no kind.
+    return Frames(frames, frames - int(found.get("not_ip", 0)))
+
+
+class OwnRecorder:
+    """Weir's recorder in its own process, from when it is made until :meth:`end`.
+
+    Raises what keeps it from beginning.
+    """
 
     def __init__(
         self,
-        path: Path,
-        options: dict[str, Any],
+        recording: Recording,
+        source: Source,
         *,
         keep: bool = False,
+        supervisor: Callable[..., Supervisor] = Supervisor,
         count: Callable[[Path], Frames] = count_frames,
     ) -> None:
-        self._path, self._keep, self._count = path, keep, count
-        fds: Sequence[int] = options.get("ring_fds", ())
-        for fd in fds:
-            os.set_inheritable(fd, True)
-        request = json.dumps({"path": str(path), "options": {**options, "ring_fds": list(fds)}})
-        self._process: programs.Program[bytes] = programs.start(
-            programs.own("weirlab.studies.monitor.bed.child", request),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=tuple(fds),
-        )
+        self._path, self._keep, self._count = recording.path, keep, count
+        self._told: list[str] = []
+        self._supervisor = supervisor(recording, source, self._told.append)
         try:
-            self._await_recording()
+            self._supervisor.begin()
         except BaseException:
             self.close()
             raise
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        pid = self._supervisor.pid
+        assert pid is not None
+        return pid
 
     def end(self) -> Recorded:
-        try:
-            answer, said = self._process.communicate(b"stop\n", timeout=_PATIENCE_S)
-        except subprocess.TimeoutExpired as error:
-            raise LabError(
-                f"the recorder's process does not end within {_PATIENCE_S:g} s: its file {self._path} "
-                "cannot be trusted; see whether the disk is slow or full"
-            ) from error
-        if self._process.returncode != 0:
-            raise LabError(f"the recorder of {self._path} failed: {_last_line(said)}")
-        return counted(json.loads(answer), self._count, self._keep)
+        """Let it write what is there, and count that; raises ``LabError`` if it did not end in good order."""
+        self._supervisor.finish()
+        if self._supervisor.interrupted:
+            why = "; ".join(self._told) or "the recorder ended before its time"
+            raise LabError(f"{why}: its file {self._path} cannot be trusted")
+        paths = [Path(file["path"]) for file in self._supervisor.files()]
+        logged = sum(self._count(path).ip for path in paths if path.exists())
+        return recorded_of(
+            self._supervisor.parts, self._supervisor.gaps(0, 0), self._supervisor.failures, logged
+        )
 
     def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
+        self._supervisor.close()
         if not self._keep:
-            self._path.unlink(missing_ok=True)
-
-    def _await_recording(self) -> None:
-        if first_line(self._process, _PATIENCE_S) == _RECORDING:
-            return
-        self._process.kill()
-        _, said = self._process.communicate()
-        raise LabError(f"the recorder of {self._path} does not begin: {_last_line(said)}")
+            for part in self._supervisor.parts:
+                for path in (part.path, *map(Path, part.names)):
+                    path.unlink(missing_ok=True)
 
 
-def first_line(process: programs.Program[bytes], limit_s: float) -> bytes:
-    """The first line that ``process`` says, as far as it came within ``limit_s``; then it may be silent."""
-    assert process.stdout is not None
-    said, end = b"", time.monotonic() + limit_s
-    while not said.endswith(b"\n") and (left := end - time.monotonic()) > 0:
-        if select.select([process.stdout], [], [], left)[0]:
-            # Byte for byte from the descriptor: what follows is for who reads on.
-            more = os.read(process.stdout.fileno(), 1)
-            if not more:
-                break
-            said += more
-    return said
-
-
-def counted(raw: dict[str, Any], count: Callable[[Path], Frames], keep: bool) -> Recorded:
-    """What a recorder answered, and what its files hold; they are removed unless kept."""
-    files = [Path(file["path"]) for file in raw["files"]]
-    logged = sum(count(path).ip for path in files if path.exists())
-    if not keep:
-        for path in files:
-            path.unlink(missing_ok=True)
-    return recorded_of(raw, logged)
-
-
-def _last_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it says nothing"
+def recorded_of(
+    parts: Sequence[Part], gaps: Sequence[account.Gap], failures: Sequence[str], logged: int
+) -> Recorded:
+    """What the product tells of a record, over all its interfaces."""
+    interfaces = [each for part in parts for each in part.recorded]
+    return Recorded(
+        logged=logged,
+        seen=sum(each.seen for each in interfaces),
+        lost=sum(each.lost for each in interfaces),
+        not_written=sum(each.not_written for each in interfaces),
+        gaps=tuple(Gap(gap.from_ns, gap.to_ns, gap.frames or 0, gap.stage) for gap in gaps),
+        failure="; ".join(failures),
+    )

@@ -16,9 +16,10 @@ from typing import Final
 from weirlab import programs
 from weirlab.errors import LabError, MissingCapability
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.wiring import mac_bytes
 from weirlab.studies.monitor.bed import wiring
 from weirlab.studies.monitor.bed.base import Recorded, Settings
-from weirlab.studies.monitor.bed.counting import count_frames
+from weirlab.studies.monitor.bed.recording import count_frames
 
 _PATIENCE_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.02
@@ -208,8 +209,7 @@ def _last_line(text: str) -> str:
 
 def _push() -> None:
     """Send frames of a kind of their own down the link, slowly enough for a ring of 256."""
-    mac = [bytes.fromhex(text.replace(":", "")) for text in (wiring.RX_MAC, wiring.TX_MAC)]
-    frame = mac[0] + mac[1] + _ETHERTYPE.to_bytes(2, "big") + bytes(1500)
+    frame = mac_bytes(wiring.RX_MAC) + mac_bytes(wiring.TX_MAC) + _ETHERTYPE.to_bytes(2, "big") + bytes(1500)
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sender:
         sender.bind((wiring.TX, 0))
         for number in range(_PUSH_FRAMES):

@@ -9,7 +9,7 @@ from weirlab.studies.monitor.trials.accounting import REMAINDERS, Losses, imbala
 from weirlab.studies.monitor.trials.campaign import Campaign, Carrier, MonitorLab, OpenLab, Tables, measure
 from weirlab.studies.monitor.trials.compare import Cost, Group, StallEffect, compare, costs, stalls
 from weirlab.studies.monitor.trials.plan import CUT_BYTES, Planned, Shape, estimate_s, frame_bytes, plan
-from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow, rows_of, trials_frame
+from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow
 from weirlab.studies.monitor.trials.search import Found, Goal, search
 from weirlab.studies.monitor.trials.sentences import conclusions
 
@@ -40,8 +40,6 @@ __all__ = [
     "losses",
     "measure",
     "plan",
-    "rows_of",
     "search",
     "stalls",
-    "trials_frame",
 ]

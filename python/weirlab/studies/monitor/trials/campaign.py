@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol
 
-import polars as pl
-
 from weirlab.errors import LabError
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import Meter, OnProgress
@@ -21,9 +19,10 @@ from weirlab.measure.validity import Limits, judge
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.store.catalogue import utc_now
+from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.monitor.bed import Settings, Stages
 from weirlab.studies.monitor.trials.plan import LAB_S, OVERHEAD_S, Planned
-from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow, row_of, rows_of, trials_frame
+from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow, row_of
 
 MAX_ATTEMPTS: Final = 3
 
@@ -57,21 +56,17 @@ class Campaign:
 
 
 class Tables:
-    """The table that a run keeps of its trials; on disk after every attempt."""
+    """The rows of a run's trials, kept together with them."""
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer
         run = writer.run
-        self.rows: list[MonitorRow] = []
-        if run.has_table(TRIALS):
-            # A session that was killed may have kept a row whose trial it never kept.
-            whole = pl.col("trial_id").is_in(run.trials()["trial_id"].to_list())
-            self.rows = rows_of(run.table(TRIALS).filter(whole))
+        self.rows = rows_of(MonitorRow, run.table(TRIALS)) if run.has_table(TRIALS) else []
 
-    def add(self, row: MonitorRow) -> None:
+    def add(self, record: TrialRecord, row: MonitorRow) -> None:
         """Keep one attempt."""
+        self._writer.add(replace(record, tables={TRIALS: frame_of(MonitorRow, [row])}))
         self.rows.append(row)
-        self._writer.put_table(TRIALS, trials_frame(self.rows))
 
 
 @dataclass(frozen=True)
@@ -91,8 +86,7 @@ class Carrier:
             if lab.stages is None:
                 raise LabError(f"{planned.text}: the link did not say what became of its frames")
             kept.append(row_of(planned, record, lab.stages, lab.stalled_ns))
-            self.tables.add(kept[-1])
-            self.writer.add(record)
+            self.tables.add(record, kept[-1])
 
         records = run_trial(
             lab,

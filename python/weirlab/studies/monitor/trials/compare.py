@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,9 +41,6 @@ class Group:
     lost_at: dict[str, float]
     """By place, the share of all frames sent that was lost there, over all runs."""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -67,9 +63,6 @@ class Cost:
     whole: bool = False
     """Copies are neither cut nor left out, whatever it costs the link."""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class StallEffect:
@@ -89,9 +82,6 @@ class StallEffect:
     gap_s: float
     """From the first named gap's begin to the last one's end; NaN without gaps."""
     stalled_s: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def compare(rows: Sequence[MonitorRow]) -> tuple[Group, ...]:

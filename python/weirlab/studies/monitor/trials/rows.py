@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import polars as pl
-
-from weirlab.columns import schema
 from weirlab.records import TrialRecord
 from weirlab.studies.monitor.bed import Stages
 from weirlab.studies.monitor.trials.accounting import REMAINDERS, imbalance, losses
@@ -195,25 +191,3 @@ def row_of(
 
 def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else nan
-
-
-SCHEMA: Final = schema(MonitorRow)
-
-
-def trials_frame(rows: Sequence[MonitorRow]) -> pl.DataFrame:
-    """``rows`` as the table ``monitor``; what is not known is null."""
-    columns = {name: [getattr(row, name) for row in rows] for name in SCHEMA}
-    return pl.DataFrame(columns, schema=SCHEMA).fill_nan(None)
-
-
-def rows_of(frame: pl.DataFrame) -> list[MonitorRow]:
-    """Inverse of :func:`trials_frame`; columns that a later Weir added are left out."""
-    known = [name for name in SCHEMA if name in frame.columns]
-    return [MonitorRow(**_filled(row)) for row in frame.select(known).iter_rows(named=True)]
-
-
-def _filled(row: dict[str, Any]) -> dict[str, Any]:
-    """``row`` with NaN for what is not known."""
-    return {
-        name: nan if value is None and SCHEMA[name] == pl.Float64() else value for name, value in row.items()
-    }

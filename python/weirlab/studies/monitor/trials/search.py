@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from weirlab.studies.monitor.bed import Method
 from weirlab.studies.monitor.trials.plan import Planned, payload_bytes
@@ -47,14 +47,6 @@ class Found:
     """Frames that the link lost at the least rate with loss."""
     lost_record: int = 0
     """Frames that are not in the record there, and came by."""
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Found:
-        """Inverse of :meth:`to_json`."""
-        return cls(**value)
 
 
 def search(method: Method, frame: int, goal: Goal, first_index: int, attempt: Try) -> Found:

@@ -82,7 +82,7 @@ class Bursts:
             **self.setting.to_json(),
             "rate_pps": self.rate_pps,
             "throughput_pps": self.throughput_pps,
-            "frames": list(self.frames),
+            "frames": self.frames,
             "at_least": self.at_least,
             "mean_frames": self.mean_frames,
             "std_frames": self.std_frames,

@@ -48,7 +48,7 @@ class LossCurve:
         return {
             **self.setting.to_json(),
             "max_load_pps": self.max_load_pps,
-            "points": [point.to_json() for point in self.points],
+            "points": self.points,
         }
 
 

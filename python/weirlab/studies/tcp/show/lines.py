@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from weirlab.cli.output import plain
 from weirlab.cli.streams import tell
+from weirlab.documents import plain
 from weirlab.quoting import json_printable
 
 LinesOption = Annotated[

@@ -1,0 +1,151 @@
+"""Dataclasses as JSON documents and back: how files, tables and ``--json`` hold them.
+
+A document has the fields of its dataclass, in their order. A dataclass can say that
+
+- a field is left out where it is empty: ``field(default=None, metadata=SPARSE)``;
+- null stands for NaN, or infinity, in a field: ``Measured``, or ``Unlimited``, instead of ``float``;
+- a field holds an array: ``Array``;
+- its document deliberately differs: a method ``to_json`` returns it. What that adds is ignored when read.
+
+pydantic reads documents, and is imported when the first one is read; so is numpy for the first array.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from pydantic import GetCoreSchemaHandler, TypeAdapter
+    from pydantic_core import CoreSchema
+
+T = TypeVar("T")
+
+SPARSE: Final[Mapping[str, Any]] = {"sparse": True}
+"""Metadata of a field that a document has only where it is not empty."""
+
+
+def plain(value: object) -> Any:
+    """``value`` as JSON knows it.
+
+    Dataclasses and mappings become objects, sequences, sets and arrays become arrays, paths and dates
+    become text; a number that is not finite becomes null, for which JSON has no word.
+    """
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case set() | frozenset():
+            return sorted((plain(item) for item in value), key=str)
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return plain(value.to_json()) if hasattr(value, "to_json") else plain(document_of(value))
+        case _ if hasattr(value, "tolist"):  # Arrays and numbers of numpy, which stays out of this module.
+            return plain(value.tolist())
+        case _ if hasattr(value, "isoformat"):
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def document_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, without those that are ``SPARSE`` and empty."""
+    found = {}
+    for each in fields(value):
+        content = getattr(value, each.name)
+        if "sparse" not in each.metadata or content:
+            found[each.name] = content
+    return found
+
+
+def typed(kind: type[T], document: object) -> T:
+    """The inverse of :func:`plain`: ``document``, of JSON values, as a ``kind``.
+
+    Fields that are not there have their defaults. Nothing is converted but what JSON does not know: a text is
+    no number and 2.5 no count, but a list is a tuple and null a ``Measured`` NaN.
+
+    Raises
+    ------
+    ValueError
+        ``document`` is something else; the message names the place. What the dataclass itself raises for
+        impossible values, such as ``InputError``, passes.
+    """
+    from pydantic import ValidationError
+
+    extra: Literal["ignore", "forbid"] = "ignore" if hasattr(kind, "to_json") else "forbid"
+    adapter: TypeAdapter[T] = _adapter(kind)
+    try:
+        return adapter.validate_json(json.dumps(document), strict=True, extra=extra)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or getattr(kind, "__name__", str(kind))
+        raise ValueError(f"{place}: {first['msg']}, not {quoted(first['input'])}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
+_adapters: Final[dict[Any, TypeAdapter[Any]]] = {}
+"""Made once for each kind, which takes a while."""
+
+
+@dataclass(frozen=True)
+class _NullIs:
+    number: float
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core.core_schema import no_info_before_validator_function
+
+        return no_info_before_validator_function(
+            lambda value: self.number if value is None else value, handler(source)
+        )
+
+
+class _IsArray:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core.core_schema import no_info_plain_validator_function
+
+        return no_info_plain_validator_function(_array)
+
+
+def _array(value: Any) -> npt.NDArray[np.float64]:
+    import numpy as np
+
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except TypeError as error:
+        # pydantic knows only ValueError for what a value is not.
+        raise ValueError(str(error)) from error
+
+
+Measured = Annotated[float, _NullIs(math.nan)]
+"""A number that may be unknown: NaN, in documents null."""
+
+Unlimited = Annotated[float, _NullIs(math.inf)]
+"""A number that may be infinite, in documents null."""
+
+if TYPE_CHECKING:
+    Array = npt.NDArray[np.float64]
+    """An array of numbers, in documents lists; a null in it is NaN."""
+else:
+    Array = Annotated[Any, _IsArray()]
