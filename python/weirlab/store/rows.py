@@ -224,8 +224,11 @@ def part_bytes(record: TrialRecord) -> bytes:
     for table, arrays in _details(record).items():
         for name, array in arrays.items():
             columns.append(
-                # A type that were named would be compared with that of every item, which takes as long again.
-                pl.Series(f"{table}.{name}", [_column(array, DETAILS[table][name])])
+                pl.Series(
+                    f"{table}.{name}",
+                    [_column(array, DETAILS[table][name])],
+                    dtype=pl.List(DETAILS[table][name]),
+                )
             )
     buffer = io.BytesIO()
     pl.DataFrame(columns).write_parquet(buffer, compression="zstd")
@@ -348,9 +351,6 @@ def _details(record: TrialRecord) -> dict[str, dict[str, npt.NDArray[Any]]]:
 
 
 def _column(array: npt.NDArray[Any], kind: DataType | DataTypeClass) -> pl.Series:
-    """``array`` as exactly this ``kind``."""
-    if not len(array):
-        return pl.Series(dtype=kind)
     if kind == pl.Boolean():
         return pl.Series(array.astype(np.bool_))
     if np.issubdtype(array.dtype, np.floating):
