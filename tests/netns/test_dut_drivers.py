@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from weirlab.lab import dut
 from weirlab.lab.base import DutDriver
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup
+
+from .conftest import PlainTraffic
 
 pytestmark = pytest.mark.netns
 
@@ -52,13 +56,43 @@ def driver_called(name: str, folder: Path) -> DutDriver:
     return dut.make(kind, path)
 
 
-@pytest.fixture
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NetnsLab]:
-    driver = driver_called(request.param, tmp_path)
+@dataclass(frozen=True)
+class Shared:
+    """A lab for several tests, and its rules before anybody set any."""
+
+    lab: NetnsLab
+    traffic: PlainTraffic
+    untouched: dict[str, str]
+
+
+@contextmanager
+def built(name: str, folder: Path) -> Iterator[NetnsLab]:
+    driver = driver_called(name, folder)
     if missing := driver.check():
         pytest.skip("; ".join(missing))
     with NetnsLab(driver) as lab:
         yield lab
+
+
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    with built(request.param, tmp_path_factory.mktemp("lab")) as lab:
+        traffic = PlainTraffic(lab)
+        yield Shared(lab, traffic, traffic.rules())
+
+
+@pytest.fixture
+def lab(shared: Shared) -> NetnsLab:
+    """The lab of a driver, without the rules of the test before."""
+    if shared.lab.dut != "forward":
+        shared.lab.set_rules(RuleSetup())
+    return shared.lab
+
+
+@pytest.fixture
+def traffic(shared: Shared, lab: NetnsLab) -> PlainTraffic:
+    """Plain sockets at both ends of ``lab``."""
+    return shared.traffic
 
 
 def positions(driver: str) -> list[RuleSetup]:
@@ -74,12 +108,11 @@ def positions(driver: str) -> list[RuleSetup]:
 
 
 def for_drivers(*names: str) -> Any:
-    return pytest.mark.parametrize("lab", names, indirect=True, ids=lambda name: name)
+    return pytest.mark.parametrize("shared", names, indirect=True, ids=lambda name: name)
 
 
 @for_drivers(*ALL)
-def test_test_traffic_passes_under_every_setup(lab: NetnsLab, plain_traffic: Callable[..., Any]) -> None:
-    traffic = plain_traffic(lab)
+def test_test_traffic_passes_under_every_setup(lab: NetnsLab, traffic: PlainTraffic) -> None:
     for rules in positions(lab.dut):
         lab.set_rules(rules)
         assert traffic.arrives(ip=4, l4="udp"), rules
@@ -90,20 +123,14 @@ def test_test_traffic_passes_under_every_setup(lab: NetnsLab, plain_traffic: Cal
 
 
 @for_drivers(*GENERATING)
-def test_only_test_traffic_passes_where_there_are_rules(
-    lab: NetnsLab, plain_traffic: Callable[..., Any]
-) -> None:
-    traffic = plain_traffic(lab)
+def test_only_test_traffic_passes_where_there_are_rules(lab: NetnsLab, traffic: PlainTraffic) -> None:
     for rules in (RuleSetup(1), RuleSetup(7), RuleSetup(7, stateful=True)):
         lab.set_rules(rules)
         assert traffic.is_dropped(source="192.0.2.1"), rules
 
 
 @for_drivers(*ALL)
-def test_setting_the_same_rules_again_changes_nothing(
-    lab: NetnsLab, plain_traffic: Callable[..., Any], tmp_path: Path
-) -> None:
-    traffic = plain_traffic(lab)
+def test_setting_the_same_rules_again_changes_nothing(lab: NetnsLab, traffic: PlainTraffic) -> None:
     rules = positions(lab.dut)[-1]
     lab.set_rules(rules)
     once = traffic.rules()
@@ -115,21 +142,17 @@ def test_setting_the_same_rules_again_changes_nothing(
 
 
 @for_drivers(*GENERATING)
-def test_new_rules_replace_the_old_ones_wholly(lab: NetnsLab, plain_traffic: Callable[..., Any]) -> None:
-    traffic = plain_traffic(lab)
-    untouched = traffic.rules()
+def test_new_rules_replace_the_old_ones_wholly(lab: NetnsLab, traffic: PlainTraffic, shared: Shared) -> None:
     lab.set_rules(RuleSetup(40, stateful=True))
-    assert traffic.rules() != untouched
+    assert traffic.rules() != shared.untouched
     lab.set_rules(RuleSetup())
-    assert traffic.rules() == untouched
+    assert traffic.rules() == shared.untouched
 
 
 @for_drivers("iptables-legacy", "iptables-nft", "nftables")
-def test_accepting_rule_stands_at_the_matching_position(
-    lab: NetnsLab, plain_traffic: Callable[..., Any]
-) -> None:
+def test_accepting_rule_stands_at_the_matching_position(lab: NetnsLab, traffic: PlainTraffic) -> None:
     lab.set_rules(RuleSetup(25))
-    dump = "\n".join(plain_traffic(lab).rules().values())
+    dump = "\n".join(traffic.rules().values())
     ipv4 = [line for line in dump.splitlines() if "10.0." in line or "198.18.0.0/16" in line]
     assert len(ipv4) == 25
     assert "198.18.0.0/16" in ipv4[-1]
@@ -137,25 +160,25 @@ def test_accepting_rule_stands_at_the_matching_position(
 
 
 @for_drivers("nftables-set", "nftables-vmap")
-def test_position_is_the_number_of_elements(lab: NetnsLab, plain_traffic: Callable[..., Any]) -> None:
+def test_position_is_the_number_of_elements(lab: NetnsLab, traffic: PlainTraffic) -> None:
     lab.set_rules(RuleSetup(25))
-    dump = plain_traffic(lab).rules()["nft list ruleset"]
+    dump = traffic.rules()["nft list ruleset"]
     assert dump.count("/28") == 24
     assert dump.count("198.18.0.0/16") == 1
 
 
-@for_drivers("forward", *GENERATING)
-def test_connections_are_tracked_only_when_asked_for(
-    lab: NetnsLab, plain_traffic: Callable[..., Any]
-) -> None:
-    traffic = plain_traffic(lab)
-    assert traffic.arrives()
-    assert traffic.tracked_connections() == 0
-    if lab.dut == "forward":
-        return
-    lab.set_rules(RuleSetup(3, stateful=True))
-    assert traffic.arrives()
-    assert traffic.tracked_connections() > 0
+@pytest.mark.parametrize("name", ["forward", *GENERATING])
+def test_connections_are_tracked_only_when_asked_for(name: str, tmp_path: Path) -> None:
+    # In a lab of its own: what was tracked stays in the table for a while.
+    with built(name, tmp_path) as lab:
+        traffic = PlainTraffic(lab)
+        assert traffic.arrives()
+        assert traffic.tracked_connections() == 0
+        if lab.dut == "forward":
+            return
+        lab.set_rules(RuleSetup(3, stateful=True))
+        assert traffic.arrives()
+        assert traffic.tracked_connections() > 0
 
 
 @for_drivers(*ALL)
@@ -167,11 +190,8 @@ def test_driver_says_what_it_is_made_of(lab: NetnsLab) -> None:
 
 
 @for_drivers(*GENERATING)
-def test_impossible_position_is_refused_and_the_rules_stay(
-    lab: NetnsLab, plain_traffic: Callable[..., Any]
-) -> None:
+def test_impossible_position_is_refused_and_the_rules_stay(lab: NetnsLab, traffic: PlainTraffic) -> None:
     lab.set_rules(RuleSetup(3))
-    traffic = plain_traffic(lab)
     before = traffic.rules()
     with pytest.raises(InputError, match="matching position -1"):
         lab.set_rules(RuleSetup(-1))
@@ -186,8 +206,7 @@ def test_plain_forwarding_has_no_rules_to_set(lab: NetnsLab) -> None:
 
 
 @for_drivers(*FROM_FILE)
-def test_a_file_decides_alone_whatever_the_position(lab: NetnsLab, plain_traffic: Callable[..., Any]) -> None:
-    traffic = plain_traffic(lab)
+def test_a_file_decides_alone_whatever_the_position(lab: NetnsLab, traffic: PlainTraffic) -> None:
     before = traffic.rules()
     lab.set_rules(RuleSetup(400, stateful=True))
     assert traffic.rules() == before

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,10 +90,23 @@ def scenario(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture(scope="session")
+def finished_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that holds a run of the whole scenario and nothing else."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "scenario.yaml").write_text(SCENARIO)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testbeds, "open_bed", lambda *_, **__: FakeBed(FakeDevice(service_per_byte_ns=0.2)))
+        asked = ["--store", str(folder / "store"), "run", str(folder / "scenario.yaml"), "--json"]
+        result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    return folder / "store"
+
+
 @pytest.fixture
-def finished(weir: Weir, bed: Callable[..., list[FakeBed]], scenario: Path) -> str:
-    """ID of a run of the whole scenario."""
+def finished(finished_store: Path, tmp_path: Path, bed: Callable[..., list[FakeBed]]) -> str:
+    """ID of a run of the whole scenario, a copy to do anything with; fake beds can be opened."""
     bed()
-    answer = weir("run", scenario, "--json")
-    assert answer.code == 0, answer.err
-    return str(answer.json["run_id"])
+    store = shutil.copytree(finished_store, tmp_path / "store")
+    (run,) = store.glob("*-profile-*")
+    return run.name

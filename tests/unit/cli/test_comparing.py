@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from weirlab.cli.app import app
 from weirlab.jobs import testbeds
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, make_record, make_result, make_spec
@@ -26,15 +31,36 @@ PROFILE = (
 )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[FakeDevice, tuple[str, ...], int], Path]:
+    """The so-manieth profile of a device in a test bed of formulas, made once for all tests."""
+    store = tmp_path_factory.mktemp("profiles")
+
+    @cache
+    def made(device: FakeDevice, more: tuple[str, ...], number: int) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(testbeds, "open_bed", lambda *_, **__: FakeBed(device))
+            result = CliRunner().invoke(app, ["--store", str(store), *PROFILE, *more, "--json"])
+        assert result.exit_code == 0, result.output
+        return Path(json.loads(result.stdout)["path"])
+
+    return made
+
+
 @pytest.fixture
-def profiled(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Profiles a device in a test bed of formulas, and returns the run."""
+def profiled(
+    profiles: Callable[[FakeDevice, tuple[str, ...], int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Make:
+    """Puts a profile of a device into the store, and lets commands open test beds with that device."""
+    count: Counter[FakeDevice] = Counter()
 
     def make(device: FakeDevice = USUAL, *more: str) -> str:
         monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: FakeBed(device))
-        answer = weir(*PROFILE, *more, "--json")
-        assert answer.code == 0, answer.err
-        return str(answer.json["run_id"])
+        run = profiles(device, more, count[device])
+        count[device] += 1
+        return shutil.copytree(run, tmp_path / "store" / run.name).name
 
     return make
 

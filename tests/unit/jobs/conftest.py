@@ -77,6 +77,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeBed]:
 
 @pytest.fixture
 def scenario() -> Scenario:
+    return small_scenario()
+
+
+def small_scenario() -> Scenario:
     return from_plain(
         {
             "name": "small",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.errors import InputError, MissingCapability
-from weirlab.jobs import testbeds
+from weirlab.jobs import machine, testbeds
 from weirlab.jobs.calibrations import calibrate
 from weirlab.jobs.profiles import profile
 from weirlab.jobs.progress import Quiet
@@ -12,7 +12,7 @@ from weirlab.jobs.work import Work
 from weirlab.scenario import Calibrate, Dut, Lab, Scenario
 from weirlab.store import Store
 from weirlab.studies.runner import run_scenario
-from weirlab.testing import FakeBed, FakeDevice, make_spec
+from weirlab.testing import FakeBed, FakeClock, FakeDevice, make_spec
 
 PLAN = Calibrate(rates=("1kpps", "100kpps", "max"), repetitions=1, trial_s=0.05)
 CABLE = FakeDevice(service_fixed_ns=10.0, service_per_rule_ns=0.0, base_delay_ns=700.0)
@@ -28,6 +28,8 @@ def real(device: FakeDevice) -> FakeBed:
 @pytest.fixture(autouse=True)
 def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weirlab.lab.doctor.missing_for_namespaces", lambda: None)
+    # How long a busy machine takes for it does not matter: no time budget is used up.
+    monkeypatch.setattr(machine, "clock", FakeClock())
     monkeypatch.setattr(testbeds, "open_cable", lambda _: real(CABLE))
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: real(FIREWALL))
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from weirlab.measure import profile as grid
 from weirlab.measure import verify
 from weirlab.measure.adaptive import (
     Adaptive,
+    AdaptiveOutcome,
     Candidates,
     Round,
     choose,
@@ -34,6 +36,7 @@ from weirlab.measure.adaptive.design import candidates, first, positions, refere
 from weirlab.measure.plan import Extras
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import Scouted, Scouting
+from weirlab.measure.progress import Progress
 from weirlab.measure.sequence import kept_plan
 from weirlab.model import Queueing
 from weirlab.records import Observation
@@ -225,9 +228,36 @@ def test_a_committee_that_cannot_be_fitted_is_infinitely_uncertain() -> None:
 # Rounds
 
 
-def test_a_budget_is_used_up_and_not_exceeded(writer: Callable[[], RunWriter]) -> None:
-    with writer() as own:
-        found = measure(FakeBed(), ADAPTIVE, own, uncertainty=far_from_idle)
+@dataclass(frozen=True)
+class Measured:
+    """An adaptive profile, the run that keeps it, and what was told on the way."""
+
+    found: AdaptiveOutcome
+    own: RunWriter
+    told: tuple[Progress, ...]
+
+
+def measured(folder: Path, uncertainty: Callable[..., F64]) -> Measured:
+    told: list[Progress] = []
+    with Store(folder).create("profile", {"name": "test"}, {}) as own:
+        found = measure(FakeBed(), ADAPTIVE, own, told.append, uncertainty=uncertainty)
+    return Measured(found, own, tuple(told))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """One that uses its budget up."""
+    return measured(tmp_path_factory.mktemp("whole"), far_from_idle)
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """One whose model is sure at once."""
+    return measured(tmp_path_factory.mktemp("short"), none_left)
+
+
+def test_a_budget_is_used_up_and_not_exceeded(whole: Measured) -> None:
+    found, own = whole.found, whole.own
     assert found.outcome.trials == 50
     assert not found.reached
     trials = own.run.trials()
@@ -236,9 +266,8 @@ def test_a_budget_is_used_up_and_not_exceeded(writer: Callable[[], RunWriter]) -
     assert trials["index"].to_list() == list(range(50))
 
 
-def test_measuring_ends_when_two_rounds_find_the_model_sure(writer: Callable[[], RunWriter]) -> None:
-    with writer() as own:
-        found = measure(FakeBed(), ADAPTIVE, own, uncertainty=none_left)
+def test_measuring_ends_when_two_rounds_find_the_model_sure(short: Measured) -> None:
+    found, own = short.found, short.own
     assert found.reached
     assert [each.trials for each in found.rounds] == [ADAPTIVE.seed_trials, ADAPTIVE.seed_trials + 10]
     assert found.outcome.trials == ADAPTIVE.seed_trials + 10
@@ -256,27 +285,22 @@ def test_a_model_that_cannot_be_fitted_never_counts_as_sure() -> None:
     assert not sure([Round(10, *[float("nan")] * 3, "no overload")] * 2, 0.05)
 
 
-def test_a_new_position_between_the_profiled_ones_is_chosen(writer: Callable[[], RunWriter]) -> None:
-    with writer() as own:
-        measure(FakeBed(), ADAPTIVE, own, uncertainty=far_from_idle)
-    assert set(own.run.trials()["position"]) - set(SMALL.positions)
+def test_a_new_position_between_the_profiled_ones_is_chosen(whole: Measured) -> None:
+    assert set(whole.own.run.trials()["position"]) - set(SMALL.positions)
 
 
-def test_all_trials_are_one_plan_in_the_end(writer: Callable[[], RunWriter]) -> None:
-    with writer() as own:
-        measure(FakeBed(), ADAPTIVE, own, uncertainty=far_from_idle)
-    plan = kept_plan(own, grid.PLAN)
+def test_all_trials_are_one_plan_in_the_end(whole: Measured) -> None:
+    plan = kept_plan(whole.own, grid.PLAN)
     scouts = plan.first_index
     assert scouts + len(plan.specs) == 50
-    assert [spec.rules.position for spec in plan.specs] == own.run.trials()["position"].to_list()[scouts:]
+    positions = whole.own.run.trials()["position"].to_list()
+    assert [spec.rules.position for spec in plan.specs] == positions[scouts:]
 
 
 @pytest.mark.parametrize("survived", [2, 35])
 def test_an_interrupted_profile_goes_on_with_the_same_trials(
-    writer: Callable[[], RunWriter], survived: int
+    writer: Callable[[], RunWriter], survived: int, whole: Measured
 ) -> None:
-    with writer() as whole:
-        measure(FakeBed(), ADAPTIVE, whole, uncertainty=far_from_idle)
     part = writer()
     bed = FakeBed(script=[None] * survived + [KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt), part:
@@ -285,25 +309,26 @@ def test_an_interrupted_profile_goes_on_with_the_same_trials(
     with Store(part.path.parent).resume(part.run_id) as again:
         found = measure(FakeBed(), None, again, uncertainty=far_from_idle)
     assert found.outcome.attempts == 50 - survived
-    assert kept_plan(again, grid.PLAN) == kept_plan(whole, grid.PLAN)
-    assert kept_rounds(again.run) == kept_rounds(whole.run)
+    assert kept_plan(again, grid.PLAN) == kept_plan(whole.own, grid.PLAN)
+    assert kept_rounds(again.run) == kept_rounds(whole.own.run)
 
 
-def test_a_finished_profile_is_not_measured_again(writer: Callable[[], RunWriter]) -> None:
-    with writer() as own:
-        first_time = measure(FakeBed(), ADAPTIVE, own, uncertainty=none_left)
+def test_a_finished_profile_is_not_measured_again(short: Measured, tmp_path: Path) -> None:
+    shutil.copytree(short.own.path, tmp_path / short.own.run_id)
     bed = FakeBed()
-    with Store(own.path.parent).resume(own.run_id) as again:
+    with Store(tmp_path).resume(short.own.run_id) as again:
         second = measure(bed, ADAPTIVE, again, uncertainty=none_left)
     assert not bed.traffic_seen
-    assert second.rounds == first_time.rounds
+    assert second.rounds == short.found.rounds
 
 
-def test_a_run_is_not_resumed_with_other_settings(writer: Callable[[], RunWriter]) -> None:
-    with writer() as own:
-        measure(FakeBed(), ADAPTIVE, own, uncertainty=none_left)
-        with pytest.raises(InputError, match="budget_trials"):
-            measure(FakeBed(), replace(ADAPTIVE, budget_trials=60), own, uncertainty=none_left)
+def test_a_run_is_not_resumed_with_other_settings(short: Measured, tmp_path: Path) -> None:
+    shutil.copytree(short.own.path, tmp_path / short.own.run_id)
+    with (
+        Store(tmp_path).resume(short.own.run_id) as own,
+        pytest.raises(InputError, match="budget_trials"),
+    ):
+        measure(FakeBed(), replace(ADAPTIVE, budget_trials=60), own, uncertainty=none_left)
 
 
 def test_a_run_without_settings_cannot_be_resumed(writer: Callable[[], RunWriter]) -> None:
@@ -331,18 +356,9 @@ def test_a_device_that_the_sender_cannot_overload_gets_spread_trials_and_a_reaso
     assert "overload" in found.rounds[-1].where
 
 
-def test_progress_counts_to_the_budget_and_tells_the_uncertainty(writer: Callable[[], RunWriter]) -> None:
-    told: list[tuple[int, int, str]] = []
-    with writer() as own:
-        measure(
-            FakeBed(),
-            ADAPTIVE,
-            own,
-            lambda p: told.append((p.done, p.total, p.text)),
-            uncertainty=far_from_idle,
-        )
-    assert {total for done, total, _ in told if done < 44} == {50}
-    assert any("predictions are known to within" in text for _, _, text in told)
+def test_progress_counts_to_the_budget_and_tells_the_uncertainty(whole: Measured) -> None:
+    assert {p.total for p in whole.told if p.done < 44} == {50}
+    assert any("predictions are known to within" in p.text for p in whole.told)
 
 
 # Against the grid

@@ -48,9 +48,9 @@ FOUND = [
 ]
 
 
-@pytest.fixture
-def evidence(tmp_path: Any) -> Evidence:
-    return made(tmp_path, FOUND)
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return made(tmp_path_factory.mktemp("evidence"), FOUND)
 
 
 def made(folder: Any, found: list[Found], *mishaps: Mishap | None, what: Monitor = WHAT) -> Evidence:
@@ -132,8 +132,7 @@ def test_shares_of_a_bar_are_all_frames(evidence: Evidence) -> None:
     assert sums == pytest.approx([100.0] * len(sums), abs=0.1)
 
 
-def test_frames_in_no_count_are_told_as_such(tmp_path: Any) -> None:
-    evidence = made(tmp_path, FOUND)
+def test_frames_in_no_count_are_told_as_such(evidence: Evidence) -> None:
     group = dict(next(g for g in evidence.groups if g["load"] == "max" and g["method"] == "tap-ring"))
     # Two of a hundred frames are neither in the files nor known to be lost.
     group["kept_ratio"] -= 0.02
@@ -144,8 +143,7 @@ def test_frames_in_no_count_are_told_as_such(tmp_path: Any) -> None:
     assert whole.filter(whole["fate"] == "in no count")["percent"].to_list() == [0.0] * len(evidence.groups)
 
 
-def test_remainders_are_called_so(tmp_path: Any) -> None:
-    evidence = made(tmp_path, FOUND)
+def test_remainders_are_called_so(evidence: Evidence) -> None:
     behind = evidence.trials.with_columns(lost_behind=pl.lit(1), lost_logger=pl.lit(1))
     told = tell(replace(evidence, trials=behind))
     assert f"{2 * behind.height:,} frames got lost where nobody counts" in plain(told.caution)

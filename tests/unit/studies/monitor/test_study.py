@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,14 @@ def study(opener: OpenLab) -> MonitorStudy:
     return MonitorStudy(opener, clock=lambda: 0.0)
 
 
-def test_a_run_keeps_every_trial_with_its_stages(store: Store) -> None:
-    outcome = run(store, Opener())
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Outcome[MonitorFindings]:
+    """A run that nothing disturbed, to look at."""
+    return run(Store(tmp_path_factory.mktemp("whole")), Opener())
+
+
+def test_a_run_keeps_every_trial_with_its_stages(whole: Outcome[MonitorFindings]) -> None:
+    outcome = whole
     rows = rows_of(MonitorRow, outcome.run.table("monitor"))
     assert outcome.found.planned == PLANNED
     assert len([row for row in rows if row.part != "search"]) == PLANNED
@@ -135,8 +142,10 @@ def test_sums_that_do_not_close_are_told(store: Store) -> None:
     assert "In 1 attempt counters do not agree." in monitored.conclusion(outcome)
 
 
-def test_what_is_printed_has_conclusions_and_a_row_per_group(store: Store) -> None:
-    outcome = run(store, Opener())
+def test_what_is_printed_has_conclusions_and_a_row_per_group(
+    whole: Outcome[MonitorFindings],
+) -> None:
+    outcome = whole
     told = monitored.conclusion(outcome)
     assert told.startswith("Up to ")
     assert "The counters of every trial agree." in told
@@ -144,18 +153,20 @@ def test_what_is_printed_has_conclusions_and_a_row_per_group(store: Store) -> No
     assert [len(table.rows) for table in tables] == [METHODS * 2] * 2
 
 
-def test_frames_that_only_a_difference_tells_of_are_said_to_be_such(store: Store) -> None:
-    outcome = run(store, Opener())
+def test_frames_that_only_a_difference_tells_of_are_said_to_be_such(
+    whole: Outcome[MonitorFindings],
+) -> None:
+    outcome = whole
     rows = (replace(outcome.found.rows[0], lost_behind=2, lost_logger=1),)
     behind = replace(outcome, found=replace(outcome.found, rows=rows))
     assert (outcome.found.remainder, behind.found.remainder) == (0, 3)
     assert "agree. 3 frames got lost where nobody counts." in monitored.conclusion(behind)
 
 
-def test_the_document_is_plain(store: Store) -> None:
+def test_the_document_is_plain(whole: Outcome[MonitorFindings]) -> None:
     from weirlab.cli.output import to_json
 
-    document = run(store, Opener()).document()
+    document = whole.document()
     assert document["kind"] == "monitor"
     assert '"copy_cost"' in to_json(document)
 
@@ -174,10 +185,19 @@ def test_a_report_is_written_and_can_be_written_again(store: Store, tmp_path: Pa
 def test_an_interrupted_run_has_a_report_of_what_is_there(store: Store, tmp_path: Path) -> None:
     from weirlab.studies.reports import report
 
+    run_id, before = "", 0
     for kept in (1, 3, VALIDATION + 1, PLANNED - 1, PLANNED + 2):
+        ends = study(Opener(*[None] * (kept - before), Mishap(fails=KeyboardInterrupt())))
+        go_on = (
+            partial(runner.resume, ends, store, run_id)
+            if run_id
+            else partial(runner.run, ends, store, scenario())
+        )
         with pytest.raises(Interrupted) as caught:
-            run(store, Opener(*[None] * kept, Mishap(fails=KeyboardInterrupt())))
-        page = report(store, caught.value.run_id, out=tmp_path / f"{kept}.html").path.read_text()
+            go_on(Quiet())
+        run_id, before = caught.value.run_id, kept
+        assert store.open(run_id).trials().height == kept
+        page = report(store, run_id, out=tmp_path / f"{kept}.html").path.read_text()
         assert "link monitors" in page
         assert page.rstrip().endswith("</html>")
 
