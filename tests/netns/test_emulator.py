@@ -27,7 +27,7 @@ from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import interfaces, journal, offloads
 from weirlab.studies.emulator.account import Account, complaints
 from weirlab.studies.emulator.reading import read_path
-from weirlab.studies.emulator.running import EmulatedLink, End, How, emulated_link
+from weirlab.studies.emulator.running import USUAL, EmulatedLink, End, How, emulated_link
 from weirlab.studies.emulator.spec import PathSpec
 
 pytestmark = pytest.mark.netns
@@ -110,9 +110,9 @@ def hosts_apart() -> Iterator[Hosts]:
         journal.clean(pytest.fail)
 
 
-def linked(up: PathSpec, down: PathSpec | None = None, **options: Any) -> Any:
+def linked(up: PathSpec, down: PathSpec | None = None, how: How = USUAL, **options: Any) -> Any:
     """The link between both hosts: ``up`` from X to Y."""
-    return emulated_link(End("la", LINK), End("lb", LINK), up, down, how=How(**options))
+    return emulated_link(End("la", LINK), End("lb", LINK), up, down, how=how, **options)
 
 
 def exchange(hosts: Hosts, sender: str, count: int, lost: frozenset[int] = frozenset()) -> list[int]:
@@ -309,7 +309,7 @@ def test_a_direction_changes_while_frames_cross(hosts: Hosts, eventually: Eventu
 
 
 def test_a_link_ends_by_itself_after_its_time(hosts: Hosts, eventually: Eventually) -> None:
-    with linked(PathSpec(), for_s=0.1) as link:
+    with linked(PathSpec(), how=How(for_s=0.1)) as link:
         eventually(lambda: link.account().ended)
         assert link.stop().failure == ""
 
@@ -330,7 +330,7 @@ def test_an_interface_that_goes_away_ends_the_link_with_its_name(
 @pytest.mark.parametrize("options", [{"busy": True}, {"real_time": False}, {"cpu": 0}], ids=str)
 def test_however_it_is_scheduled_it_carries_the_same(hosts: Hosts, options: dict[str, Any]) -> None:
     lost = frozenset({2, 7})
-    with linked(read_path({"delay": "1ms", "loss": "frames=2,7"}), PathSpec(), **options) as link:
+    with linked(read_path({"delay": "1ms", "loss": "frames=2,7"}), PathSpec(), how=How(**options)) as link:
         assert exchange(hosts, X, 20, lost) == [n for n in range(1, 21) if n not in lost]
         settled(link)
 
