@@ -269,7 +269,7 @@ def serve(
     ] = serving.MOST_CLIENTS,
     transfers: Annotated[
         int | None,
-        typer.Option(min=1, help="Leave after so many transfers.", metavar="N", rich_help_panel=_LIMITS),
+        typer.Option(min=1, help="Exit after this many transfers.", metavar="N", rich_help_panel=_LIMITS),
     ] = None,
     option: OptionOption = None,
     json: LinesOption = False,
