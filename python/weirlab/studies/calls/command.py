@@ -24,7 +24,7 @@ Without --write or --send this only calculates: frame sizes, gaps, packet and
 bit rates, and how many such calls a line carries, by true Ethernet and by the
 definition of the published table (2006). --write makes a capture file of every packet, for
 Wireshark and others. --send makes the calls, through a device or over a plain
-cable (--dut none), and tells loss, delay, jitter and MOS of each of them.
+cable (--dut none), and reports loss, delay, jitter and MOS of each of them.
 With --send, --require says what must hold: mos and gap (the longest) for every
 caller, mos-median over all; loss, mean, p99, ... over all packets.
 

@@ -10,9 +10,9 @@ from weirlab.errors import LabError, MissingCapability
 
 DOCTOR = """Say what works on this machine, what does not, and what to do about it.
 
-Where trials work it listens to the CPUs for two seconds, to tell how many of them other work
-would spoil now: the machine is good, usable or not usable. The exit code is 3 if something is
-missing that trials in namespaces need.
+Where trials work, it watches the CPUs for two seconds and estimates how many
+trials other work would spoil now: the machine is good, usable or not usable.
+The exit code is 3 if something is missing that trials in namespaces need.
 
 Examples:
   weir doctor

@@ -25,7 +25,7 @@ carry it. No kernel module is needed (no netem). Options hold for both
 directions; --up (A to B) and --down (B to A) override them for one direction.
 Ctrl-C ends the link and puts every interface back as it was.
 
-Every frame is accounted for, and the emulator tells how late it was itself:
+Every frame is accounted for, and the emulator reports how late it was itself:
 frames that the host could not carry are counted separately.
 
 Examples:

@@ -40,7 +40,8 @@ Examples:
 TRIAL = """Send one load through a device once, and show what came out.
 
 Trials that the host spoils (CPU stolen, sender late, receiver drops) are
-repeated and kept as invalid; if every attempt is, the exit code is 5.
+invalid. They are kept and repeated; if every attempt is invalid, the exit code
+is 5.
 
 --require says what must hold: loss, mean, p50, p90, p99, p99.9, min, max
 (delay), jitter or rate (forwarding rate). One trial is judged as it is; of
@@ -71,7 +72,7 @@ threshold. With --adaptive the trials are chosen on the way, where the model
 is least certain: the accuracy of the whole grid with at most half the
 trials. Ctrl-C keeps what is finished; --resume goes on.
 
-What the host spoils is tried again later, every setting once before any twice,
+Invalid trials are repeated later, every setting once before any twice,
 until --time-budget is used up (default: 1.5 times the expected time). Where
 almost nothing is valid it stops early, with exit code 5; --resume goes on.
 --machine noisy is for machines that never get quiet: it tolerates

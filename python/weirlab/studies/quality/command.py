@@ -20,7 +20,7 @@ from weirlab.trace.analysis import refuse_inputs
 if TYPE_CHECKING:
     from weirlab.studies.quality.study import Encoding
 
-QUALITY = """Tell how the voice streams in a capture file were heard.
+QUALITY = """Assess the quality of the voice streams in a capture.
 
 For every RTP or IAX2 stream: loss and its bursts, copies, order, jitter
 (RFC 3550), the longest gap, and R and MOS behind a jitter buffer by the
@@ -28,8 +28,8 @@ E-model. FILE is pcap or pcapng, plain or compressed with gzip or zstd. Common
 link layers and tunnels are read (docs/trace.md). Codecs are known from fixed
 payload types and from SIP in the capture; --codec names the others.
 
-A capture does not tell how long packets were under way: without --delay, MOS
-has only codec, packet and jitter buffer in it, and is that much too good.
+A capture does not show the delay of the network. Without --delay, MOS counts
+only codec, packet and jitter buffer, and is an upper bound.
 
 Examples:
   weir quality calls.pcapng

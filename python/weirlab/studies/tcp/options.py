@@ -222,7 +222,7 @@ class LimitOptions:
         serving.MOST_CLIENTS
     )
     transfers: Annotated[
-        int | None, typer.Option(min=1, help="Leave after so many transfers.", metavar="N")
+        int | None, typer.Option(min=1, help="Exit after this many transfers.", metavar="N")
     ] = None
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weirlab.tables import Table
     from weirlab.trace.facts import Analysis, Connection
 
-TRACE = """Tell what happened to the TCP connections in captures.
+TRACE = """Analyse the TCP connections in captures.
 
 For each connection and direction: bytes, throughput, retransmissions, their
 causes and which were spurious, order, duplicate ACKs, SACK, windows, round
