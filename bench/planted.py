@@ -34,7 +34,7 @@ from rich.table import Table
 
 from machine import versions
 from weirlab import trace
-from weirlab._engine import TcpWatcher
+from weirlab._engine import TcpWatcher, emulate_path
 from weirlab.diagnosis import kernel, tracing
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
@@ -65,7 +65,8 @@ class Truth:
     sender: Mapping[str, Any]
     receiver: Mapping[str, Any]
     link: Account
-    first_loss_s: float | None = None
+    first_hit_s: float = 0.0
+    """When the first frame was sent that the link lost or held back."""
 
     @property
     def utilisation(self) -> float:
@@ -101,6 +102,10 @@ def _after_growth(limit_bytes: int, rtt_s: float) -> Callable[[Truth], float]:
     return lambda truth: 1 - trips * rtt_s / truth.seconds
 
 
+def _since_first_hit(truth: Truth) -> float:
+    return 1 - truth.first_hit_s / truth.seconds
+
+
 def _idle_link(truth: Truth) -> float:
     return 1 - truth.utilisation
 
@@ -113,7 +118,7 @@ CASES = (
         lambda truth: truth.sender["held_s"] / truth.seconds,
         "application's pauses",
         _path(delay="20ms", rate="20Mbit/s", queue="100pkts"),
-        send={"mode": "slow", "write_bytes": 10_000, "every_s": 0.02},
+        send={"mode": "slow", "write_bytes": 10_000, "every_s": 0.02, "share": 0.7},
     ),
     Case(
         "slow reader",
@@ -150,9 +155,9 @@ CASES = (
     Case(
         "random loss",
         ("loss",),
-        _idle_link,
-        "link idle",
-        _path(delay="20ms", rate="100Mbit/s", queue="1000pkts", loss="1%"),
+        _since_first_hit,
+        "since the first loss",
+        _path(delay="20ms", rate="100Mbit/s", queue="1000pkts", loss="1%", seed="7"),
     ),
     Case(
         "shallow queue",
@@ -173,15 +178,15 @@ CASES = (
         ("foreign",),
         lambda truth: truth.sender["foreign_s"] / truth.seconds,
         "others' time",
-        _path(delay="20ms", rate="20Mbit/s", queue="200pkts"),
-        send={"mode": "bulk", "foreign_bps": 12e6},
+        _path(delay="20ms", rate="20Mbit/s", queue="400pkts"),
+        send={"mode": "bulk", "foreign_bps": 10e6, "share": 0.6},
     ),
     Case(
         "reordering",
         ("reordering",),
-        _idle_link,
-        "link idle",
-        _path(delay="20ms", rate="50Mbit/s", queue="500pkts", reorder="2%,by=15ms"),
+        _since_first_hit,
+        "since the first overtaken",
+        _path(delay="20ms", rate="50Mbit/s", queue="500pkts", reorder="2%,by=15ms", seed="7"),
         sysctls=(
             {"net/ipv4/tcp_recovery": 0, "net/ipv4/tcp_max_reordering": 3, "net/ipv4/tcp_timestamps": 0},
             {},
@@ -296,7 +301,7 @@ class Bench:
         with sampler:
             _line(sender)
             told = {"sender": _line(sender), "receiver": _line(receiver)}
-        told["sender"]["foreign_s"] = case.seconds / 2
+        told["sender"]["foreign_s"] = case.seconds * case.send.get("share", 0.0)
         for each in (sender, receiver):
             each.wait()
         return sampler.watched(), told
@@ -394,15 +399,31 @@ def _rows(
     columns = {name: frame[name].to_numpy() for name in frame.columns if name != "time_ns"}
     samples = kernel.read(frame["time_ns"].to_numpy(), columns, watched.receiver)
     found["kernel"] = None if samples is None else diagnose(*samples)
+    first_hit_s = 0.0
     for name, path in files.items():
         with trace.read(path, series=True) as read:
             one = max(read.facts["connections"], key=lambda each: each["a"]["data_bytes"])
             found[name] = tracing.read(read, one, "a")
+            if name == "sender":
+                times = read.segments.filter(pl.col("from_side") == "a")["time_ns"]
+                hit = _first_hit(case.path[0])
+                first_hit_s = 0.0 if hit is None else (times[min(hit, len(times) - 1)] - times[0]) / 1e9
     said = found["sender"]
     seconds = said.summary.seconds if said is not None else case.seconds
-    truth = case.truth(Truth(seconds, talk["sender"], talk["receiver"], account))
+    truth = case.truth(Truth(seconds, talk["sender"], talk["receiver"], account, first_hit_s))
     told = tuple(complaints(account))
     return [_row(case, source, truth, found[source], told) for source in SOURCES]
+
+
+def _first_hit(words: Mapping[str, str]) -> int | None:
+    """The first frame, from 0, that is lost or held back: the link decides by the number of a frame."""
+    many = 10_000
+    apart = np.arange(many, dtype=np.uint64) * 100_000_000
+    left = emulate_path(read_path(dict(words)).plain(), apart, np.full(many, FRAME, dtype=np.uint32))
+    held = np.flatnonzero(left["due_ns"] - apart[left["frame"]] > left["due_ns"][0] - apart[left["frame"][0]])
+    lost = np.setdiff1d(np.arange(many), left["frame"])
+    hit = np.concatenate([left["frame"][held], lost])
+    return int(hit.min()) if len(hit) else None
 
 
 def _row(case: Case, source: str, truth: float, found: Diagnosis | None, told: Sequence[str]) -> Row:

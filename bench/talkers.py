@@ -123,14 +123,14 @@ def bulk(talk: socket.socket, order: dict[str, Any]) -> float:
 
 
 def slow(talk: socket.socket, order: dict[str, Any]) -> float:
-    """Writes `write_bytes` every `every_s` for the first half, then as much as it may; counts the pauses."""
+    """Writes `write_bytes` every `every_s` for a `share` of the time, then all it may; counts the pauses."""
     begun, held = time.monotonic(), 0.0
-    while time.monotonic() < begun + order["seconds"] / 2:
+    while time.monotonic() < begun + order["seconds"] * order["share"]:
         talk.sendall(bytes(order["write_bytes"]))
         before = time.monotonic()
         time.sleep(order["every_s"])
         held += time.monotonic() - before
-    bulk(talk, {"seconds": order["seconds"] / 2})
+    bulk(talk, {"seconds": order["seconds"] * (1 - order["share"])})
     return held
 
 
@@ -147,14 +147,14 @@ def asking(talk: socket.socket, order: dict[str, Any]) -> float:
 
 @contextlib.contextmanager
 def others(order: dict[str, Any]) -> Iterator[None]:
-    """Datagrams of somebody else through the same bottleneck, during the second half."""
+    """Datagrams of somebody else through the same bottleneck, for the last `share` of the time."""
     if not order.get("foreign_bps"):
         yield
         return
 
     def work() -> None:
-        time.sleep(order["seconds"] / 2)
-        ends, gap = time.monotonic() + order["seconds"] / 2, 1_242 * 8 / order["foreign_bps"]
+        time.sleep(order["seconds"] * (1 - order["share"]))
+        ends, gap = time.monotonic() + order["seconds"] * order["share"], 1_242 * 8 / order["foreign_bps"]
         due = time.monotonic()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             while due < ends:

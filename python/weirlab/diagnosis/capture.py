@@ -29,7 +29,12 @@ AT_ONCE_S: Final = 0.001
 """What follows an ACK within this time was let out by it. A host that is not busy needs a tenth of it."""
 USUAL_NS: Final = 100_000_000
 """Round trips are alike for so long."""
-SCATTER: Final = 1.1
+AT_ONCE_UNSURE: Final = 0.2
+"""The same where only the handshake's round trip is known."""
+ABLE_TRIPS: Final = 3
+"""Round trips for which data without an ACK before it proves what the congestion window allows."""
+LONGEST: Final = 1.5
+"""Of the usual round trip: what answers later was not let out by the ACK that it echoes."""
 AT_ONCE_RATIO: Final = 0.05
 """The same, of a round trip that had to be estimated."""
 TIMESTAMP_BYTES: Final = 12
@@ -74,7 +79,7 @@ class Trips:
         sent_ns = np.maximum.accumulate(self.time_ns - self.rtt_ns)
         usual = self.least(USUAL_NS).rtt_ns
         at = np.maximum(np.searchsorted(sent_ns, times_ns, side="right") - 1, 0)
-        most = np.maximum(usual[at], usual[np.maximum(at - 1, 0)]) * SCATTER + AT_ONCE_S * 3e9
+        most = np.maximum(usual[at], usual[np.maximum(at - 1, 0)]) * LONGEST + AT_ONCE_S * 3e9
         return np.asarray(np.minimum(self.rtt_ns[at], most) / 1e9)
 
     def least(self, within_ns: int) -> Trips:
@@ -129,7 +134,9 @@ def read(
         return None
     recovery, lost = _recoveries(data & p.again, sent, acked)
     least_s = facts.min_rtt_s
-    close_s = max(AT_ONCE_S, AT_ONCE_RATIO * least_s) if source != "sender" else AT_ONCE_S
+    close_s = AT_ONCE_S
+    if source != "sender":
+        close_s += least_s * (AT_ONCE_RATIO if len(behind.time_ns) > 1 else AT_ONCE_UNSURE)
     window = np.maximum(window_edge - acked, 0).astype(np.float64)
     flight = np.maximum(sent - acked, 0).astype(np.float64)
     tight = window - flight < mss
@@ -223,7 +230,7 @@ def _sends(
     short = p.payload_bytes[one] % mss != 0
     answered = since_ack_s <= close_s
     restarted = np.minimum(since_ack_s, gap_s) > close_s
-    able = _able(at, new, restarted, sent - acked, anew, close_s)
+    able = _able(new, restarted, last_ack, sent - acked, anew)
     # An ACK of everything, without data of its own, that came late, set the next one free.
     little = sent[one] - acked[one] <= 2 * mss
     everything = acked[np.maximum(other - 1, 0)] >= sent[one]
@@ -235,22 +242,24 @@ def _sends(
     begun = after >= 0
     idle[begun] = np.append(((short & ~answered) | restarted) & ~waited, ends_short)[after[begun]]
     held[begun] = np.append(waited, False)[after[begun]]
-    idle |= (sent - acked + mss <= able) & ~held
+    begins = np.full(len(at), -np.inf)
+    begins[other[restarted]] = at[other[restarted]]
+    lately = at - np.maximum.accumulate(begins) <= ABLE_TRIPS * least_s * 1e9
+    idle |= (sent - acked + mss <= able) & lately & ~held
     return _Sends(idle, held)
 
 
-def _able(at: Floats, new: Ints, restarted: Bools, flight: Ints, anew: Bools, close_s: float) -> Ints:
+def _able(new: Ints, restarted: Bools, last_ack: Ints, flight: Ints, anew: Bools) -> Ints:
     """By event: what was once in flight without an ACK having let it out.
 
     So much the congestion window allows at least, until (``anew``) something is lost or the window is full.
     """
-    gaps = np.diff(at[new], prepend=-np.inf) / 1e9 > close_s
-    bursts = np.cumsum(gaps) - 1
-    first = np.append([False], restarted)[np.flatnonzero(gaps)]
-    most = np.zeros(int(bursts[-1]) + 1, dtype=np.int64)
-    np.maximum.at(most, bursts, flight[new])
-    found = np.zeros(len(at), dtype=np.int64)
-    found[new] = np.where(first[bursts], most[bursts], 0)
+    first = np.append([False], restarted)
+    since = np.maximum.accumulate(np.where(first, np.arange(len(new)), -1))
+    # What follows belongs to it until an ACK may have let out more.
+    freely = (since >= 0) & (last_ack[new[np.maximum(since, 0)]] == last_ack[new])
+    found = np.zeros(len(flight), dtype=np.int64)
+    found[new] = np.where(freely, flight[new], 0)
     # The greatest of each epoch, which begins far above the one before.
     epoch = np.cumsum(anew).astype(np.int64) << 40
     return np.asarray(np.maximum.accumulate(found + epoch) - epoch)

@@ -29,6 +29,11 @@ USEFUL: Final = (
 """Fields that make it better."""
 
 _OPTION_TIMESTAMPS, _OPTION_SACK, _OPTION_SCALING = 1, 2, 4
+WAKES_BELOW, WRITES_ABOVE = 0.6, 0.8
+"""Of the send buffer. An application that is blocked by it sleeps until a third is free
+(``sk_stream_is_writeable``): below the first it is not blocked, and one that writes above the second was not.
+Both are off two thirds, as samples are not of the same moment.
+"""
 _RECOVERY: Final = 3
 """``ca_state``: 3 is fast recovery, 4 what follows a time-out."""
 _NO_THRESHOLD: Final = 0x7FFF_FFFF
@@ -144,11 +149,19 @@ def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None)
         flat=_no(starts),
         starting=_starting(c),
         cwnd_room_bytes=room,
-        buffer_fill=recent_most(fill, lasts, max(usual, 0.02)),
+        buffer_fill=_blocking(fill, c["bytes_acked"] + c["wqueue_bytes"], lasts, max(usual, 0.02)),
         pacing_bytes_per_s=c["pacing_rate_bytes_per_s"],
         unread_bytes=_at(starts, receiver, "unread_bytes"),
         cpu_wait=_at(starts, receiver, "cpu_wait"),
     )
+
+
+def _blocking(fill: Floats, written: Floats, lasts: Floats, within_s: float) -> Floats:
+    """The greatest fill of late where it may have blocked the application; else 0, NaN where it is not told."""
+    writes = np.diff(written, append=written[-1:]) > 0
+    freely = recent_most((writes & (fill > WRITES_ABOVE) & (fill < 1)).astype(float), lasts, within_s) > 0
+    most = recent_most(fill, lasts, within_s)
+    return np.where(np.isfinite(fill), np.where((fill >= WAKES_BELOW) & ~freely, most, 0.0), np.nan)
 
 
 def _delivered(c: Mapping[str, Floats]) -> Floats:

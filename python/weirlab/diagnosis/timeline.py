@@ -50,7 +50,7 @@ class Timeline:
     """Slow start."""
     cwnd_room_bytes: Floats
     buffer_fill: Floats
-    """Share of the send buffer that was in use, at most, in the last round trip."""
+    """Share of the send buffer in use, at most, in the last round trip; 0 where it blocks nobody."""
     pacing_bytes_per_s: Floats
     unread_bytes: Floats
     """At the receiver."""

@@ -129,4 +129,5 @@ def at_the_receiver(packets: Packets, rtt_s: float = RTT_S) -> tuple[Packets, Tr
     order = np.argsort(times, kind="stable")
     moved = {name: column[order] for name, column in vars(packets).items()}
     moved["time_ns"] = times[order]
-    return Packets(**moved), Trips(times[order][:1], np.array([2 * half]))
+    acks = np.sort(times[~packets.from_sender])
+    return Packets(**moved), Trips(acks + 2 * half, np.full(len(acks), 2 * half))

@@ -14,11 +14,12 @@ from weirlab.trace.quantities import bit_rate, count, duration, percent, size
 if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
-BUFFER_FULL: Final = 0.95
-"""Of the send buffer. It may shrink to two thirds before the application can write again."""
+BUFFER_FULL: Final = 1.0
+"""Of the send buffer: an application is blocked only by one that was full to the last byte."""
 UNSCALED: Final = 65_535
 SHRUNK: Final = 0.5
 """Of the greatest window: what is missing then lies unread in the buffer."""
+MOSTLY: Final = 0.5
 STARVED: Final = 0.25
 """Share of the time in which a thread waited for a CPU from which on that is what kept it."""
 
@@ -109,6 +110,10 @@ def _held(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, ("less than a segment waited, and left as soon as the segment before it was acknowledged",)
 
 
+_BUFFER: Final = (
+    "on the wire it looks like a fixed congestion window, or like an application that writes little at a time"
+)
+
 APPLICATION_RULES: Final = (
     Rule(
         causes.NAGLE,
@@ -122,9 +127,9 @@ APPLICATION_RULES: Final = (
         _buffer,
         {"kernel": "high"},
         {
-            "sender": "a full send buffer and a fixed congestion window look alike on the wire",
-            "between": "a full send buffer and a fixed congestion window look alike on the wire",
-            "receiver": "a full send buffer and a fixed congestion window look alike on the wire",
+            "sender": _BUFFER,
+            "between": _BUFFER,
+            "receiver": _BUFFER,
         },
     ),
     Rule(
@@ -140,8 +145,11 @@ APPLICATION_RULES: Final = (
 
 
 def _limited(view: View) -> Bools:
-    # Where the bottleneck is busy anyway, a larger window would only make the queue longer.
-    return view.window_full & ~(view.saturated & view.plainly_queued)
+    # Where the bottleneck is busy anyway, a larger window would only make the queue longer. A busy host
+    # lengthens some round trips, too; a queue that the window fills stands all the time.
+    open_ = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
+    queued = view.share(open_ * view.plainly_queued) > MOSTLY * view.share(open_ * 1.0)
+    return view.window_full & ~(view.saturated & view.plainly_queued & queued)
 
 
 def _most_window(view: View) -> Floats:
