@@ -88,5 +88,5 @@ lock: build ## Renew the locked versions, and the licences of what is handed on
 	python scripts/licences
 
 clean: ## Remove all that was built here
-	rm -rf build dist target .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf build dist target .venv webui/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -f python/weirlab/_engine*.so

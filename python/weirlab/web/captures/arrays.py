@@ -94,7 +94,9 @@ def layers(
 def _events(
     folder: Path, number: int, about: dict[str, Any], from_ns: int, to_ns: int, width: int
 ) -> tuple[pl.DataFrame, int]:
-    time_ns, low, high = (_load(folder, f"{number}-{part}") for part in ("time", "low", "high"))
+    time_ns, low, high = (
+        _load(folder, f"{number}-{part}") for part in ("time", _low(folder, number), "high")
+    )
     chosen, left_out = columns.thinned(time_ns, from_ns, to_ns, MOST_EVENTS)
     return pl.DataFrame({"time_ns": time_ns[chosen], "low": low[chosen], "high": high[chosen]}), left_out
 
@@ -102,7 +104,7 @@ def _events(
 def _spans(
     folder: Path, number: int, about: dict[str, Any], from_ns: int, to_ns: int, width: int
 ) -> tuple[pl.DataFrame, int]:
-    parts = ("time", "low", "high", "block-low", "block-high", "block-sum")
+    parts = ("time", _low(folder, number), "high", "block-low", "block-high", "block-sum")
     points = columns.Points(*(_load(folder, f"{number}-{part}") for part in parts))
     drawn = columns.spans(points, from_ns, to_ns, width)
     frame = pl.DataFrame({"time_ns": drawn.time_ns, "low": drawn.low, "high": drawn.high})
@@ -125,9 +127,16 @@ def _throughput(folder: Path, from_ns: int, to_ns: int, origin_ns: int) -> list[
 
 def _write_points(folder: Path, number: int, points: pl.DataFrame) -> None:
     low, high = (points[column].cast(pl.Int64).to_numpy() for column in ("low", "high"))
+    # Of most layers both are the same, and kept once.
+    ends = {"high": high} if np.array_equal(low, high) else {"low": low, "high": high}
     made = dict(zip(("block-low", "block-high", "block-sum"), columns.blocks(low, high), strict=True))
-    for part, values in {"time": points["time_ns"], "low": low, "high": high, **made}.items():
+    for part, values in {"time": points["time_ns"], **ends, **made}.items():
         _save(folder, f"{number}-{part}", values)
+
+
+def _low(folder: Path, number: int) -> str:
+    """The part that has the lower ends of points."""
+    return "low" if (folder / f"{number}-low.npy").exists() else "high"
 
 
 def _save(folder: Path, part: str, values: Any) -> None:

@@ -7,17 +7,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from weirlab import programs
-from weirlab.errors import InputError, WeirError
+from weirlab.cli import failures
+from weirlab.errors import InputError
 from weirlab.trace import words
 from weirlab.trace.facts import Analysis, Connection, SideName, busier
 from weirlab.web.captures import arrays, child, receiving
-from weirlab.web.children import Children, Interrupted
+from weirlab.web.children import Children, Interrupted, Refusal
 from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.settings import Settings
 
@@ -147,14 +147,13 @@ class Desk:
         try:
             told = self._ask(one, {"do": "analyse", "name": state.name})
             read: Analysis = one.read(child.FACTS)
-            with suppress(InputError):
-                self._draw_greatest(one, read)
+            self._draw_greatest(one, read)
         except Interrupted:
             one.change(stage="queued")
             raise
-        except WeirError as error:
+        except Exception as error:
             self.tally.failed += 1
-            one.change(stage="failed", message=str(error))
+            one.change(stage="failed", message=failures.explain(error).message)
             return
         self.tally.analysed += 1
         one.change(stage="ready", facts={**told, "conclusion": words.capture(read)})
@@ -163,7 +162,13 @@ class Desk:
         """So that the graphs of the first connection are there when the page asks for them."""
         if listed := read["connections"]:
             first = max(listed, key=lambda each: each["a"]["link_bytes"] + each["b"]["link_bytes"])
-            self._draw(one, first["id"], busier(first))
+            try:
+                self._draw(one, first["id"], busier(first))
+            except Interrupted:
+                raise
+            except Refusal:
+                # Whoever asks for the graphs is told; the numbers are there.
+                return
 
     def _draw(self, one: Measurement, number: int, side: SideName) -> None:
         if not (one.path / child.GRAPHS / arrays.name(number, side)).exists():

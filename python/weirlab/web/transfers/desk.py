@@ -22,6 +22,8 @@ from weirlab.web.transfers import asking, rows
 RESULT: Final = "result.json"
 INTERVALS: Final = "intervals.json"
 _LOOK_S: Final = 0.1
+_GRACE_S: Final = 5.0
+"""Beyond the longest transfer, before one that ends by bytes is ended."""
 _MOST_DETAILED: Final = 4
 """Connections up to which each one's fields are kept: of more they would take much memory."""
 
@@ -42,6 +44,20 @@ class Transfer:
     events: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
     over: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ask_to_end(self) -> bool:
+        """Ask for the end in good order; False where it is over."""
+        with self._lock:
+            if not self.over:
+                self.stop.request()
+            return not self.over
+
+    def close(self) -> None:
+        """It is over. From here on nobody asks for the end: what that is written to may be another file's."""
+        with self._lock:
+            self.over = True
+            self.stop.__exit__(None, None, None)
 
     def started(self, event: Mapping[str, Any]) -> None:
         self._tell("started", {"connections": plain(event["connections"]), "same_clock": event["same_clock"]})
@@ -56,7 +72,6 @@ class Transfer:
     def end(self, document: dict[str, Any]) -> None:
         """The last event."""
         self._tell("done", document)
-        self.over = True
 
     def _tell(self, kind: str, document: dict[str, Any]) -> None:
         self.events.append({"event": kind, **document})
@@ -107,9 +122,8 @@ class Transfers:
     def stop(self, one: Measurement) -> None:
         """End it in good order."""
         transfer = self._at_work.get(one.data_id)
-        if transfer is None or transfer.over:
+        if transfer is None or not transfer.ask_to_end():
             raise InputError("This transfer is not at work.")
-        transfer.stop.request()
 
     async def events(self, one: Measurement, closing: Callable[[], bool]) -> AsyncIterator[dict[str, Any]]:
         """What happened so far, and what happens until it is over."""
@@ -138,19 +152,17 @@ class Transfers:
     def close(self) -> None:
         """End what is at work."""
         for transfer in self._at_work.values():
-            if not transfer.over:
-                transfer.stop.request()
+            transfer.ask_to_end()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self, transfer: Transfer) -> None:
         # Bytes may take longer than anybody waits.
-        latest = threading.Timer(self.most_s + 5, transfer.stop.request)
+        latest = threading.Timer(self.most_s + _GRACE_S, transfer.ask_to_end)
         latest.start()
         message, result = "", {}
         try:
-            with transfer.stop:
-                outcome = self.send(transfer.settings, transfer, transfer.stop)
+            outcome = self.send(transfer.settings, transfer, transfer.stop)
             document = plain(shown.send_document(outcome, transfer.settings))
             said, caution, rest = shown.send_conclusion(outcome).partition(shares.CAUTION)
             result = {
@@ -185,7 +197,7 @@ class Transfers:
         except WeirError as error:
             transfer.end({"stage": "failed", "message": str(error), "diagnosis": ""})
         finally:
-            transfer.over = True
+            transfer.close()
 
     @staticmethod
     def _detailed(transfer: Transfer) -> bool:
