@@ -34,8 +34,8 @@ INTRO: Final = """\
 
 A run is a folder: a manifest, and a Parquet file for each table (`weir show RUN` names the folder,
 `weir export RUN` writes the tables elsewhere, [python.md](python.md) reads them as Polars frames). The end of
-a name is the unit: `_ns`, `_pps`, `_bytes`; a `_ratio` or `_share` is from 0 to 1. Nothing measured is null,
-never NaN. Integers have 64 bits and a sign, unless the type says otherwise.
+a name is the unit: `_ns`, `_pps`, `_bytes`; a `_ratio` or `_share` is from 0 to 1. What was not measured is
+null, never NaN. Integers have 64 bits and a sign; in `packets` and the series of a trace some are narrower.
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from weirlab.report.export import rendered
@@ -54,11 +55,17 @@ def test_the_page_begins_with_its_conclusion(
 
 @pytest.mark.parametrize("many", [2, 20])
 def test_every_picture_can_be_drawn(tmp_path: Path, many: int) -> None:
-    figures = list(story._figures(told(tmp_path, frames(streams(many, 1))).streams))
+    heard = told(tmp_path, frames(streams(many, 1))).streams.with_columns(jitter_ns=pl.col("stream") * 1e6)
+    figures = list(story._figures(heard))
     assert [figure.key for figure in figures] == ["quality-mos", "quality-loss", "quality-jitter"]
     for figure in figures:
         assert b"192.0.2.1:5000" in rendered(figure, "svg") or many > 16
         assert figure.data.height == many
+
+
+def test_a_quantity_that_is_0_for_every_stream_is_not_drawn(tmp_path: Path) -> None:
+    figures = story._figures(told(tmp_path, frames(streams(2))).streams)
+    assert [figure.key for figure in figures] == ["quality-mos"]
 
 
 def test_the_table_has_the_worst_stream_first(tmp_path: Path) -> None:
