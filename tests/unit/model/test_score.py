@@ -48,13 +48,6 @@ class Known:
     def threshold_pps(self, position: Any, frame_bytes: Any) -> Any:
         return np.full(np.shape(position), THRESHOLD_PPS)
 
-    def to_json(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        return cls()
-
 
 def trial(rate_pps: float, times: float = 1.0, position: float = 100.0) -> Observation:
     """What :class:`Known` predicts, its delays ``times`` as long."""

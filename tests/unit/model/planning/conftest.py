@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -73,13 +73,6 @@ class Textbook:
 
     @classmethod
     def fit(cls, observations: Iterable[Observation]) -> Self:
-        return cls()
-
-    def to_json(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
         return cls()
 
 
