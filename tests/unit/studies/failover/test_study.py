@@ -13,12 +13,16 @@ from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
 from weirlab.studies.failover import FailoverStudy
+from weirlab.studies.failover.bed import schedule
 from weirlab.studies.failover.fakes import FakePair, Manner, Mishap, instant
 from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.failover.study import FailoverFindings, load_text, stored
 from weirlab.studies.failover.switches import Pair
 from weirlab.studies.failover.switches.event import Clocks
 from weirlab.testing import FakeClock
+from weirlab.traffic.plan import Plan
+from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.spec import Traffic
 
 CONTENT: dict[str, Any] = {
     "name": "test",
@@ -105,6 +109,23 @@ def test_the_document_is_complete_and_the_run_gives_the_same_again(store: Store)
     again = stored(store.open("last")).document()
     for name in ("load", "groups", "conclusions", "planned", "missing"):
         assert repr(again[name]) == repr(document[name])
+
+
+def test_the_schedule_of_all_switches_is_compiled_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Traffic] = []
+
+    def counting(traffic: Traffic) -> Plan:
+        seen.append(traffic)
+        return compile_plan(traffic)
+
+    monkeypatch.setattr(schedule, "compile_plan", counting)
+    schedule.compiled.cache_clear()
+    found = run(store, Opener()).found
+    assert len(seen) == 1
+    assert schedule.compiled(seen[0]).media is not None
+    assert len(seen) == 1
+    assert seen[0].calls is not None
+    assert seen[0].calls.count == found.load.calls
 
 
 def test_calls_that_no_pair_carries_are_not_made(store: Store) -> None:
