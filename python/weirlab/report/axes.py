@@ -110,12 +110,6 @@ def setup_colour(setups: Sequence[str], title: str) -> alt.Color:
     return alt.Color("setup:N", sort=list(setups), title=title, scale=scale, legend=legend)
 
 
-def setup_outline(setups: Sequence[str]) -> alt.Stroke:
-    """The colour per rule count for the edges of what is filled with it."""
-    scale = alt.Scale(domain=list(setups), range=palette.ramp(len(setups)))
-    return alt.Stroke("setup:N", sort=list(setups), scale=scale, legend=None)
-
-
 def setup_shape(setups: Sequence[str], title: str) -> alt.Shape:
     """A point shape per rule count: colour is never the only difference."""
     scale = alt.Scale(domain=list(setups), range=palette.shapes(len(setups)))

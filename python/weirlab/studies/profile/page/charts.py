@@ -72,14 +72,13 @@ def over_load(
         layers.insert(0, lines.encode(x=x, y=y, color=colour, strokeDash=dash))
     if model:
         low, high = ("loss_percent_low", "loss_percent_high") if loss else ("low", "high")
+        of_model = base.transform_filter(f"datum.source === '{model}'")
+        ends_of = [alt.Y(f"{end}:Q", title=title, scale=scale, axis=axis) for end in (low, high)]
         # Where bands overlap, their edges still tell them apart.
-        band = base.transform_filter(f"datum.source === '{model}'").mark_area(
-            clip=True, line=False, opacity=1, fillOpacity=_BAND_OPACITY, strokeWidth=0.8
-        )
-        edge = alt.Y(f"{low}:Q", title=title, scale=scale, axis=axis)
-        layers.insert(
-            0, band.encode(x=x, y=edge, y2=f"{high}:Q", color=colour, stroke=axes.setup_outline(setups))
-        )
+        edges = of_model.mark_line(clip=True, strokeWidth=0.7)
+        layers[:0] = [edges.encode(x=x, y=end, color=colour) for end in ends_of]
+        band = of_model.mark_area(clip=True, line=False, opacity=1, fillOpacity=_BAND_OPACITY)
+        layers.insert(0, band.encode(x=x, y=ends_of[0], y2=f"{high}:Q", color=colour))
     chart = alt.LayerChart(layer=layers, **axes.framed(320))
     return chart if loss else chart.add_params(axes.quantity())
 
