@@ -47,8 +47,8 @@ def client(serve: Serve) -> TestClient:
     return serve()[0]
 
 
-@pytest.fixture
-def capture(tmp_path: Path) -> bytes:
+@pytest.fixture(scope="session")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A transfer of five segments, of which the first is lost and sent again after three duplicate ACKs."""
     talk = Talk()
     talk.handshake(rtt_ms=10)
@@ -62,7 +62,7 @@ def capture(tmp_path: Path) -> bytes:
     talk.b.ack()
     talk.a.fin()
     talk.b.fin()
-    return write_pcap(tmp_path / "made.pcap", talk.packets()).read_bytes()
+    return write_pcap(tmp_path_factory.mktemp("captures") / "made.pcap", talk.packets()).read_bytes()
 
 
 def send(client: TestClient, content: bytes, name: str = "made.pcap") -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from fastapi.testclient import TestClient
 
 from weirlab.store import Store
@@ -18,6 +20,19 @@ from weirlab.web.settings import Settings
 from .conftest import ORIGIN, Serve, send, settled
 
 SEEDS = Path(__file__).resolve().parents[3] / "fuzz" / "corpus" / "capture"
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory, capture: bytes) -> Iterator[tuple[TestClient, str]]:
+    """A service and the data ID of a capture that it has analysed, for tests that only look at it."""
+    with service(Settings(), Store(tmp_path_factory.mktemp("store"))) as made:
+        client = TestClient(made.app, base_url=ORIGIN)
+        data_id = send(client, gzip.compress(capture), "made.pcap.gz")
+        assert settled(client, data_id)["stage"] == "ready"
+        yield client, data_id
+
+
+Analysed = tuple[TestClient, str]
 
 
 def graphs(client: TestClient, data_id: str, **changes: Any) -> dict[str, Any]:
@@ -31,9 +46,8 @@ def numbers(text: str) -> list[float]:
     return np.frombuffer(base64.b64decode(text), "<f8").tolist()
 
 
-def test_a_capture_is_told_as_weir_trace_tells_it(client: TestClient, capture: bytes) -> None:
-    data_id = send(client, capture)
-    assert settled(client, data_id)["stage"] == "ready"
+def test_a_capture_is_told_as_weir_trace_tells_it(analysed: Analysed) -> None:
+    client, data_id = analysed
     whole = client.get(f"/api/captures/{data_id}").json()
     assert "1 TCP connection, 1 of 6 segments was sent again" in whole["conclusion"]
     assert len(whole["columns"]) == len(whole["connections"][0]["cells"])
@@ -45,9 +59,8 @@ def test_a_capture_is_told_as_weir_trace_tells_it(client: TestClient, capture: b
     ]
 
 
-def test_graphs_hold_every_segment_and_what_was_sent_again(client: TestClient, capture: bytes) -> None:
-    data_id = send(client, capture)
-    settled(client, data_id)
+def test_graphs_hold_every_segment_and_what_was_sent_again(analysed: Analysed) -> None:
+    client, data_id = analysed
     layers = graphs(client, data_id)
     segments = layers["segments"]
     assert numbers(segments["low"]) == [1.0, 1001.0, 2001.0, 3001.0, 4001.0]
@@ -56,11 +69,8 @@ def test_graphs_hold_every_segment_and_what_was_sent_again(client: TestClient, c
     assert {layer["chart"] for layer in layers.values()} == {"sequence", "throughput", "rtt", "flight"}
 
 
-def test_a_look_closer_holds_what_is_there_and_one_point_on_each_side(
-    client: TestClient, capture: bytes
-) -> None:
-    data_id = send(client, capture)
-    settled(client, data_id)
+def test_a_look_closer_holds_what_is_there_and_one_point_on_each_side(analysed: Analysed) -> None:
+    client, data_id = analysed
     times = numbers(graphs(client, data_id)["segments"]["x"])
     middle = graphs(client, data_id, **{"from": times[2] - 1e-6, "to": times[2] + 1e-6})
     assert numbers(middle["segments"]["x"]) == times[1:4]
@@ -176,17 +186,15 @@ def test_foreign_names_do_no_harm(client: TestClient, capture: bytes) -> None:
     assert client.get(f"/api/measurements/{data_id}").headers["content-type"] == "application/json"
 
 
-def test_the_capture_and_its_series_can_be_taken_away(client: TestClient, capture: bytes) -> None:
-    data_id = send(client, gzip.compress(capture), "made.pcap.gz")
-    settled(client, data_id)
+def test_the_capture_and_its_series_can_be_taken_away(analysed: Analysed, capture: bytes) -> None:
+    client, data_id = analysed
     assert gzip.decompress(client.get(f"/api/captures/{data_id}/file").content) == capture
     assert client.get(f"/api/captures/{data_id}/series/segments.parquet").content[:4] == b"PAR1"
     assert client.get(f"/api/captures/{data_id}/series/secret.parquet").status_code == 400
 
 
-def test_a_part_that_is_none_is_refused(client: TestClient, capture: bytes) -> None:
-    data_id = send(client, capture)
-    settled(client, data_id)
+def test_a_part_that_is_none_is_refused(analysed: Analysed) -> None:
+    client, data_id = analysed
     place = f"/api/captures/{data_id}/connections"
     for query in ("from=2&to=1", "from=nan&to=1", "from=0", "from=0&to=1&columns=9999999"):
         assert client.get(f"{place}/0/graphs?side=a&{query}").status_code == 400, query

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from weirlab.report.story import Story
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 from weirlab.web.children import Children
@@ -53,9 +54,11 @@ def test_a_damaged_run_is_listed_with_what_is_wrong(client: TestClient, store: S
 
 def test_the_sentence_of_a_run_is_the_answer_of_its_report(client: TestClient, store: Store) -> None:
     run_id = trials(store, 20_000.0)
-    (store.open(run_id).path / "report.html").write_text(
-        '<style>h1{}</style><h1 id="answer-title">Carries &gt; 3 Mpps\n &amp; more.</h1>'
-    )
+    story = Story(
+        subject="a firewall", manifest={}, simulated=False, answer="Carries > 3 Mpps & more.", lede=(),
+        caution="", place="here", tiles=(), chapters=(), terms=(),
+    )  # fmt: skip
+    (store.open(run_id).path / "report.html").write_text(story.html())
     assert listed(client)[run_id]["conclusion"] == "Carries > 3 Mpps & more."
 
 
