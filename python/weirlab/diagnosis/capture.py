@@ -171,7 +171,7 @@ def read(
     round_s = max(least_s, AT_ONCE_S)
     free = ~(idle | held | recovery | tight)[kept]
     until = growing_until(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s)
-    flat = is_flat(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s, 2.5 * mss)
+    flat = is_flat(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s, mss)
     timeline = replace(timeline, starting=free & (timeline.start_s < until), flat=free & flat)
     return timeline, replace(facts, mss_bytes=mss, data_bytes=int((acked - first_seq)[kept][-1]))
 
@@ -240,7 +240,7 @@ def _sends(
     ends_short = bool(p.payload_bytes[new[-1]] % mss != 0)
     after = np.searchsorted(new, np.arange(len(at)), side="right") - 1
     begun = after >= 0
-    idle[begun] = np.append(((short & ~answered) | restarted) & ~waited, ends_short)[after[begun]]
+    idle[begun] = np.append(((short & ~(answered & bare)) | restarted) & ~waited, ends_short)[after[begun]]
     held[begun] = np.append(waited, False)[after[begun]]
     begins = np.full(len(at), -np.inf)
     begins[other[restarted]] = at[other[restarted]]
