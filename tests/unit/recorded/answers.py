@@ -24,7 +24,7 @@ INPUTS: Final = HERE / "inputs.tar.xz"
 CLOSE: Final = 1e-9
 """How far two numbers that are the same may be apart, as a share: machines round sums differently."""
 FITTED: Final = {"fit": 1e-4, "fit-devices": 1e-4}
-"""The same for what a fit finds: where it ends differs between processors by a trifle of the standard error."""
+"""The same for what a fit finds: where it ends, processors differ by a trifle of the standard error."""
 VOLATILE: Final = frozenset({"elapsed_s", "elapsed_ns", "fitted", "generated"})
 """Keys of times that are another one whenever a command is run."""
 SPELLED: Final = re.compile(r"\d+(?:[.,]\d+)*")
