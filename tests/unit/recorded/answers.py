@@ -23,7 +23,7 @@ INPUTS: Final = HERE / "inputs.tar.xz"
 
 CLOSE: Final = 1e-9
 """How far two numbers that are the same may be apart, as a share: machines round sums differently."""
-FITTED: Final = {"fit": 1e-4, "fit-devices": 1e-4}
+FITTED: Final = {"fit": 1e-4}
 """The same for what a fit finds: where it ends, processors differ by a trifle of the standard error."""
 VOLATILE: Final = frozenset({"elapsed_s", "elapsed_ns", "fitted", "generated"})
 """Keys of times that are another one whenever a command is run."""
@@ -60,10 +60,8 @@ COMMANDS: Final = {
         for run in RUNS
         if run not in (SLOWER, STEPS, CALIBRATE)
     },
-    "report-slower-profile": f"report {SLOWER} --out report.html",
     "export": f"export {FAILOVER} --format csv --out exported",
     "fit": f"fit {PROFILE}",
-    "fit-devices": f"fit {PROFILE} {SLOWER} --out both.json --name old --name new",
     "predict": f"predict {PROFILE} --rate 250kpps --frame 214 --rules 200",
     "predict-poisson": "predict devices.json --device new --rate 150kpps --rules 400 --arrivals poisson",
     "predict-extrapolated": f"predict {PROFILE} --rate 100kpps --rules 5000 --extrapolate",
