@@ -8,7 +8,7 @@ from typing import Any, Final, get_args, get_origin
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weirlab.cli.app import PARTS, commands_of
+from weirlab.cli.app import commands_of, parts
 
 from .conftest import Weir, sound
 
@@ -59,7 +59,7 @@ STARTS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 
 COMMANDS: Final = {
     name: command
-    for part in PARTS
+    for part in parts(only_own=True)
     for name, command in commands_of(part).items()
     if not hasattr(command, "commands")
 }
