@@ -91,9 +91,10 @@ def test_rfc2544_does_the_named_tests_only(weir: Weir, bed: Beds, tmp_path: Path
 
 
 def test_a_search_that_the_host_spoils_ends_with_code_5_and_the_reason(weir: Weir, bed: Beds) -> None:
-    bed(*[Trouble(steal_s={"dut": 0.1})] * 3)
+    bed(*[Trouble(steal_s={"dut": 0.1})] * 6)
     answer = weir("search", "--attempts", "3")
     assert answer.code == 5
+    assert "searching there again" in answer.err
     assert "stolen" in answer.err
     assert "nothing was found" in answer.out
 

@@ -28,16 +28,14 @@ from weirlab.studies.trace.page import tell as tell_trace
 from weirlab.trace import Trace
 
 from ..jobs.voice_captures import frames, pcap
+from ..studies.calls import test_page as test_calls_page
+from ..studies.capacity import test_page as test_capacity_page
+from ..studies.failover import test_page as test_failover_page
+from ..studies.monitor import test_page as test_monitor_page
+from ..studies.search import test_page as test_search_page
 from ..trace import made
 from .contrast import contrast, over
 from .outline import Outline, charts
-from .stories import (
-    test_calls_page,
-    test_capacity_page,
-    test_failover_page,
-    test_monitor_page,
-    test_search_page,
-)
 from .test_quality_page import streams
 
 KINDS = (

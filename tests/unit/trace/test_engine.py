@@ -9,7 +9,7 @@ import pytest
 
 from weirlab import trace
 from weirlab.errors import InputError
-from weirlab.studies.trace.page import render
+from weirlab.studies.trace.page import tell
 from weirlab.testing.capture import write_pcap
 from weirlab.testing.tcp import Talk
 from weirlab.trace import facts, schema, words
@@ -75,7 +75,7 @@ def test_frames_files_and_the_page_agree(file: Path) -> None:
         )
         by_ack = read.rtt.filter(pl.col("method") == "ack", pl.col("from_side") == "a")
         assert by_ack.height == a["rtt_count"]
-        html = render(read, connection=0)
+        html = tell(read, connection=0).html()
     assert "retransmitted after dup. ACKs or SACK" in html
 
 

@@ -1,6 +1,6 @@
 """The numbers as tables: bounds per goal, and the four tests of RFC 2544.
 
-Made from what a run keeps of points and results (``to_json``).
+Made from what a run keeps of points and results.
 """
 
 from __future__ import annotations

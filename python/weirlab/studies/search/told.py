@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.quantities import clock, count, duration, percent, plural, rate, rules
+from weirlab.documents import plain
 from weirlab.records import device_in_words
 from weirlab.studies.search import tables
 from weirlab.tables import Table
@@ -24,7 +25,7 @@ def device(outcome: SearchOutcome | Rfc2544Outcome) -> str:
 
 def search_tables(outcome: SearchOutcome) -> list[Table]:
     """One row per setting and goal."""
-    return [*tables.bounds([point.to_json() for point in outcome.points])]
+    return [*tables.bounds(plain(outcome.points))]
 
 
 def search_sentence(outcome: SearchOutcome) -> str:
@@ -43,7 +44,7 @@ def search_sentence(outcome: SearchOutcome) -> str:
 
 def rfc2544_tables(outcome: Rfc2544Outcome) -> list[Table]:
     """One table per test, in the RFC's order and form."""
-    return tables.rfc2544([result.to_json() for result in outcome.results], outcome.suite.tests)
+    return tables.rfc2544(plain(outcome.results), outcome.suite.tests)
 
 
 def rfc2544_sentence(outcome: Rfc2544Outcome) -> str:

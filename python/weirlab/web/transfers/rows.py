@@ -72,4 +72,7 @@ def write(folder: Path, intervals: Sequence[Interval], *, detailed: bool) -> Non
 def export(folder: Path, table: str, format: Format) -> bytes:
     """One of :data:`TABLES` as a file."""
     content = (folder / f"{table}.parquet").read_bytes()
-    return content if format == "parquet" else pl.read_parquet(io.BytesIO(content)).write_csv().encode()
+    if format == "parquet":
+        return content
+    buffer = io.BytesIO(content)
+    return pl.read_parquet(buffer).write_csv().encode()

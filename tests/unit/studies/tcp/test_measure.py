@@ -145,7 +145,7 @@ def test_without_json_the_axis_the_diagnosis_and_the_clock_are_shown(
         *("--rate", "200Mbit/s", "--every", "1ms", "--capture", "none", "--target", "1Gbit/s"),
     )
     assert answer.code == 0, answer.err
-    for text in ("One axis", "where the time went", "Both ends have one clock.", "To the server: "):
+    for text in ("One axis", "Where the time went", "Both ends have one clock.", "To the server: "):
         assert text in answer.out
     assert "No capture: it was not wanted." in answer.err
 

@@ -16,7 +16,7 @@ from weirlab.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link import bindings
 from weirlab.link.recording.process import Source
-from weirlab.link.recording.supervisor import Supervisor
+from weirlab.link.recording.supervisor import Clocks, Means, Supervisor
 from weirlab.link.settings import Recording
 from weirlab.studies.monitor.bed import tcpdump
 from weirlab.studies.monitor.bed.base import Gap, Settings
@@ -51,7 +51,8 @@ class World:
             self.child = FakeChild(recording, path, source, **self.script)
             return self.child
 
-        supervisor = partial(Supervisor, launch=launch, wait=self.wait, clock_s=lambda: self.now_s)
+        means = Means(launch=launch, wait=self.wait, clocks=Clocks(clock_s=lambda: self.now_s))
+        supervisor = partial(Supervisor, means=means)
         return OwnRecorder(Recording(path, cpu=2), Source(ring_fds=(3,)), supervisor=supervisor, **more)
 
     def wait(self, descriptors: Sequence[int], timeout_s: float) -> None:

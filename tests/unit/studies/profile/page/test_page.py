@@ -14,7 +14,7 @@ import pytest
 from weirlab.report import bundle
 from weirlab.studies.profile.page import gather, tell
 
-from .outline import Outline, charts
+from ....report.outline import Outline, charts
 
 
 def html(run: Any, models: Any, verification: Any = None) -> str:
