@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from planted import CASES, SOURCES, Bench
+from causes import CASES
+from planted import SOURCES, Bench
 
 pytestmark = pytest.mark.netns
 

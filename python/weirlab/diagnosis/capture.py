@@ -141,7 +141,7 @@ def read(
     flight = np.maximum(sent - acked, 0).astype(np.float64)
     tight = window - flight < mss
     anew = (data & p.again) | tight
-    sends = _sends(p, at, data, acks, sent, acked, anew, mss, close_s, least_s)
+    sends = _sends(_Events(p, at, data, acks, sent, acked, anew), mss, close_s, least_s)
     # What follows the last data is its way to the receiver and back, which nothing limits.
     last = int(np.flatnonzero(data)[-1])
     kept = slice(int(np.argmax(known)), last + 1)
@@ -171,7 +171,7 @@ def read(
     round_s = max(least_s, AT_ONCE_S)
     free = ~(idle | held | recovery | tight)[kept]
     until = growing_until(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s)
-    flat = is_flat(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s, 2.5 * mss)
+    flat = is_flat(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s, mss)
     timeline = replace(timeline, starting=free & (timeline.start_s < until), flat=free & flat)
     return timeline, replace(facts, mss_bytes=mss, data_bytes=int((acked - first_seq)[kept][-1]))
 
@@ -198,6 +198,20 @@ def _as_sent(p: Packets, data: Bools, acks: Bools, behind: Trips) -> tuple[Packe
 
 
 @dataclass(frozen=True)
+class _Events:
+    """Packets in order, and by each: its time, data or ACK, what was sent and acknowledged."""
+
+    packets: Packets
+    at: Floats
+    data: Bools
+    acks: Bools
+    sent: Ints
+    acked: Ints
+    anew: Bools
+    """What was in flight before says no longer what the congestion window allows."""
+
+
+@dataclass(frozen=True)
 class _Sends:
     """By event: nothing was there to send until the next new data, or less than a segment waited."""
 
@@ -205,18 +219,9 @@ class _Sends:
     held: Bools
 
 
-def _sends(
-    p: Packets,
-    at: Floats,
-    data: Bools,
-    acks: Bools,
-    sent: Ints,
-    acked: Ints,
-    anew: Bools,
-    mss: int,
-    close_s: float,
-    least_s: float,
-) -> _Sends:
+def _sends(events: _Events, mss: int, close_s: float, least_s: float) -> _Sends:
+    p, at, data, acks = events.packets, events.at, events.data, events.acks
+    sent, acked = events.sent, events.acked
     before = np.concatenate([[np.iinfo(np.int64).min], sent[:-1]])
     new = np.flatnonzero(data & (sent > before))
     idle, held = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=bool)
@@ -230,7 +235,7 @@ def _sends(
     short = p.payload_bytes[one] % mss != 0
     answered = since_ack_s <= close_s
     restarted = np.minimum(since_ack_s, gap_s) > close_s
-    able = _able(new, restarted, last_ack, sent - acked, anew)
+    able = _able(new, restarted, last_ack, sent - acked, events.anew)
     # An ACK of everything, without data of its own, that came late, set the next one free.
     little = sent[one] - acked[one] <= 2 * mss
     everything = acked[np.maximum(other - 1, 0)] >= sent[one]
@@ -240,7 +245,7 @@ def _sends(
     ends_short = bool(p.payload_bytes[new[-1]] % mss != 0)
     after = np.searchsorted(new, np.arange(len(at)), side="right") - 1
     begun = after >= 0
-    idle[begun] = np.append(((short & ~answered) | restarted) & ~waited, ends_short)[after[begun]]
+    idle[begun] = np.append(((short & ~(answered & bare)) | restarted) & ~waited, ends_short)[after[begun]]
     held[begun] = np.append(waited, False)[after[begun]]
     begins = np.full(len(at), -np.inf)
     begins[other[restarted]] = at[other[restarted]]

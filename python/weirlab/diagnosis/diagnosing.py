@@ -10,7 +10,7 @@ from weirlab.diagnosis import causes
 from weirlab.diagnosis.causes import Confidence
 from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
 from weirlab.diagnosis.rules import RULES, Rule
-from weirlab.diagnosis.settings import notes
+from weirlab.diagnosis.rules.settings import notes
 from weirlab.diagnosis.timeline import Facts, Timeline
 from weirlab.diagnosis.view import View
 from weirlab.trace.quantities import percent

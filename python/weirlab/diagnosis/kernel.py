@@ -157,7 +157,7 @@ def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None)
 
 
 def _blocking(fill: Floats, written: Floats, lasts: Floats, within_s: float) -> Floats:
-    """The greatest fill of late where it may have blocked the application; else 0, NaN where it is not told."""
+    """The greatest fill of late where it may have blocked the application, else 0; NaN where not told."""
     writes = np.diff(written, append=written[-1:]) > 0
     freely = recent_most((writes & (fill > WRITES_ABOVE) & (fill < 1)).astype(float), lasts, within_s) > 0
     most = recent_most(fill, lasts, within_s)

@@ -13,6 +13,8 @@ GROWS: Final = 1.5
 """In two round trips; slow start does it in one, with delayed ACKs (RFC 5681 section 3.1)."""
 FLAT_ROUNDS: Final = 6
 """Round trips in which a congestion window that is used grows by as many segments at least."""
+SAME_SEGMENTS: Final = 2.5
+FEW_SEGMENTS: Final = 4
 MOST_ROUNDS: Final = 1 << 20
 
 
@@ -37,10 +39,11 @@ def growing_until(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: 
     return min(grown, float(start_s[losses[0]])) if len(losses) else grown
 
 
-def is_flat(
-    start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, tolerance_bytes: float
-) -> Bools:
-    """By piece: the greatest flight stayed the same for :data:`FLAT_ROUNDS`, and nothing had been lost."""
+def is_flat(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, mss: int) -> Bools:
+    """By piece: the greatest flight stayed the same for :data:`FLAT_ROUNDS`, and nothing had been lost.
+
+    A few segments are no limit of anything: they are little to send.
+    """
     flat = np.zeros(len(start_s), dtype=bool)
     if len(start_s) == 0:
         return flat
@@ -48,7 +51,8 @@ def is_flat(
     if len(most) < FLAT_ROUNDS:
         return flat
     windows = np.lib.stride_tricks.sliding_window_view(most, FLAT_ROUNDS)
-    steady = windows.max(axis=1) - windows.min(axis=1) <= tolerance_bytes
+    steady = windows.max(axis=1) - windows.min(axis=1) <= SAME_SEGMENTS * mss
+    steady &= windows.min(axis=1) >= FEW_SEGMENTS * mss
     rounds = np.zeros(len(most), dtype=bool)
     for number in np.flatnonzero(steady):
         rounds[number : number + FLAT_ROUNDS] = True

@@ -92,8 +92,8 @@ class Facts:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats) -> Floats:
-    """Bytes per second delivered around each piece, over about a round trip."""
+def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, trips: float = 1.0) -> Floats:
+    """Bytes per second delivered around each piece, over about so many round trips."""
     if len(start_s) == 0:
         return np.empty(0)
     ends = np.append(start_s, start_s[-1] + lasts_s[-1])
@@ -101,7 +101,7 @@ def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats) 
     acked = np.append(acked_bytes, acked_bytes[-1])
     middle = start_s + lasts_s / 2
     usual = float(np.nanmedian(rtt_s)) if np.isfinite(rtt_s).any() else SHORTEST_WINDOW_S
-    half = max(usual, 2 * float(np.median(lasts_s)), SHORTEST_WINDOW_S) / 2
+    half = max(usual, 2 * float(np.median(lasts_s)), SHORTEST_WINDOW_S) * trips / 2
     left, right = np.maximum(middle - half, ends[0]), np.minimum(middle + half, ends[-1])
     grown = np.interp(right, ends, acked) - np.interp(left, ends, acked)
     return np.asarray(grown / np.maximum(right - left, 1e-9))

@@ -90,8 +90,10 @@ class View:
         """A queue stands, and for long this transfer is far from what it had at other times."""
         if self.capacity is None:
             return np.zeros(len(self.rate), dtype=bool)
-        less = self.plainly_queued & (self.rate < FULL * self.capacity)
         t = self.timeline
+        # Longer than a recovery, in which nothing is acknowledged and then much at once.
+        rate = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, SHARED_TRIPS / 2)
+        less = self.plainly_queued & (rate < FULL * self.capacity)
         return lasting(less | t.recovery, t.lasts_s, SHARED_TRIPS * self.facts.min_rtt_s) & less
 
     @cached_property

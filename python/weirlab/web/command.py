@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import typer
 
 from weirlab.cli import options
+from weirlab.cli.options import grouped
 from weirlab.cli.output import Session
 from weirlab.extras import WEB
 from weirlab.studies.tcp.show.lines import LinesOption, say
@@ -35,22 +37,17 @@ Examples:
   weir web --max-upload 20GB --max-memory 8GB --json
 """
 
-_LIMITS = "Limits"
 
+@dataclass(frozen=True)
+class ListenOptions:
+    """Where to listen, and to whom."""
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-    app.command("web", help=WEB_HELP, rich_help_panel="Runs")(web)
-
-
-def web(
-    ctx: typer.Context,
     bind_to: Annotated[
         str,
         typer.Option(
             "--bind", help="Address and port to listen on; port 0: one that is free.", metavar="ADDRESS:PORT"
         ),
-    ] = f"{LOOPBACK}:{PORT}",
+    ] = f"{LOOPBACK}:{PORT}"
     token: Annotated[
         str,
         typer.Option(
@@ -60,44 +57,58 @@ def web(
             metavar="TEXT",
             show_default=False,
         ),
-    ] = "",
-    max_upload: Annotated[
-        str, typer.Option(help="Of one capture, as it is sent.", metavar="SIZE", rich_help_panel=_LIMITS)
-    ] = "4GB",
-    max_memory: Annotated[
-        str,
-        typer.Option(help="Of the process that reads a capture.", metavar="SIZE", rich_help_panel=_LIMITS),
-    ] = "4GB",
-    max_time: Annotated[
-        str, typer.Option(help="For reading a capture.", metavar="TIME", rich_help_panel=_LIMITS)
-    ] = "10min",
-    max_transfer: Annotated[
-        str, typer.Option(help="How long a TCP test may last.", metavar="TIME", rich_help_panel=_LIMITS)
-    ] = "5min",
+    ] = ""
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """What captures and TCP tests may use."""
+
+    PANEL: ClassVar = "Limits"
+
+    max_upload: Annotated[str, typer.Option(help="Of one capture, as it is sent.", metavar="SIZE")] = "4GB"
+    max_memory: Annotated[str, typer.Option(help="Of the process that reads a capture.", metavar="SIZE")] = (
+        "4GB"
+    )
+    max_time: Annotated[str, typer.Option(help="For reading a capture.", metavar="TIME")] = "10min"
+    max_transfer: Annotated[str, typer.Option(help="How long a TCP test may last.", metavar="TIME")] = "5min"
     readers: Annotated[
-        int,
-        typer.Option(
-            min=1, max=64, help="Captures read at once; others wait.", metavar="N", rich_help_panel=_LIMITS
-        ),
-    ] = 1,
+        int, typer.Option(min=1, max=64, help="Captures read at once; others wait.", metavar="N")
+    ] = 1
+
+    def settings(self, listen: ListenOptions) -> Settings:
+        """All settings of the service, understood."""
+        from weirlab.link.settings import parse_size, parse_time
+
+        address, port = bind(listen.bind_to)
+        return Settings(
+            address=address,
+            port=port,
+            token=listen.token,
+            most_upload_bytes=parse_size(self.max_upload, "--max-upload"),
+            memory_bytes=parse_size(self.max_memory, "--max-memory"),
+            most_s=parse_time(self.max_time, "--max-time"),
+            most_transfer_s=parse_time(self.max_transfer, "--max-transfer"),
+            children=self.readers,
+        )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("web", help=WEB_HELP, rich_help_panel="Runs")(grouped(web))
+
+
+def web(
+    ctx: typer.Context,
+    *,
+    listen: ListenOptions,
+    limits: LimitOptions,
     store: options.StoreOption = None,
     json: LinesOption = False,
 ) -> None:
     """Serve."""
-    from weirlab.link.settings import parse_size, parse_time
-
     with Session(ctx, as_json=json, store=store) as session:
-        address, port = bind(bind_to)
-        settings = Settings(
-            address=address,
-            port=port,
-            token=token,
-            most_upload_bytes=parse_size(max_upload, "--max-upload"),
-            memory_bytes=parse_size(max_memory, "--max-memory"),
-            most_s=parse_time(max_time, "--max-time"),
-            most_transfer_s=parse_time(max_transfer, "--max-transfer"),
-            children=readers,
-        )
+        settings = limits.settings(listen)
         check(settings)
         WEB.require()
         # Imports Polars, which puts a handler of signals in place: before ours.

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from weirlab.cli.app import PARTS, commands_of
+from weirlab.studies.trace import why
+from weirlab.testing.capture import write_pcap
+from weirlab.testing.tcp import Side, Talk
 from weirlab.trace.facts import Analysis
 
 from ..trace import made
 from .conftest import Weir
 
 ROOT = Path(__file__).resolve().parents[3]
+RECEIVER = Side("198.51.100.1", 80)
 Answer = Callable[[Analysis], list[dict[str, Any]]]
 
 
@@ -248,3 +254,44 @@ def test_tables_and_json_need_none_of_the_heavy_packages(options: list[str]) -> 
 def test_every_module_of_commands_adds_those_that_the_list_names() -> None:
     for part, names in PARTS.items():
         assert tuple(commands_of(part)) == names
+
+
+def window_limited(path: Path, place: float) -> Path:
+    """Five segments of 1448 B fill a window of 8 kB in each of 30 round trips; ``place`` 0: at the sender."""
+    talk = Talk(b=replace(RECEIVER, window_bytes=8_192))
+    talk.handshake(rtt_ms=20, place=place)
+    for _ in range(30):
+        for _ in range(5):
+            talk.a.send(1448)
+        talk.wait(20 * (1 - place))
+        talk.b.ack(window_bytes=8_192)
+        talk.wait(20 * place)
+    return write_pcap(path, talk.packets())
+
+
+@pytest.mark.parametrize(
+    ("place", "seen_from"), [(0.0, "a capture at the sender"), (1.0, "a capture at the receiver")]
+)
+def test_it_says_why_a_connection_was_slow(weir: Weir, tmp_path: Path, place: float, seen_from: str) -> None:
+    file = window_limited(tmp_path / "slow.pcap", place)
+    shown = weir("trace", file)
+    assert shown.code == 0, shown.err
+    assert "Why not faster (--connection tells the rest):" in shown.out
+    assert "of the time the receiver's window was full: its buffer of 8.19 kB allows" in shown.out
+    whole = weir("trace", file, "--connection", "0", "--target", "100Mbit/s").out
+    for text in ("where the time went", "evidence", "limited by", "would be needed for 100 Mbit/s"):
+        assert text in whole
+    diagnosis = weir("trace", file, "--json").json["connections"][0]["diagnosis"]
+    assert diagnosis["from"] == seen_from
+    assert diagnosis["findings"][0]["cause"] == "receive_window"
+    assert diagnosis["findings"][0]["share"] > 0.9
+
+
+def test_of_captures_that_are_too_large_it_says_how_to_choose(tmp_path: Path) -> None:
+    file = tmp_path / "large.pcap"
+    file.write_bytes(b"")
+    os.truncate(file, why.MOST_BYTES + 1)
+    two = [made.connection(0), made.connection(1)]
+    assert "choose one with --connection" in str(why.reason_not([file], two))
+    assert why.reason_not([file], two[:1]) is None
+    assert why.worth(two, [tmp_path / "gone.pcap"]) == []

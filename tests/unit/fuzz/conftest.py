@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 import pytest
 from typer.testing import CliRunner
 
-from weirlab.cli.app import PARTS, app, commands_of
+from weirlab.cli.app import app, commands_of, parts
 from weirlab.cli.failures import EXIT_CODES
 from weirlab.errors import LabError, MissingCapability
 from weirlab.jobs import testbeds
@@ -109,7 +109,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def weir(place: Path) -> Weir:
     """Runs the command line; what it imports on the way was imported before."""
-    for part in PARTS:
+    for part in parts(only_own=True):
         commands_of(part)
 
     def run(*arguments: object) -> Answer:

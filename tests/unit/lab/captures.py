@@ -9,6 +9,7 @@ import re
 import shutil
 import struct
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,7 @@ def fields(path: Path, *names: str, where: str = "", options: Sequence[str] = ()
 def complaints(path: Path, *options: str) -> str:
     """Packets in which tshark sees a warning, an error or something malformed; chats and notes are none."""
     return tshark(
-        path, *options, "-Y", "_ws.malformed || _ws.expert.severity >= 0x600000", "-T", "fields",
+        path, *options, "-Y", f"_ws.malformed || _ws.expert.severity >= {_WARNING:#x}", "-T", "fields",
         "-e", "frame.number", "-e", "_ws.col.Protocol", "-e", "_ws.expert.message",
     )  # fmt: skip
 
@@ -136,6 +137,9 @@ class Stream:
     problem: bool
 
 
+_WARNING = 0x600000
+"""Of tshark's severities."""
+
 _STREAM = re.compile(
     r"(?P<ssrc>0x[0-9A-F]{8})\s+\S.*?\s+(?P<packets>\d+)\s+(?P<lost>-?\d+)\s+\(-?[\d.]+%\)"
     r"\s+[\d.]+\s+(?P<delta>[\d.]+)\s+[\d.]+\s+[\d.]+\s+(?P<mean>[\d.]+)\s+(?P<most>[\d.]+)(?P<problem>.*)"
@@ -144,6 +148,34 @@ _STREAM = re.compile(
 
 def streams(path: Path, *options: str) -> list[Stream]:
     """tshark's own statistics of RTP, a row per stream."""
+    return _streams(tshark(path, *options, "-q", "-z", "rtp,streams"))
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What tshark makes of a capture, found in one go: to start it takes longer than to read the capture."""
+
+    complaints: tuple[str, ...]
+    """Packets in which it sees a warning, an error or something malformed; chats and notes are none."""
+    protocols: Counter[str]
+    streams: list[Stream]
+
+
+def decoded(path: Path) -> Decoded:
+    """Protocols, complaints and statistics of RTP."""
+    names = ("_ws.col.Protocol", "frame.number", "_ws.expert.severity", "_ws.malformed", "_ws.expert.message")
+    asked = [option for name in names for option in ("-e", name)]
+    told = tshark(path, "-T", "fields", "-E", "separator=/t", *asked, "-z", "rtp,streams")
+    packets = [line.split("\t") for line in told.splitlines() if line.count("\t") == len(names) - 1]
+    complaints = tuple(
+        "\t".join(packet)
+        for packet in packets
+        if packet[3] or any(int(level) >= _WARNING for level in packet[2].split(",") if level)
+    )
+    return Decoded(complaints, Counter(packet[0] for packet in packets), _streams(told))
+
+
+def _streams(told: str) -> list[Stream]:
     return [
         Stream(
             ssrc=int(found["ssrc"], 16),
@@ -154,6 +186,6 @@ def streams(path: Path, *options: str) -> list[Stream]:
             max_jitter_ms=float(found["most"]),
             problem="X" in found["problem"],
         )
-        for line in tshark(path, *options, "-q", "-z", "rtp,streams").splitlines()
+        for line in told.splitlines()
         if (found := _STREAM.search(line))
     ]

@@ -15,7 +15,7 @@ from weirlab.traffic.calls.codecs import CODECS
 from weirlab.traffic.calls.signalling.iax2 import FORMATS
 from weirlab.traffic.calls.spec import Calls, parse_calls
 
-from .captures import complaints, fields, needs_tshark, read, streams, tshark, write
+from .captures import complaints, decoded, fields, needs_tshark, read, streams, tshark, write
 
 pytestmark = needs_tshark
 
@@ -60,22 +60,36 @@ def test_nothing_is_lost_and_nothing_jitters_in_tsharks_own_statistics(tmp_path:
         assert not stream.problem
 
 
+def test_what_is_decoded_in_one_go_is_what_tshark_complains_of(tmp_path: Path) -> None:
+    calls = replace(parse_calls(1, "g711"), rtcp=False)
+    packets = list(read(written(tmp_path, calls, duration_s=0.2)))
+    spoiled = [
+        (at_ns / 1e6, frame[:24] + b"\0\0" + frame[26:] if number in (2, 9) else frame)
+        for number, (at_ns, frame) in enumerate(packets)
+    ]
+    path = write(tmp_path / "spoiled.pcap", spoiled)
+    told = {line.split("\t")[0] for line in complaints(path).splitlines()}
+    assert told == {"3", "10"}
+    assert {complaint.split("\t")[1] for complaint in decoded(path).complaints} == told
+    assert decoded(path).protocols == protocols(path)
+
+
 @pytest.mark.parametrize("codec", [codec.name for codec in CODECS])
 def test_every_codec_decodes_over_rtp(tmp_path: Path, codec: str) -> None:
     calls = replace(parse_calls(2, codec), rtcp=False)
-    path = written(tmp_path, calls, duration_s=1)
-    assert complaints(path) == ""
-    assert set(protocols(path)) >= {"SIP", "SIP/SDP"}
-    found = streams(path)
-    assert len(found) == 4
-    assert all(stream.lost == 0 and not stream.problem for stream in found)
+    found = decoded(written(tmp_path, calls, duration_s=1))
+    assert found.complaints == ()
+    assert set(found.protocols) >= {"SIP", "SIP/SDP"}
+    assert len(found.streams) == 4
+    assert all(stream.lost == 0 and not stream.problem for stream in found.streams)
 
 
 @pytest.mark.parametrize("codec", sorted(FORMATS))
 def test_every_codec_of_iax2_decodes_over_it(tmp_path: Path, codec: str) -> None:
     path = written(tmp_path, parse_calls(2, codec, "iax2"), duration_s=1)
-    assert complaints(path) == ""
-    assert set(protocols(path)) == {"IAX2"}
+    found = decoded(path)
+    assert found.complaints == ()
+    assert set(found.protocols) == {"IAX2"}
     assert fields(path, "iax2.packet_type", where="iax2.packet_type == 0")
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from answers import ANSWERS, COMMANDS, additions, answer, differences, kept, unpacked
+from answers import ANSWERS, CLOSE, COMMANDS, FITTED, additions, answer, differences, kept, unpacked
 
 
 def main(options: list[str]) -> int:
@@ -32,7 +32,7 @@ def main(options: list[str]) -> int:
         with tempfile.TemporaryDirectory() as work, contextlib.chdir(work):
             found = answer(name, unpacked(Path(work).resolve()))
         before = kept(name) if (ANSWERS / f"{name}.json").exists() else {}
-        changed = [*differences(before, found), *additions(before, found)]
+        changed = [*differences(before, found, close=FITTED.get(name, CLOSE)), *additions(before, found)]
         if changed:
             different = True
             print(f"{name}: weir {COMMANDS[name]}", *changed, sep="\n    ")

@@ -23,6 +23,8 @@ INPUTS: Final = HERE / "inputs.tar.xz"
 
 CLOSE: Final = 1e-9
 """How far two numbers that are the same may be apart, as a share: machines round sums differently."""
+FITTED: Final = {"fit": 1e-4}
+"""The same for what a fit finds: where it ends, processors differ by a trifle of the standard error."""
 VOLATILE: Final = frozenset({"elapsed_s", "elapsed_ns", "fitted", "generated"})
 """Keys of times that are another one whenever a command is run."""
 SPELLED: Final = re.compile(r"\d+(?:[.,]\d+)*")
@@ -58,10 +60,8 @@ COMMANDS: Final = {
         for run in RUNS
         if run not in (SLOWER, STEPS, CALIBRATE)
     },
-    "report-slower-profile": f"report {SLOWER} --out report.html",
     "export": f"export {FAILOVER} --format csv --out exported",
     "fit": f"fit {PROFILE}",
-    "fit-devices": f"fit {PROFILE} {SLOWER} --out both.json --name old --name new",
     "predict": f"predict {PROFILE} --rate 250kpps --frame 214 --rules 200",
     "predict-poisson": "predict devices.json --device new --rate 150kpps --rules 400 --arrivals poisson",
     "predict-extrapolated": f"predict {PROFILE} --rate 100kpps --rules 5000 --extrapolate",
@@ -125,7 +125,7 @@ def kept(name: str) -> dict[str, Any]:
     return found
 
 
-def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
+def differences(before: Any, after: Any, where: str = "", *, close: float = CLOSE) -> Iterator[str]:
     """What is not the same any more, each with its place. Fields may have come since."""
     match before, after:
         case dict(), dict():
@@ -133,13 +133,13 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
                 if key not in after:
                     yield f"{where}.{key}: is gone, was {_short(item)}"
                 else:
-                    yield from differences(item, after[key], f"{where}.{key}")
+                    yield from differences(item, after[key], f"{where}.{key}", close=close)
         case list(), list():
             if len(before) != len(after):
                 yield f"{where}: {len(after)} items, were {len(before)}"
             for at, (one, other) in enumerate(zip(before, after, strict=False)):
-                yield from differences(one, other, f"{where}[{at}]")
-        case _ if not _same(before, after):
+                yield from differences(one, other, f"{where}[{at}]", close=close)
+        case _ if not _same(before, after, close):
             yield f"{where}: {_short(after)}, was {_short(before)}"
 
 
@@ -157,11 +157,11 @@ def additions(before: Any, after: Any, where: str = "") -> Iterator[str]:
                 yield from additions(one, other, f"{where}[{at}]")
 
 
-def _same(before: Any, after: Any) -> bool:
+def _same(before: Any, after: Any, close: float) -> bool:
     if isinstance(before, bool) or isinstance(after, bool) or before is None or after is None:
         return before is after
     if isinstance(before, int | float) and isinstance(after, int | float):
-        return math.isclose(before, after, rel_tol=CLOSE, abs_tol=1e-12)
+        return math.isclose(before, after, rel_tol=close, abs_tol=1e-12)
     if isinstance(before, str) and isinstance(after, str) and " " in before:
         # A sentence may be worded in another way; the numbers in it are the same.
         return SPELLED.findall(before) == SPELLED.findall(after)

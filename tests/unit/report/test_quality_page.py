@@ -70,7 +70,7 @@ def test_a_quantity_that_is_0_for_every_stream_is_not_drawn(tmp_path: Path) -> N
 
 def test_the_table_has_the_worst_stream_first(tmp_path: Path) -> None:
     table = story._table(told(tmp_path, frames(streams(5, 1)[::-1])).streams)
-    assert table.rows[0][0] == "192.0.2.1:5000"
+    assert table.rows[0][1].startswith("192.0.2.1:5000 > ")
     assert len(table.rows) == 5
 
 

@@ -147,8 +147,9 @@ APPLICATION_RULES: Final = (
 def _limited(view: View) -> Bools:
     # Where the bottleneck is busy anyway, a larger window would only make the queue longer. A busy host
     # lengthens some round trips, too; a queue that the window fills stands all the time.
-    open_ = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
-    queued = view.share(open_ * view.plainly_queued) > MOSTLY * view.share(open_ * 1.0)
+    opened = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
+    both = opened & view.plainly_queued
+    queued = view.share(both.astype(np.float64)) > MOSTLY * view.share(opened.astype(np.float64))
     return view.window_full & ~(view.saturated & view.plainly_queued & queued)
 
 

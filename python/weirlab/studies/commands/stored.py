@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -54,6 +54,8 @@ Examples:
   weir export last --format csv --out data
   weir export last --format parquet --out data
 """
+
+_SPARE: Final = ("Invalid", "Trials", "Status", "Created (UTC)")
 
 RunArgument = Annotated[
     str,
@@ -127,7 +129,7 @@ def runs(
             for run in found
         ]
         columns = ("Run", "Status", "Created (UTC)", "Trials", "Invalid", "Name")
-        tables = [Table("Runs", columns, rows, {3, 4}, spare=("Invalid", "Trials"))] if rows else []
+        tables = [Table("Runs", columns, rows, {3, 4}, spare=_SPARE)] if rows else []
         document = {"kind": "runs", "store": session.store.root, "runs": found}
         session.finish(document, wording.runs(found, session.store.root, kind), tables)
 

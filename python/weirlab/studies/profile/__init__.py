@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weirlab.store import Run, RunWriter
     from weirlab.studies.beds import DeviceGround
     from weirlab.studies.contract import Outcome
-    from weirlab.studies.profile.study import ProfileFindings
+    from weirlab.studies.profile.findings import ProfileFindings
 
 
 class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
-from weirlab.errors import WeirError
 from weirlab.jobs import machine, profiles
-from weirlab.jobs.calibrations import CalibrationOutcome
-from weirlab.jobs.profiles import ProfileOutcome
 from weirlab.jobs.progress import RESUME, Progress
 from weirlab.jobs.work import Work
-from weirlab.measure.verdict import Verdict, undecided
+from weirlab.measure.verdict import undecided
 from weirlab.report.story import Story
 from weirlab.scenario import Scenario
 from weirlab.store import Run, RunWriter
@@ -22,42 +17,8 @@ from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
 from weirlab.studies.prediction import modelling, verification
 from weirlab.studies.prediction.modelling import FitOutcome
-from weirlab.studies.prediction.verification import VerificationOutcome
+from weirlab.studies.profile.findings import ProfileFindings
 from weirlab.studies.profile.page import Judgement, Verification, gather, tell
-
-
-@dataclass(frozen=True)
-class ProfileFindings:
-    """Everything that came of a scenario with a profile; None for what it did not ask for."""
-
-    calibration: CalibrationOutcome | None
-    profile: ProfileOutcome
-    fit: FitOutcome
-    verification: VerificationOutcome | None = None
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """On the machine, by all trials; None for a simulated device."""
-        return self.profile.verdict if self.verification is None else self.verification.verdict
-
-    def verified(self) -> ProfileFindings:
-        """With the models scored on the held-out trials."""
-        return replace(self, verification=verification.score(self.profile.run, self.fit.models))
-
-    def problem(self, run: Run) -> WeirError | None:
-        """The error that it is if the machine was not usable, or the models could not be judged."""
-        return self.profile.problem() or (self.verification.problem() if self.verification else None)
-
-    def document(self) -> dict[str, Any]:
-        """One entry per part."""
-        parts = {
-            "calibration": self.calibration,
-            "profile": self.profile,
-            "fit": self.fit,
-            "verification": self.verification,
-        }
-        documents = {name: None if part is None else part.document() for name, part in parts.items()}
-        return {"kind": "scenario", **documents}
 
 
 def opened(asked: Scenario, work: Work) -> AbstractContextManager[DeviceGround]:

@@ -14,7 +14,7 @@ from weirlab.tables import Table
 if TYPE_CHECKING:
     from weirlab.jobs.profiles import ProfileOutcome
     from weirlab.jobs.trials import TrialOutcome
-    from weirlab.studies.profile.study import ProfileFindings
+    from weirlab.studies.profile.findings import ProfileFindings
 
 
 def trial(outcome: TrialOutcome) -> list[Table]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weirlab.jobs.trials import TrialOutcome
     from weirlab.measure.adaptive import AdaptiveOutcome
     from weirlab.studies.contract import Outcome
-    from weirlab.studies.profile.study import ProfileFindings
+    from weirlab.studies.profile.findings import ProfileFindings
 
 
 def trial(outcome: TrialOutcome) -> str:

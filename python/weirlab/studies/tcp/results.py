@@ -242,7 +242,7 @@ def _together(direction: Direction, parts: Sequence[Summary]) -> Summary:
         )
         if windows
         else None,
-        latency=_joined(told),
+        latency=joined_latency(told),
         shares=shares.mean([each.shares for each in parts if each.shares]),
         failure="; ".join(each.failure for each in parts if each.failure),
     )
@@ -263,10 +263,11 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _latency(told: Sequence[Mapping[str, int] | None]) -> Latency | None:
-    return _joined([Latency(**each) for each in told if each is not None and each["blocks"]])
+    return joined_latency([Latency(**each) for each in told if each is not None and each["blocks"]])
 
 
-def _joined(parts: Sequence[Latency]) -> Latency | None:
+def joined_latency(parts: Sequence[Latency]) -> Latency | None:
+    """That of all blocks; None of none."""
     if not parts:
         return None
     blocks = sum(each.blocks for each in parts)

@@ -109,14 +109,15 @@ def test_a_lossless_step_down_is_told() -> None:
 def test_dead_streams_are_told_and_have_no_gap_that_ends() -> None:
     page = tell(campaign(switch(1, 350), switch(2, 13_000, sharing="off")))
     assert "6,000 of 6,000 streams died" in page.lede[-1]
-    (numbers,) = next(chapter for chapter in page.chapters if chapter.key == "numbers").tables
-    assert numbers.rows[-1][0] == "keepalived 0.1 s, no states: master dies"
+    tables = next(chapter for chapter in page.chapters if chapter.key == "numbers").tables
+    assert len(tables) == 3
+    assert {table.rows[-1][0] for table in tables} == {"keepalived 0.1 s, no states: master dies"}
 
 
 def test_a_lossless_switch_has_nothing_to_come_back() -> None:
     page = tell(campaign(switch(1, 20, "soft", lost=0)))
     numbers = next(chapter for chapter in page.chapters if chapter.key == "numbers")
-    for table in (*numbers.tables, *numbers.details):
+    for table in (numbers.tables[0], *numbers.details):
         assert table.rows[0][table.columns.index("Back after")] == NOTHING
 
 

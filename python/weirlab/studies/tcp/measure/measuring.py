@@ -11,6 +11,7 @@ from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.measure.clocks import Exchange, Offset, offset
 from weirlab.studies.tcp.measure.samples import Start
+from weirlab.studies.tcp.results import joined_latency
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +74,7 @@ def _joined(parts: Sequence[Interval]) -> Interval:
         received_bytes=sum(each.received_bytes for each in parts),
         sent_bytes=sum(each.sent_bytes for each in parts),
         retransmissions=sum(retransmissions) if retransmissions else None,
+        latency=joined_latency([each.latency for each in parts if each.latency is not None]),
     )
 
 
