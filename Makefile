@@ -68,7 +68,7 @@ build: ## Install what is missing and build the engine
 	@scripts/bootstrap
 
 webui: ## Build the page of weir web into python/weirlab/web/static (needs Node 20.19 or later)
-	cd webui && npm ci --no-progress && npm run check && npm run build
+	cd webui && npm install --no-save --no-progress && npm run check && npm run build
 
 wheel: build ## Build the wheel into dist/
 	@maturin build --release --out dist

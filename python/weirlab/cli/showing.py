@@ -24,6 +24,7 @@ WITHOUT_TABLES: Final = frozenset(
         "report",
         "schema",
         "serve",
+        "web",
     }
 )
 """Commands that print sentences, lists or files."""

@@ -13,6 +13,7 @@ from weirlab.lab.doctor import Finding
 from weirlab.store import Store
 from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.fakes import FakePair, Manner, instant
+from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.registry import studies
 from weirlab.testing import FakeBed, FakeClock
 
@@ -23,7 +24,7 @@ from .test_help import COMMANDS
 
 SHORT = ("--duration", "0.05", "--warmup", "0.01")
 PAIR = ("--advert", "0.1", "--calls", "20", "--event", "0.5", "--after", "12", "--repetitions", "2")
-ELSEWHERE = frozenset({"link", "tap", "log", "tcp send", "transients", "calibrate"})
+ELSEWHERE = frozenset({"link", "tap", "log", "tcp send", "tcp measure", "transients", "calibrate"})
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""
 
 MEASURING = (
@@ -103,8 +104,7 @@ def test_what_calculates_and_what_reads_captures(
     clock = FakeClock()
     pairs = FailoverStudy(
         lambda pair: FakePair(pair.protocol, Manner(instant(pair.protocol).outage_s), iter([]), clock),
-        clock=lambda: round(clock() * 1e9),
-        sleep=clock.advance,
+        clocks=Clocks(lambda: round(clock() * 1e9), clock.advance),
     )
     monkeypatch.setitem(studies(), pairs.key, pairs)
     capture = pcap(tmp_path / "calls.pcap", frames([*without(talk(100), range(20, 90, 24))]))

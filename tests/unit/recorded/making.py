@@ -33,6 +33,7 @@ from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.fakes import FakePair, Manner, instant
 from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.failover.switches import Pair
+from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.monitor import MonitorStudy
 from weirlab.studies.monitor.bed import Settings
 from weirlab.studies.monitor.fakes import FakeLink
@@ -166,7 +167,7 @@ def _runs(folder: Path) -> None:
         manner = Manner(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
         return FakePair(pair.protocol, manner, iter(()), clock)
 
-    failover = FailoverStudy(open_pair, clock=lambda: round(clock() * 1e9), sleep=clock.advance)
+    failover = FailoverStudy(open_pair, clocks=Clocks(lambda: round(clock() * 1e9), clock.advance))
     _run(failover, store, from_plain(FAILOVER_SCENARIO, "here", FailoverScenario))
 
     def open_link(settings: Settings) -> FakeLink:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from weirlab.report import palette
+from weirlab.studies.trace.page import colours
 from weirlab.web.service import STATIC
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,12 +64,11 @@ def test_the_page_has_the_colours_of_reports() -> None:
     light, dark = re.split(
         r"@media \(prefers-color-scheme: dark\)", (ROOT / "webui/src/app.css").read_text()
     )[:2]
-    trace = (ROOT / "python/weirlab/studies/trace/page/assets/trace.css").read_text()
-    of_trace = re.split(r"@media \(prefers-color-scheme: dark\)", trace)
-    for ours, theirs, graph in zip((light, dark), (palette.LIGHT, palette.DARK), of_trace, strict=True):
+    for ours, theirs, graph in (
+        (light, palette.LIGHT, colours.LIGHT),
+        (dark, palette.DARK, colours.DARK),
+    ):
         found = variables(ours)
         for name in ("ink", "soft", "grid", "paper"):
             assert found[name] == theirs[name], name
-        shared = variables(graph)
-        assert shared
-        assert {name: found[name] for name in shared} == shared
+        assert {name: found[name] for name in graph} == graph

@@ -49,12 +49,12 @@ def numbers(text: str) -> list[float]:
 def test_a_capture_is_told_as_weir_trace_tells_it(analysed: Analysed) -> None:
     client, data_id = analysed
     whole = client.get(f"/api/captures/{data_id}").json()
-    assert "1 TCP connection, 1 of 6 segments was sent again" in whole["conclusion"]
+    assert "1 TCP connection, 1 of 6 segments was retransmitted" in whole["conclusion"]
     assert len(whole["columns"]) == len(whole["connections"][0]["cells"])
     one = client.get(f"/api/captures/{data_id}/connections/0").json()
-    assert "1 of 6 segments was sent again" in one["conclusion"]
+    assert "1 of 6 segments was retransmitted" in one["conclusion"]
     assert one["busier"] == "a"
-    assert ["sent again", "1 packet (17 % of data)", "0 packets"] in [
+    assert ["retransmitted", "1 packet (17 % of data)", "0 packets"] in [
         [cell.strip() for cell in row] for row in one["sheet"]["rows"]
     ]
 
@@ -64,7 +64,7 @@ def test_graphs_hold_every_segment_and_what_was_sent_again(analysed: Analysed) -
     layers = graphs(client, data_id)
     segments = layers["segments"]
     assert numbers(segments["low"]) == [1.0, 1001.0, 2001.0, 3001.0, 4001.0]
-    again = layers["sent again after dup. ACKs or SACK"]
+    again = layers["retransmitted after dup. ACKs or SACK"]
     assert (numbers(again["low"]), numbers(again["high"])) == ([1.0], [1001.0])
     assert {layer["chart"] for layer in layers.values()} == {"sequence", "throughput", "rtt", "flight"}
 
