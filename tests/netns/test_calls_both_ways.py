@@ -19,7 +19,7 @@ from weirlab.measure.calls import Hearing, run_calls
 from weirlab.measure.terms import SINGLE
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Store
-from weirlab.studies.capacity.trials import CAPACITY, INSIDE, Keeper, Setting
+from weirlab.studies.capacity.trials import CAPACITY, INSIDE, CallRecorder, CallTraffic
 from weirlab.studies.capacity.trials.boxes import count
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
@@ -31,14 +31,14 @@ ONCE = replace(SINGLE, max_attempts=1)
 GENERATING = ["iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap"]
 
 
-def calls(**changes: Any) -> Setting:
+def calls(**changes: Any) -> CallTraffic:
     ip = changes.pop("ip", 4)
     stateful = changes.pop("stateful", False)
     kind = CallClass(parse_codec("g711", ip))
-    return Setting(Calls(**{"classes": (kind,), "count": 1, **changes}), stateful)
+    return CallTraffic(Calls(**{"classes": (kind,), "count": 1, **changes}), stateful)
 
 
-def spec(position: int, setting: Setting | None = None, trial_s: float = 0.2) -> TrialSpec:
+def spec(position: int, setting: CallTraffic | None = None, trial_s: float = 0.2) -> TrialSpec:
     return (setting or calls()).spec(position, 20, trial_s=trial_s, warmup_s=0.06)
 
 
@@ -92,7 +92,7 @@ def test_the_users_own_rules_that_answer_nobody_are_named(tmp_path: Path) -> Non
         NetnsLab(dut.make("ruleset", path)) as lab,
         Store(tmp_path / "store").create("capacity", {}, {}) as writer,
     ):
-        keeper = Keeper(lab, writer)
+        keeper = CallRecorder(lab, writer)
         hooks = Hooks(completed=lambda record: keeper.complete(record, "sweep", 1))
         with pytest.raises(
             LabError, match=r"receiver's side \(in by out0\).*198\.18\.0\.0/15 in both directions"
@@ -144,7 +144,7 @@ def test_its_lines_are_in_the_run(tmp_path: Path) -> None:
         lab.watch_inside(),
     ):
         lab.backend  # noqa: B018 - loads the engine, which sends
-        keeper = Keeper(lab, writer)
+        keeper = CallRecorder(lab, writer)
         (record, *_) = run_trial(
             lab,
             spec(3, trial_s=0.3),

@@ -59,7 +59,7 @@ class Stopper(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SessionPlan:
     """What a session is, for its manifest, and how long it lasts."""
 
     kind: Literal["tap", "log"]
@@ -95,7 +95,7 @@ class Session:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SessionPlan,
         watcher: Watcher,
         *,
         tap: Tap | None = None,

@@ -19,7 +19,7 @@ from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.duplicate import DIFFERENCES, KernelBridge
 from weirlab.link.recording.process import Source
 from weirlab.link.recording.supervisor import Supervisor
-from weirlab.link.session import Outcome, Plan, Session, Stopper, Watcher
+from weirlab.link.session import Outcome, Session, SessionPlan, Stopper, Watcher
 from weirlab.link.settings import LogSettings, Recording, TapSettings
 
 _NET_ADMIN: Final = 12
@@ -89,7 +89,7 @@ def run_tap(
                 notes(change)
             tap, mode = _bridge(settings, changes, notes, open_tap)
             link = settings.a, settings.b, settings.mirror
-            plan = Plan("tap", command, mode, settings.duration_s, manifest, *link)
+            plan = SessionPlan("tap", command, mode, settings.duration_s, manifest, *link)
             try:
                 return _watch_tap(settings, plan, tap, notes, watcher, stop, lambda: _undo(changes, notes))
             finally:
@@ -124,7 +124,7 @@ def run_log(
                 source = Source(interface=settings.interface, netns=settings.netns)
                 comment = f"weir log of {settings.interface}"
                 recorder = Supervisor(settings.recording, source, notes, comment=comment)
-                plan = Plan("log", command, {"capture": "af_packet"}, settings.duration_s, manifest)
+                plan = SessionPlan("log", command, {"capture": "af_packet"}, settings.duration_s, manifest)
                 try:
                     recorder.begin()
                     session = Session(plan, watcher, recorder=recorder, notes=notes.kept)
@@ -175,7 +175,7 @@ def _bridge(
 
 def _watch_tap(
     settings: TapSettings,
-    plan: Plan,
+    plan: SessionPlan,
     tap: bindings.Tap,
     notes: Notes,
     watcher: Watcher,

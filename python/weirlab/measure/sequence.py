@@ -43,7 +43,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrialPlan:
     """Trials to do; the first has the index ``first_index`` in its run."""
 
     specs: tuple[TrialSpec, ...]
@@ -64,18 +64,18 @@ class Part:
     is not decided yet, and no trial is repeated because of it."""
 
 
-def keep_plan(writer: RunWriter, name: str, plan: Plan) -> None:
+def keep_plan(writer: RunWriter, name: str, plan: TrialPlan) -> None:
     """Keep ``plan`` in the run as JSON, so that it can be resumed."""
     content = {"first_index": plan.first_index, "specs": [spec_to_json(spec) for spec in plan.specs]}
     writer.put_json(name, content)
 
 
-def kept_plan(writer: RunWriter | Run, name: str) -> Plan:
+def kept_plan(writer: RunWriter | Run, name: str) -> TrialPlan:
     """The plan that :func:`keep_plan` kept; raises ``StoreError`` naming the run when it is damaged."""
     content: Any = writer.get_json(name)
     try:
         specs = tuple(spec_from_json(value) for value in content["specs"])
-        return Plan(specs, int(content["first_index"]))
+        return TrialPlan(specs, int(content["first_index"]))
     except (KeyError, TypeError, ValueError, StoreError) as error:
         raise StoreError(
             f"{writer.path / name}.json is damaged ({error}); start a new run, the trials stay readable"
@@ -118,7 +118,7 @@ def run(
     elif specs is None:
         raise InputError(f"run {writer.run_id} was stopped before its trials were planned; start a new run")
     else:
-        plan = Plan(tuple(specs), part.first_index)
+        plan = TrialPlan(tuple(specs), part.first_index)
         keep_plan(writer, plan_name, plan)
     max_attempts = terms.attempts if budget is None else terms.max_attempts
     if isinstance(told, Meter):
@@ -218,7 +218,7 @@ def run(
     return Outcome(len(plan.specs), attempts, missing, clocks.seconds() - start_s, stopped)
 
 
-def _missing(writer: RunWriter, plan: Plan) -> tuple[int, ...]:
+def _missing(writer: RunWriter, plan: TrialPlan) -> tuple[int, ...]:
     """Indices of the plan's trials without a valid attempt."""
     trials = writer.run.trials()
     done = set(trials.filter("valid")["index"].to_list())

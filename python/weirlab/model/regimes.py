@@ -25,7 +25,7 @@ NEAR: Final = 0.9
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProfiledSetting:
     """One matching position and mean frame size of a profile; ``rows`` are its trials."""
 
     position: float
@@ -42,7 +42,7 @@ class Regimes:
 
     overload: Bool
     below: Bool
-    settings: list[Setting]
+    settings: list[ProfiledSetting]
 
     def threshold_pps(self, table: Table) -> F64:
         """Measured threshold per setting: the median forwarding rate in overload; NaN without overload."""
@@ -62,7 +62,7 @@ def sort(table: Table) -> Regimes:
     keys = np.stack([table.position, np.round(table.frame_bytes, 1)], axis=1)
     unique, inverse = np.unique(keys, axis=0, return_inverse=True)
     settings = [
-        Setting(float(position), float(frame), np.flatnonzero(inverse.ravel() == i))
+        ProfiledSetting(float(position), float(frame), np.flatnonzero(inverse.ravel() == i))
         for i, (position, frame) in enumerate(unique)
     ]
     for setting in settings:

@@ -18,7 +18,7 @@ from weirlab.quality.streams import Streams, losses, measure
 from weirlab.records import CallTable, FlowTable, PacketLog
 from weirlab.traffic.calls.spec import Calls
 
-__all__ = ["Buffers", "Coded", "Heard", "Window", "call_table", "hear", "opinion"]
+__all__ = ["Buffers", "Coded", "PlayoutQuality", "Window", "call_table", "hear", "opinion"]
 
 F64 = npt.NDArray[np.float64]
 
@@ -26,7 +26,7 @@ _MS: Final = 1e6
 
 
 @dataclass(frozen=True)
-class Heard:
+class PlayoutQuality:
     """One kind of jitter buffer, shapes (streams,)."""
 
     late: I64
@@ -132,7 +132,7 @@ def hear(
     play: PlayOut,
     coded: Coded,
     network_ns: float = 0.0,
-) -> Heard:
+) -> PlayoutQuality:
     """What is heard behind one jitter buffer.
 
     The delay from speaking to hearing is packet time, look-ahead of the codec, network and jitter
@@ -150,7 +150,7 @@ def hear(
     with np.errstate(invalid="ignore"):
         ppl = 100 * unheard.count / streams.sent.astype(np.float64)
     r, mos = opinion(coded, delay / _MS, ppl, unheard.burst_ratio)
-    return Heard(segments.total(late.astype(np.int64), packets.start), delay, r, mos)
+    return PlayoutQuality(segments.total(late.astype(np.int64), packets.start), delay, r, mos)
 
 
 def opinion(coded: Coded, delay_ms: F64, ppl: F64, burst_ratio: F64) -> tuple[F64, F64]:

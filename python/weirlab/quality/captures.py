@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from weirlab.errors import InputError
 from weirlab.quality import jitterbuffer, segments
-from weirlab.quality.assess import Coded, Heard, hear
+from weirlab.quality.assess import Coded, PlayoutQuality, hear
 from weirlab.quality.codecs import Impairment, of_encoding
 from weirlab.quality.jitterbuffer import USUAL, Buffers, PlayOut
 from weirlab.quality.packets import Arrivals, Packets, place_all
@@ -34,7 +34,7 @@ _TIMED: Final = frozenset(
     | {f"delay_{what}_ns" for what in ("min", "mean", "p50", "p95", "p99", "max")}
 )
 
-Table = TypeVar("Table", Streams, Heard)
+Table = TypeVar("Table", Streams, PlayoutQuality)
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class CaptureTable:
     kinds: tuple[Impairment, ...]
     """What each stream's codec costs, and why MOS may be missing."""
     streams: Streams
-    fixed: Heard
-    adaptive: Heard
+    fixed: PlayoutQuality
+    adaptive: PlayoutQuality
     network_ms: float | None
     """As given; None: not measured, and MOS leaves it out."""
 
@@ -129,7 +129,7 @@ def capture_table(
     timed = (clock > 0) & (number > 0)
     network_ns = 0.0 if network_ms is None else network_ms * 1e6
 
-    def heard(play: PlayOut) -> Heard:
+    def heard(play: PlayOut) -> PlayoutQuality:
         return _with_clock(hear(placed, None, streams, play, coded, network_ns), timed)
 
     return CaptureTable(

@@ -15,7 +15,7 @@ F64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Load:
+class TrafficStep:
     """A stretch of constant traffic; ``poisson`` or constant gaps."""
 
     duration_ns: float
@@ -45,7 +45,7 @@ class Binned:
 
 def simulate_steps(
     device: Device,
-    loads: Sequence[Load],
+    loads: Sequence[TrafficStep],
     bin_ns: float,
     repetitions: int = 1,
     warmup_ns: float = 0.0,
@@ -76,7 +76,7 @@ def simulate_steps(
 
 
 def _arrivals(
-    device: Device, loads: Sequence[Load], warmup_ns: float, rng: np.random.Generator
+    device: Device, loads: Sequence[TrafficStep], warmup_ns: float, rng: np.random.Generator
 ) -> tuple[F64, F64, F64]:
     """Arrival times from ``-warmup_ns`` on; each packet's service time, and its delay outside the queue."""
     times, service, outside = [], [], []

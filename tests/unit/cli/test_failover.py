@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.studies.failover import FailoverStudy
-from weirlab.studies.failover.fakes import FakePair, Manner, Mishap, instant
+from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.studies.failover.switches import Pair
 from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.registry import studies
@@ -15,13 +15,13 @@ SHORT = ("--calls", "20", "--codec", "g711", "--event", "0.5", "--after", "12", 
 
 
 @pytest.fixture(autouse=True)
-def pairs(monkeypatch: pytest.MonkeyPatch) -> list[Mishap | None]:
+def pairs(monkeypatch: pytest.MonkeyPatch) -> list[SwitchFault | None]:
     """Pairs made of formulas; mishaps put into the list happen one per pair."""
     clock = FakeClock()
-    mishaps: list[Mishap | None] = []
+    mishaps: list[SwitchFault | None] = []
 
     def open_pair(pair: Pair) -> FakePair:
-        manner = Manner(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
+        manner = SwitchBehaviour(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
         return FakePair(pair.protocol, manner, iter([mishaps.pop(0)] if mishaps else []), clock)
 
     fake = FailoverStudy(open_pair, clocks=Clocks(lambda: round(clock() * 1e9), clock.advance))
@@ -50,8 +50,8 @@ def test_one_document_holds_every_switch(weir: Weir) -> None:
     assert "every one of 40 streams died" in found["conclusion"]
 
 
-def test_what_stays_spoiled_is_an_error_after_the_result(weir: Weir, pairs: list[Mishap | None]) -> None:
-    pairs += [None, Mishap(away_ns=10**9)]
+def test_what_stays_spoiled_is_an_error_after_the_result(weir: Weir, pairs: list[SwitchFault | None]) -> None:
+    pairs += [None, SwitchFault(away_ns=10**9)]
     answer = weir("failover", "--kinds", "hard", *SHORT, "--attempts", "1", "--no-find-load")
     assert answer.code == 5
     assert "1 of 2 switches stayed without a valid attempt" in answer.err

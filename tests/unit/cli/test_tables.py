@@ -12,7 +12,7 @@ from weirlab.cli.showing import WITHOUT_TABLES
 from weirlab.lab.doctor import Finding
 from weirlab.store import Store
 from weirlab.studies.failover import FailoverStudy
-from weirlab.studies.failover.fakes import FakePair, Manner, instant
+from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.registry import studies
 from weirlab.testing import FakeBed, FakeClock
@@ -103,7 +103,9 @@ def test_what_calculates_and_what_reads_captures(
     made.answering(monkeypatch, made.analysis(long, streams=[made.stream()], esp=[made.esp()]))
     clock = FakeClock()
     pairs = FailoverStudy(
-        lambda pair: FakePair(pair.protocol, Manner(instant(pair.protocol).outage_s), iter([]), clock),
+        lambda pair: FakePair(
+            pair.protocol, SwitchBehaviour(instant(pair.protocol).outage_s), iter([]), clock
+        ),
         clocks=Clocks(lambda: round(clock() * 1e9), clock.advance),
     )
     monkeypatch.setitem(studies(), pairs.key, pairs)

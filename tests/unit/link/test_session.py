@@ -14,7 +14,7 @@ import pytest
 from weirlab.link import manifest
 from weirlab.link.recording.process import Source
 from weirlab.link.recording.supervisor import Clocks, Means, Supervisor
-from weirlab.link.session import MANIFEST_EVERY_S, Plan, Session
+from weirlab.link.session import MANIFEST_EVERY_S, Session, SessionPlan
 from weirlab.link.settings import Recording
 from weirlab.testing.link import FakeChild, FakeTap, FakeWatcher, interface, side
 
@@ -69,7 +69,7 @@ class Scene:
             means=Means(launch, self.files.get, lambda descriptors, timeout_s: None, clocks),
         )
         self.recorder.begin()
-        plan = Plan("tap", "weir tap ...", {"bridge": "xdp"}, duration_s, self.path, "eth1", "eth2")
+        plan = SessionPlan("tap", "weir tap ...", {"bridge": "xdp"}, duration_s, self.path, "eth1", "eth2")
         return Session(
             plan,
             self.watcher,

@@ -13,7 +13,7 @@ from weirlab.model.spike import Spike
 from weirlab.model.transient import Binned, Phase, binned, over_time, phases_of, step_errors
 from weirlab.records import Observation
 from weirlab.testing.queue import Device, profile
-from weirlab.testing.steps import Load, simulate_steps
+from weirlab.testing.steps import TrafficStep, simulate_steps
 from weirlab.traffic.spec import Rate, Step, Traffic
 
 DEVICE: Final = Device()
@@ -37,7 +37,7 @@ def poisson() -> Queueing:
     return Queueing.fit(profile(DEVICE, poisson=True, packets=6000))
 
 
-def phases(*loads: Load) -> list[Phase]:
+def phases(*loads: TrafficStep) -> list[Phase]:
     return [
         Phase(load.duration_ns, load.rate_pps, load.frame_bytes, load.position, float(load.poisson))
         for load in loads
@@ -45,7 +45,7 @@ def phases(*loads: Load) -> list[Phase]:
 
 
 def compared(
-    model: Queueing, loads: list[Load], bin_ns: float, repetitions: int, warmup_ns: float = 3 * MS
+    model: Queueing, loads: list[TrafficStep], bin_ns: float, repetitions: int, warmup_ns: float = 3 * MS
 ) -> tuple[Binned, Binned]:
     """Simulated and predicted bins."""
     seen = simulate_steps(DEVICE, loads, bin_ns, repetitions, warmup_ns)
@@ -72,7 +72,7 @@ SCENARIOS: Final = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_delay_per_bin_under_poisson_arrivals_follows_the_simulation(name: str, poisson: Queueing) -> None:
     steps, bin_ns, repetitions, limit = SCENARIOS[name]
-    loads = [Load(ms * MS, share * CAPACITY_PPS, place, poisson=True) for share, place, ms in steps]
+    loads = [TrafficStep(ms * MS, share * CAPACITY_PPS, place, poisson=True) for share, place, ms in steps]
     seen, said = compared(poisson, loads, bin_ns, repetitions)
     assert mean_error(seen, said) < limit
     assert np.mean(np.abs(seen.loss_ratio - said.loss_ratio)) < 0.02
@@ -82,10 +82,10 @@ def test_delay_per_bin_under_constant_gaps_follows_the_simulation_within_two_per
     constant: Queueing,
 ) -> None:
     loads = [
-        Load(0.5 * MS, 0.6 * CAPACITY_PPS),
-        Load(2 * MS, 1.3 * CAPACITY_PPS),
-        Load(1 * MS, 0.6 * CAPACITY_PPS),
-        Load(2 * MS, 0.6 * CAPACITY_PPS, RULES),
+        TrafficStep(0.5 * MS, 0.6 * CAPACITY_PPS),
+        TrafficStep(2 * MS, 1.3 * CAPACITY_PPS),
+        TrafficStep(1 * MS, 0.6 * CAPACITY_PPS),
+        TrafficStep(2 * MS, 0.6 * CAPACITY_PPS, RULES),
     ]
     seen, said = compared(constant, loads, 5e4, 4)
     assert mean_error(seen, said) < 0.02
@@ -94,7 +94,7 @@ def test_delay_per_bin_under_constant_gaps_follows_the_simulation_within_two_per
 
 def test_loss_begins_when_the_queue_is_full(constant: Queueing) -> None:
     fills_ns = constant.queue_packets / (OVER - CAPACITY_PPS) * 1e9
-    load = phases(Load(MS, BELOW), Load(5 * MS, OVER))
+    load = phases(TrafficStep(MS, BELOW), TrafficStep(5 * MS, OVER))
     before = over_time(constant, load, MS + fills_ns * np.array([0.0, 0.5, 0.9]))
     after = over_time(constant, load, MS + fills_ns * np.array([1.1, 1.5]))
     assert np.all(before.loss_ratio < 1e-3)
@@ -103,7 +103,7 @@ def test_loss_begins_when_the_queue_is_full(constant: Queueing) -> None:
 
 def test_a_full_queue_drains_at_the_difference_of_the_rates(constant: Queueing) -> None:
     drains_ns = constant.queue_packets / (CAPACITY_PPS - BELOW) * 1e9
-    load = phases(Load(MS, OVER), Load(5 * MS, BELOW))
+    load = phases(TrafficStep(MS, OVER), TrafficStep(5 * MS, BELOW))
     course = over_time(constant, load, [0.0, MS + drains_ns / 2, MS + 1.1 * drains_ns, 6 * MS])
     full, half, empty, end = course.delay_mean_ns
     assert half - end == pytest.approx((full - end) / 2, rel=0.05)
@@ -111,7 +111,7 @@ def test_a_full_queue_drains_at_the_difference_of_the_rates(constant: Queueing) 
 
 
 def test_packets_inside_keep_their_service_time_after_a_position_step(constant: Queueing) -> None:
-    load = phases(Load(MS, OVER), Load(10 * MS, OVER, RULES))
+    load = phases(TrafficStep(MS, OVER), TrafficStep(10 * MS, OVER, RULES))
     old_ns = float(over_time(constant, load, [0.5 * MS]).delay_mean_ns[0])
     just_after = float(over_time(constant, load, [MS + 1.0]).delay_mean_ns[0])
     more_ns = DEVICE.service_ns(RULES) - DEVICE.service_ns(0)
@@ -137,7 +137,7 @@ def test_a_long_phase_ends_where_predict_is(
 
 
 def test_a_step_that_changes_nothing_changes_nothing(poisson: Queueing) -> None:
-    load = phases(Load(MS, BELOW, poisson=True), Load(MS, BELOW, poisson=True))
+    load = phases(TrafficStep(MS, BELOW, poisson=True), TrafficStep(MS, BELOW, poisson=True))
     course = over_time(poisson, load, np.linspace(0, 2 * MS, 50))
     assert np.ptp(course.delay_mean_ns) < 1e-3 * course.delay_mean_ns[0]
 
@@ -151,7 +151,7 @@ def test_after_rate_steps_the_delay_stays_between_the_phases_own_delays(
     constant: Queueing, poisson: Queueing, steps: list[tuple[float, float]], random: bool
 ) -> None:
     model = poisson if random else constant
-    load = phases(*(Load(ms * MS, share * CAPACITY_PPS, poisson=random) for share, ms in steps))
+    load = phases(*(TrafficStep(ms * MS, share * CAPACITY_PPS, poisson=random) for share, ms in steps))
     course = over_time(model, load, np.linspace(0, sum(p.duration_ns for p in load), 200))
     ends = model.predict([p.rate_pps for p in load], 64.0, 0.0, float(random))
     for name in ("delay_mean_ns", "delay_p99_ns"):
@@ -167,7 +167,7 @@ def test_whatever_steps_the_delay_lies_between_an_idle_device_and_the_slowest_fu
     constant: Queueing, steps: list[tuple[float, float, float]]
 ) -> None:
     model = constant
-    load = phases(*(Load(ms * MS, share * CAPACITY_PPS, position) for share, position, ms in steps))
+    load = phases(*(TrafficStep(ms * MS, share * CAPACITY_PPS, position) for share, position, ms in steps))
     course = over_time(model, load, np.linspace(0, sum(p.duration_ns for p in load), 200))
     idle = model.predict(1000.0, 64.0, 0.0).delay_mean_ns
     full = model.predict(4e6, 64.0, max(p.position for p in load)).delay_mean_ns
@@ -179,7 +179,9 @@ def test_whatever_steps_the_delay_lies_between_an_idle_device_and_the_slowest_fu
 def test_the_published_curves_jump_with_the_rate_and_spike(regular: list[Observation]) -> None:
     model = Piecewise.fit(regular)
     load = phases(
-        Load(MS, 0.3 * CAPACITY_PPS), Load(MS, 0.5 * CAPACITY_PPS), Load(MS, 0.5 * CAPACITY_PPS, RULES)
+        TrafficStep(MS, 0.3 * CAPACITY_PPS),
+        TrafficStep(MS, 0.5 * CAPACITY_PPS),
+        TrafficStep(MS, 0.5 * CAPACITY_PPS, RULES),
     )
     at = [0.5 * MS, 1.0 * MS, 1.1 * MS, 2.5 * MS]
     plain = over_time(model, load, at).delay_mean_ns
@@ -190,7 +192,7 @@ def test_the_published_curves_jump_with_the_rate_and_spike(regular: list[Observa
 
 
 def test_settling_is_timed_from_the_step_and_peaks_are_compared(constant: Queueing) -> None:
-    loads = [Load(MS, BELOW), Load(4 * MS, OVER)]
+    loads = [TrafficStep(MS, BELOW), TrafficStep(4 * MS, OVER)]
     seen, said = compared(constant, loads, 1e5, 2)
     (error,) = step_errors(phases(*loads), np.arange(50) * 1e5, 1e5, seen, said)
     fills_ns = constant.queue_packets / (OVER - CAPACITY_PPS) * 1e9

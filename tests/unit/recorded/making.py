@@ -30,7 +30,7 @@ from weirlab.store import RunWriter, Store, catalogue
 from weirlab.studies import runner
 from weirlab.studies.contract import Study
 from weirlab.studies.failover import FailoverStudy
-from weirlab.studies.failover.fakes import FakePair, Manner, instant
+from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.failover.switches import Pair
 from weirlab.studies.failover.switches.event import Clocks
@@ -164,7 +164,7 @@ def _runs(folder: Path) -> None:
     store = Store(folder / "store")
 
     def open_pair(pair: Pair) -> FakePair:
-        manner = Manner(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
+        manner = SwitchBehaviour(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
         return FakePair(pair.protocol, manner, iter(()), clock)
 
     failover = FailoverStudy(open_pair, clocks=Clocks(lambda: round(clock() * 1e9), clock.advance))

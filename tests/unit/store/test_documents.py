@@ -42,7 +42,7 @@ from weirlab.studies.capacity.trials.search import CallGoal, Carried
 from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.studies.failover.switches.compare import Group as Switches
 from weirlab.studies.failover.switches.compare import Spread
-from weirlab.studies.failover.switches.load import Load
+from weirlab.studies.failover.switches.load import CommonLoad
 from weirlab.studies.failover.switches.pair import Pair
 from weirlab.studies.monitor.trials.compare import Cost, Group, StallEffect
 from weirlab.studies.monitor.trials.search import Found as Recorded
@@ -145,7 +145,7 @@ VALUES: Final[dict[str, Any]] = {
     ),
     "carried": Carried(CallGoal("quality", 0.05, 3.6), 400, 50, None, at_least=True, pps=5e3),
     "losses of calls": CallLoss(400, 50, 3, 1000, 0, None, None),
-    "load": Load(100, 90, 9e3, limited_by="ucarp 1 s", why="3 packets lost"),
+    "load": CommonLoad(100, 90, 9e3, limited_by="ucarp 1 s", why="3 packets lost"),
     "pair": Pair(Keepalived(advert_s=0.1), nat=True),
     "another pair": Pair(Ucarp(), Conntrackd(mode="off"), name="slow"),
     "switches": Switches(

@@ -12,16 +12,16 @@ from weirlab.measure.adaptive.acquisition import (
     spread,
     step_doubt,
 )
-from weirlab.measure.adaptive.design import Adaptive, Candidates, Setting
+from weirlab.measure.adaptive.design import Adaptive, Candidate, Candidates
 from weirlab.measure.adaptive.rounds import ADAPTIVE, AdaptiveOutcome, Round, kept_rounds, measure, sure
 
 __all__ = [
     "ADAPTIVE",
     "Adaptive",
     "AdaptiveOutcome",
+    "Candidate",
     "Candidates",
     "Round",
-    "Setting",
     "Uncertainty",
     "choose",
     "committee",

@@ -40,7 +40,7 @@ MIN_TARGET: Final = 0.001
 
 
 @dataclass(frozen=True)
-class Setting:
+class Candidate:
     """What a trial differs in from others; ``load_share`` is relative to the threshold."""
 
     position: int
@@ -61,7 +61,7 @@ class Candidates:
     load_share: F64
 
     @classmethod
-    def of(cls, settings: Iterable[Setting]) -> Candidates:
+    def of(cls, settings: Iterable[Candidate]) -> Candidates:
         rows = [(each.position, each.frame_bytes, each.load_share) for each in settings]
         return cls(*np.asarray(rows, dtype=np.float64).reshape(-1, 3).T)
 
@@ -136,11 +136,11 @@ def positions(adaptive: Adaptive) -> tuple[int, ...]:
     return tuple(sorted({*adaptive.grid.positions, *(round(step) for step in steps)}))
 
 
-def candidates(adaptive: Adaptive) -> list[Setting]:
+def candidates(adaptive: Adaptive) -> list[Candidate]:
     """All that may be measured."""
     grid = adaptive.grid
     return [
-        Setting(position, mix, share)
+        Candidate(position, mix, share)
         for position in positions(adaptive)
         for mix in grid.sizes
         for share in grid.load_shares
@@ -152,14 +152,14 @@ def reference(adaptive: Adaptive) -> Candidates:
     low, high = min(adaptive.grid.positions), max(adaptive.grid.positions)
     places = sorted({*positions(adaptive), *(round(n) for n in np.linspace(low, high, 9))})
     return Candidates.of(
-        Setting(position, mix, share)
+        Candidate(position, mix, share)
         for position in places
         for mix in adaptive.grid.sizes
         for share in REFERENCE_SHARES
     )
 
 
-def first(adaptive: Adaptive) -> list[Setting]:
+def first(adaptive: Adaptive) -> list[Candidate]:
     """The settings behind scouting: all sizes at both ends of the range, one size in the middle."""
     places = positions(adaptive)
     low, high = places[0], places[-1]
@@ -170,11 +170,11 @@ def first(adaptive: Adaptive) -> list[Setting]:
     places_and_sizes = [(position, mix) for position in (low, high) for mix in grid.sizes]
     if low < middle < high:
         places_and_sizes.append((middle, grid.sizes[0]))
-    return [Setting(position, mix, share) for position, mix in places_and_sizes for share in shares]
+    return [Candidate(position, mix, share) for position, mix in places_and_sizes for share in shares]
 
 
 def specs(
-    adaptive: Adaptive, chosen: Sequence[tuple[Setting, float]], scouting: Scouting, first_index: int
+    adaptive: Adaptive, chosen: Sequence[tuple[Candidate, float]], scouting: Scouting, first_index: int
 ) -> list[TrialSpec]:
     """The trials for settings and the thresholds (pps) that their loads refer to, shuffled.
 

@@ -20,8 +20,8 @@ from weirlab.measure.adaptive.acquisition import (
 )
 from weirlab.measure.adaptive.design import (
     Adaptive,
+    Candidate,
     Candidates,
-    Setting,
     candidates,
     first,
     reference,
@@ -190,7 +190,7 @@ def _look(
     trials: int,
     uncertainty: Uncertainty,
     known: Round | None,
-) -> tuple[Round, list[tuple[Setting, float]]]:
+) -> tuple[Round, list[tuple[Candidate, float]]]:
     """How sure the model is now, and the next batch with the thresholds that place its loads.
 
     ``known`` is what an earlier session found, right before it was interrupted.
@@ -241,7 +241,7 @@ def _told(found: Round, adaptive: Adaptive) -> str:
     )
 
 
-def _placed_by_scouting(settings: Sequence[Setting], scouting: Scouting) -> list[tuple[Setting, float]]:
+def _placed_by_scouting(settings: Sequence[Candidate], scouting: Scouting) -> list[tuple[Candidate, float]]:
     """Settings with thresholds from scouting; between its positions the service time is interpolated."""
     placed = []
     for setting in settings:

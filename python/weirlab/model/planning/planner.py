@@ -32,7 +32,7 @@ FINDABLE: Final[tuple[Find, ...]] = get_args(Find)
 
 
 @dataclass(frozen=True)
-class Load:
+class OfferedLoad:
     """Offered load: packets per second, or bit/s of wire, of which larger frames need more."""
 
     value: float
@@ -51,7 +51,7 @@ class Question:
 
     find: Find
     limits: tuple[Limit, ...]
-    load: Load | None = None
+    load: OfferedLoad | None = None
     frame_bytes: float | None = None
     """Frame size, or the mean of a mix."""
     position: float | None = None

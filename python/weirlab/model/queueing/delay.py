@@ -38,7 +38,7 @@ _ROUNDS: Final = 2
 
 
 @dataclass(frozen=True)
-class Load:
+class DelayInput:
     """Settings as the delay sees them; arrays of one shape."""
 
     rate_pps: F64
@@ -57,13 +57,13 @@ class Load:
         """Time that a packet leaves the device until the next one comes; negative in overload."""
         return np.asarray(1e9 / self.rate_pps - self.service_ns)
 
-    def slower(self, relative: npt.ArrayLike) -> Load:
+    def slower(self, relative: npt.ArrayLike) -> DelayInput:
         """The same with service times longer by ``relative``."""
         service_ns = np.asarray(self.service_ns * (1.0 + np.asarray(relative)))
-        return Load(self.rate_pps, self.frame_bytes, self.position, self.gap_scv, service_ns)
+        return DelayInput(self.rate_pps, self.frame_bytes, self.position, self.gap_scv, service_ns)
 
-    def where(self, mask: Bool) -> Load:
-        return Load(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
+    def where(self, mask: Bool) -> DelayInput:
+        return DelayInput(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class DelayCurve:
     plateau: float = 1.0
     stderr: dict[str, float] = field(default_factory=dict)
 
-    def ns(self, load: Load, queue_packets: float) -> F64:
+    def ns(self, load: DelayInput, queue_packets: float) -> F64:
         """Delay in ns; between the idle delay and that of the full queue."""
         return _evaluate(np.array(self.values), self.q, load, queue_packets * self.plateau)
 
-    def waiting_at(self, load: Load) -> tuple[F64, F64]:
+    def waiting_at(self, load: DelayInput) -> tuple[F64, F64]:
         """Variability, the interruptions' share included, and rarity of waiting."""
         return _waiting(self.service_scv, self.interruption_ns, load)
 
@@ -122,7 +122,7 @@ def filling(q: float | None, rho: F64, variability: F64, places: float, rarity: 
     return waiting.quantile_fraction(q, rho, variability, places, rarity)
 
 
-def _waiting(service_scv: float, interruption_ns: float, load: Load) -> tuple[F64, F64]:
+def _waiting(service_scv: float, interruption_ns: float, load: DelayInput) -> tuple[F64, F64]:
     own = waiting.variability(load.gap_scv, service_scv)
     rare = waiting.rarity(load.rho, load.gap_scv, service_scv)
     # Interruptions come whenever they like: nothing makes waiting for them rare.
@@ -133,7 +133,7 @@ def _waiting(service_scv: float, interruption_ns: float, load: Load) -> tuple[F6
 
 def fit_delay(
     q: float | None,
-    load: Load,
+    load: DelayInput,
     delay_ns: F64,
     queue_packets: float,
     threshold_noise: float,
@@ -164,7 +164,7 @@ def fit_delay(
         values[_SCV] = math.exp(y[_SCV])
         return values
 
-    def predicted(y: F64, at: Load) -> F64:
+    def predicted(y: F64, at: DelayInput) -> F64:
         return np.maximum(_evaluate(unpack(y), q, at, queue_packets), 1.0)
 
     # Variability and weights depend on each other: the second round settles both.
@@ -197,7 +197,7 @@ def fit_delay(
     return DelayCurve(q=q, stderr=stderr, **fitted)
 
 
-def _evaluate(values: F64, q: float | None, load: Load, places: float) -> F64:
+def _evaluate(values: F64, q: float | None, load: DelayInput, places: float) -> F64:
     base, per_byte, cold_per_rule, wake, wake_pps, scv, interruption = values
     variability, rarity = _waiting(scv, interruption, load)
     full = filling(q, load.rho, variability, places, rarity)
@@ -207,7 +207,7 @@ def _evaluate(values: F64, q: float | None, load: Load, places: float) -> F64:
     return np.asarray(path + (1.0 - full) * idle + full * np.maximum(places - full, 0.0) * load.service_ns)
 
 
-def _settled(like: DelayCurve | None, load: Load) -> tuple[bool, ...] | None:
+def _settled(like: DelayCurve | None, load: DelayInput) -> tuple[bool, ...] | None:
     """The form to fit where there is no choice: that of ``like``, or hardly any trials."""
     sizes = len(np.unique(np.round(load.frame_bytes))) >= 2
     if len(load.rate_pps) <= 2 + sizes:
@@ -215,7 +215,7 @@ def _settled(like: DelayCurve | None, load: Load) -> tuple[bool, ...] | None:
     return like.free if like is not None and like.stderr else None
 
 
-def _grown(attempt: Any, load: Load) -> tuple[tuple[bool, ...], robust.Fit]:
+def _grown(attempt: Any, load: DelayInput) -> tuple[tuple[bool, ...], robust.Fit]:
     """The form that grows by one effect at a time while BIC gains."""
     sizes = len(np.unique(np.round(load.frame_bytes))) >= 2
     rules = len(np.unique(load.position)) >= 2
@@ -241,7 +241,7 @@ def _bic(fit: robust.Fit) -> float:
     return fit.bic(_RESOLUTION / _NOISE)
 
 
-def _starts(x: F64, free: tuple[bool, ...], idle: F64, load: Load, first: bool) -> list[list[float]]:
+def _starts(x: F64, free: tuple[bool, ...], idle: F64, load: DelayInput, first: bool) -> list[list[float]]:
     """From ``x``; the first time also from two loads at which the wake-up might be half over."""
     start = [
         float(v) if is_free or i in (_WAKE_PPS, _SCV) else 0.0

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weirlab.model import robust
 from weirlab.model.base import F64
 from weirlab.model.queueing import waiting
-from weirlab.model.queueing.delay import Load
+from weirlab.model.queueing.delay import DelayInput
 
 FIELDS: Final = ("base_ns", "wake_ns", "wake_pps", "busy", "overload_ns", "overload_service")
 
@@ -37,13 +37,13 @@ class JitterCurve:
     overload_ns: float
     overload_service: float
 
-    def ns(self, load: Load, variability: npt.ArrayLike, queue_packets: float) -> F64:
+    def ns(self, load: DelayInput, variability: npt.ArrayLike, queue_packets: float) -> F64:
         """Jitter in ns."""
         values = np.array([getattr(self, name) for name in FIELDS])
         return _evaluate(values, load, waiting.mean_fraction(load.rho, variability, queue_packets))
 
 
-def fit_jitter(load: Load, jitter_ns: F64, variability: F64, queue_packets: float) -> JitterCurve:
+def fit_jitter(load: DelayInput, jitter_ns: F64, variability: F64, queue_packets: float) -> JitterCurve:
     """Fit to trials of both regimes; jitter that was not measured (NaN) is left out."""
     known = np.isfinite(jitter_ns)
     if not known.any():
@@ -72,7 +72,7 @@ def fit_jitter(load: Load, jitter_ns: F64, variability: F64, queue_packets: floa
     return JitterCurve(**dict(zip(FIELDS, map(float, best.values), strict=True)))
 
 
-def _evaluate(values: F64, load: Load, full: F64) -> F64:
+def _evaluate(values: F64, load: DelayInput, full: F64) -> F64:
     base, wake, wake_pps, busy, overload, overload_service = values
     below = (
         base + wake / (1.0 + load.rate_pps / wake_pps) + busy * np.minimum(load.rho, 1.0) * load.service_ns

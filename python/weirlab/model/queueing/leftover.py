@@ -19,7 +19,7 @@ import numpy as np
 
 from weirlab.model import repeats
 from weirlab.model.base import DELAYS, F64, Table
-from weirlab.model.queueing.delay import Load
+from weirlab.model.queueing.delay import DelayInput
 from weirlab.model.queueing.jitter import RESOLUTION_NS
 from weirlab.model.queueing.kriging import AMPLITUDES, Field, Kriging, Residual
 
@@ -45,7 +45,7 @@ _MOST_SCATTER: Final = 1.0
 _UNREPEATED: Final = 0.1
 """The same where nothing was repeated."""
 
-Law = Callable[[Table], tuple[Load, Mapping[str, F64]]]
+Law = Callable[[Table], tuple[DelayInput, Mapping[str, F64]]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Leftover:
             _fit(over, law, _over, _LENGTHS_OVER, like.over if like else None, over=True),
         )
 
-    def at(self, load: Load) -> dict[str, Residual]:
+    def at(self, load: DelayInput) -> dict[str, Residual]:
         """By quantity; arrays as in ``load``, which are of shape (m,)."""
         rho = load.rho
         full = np.clip((rho - _SATURATED) / (1 / _SATURATED - _SATURATED), 0.0, 1.0)
@@ -88,24 +88,24 @@ class Leftover:
             )
         return answer
 
-    def _below(self, load: Load) -> F64:
+    def _below(self, load: DelayInput) -> F64:
         slack_ns = np.maximum(load.slack_ns, _LEAST_SLACK * load.service_ns)
         columns = (-np.log1p(self.cycle_ns / slack_ns), *_place(load), load.gap_scv)
         return np.stack(columns, axis=1)
 
 
-def _over(load: Load) -> F64:
+def _over(load: DelayInput) -> F64:
     return np.stack((*_place(load), np.log(load.rho), load.gap_scv), axis=1)
 
 
-def _place(load: Load) -> tuple[F64, F64]:
+def _place(load: DelayInput) -> tuple[F64, F64]:
     return np.log(load.service_ns), np.log(load.frame_bytes)
 
 
 def _fit(
     rows: Table,
     law: Law,
-    coordinates: Callable[[Load], F64],
+    coordinates: Callable[[DelayInput], F64],
     lengths: tuple[tuple[float, ...], ...],
     like: Kriging | None,
     over: bool = False,

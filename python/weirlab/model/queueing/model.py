@@ -27,7 +27,7 @@ from weirlab.model.base import (
 )
 from weirlab.model.intervals import Calibration
 from weirlab.model.queueing import explain, waiting
-from weirlab.model.queueing.delay import MIN_SCV, DelayCurve, Load, fit_delay
+from weirlab.model.queueing.delay import MIN_SCV, DelayCurve, DelayInput, fit_delay
 from weirlab.model.queueing.disturbance import Disturbance, fit_disturbance, joined
 from weirlab.model.queueing.jitter import RESOLUTION_NS, JitterCurve, fit_jitter
 from weirlab.model.queueing.kriging import Kriging
@@ -153,7 +153,7 @@ class Queueing:
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
         shape = rate.shape
         pps, size, n, scv = (np.atleast_1d(value).ravel() for value in (rate, frame, place, gaps))
-        load = Load(pps, size, n, scv, self.service.ns(n, size))
+        load = DelayInput(pps, size, n, scv, self.service.ns(n, size))
         law = self._law(load)
         unsure = self.service.uncertainty(n, size)
         slower = self._law(load.slower(unsure))
@@ -205,7 +205,7 @@ class Queueing:
             self.service, self.delays, self.queue_packets, self.queue_stderr, self.host, self.profiled
         )
 
-    def _law(self, load: Load) -> dict[str, F64]:
+    def _law(self, load: DelayInput) -> dict[str, F64]:
         """Delays, jitter and loss by the laws alone; arrays as in ``load``."""
         busy, _ = self.delays["delay_mean_ns"].waiting_at(load)
         calm = self._loss_variability(load, busy)
@@ -225,7 +225,7 @@ class Queueing:
             "loss_ratio": waiting.loss_ratio(load.rho, calm, self.queue_packets),
         }
 
-    def _loss_spread(self, load: Load, unsure: F64) -> F64:
+    def _loss_spread(self, load: DelayInput, unsure: F64) -> F64:
         """Standard deviation of the loss ratio: the threshold's, that of a single trial included."""
         change = np.hypot(unsure, self.service.scatter)
         calm = self._loss_variability(load, self.delays["delay_mean_ns"].waiting_at(load)[0])
@@ -235,19 +235,19 @@ class Queueing:
         )
         return np.asarray(0.5 * (more - fewer))
 
-    def _loss_variability(self, load: Load, busy: F64) -> F64:
+    def _loss_variability(self, load: DelayInput, busy: F64) -> F64:
         """Variability that fills the queue: all of the arrivals', and of the rest what the profile allows."""
         arrivals = waiting.variability(load.gap_scv, 0.0)
         fitted = np.minimum(busy - arrivals, _MAX_LOSS_VARIABILITY * self.queue_packets)
         return np.asarray(arrivals + np.maximum(fitted, 0.0))
 
 
-def _load(service: ServiceTime, rows: Table) -> Load:
+def _load(service: ServiceTime, rows: Table) -> DelayInput:
     service_ns = service.ns(rows.position, rows.frame_bytes)
-    return Load(rows.rate_pps, rows.frame_bytes, rows.position, rows.gap_scv, service_ns)
+    return DelayInput(rows.rate_pps, rows.frame_bytes, rows.position, rows.gap_scv, service_ns)
 
 
-def _cycle_ns(mean: DelayCurve, rows: Table, load: Load) -> float:
+def _cycle_ns(mean: DelayCurve, rows: Table, load: DelayInput) -> float:
     """Time around one service of a device that was idle: its delay without waiting, less the service.
 
     The lower tenth over all settings, since frames of all sizes share one coordinate; a
@@ -258,7 +258,7 @@ def _cycle_ns(mean: DelayCurve, rows: Table, load: Load) -> float:
 
 
 def _undisturbed(
-    delays: Mapping[str, DelayCurve], name: str, load: Load, queue_packets: float
+    delays: Mapping[str, DelayCurve], name: str, load: DelayInput, queue_packets: float
 ) -> tuple[F64, F64]:
     """Delay of a packet that nothing holds up, and what ``1 - q`` of all exceed beyond it.
 
@@ -278,7 +278,7 @@ def _undisturbed(
 
 def _fit_host(
     delays: Mapping[str, DelayCurve],
-    load: Load,
+    load: DelayInput,
     typical: Table,
     queue_packets: float,
     like: Disturbance | None,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from weirlab.model.base import F64, Model
 from weirlab.model.queueing import Queueing
-from weirlab.model.queueing.delay import Load
+from weirlab.model.queueing.delay import DelayInput
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.model.transient.phases import DELAYS, OverTime, Phase, index_of, spikes, starts_ns, times
 from weirlab.model.transient.queue import Course, Stretch, courses
@@ -158,7 +158,7 @@ def _stretches(model: Queueing, phases: Sequence[Phase]) -> list[Stretch]:
     """The phases as the queue of ``model`` sees them."""
     rate, frame_bytes, position, gap_scv = _columns(phases)
     service_ns = model.service.ns(position, frame_bytes)
-    load = Load(rate, frame_bytes, position, gap_scv, service_ns)
+    load = DelayInput(rate, frame_bytes, position, gap_scv, service_ns)
     variability, rarity = model.delays["delay_mean_ns"].waiting_at(load)
     return [
         Stretch(phase.duration_ns, phase.rate_pps, float(service), float(v), float(rare))

@@ -11,7 +11,7 @@ from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.report.story import Story
 from weirlab.store import Run
 from weirlab.store.codec import spec_from_json
-from weirlab.studies.calls.page import Heard, tell
+from weirlab.studies.calls.page import CallsRun, tell
 from weirlab.traffic.calls.spec import describe
 
 
@@ -28,7 +28,7 @@ def page(run: Run) -> Story:
     buffer = {**run.manifest.section("calls").get("jitter_buffer", {})}
     choice: BufferChoice = buffer.pop("heard", "best")
     return tell(
-        Heard(
+        CallsRun(
             vars(run.manifest),
             trial,
             _behind(choice, run.calls().filter(mine)),

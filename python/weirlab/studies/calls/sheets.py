@@ -12,7 +12,7 @@ from weirlab.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from weirlab.studies.calls.study import CaptureOutcome
-    from weirlab.studies.calls.wire import CallSheet, ClassSheet, Load
+    from weirlab.studies.calls.wire import CallSheet, ClassSheet, WireLoad
 
 _bit_rate = partial(quantities.bit_rate, digits=4)
 
@@ -94,7 +94,7 @@ def _headers(each: ClassSheet) -> str:
 
 def _load(sheet: CallSheet) -> Table:
     columns = (
-        "Load",
+        "WireLoad",
         "Packets/s",
         "Gap",
         "Frames with FCS",
@@ -102,7 +102,7 @@ def _load(sheet: CallSheet) -> Table:
         f"Packets in {sheet.duration_s:g} s",
     )
 
-    def row(name: str, load: Load) -> tuple[str, ...]:
+    def row(name: str, load: WireLoad) -> tuple[str, ...]:
         return (
             name,
             count(load.rate_pps) if load.rate_pps >= 100 else significant(load.rate_pps),

@@ -18,7 +18,7 @@ KIND: Final = "calls"
 
 
 @dataclass(frozen=True)
-class Load:
+class WireLoad:
     """Packets in one direction or in both.
 
     ``frame_bps`` counts frames with FCS, ``wire_bps`` preamble and gap between frames as well.
@@ -29,15 +29,15 @@ class Load:
     wire_bps: float
 
     @classmethod
-    def of(cls, rate_pps: float, size: int) -> Load:
+    def of(cls, rate_pps: float, size: int) -> WireLoad:
         """``rate_pps`` frames of ``size`` bytes."""
         return cls(rate_pps, rate_pps * size * 8, bps_from_pps(rate_pps, size))
 
-    def times(self, factor: float) -> Load:
-        return Load(self.rate_pps * factor, self.frame_bps * factor, self.wire_bps * factor)
+    def times(self, factor: float) -> WireLoad:
+        return WireLoad(self.rate_pps * factor, self.frame_bps * factor, self.wire_bps * factor)
 
-    def plus(self, other: Load) -> Load:
-        return Load(
+    def plus(self, other: WireLoad) -> WireLoad:
+        return WireLoad(
             self.rate_pps + other.rate_pps,
             self.frame_bps + other.frame_bps,
             self.wire_bps + other.wire_bps,
@@ -60,9 +60,9 @@ class ClassSheet:
     frame_bytes: int
     """With FCS."""
     header_bytes: dict[str, int]
-    media: Load
+    media: WireLoad
     """Per direction."""
-    control: Load
+    control: WireLoad
     """RTCP per direction; nothing where there is none."""
     line: lines.Line
     published: lines.PublishedLine
@@ -112,12 +112,12 @@ class CallSheet:
         return CONVERSATION_ACTIVITY if self.directions == 2 else MONOLOGUE_ACTIVITY
 
     @property
-    def media(self) -> Load:
+    def media(self) -> WireLoad:
         """Speech in one direction, while everybody talks."""
         return _sum(each.media for each in self.classes)
 
     @property
-    def control(self) -> Load:
+    def control(self) -> WireLoad:
         """RTCP in one direction."""
         return _sum(each.control for each in self.classes)
 
@@ -209,15 +209,15 @@ def _class_sheet(kind: CallClass, calls: Calls, line_bps: float) -> ClassSheet:
             "udp": UDP_BYTES,
             kind.transport: behind_udp - per_packet * stream.payload_bytes,
         },
-        Load.of(count * stream.rate_pps / per_packet, size),
-        Load.of(control_pps, control.frame_bytes(stream.ip)),
+        WireLoad.of(count * stream.rate_pps / per_packet, size),
+        WireLoad.of(control_pps, control.frame_bytes(stream.ip)),
         lines.line(kind, line_bps, rtcp=calls.rtcp, rtcp_min_s=calls.rtcp_min_s),
         lines.published_line(kind),
     )
 
 
-def _sum(loads: Iterable[Load]) -> Load:
-    total = Load(0.0, 0.0, 0.0)
+def _sum(loads: Iterable[WireLoad]) -> WireLoad:
+    total = WireLoad(0.0, 0.0, 0.0)
     for load in loads:
         total = total.plus(load)
     return total

@@ -8,7 +8,7 @@ from typing import Final
 from weirlab.scenario import QUICK, Profile, Scenario
 from weirlab.scenario.model import TrafficShape
 from weirlab.studies.capacity.section import CapacityScenario
-from weirlab.studies.capacity.trials import CallGoal, Carried, Search, Setting, Sweep, around
+from weirlab.studies.capacity.trials import CallGoal, CallTraffic, Carried, Search, Sweep, around
 from weirlab.traffic.sizes import mean_bytes
 
 WITHOUT_LOSS: Final = "without loss"
@@ -85,7 +85,7 @@ def _flows(scenario: CapacityScenario) -> int:
     if wanted.predict.flows is not None:
         return wanted.predict.flows
     most = wanted.sweep.last if wanted.sweep and wanted.sweep.last else _TYPICAL_CALLS
-    return most * Setting(scenario.calls.calls(1)).streams
+    return most * CallTraffic(scenario.calls.calls(1)).streams
 
 
 def _quick(scenario: CapacityScenario) -> Profile:
@@ -93,6 +93,6 @@ def _quick(scenario: CapacityScenario) -> Profile:
     positions = {0, *scenario.capacity.positions}
     if top := max(positions):
         positions |= {top // 2, top + top // 2}
-    setting = Setting(scenario.calls.calls(1000))
+    setting = CallTraffic(scenario.calls.calls(1000))
     frame = round(mean_bytes(setting.spec(0, 1000, trial_s=1.0, warmup_s=0.0).traffic.sizes))
     return Profile(**{**QUICK, "positions": tuple(sorted(positions)), "sizes": (str(frame),)})

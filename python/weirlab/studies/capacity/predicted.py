@@ -14,7 +14,7 @@ from weirlab.model import Model
 from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.quality.assess import Coded, opinion
 from weirlab.quality.codecs import impairment
-from weirlab.studies.capacity.trials import CallGoal, Setting
+from weirlab.studies.capacity.trials import CallGoal, CallTraffic
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.load import rate_pps
@@ -49,7 +49,7 @@ class Foretold:
 
 
 def foretell(
-    model: Model, setting: Setting, goals: Sequence[CallGoal], positions: Sequence[int], trial_s: float
+    model: Model, setting: CallTraffic, goals: Sequence[CallGoal], positions: Sequence[int], trial_s: float
 ) -> list[Foretold]:
     """The most calls that meet each goal at each position.
 

@@ -41,11 +41,11 @@ from weirlab.studies.capacity.trials import (
     CAPACITY,
     SWEEP,
     CallGoal,
+    CallRecorder,
+    CallTraffic,
     Carried,
     Dropping,
-    Keeper,
     Loss,
-    Setting,
     Sweep,
     dropping,
     losses,
@@ -158,10 +158,10 @@ def measured(
     bed, progress = ground.bed, work.progress
     _tell_time(scenario, bed, progress)
     model, source = _model(work.store, bed, scenario, writer, progress)
-    setting = Setting(scenario.calls.calls(1), scenario.dut.stateful)
+    setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
     wanted = scenario.capacity
     good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0
-    keeper = Keeper(bed, writer, good_mos=good_mos)
+    keeper = CallRecorder(bed, writer, good_mos=good_mos)
     carried: tuple[Carried, ...] = ()
     with _watched(bed, wanted.inside, progress):
         if fixed := fixed_counts(scenario):
@@ -241,9 +241,9 @@ def _sweep(
     bed: TestBed,
     what: Sweep,
     scenario: CapacityScenario,
-    setting: Setting,
+    setting: CallTraffic,
     writer: RunWriter,
-    keeper: Keeper,
+    keeper: CallRecorder,
     progress: Progress,
 ) -> None:
     if not what.order:
@@ -257,9 +257,9 @@ def _sweep(
 def _search(
     bed: TestBed,
     scenario: CapacityScenario,
-    setting: Setting,
+    setting: CallTraffic,
     writer: RunWriter,
-    keeper: Keeper,
+    keeper: CallRecorder,
     progress: Progress,
 ) -> tuple[Carried, ...]:
     wanted = scenario.capacity
@@ -287,7 +287,7 @@ def _search(
     return tuple(carried)
 
 
-def _still_valid(writer: RunWriter, keeper: Keeper) -> list[Row]:
+def _still_valid(writer: RunWriter, keeper: CallRecorder) -> list[Row]:
     """Lines of valid trials, without those that turned out to belong to another state of the host."""
     trials = writer.run.trials()
     valid = set(trials.filter("valid")["trial_id"].to_list())
@@ -311,7 +311,7 @@ def _model(
 def check(scenario: CapacityScenario, store: Store) -> None:
     """Raise for what cannot be carried out, before anything is built."""
     wanted = scenario.capacity
-    setting = Setting(scenario.calls.calls(1), scenario.dut.stateful)
+    setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
     for what, count in (
         (wanted.sweep, max(wanted.sweep.fixed, default=1) if wanted.sweep else 0),
         (wanted.search, wanted.search.max_calls or wanted.search.min_calls if wanted.search else 0),

@@ -24,7 +24,7 @@ _OTHER: Final[Mapping[Firewall, Firewall]] = {"a": "b", "b": "a"}
 
 
 @dataclass(frozen=True)
-class Manner:
+class SwitchBehaviour:
     """How a :class:`FakePair` switches."""
 
     outage_s: Mapping[EventKind, float]
@@ -42,7 +42,7 @@ class Manner:
 
 
 @dataclass(frozen=True)
-class Mishap:
+class SwitchFault:
     """What goes wrong in one trial of a :class:`FakePair`."""
 
     took_ns: int | None = None
@@ -58,10 +58,10 @@ class Mishap:
     """Raised instead of the trial."""
 
 
-def instant(protocol: Keepalived | Ucarp) -> Manner:
+def instant(protocol: Keepalived | Ucarp) -> SwitchBehaviour:
     """A pair that takes over in the middle of what its timers allow, and without a gap when told to."""
     earliest, latest = protocol.expected_failover_s
-    return Manner({"soft": 0.0, "hard": (earliest + latest) / 2, "return": 0.0})
+    return SwitchBehaviour({"soft": 0.0, "hard": (earliest + latest) / 2, "return": 0.0})
 
 
 class FakePair:
@@ -76,8 +76,8 @@ class FakePair:
     def __init__(
         self,
         protocol: Keepalived | Ucarp,
-        manner: Manner | None = None,
-        mishaps: Iterable[Mishap | None] = (),
+        manner: SwitchBehaviour | None = None,
+        mishaps: Iterable[SwitchFault | None] = (),
         clock: FakeClock | None = None,
     ) -> None:
         self.protocol = protocol
@@ -88,7 +88,7 @@ class FakePair:
         self.events: list[Event] = []
         self.transitions: list[Transition] = []
         self._mishaps = iter(mishaps)
-        self._mishap = Mishap()
+        self._mishap = SwitchFault()
         self._master: Firewall = "a"
         self._known: dict[Firewall, int] = {"a": 0, "b": 0}
         self._strays = 1
@@ -169,7 +169,7 @@ class FakePair:
     def run(self, traffic: Traffic, during: Callable[[], object] | None = None) -> EngineResult:
         """Every packet of the calls, in even phases."""
         assert traffic.calls is not None
-        self._mishap = next(self._mishaps, None) or Mishap()
+        self._mishap = next(self._mishaps, None) or SwitchFault()
         if self._mishap.fails is not None:
             raise self._mishap.fails
         begin_ns = self.now_ns() + round(traffic.warmup_s * NS_PER_S)

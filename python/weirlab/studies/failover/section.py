@@ -109,7 +109,7 @@ class PairSection(Section):
             return Conntrackd(mode="off")
         return Conntrackd(external_cache=self.states == "cached")
 
-    def strangers(self) -> Iterator[str]:
+    def undefined(self) -> Iterator[str]:
         """Keys that are given and belong to the other protocol."""
         for protocol, keys in _ONLY.items():
             if protocol != self.protocol:
@@ -209,10 +209,10 @@ class FailoverScenario(Root):
                     "the addresses that packets back go to are chosen by the firewall: goes with "
                     "'directions: forward' only",
                 )
-            strangers = list(pair.strangers())
-            for key in strangers:
+            undefined = list(pair.undefined())
+            for key in undefined:
                 yield (*place, key), f"{pair.protocol} has no such setting"
-            if not strangers:
+            if not undefined:
                 try:
                     # As it comes out: settings that are left out equal those given as usual.
                     found = (pair.addresses(), pair.sharing(), pair.nat)

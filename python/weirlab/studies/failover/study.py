@@ -27,9 +27,9 @@ from weirlab.studies.failover.switches import (
     CALLS,
     SERIES,
     SWITCHES,
+    CommonLoad,
     Conditions,
     Group,
-    Load,
     OpenPair,
     Pair,
     Planned,
@@ -66,7 +66,7 @@ _LOAD_S: Final = 8.0
 class FailoverFindings:
     """Every switch of a run, and what they show."""
 
-    load: Load
+    load: CommonLoad
     planned: int
     rows: tuple[SwitchRow, ...]
     """Every attempt."""
@@ -167,14 +167,14 @@ def measured(
 def stored(run: Run) -> FailoverFindings:
     """What a run holds, measured earlier or still under way."""
     rows = tuple(rows_of(SwitchRow, run.table(SWITCHES))) if run.has_table(SWITCHES) else ()
-    load = run.get_json(LOAD, Load)
+    load = run.get_json(LOAD, CommonLoad)
     scenario = scenario_of(run, FailoverScenario)
     return _concluded(load, _plan(scenario, _pairs(scenario)), rows, 0.0)
 
 
 def page(run: Run) -> Story:
     """The page about ``run``."""
-    from weirlab.studies.failover.page import Campaign, tell
+    from weirlab.studies.failover.page import SwitchRun, tell
 
     if not run.has_table(SWITCHES):
         raise InputError(
@@ -183,7 +183,7 @@ def page(run: Run) -> Story:
     switches = run.table(SWITCHES)
     groups = compare(rows_of(SwitchRow, switches))
     return tell(
-        Campaign(
+        SwitchRun(
             manifest=vars(run.manifest),
             switches=switches,
             calls=run.table(CALLS) if run.has_table(CALLS) else pl.DataFrame(),
@@ -199,15 +199,15 @@ def _counted(n: int, one: str, several: str) -> str:
     return f"{n} {one if n == 1 else several}"
 
 
-def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: Progress) -> Load:
+def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: Progress) -> CommonLoad:
     """What all pairs carry without loss, found or, in a resumed run, remembered."""
     what, wanted = scenario.failover, scenario.calls.count
     if writer.has(LOAD):
-        return writer.run.get_json(LOAD, Load)
+        return writer.run.get_json(LOAD, CommonLoad)
 
     asked = Wanted(wanted, lambda calls: bed.traffic(calls, what.load_s))
     if not what.find_load:
-        load = Load(wanted, wanted, asked.offered_pps(wanted), searched=False)
+        load = CommonLoad(wanted, wanted, asked.offered_pps(wanted), searched=False)
     else:
         tell = partial(progress.advance, 0, 1)
         load = find_load(bed.opener, bed.pairs, asked, writer, tell)
@@ -216,7 +216,7 @@ def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: P
     return load
 
 
-def load_text(load: Load) -> str:
+def load_text(load: CommonLoad) -> str:
     """Under which load the pairs are switched, and why."""
     rate = f"{load.calls:,} calls, {load.offered_pps:,.0f} packets per second"
     beyond = "" if load.offered_pps >= PUBLISHED_PPS else f" (fewer than the published {PUBLISHED_PPS:,})"
@@ -242,7 +242,7 @@ def _plan(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> tuple[Planned,
 
 
 def _concluded(
-    load: Load, switches: tuple[Planned, ...], rows: tuple[SwitchRow, ...], elapsed_s: float
+    load: CommonLoad, switches: tuple[Planned, ...], rows: tuple[SwitchRow, ...], elapsed_s: float
 ) -> FailoverFindings:
     valid = {row.index for row in rows if row.valid}
     missing = tuple(planned.text for planned in switches if planned.index not in valid)

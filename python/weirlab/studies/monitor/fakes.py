@@ -38,7 +38,7 @@ class Powers:
 
 
 @dataclass(frozen=True)
-class Mishap:
+class TrialFault:
     """What goes wrong in one trial."""
 
     steal_s: float = 0.0
@@ -56,10 +56,10 @@ class FakeLink:
     backend = "xdp"
 
     def __init__(
-        self, settings: Settings, powers: Powers = Powers(), mishaps: Iterable[Mishap | None] = ()
+        self, settings: Settings, powers: Powers = Powers(), mishaps: Iterable[TrialFault | None] = ()
     ) -> None:
         self.settings, self._powers = settings, powers
-        self._mishaps: Iterator[Mishap | None] = iter(mishaps)
+        self._mishaps: Iterator[TrialFault | None] = iter(mishaps)
         self.stages: Stages | None = None
         self.stalled_ns: tuple[int, int] | None = None
         self.closed = False
@@ -85,7 +85,7 @@ class FakeLink:
         return HostSample(wall_s=self._wall_s, cpu_s=cpu_s)
 
     def run(self, traffic: Traffic) -> EngineResult:
-        mishap = next(self._mishaps, None) or Mishap()
+        mishap = next(self._mishaps, None) or TrialFault()
         if mishap.fails is not None:
             raise mishap.fails
         duration_s, offered = traffic.duration_s, min(offered_pps(traffic), MAX_PPS)

@@ -19,7 +19,7 @@ from weirlab.model.planning import (
     Answer,
     Conclusion,
     Find,
-    Load,
+    OfferedLoad,
     Outlook,
     Question,
     Requirement,
@@ -353,20 +353,20 @@ def _question(request: PlanRequest, found: float | None) -> tuple[Question, tupl
     return question, requirements
 
 
-def _load(request: PlanRequest) -> Load | None:
+def _load(request: PlanRequest) -> OfferedLoad | None:
     if request.calls is not None and request.stream is not None:
-        return Load(request.stream.calls_pps(request.calls, request.directions))
+        return OfferedLoad(request.stream.calls_pps(request.calls, request.directions))
     rate = request.rate
     if rate is None:
         return None
     if rate.unit == "max":
         raise InputError("a plan needs a load in numbers, not 'max'; e.g. --rate 300kpps, or --find rate")
     if rate.unit == "pps":
-        return Load(rate.value)
-    return Load(rate.value if rate.unit == "bps" else rate.value / 100 * rate.line_bps, "bps")
+        return OfferedLoad(rate.value)
+    return OfferedLoad(rate.value if rate.unit == "bps" else rate.value / 100 * rate.line_bps, "bps")
 
 
-def _sought(load: Load | None, position: float | None, stream: VoiceStream | None) -> Find:
+def _sought(load: OfferedLoad | None, position: float | None, stream: VoiceStream | None) -> Find:
     """What is to be found if the user does not say: the one thing that is missing."""
     if load is None and position is not None:
         return "rate" if stream is None else "calls"
@@ -395,7 +395,7 @@ def _gain(device: Device, model: Model, question: Question, advice: Advice) -> R
     return RulesetGain(device.name, before, after, told[0], told[1], why, tuple(freed))
 
 
-def _pps(load: Load, frame_bytes: float) -> float:
+def _pps(load: OfferedLoad, frame_bytes: float) -> float:
     return float(load.pps(np.array([frame_bytes]))[0])
 
 

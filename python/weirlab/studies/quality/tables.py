@@ -10,7 +10,7 @@ from weirlab.report.numbers import NOTHING, count, duration, percent
 from weirlab.tables import Table
 
 if TYPE_CHECKING:
-    from weirlab.quality.assess import Heard
+    from weirlab.quality.assess import PlayoutQuality
     from weirlab.studies.quality.study import QualityOutcome
 
 Row = Mapping[str, Any]
@@ -98,7 +98,7 @@ def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
     return Table(caption, columns, cells, range(9), details=True)
 
 
-def _behind(outcome: QualityOutcome, buffer: Heard, i: int) -> tuple[str, str]:
+def _behind(outcome: QualityOutcome, buffer: PlayoutQuality, i: int) -> tuple[str, str]:
     """Packets that came too late, where the time stamps tell; and the MOS."""
     known = math.isfinite(outcome.table.streams.delay_max_ns[i])
     return count(int(buffer.late[i])) if known else NOTHING, decimals(float(buffer.mos[i]), 2)

@@ -183,11 +183,11 @@ def watch(
 def _watched(session: Session, settings: Settings, out: Path | None, *, chosen: bool) -> Outcome:
     from weirlab.link.stopping import Stop
     from weirlab.studies.tcp import watching
-    from weirlab.studies.tcp.keeping import Keeper
+    from weirlab.studies.tcp.keeping import SampleFile
     from weirlab.studies.tcp.show.screen import MOST_COLUMNS, SampleLines, screen
 
     observers: list[Any] = []
-    keeper = None if out is None else Keeper(out, settings.names)
+    keeper = None if out is None else SampleFile(out, settings.names)
     if keeper is not None:
         # Polars takes Ctrl-C for itself when it is imported.
         import polars  # noqa: F401

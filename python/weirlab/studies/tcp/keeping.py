@@ -20,7 +20,7 @@ _PART_ROWS: Final = 1 << 16
 """Rows that are kept as they are, before they are compressed."""
 
 
-class Keeper:
+class SampleFile:
     """Keeps the samples, compressed, until :meth:`write` puts all of them into one file in one step.
 
     A row is a sample of one connection: ``time_ns`` (since 1970), ``connection`` (its number in the result),

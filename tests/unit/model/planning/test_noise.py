@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from weirlab.model import Queueing
 from weirlab.model.base import DELAYS, LEVELS
 from weirlab.model.intervals import calibrate
-from weirlab.model.planning import Load, Question, Requirement, answer, limits, parse_limit
+from weirlab.model.planning import OfferedLoad, Question, Requirement, answer, limits, parse_limit
 from weirlab.model.planning.judge import Judge, Settings
 from weirlab.records import Observation
 from weirlab.testing.queue import Device, profile
@@ -54,7 +54,7 @@ def fitted(seen: Mapping[str, list[Observation]]) -> Mapping[str, Queueing]:
 
 
 def asked(rate_pps: float, certainty: float = 0.95) -> Question:
-    return Question("device", CALLS, Load(rate_pps), 64.0, 400.0, certainty)
+    return Question("device", CALLS, OfferedLoad(rate_pps), 64.0, 400.0, certainty)
 
 
 def test_a_load_far_below_the_threshold_is_undecided_where_only_the_host_lost_packets(

@@ -13,7 +13,7 @@ from weirlab.errors import InputError
 from weirlab.model import Queueing
 from weirlab.model.planning import (
     Limit,
-    Load,
+    OfferedLoad,
     Question,
     answer,
     best,
@@ -61,7 +61,9 @@ def test_rules_found_for_the_rate_found_for_rules_are_those_rules(rules: int) ->
     rate = answer("d", exact, question("rate", position=float(rules))).reach
     assert rate is not None
     assert rate.value is not None
-    back = answer("d", exact, question("rules", load=Load(rate.value * (1 - 1e-7)), position=None)).reach
+    back = answer(
+        "d", exact, question("rules", load=OfferedLoad(rate.value * (1 - 1e-7)), position=None)
+    ).reach
     assert back is not None
     assert back.value == rules
 
@@ -84,7 +86,7 @@ def test_where_the_profile_ends_the_answer_says_at_least_and_why() -> None:
     assert found.ended == "profile"
     assert found.value == pytest.approx(2e6, rel=1e-5)
     assert found.why == ("load outside the profiled 1 to 2000 kpps",)
-    rules = answer("d", fast, question("rules", load=Load(1e5), position=None)).reach
+    rules = answer("d", fast, question("rules", load=OfferedLoad(1e5), position=None)).reach
     assert rules is not None
     assert (rules.value, rules.ended) == (1000, "profile")
 
@@ -101,8 +103,8 @@ def test_extrapolation_goes_on_to_the_limit_when_allowed() -> None:
 def test_a_setting_that_was_not_profiled_is_refused_with_the_reason(exact: Textbook) -> None:
     for asked in (
         question("rate", position=5000.0),
-        question("device", position=5000.0, load=Load(1e5)),
-        question("frame", position=5000.0, load=Load(1e5), frame_bytes=None),
+        question("device", position=5000.0, load=OfferedLoad(1e5)),
+        question("frame", position=5000.0, load=OfferedLoad(1e5), frame_bytes=None),
     ):
         found = answer("d", exact, asked)
         assert "matching position outside the profiled 0 to 1000" in found.refused
@@ -117,19 +119,19 @@ def test_a_limit_that_the_lowest_load_misses_finds_nothing(exact: Textbook) -> N
 
 
 def test_headroom_is_what_is_left_up_to_the_limit(exact: Textbook) -> None:
-    found = answer("d", exact, question("device", load=Load(1e5))).headroom
+    found = answer("d", exact, question("device", load=OfferedLoad(1e5))).headroom
     assert found is not None
     capacity = float(exact.threshold_pps(400, 64))
     assert found.ratio == pytest.approx(capacity / 1e5, rel=1e-5)
     assert found.left_pps == pytest.approx(capacity - 1e5, rel=1e-5)
-    over = answer("d", exact, question("device", load=Load(capacity * 1.25)))
+    over = answer("d", exact, question("device", load=OfferedLoad(capacity * 1.25)))
     assert not over.met
     assert over.headroom is not None
     assert over.headroom.ratio == pytest.approx(0.8, rel=1e-4)
 
 
 def test_frames_that_will_do_are_those_at_whose_packet_rate_nothing_is_lost(exact: Textbook) -> None:
-    asked = question("frame", load=Load(5e8, "bps"), frame_bytes=None, position=400.0)
+    asked = question("frame", load=OfferedLoad(5e8, "bps"), frame_bytes=None, position=400.0)
     found = answer("d", exact, asked)
     sizes = np.arange(64, 1519)
     good = sizes[5e8 / ((sizes + 20) * 8) <= exact.threshold_pps(400, sizes) * (1 + 1e-6)]
@@ -198,7 +200,7 @@ def test_what_was_not_measured_meets_no_limit(exact: Textbook) -> None:
     [
         ("rate", {"position": None}, "also give rules"),
         ("device", {}, "also give rate"),
-        ("rate", {"load": Load(1e5)}, "rate is what to find"),
+        ("rate", {"load": OfferedLoad(1e5)}, "rate is what to find"),
         ("calls", {}, "a codec is needed"),
         ("rate", {"certainty": 0.2}, "out of range"),
     ],

@@ -13,7 +13,7 @@ import pytest
 
 from weirlab.report.numbers import NOTHING
 from weirlab.store.frames import frame_of
-from weirlab.studies.failover.page import Campaign, tell
+from weirlab.studies.failover.page import SwitchRun, tell
 from weirlab.studies.failover.switches import compare, conclusions
 from weirlab.studies.failover.switches.rows import SwitchRow
 
@@ -64,7 +64,7 @@ def switch(
     return SwitchRow(**(known | more))  # type: ignore[arg-type]
 
 
-def campaign(*rows: SwitchRow, load: dict[str, object] | None = None) -> Campaign:
+def campaign(*rows: SwitchRow, load: dict[str, object] | None = None) -> SwitchRun:
     starts = np.arange(-2000, 3000, 5)
     series = [
         pl.DataFrame(
@@ -82,7 +82,7 @@ def campaign(*rows: SwitchRow, load: dict[str, object] | None = None) -> Campaig
     ]
     calls = [pl.DataFrame({"trial_id": row.trial_id, "gap_ns": [row.gap_p50_ns] * 5}) for row in rows]
     groups = compare(rows)
-    return Campaign(
+    return SwitchRun(
         MANIFEST,
         frame_of(SwitchRow, rows),
         pl.concat(calls),

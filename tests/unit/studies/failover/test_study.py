@@ -14,7 +14,7 @@ from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
 from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.bed import schedule
-from weirlab.studies.failover.fakes import FakePair, Manner, Mishap, instant
+from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.studies.failover.section import FailoverScenario
 from weirlab.studies.failover.study import FailoverFindings, load_text, stored
 from weirlab.studies.failover.switches import Pair
@@ -50,7 +50,7 @@ def scenario(**changes: Any) -> FailoverScenario:
 class Opener:
     """Fake pairs on one clock; a pair without states forgets them."""
 
-    def __init__(self, *mishaps: Mishap | None, carries_calls: int = 1000) -> None:
+    def __init__(self, *mishaps: SwitchFault | None, carries_calls: int = 1000) -> None:
         self.clock = FakeClock()
         self.opened: list[FakePair] = []
         self.carries_calls = carries_calls
@@ -58,7 +58,9 @@ class Opener:
 
     def __call__(self, pair: Pair) -> FakePair:
         usual = instant(pair.protocol)
-        manner = Manner(usual.outage_s, shares_states=pair.sharing != "off", carries_calls=self.carries_calls)
+        manner = SwitchBehaviour(
+            usual.outage_s, shares_states=pair.sharing != "off", carries_calls=self.carries_calls
+        )
         self.opened.append(FakePair(pair.protocol, manner, self._mishaps, self.clock))
         return self.opened[-1]
 
@@ -138,7 +140,7 @@ def test_calls_that_no_pair_carries_are_not_made(store: Store) -> None:
 
 
 def test_a_load_that_the_host_limits_does_not_speak_of_the_pair(store: Store) -> None:
-    outcome = run(store, Opener(*[Mishap(steal_s=1.0)] * 6))
+    outcome = run(store, Opener(*[SwitchFault(steal_s=1.0)] * 6))
     assert "the most that could be sent undisturbed on this machine, not the most" in load_text(
         outcome.found.load
     )
@@ -152,7 +154,7 @@ def test_what_a_run_says_of_its_host_is_not_about_one_of_its_pairs(store: Store)
 
 
 def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
-    stopped = Opener(*[None] * 6, Mishap(fails=KeyboardInterrupt()))
+    stopped = Opener(*[None] * 6, SwitchFault(fails=KeyboardInterrupt()))
     with pytest.raises(Interrupted, match="go on with: weir run --resume"):
         run(store, stopped)
     held = store.open("last")
@@ -167,7 +169,7 @@ def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> N
 
 def test_what_the_host_spoils_for_good_is_a_problem_with_advice(store: Store) -> None:
     # The search for the load takes four trials; then the first switch is spoiled in each attempt.
-    outcome = run(store, Opener(*[None] * 4, *[Mishap(away_ns=10**9)] * 4))
+    outcome = run(store, Opener(*[None] * 4, *[SwitchFault(away_ns=10**9)] * 4))
     assert len(outcome.found.missing) == 1
     problem = outcome.problem()
     assert problem is not None

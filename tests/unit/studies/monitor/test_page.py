@@ -13,7 +13,7 @@ from weirlab.store import Store
 from weirlab.store.frames import frame_of
 from weirlab.studies.monitor.asked import shapes_of
 from weirlab.studies.monitor.bed import Settings
-from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
+from weirlab.studies.monitor.fakes import FakeLink, Powers, TrialFault
 from weirlab.studies.monitor.page import Evidence, charts, tell
 from weirlab.studies.monitor.page.source import PUBLISHED
 from weirlab.studies.monitor.section import Monitor
@@ -53,7 +53,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     return made(tmp_path_factory.mktemp("evidence"), FOUND)
 
 
-def made(folder: Any, found: list[Found], *mishaps: Mishap | None, what: Monitor = WHAT) -> Evidence:
+def made(folder: Any, found: list[Found], *mishaps: TrialFault | None, what: Monitor = WHAT) -> Evidence:
     writer, left = Store(folder / "store").create("monitor", {}, {}), iter(mishaps)
 
     def opened(settings: Settings) -> FakeLink:
@@ -181,7 +181,7 @@ def test_a_price_of_copies_that_were_not_all_made_is_doubted(evidence: Evidence)
 
 
 def test_open_sums_and_spoiled_attempts_are_admitted(tmp_path: Any) -> None:
-    told = tell(made(tmp_path, FOUND, Mishap(vanished=2), Mishap(steal_s=0.05)))
+    told = tell(made(tmp_path, FOUND, TrialFault(vanished=2), TrialFault(steal_s=0.05)))
     assert "In 1 trial counters do not agree" in plain(told.caution)
     assert "1 attempt spoiled by the host" in plain(told.caution)
     page = told.html()

@@ -20,7 +20,7 @@ from weirlab.studies.monitor import MonitorStudy
 from weirlab.studies.monitor import told as monitored
 from weirlab.studies.monitor.asked import common_settings
 from weirlab.studies.monitor.bed import Settings
-from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
+from weirlab.studies.monitor.fakes import FakeLink, Powers, TrialFault
 from weirlab.studies.monitor.section import MonitorScenario
 from weirlab.studies.monitor.study import MonitorFindings
 from weirlab.studies.monitor.trials import MonitorRow, OpenLab
@@ -55,7 +55,7 @@ def scenario(**changes: Any) -> MonitorScenario:
 class Opener:
     """Fake links; ``mishaps`` count from the first trial on."""
 
-    def __init__(self, *mishaps: Mishap | None) -> None:
+    def __init__(self, *mishaps: TrialFault | None) -> None:
         self.opened: list[FakeLink] = []
         self._mishaps = iter(mishaps)
 
@@ -98,7 +98,7 @@ def test_a_run_keeps_every_trial_with_its_stages(whole: Outcome[MonitorFindings]
 
 def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
     with pytest.raises(Interrupted) as caught:
-        run(store, Opener(*[None] * 10, Mishap(fails=KeyboardInterrupt())))
+        run(store, Opener(*[None] * 10, TrialFault(fails=KeyboardInterrupt())))
     assert caught.value.kept == 10
     opener = Opener()
     outcome = runner.resume(study(opener), store, caught.value.run_id, Quiet())
@@ -110,7 +110,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
 
 def test_a_search_that_was_interrupted_begins_anew_with_numbers_of_its_own(store: Store) -> None:
     with pytest.raises(Interrupted) as caught:
-        run(store, Opener(*[None] * (PLANNED + 3), Mishap(fails=KeyboardInterrupt())))
+        run(store, Opener(*[None] * (PLANNED + 3), TrialFault(fails=KeyboardInterrupt())))
     outcome = runner.resume(study(Opener()), store, caught.value.run_id, Quiet())
     assert len({row.trial_id for row in outcome.found.rows}) == len(outcome.found.rows)
     assert [found.method for found in outcome.found.found] == ["tap-ring", "tcpdump-bridge"]
@@ -128,7 +128,7 @@ def test_what_cannot_be_built_leaves_no_run_behind(store: Store) -> None:
 
 
 def test_a_trial_that_stays_spoiled_is_a_problem_with_a_way_on(store: Store) -> None:
-    outcome = run(store, Opener(*[Mishap(steal_s=0.05)] * 3))
+    outcome = run(store, Opener(*[TrialFault(steal_s=0.05)] * 3))
     assert len(outcome.found.missing) == 1
     problem = outcome.problem()
     assert problem is not None
@@ -137,7 +137,7 @@ def test_a_trial_that_stays_spoiled_is_a_problem_with_a_way_on(store: Store) -> 
 
 
 def test_sums_that_do_not_close_are_told(store: Store) -> None:
-    outcome = run(store, Opener(Mishap(vanished=3)))
+    outcome = run(store, Opener(TrialFault(vanished=3)))
     assert outcome.found.unbalanced == 1
     assert "In 1 attempt counters do not agree." in monitored.conclusion(outcome)
 
@@ -187,7 +187,7 @@ def test_an_interrupted_run_has_a_report_of_what_is_there(store: Store, tmp_path
 
     run_id, before = "", 0
     for kept in (1, 3, VALIDATION + 1, PLANNED - 1, PLANNED + 2):
-        ends = study(Opener(*[None] * (kept - before), Mishap(fails=KeyboardInterrupt())))
+        ends = study(Opener(*[None] * (kept - before), TrialFault(fails=KeyboardInterrupt())))
         go_on = (
             partial(runner.resume, ends, store, run_id)
             if run_id

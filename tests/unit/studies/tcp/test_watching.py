@@ -17,7 +17,7 @@ import pytest
 from weirlab.errors import InputError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import connections, watching
-from weirlab.studies.tcp.keeping import Keeper
+from weirlab.studies.tcp.keeping import SampleFile
 from weirlab.studies.tcp.watching import Outcome, Samples, Settings, Tally
 
 from .conftest import DEADLINE_S, Weir
@@ -62,12 +62,12 @@ def transfer(client: socket.socket, server: socket.socket) -> None:
     sender.join()
 
 
-def watched(tmp_path: Path) -> tuple[Outcome, Keeper, Path]:
+def watched(tmp_path: Path) -> tuple[Outcome, SampleFile, Path]:
     """A connection that is made when it is waited for already, and closed when its last byte was seen."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         file = tmp_path / "samples.parquet"
-        until, keeper, outcomes = Until(), Keeper(file, NAMES), []
+        until, keeper, outcomes = Until(), SampleFile(file, NAMES), []
         settings = Settings(connections.parse(f"127.0.0.1:{port}"), 1_000_000, NAMES, wait=True)
 
         def work() -> None:
@@ -149,7 +149,7 @@ def test_a_connection_found_between_two_questions_is_known_with_its_first_sample
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("weirlab._engine.TcpWatcher", Finding)
-    keeper = Keeper(tmp_path / "x.parquet", NAMES)
+    keeper = SampleFile(tmp_path / "x.parquet", NAMES)
     with Stop() as stop:
         outcome = watching.watch(Settings(connections.parse(":1"), 1_000_000, NAMES), [keeper], stop)
     keeper.write()
@@ -160,7 +160,7 @@ def test_a_connection_found_between_two_questions_is_known_with_its_first_sample
 def test_a_csv_file_has_the_same_rows(tmp_path: Path) -> None:
     file = tmp_path / "samples.csv"
     with connection() as (client, _), Stop() as stop:
-        keeper = Keeper(file, NAMES)
+        keeper = SampleFile(file, NAMES)
         port = client.getsockname()[1]
         settings = Settings(connections.parse(f":{port}"), 1_000_000, NAMES, duration_s=0.001)
         outcome = watching.watch(settings, [keeper], stop)

@@ -44,7 +44,7 @@ _TERMS: Final = (
 
 
 @dataclass(frozen=True)
-class Heard:
+class CallsRun:
     """The attempt that counts of a run of kind ``calls``.
 
     Parameters
@@ -70,7 +70,7 @@ class Heard:
     buffer: str
 
 
-def tell(heard: Heard) -> Story:
+def tell(heard: CallsRun) -> Story:
     """The page about ``heard``."""
     trial, manifest = heard.trial, heard.manifest
     rated = heard.calls.filter(pl.col("mos").is_not_null())
@@ -113,7 +113,7 @@ def _answer(rated: pl.DataFrame, unknown: int) -> str:
     )
 
 
-def _tiles(heard: Heard, rated: pl.DataFrame) -> Iterator[Tile]:
+def _tiles(heard: CallsRun, rated: pl.DataFrame) -> Iterator[Tile]:
     trial = heard.trial
     median = float(np.median(rated["mos"].to_numpy())) if rated.height else math.nan
     lowest = axes.extent(rated, "mos")[0] if rated.height else math.nan
@@ -134,7 +134,7 @@ def _tiles(heard: Heard, rated: pl.DataFrame) -> Iterator[Tile]:
     yield Tile("Load", rate(trial["achieved_pps"]), "packets that left, both directions together")
 
 
-def _setting(heard: Heard) -> Pairs:
+def _setting(heard: CallsRun) -> Pairs:
     trial, manifest = heard.trial, heard.manifest
     return [
         ("Calls", heard.what),

@@ -8,12 +8,12 @@ most calls that still do, ``sweep`` tries numbers of calls one by one, and ``lim
 device begins to drop.
 """
 
-from weirlab.studies.capacity.trials.keeper import Keeper
+from weirlab.studies.capacity.trials.keeper import CallRecorder
 from weirlab.studies.capacity.trials.limits import Dropping, dropping
 from weirlab.studies.capacity.trials.losses import Loss, losses
 from weirlab.studies.capacity.trials.rows import CAPACITY, INSIDE
 from weirlab.studies.capacity.trials.search import CallGoal, Carried, Search, search_calls
-from weirlab.studies.capacity.trials.setting import Setting
+from weirlab.studies.capacity.trials.setting import CallTraffic
 from weirlab.studies.capacity.trials.sweep import SWEEP, Sweep, around, sweep
 
 __all__ = [
@@ -21,12 +21,12 @@ __all__ = [
     "INSIDE",
     "SWEEP",
     "CallGoal",
+    "CallRecorder",
+    "CallTraffic",
     "Carried",
     "Dropping",
-    "Keeper",
     "Loss",
     "Search",
-    "Setting",
     "Sweep",
     "around",
     "dropping",

@@ -29,7 +29,7 @@ from weirlab.studies.capacity.trials.rows import (
 _BUFFERS = Buffers()
 
 
-class Keeper:
+class CallRecorder:
     """Completes the records of trials with calls with what they say in the tables of ``writer``'s run.
 
     The calls of all trials together would be many millions of rows: a record keeps the sums over each
@@ -129,7 +129,7 @@ def summed(flows: FlowTable, groups: Sequence[npt.NDArray[np.bool_]]) -> FlowTab
     )
 
 
-def _require_both_ways(record: TrialRecord, heard: rows.Heard) -> None:
+def _require_both_ways(record: TrialRecord, heard: rows.CallQuality) -> None:
     """A device that drops all of one direction has not been told to let it through."""
     for dead, alive, way in (
         (heard.loss_back, heard.loss_forward, "from the receiver's side (in by out0)"),

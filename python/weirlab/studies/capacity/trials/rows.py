@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Heard:
+class CallQuality:
     """What callers heard in one trial; a call is as good as the worse of its two directions."""
 
     mos_min: float
@@ -53,12 +53,12 @@ class Heard:
     longest_gap_ns: float
 
 
-def heard(table: CallTable, good_mos: float) -> Heard:
+def heard(table: CallTable, good_mos: float) -> CallQuality:
     """What ``table`` says about its calls together."""
     mos = call_mos(table)
     back = table.back
     p1, p5, p50 = _quantiles(mos, (0.01, 0.05, 0.5))
-    return Heard(
+    return CallQuality(
         mos_min=float(mos.min()) if len(mos) else math.nan,
         mos_p1=p1,
         mos_p5=p5,
@@ -84,7 +84,7 @@ def call_mos(table: CallTable) -> F64:
 
 def capacity_row(
     record: TrialRecord,
-    what: Heard | None,
+    what: CallQuality | None,
     boxes: Count | None,
     inside: InsideView | None,
     host: Disturbed | None = None,
@@ -112,7 +112,7 @@ def capacity_row(
         "lost": max(result.lost, 0),
         "loss_ratio": max(result.loss_ratio, 0.0),
         "delay_mean_ns": result.delay_mean_ns,
-        **(dict.fromkeys(Heard.__dataclass_fields__) if what is None else asdict(what)),
+        **(dict.fromkeys(CallQuality.__dataclass_fields__) if what is None else asdict(what)),
         "entered": None if boxes is None else boxes.entered,
         "left": None if boxes is None else boxes.left,
         "entered_difference": None if boxes is None else boxes.entered_difference,

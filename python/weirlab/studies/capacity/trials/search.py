@@ -20,7 +20,7 @@ from weirlab.measure.search.throughput import nothing_arrived
 from weirlab.measure.search.trials import Trials
 from weirlab.measure.trial import FailedTrial
 from weirlab.studies.capacity.trials.rows import Row
-from weirlab.studies.capacity.trials.setting import Setting
+from weirlab.studies.capacity.trials.setting import CallTraffic
 
 _FIRST_CALLS: Final = 500
 """Where the way up begins."""
@@ -160,7 +160,7 @@ class NotTried(Exception):
 def search_calls(
     trials: Trials,
     what: Search,
-    setting: Setting,
+    setting: CallTraffic,
     position: int,
     row_of: Callable[[], Row],
     known: Sequence[Row] = (),

@@ -10,7 +10,7 @@ from weirlab.traffic.calls.spec import Calls
 
 
 @dataclass(frozen=True)
-class Setting:
+class CallTraffic:
     """What all trials have in common but the position and the number of calls."""
 
     calls: Calls

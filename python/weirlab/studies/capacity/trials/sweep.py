@@ -16,9 +16,9 @@ from weirlab.measure.terms import USUAL, Terms
 from weirlab.measure.trial import Hooks
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
-from weirlab.studies.capacity.trials.keeper import Keeper
+from weirlab.studies.capacity.trials.keeper import CallRecorder
 from weirlab.studies.capacity.trials.search import Carried
-from weirlab.studies.capacity.trials.setting import Setting
+from weirlab.studies.capacity.trials.setting import CallTraffic
 
 SWEEP: Final = "sweep"
 """Name of the plan in its run."""
@@ -67,7 +67,7 @@ def around(found: Sequence[Carried], shares: Sequence[float]) -> tuple[int, ...]
     return tuple(sorted(below | {least, most} | above))
 
 
-def specs(sweep: Sweep, setting: Setting) -> list[TrialSpec]:
+def specs(sweep: Sweep, setting: CallTraffic) -> list[TrialSpec]:
     """The trials of ``sweep`` in order."""
     return [
         setting.spec(
@@ -80,9 +80,9 @@ def specs(sweep: Sweep, setting: Setting) -> list[TrialSpec]:
 def sweep(
     bed: TestBed,
     what: Sweep,
-    setting: Setting,
+    setting: CallTraffic,
     writer: RunWriter,
-    keeper: Keeper,
+    keeper: CallRecorder,
     on_progress: OnProgress | None = None,
     *,
     terms: Terms = USUAL,

@@ -18,7 +18,7 @@ STATES: Final = {"direct": "states synced", "cached": "states cached", "off": "n
 
 
 @dataclass(frozen=True)
-class Campaign:
+class SwitchRun:
     """All switches of a run.
 
     Parameters
@@ -112,7 +112,7 @@ class Group:
         return str(ordered["trial_id"][(ordered.height - 1) // 2])
 
 
-def groups(campaign: Campaign) -> list[Group]:
+def groups(campaign: SwitchRun) -> list[Group]:
     """Every group with a valid run, pairs together, soft before hard before return."""
     labels = dict(_labels(campaign.switches))
     order = list(labels)

@@ -14,7 +14,7 @@ from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.failover import tables
 from weirlab.studies.failover.page import charts
-from weirlab.studies.failover.page.source import Campaign, Group, groups
+from weirlab.studies.failover.page.source import Group, SwitchRun, groups
 
 AUDIBLE_NS: Final = 150e6
 """Callers notice silences of this length (spec of the published measurement)."""
@@ -61,7 +61,7 @@ _TERMS: Final = (
 )
 
 
-def tell(campaign: Campaign) -> Story:
+def tell(campaign: SwitchRun) -> Story:
     """The page about ``campaign``."""
     found = groups(campaign)
     manifest, facts = campaign.manifest, campaign.manifest.get("facts") or {}
@@ -81,7 +81,7 @@ def tell(campaign: Campaign) -> Story:
     )
 
 
-def _subject(campaign: Campaign) -> str:
+def _subject(campaign: SwitchRun) -> str:
     """The pairs by their protocols: ``pairs with keepalived and ucarp``."""
     protocols = campaign.switches["protocol"].unique(maintain_order=True).to_list()
     return f"pairs with {words(protocols)}" if protocols else "redundant pairs"
@@ -126,7 +126,7 @@ def _answer(found: list[Group]) -> list[str]:
     return said or ["No switch was measured."]
 
 
-def _caution(campaign: Campaign) -> str:
+def _caution(campaign: SwitchRun) -> str:
     spoiled = campaign.switches.filter(~pl.col("valid")).height
     load, parts = campaign.load, []
     if load.get("by_host"):
@@ -144,7 +144,7 @@ def _caution(campaign: Campaign) -> str:
     return " ".join(parts)
 
 
-def _tiles(campaign: Campaign, found: list[Group]) -> Iterator[Tile]:
+def _tiles(campaign: SwitchRun, found: list[Group]) -> Iterator[Tile]:
     for kind, label in (("hard", "Master dies"), ("soft", "Master steps down")):
         mine = [group for group in found if group.kind == kind and not group.dead]
         if mine:
@@ -170,7 +170,7 @@ def _tiles(campaign: Campaign, found: list[Group]) -> Iterator[Tile]:
         )
 
 
-def _chapters(campaign: Campaign, found: list[Group]) -> Iterator[Chapter]:
+def _chapters(campaign: SwitchRun, found: list[Group]) -> Iterator[Chapter]:
     attempts = campaign.switches.sort("index", "attempt")
     yield Chapter(
         "compared", "Pairs compared", "Compared", figures=tuple(_compared(found)), said=tuple(campaign.said)
@@ -200,7 +200,7 @@ def _chapters(campaign: Campaign, found: list[Group]) -> Iterator[Chapter]:
     )
 
 
-def _setting(campaign: Campaign) -> Pairs:
+def _setting(campaign: SwitchRun) -> Pairs:
     facts: Mapping[str, Any] = campaign.manifest.get("facts") or {}
     valid = campaign.valid
     pairs: Pairs = [
@@ -261,7 +261,7 @@ def _compared(found: list[Group]) -> Iterator[Figure]:
         )
 
 
-def _arrivals(campaign: Campaign, found: list[Group]) -> Iterator[Figure]:
+def _arrivals(campaign: SwitchRun, found: list[Group]) -> Iterator[Figure]:
     kept = set(campaign.series["trial_id"].to_list()) if campaign.series.height else set()
     frames = {
         group.key: charts.arrival_rows(group, campaign.series) for group in found if group.typical in kept
@@ -293,7 +293,7 @@ def _switch_title(group: Group) -> str:
     return f"A gap of {group.gap_text} for the median call; {count(lost)} packets are lost."
 
 
-def _calls(campaign: Campaign, found: list[Group]) -> Iterator[Figure]:
+def _calls(campaign: SwitchRun, found: list[Group]) -> Iterator[Figure]:
     frame = charts.call_rows(found, campaign.calls) if campaign.calls.height else pl.DataFrame()
     if not frame.height:
         return

@@ -5,9 +5,9 @@ switch after the other (``event`` lets it happen, ``switch`` takes the numbers f
 ``validity`` judges it, ``rows`` keeps it), ``compare`` draws the conclusions.
 """
 
-from weirlab.studies.failover.switches.campaign import Campaign, Conditions, measure
+from weirlab.studies.failover.switches.campaign import Conditions, SwitchResults, measure
 from weirlab.studies.failover.switches.compare import Group, compare, conclusions
-from weirlab.studies.failover.switches.load import Load, Wanted, find_load
+from weirlab.studies.failover.switches.load import CommonLoad, Wanted, find_load
 from weirlab.studies.failover.switches.pair import KINDS, Kind, OpenPair, Pair, PairLab
 from weirlab.studies.failover.switches.plan import Planned, estimate_s, plan
 from weirlab.studies.failover.switches.rows import CALLS, SERIES, SWITCHES, SwitchRow
@@ -19,16 +19,16 @@ __all__ = [
     "KINDS",
     "SERIES",
     "SWITCHES",
-    "Campaign",
+    "CommonLoad",
     "Conditions",
     "Group",
     "Kind",
-    "Load",
     "OpenPair",
     "Pair",
     "PairLab",
     "Planned",
     "SwitchLimits",
+    "SwitchResults",
     "SwitchRow",
     "Timing",
     "Wanted",

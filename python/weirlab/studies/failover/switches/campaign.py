@@ -64,7 +64,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Campaign:
+class SwitchResults:
     """What came of all switches."""
 
     rows: tuple[SwitchRow, ...]
@@ -100,7 +100,7 @@ def measure(
     on_progress: OnProgress | None = None,
     *,
     clocks: Clocks = CLOCKS,
-) -> Campaign:
+) -> SwitchResults:
     """Carry out ``switches`` in order, leaving out those with a valid attempt in the run.
 
     Every attempt has a pair of its own, newly built, so that no connection state and no daemon's
@@ -126,7 +126,7 @@ def measure(
         meter.tell(planned.text)
         meter.count(planned.text, one.until_valid(planned, meter.tell))
     missing = tuple(planned for planned in switches if planned.index not in writer.done)
-    return Campaign(tuple(tables.rows), missing, seconds() - start_s)
+    return SwitchResults(tuple(tables.rows), missing, seconds() - start_s)
 
 
 @dataclass(frozen=True)

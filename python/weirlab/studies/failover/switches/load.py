@@ -40,7 +40,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Load:
+class CommonLoad:
     """The load under which the pairs are switched."""
 
     wanted_calls: int
@@ -74,7 +74,7 @@ def find_load(
     *,
     max_attempts: int = 3,
     limits: Limits = PAIR_LIMITS,
-) -> Load:
+) -> CommonLoad:
     """The most calls, up to those ``wanted``, that each of ``pairs`` forwards without losing a packet.
 
     Raises
@@ -91,7 +91,7 @@ def find_load(
         if carried < calls:
             calls, limited_by, why, by_host = carried, pair.text, search.why, search.by_host
     offered = wanted.offered_pps(calls)
-    return Load(wanted.calls, calls, offered, limited_by=limited_by, why=why, by_host=by_host)
+    return CommonLoad(wanted.calls, calls, offered, limited_by=limited_by, why=why, by_host=by_host)
 
 
 class _Search:

@@ -25,7 +25,7 @@ GOOD_MOS: Final = 3.6
 
 
 @dataclass(frozen=True)
-class Heard:
+class CallPhases:
     """What was heard before, while and after the pair switched; tables row by row like the gaps."""
 
     before: CallTable
@@ -42,7 +42,7 @@ class Switch:
     gaps: CallGaps
     outages: dict[bool, Outage]
     """By direction: False forward, True back."""
-    heard: Heard
+    heard: CallPhases
     packets: Packets
     series: Around
     windows: Windows
@@ -139,7 +139,7 @@ def examine(
     return Switch(
         gaps=gaps,
         outages=outages,
-        heard=Heard(table["before"], table["affected"], table["during"], table.get("after")),
+        heard=CallPhases(table["before"], table["affected"], table["during"], table.get("after")),
         packets=packets,
         series=around(packets, back, event_ns),
         windows=parts,

@@ -6,7 +6,14 @@ greatest rate without loss, ``compare`` takes medians and ``sentences`` says wha
 """
 
 from weirlab.studies.monitor.trials.accounting import REMAINDERS, Losses, imbalance, losses
-from weirlab.studies.monitor.trials.campaign import Campaign, Carrier, MonitorLab, OpenLab, Tables, measure
+from weirlab.studies.monitor.trials.campaign import (
+    Carrier,
+    MonitorLab,
+    MonitorResults,
+    OpenLab,
+    Tables,
+    measure,
+)
 from weirlab.studies.monitor.trials.compare import Cost, Group, StallEffect, compare, costs, stalls
 from weirlab.studies.monitor.trials.plan import CUT_BYTES, Planned, Shape, estimate_s, frame_bytes, plan
 from weirlab.studies.monitor.trials.rows import TRIALS, MonitorRow
@@ -17,7 +24,6 @@ __all__ = [
     "CUT_BYTES",
     "REMAINDERS",
     "TRIALS",
-    "Campaign",
     "Carrier",
     "Cost",
     "Found",
@@ -25,6 +31,7 @@ __all__ = [
     "Group",
     "Losses",
     "MonitorLab",
+    "MonitorResults",
     "MonitorRow",
     "OpenLab",
     "Planned",

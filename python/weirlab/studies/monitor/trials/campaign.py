@@ -46,7 +46,7 @@ OpenLab = Callable[[Settings], AbstractContextManager[MonitorLab]]
 
 
 @dataclass(frozen=True)
-class Campaign:
+class MonitorResults:
     """What came of all trials that were planned."""
 
     rows: tuple[MonitorRow, ...]
@@ -123,7 +123,7 @@ def measure(
     on_progress: OnProgress | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
-) -> Campaign:
+) -> MonitorResults:
     """Carry out ``trials`` in order, leaving out those with a valid attempt in the run.
 
     Raises
@@ -151,7 +151,7 @@ def measure(
                 meter.count(planned.text, record)
     valid = carrier.writer.done
     missing = tuple(planned for planned in trials if planned.index not in valid)
-    return Campaign(tuple(carrier.tables.rows), missing, clock() - start_s)
+    return MonitorResults(tuple(carrier.tables.rows), missing, clock() - start_s)
 
 
 def _expected_s(trials: Sequence[Planned]) -> list[float]:

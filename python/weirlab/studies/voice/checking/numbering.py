@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from weirlab.scenario.document import Location
 from weirlab.studies.voice.checking.findings import Finding, error, line, warning
-from weirlab.studies.voice.plan.model import Limited, Plan
+from weirlab.studies.voice.plan.model import Limited, NumberingPlan
 from weirlab.studies.voice.plan.numbers import MOST_DIGITS
 from weirlab.studies.voice.routing import Network
 
@@ -33,7 +33,7 @@ def too_long(network: Network) -> Iterator[Finding]:
             )
 
 
-def _numbers(plan: Plan) -> Iterator[tuple[str, Location]]:
+def _numbers(plan: NumberingPlan) -> Iterator[tuple[str, Location]]:
     """Numbers and prefixes wherever they stand."""
     for i, numbers in enumerate(plan.ranges):
         yield numbers.prefix, ("ranges", i, "prefix")

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from weirlab.studies.voice.plan.load import Book, json_schema, load, loads
-from weirlab.studies.voice.plan.model import Plan
+from weirlab.studies.voice.plan.model import NumberingPlan
 
-__all__ = ["Book", "Plan", "json_schema", "load", "loads"]
+__all__ = ["Book", "NumberingPlan", "json_schema", "load", "loads"]

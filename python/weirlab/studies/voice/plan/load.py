@@ -15,14 +15,14 @@ from weirlab.scenario.document import Document, Location, Mark, parse
 from weirlab.scenario.load import refuse, validated
 from weirlab.studies.scenarios import SCHEMA_ID
 from weirlab.studies.voice.plan import tables
-from weirlab.studies.voice.plan.model import Plan
+from weirlab.studies.voice.plan.model import NumberingPlan
 
 
 @dataclass(frozen=True)
 class Book:
     """A plan and the places of its parts."""
 
-    plan: Plan
+    plan: NumberingPlan
     document: Document
     rows: Mapping[Location, str] = field(default_factory=dict)
     """Where what came from tables stands: ``file:line`` of ``("routes", 17)``, say."""
@@ -58,7 +58,7 @@ def loads(text: str, name: str = "<text>", folder: Path = Path()) -> Book:
     document = parse(text, name, limits.MOST_PLAN_VALUES)
     if not isinstance(document.value, dict):
         raise InputError(f"{name}:1: a numbering plan consists of keys such as 'engines:' and 'routes:'")
-    plan = validated(document, Plan)
+    plan = validated(document, NumberingPlan)
     book = Book(plan, document)
     if plan.tables:
         book = _with_tables(book, folder)
@@ -71,7 +71,7 @@ def loads(text: str, name: str = "<text>", folder: Path = Path()) -> Book:
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a plan, for editors and other programs."""
-    return {"$schema": SCHEMA_ID, **Plan.model_json_schema(), "title": "Weir numbering plan"}
+    return {"$schema": SCHEMA_ID, **NumberingPlan.model_json_schema(), "title": "Weir numbering plan"}
 
 
 def _with_tables(book: Book, folder: Path) -> Book:
@@ -107,7 +107,7 @@ def _advice(name: str, known: Iterable[str]) -> str:
     return f"; there are {', '.join(names[:10])}" if names else ""
 
 
-def _references(plan: Plan) -> Iterator[tuple[str, str | None, Location]]:
+def _references(plan: NumberingPlan) -> Iterator[tuple[str, str | None, Location]]:
     yield "engine", plan.caller, ("caller",)
     for name, organisation in plan.organisations.items():
         for i, other in enumerate(organisation.admits or ()):

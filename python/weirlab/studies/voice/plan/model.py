@@ -339,7 +339,7 @@ class Test(Section):
     """What is tested."""
 
 
-class Plan(Section):
+class NumberingPlan(Section):
     """A numbering plan."""
 
     plan: Name

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from weirlab.scenario.document import Location
 from weirlab.studies.voice.ere import TAIL
-from weirlab.studies.voice.plan.model import Plan, Service
+from weirlab.studies.voice.plan.model import NumberingPlan, Service
 from weirlab.studies.voice.plan.values import Protocol, is_address
 
 SERVICES: Final[dict[str, Protocol | Literal["tel"]]] = {
@@ -92,7 +92,7 @@ class Target:
 class Names:
     """Hosts, their addresses and service points."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: NumberingPlan) -> None:
         self.plan = plan
         self.addresses: dict[str, str] = {}
         for domain in plan.domains.values():

@@ -13,7 +13,7 @@ from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample
 from weirlab.studies.capacity.trials.losses import disturbed, losses
-from weirlab.studies.capacity.trials.setting import Setting
+from weirlab.studies.capacity.trials.setting import CallTraffic
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
 
@@ -22,7 +22,7 @@ DEVICE = SimDevice(service_fixed_ns=10_000.0, service_per_rule_ns=0.0, base_dela
 
 
 def trial(calls: int, device: SimDevice) -> tuple[EngineResult, HostSample]:
-    setting = Setting(Calls(classes=(CallClass(parse_codec("g711")),), count=1))
+    setting = CallTraffic(Calls(classes=(CallClass(parse_codec("g711")),), count=1))
     lab = SimLab(device)
     before = lab.host()
     result = lab.run(setting.spec(0, calls, trial_s=1.0, warmup_s=0.1).traffic)

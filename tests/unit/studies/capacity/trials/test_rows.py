@@ -19,14 +19,14 @@ from weirlab.studies.capacity.trials.rows import (
     heard,
     inside_rows,
 )
-from weirlab.studies.capacity.trials.setting import Setting
+from weirlab.studies.capacity.trials.setting import CallTraffic
 from weirlab.testing import make_call_table, make_record
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
 
 
-def setting(**changes: object) -> Setting:
-    return Setting(Calls(classes=(CallClass(parse_codec("g711")),), count=1, **changes))  # type: ignore[arg-type]
+def setting(**changes: object) -> CallTraffic:
+    return CallTraffic(Calls(classes=(CallClass(parse_codec("g711")),), count=1, **changes))  # type: ignore[arg-type]
 
 
 def test_a_call_is_as_good_as_its_worse_direction() -> None:

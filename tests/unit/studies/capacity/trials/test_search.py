@@ -12,12 +12,12 @@ from weirlab.errors import InputError
 from weirlab.measure.trial import FailedTrial
 from weirlab.measure.validity import CAREFUL_LIMITS
 from weirlab.records import TrialSpec
-from weirlab.studies.capacity.trials import CallGoal, Carried, Search, Setting, search_calls
+from weirlab.studies.capacity.trials import CallGoal, CallTraffic, Carried, Search, search_calls
 from weirlab.testing import make_record, make_result
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
 
-SETTING = Setting(Calls((CallClass(parse_codec("g711")),), 1, rtcp=False))
+SETTING = CallTraffic(Calls((CallClass(parse_codec("g711")),), 1, rtcp=False))
 LOSSLESS = CallGoal("without loss")
 GOOD = CallGoal("MOS 4 for 99 %", 0.01, 4.0)
 

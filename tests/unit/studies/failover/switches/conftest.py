@@ -9,8 +9,17 @@ import pytest
 from weirlab.measure.progress import OnProgress
 from weirlab.store import RunWriter, Store
 from weirlab.studies.failover.bed import Keepalived
-from weirlab.studies.failover.fakes import FakePair, Manner, Mishap
-from weirlab.studies.failover.switches import Campaign, Conditions, Kind, Pair, Planned, Timing, measure, plan
+from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, SwitchFault
+from weirlab.studies.failover.switches import (
+    Conditions,
+    Kind,
+    Pair,
+    Planned,
+    SwitchResults,
+    Timing,
+    measure,
+    plan,
+)
 from weirlab.studies.failover.switches.event import Clocks
 from weirlab.testing import FakeClock
 from weirlab.traffic.calls.codecs import parse_codec
@@ -54,7 +63,9 @@ def writer(tmp_path: Path) -> Iterator[RunWriter]:
 class Pairs:
     """Opens fake pairs that all go by one clock and take up the mishaps where the last one left them."""
 
-    def __init__(self, manner: Manner | None = None, mishaps: Iterable[Mishap | None] = ()) -> None:
+    def __init__(
+        self, manner: SwitchBehaviour | None = None, mishaps: Iterable[SwitchFault | None] = ()
+    ) -> None:
         self.clock = FakeClock()
         self.opened: list[FakePair] = []
         self._manner = manner
@@ -69,7 +80,7 @@ class Pairs:
         return round(self.clock() * 1e9)
 
 
-Run = Callable[..., Campaign]
+Run = Callable[..., SwitchResults]
 
 
 @pytest.fixture
@@ -83,7 +94,7 @@ def run(writer: RunWriter) -> Run:
         conditions: Conditions = CONDITIONS,
         told: OnProgress | None = None,
         switches: tuple[Planned, ...] | None = None,
-    ) -> Campaign:
+    ) -> SwitchResults:
         return measure(
             pairs,
             punctual(plan([pair], kinds, repetitions, seed=1)) if switches is None else switches,

@@ -12,7 +12,7 @@ from weirlab.measure.progress import Progress
 from weirlab.store import RunWriter
 from weirlab.store.frames import rows_of
 from weirlab.studies.failover.bed import Conntrackd, Keepalived, Ucarp
-from weirlab.studies.failover.fakes import Manner, Mishap, instant
+from weirlab.studies.failover.fakes import SwitchBehaviour, SwitchFault, instant
 from weirlab.studies.failover.switches import CALLS as CALLS_TABLE
 from weirlab.studies.failover.switches import (
     SERIES,
@@ -27,7 +27,7 @@ from weirlab.studies.failover.switches import (
 
 from .conftest import CALLS, CONDITIONS, QUICK, TIMING, Pairs, Run
 
-HALF_SECOND = Manner({"soft": 0.0, "hard": 0.5, "return": 0.25})
+HALF_SECOND = SwitchBehaviour({"soft": 0.0, "hard": 0.5, "return": 0.25})
 STREAMS = 2 * CALLS.count
 
 
@@ -120,15 +120,15 @@ def test_the_return_begins_with_the_other_firewall_as_master(run: Run) -> None:
 @pytest.mark.parametrize(
     ("mishap", "reason"),
     [
-        (Mishap(took_ns=60_000_000), "cutting the master off took 60.0 ms"),
-        (Mishap(away_ns=40_000_000), "sender late: a stream fell 40.0 ms behind its pace"),
-        (Mishap(steal_s=1.0), "1000 ms stolen from the sender's CPU"),
-        (Mishap(lost_before=20), "20 of "),
-        (Mishap(stays=True), "nothing was switched: the other firewall did not get the addresses"),
+        (SwitchFault(took_ns=60_000_000), "cutting the master off took 60.0 ms"),
+        (SwitchFault(away_ns=40_000_000), "sender late: a stream fell 40.0 ms behind its pace"),
+        (SwitchFault(steal_s=1.0), "1000 ms stolen from the sender's CPU"),
+        (SwitchFault(lost_before=20), "20 of "),
+        (SwitchFault(stays=True), "nothing was switched: the other firewall did not get the addresses"),
     ],
 )
 def test_a_disturbed_switch_is_kept_with_its_reason_and_repeated(
-    run: Run, writer: RunWriter, mishap: Mishap, reason: str
+    run: Run, writer: RunWriter, mishap: SwitchFault, reason: str
 ) -> None:
     pairs = Pairs(HALF_SECOND, [mishap])
     spoiled, repeated = run(pairs).rows
@@ -142,14 +142,14 @@ def test_a_disturbed_switch_is_kept_with_its_reason_and_repeated(
 
 
 def test_a_switch_that_stays_spoiled_is_named_and_does_not_stop_the_others(run: Run) -> None:
-    always = [Mishap(away_ns=10**9)] * CONDITIONS.max_attempts
+    always = [SwitchFault(away_ns=10**9)] * CONDITIONS.max_attempts
     found = run(Pairs(HALF_SECOND, always), ("hard",), repetitions=2)
     assert [planned.repetition for planned in found.missing] == [1]
     assert sum(row.valid for row in found.rows) == 1
 
 
 def test_a_pair_that_never_works_is_an_error_after_the_last_attempt(run: Run, writer: RunWriter) -> None:
-    broken = Mishap(fails=LabError("keepalived of a ended by itself"))
+    broken = SwitchFault(fails=LabError("keepalived of a ended by itself"))
     with pytest.raises(LabError, match="ended by itself"):
         run(Pairs(HALF_SECOND, [None, *[broken] * CONDITIONS.max_attempts]), repetitions=2)
     assert writer.run.table(SWITCHES)["valid"].to_list() == [True]
@@ -167,7 +167,7 @@ def test_finished_switches_are_not_repeated(run: Run, writer: RunWriter) -> None
 
 def test_ctrl_c_keeps_what_is_done(run: Run, writer: RunWriter) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(Pairs(HALF_SECOND, [None, Mishap(fails=KeyboardInterrupt())]), repetitions=3)
+        run(Pairs(HALF_SECOND, [None, SwitchFault(fails=KeyboardInterrupt())]), repetitions=3)
     assert writer.run.table(SWITCHES).height == 1
     assert writer.done == {0}
 
@@ -218,7 +218,7 @@ def test_every_stream_died_is_told_only_where_every_stream_of_every_run_did(run:
 
 def test_a_firewall_that_comes_back_and_does_not_preempt_need_not_take_over(run: Run) -> None:
     pair = Pair(Keepalived(advert_s=0.1, preempt=False))
-    (row,) = run(Pairs(HALF_SECOND, [Mishap(stays=True)]), ("return",), pair=pair).rows
+    (row,) = run(Pairs(HALF_SECOND, [SwitchFault(stays=True)]), ("return",), pair=pair).rows
     assert "nothing was switched" not in row.invalid
 
 
@@ -234,7 +234,7 @@ def test_every_kind_with_every_pair_in_each_round_and_not_always_in_one_order() 
 def test_pairs_are_compared_where_one_setting_differs(run: Run) -> None:
     slow, alone = Pair(Keepalived()), Pair(Keepalived(advert_s=0.1), Conntrackd(mode="off"))
     run(Pairs(HALF_SECOND))
-    run(Pairs(Manner({"soft": 0, "hard": 3.0, "return": 0})), switches=only(slow, 1))
+    run(Pairs(SwitchBehaviour({"soft": 0, "hard": 3.0, "return": 0})), switches=only(slow, 1))
     forgetful = Pairs(replace(HALF_SECOND, shares_states=False))
     rows = run(forgetful, switches=only(alone, 2)).rows
     told = list(conclusions(compare(rows)))

@@ -7,21 +7,21 @@ import pytest
 from weirlab.documents import plain, typed
 from weirlab.errors import InputError, TrialError
 from weirlab.store import RunWriter
-from weirlab.studies.failover.fakes import Manner, Mishap
-from weirlab.studies.failover.switches import Load, Wanted, find_load
+from weirlab.studies.failover.fakes import SwitchBehaviour, SwitchFault
+from weirlab.studies.failover.switches import CommonLoad, Wanted, find_load
 from weirlab.studies.failover.switches.timing import Timing
 from weirlab.traffic.spec import Traffic
 
 from .conftest import CALLS, QUICK, Pairs, traffic
 
-MANNER = Manner({"soft": 0.0, "hard": 0.5, "return": 0.0})
+MANNER = SwitchBehaviour({"soft": 0.0, "hard": 0.5, "return": 0.0})
 
 
 def of(calls: int) -> Traffic:
     return traffic(replace(CALLS, count=calls), 0.2)
 
 
-def search(writer: RunWriter, pairs: Pairs, wanted: int) -> Load:
+def search(writer: RunWriter, pairs: Pairs, wanted: int) -> CommonLoad:
     return find_load(pairs, [QUICK, QUICK], Wanted(wanted, of), writer, lambda _: None)
 
 
@@ -44,11 +44,11 @@ def test_else_the_most_that_is_carried_is_found(writer: RunWriter) -> None:
 
 def test_a_load_that_only_the_host_limits_is_not_told_as_what_the_pair_carries(writer: RunWriter) -> None:
     # Two trials of 400 calls, spoiled in each of three attempts; everything smaller goes through.
-    load = search(writer, Pairs(MANNER, [Mishap(steal_s=1.0)] * 6), 400)
+    load = search(writer, Pairs(MANNER, [SwitchFault(steal_s=1.0)] * 6), 400)
     assert load.reduced
     assert load.by_host
     assert "stolen" in load.why
-    assert typed(Load, plain(load)) == load
+    assert typed(CommonLoad, plain(load)) == load
 
 
 def test_a_pair_that_carries_nothing_is_an_error(writer: RunWriter) -> None:

@@ -12,7 +12,7 @@ from weirlab.errors import LabError
 from weirlab.store import RunWriter, Store
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.monitor.bed import BARE, METHODS, RECORDING, Method, Settings, Stall
-from weirlab.studies.monitor.fakes import FakeLink, Mishap, Powers
+from weirlab.studies.monitor.fakes import FakeLink, Powers, TrialFault
 from weirlab.studies.monitor.trials import (
     Carrier,
     Cost,
@@ -47,7 +47,7 @@ def writer(tmp_path: Path) -> RunWriter:
 class Opener:
     """Links that are opened one after the other; ``mishaps`` go on from one to the next."""
 
-    def __init__(self, *mishaps: Mishap | None, powers: Powers = USUAL) -> None:
+    def __init__(self, *mishaps: TrialFault | None, powers: Powers = USUAL) -> None:
         self.opened: list[FakeLink] = []
         self._mishaps, self._powers = iter(mishaps), powers
 
@@ -99,7 +99,7 @@ def test_trials_of_a_run_and_method_share_a_link(writer: RunWriter) -> None:
 
 
 def test_a_link_is_closed_when_a_trial_fails(writer: RunWriter) -> None:
-    opener = Opener(None, Mishap(fails=LabError("the recorder died")))
+    opener = Opener(None, TrialFault(fails=LabError("the recorder died")))
     with pytest.raises(LabError, match="the recorder died"):
         measured(writer, opener, shape())
     assert [link.closed for link in opener.opened] == [True]
@@ -107,7 +107,7 @@ def test_a_link_is_closed_when_a_trial_fails(writer: RunWriter) -> None:
 
 
 def test_a_trial_that_the_host_spoils_is_made_again_and_kept(writer: RunWriter) -> None:
-    rows = measured(writer, Opener(Mishap(steal_s=0.05)), shape(methods=("tap-ring",), runs=1))
+    rows = measured(writer, Opener(TrialFault(steal_s=0.05)), shape(methods=("tap-ring",), runs=1))
     assert [row.valid for row in rows] == [False, True, True, True, True]
     assert "stolen" in rows[0].invalid
 
@@ -121,7 +121,7 @@ def test_what_is_done_is_not_done_again(writer: RunWriter) -> None:
 
 
 def test_frames_that_vanish_mark_the_trial_and_do_not_spoil_it(writer: RunWriter) -> None:
-    rows = measured(writer, Opener(Mishap(vanished=7)), shape(methods=("plain-bridge",), runs=1))
+    rows = measured(writer, Opener(TrialFault(vanished=7)), shape(methods=("plain-bridge",), runs=1))
     assert rows[0].valid
     assert rows[0].balance.endswith(": +7")
     assert [row.balance for row in rows[1:]] == [""] * 3
