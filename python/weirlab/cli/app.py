@@ -76,8 +76,8 @@ class Weir(TyperGroup):
 
     argv: Sequence[str] = ()
     """What the user typed behind ``weir``."""
-    _lists = False
-    """Are commands wanted for their names and first lines alone?"""
+    _listed: Mapping[str, Any] | None = None
+    """Every command without options, while they are wanted for their names and first lines alone."""
 
     def get_params(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Options before the command's name, ``--help`` among them."""
@@ -92,8 +92,8 @@ class Weir(TyperGroup):
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
         """The command, its module imported; for a name that is none all are, to suggest one of them."""
-        if self._lists:
-            return _summaries()[cmd_name]
+        if self._listed is not None:
+            return self._listed[cmd_name]
         if cmd_name not in self.commands:
             known = _having(cmd_name, parts(only_own=True)) or _having(cmd_name, parts())
             for module in known or parts():
@@ -107,11 +107,11 @@ class Weir(TyperGroup):
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """The overview, for which no command's options are built: that takes longer than all the rest."""
-        self._lists = True
+        self._listed = _summaries()
         try:
             super().format_help(ctx, formatter)
         finally:
-            self._lists = False
+            self._listed = None
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
@@ -176,7 +176,6 @@ def commands_of(part: str, *, options: bool = True) -> dict[str, Any]:
     return found
 
 
-@cache
 def _summaries() -> Mapping[str, Any]:
     """Every command by its name, without options."""
     return {name: command for part in parts() for name, command in commands_of(part, options=False).items()}

@@ -78,7 +78,6 @@ def test_the_overview_builds_no_options_and_the_help_of_a_command_does(
         return commands_of(part, options=options)
 
     monkeypatch.setattr("weirlab.cli.app.commands_of", noted)
-    _summaries.cache_clear()
     assert weir("--help").code == 0
     assert {part for part, _ in built} == set(parts())
     assert not any(options for _, options in built)

@@ -55,7 +55,7 @@ Examples:
   weir export last --format parquet --out data
 """
 
-_SPARE: Final = ("Invalid", "Trials", "Status", "Created (UTC)")
+_SPARE: Final = ("Created (UTC)", "Invalid", "Trials")
 
 RunArgument = Annotated[
     str,
