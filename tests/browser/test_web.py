@@ -24,6 +24,8 @@ LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
 DRAWN = """document.querySelector('.graphs')?.dataset.busy === 'false'
     && document.querySelectorAll('#graph-sequence canvas').length"""
 
+EXPLAINED = "document.querySelector('#why + p')?.innerText.length && !document.querySelector('#why + p.soft')"
+
 Serve = Callable[..., Served]
 
 
@@ -130,8 +132,11 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
     page.wait_for("document.querySelector('input[type=file]')")
     page.choose_file("input[type=file]", file)
     page.wait_for(DRAWN)
-    assert re.search(r"\b60 of [\d,]+ segments were sent again", page.text())
-    assert "Sent again\n60 packets" in page.text()
+    assert re.search(r"\b60 of [\d,]+ segments were retransmitted", page.text())
+    assert "Retransmitted\n60 packets" in page.text()
+    page.wait_for(EXPLAINED)
+    if kind == "made":
+        assert re.search(r"of the time ", page.evaluate("document.querySelector('#why + p').innerText"))
     assert nameless(page) == []
     photograph(page, shots, f"capture-{kind}")
     # A look closer, by the keyboard: what is shown is fetched anew.
@@ -149,7 +154,7 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
     other.call("Input.insertText", text=data_id)
     other.evaluate("document.querySelector('.find button').click()")
     other.wait_for(DRAWN)
-    assert re.search(r"\b60 of [\d,]+ segments were sent again", other.text())
+    assert re.search(r"\b60 of [\d,]+ segments were retransmitted", other.text())
     assert browser.problems() == []
 
 

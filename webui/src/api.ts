@@ -70,7 +70,6 @@ export interface Connection {
   ends: [string, string];
   conclusion: string;
   conclusions: Record<Side, string>;
-  diagnosis: string;
   busier: Side;
   tiles: { label: string; value: string; note: string }[];
   facts: [string, string][];
@@ -79,6 +78,12 @@ export interface Connection {
   from: number;
   to: number;
   terms: [string, string][];
+}
+/** Why a connection was not faster; the sentence is empty where too little was captured to tell. */
+export interface Why {
+  sentence: string;
+  tables: Table[];
+  remarks: string[];
 }
 export interface PackedLayer {
   chart: string;

@@ -147,6 +147,11 @@ def _captures(parts: Parts) -> APIRouter:
         one = opened(data_id)
         return telling.connection(desk.facts(one), desk.connection(one, number))
 
+    @router.get("/{data_id}/connections/{number}/why")
+    async def why(data_id: str, number: int) -> Response:
+        file = await asyncio.wrap_future(await run_in_threadpool(desk.why, opened(data_id), number))
+        return Response(await run_in_threadpool(file.read_bytes), media_type="application/json")
+
     @router.get("/{data_id}/connections/{number}/graphs")
     async def graphs(
         data_id: str,

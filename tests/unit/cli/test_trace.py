@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ import pytest
 
 from weirlab.cli.app import PARTS, commands_of
 from weirlab.studies.trace import why
-from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import Side, Talk
+from weirlab.testing.tcp import Side
 from weirlab.trace.facts import Analysis
 
 from ..trace import made
+from ..trace.slow import window_limited
 from .conftest import Weir
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -254,19 +253,6 @@ def test_tables_and_json_need_none_of_the_heavy_packages(options: list[str]) -> 
 def test_every_module_of_commands_adds_those_that_the_list_names() -> None:
     for part, names in PARTS.items():
         assert tuple(commands_of(part)) == names
-
-
-def window_limited(path: Path, place: float) -> Path:
-    """Five segments of 1448 B fill a window of 8 kB in each of 30 round trips; ``place`` 0: at the sender."""
-    talk = Talk(b=replace(RECEIVER, window_bytes=8_192))
-    talk.handshake(rtt_ms=20, place=place)
-    for _ in range(30):
-        for _ in range(5):
-            talk.a.send(1448)
-        talk.wait(20 * (1 - place))
-        talk.b.ack(window_bytes=8_192)
-        talk.wait(20 * place)
-    return write_pcap(path, talk.packets())
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from weirlab.store import Store
 from weirlab.web.service import service
 from weirlab.web.settings import Settings
 
+from ..trace.slow import window_limited
 from .conftest import ORIGIN, Serve, send, settled
 
 SEEDS = Path(__file__).resolve().parents[3] / "fuzz" / "corpus" / "capture"
@@ -67,6 +68,22 @@ def test_graphs_hold_every_segment_and_what_was_sent_again(analysed: Analysed) -
     again = layers["retransmitted after dup. ACKs or SACK"]
     assert (numbers(again["low"]), numbers(again["high"])) == ([1.0], [1001.0])
     assert {layer["chart"] for layer in layers.values()} == {"sequence", "throughput", "rtt", "flight"}
+
+
+def test_it_says_why_a_connection_was_not_faster(client: TestClient, tmp_path: Path) -> None:
+    data_id = send(client, window_limited(tmp_path / "slow.pcap", 0.0).read_bytes())
+    assert settled(client, data_id)["stage"] == "ready"
+    for _ in range(2):
+        why = client.get(f"/api/captures/{data_id}/connections/0/why").json()
+        assert "of the time the receiver's window was full: its buffer of 8.19 kB allows" in why["sentence"]
+        assert [table["caption"] for table in why["tables"]][:2] == ["Where the time went", "What shows it"]
+    assert client.get(f"/api/captures/{data_id}/connections/7/why").status_code == 400
+
+
+def test_of_too_little_data_nothing_is_said(analysed: Analysed) -> None:
+    client, data_id = analysed
+    why = client.get(f"/api/captures/{data_id}/connections/0/why").json()
+    assert why == {"sentence": "", "tables": [], "remarks": []}
 
 
 def test_a_look_closer_holds_what_is_there_and_one_point_on_each_side(analysed: Analysed) -> None:

@@ -26,7 +26,7 @@ MOST_COLUMNS: Final = 4000
 MOST_EVENTS: Final = 5000
 _INDEX: Final = "index.json"
 _RATES: Final = (
-    ("payload_bytes", "with what was sent again", "again"),
+    ("payload_bytes", "with retransmissions", "again"),
     ("new_bytes", "each byte once", "data"),
 )
 _BARS: Final = 250

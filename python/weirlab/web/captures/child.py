@@ -15,6 +15,8 @@ CAPTURE: Final = "capture"
 FACTS: Final = "facts.json"
 SERIES: Final = "series"
 GRAPHS: Final = "graphs"
+WHY: Final = "why"
+"""Folder of a file for each connection that was asked about: why it was not faster."""
 KEEP: Final = 2000
 """Connections that are listed, those with most bytes."""
 PERIOD_NS: Final = 100_000_000
@@ -29,7 +31,7 @@ def main() -> None:
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     _limit(int(request["memory_bytes"]), int(request["most_s"]))
     try:
-        answer: dict[str, Any] = _analyse(request) if request["do"] == "analyse" else _draw(request)
+        answer: dict[str, Any] = _DEEDS[request["do"]](request)
     except MemoryError:
         answer = _failure("It needed more memory than is allowed here.")
     except Exception as error:
@@ -61,6 +63,30 @@ def _draw(request: dict[str, Any]) -> dict[str, Any]:
     trace = Trace(facts, folder / SERIES, period_ns=PERIOD_NS)
     arrays.write(trace, request["connection"], request["side"], folder / GRAPHS)
     return {}
+
+
+def _explain(request: dict[str, Any]) -> dict[str, Any]:
+    from weirlab import files
+    from weirlab.cli import diagnosis
+    from weirlab.diagnosis import tracing
+    from weirlab.trace import Trace
+    from weirlab.web.tables import for_page
+
+    folder, number = Path(request["folder"]), request["connection"]
+    facts = json.loads((folder / FACTS).read_bytes())
+    one = next(each for each in facts["connections"] if each["id"] == number)
+    found = tracing.read(Trace(facts, folder / SERIES, period_ns=PERIOD_NS), one)
+    told = {
+        "sentence": "" if found is None else found.sentence,
+        "tables": [] if found is None else [for_page(each) for each in diagnosis.tables(found)],
+        "remarks": [] if found is None else diagnosis.remarks(found),
+    }
+    (folder / WHY).mkdir(exist_ok=True)
+    files.write_bytes(folder / WHY / f"{number}.json", json.dumps(told).encode())
+    return {}
+
+
+_DEEDS: Final = {"analyse": _analyse, "draw": _draw, "explain": _explain}
 
 
 def _told(error: Exception, request: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +46,7 @@ class Desk:
     tally: Tally = field(default_factory=Tally)
     _queued: list[str] = field(default_factory=list)
     _facts: OrderedDict[str, Analysis] = field(default_factory=OrderedDict)
-    _drawing: dict[Path, Future[None]] = field(default_factory=dict)
+    _making: dict[Path, Future[Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def go_on(self) -> None:
@@ -111,18 +111,28 @@ class Desk:
         """The folder of a direction's arrays, as soon as it is made."""
         self.connection(one, number)
         path = one.path / child.GRAPHS / arrays.name(number, side)
+        return self._made(path, lambda: self._draw(one, number, side))
+
+    def why(self, one: Measurement, number: int) -> Future[Path]:
+        """The file that says why a connection was not faster, as soon as it is made."""
+        self.connection(one, number)
+        request = {"do": "explain", "name": one.state.name, "connection": number}
+        return self._made(one.path / child.WHY / f"{number}.json", lambda: self._ask(one, request))
+
+    def _made(self, path: Path, make: Callable[[], object]) -> Future[Path]:
+        """``path`` as soon as ``make`` has made it, once for all who ask."""
         done: Future[Path] = Future()
         with self._lock:
             if path.exists():
                 done.set_result(path)
                 return done
-            if path not in self._drawing:
-                self._drawing[path] = self.children.submit(lambda: self._draw(one, number, side), urgent=True)
-            made = self._drawing[path]
+            if path not in self._making:
+                self._making[path] = self.children.submit(make, urgent=True)
+            made = self._making[path]
 
-        def finished(future: Future[None]) -> None:
+        def finished(future: Future[object]) -> None:
             with self._lock:
-                self._drawing.pop(path, None)
+                self._making.pop(path, None)
             if future.cancelled():
                 done.set_exception(Interrupted("The service ends."))
             elif (error := future.exception()) is not None:

@@ -48,14 +48,13 @@ def capture(facts: Analysis) -> dict[str, Any]:
 
 
 def connection(facts: Analysis, one: Connection) -> dict[str, Any]:
-    """All about one connection. ``diagnosis`` is empty: why it was slow nothing says yet."""
+    """All about one connection but why it was not faster, which takes longer."""
     begin_ns = start_ns(facts)
     return {
         "id": one["id"],
         "ends": [endpoint(each) for each in sides(one)],
         "conclusion": words.conclusion(one),
         "conclusions": {name: words.conclusion(one, name) for name in ("a", "b")},
-        "diagnosis": "",
         "busier": busier(one),
         "tiles": [{"label": t.label, "value": t.value, "note": t.note} for t in tiles(one)],
         "facts": sheet.whole(one, begin_ns, absolute=True),

@@ -1,0 +1,24 @@
+"""Made-up transfers that something holds up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from weirlab.testing.capture import write_pcap
+from weirlab.testing.tcp import Side, Talk
+
+RECEIVER = Side("198.51.100.1", 80)
+
+
+def window_limited(path: Path, place: float) -> Path:
+    """Five segments of 1448 B fill a window of 8 kB in each of 30 round trips; ``place`` 0: at the sender."""
+    talk = Talk(b=replace(RECEIVER, window_bytes=8_192))
+    talk.handshake(rtt_ms=20, place=place)
+    for _ in range(30):
+        for _ in range(5):
+            talk.a.send(1448)
+        talk.wait(20 * (1 - place))
+        talk.b.ack(window_bytes=8_192)
+        talk.wait(20 * place)
+    return write_pcap(path, talk.packets())
