@@ -13,9 +13,8 @@ import pytest
 from weirlab._engine import TcpServer
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
-from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import Talk
 
+from ..unit.trace.slow import sixty
 from .conftest import Served
 from .devtools import Browser, Page
 
@@ -27,27 +26,6 @@ DRAWN = """document.querySelector('.graphs')?.dataset.busy === 'false'
 EXPLAINED = "document.querySelector('#why + p')?.innerText.length && !document.querySelector('#why + p.soft')"
 
 Serve = Callable[..., Served]
-
-
-def sixty(path: Path) -> Path:
-    """A transfer in which 60 segments are lost and sent again after duplicate ACKs."""
-    talk = Talk()
-    talk.handshake(rtt_ms=10)
-    for _ in range(60):
-        lost = talk.a.send(1000, "lost")
-        acks = []
-        for _ in range(4):
-            talk.a.send(1000)
-            acks.append(talk.b.ack("late"))
-        talk.wait(10)
-        for ack in acks:
-            talk.arrive(ack)
-        talk.a.again(lost)
-        talk.wait(10)
-        talk.b.ack()
-    talk.a.fin()
-    talk.b.fin()
-    return write_pcap(path, talk.packets())
 
 
 def photograph(page: Page, folder: Path, name: str) -> None:

@@ -15,7 +15,7 @@ from weirlab.testing.tcp import Side
 from weirlab.trace.facts import Analysis
 
 from ..trace import made
-from ..trace.slow import window_limited
+from ..trace.slow import sixty, window_limited
 from .conftest import Weir
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -271,6 +271,13 @@ def test_it_says_why_a_connection_was_slow(weir: Weir, tmp_path: Path, place: fl
     assert diagnosis["from"] == seen_from
     assert diagnosis["findings"][0]["cause"] == "receive_window"
     assert diagnosis["findings"][0]["share"] > 0.9
+
+
+def test_without_a_round_trip_the_reason_names_no_throughput(weir: Weir, tmp_path: Path) -> None:
+    (found,) = weir("trace", sixty(tmp_path / "lossy.pcap"), "--json").json["connections"]
+    assert found["diagnosis"]["findings"][0]["cause"] == "loss"
+    sentence = found["diagnosis"]["sentence"]
+    assert sentence.endswith("17 % of the segments were lost, which held it at 5.00 kB.")
 
 
 def test_of_captures_that_are_too_large_it_says_how_to_choose(tmp_path: Path) -> None:

@@ -22,3 +22,24 @@ def window_limited(path: Path, place: float) -> Path:
         talk.b.ack(window_bytes=8_192)
         talk.wait(20 * place)
     return write_pcap(path, talk.packets())
+
+
+def sixty(path: Path) -> Path:
+    """A transfer in which 60 segments are lost and sent again after duplicate ACKs."""
+    talk = Talk()
+    talk.handshake(rtt_ms=10)
+    for _ in range(60):
+        lost = talk.a.send(1000, "lost")
+        acks = []
+        for _ in range(4):
+            talk.a.send(1000)
+            acks.append(talk.b.ack("late"))
+        talk.wait(10)
+        for ack in acks:
+            talk.arrive(ack)
+        talk.a.again(lost)
+        talk.wait(10)
+        talk.b.ack()
+    talk.a.fin()
+    talk.b.fin()
+    return write_pcap(path, talk.packets())

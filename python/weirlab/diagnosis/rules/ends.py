@@ -24,8 +24,16 @@ STARVED: Final = 0.25
 """Share of the time in which a thread waited for a CPU from which on that is what kept it."""
 
 
+_UNTIMED: Final = "that much per round trip, whose time is not known"
+
+
 def seconds(value: float) -> str:
     return duration(value * 1e9)
+
+
+def at_rtt(bps: float, rtt_s: float) -> str:
+    """A throughput, and at which round-trip time; where that is not known, words that say so."""
+    return f"{bit_rate(bps)} at an RTT of {seconds(rtt_s)}" if rtt_s > 0 else _UNTIMED
 
 
 def _window(view: View, part: Floats) -> tuple[float, float, float]:
@@ -61,7 +69,7 @@ def _buffer(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     rtt = view.usual(t.rtt_s, part)
     allowed = flight * 8 / rtt if rtt > 0 else float("nan")
     why = (
-        f"it holds {size(flight)} of data, which allows {bit_rate(allowed)} at an RTT of {seconds(rtt)}; "
+        f"it holds {size(flight)} of data, which allows {at_rtt(allowed, rtt)}; "
         f"{needed(view, allowed, rtt, 'buffer')}"
     )
     if t.source != "kernel":
@@ -198,8 +206,7 @@ def _full(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     window, rtt, allowed = _window(view, part)
     why = (
-        f"its buffer of {size(window)} allows {bit_rate(allowed)} at an RTT of {seconds(rtt)}; "
-        f"{needed(view, allowed, rtt, 'window')}"
+        f"its buffer of {size(window)} allows {at_rtt(allowed, rtt)}; {needed(view, allowed, rtt, 'window')}"
     )
     flight = view.usual(t.flight_bytes, part)
     return why, (
@@ -212,7 +219,7 @@ def _scaling(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     _, evidence = _full(view, part)
     _, rtt, allowed = _window(view, part)
     return (
-        f"without it no window exceeds 65.5 kB, which allows {bit_rate(allowed)} at an RTT of {seconds(rtt)}",
+        f"without it no window exceeds 65.5 kB, which allows {at_rtt(allowed, rtt)}",
         ("the handshake did not agree on window scaling (RFC 7323)", *evidence),
     )
 

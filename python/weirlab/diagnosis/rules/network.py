@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.rules.ends import seconds
+from weirlab.diagnosis.rules.ends import at_rtt, seconds
 from weirlab.diagnosis.rules.rule import Rule
 from weirlab.diagnosis.view import View
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
@@ -106,13 +106,14 @@ def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
         f"{plural(facts.retransmitted, 'segment')} of {count(facts.segments)} were retransmitted, "
         f"{count(facts.spurious)} of them spuriously",
         f"{percent(view.share(part * t.recovery))} of the time went into the recoveries themselves",
-        f"at this loss and RTT TCP of the Reno kind gets some {bit_rate(allowed)} (Mathis)",
+        f"at this loss and RTT TCP of the Reno kind gets some {bit_rate(allowed)} (Mathis)"
+        if rtt > 0
+        else "the RTT is not known: no data was acknowledged that was sent once",
         _before(view),
     ]
-    why = (
-        f"{percent(ratio)} of the segments were lost, which held it at {size(flight)} "
-        f"({bit_rate(flight * 8 / rtt if rtt > 0 else float('nan'))} at an RTT of {seconds(rtt)})"
-    )
+    why = f"{percent(ratio)} of the segments were lost, which held it at {size(flight)}"
+    if rtt > 0:
+        why += f" ({at_rtt(flight * 8 / rtt, rtt)})"
     return why, tuple(evidence)
 
 
