@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -65,7 +67,11 @@ def trials(store: Store, name: str, mean_ns: float) -> str:
 def test_runs_are_found_opened_and_compared(
     serve: Serve, browser: Browser, shots: Path, tmp_path: Path
 ) -> None:
-    store = Store(tmp_path / "store")
+    clock = itertools.count()
+    # Two runs within one second, which their IDs do not tell apart.
+    store = Store(
+        tmp_path / "store", now=lambda: datetime(2026, 1, 31, 12, 0, 0, next(clock) * 1000, tzinfo=UTC)
+    )
     before, after = trials(store, "before the update", 20_000.0), trials(store, "after the update", 30_000.0)
     report = '<h1 id="answer-title">Foreign</h1><script>document.title = parent.location.href</script>'
     (store.open(before).path / "report.html").write_text(report)
