@@ -120,7 +120,6 @@ export interface Interval {
 export interface Result {
   stage: Measurement["stage"];
   message: string;
-  diagnosis: string;
   conclusion?: string;
   notes?: string[];
   tables?: Table[];

@@ -32,6 +32,7 @@ from weirlab.cli.options.traffic import (
     SeedOption,
     SeveralSizesOptions,
     SizeOptions,
+    StepOptions,
 )
 from weirlab.cli.options.trials import LoadsOption, MachineKind, TrialsOptions
 
@@ -59,6 +60,7 @@ __all__ = [
     "SeedOption",
     "SeveralSizesOptions",
     "SizeOptions",
+    "StepOptions",
     "StoreOption",
     "TrialsOptions",
     "given",

@@ -1,4 +1,4 @@
-"""Options about test traffic: frame sizes and flows."""
+"""Options about test traffic: frame sizes, flows, and what changes on the way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weirlab.cli.options import reading
 
 if TYPE_CHECKING:
     from weirlab.traffic.sizes import SizeMix
-    from weirlab.traffic.spec import Flows
+    from weirlab.traffic.spec import Flows, Step
 
 Layer4 = Literal["udp", "tcp"]
 IpVersion = Literal["4", "6"]
@@ -109,3 +109,23 @@ class FlowOptions:
             **{field.name: getattr(self, field.name) for field in fields(FlowOptions)},
             "ip": int(self.ip),
         }
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What changes while traffic is sent."""
+
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", help="Later load, e.g. 1:600kpps; repeatable.", metavar="AT:RATE"),
+    ] = None
+    position_step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
+        ),
+    ] = None
+
+    def steps(self) -> tuple[Step, ...]:
+        """All steps in order of time."""
+        return reading.steps(self.step or [], self.position_step or [])

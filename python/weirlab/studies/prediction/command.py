@@ -19,6 +19,7 @@ from weirlab.cli.options import (
     LoadsOption,
     PositionsOption,
     ResultOptions,
+    StepOptions,
     TrialsOptions,
     given,
     grouped,
@@ -31,7 +32,7 @@ from weirlab.errors import InputError
 from weirlab.studies.prediction import transients_command as transients
 
 if TYPE_CHECKING:
-    from weirlab.traffic.spec import Step
+    pass
 
 FIT = """Fit both models to a profile and keep them with the run.
 
@@ -107,19 +108,9 @@ class LoadOptions:
 
 
 @dataclass(frozen=True)
-class StepOptions:
-    """What changes on the way."""
+class CourseOptions(StepOptions):
+    """What changes on the way, and how long it goes on."""
 
-    step: Annotated[
-        list[str] | None,
-        typer.Option("--step", help="Later load, e.g. 1:600kpps; repeatable.", metavar="AT:RATE"),
-    ] = None
-    position_step: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
-        ),
-    ] = None
     duration: Annotated[
         float | None,
         typer.Option(
@@ -129,10 +120,6 @@ class StepOptions:
             help="With --step, seconds in all (default: 1 s after the last step).",
         ),
     ] = None
-
-    def steps(self) -> tuple[Step, ...]:
-        """All steps in order of time."""
-        return reading.steps(self.step or [], self.position_step or [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +210,7 @@ def predict(
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Answer outside the profiled range, too.")
     ] = False,
-    later: StepOptions,
+    later: CourseOptions,
     result: ResultOptions,
 ) -> None:
     """Predict."""

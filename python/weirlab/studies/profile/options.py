@@ -14,6 +14,7 @@ from weirlab.cli.options import (
     MachineKind,
     SeveralSizesOptions,
     SizeOptions,
+    StepOptions,
     TrialsOptions,
     given,
     only,
@@ -22,27 +23,12 @@ from weirlab.cli.options import (
 from weirlab.errors import InputError
 
 if TYPE_CHECKING:
-    from weirlab.traffic.spec import Step
+    pass
 
 
 @dataclass(frozen=True)
-class SteppedFlowOptions(FlowOptions):
+class SteppedFlowOptions(StepOptions, FlowOptions):
     """Traffic that changes on the way."""
-
-    step: Annotated[
-        list[str] | None,
-        typer.Option("--step", help="Later load, e.g. 1:200kpps; repeatable.", metavar="AT:RATE"),
-    ] = None
-    position_step: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--position-step", help="Later matching position, e.g. 1:2000; repeatable.", metavar="AT:N"
-        ),
-    ] = None
-
-    def steps(self) -> tuple[Step, ...]:
-        """All steps in order of time."""
-        return reading.steps(self.step or [], self.position_step or [])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,10 +144,10 @@ class Transfers:
             await asyncio.sleep(_LOOK_S)
 
     def result(self, one: Measurement) -> dict[str, Any]:
-        """What came of it; ``diagnosis`` is empty: why it was slow nothing says yet."""
+        """What came of it."""
         state = one.state
         kept = one.read(RESULT) if one.has(RESULT) else {}
-        return {"stage": state.stage, "message": state.message, "diagnosis": "", **kept}
+        return {"stage": state.stage, "message": state.message, **kept}
 
     def close(self) -> None:
         """End what is at work."""
@@ -195,7 +195,7 @@ class Transfers:
             )
             transfer.end(self.result(one))
         except WeirError as error:
-            transfer.end({"stage": "failed", "message": str(error), "diagnosis": ""})
+            transfer.end({"stage": "failed", "message": str(error)})
         finally:
             transfer.close()
 
