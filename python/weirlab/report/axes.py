@@ -106,7 +106,7 @@ def number_axis(ticks: int, *, grid: bool | None = None) -> alt.Axis:
 def setup_colour(setups: Sequence[str], title: str) -> alt.Color:
     """A colour per rule count, in order."""
     scale = alt.Scale(domain=list(setups), range=palette.ramp(len(setups)))
-    legend = alt.Legend(symbolOpacity=1, columns=_columns(setups))
+    legend = alt.Legend(symbolOpacity=1, columns=columns(setups))
     return alt.Color("setup:N", sort=list(setups), title=title, scale=scale, legend=legend)
 
 
@@ -133,7 +133,7 @@ def _model_lines() -> alt.Legend:
     return alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, labelExpr=label)
 
 
-def _columns(labels: Sequence[str]) -> int:
+def columns(labels: Sequence[str]) -> int:
     """Legend columns that fit a phone's width."""
     widths = [32 + 7 * len(label) for label in labels]
     return len(labels) if sum(widths) <= _PHONE else max(1, _PHONE // max(widths))

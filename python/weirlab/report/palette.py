@@ -149,6 +149,8 @@ def chart_config() -> dict[str, Any]:
             "rowPadding": 4,
             "symbolStrokeWidth": 2,
             "symbolSize": 70,
+            "symbolBaseFillColor": LIGHT["soft"],
+            "symbolBaseStrokeColor": LIGHT["soft"],
             "labelLimit": 320,
             "titleLimit": 340,
             "offset": 30,

@@ -117,6 +117,13 @@ class Origin:
         )
 
 
+_UNFINISHED: Final = {
+    "running": "The run goes on: this is what it has measured until now.",
+    "interrupted": "The run was interrupted: this is what it had measured until then.",
+    "failed": "The run failed: this is what it had measured until then.",
+}
+
+
 @dataclass(frozen=True)
 class Story:
     """All that a page says. ``manifest`` is the run's, as a mapping; empty for pages of something else."""
@@ -145,6 +152,11 @@ class Story:
     @property
     def origin(self) -> Origin:
         return self.made_from or Origin.of_run(self.manifest)
+
+    @property
+    def warning(self) -> str:
+        """All that must be known before the answer is believed: first whether the run went to its end."""
+        return " ".join(filter(None, (_UNFINISHED.get(str(self.manifest.get("status")), ""), self.caution)))
 
     @property
     def source(self) -> str:

@@ -321,3 +321,16 @@ def test_a_single_point_is_told_in_a_sentence_instead(small_run: Any) -> None:
     delay = next(chapter for chapter in told.chapters if chapter.key == "delay")
     assert not delay.empty
     assert delay.figures[0].title in delay.sentences
+
+
+@pytest.mark.parametrize("status", ["interrupted", "failed", "running"])
+def test_an_unfinished_run_is_told_before_its_answer(made_pages: Made, status: str) -> None:
+    story = made_pages.story("failover")
+    html = replace(story, manifest={**story.manifest, "status": status}, caution="Mind the gap.").html()
+    assert "The run" in html.split("Mind the gap.")[0]
+    assert html.index("until") < html.index("Mind the gap.") < html.index("<h1")
+
+
+def test_entries_of_a_legend_without_a_colour_take_one_of_the_scheme(made_pages: Made) -> None:
+    config = charts(made_pages.html("failover"))["config"]["legend"]
+    assert config["symbolBaseFillColor"] == config["labelColor"]

@@ -116,7 +116,7 @@ def _tiles(findings: Findings, found: list[Verdict]) -> Iterator[Tile]:
     told = [one for one in found if math.isfinite(one.off)]
     if told:
         worst = max(told, key=lambda one: abs(one.off))
-        yield Tile("Predicted", f"{significant(worst.off * 100, 2)}\u00a0%", f"largest error, {worst.name}")
+        yield Tile("Predicted", percent(worst.off, space="\u00a0"), f"largest error, {worst.name}")
     else:
         yield Tile("Predicted", NOTHING, "no model, or nothing to compare it with")
     counters = findings.found.get("counters") or {}

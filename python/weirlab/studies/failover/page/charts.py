@@ -63,10 +63,11 @@ def gaps(frame: pl.DataFrame) -> alt.LayerChart:
     y = axes.rows(names)
     colours = alt.Scale(domain=_KINDS, range=palette.models(len(_KINDS)))
     shapes = alt.Scale(domain=["call went on", "stream died"], range=["circle", "cross"])
+    kinds = alt.Legend(columns=axes.columns(_KINDS))
     points = base.mark_point(filled=True, size=70, opacity=0.85, yOffset=10).encode(
         x=x,
         y=y,
-        color=alt.Color("what:N", title=None, scale=colours, sort=_KINDS),
+        color=alt.Color("what:N", title=None, scale=colours, sort=_KINDS, legend=kinds),
         shape=alt.Shape("fate:N", title=None, scale=shapes),
         tooltip=[
             alt.Tooltip("row:N", title="pair"),
