@@ -32,8 +32,8 @@ def pairs(monkeypatch: pytest.MonkeyPatch) -> list[SwitchFault | None]:
 def test_a_pair_is_told_by_tables_and_a_sentence_per_kind(weir: Weir) -> None:
     answer = weir("failover", "--advert", "0.1", *SHORT)
     assert answer.code == 0
-    assert "keepalived 0.1 s, soft: no packet was lost in all 2 runs" in answer.out
-    assert "keepalived 0.1 s, hard: all streams went on after a gap of" in answer.out
+    assert "keepalived 0.1 s, master steps down: no packet was lost in all 2 runs" in answer.out
+    assert "keepalived 0.1 s, master dies: all streams went on after a gap of" in answer.out
     assert "as the timers say (0.261 to 0.361 s)" in answer.out
     assert "Load: 20 calls, 2,000 packets per second (fewer than the published 81,600)" in answer.out
     assert "4 of 4 switches measured" in answer.out

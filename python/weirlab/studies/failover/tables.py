@@ -8,29 +8,18 @@ from typing import Any, Final
 
 from weirlab.report.numbers import NOTHING, count, duration, percent, significant
 from weirlab.studies.failover.switches.compare import Group, Spread
+from weirlab.studies.failover.switches.pair import named_event
 from weirlab.tables import Table
-
-KINDS: Final = {"soft": "steps down", "hard": "dies", "return": "comes back"}
-"""What the master does, by kind of event."""
 
 Shown = Callable[[float], str]
 
 _WHERE: Final = "Pair and event"
 
 
-def compared(groups: Sequence[Group], labels: Mapping[str, str] | None = None) -> list[Table]:
-    """A row per pair and event: how long nothing arrived, what was lost, what callers heard.
-
-    ``labels`` are shorter names of pairs.
-    """
-    known = labels or {}
-    named = [(named_event(known.get(one.pair, one.pair), one.kind), one) for one in groups if one.runs]
+def compared(groups: Sequence[Group]) -> list[Table]:
+    """A row per pair and event: how long nothing arrived, what was lost, what callers heard."""
+    named = [(named_event(one.pair, one.kind), one) for one in groups if one.runs]
     return [_outages(named), _losses(named), _heard(named)] if named else []
-
-
-def named_event(pair: str, kind: str) -> str:
-    """``keepalived 0.1 s, states synced: master dies``."""
-    return f"{pair}: master {KINDS[kind]}"
 
 
 Named = Sequence[tuple[str, Group]]

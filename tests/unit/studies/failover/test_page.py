@@ -96,14 +96,13 @@ def campaign(*rows: SwitchRow, load: dict[str, object] | None = None) -> SwitchR
 def test_the_answer_names_the_gap_of_a_sudden_death() -> None:
     page = tell(campaign(switch(1, 350), switch(2, 360), switch(3, 370)))
     assert page.answer == (
-        "When the active firewall dies, callers hear nothing for 360\u00a0ms "
-        "(keepalived 0.1 s, states synced)."
+        "When the active firewall dies, callers hear nothing for 360\u00a0ms (keepalived 0.1 s, direct)."
     )
 
 
 def test_a_lossless_step_down_is_told() -> None:
     page = tell(campaign(switch(1, 350), switch(2, 20, "soft", lost=0)))
-    assert "keepalived 0.1 s, states synced loses nothing in 1\u00a0run" in page.lede[0]
+    assert "keepalived 0.1 s, direct loses nothing in 1\u00a0run" in page.lede[0]
 
 
 def test_dead_streams_are_told_and_have_no_gap_that_ends() -> None:
@@ -111,7 +110,7 @@ def test_dead_streams_are_told_and_have_no_gap_that_ends() -> None:
     assert "6,000 of 6,000 streams died" in page.lede[-1]
     tables = next(chapter for chapter in page.chapters if chapter.key == "numbers").tables
     assert len(tables) == 3
-    assert {table.rows[-1][0] for table in tables} == {"keepalived 0.1 s, no states: master dies"}
+    assert {table.rows[-1][0] for table in tables} == {"keepalived 0.1 s, off, master dies"}
 
 
 def test_a_lossless_switch_has_nothing_to_come_back() -> None:
@@ -128,7 +127,7 @@ def test_a_pair_goes_by_the_name_that_its_user_gave_it() -> None:
 def test_a_run_of_returns_alone_is_answered() -> None:
     page = tell(campaign(switch(1, 40, "return", lost=7)))
     assert page.answer == (
-        "When a dead firewall comes back, 7 packets are lost at worst (keepalived 0.1 s, states synced)."
+        "When a dead firewall comes back, 7 packets are lost at worst (keepalived 0.1 s, direct)."
     )
 
 

@@ -93,8 +93,8 @@ def test_one_command_measures_every_pair_and_draws_conclusions(store: Store) -> 
         ("direct", "soft", 2), ("direct", "hard", 2), ("off", "soft", 2), ("off", "hard", 2),
     }  # fmt: skip
     told = "\n".join(outcome.found.conclusions)
-    assert "keepalived 0.1 s, soft: no packet was lost in all 2 runs" in told
-    assert "no conntrackd, hard: every one of 60 streams died in all 2 runs" in told
+    assert "keepalived 0.1 s, master steps down: no packet was lost in all 2 runs" in told
+    assert "no conntrackd, master dies: every one of 60 streams died in all 2 runs" in told
     assert "as the timers say (0.261 to 0.361 s)" in told
     manifest = outcome.run.manifest
     assert manifest.status == "complete"

@@ -13,7 +13,7 @@ from weirlab.report.axes import Domain
 from weirlab.report.numbers import rounded
 from weirlab.report.vega import alt
 from weirlab.studies.failover.page.source import Group
-from weirlab.studies.failover.tables import KINDS
+from weirlab.studies.failover.switches.pair import KINDS
 
 _INK: Final = palette.LIGHT["ink"]
 _SOFT: Final = palette.LIGHT["soft"]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
 from weirlab.report.numbers import duration
 from weirlab.studies.failover.switches.compare import Group as Compared
-from weirlab.studies.failover.tables import KINDS, named_event
-
-STATES: Final = {"direct": "states synced", "cached": "states cached", "off": "no states"}
-"""How connection states get to the other firewall, in few words, by the name in the tables."""
+from weirlab.studies.failover.switches.pair import KINDS, named_event
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,6 @@ class Group:
     """One pair and kind of event with its valid runs."""
 
     pair: str
-    label: str
-    """Short, for axes; unique among the pairs of a run."""
     kind: str
     runs: pl.DataFrame
     numbers: Mapping[str, Any]
@@ -68,13 +63,13 @@ class Group:
     @property
     def key(self) -> str:
         """For file names and IDs."""
-        words = "".join(c if c.isalnum() else " " for c in f"{self.label} {self.kind}").lower().split()
+        words = "".join(c if c.isalnum() else " " for c in f"{self.pair} {self.kind}").lower().split()
         return "-".join(words)
 
     @property
     def name(self) -> str:
-        """``keepalived 0.1 s, states synced: master dies``."""
-        return named_event(self.label, self.kind)
+        """``keepalived 0.1 s, master dies``."""
+        return named_event(self.pair, self.kind)
 
     def median(self, name: str) -> float:
         """Median of a column over the runs; NaN where it was never measured."""
@@ -114,10 +109,9 @@ class Group:
 
 def groups(campaign: SwitchRun) -> list[Group]:
     """Every group with a valid run, pairs together, soft before hard before return."""
-    labels = dict(_labels(campaign.switches))
-    order = list(labels)
+    order = campaign.switches.sort("index")["pair"].unique(maintain_order=True).to_list()
     found = [
-        Group(pair, labels[pair], kind, runs, numbers)
+        Group(pair, kind, runs, numbers)
         for numbers in campaign.groups
         for pair, kind in [(str(numbers["pair"]), str(numbers["kind"]))]
         if (
@@ -127,19 +121,3 @@ def groups(campaign: SwitchRun) -> list[Group]:
         ).height
     ]
     return sorted(found, key=lambda group: (order.index(group.pair), list(KINDS).index(group.kind)))
-
-
-def _labels(switches: pl.DataFrame) -> Iterator[tuple[str, str]]:
-    """The pairs in order of appearance, each with a short name.
-
-    The long one where short ones collide, and the user's own where there is one.
-    """
-    rows = switches.sort("index").unique("pair", keep="first", maintain_order=True)
-    pairs = rows.select("pair", "protocol", "advert_s", "sharing", "nat").rows()
-    short = [
-        f"{protocol} {advert_s:g} s, {STATES.get(sharing, sharing)}{', NAT' if nat else ''}"
-        for _, protocol, advert_s, sharing, nat in pairs
-    ]
-    for (pair, protocol, advert_s, *_), label in zip(pairs, short, strict=True):
-        told_by_settings = pair.startswith(f"{protocol} {advert_s:g} s")
-        yield pair, label if told_by_settings and short.count(label) == 1 else pair

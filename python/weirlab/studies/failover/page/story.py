@@ -97,30 +97,30 @@ def _answer(found: list[Group]) -> list[str]:
     if hard:
         best = min(hard, key=lambda group: group.median("gap_p50_ns"))
         worst = max(hard, key=lambda group: group.median("gap_p50_ns"))
-        lead = f"When the active firewall dies, callers hear nothing for {best.gap_text} ({best.label})"
+        lead = f"When the active firewall dies, callers hear nothing for {best.gap_text} ({best.pair})"
         if worst is not best:
-            lead += f" to {worst.gap_text} ({worst.label})"
+            lead += f" to {worst.gap_text} ({worst.pair})"
         said.append(f"{lead}.")
     lossless = [group for group in soft if group.numbers.get("lossless")]
     if lossless:
         said.append(
-            f"When it steps down in good order, {lossless[0].label} loses nothing in "
+            f"When it steps down in good order, {lossless[0].pair} loses nothing in "
             f"{plural(lossless[0].runs.height, 'run')}."
         )
     elif soft:
         best = min(soft, key=lambda group: group.median("lost"))
         said.append(
-            f"When it steps down in good order, the gentlest pair ({best.label}) loses "
+            f"When it steps down in good order, the gentlest pair ({best.pair}) loses "
             f"{count(best.median('lost'))} packets."
         )
     if back and len(said) + bool(dead) < 3:
         worst = max(back, key=lambda group: group.median("lost"))
         lost = "nothing is" if worst.numbers.get("lossless") else f"{count(worst.median('lost'))} packets are"
-        said.append(f"When a dead firewall comes back, {lost} lost at worst ({worst.label}).")
+        said.append(f"When a dead firewall comes back, {lost} lost at worst ({worst.pair}).")
     if dead:
         one = dead[0]
         said.append(
-            f"Without its state on the other firewall a call does not come back: with {one.label} "
+            f"Without its state on the other firewall a call does not come back: with {one.pair} "
             f"{count(one.median('dead'))} of {count(one.median('streams'))} streams died."
         )
     return said or ["No switch was measured."]
@@ -152,7 +152,7 @@ def _tiles(campaign: SwitchRun, found: list[Group]) -> Iterator[Tile]:
             yield Tile(
                 f"{label}: gap of the median call",
                 best.gap_text,
-                f"{best.label}, median of {plural(best.runs.height, 'run')}",
+                f"{best.pair}, median of {plural(best.runs.height, 'run')}",
             )
         else:
             yield Tile(f"{label}: gap of the median call", NOTHING, "not measured")
@@ -195,7 +195,7 @@ def _chapters(campaign: SwitchRun, found: list[Group]) -> Iterator[Chapter]:
         "numbers",
         "All numbers",
         "Numbers",
-        tables=tuple(tables.compared([one.found for one in found], {one.pair: one.label for one in found})),
+        tables=tuple(tables.compared([one.found for one in found])),
         details=(tables.attempts(attempts.to_dicts()),) if attempts.height else (),
     )
 

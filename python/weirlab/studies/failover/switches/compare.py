@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from weirlab.quantities import duration
-from weirlab.studies.failover.switches.pair import KINDS
+from weirlab.studies.failover.switches.pair import KINDS, named_event
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.units import NS_PER_S
 
@@ -146,7 +146,7 @@ def conclusions(groups: Sequence[Group]) -> Iterator[str]:
     """What the groups show, a sentence each; only of those with a valid run."""
     measured = [group for group in groups if group.runs]
     for group in measured:
-        yield f"{group.pair}, {group.kind}: {_went_on(group)}{_timers(group)}{_heard(group)}."
+        yield f"{named_event(group.pair, group.kind)}: {_went_on(group)}{_timers(group)}{_heard(group)}."
     yield from _shorter_timers(measured)
     yield from _other_protocols(measured)
     yield from _worth_of_states(measured)
@@ -182,8 +182,9 @@ def _worth_of_states(groups: Sequence[Group]) -> Iterator[str]:
             alone.sharing,
         ) == ("direct", "off"):
             yield (
-                f"With {alone.protocol} every {alone.advert_s:g} s, {alone.kind}: {shared.survivors:.0%} of "
-                f"the streams go on with conntrackd, {alone.survivors:.0%} without it."
+                f"With {alone.protocol} every {alone.advert_s:g} s, when the master {KINDS[alone.kind]}, "
+                f"{shared.survivors:.0%} of the streams go on with conntrackd, {alone.survivors:.0%} "
+                "without it."
             )
 
 

@@ -12,7 +12,8 @@ from weirlab.studies.failover.bed import Conntrackd, Event, Firewall, Keepalived
 from weirlab.traffic.spec import Traffic
 
 Kind = Literal["soft", "hard", "return"]
-KINDS: Final[tuple[Kind, ...]] = ("soft", "hard", "return")
+KINDS: Final[Mapping[str, str]] = {"soft": "steps down", "hard": "dies", "return": "comes back"}
+"""What the master does, by kind of event."""
 
 _SHARING: Final[Mapping[str, str]] = {
     "direct": "",
@@ -70,6 +71,11 @@ class Pair:
             "settings": asdict(self.protocol),
             "states": asdict(self.states),
         }
+
+
+def named_event(pair: str, kind: str) -> str:
+    """``keepalived 0.1 s, master dies``."""
+    return f"{pair}, master {KINDS[kind]}"
 
 
 class PairLab(Protocol):
