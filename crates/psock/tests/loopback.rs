@@ -122,7 +122,8 @@ fn a_session_survives_the_death_of_streams_and_of_all_at_once() {
     let relays = [0, 1].map(|_| Relay::new(listener.addresses()[0]));
     let ways: Vec<_> = relays.iter().map(|relay| Route { local: None, remote: relay.at }).collect();
     let server = answering(listener);
-    let small = Config { send_bytes: 100_000, receive_bytes: 100_000, block_bytes: 5000, ..Config::default() };
+    let small =
+        Config { send_bytes: 100_000, receive_bytes: 100_000, block_bytes: 5000, ..Config::default() };
     let client = ParallelSocket::connect(&ways, &Options { config: small, ..Options::default() }).unwrap();
     let mut cuts = 0;
     for (number, part) in data.chunks(400_000).enumerate() {
@@ -150,10 +151,7 @@ fn whoever_lacks_the_token_opens_nothing_and_the_listener_goes_on() {
     let to = listener.addresses()[0];
     for token in [&b"wrong"[..], b""] {
         let refused = ParallelSocket::connect(&routes(to, 2), &with_token(token)).unwrap_err();
-        assert!(
-            matches!(refused, OpenError::Greeting { source: GreetingError::Secret, .. }),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, OpenError::Greeting { source: GreetingError::Secret, .. }), "{refused:?}");
     }
     let server = answering(listener);
     let client = ParallelSocket::connect(&routes(to, 1), &with_token(b"right")).unwrap();
@@ -175,7 +173,10 @@ fn nobody_joins_a_session_by_its_name_alone() {
     let mut thief = TcpStream::connect(to).unwrap();
     assert_eq!(greet(&mut thief, Initiator::join(&guessed, id, [2; 16])).unwrap_err(), GreetingError::Secret);
     let mut other = TcpStream::connect(to).unwrap();
-    assert_eq!(greet(&mut other, Initiator::join(&secret, [6; 16], [2; 16])).unwrap_err(), GreetingError::Unknown);
+    assert_eq!(
+        greet(&mut other, Initiator::join(&secret, [6; 16], [2; 16])).unwrap_err(),
+        GreetingError::Unknown
+    );
     let mut joined = TcpStream::connect(to).unwrap();
     greet(&mut joined, Initiator::join(&secret, id, [3; 16])).unwrap();
     joined.write_all(&Frame::Data { offset: 0, len: 2 }.emit()).unwrap();
@@ -271,10 +272,7 @@ fn a_socket_that_is_dropped_before_the_end_is_an_error_at_the_other_end() {
     assert_eq!(server.read(&mut buffer, LONG).unwrap(), 10);
     drop(client);
     let failed = server.read(&mut buffer, LONG).unwrap_err();
-    assert!(
-        matches!(failed, SocketError::Session(SessionError::Aborted(Reason::Closed))),
-        "{failed:?}"
-    );
+    assert!(matches!(failed, SocketError::Session(SessionError::Aborted(Reason::Closed))), "{failed:?}");
 }
 
 #[test]

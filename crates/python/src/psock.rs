@@ -133,11 +133,7 @@ pub struct ParallelSocketObject {
 impl ParallelSocketObject {
     /// Opens a session over `routes`: this end's address or None, the other end's, its port.
     #[staticmethod]
-    fn connect(
-        py: Python<'_>,
-        routes: Vec<(Option<IpAddr>, IpAddr, u16)>,
-        how: Given,
-    ) -> PyResult<Self> {
+    fn connect(py: Python<'_>, routes: Vec<(Option<IpAddr>, IpAddr, u16)>, how: Given) -> PyResult<Self> {
         let options = how.options(py)?;
         let route = |(local, remote, port)| Route { local, remote: SocketAddr::new(remote, port) };
         let routes: Vec<_> = routes.into_iter().map(route).collect();
@@ -260,11 +256,7 @@ impl ParallelListener {
     }
 
     /// The next session and who opened it, or None within `within_s`, at most 0.1 s.
-    fn accept(
-        &self,
-        py: Python<'_>,
-        within_s: f64,
-    ) -> Option<(ParallelSocketObject, (String, u16))> {
+    fn accept(&self, py: Python<'_>, within_s: f64) -> Option<(ParallelSocketObject, (String, u16))> {
         let wait = Duration::try_from_secs_f64(within_s).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
         let (inner, peer) = py.detach(|| self.inner.accept(Some(wait)))?;
         Some((ParallelSocketObject { inner }, end(peer)))

@@ -47,7 +47,8 @@ fn connect(route: &Route, options: &Options) -> Result<TcpStream, OpenError> {
     if let Some(local) = route.local {
         let refused = |source| OpenError::Local { local, to, source };
         // IP_BIND_ADDRESS_NO_PORT (ip(7)): the port is chosen by both ends, not for all of them.
-        Setting::new(&format!("{}:{}", libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT), "1")?.set(&socket)?;
+        Setting::new(&format!("{}:{}", libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT), "1")?
+            .set(&socket)?;
         socket.bind(&SocketAddr::new(local, 0).into()).map_err(refused)?;
     }
     prepare(&socket, options)?;

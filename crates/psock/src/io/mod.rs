@@ -82,7 +82,9 @@ pub enum OpenError {
     #[error("there is no scheduler {0:?}; there are {known}", known = schedule::SCHEDULERS.join(", "))]
     Scheduler(String),
     /// Too little memory, or too much.
-    #[error("{0} bytes of memory: {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES} are possible in each direction")]
+    #[error(
+        "{0} bytes of memory: {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES} are possible in each direction"
+    )]
     Memory(usize),
     /// Blocks of an impossible size.
     #[error("blocks of {0} bytes: 1 to {most} are possible", most = crate::wire::MOST_BLOCK_BYTES)]

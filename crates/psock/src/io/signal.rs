@@ -129,8 +129,9 @@ pub fn poll(fds: &mut [libc::pollfd], now_ns: u64, until_ns: u64) -> io::Result<
         tv_nsec: (left_ns % 1_000_000_000) as libc::c_long,
     };
     // SAFETY: `fds` has the length given; no signal mask is.
-    let found =
-        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &raw const left, std::ptr::null()) };
+    let found = unsafe {
+        libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &raw const left, std::ptr::null())
+    };
     if found < 0 {
         fds.iter_mut().for_each(|fd| fd.revents = 0);
         let error = io::Error::last_os_error();
@@ -154,9 +155,15 @@ mod tests {
     fn both_directions_are_shown_independently() {
         let mut signal = Signal::new().unwrap();
         assert_eq!(state(&signal), (false, true));
-        for (can_read, can_write) in
-            [(true, true), (true, false), (false, false), (true, true), (false, false), (false, true), (true, false)]
-        {
+        for (can_read, can_write) in [
+            (true, true),
+            (true, false),
+            (false, false),
+            (true, true),
+            (false, false),
+            (false, true),
+            (true, false),
+        ] {
             signal.show(can_read, can_write);
             assert_eq!(state(&signal), (can_read, can_write));
         }

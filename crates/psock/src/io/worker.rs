@@ -77,7 +77,8 @@ impl Dialer {
     /// The route's stream has ended, or was not to be had.
     fn failed(&mut self, route: usize, now_ns: u64, was_up: bool) {
         if let Some(dialled) = self.routes.get_mut(route) {
-            dialled.backoff_ns = if was_up { BACKOFF_NS[0] } else { (2 * dialled.backoff_ns).min(BACKOFF_NS[1]) };
+            dialled.backoff_ns =
+                if was_up { BACKOFF_NS[0] } else { (2 * dialled.backoff_ns).min(BACKOFF_NS[1]) };
             dialled.next_ns = Some(now_ns.saturating_add(dialled.backoff_ns));
         }
     }
@@ -229,7 +230,8 @@ impl Worker {
     }
 
     fn take_events(&mut self, state: &mut State, fds: &[libc::pollfd], now: u64) {
-        let events: Vec<_> = fds.iter().skip(1).zip(&self.connections).map(|(fd, c)| (c.id, fd.revents)).collect();
+        let events: Vec<_> =
+            fds.iter().skip(1).zip(&self.connections).map(|(fd, c)| (c.id, fd.revents)).collect();
         for (id, revents) in events {
             if revents & libc::POLLOUT != 0 {
                 state.session.set_writable(id);

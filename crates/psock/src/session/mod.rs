@@ -44,7 +44,13 @@ const MS: u64 = 1_000_000;
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { suspect_ns: 300 * MS, dead_ns: 10_000 * MS, ping_ns: 3_000 * MS, lost_ns: 15_000 * MS, ack_ns: 5 * MS }
+        Self {
+            suspect_ns: 300 * MS,
+            dead_ns: 10_000 * MS,
+            ping_ns: 3_000 * MS,
+            lost_ns: 15_000 * MS,
+            ack_ns: 5 * MS,
+        }
     }
 }
 
@@ -63,7 +69,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { receive_bytes: 4 << 20, send_bytes: 4 << 20, block_bytes: 32 * 1024, timing: Timing::default() }
+        Self {
+            receive_bytes: 4 << 20,
+            send_bytes: 4 << 20,
+            block_bytes: 32 * 1024,
+            timing: Timing::default(),
+        }
     }
 }
 

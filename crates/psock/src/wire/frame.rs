@@ -203,15 +203,9 @@ mod tests {
     #[test]
     fn frames_are_laid_out_as_the_protocol_says() {
         let data = Frame::Data { offset: 0x0102, len: 0x0304 };
-        assert_eq!(
-            data.emit(),
-            [1, 0, 0, 0, 4, 3, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        );
+        assert_eq!(data.emit(), [1, 0, 0, 0, 4, 3, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],);
         let ack = Frame::Ack { next: 5, limit: 0x0607 };
-        assert_eq!(
-            ack.emit(),
-            [2, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 7, 6, 0, 0, 0, 0, 0, 0],
-        );
+        assert_eq!(ack.emit(), [2, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 7, 6, 0, 0, 0, 0, 0, 0],);
     }
 
     #[test]

@@ -287,7 +287,10 @@ mod tests {
     const ID: Id = [7; 16];
 
     /// Both ends' keys, or what the first that noticed has noticed.
-    fn greet(client: Initiator, server: impl Fn(Hello) -> Responder) -> Result<(Secret, Secret), GreetingError> {
+    fn greet(
+        client: Initiator,
+        server: impl Fn(Hello) -> Responder,
+    ) -> Result<(Secret, Secret), GreetingError> {
         let responder = server(Hello::parse(client.hello())?);
         let proved = client.prove(responder.reply())?;
         let (welcome, servers) = responder.verify(proved.proof())?;
@@ -317,10 +320,8 @@ mod tests {
     fn nobody_joins_without_the_key_of_that_session() {
         let (_, server) = opened(b"t", b"t").unwrap();
         // The token alone is not enough, nor is a session that was opened at another time.
-        let (other, _) = greet(Initiator::open(b"t", ID, [9; 16]), |hello| {
-            Responder::open(b"t", hello, [2; 16])
-        })
-        .unwrap();
+        let (other, _) =
+            greet(Initiator::open(b"t", ID, [9; 16]), |hello| Responder::open(b"t", hello, [2; 16])).unwrap();
         for key in [Secret::of_token(b"t", &ID), other] {
             let join = Initiator::join(&key, ID, [3; 16]);
             let joined = greet(join, |hello| Responder::join(&server, hello, [4; 16]));
