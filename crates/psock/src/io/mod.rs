@@ -6,6 +6,7 @@
 mod dial;
 mod greet;
 mod listener;
+mod observed;
 mod signal;
 mod socket;
 mod worker;

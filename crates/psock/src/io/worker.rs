@@ -3,19 +3,18 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use weir_tcp::Info;
 use weir_tcp::clock::now_ns;
-use weir_tcp::fields::{Field, field};
 
 use super::dial::{Purpose, dial};
+use super::observed::{Observed, observe};
 use super::signal::poll;
 use super::socket::{Shared, State, StreamReport};
 use super::{OpenError, Options, Route, system};
-use crate::schedule::{PathStats, StreamId};
+use crate::schedule::StreamId;
 use crate::session::{SessionError, StreamTotals};
 use crate::wire::{GreetingError, Id, Secret};
 
@@ -320,42 +319,26 @@ impl Worker {
 
     fn report(&self, state: &mut State, connection: &Connection, ended: &str) {
         let totals = state.session.stream_totals(connection.id);
-        let info = Info::of(&connection.stream).ok();
+        let observed = observe(&connection.stream);
         let Some(report) = state.streams.get_mut(connection.report) else { return };
         report.totals = totals.unwrap_or(report.totals);
         report.ended = ended.to_owned();
-        if let Some(info) = info {
-            let known = Known::get();
-            report.retransmitted_segments = read(&info, known.total_retrans);
-            report.srtt_ns = 1000 * read(&info, known.rtt_us);
+        if let Some(observed) = observed {
+            report.retransmitted_segments = observed.retransmitted_segments;
+            report.srtt_ns = observed.stats.srtt_ns;
         }
     }
 
     /// Asks the kernel about every connection.
     fn look(&self, state: &mut State, now: u64) {
         for connection in &self.connections {
-            let Ok(info) = Info::of(&connection.stream) else { continue };
-            let known = Known::get();
-            let unsent_bytes = read(&info, known.notsent_bytes);
-            let mss_bytes = read(&info, known.snd_mss_bytes);
-            let srtt_ns = 1000 * read(&info, known.rtt_us);
-            let stats = PathStats {
-                srtt_ns,
-                rttvar_ns: 1000 * read(&info, known.rttvar_us),
-                cwnd_bytes: mss_bytes * read(&info, known.snd_cwnd),
-                mss_bytes,
-                unacked_bytes: unacked(&connection.stream).unwrap_or(unsent_bytes),
-                unsent_bytes,
-                rate_bytes_per_s: read(&info, known.delivery_rate),
-                is_rate_limited: read(&info, known.app_limited) != 0,
-                acked_bytes: read(&info, known.bytes_acked),
-            };
+            let Some(Observed { stats, retransmitted_segments }) = observe(&connection.stream) else { continue };
             state.session.set_stats(connection.id, stats, now);
             let totals = state.session.stream_totals(connection.id);
             if let Some(report) = state.streams.get_mut(connection.report) {
                 report.totals = totals.unwrap_or(report.totals);
-                report.srtt_ns = srtt_ns;
-                report.retransmitted_segments = read(&info, known.total_retrans);
+                report.srtt_ns = stats.srtt_ns;
+                report.retransmitted_segments = retransmitted_segments;
             }
         }
     }
@@ -403,46 +386,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// The fields of `struct tcp_info` that are used here.
-struct Known {
-    rtt_us: Option<&'static Field>,
-    rttvar_us: Option<&'static Field>,
-    snd_cwnd: Option<&'static Field>,
-    snd_mss_bytes: Option<&'static Field>,
-    notsent_bytes: Option<&'static Field>,
-    delivery_rate: Option<&'static Field>,
-    app_limited: Option<&'static Field>,
-    bytes_acked: Option<&'static Field>,
-    total_retrans: Option<&'static Field>,
-}
-
-impl Known {
-    fn get() -> &'static Self {
-        static KNOWN: OnceLock<Known> = OnceLock::new();
-        KNOWN.get_or_init(|| Self {
-            rtt_us: field("rtt_us"),
-            rttvar_us: field("rttvar_us"),
-            snd_cwnd: field("snd_cwnd"),
-            snd_mss_bytes: field("snd_mss_bytes"),
-            notsent_bytes: field("notsent_bytes"),
-            delivery_rate: field("delivery_rate_bytes_per_s"),
-            app_limited: field("delivery_rate_app_limited"),
-            bytes_acked: field("bytes_acked"),
-            total_retrans: field("total_retrans"),
-        })
-    }
-}
-
-fn read(info: &Info, field: Option<&Field>) -> u64 {
-    field.and_then(|field| info.get(field)).unwrap_or_default()
-}
-
-/// Bytes that were written and not acknowledged (tcp(7)).
-fn unacked(stream: &TcpStream) -> Option<u64> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: the request writes one `int`.
-    let failed = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if failed == 0 { u64::try_from(bytes).ok() } else { None }
 }

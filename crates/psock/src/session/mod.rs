@@ -8,134 +8,24 @@
 //! Memory is bounded by [`Config`]: `receive_bytes` for what waits for bytes before it or for the application,
 //! `send_bytes` for what was not acknowledged, and one block per stream.
 
+mod config;
+mod driving;
 mod incoming;
+mod outcome;
 mod outgoing;
 mod ranges;
 mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use thiserror::Error;
-
-use crate::schedule::{Path, PathStats, Scheduler, StreamId, Work};
-use crate::wire::{Frame, MOST_BLOCK_BYTES, MOST_STREAMS, Reason, Violation};
+use crate::schedule::{Path, PathStats, Scheduler, StreamId};
+use crate::wire::{Frame, MOST_BLOCK_BYTES, MOST_STREAMS, Reason};
+pub use config::{Config, Timing};
 use incoming::Incoming;
+pub use outcome::{Read, SessionError, Totals};
 use outgoing::Outgoing;
 pub use stream::StreamTotals;
 use stream::{Part, Stream};
-
-/// How long what may last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// A stream that has made no progress for this time, and for four round trips, gets no blocks; those that it
-    /// carries go by other streams as well.
-    pub suspect_ns: u64,
-    /// A stream that has made no progress for this time is given up.
-    pub dead_ns: u64,
-    /// A stream by which nothing came for this time is asked whether it works.
-    pub ping_ns: u64,
-    /// The session fails when it has had no stream for this time.
-    pub lost_ns: u64,
-    /// What has arrived is acknowledged after this time at the latest.
-    pub ack_ns: u64,
-}
-
-const MS: u64 = 1_000_000;
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            suspect_ns: 300 * MS,
-            dead_ns: 10_000 * MS,
-            ping_ns: 3_000 * MS,
-            lost_ns: 15_000 * MS,
-            ack_ns: 5 * MS,
-        }
-    }
-}
-
-/// Memory and times of one end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// For bytes that have arrived and that the application has not read, in order or not; at least 1.
-    pub receive_bytes: usize,
-    /// For bytes that were written and not acknowledged; at least 1.
-    pub send_bytes: usize,
-    /// Largest block that is sent, 1 to 65536.
-    pub block_bytes: u32,
-    /// Times.
-    pub timing: Timing,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            receive_bytes: 4 << 20,
-            send_bytes: 4 << 20,
-            block_bytes: 32 * 1024,
-            timing: Timing::default(),
-        }
-    }
-}
-
-/// Why a session failed; it stays so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum SessionError {
-    /// All connections are gone, and none has come back.
-    #[error("no connection was left for {:.1} s", *.0 as f64 / 1e9)]
-    Lost(u64),
-    /// The other end does not keep to the protocol.
-    #[error("the other end breaks the protocol: {0}")]
-    Violation(#[from] Violation),
-    /// The other end broke the session off.
-    #[error("the other end broke the session off: {}", match .0 {
-        Reason::Closed => "it was closed before all data had been exchanged",
-        Reason::Violation => "it says that this end breaks the protocol",
-        Reason::Lost => "it had no connection for too long",
-    })]
-    Aborted(Reason),
-    /// This end broke it off.
-    #[error("the session was closed before all data had been exchanged")]
-    Closed,
-    /// The other end has no such session any more.
-    #[error("the other end has ended the session")]
-    Forgotten,
-    /// Bytes were written after the end.
-    #[error("nothing can be written after the end")]
-    Finished,
-}
-
-/// What [`Session::read`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
-    /// So many bytes.
-    Bytes(usize),
-    /// Nothing yet.
-    Nothing,
-    /// The end: everything has been read.
-    End,
-}
-
-/// Where a session is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Bytes that the application wrote.
-    pub written_bytes: u64,
-    /// Those of them that have arrived in order.
-    pub acknowledged_bytes: u64,
-    /// Bytes that have arrived here in order.
-    pub received_bytes: u64,
-    /// Bytes that wait for others before them.
-    pub reorder_bytes: u64,
-    /// Most of them at one time.
-    pub reorder_peak_bytes: u64,
-    /// Bytes that came more than once.
-    pub duplicate_bytes: u64,
-    /// Bytes of blocks that were given to a second stream.
-    pub resent_bytes: u64,
-    /// Blocks that were given to a second stream.
-    pub resent_blocks: u64,
-}
 
 /// A session.
 #[derive(Debug)]
@@ -462,110 +352,6 @@ impl Session {
             self.streams.values_mut().for_each(|stream| stream.put(Frame::Abort { reason }));
         }
         self.failure = Some(failure);
-    }
-
-    fn judge(&mut self, now_ns: u64) {
-        let timing = self.config.timing;
-        let mut dead = Vec::new();
-        for (id, stream) in &mut self.streams {
-            if stream.judge(now_ns, &timing) {
-                stream.carried.iter().for_each(|offset| self.outgoing.doubt(*offset));
-            }
-            if stream.is_dead(now_ns, &timing) {
-                dead.push(*id);
-            }
-        }
-        for id in dead {
-            self.detach(id);
-            self.dead.push_back(id);
-        }
-    }
-
-    fn acknowledge(&mut self, now_ns: u64) {
-        if !self.incoming.is_news() {
-            return;
-        }
-        let due_ns = *self.ack_due_ns.get_or_insert(now_ns.saturating_add(self.config.timing.ack_ns));
-        if now_ns >= due_ns || self.incoming.is_due(self.config.block_bytes.into()) {
-            self.ack = self.incoming.told();
-            self.ack_due_ns = None;
-        }
-    }
-
-    fn control(&mut self) {
-        // On every stream: the first to arrive counts, and a stream that fails takes nothing with it.
-        let end = self.outgoing.total().filter(|_| !self.outgoing.is_done());
-        for stream in self.streams.values_mut() {
-            if stream.control(self.ack, end) {
-                self.outgoing.end_told();
-            }
-        }
-    }
-
-    /// Gives one block to one stream, if there are both.
-    fn give(&mut self, now_ns: u64) -> bool {
-        let again = self.outgoing.first_lost();
-        let sendable_bytes = self.outgoing.sendable();
-        let is_limited = self.outgoing.is_limited();
-        let most = self.config.block_bytes;
-        let block_bytes = match again {
-            Some((_, len)) => u64::from(len),
-            None => sendable_bytes.min(most.into()),
-        };
-        // A window that opens by a little is not filled by blocks as little (RFC 9293, 3.8.6.2).
-        let is_silly = block_bytes < u64::from(most) && is_limited && self.outgoing.blocks_under_way() > 0;
-        if block_bytes == 0 || again.is_none() && is_silly {
-            return false;
-        }
-        // Where every stream is suspect, any of them may be the first to work again.
-        let has_trusted = self.streams.values().any(|stream| !stream.is_suspect());
-        let offset = again.map(|(offset, _)| offset);
-        self.paths.clear();
-        self.paths.extend(
-            self.streams
-                .iter()
-                .filter(|(_, stream)| !(has_trusted && stream.is_suspect()))
-                .filter(|(_, stream)| offset.is_none_or(|offset| !stream.carried.contains(&offset)))
-                .map(|(id, stream)| Path { id: *id, is_ready: stream.is_ready(), stats: stream.stats }),
-        );
-        if let Some(offset) = offset {
-            let carries = |stream: &Stream| !stream.is_suspect() && stream.carried.contains(&offset);
-            let is_under_way = self.streams.values().any(carries);
-            // Either its stream works again, or all that could carry it do so already.
-            if is_under_way || self.paths.is_empty() && self.outgoing.is_carried(offset) {
-                self.outgoing.leave(offset);
-                return true;
-            }
-        }
-        if !self.paths.iter().any(|path| path.is_ready) {
-            return false;
-        }
-        let work = Work {
-            now_ns,
-            block_bytes,
-            sendable_bytes: sendable_bytes.max(1),
-            window_bytes: self.outgoing.window(),
-            is_limited,
-            is_again: again.is_some(),
-        };
-        let Some(choice) = self.scheduler.choose(&work, &self.paths) else { return false };
-        let Some(stream) = self.streams.get_mut(&choice.stream).filter(|stream| stream.is_ready()) else {
-            return false;
-        };
-        let (offset, len) = match again {
-            Some((offset, len)) => {
-                self.outgoing.send_again(offset);
-                self.resent.0 += u64::from(len);
-                self.resent.1 += 1;
-                (offset, len)
-            }
-            None => match self.outgoing.take(choice.skip_bytes, most) {
-                Some(block) => block,
-                None => return false,
-            },
-        };
-        stream.put_block(offset, len, again.is_some(), |to| self.outgoing.copy(offset, len, to));
-        true
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::schedule::PollAll;
-use crate::wire::HEADER_BYTES;
+use crate::wire::{HEADER_BYTES, Violation};
 
 const SMALL: Config = Config {
     receive_bytes: 1000,

@@ -69,7 +69,9 @@ class SessionOptions:
             token=self.token,
             scheduler=scheduler,
             block_bytes=_within(parse_size(block, "--block"), f"--block {block}", 1, 64 << 10),
-            memory_bytes=_within(parse_size(self.memory, "--memory"), f"--memory {self.memory}", 4096, 1 << 30),
+            memory_bytes=_within(
+                parse_size(self.memory, "--memory"), f"--memory {self.memory}", 4096, 1 << 30
+            ),
             unsent_bytes=0 if unsent == "0" else min(parse_size(unsent, "--unsent"), (1 << 31) - 1),
             lost_s=parse_time(self.lost, "--lost-after"),
             options=tuple(options),
@@ -94,9 +96,9 @@ class StreamOptions:
             metavar="[LOCAL][,REMOTE]",
         ),
     ] = None
-    scheduler: Annotated[
-        Scheduler, typer.Option("--scheduler", help="Which stream carries which block.")
-    ] = "earliest"
+    scheduler: Annotated[Scheduler, typer.Option("--scheduler", help="Which stream carries which block.")] = (
+        "earliest"
+    )
     block: Annotated[
         str, typer.Option("--block", help="Bytes that one stream takes at once, to 64KiB.", metavar="SIZE")
     ] = "32KiB"
@@ -114,7 +116,7 @@ class StreamOptions:
         found = [_path(text) for text in self.path or ()]
         if len(found) * self.streams > MOST_STREAMS:
             raise InputError(
-                f"{len(found)} paths with --streams {self.streams}: a session has at most {MOST_STREAMS} streams"
+                f"{len(found)} paths with --streams {self.streams}: {MOST_STREAMS} streams are possible"
             )
         return found
 
@@ -127,7 +129,9 @@ def addresses(texts: list[str] | None, option: str = "--bind") -> list[str]:
 def _path(text: str) -> tuple[str, str]:
     local, _, remote = (part.strip() for part in text.partition(","))
     if not local and not remote:
-        raise InputError(f"--path {quoted(text)} names no address; accepted are 192.0.2.1 and 192.0.2.1,198.51.100.1")
+        raise InputError(
+            f"--path {quoted(text)} names no address; accepted are 192.0.2.1 and 192.0.2.1,198.51.100.1"
+        )
     ends = [_address(end, "--path") if end else "" for end in (local, remote)]
     if all(ends) and ip_address(ends[0]).version != ip_address(ends[1]).version:
         raise InputError(f"--path {quoted(text)}: one end is IPv4 and the other IPv6")
