@@ -384,9 +384,9 @@ def psock_limits() -> dict[str, Any]:
 class ParallelSocket:
     """A session of parallel streams; see ``docs/psock.md``.
 
-    ``how`` has ``token``, ``scheduler``, ``block_bytes``, ``memory_bytes`` (each direction), ``unsent_bytes``,
-    ``lost_ns`` and ``options`` (names and values of socket options). Dropping it breaks off what is not at its
-    end. Calls wait without end where ``within_s`` is None, and may be interrupted by Ctrl-C. They raise
+    ``how`` has ``token``, ``scheduler``, ``block_bytes``, ``memory_bytes`` (of each direction),
+    ``unsent_bytes``, ``lost_ns``, ``options`` (names and values). Dropping it breaks off what is not at
+    its end. Calls wait without end where ``within_s`` is None, and Ctrl-C interrupts them. They raise
     ``TrialError`` when the session has failed.
     """
 
