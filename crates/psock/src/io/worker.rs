@@ -332,7 +332,9 @@ impl Worker {
     /// Asks the kernel about every connection.
     fn look(&self, state: &mut State, now: u64) {
         for connection in &self.connections {
-            let Some(Observed { stats, retransmitted_segments }) = observe(&connection.stream) else { continue };
+            let Some(Observed { stats, retransmitted_segments }) = observe(&connection.stream) else {
+                continue;
+            };
             state.session.set_stats(connection.id, stats, now);
             let totals = state.session.stream_totals(connection.id);
             if let Some(report) = state.streams.get_mut(connection.report) {

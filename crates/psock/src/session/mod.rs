@@ -19,7 +19,7 @@ mod stream;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::schedule::{Path, PathStats, Scheduler, StreamId};
-use crate::wire::{Frame, MOST_BLOCK_BYTES, MOST_STREAMS, Reason};
+use crate::wire::{Frame, MOST_BLOCK_BYTES, MOST_STREAMS};
 pub use config::{Config, Timing};
 use incoming::Incoming;
 pub use outcome::{Read, SessionError, Totals};
@@ -153,7 +153,11 @@ impl Session {
         }
         let id = StreamId(self.next_id);
         self.next_id += 1;
-        self.streams.insert(id, Stream::new(now_ns));
+        let mut stream = Stream::new(now_ns);
+        if let Some(reason) = self.failure.and_then(SessionError::reason) {
+            stream.put(Frame::Abort { reason });
+        }
+        self.streams.insert(id, stream);
         self.alone_since_ns = None;
         // It may carry what others hold up.
         for stream in self.streams.values().filter(|stream| stream.is_suspect()) {
@@ -342,13 +346,7 @@ impl Session {
         if self.failure.is_some() {
             return;
         }
-        let reason = match failure {
-            SessionError::Aborted(_) | SessionError::Forgotten | SessionError::Finished => None,
-            SessionError::Closed => Some(Reason::Closed),
-            SessionError::Violation(_) => Some(Reason::Violation),
-            SessionError::Lost(_) => Some(Reason::Lost),
-        };
-        if let Some(reason) = reason {
+        if let Some(reason) = failure.reason() {
             self.streams.values_mut().for_each(|stream| stream.put(Frame::Abort { reason }));
         }
         self.failure = Some(failure);

@@ -31,7 +31,19 @@ pub enum SessionError {
     Finished,
 }
 
-/// What [`Session::read`] found.
+impl SessionError {
+    /// What the other end is told, if it does not know.
+    pub(super) const fn reason(self) -> Option<Reason> {
+        match self {
+            Self::Aborted(_) | Self::Forgotten | Self::Finished => None,
+            Self::Closed => Some(Reason::Closed),
+            Self::Violation(_) => Some(Reason::Violation),
+            Self::Lost(_) => Some(Reason::Lost),
+        }
+    }
+}
+
+/// What [`Session::read`](super::Session::read) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// So many bytes.

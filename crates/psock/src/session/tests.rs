@@ -1,6 +1,6 @@
 use super::*;
 use crate::schedule::PollAll;
-use crate::wire::{HEADER_BYTES, Violation};
+use crate::wire::{HEADER_BYTES, Reason, Violation};
 
 const SMALL: Config = Config {
     receive_bytes: 1000,
@@ -169,6 +169,14 @@ fn what_arrived_before_a_failure_can_be_read() {
     assert_eq!(b.input(id, &last, 2), Err(SessionError::Aborted(Reason::Closed)));
     assert_eq!(read(&mut b), b"abc");
     assert_eq!(b.read(&mut [0]), Err(SessionError::Aborted(Reason::Closed)));
+}
+
+#[test]
+fn a_stream_that_comes_after_the_failure_still_tells_of_it() {
+    let mut a = session();
+    a.abort();
+    let id = a.attach(1).unwrap();
+    assert_eq!(said(&mut a, id, 1), Frame::Abort { reason: Reason::Closed }.emit());
 }
 
 #[test]

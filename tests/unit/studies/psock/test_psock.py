@@ -94,7 +94,7 @@ def test_a_receiver_writes_the_file_and_says_where_it_listens(tmp_path: Path) ->
     assert sent.account.received_bytes == 1_000_000
     assert (result["transfers"], result["received_bytes"]) == (1, 1_000_000)
     assert result["sessions"][0]["sha256"] == sent.sha256
-    assert result["conclusion"] == "1 session and 1 MB received."
+    assert result["conclusion"] == "1 session, 1.00 MB received."
 
 
 def test_a_session_that_breaks_off_is_counted_and_says_why(receiver: Callable[..., Receiver]) -> None:
