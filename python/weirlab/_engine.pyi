@@ -378,6 +378,63 @@ def analyse(
     Raises ``InputError`` for files that cannot be read; the message names the offset.
     """
 
+def psock_limits() -> dict[str, Any]:
+    """What ``weirlab.studies.psock`` says too, for its help."""
+
+class ParallelSocket:
+    """A session of parallel streams; see ``docs/psock.md``.
+
+    ``how`` has ``token``, ``scheduler``, ``block_bytes``, ``memory_bytes`` (of each direction),
+    ``unsent_bytes``, ``lost_ns``, ``options`` (names and values). Dropping it breaks off what is not at
+    its end. Calls wait without end where ``within_s`` is None, and Ctrl-C interrupts them. They raise
+    ``TrialError`` when the session has failed.
+    """
+
+    @staticmethod
+    def connect(routes: Sequence[tuple[str | None, str, int]], how: Mapping[str, Any]) -> ParallelSocket:
+        """Open a session over ``routes``: this end's address or None, the other end's address, its port.
+
+        Raises ``InputError`` for what cannot be, and for another token; ``LabError`` where nobody answers.
+        """
+
+    def write(self, data: bytes, within_s: float | None = None) -> int | None:
+        """Write some of ``data``; how many bytes, or None where there was no room in time."""
+
+    def write_all(self, data: bytes) -> None: ...
+    def read(self, size: int, within_s: float | None = None) -> bytes | None:
+        """Read at most ``size`` bytes: none at the end, None where nothing came in time."""
+
+    def finish(self) -> None:
+        """Nothing more will be written: the other end reads the end behind what was."""
+
+    def delivered(self, within_s: float | None = None) -> bool:
+        """Wait until everything written has arrived at the other end, after :meth:`finish`."""
+
+    def close(self, within_s: float | None = None) -> bool:
+        """End in good order: wait until both ends have finished and have everything."""
+
+    def abort(self) -> None: ...
+    def fileno(self) -> int:
+        """A descriptor to poll; for nothing else."""
+
+    def report(self) -> dict[str, Any]:
+        """Bytes of both directions, the reorder memory, and each stream."""
+
+class ParallelListener:
+    """Listens for sessions on ``addresses``; ``how`` as for :class:`ParallelSocket`.
+
+    Raises ``InputError`` where it would need a token, ``LabError`` where it cannot listen.
+    """
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], how: Mapping[str, Any]) -> None: ...
+    @property
+    def addresses(self) -> list[tuple[str, int]]: ...
+    def accept(self, within_s: float) -> tuple[ParallelSocket, tuple[str, int]] | None:
+        """The next session and who opened it, or None within ``within_s``, at most 0.1 s."""
+
+    def stranger(self) -> tuple[tuple[str, int], str] | None:
+        """Somebody who connected in vain, and why."""
+
 class TcpClient:
     """A bulk transfer with a server; see ``weirlab.studies.tcp.sending``.
 

@@ -7,6 +7,7 @@ mod esp;
 mod media;
 mod outcome;
 mod plan;
+mod psock;
 mod record;
 mod tap;
 mod tcp;
@@ -250,6 +251,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<esp::EspOutbound>()?;
     m.add_class::<record::Recorder>()?;
     m.add_class::<tap::Tap>()?;
+    psock::add_to(m)?;
     tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::check_path, m)?)?;

@@ -28,6 +28,7 @@ OWN: Final = (
     "weirlab.studies.tcp:TcpStudy",
     "weirlab.studies.ipsec:IpsecStudy",
     "weirlab.studies.emulator:EmulatorStudy",
+    "weirlab.studies.psock:PsockStudy",
     "weirlab.studies.voice:VoiceStudy",
     "weirlab.studies.prediction:PredictionStudy",
     "weirlab.studies.planning:PlanningStudy",

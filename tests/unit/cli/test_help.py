@@ -22,6 +22,7 @@ COMMANDS = [
     "run", "schema", "lab clean",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
     "voice example", "voice schema", "completion", "tcp measure", "web",
+    "psock send", "psock serve",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from .answers import ANSWERS, CLOSE, COMMANDS, FITTED, RUNS, answer, differences
 
 MEASURE = {
     "calibrate", "trial", "profile", "search", "rfc2544", "failover", "run", "tap", "log", "link", "tcp",
-    "doctor", "lab", "schema", "completion", "web",
+    "doctor", "lab", "schema", "completion", "web", "psock",
 }  # fmt: skip
 """Commands that need no stored run and no capture: they make them, or speak of this machine or of Weir."""
 

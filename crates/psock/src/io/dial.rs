@@ -1,0 +1,85 @@
+//! Connections made: a socket with its options, connected and greeted.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use weir_tcp::option::{OptionError, Setting};
+
+use super::greet::{GreetError, initiate};
+use super::{GREETING, OpenError, Options, Route, random, system};
+use crate::wire::{Id, Initiator, Secret};
+
+/// A session that a stream opens, or that it joins.
+#[derive(Clone, Debug)]
+pub enum Purpose {
+    Open,
+    Join(Secret),
+}
+
+/// Makes a stream.
+pub fn dial(
+    route: &Route,
+    id: Id,
+    purpose: &Purpose,
+    options: &Options,
+) -> Result<(TcpStream, Secret), OpenError> {
+    let due = Instant::now() + GREETING;
+    let mut stream = connect(route, options)?;
+    let nonce = random().map_err(system("random numbers cannot be had"))?;
+    let initiator = match purpose {
+        Purpose::Open => Initiator::open(&options.token, id, nonce),
+        Purpose::Join(secret) => Initiator::join(secret, id, nonce),
+    };
+    let to = route.remote;
+    let secret = initiate(&mut stream, initiator, due).map_err(|error| match error {
+        GreetError::Greeting(source) => OpenError::Greeting { to, source },
+        other => OpenError::Silent { to, why: other.to_string() },
+    })?;
+    Ok((stream, secret))
+}
+
+fn connect(route: &Route, options: &Options) -> Result<TcpStream, OpenError> {
+    let to = route.remote;
+    let made = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP));
+    let socket = made.map_err(system("no socket can be made"))?;
+    if let Some(local) = route.local {
+        let refused = |source| OpenError::Local { local, to, source };
+        // IP_BIND_ADDRESS_NO_PORT (ip(7)): the port is chosen by both ends, not for all of them.
+        Setting::new(&format!("{}:{}", libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT), "1")?
+            .set(&socket)?;
+        socket.bind(&SocketAddr::new(local, 0).into()).map_err(refused)?;
+    }
+    prepare(&socket, options)?;
+    socket.connect_timeout(&to.into(), GREETING).map_err(|source| OpenError::Connect { to, source })?;
+    Ok(socket.into())
+}
+
+/// Sets the options of a stream, or of a listener that streams inherit them from.
+pub fn prepare(socket: &Socket, options: &Options) -> Result<(), OpenError> {
+    for setting in &options.settings {
+        setting.set(socket)?;
+    }
+    socket.set_tcp_nodelay(true).map_err(system("TCP_NODELAY cannot be set"))?;
+    limit_unsent(socket, options.unsent_bytes)?;
+    Ok(())
+}
+
+fn limit_unsent(socket: &Socket, bytes: u32) -> Result<(), OptionError> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    Setting::new("TCP_NOTSENT_LOWAT", &bytes.to_string())?.set(socket)
+}
+
+/// Whether trying again may help.
+pub fn is_final(error: &OpenError) -> bool {
+    match error {
+        OpenError::Connect { source, .. } | OpenError::Local { source, .. } => {
+            source.kind() == io::ErrorKind::PermissionDenied
+        }
+        OpenError::Silent { .. } | OpenError::System { .. } => false,
+        _ => true,
+    }
+}

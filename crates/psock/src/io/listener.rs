@@ -1,0 +1,308 @@
+//! Listens for sessions, and for further streams of those that it has.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::dial::prepare;
+use super::greet::{GreetError, fill};
+use super::signal::{Waker, poll};
+use super::socket::Shared;
+use super::worker::{self, Arrival};
+use super::{GREETING, OpenError, Options, ParallelSocket, random, system};
+use crate::wire::{
+    GreetingError, HELLO_BYTES, Hello, Id, MOST_STREAMS, PROOF_BYTES, Responder, Secret, Status,
+    begins_like_hello, refusal, refused_welcome,
+};
+
+/// Connections that were accepted and not greeted.
+const MOST_STRANGERS: usize = 64;
+/// Sessions that nobody has accepted.
+const MOST_WAITING: usize = 64;
+/// Strangers whose story was not asked for.
+const MOST_STORIES: usize = 64;
+const BACKLOG: i32 = 128;
+/// After an error of accept(2), of which the usual one is too many open files.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Somebody who connected, and no session came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// Who.
+    pub peer: SocketAddr,
+    /// What was wrong.
+    pub why: String,
+}
+
+/// Listens, in a thread of its own.
+#[derive(Debug)]
+pub struct Listener {
+    addresses: Vec<SocketAddr>,
+    house: Arc<House>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct House {
+    options: Options,
+    sessions: Mutex<HashMap<Id, (Weak<Shared>, Secret)>>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    strangers: AtomicUsize,
+    stop: AtomicBool,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(ParallelSocket, SocketAddr)>,
+    stories: VecDeque<Stranger>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Listener {
+    /// Listens on each of these addresses; the streams of a session may come to any of them.
+    ///
+    /// # Errors
+    /// [`OpenError`]; without a token only loopback addresses are allowed.
+    pub fn bind(addresses: &[SocketAddr], options: Options) -> Result<Self, OpenError> {
+        options.check()?;
+        if !(1..=MOST_STREAMS).contains(&addresses.len()) {
+            return Err(OpenError::Addresses(addresses.len()));
+        }
+        let is_open = |at: &&SocketAddr| !at.ip().to_canonical().is_loopback();
+        if let Some(open) = addresses.iter().find(is_open).filter(|_| options.token.is_empty()) {
+            return Err(OpenError::TokenNeeded(open.ip()));
+        }
+        let made = addresses.iter().map(|at| listen(*at, &options));
+        let listeners = made.collect::<Result<Vec<_>, _>>()?;
+        let local = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>();
+        let addresses = local.map_err(system("the socket has no address"))?;
+        let house = Arc::new(House {
+            options,
+            sessions: Mutex::default(),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            strangers: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            waker: Waker::new().map_err(system("no event descriptor can be made"))?,
+        });
+        let for_thread = Arc::clone(&house);
+        let thread = thread::Builder::new()
+            .name("psock listen".to_owned())
+            .spawn(move || accept(&listeners, &for_thread))
+            .map_err(system("no thread can be made"))?;
+        Ok(Self { addresses, house, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The next session, and who opened it. `within`: how long to wait; `None`: without end.
+    #[must_use]
+    pub fn accept(&self, within: Option<Duration>) -> Option<(ParallelSocket, SocketAddr)> {
+        let due = within.and_then(|within| Instant::now().checked_add(within));
+        let mut queue = lock(&self.house.queue);
+        loop {
+            if let Some(found) = queue.waiting.pop_front() {
+                return Some(found);
+            }
+            queue = match due {
+                None => self.house.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Some(due) => {
+                    let left = due.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    self.house.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Somebody who connected in vain, since the last time; at most 64 are kept.
+    #[must_use]
+    pub fn stranger(&self) -> Option<Stranger> {
+        lock(&self.house.queue).stories.pop_front()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.house.stop.store(true, SeqCst);
+        self.house.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(at: SocketAddr, options: &Options) -> Result<TcpListener, OpenError> {
+    let made = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP));
+    let socket = made.map_err(system("no socket can be made"))?;
+    prepare(&socket, options)?;
+    let refused = |source| OpenError::Listen { at, source };
+    if at.is_ipv6() {
+        // So that 0.0.0.0 and :: can be had side by side.
+        socket.set_only_v6(true).map_err(refused)?;
+    }
+    socket
+        .set_reuse_address(true)
+        .and_then(|()| socket.bind(&at.into()))
+        .and_then(|()| socket.listen(BACKLOG))
+        .and_then(|()| socket.set_nonblocking(true))
+        .map_err(refused)?;
+    Ok(socket.into())
+}
+
+fn accept(listeners: &[TcpListener], house: &Arc<House>) {
+    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds: Vec<_> = listeners.iter().map(|listener| entry(listener.as_raw_fd())).collect();
+    fds.push(entry(house.waker.as_raw_fd()));
+    while !house.stop.load(SeqCst) {
+        if poll(&mut fds, 0, u64::MAX).is_err() {
+            thread::sleep(PAUSE);
+        }
+        for (listener, fd) in listeners.iter().zip(&fds) {
+            if fd.revents == 0 {
+                continue;
+            }
+            match listener.accept() {
+                Ok((stream, peer)) => greet_apart(stream, peer, house),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+}
+
+/// Greets in a thread of its own; beyond a number of strangers at once, they are sent away unheard.
+fn greet_apart(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
+    if house.strangers.fetch_add(1, SeqCst) >= MOST_STRANGERS {
+        house.strangers.fetch_sub(1, SeqCst);
+        return;
+    }
+    let for_thread = Arc::clone(house);
+    let work = move || {
+        let greeted = greet(stream, peer, &for_thread);
+        for_thread.strangers.fetch_sub(1, SeqCst);
+        let why = match greeted {
+            // Somebody who says nothing at all is a port scanner, or a check whether the listener lives.
+            Ok(()) | Err(GreetError::Closed | GreetError::Io(_)) => return,
+            Err(error) => error.to_string(),
+        };
+        let mut queue = lock(&for_thread.queue);
+        if queue.stories.len() < MOST_STORIES {
+            queue.stories.push_back(Stranger { peer, why });
+        }
+    };
+    if thread::Builder::new().name("psock greet".to_owned()).spawn(work).is_err() {
+        house.strangers.fetch_sub(1, SeqCst);
+    }
+}
+
+fn greet(mut stream: TcpStream, peer: SocketAddr, house: &Arc<House>) -> Result<(), GreetError> {
+    let due = Instant::now() + GREETING;
+    let mut bytes = [0; HELLO_BYTES];
+    fill(&mut stream, &mut bytes, due, begins_like_hello)?;
+    let hello = match Hello::parse(&bytes) {
+        Ok(hello) => hello,
+        Err(error) => {
+            if let GreetingError::Version(_) = error {
+                stream.write_all(&refusal(Status::Version))?;
+            }
+            return Err(error.into());
+        }
+    };
+    let nonce = random()?;
+    let known = lock(&house.sessions).get(&hello.id).cloned();
+    let (responder, joined) = match (hello.opens, known) {
+        (true, None) => (Responder::open(&house.options.token, hello, nonce), None),
+        (false, Some((shared, secret))) => (Responder::join(&secret, hello, nonce), Some(shared)),
+        // A session of this name exists, or does not.
+        (true, Some(_)) => return refuse(&mut stream, Status::Full, GreetingError::Full),
+        (false, None) => return refuse(&mut stream, Status::Unknown, GreetingError::Unknown),
+    };
+    stream.write_all(responder.reply())?;
+    let mut proof = [0; PROOF_BYTES];
+    fill(&mut stream, &mut proof, due, |_| true)?;
+    let (welcome, secret) = match responder.verify(&proof) {
+        Ok(verified) => verified,
+        Err(error) => {
+            stream.write_all(&refused_welcome(Status::Secret))?;
+            return Err(error.into());
+        }
+    };
+    match joined {
+        Some(shared) => join(stream, &welcome, shared.upgrade()),
+        None => open(stream, peer, &welcome, hello.id, secret, house),
+    }
+}
+
+fn refuse(stream: &mut TcpStream, status: Status, error: GreetingError) -> Result<(), GreetError> {
+    stream.write_all(&refusal(status))?;
+    Err(error.into())
+}
+
+fn join(mut stream: TcpStream, welcome: &[u8], shared: Option<Arc<Shared>>) -> Result<(), GreetError> {
+    let Some(shared) = shared.filter(|shared| shared.has_room()) else {
+        stream.write_all(&refused_welcome(Status::Full))?;
+        return Err(GreetingError::Full.into());
+    };
+    stream.write_all(welcome)?;
+    shared.arrive(Arrival { route: None, stream: Ok(stream) });
+    Ok(())
+}
+
+fn open(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    welcome: &[u8],
+    id: Id,
+    secret: Secret,
+    house: &Arc<House>,
+) -> Result<(), GreetError> {
+    let shared = Shared::new(&house.options).map_err(|error| io::Error::other(error.to_string()))?;
+    let is_full = lock(&house.queue).waiting.len() >= MOST_WAITING;
+    let is_new = !is_full && {
+        let mut sessions = lock(&house.sessions);
+        let is_new = !sessions.contains_key(&id);
+        if is_new {
+            // Before the client hears of it: its other streams follow at once.
+            sessions.insert(id, (Arc::downgrade(&shared), secret));
+        }
+        is_new
+    };
+    if !is_new {
+        stream.write_all(&refused_welcome(Status::Full))?;
+        return Err(GreetingError::Full.into());
+    }
+    let started = stream.write_all(welcome).map_err(GreetError::from).and_then(|()| {
+        shared.arrive(Arrival { route: None, stream: Ok(stream) });
+        let for_thread = Arc::clone(house);
+        let ended = move || {
+            lock(&for_thread.sessions).remove(&id);
+        };
+        worker::start(&shared, None, ended).map_err(|error| io::Error::other(error.to_string()).into())
+    });
+    if let Err(error) = started {
+        lock(&house.sessions).remove(&id);
+        return Err(error);
+    }
+    lock(&house.queue).waiting.push_back((ParallelSocket::new(shared), peer));
+    house.changed.notify_one();
+    Ok(())
+}

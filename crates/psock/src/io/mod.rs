@@ -1,0 +1,181 @@
+//! Sessions over TCP sockets of this host.
+//!
+//! A session has a thread of its own that does all input and output; calls of the application only copy. A
+//! [`ParallelSocket`] is made by [`ParallelSocket::connect`] or by a [`Listener`].
+
+mod dial;
+mod greet;
+mod listener;
+mod observed;
+mod signal;
+mod socket;
+mod worker;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use thiserror::Error;
+use weir_tcp::option::{OptionError, Setting};
+
+pub use listener::{Listener, Stranger};
+pub use socket::{ParallelSocket, Report, SocketError, StreamReport};
+
+use crate::schedule;
+use crate::session::Config;
+use crate::wire::GreetingError;
+
+/// TCP port of a listener unless told otherwise.
+pub const PORT: u16 = 29_101;
+
+/// `TCP_NOTSENT_LOWAT` of each stream unless told otherwise.
+pub const UNSENT_BYTES: u32 = 64 * 1024;
+
+/// Least memory for what is received, and for what is sent.
+pub const LEAST_MEMORY_BYTES: usize = 4096;
+
+/// Most memory for what is received, and for what is sent.
+pub const MOST_MEMORY_BYTES: usize = 1 << 30;
+
+/// Until a greeting must be over.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// A way to the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Address of this end; the system's choice without one.
+    pub local: Option<IpAddr>,
+    /// Address and port of the listener.
+    pub remote: SocketAddr,
+}
+
+/// How a session is carried.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What both ends know; empty for none, and then anybody can open a session.
+    pub token: Vec<u8>,
+    /// Memory and times.
+    pub config: Config,
+    /// One of [`schedule::SCHEDULERS`].
+    pub scheduler: String,
+    /// `TCP_NOTSENT_LOWAT`: what a stream holds that was not sent yet; 0 leaves it to the system.
+    pub unsent_bytes: u32,
+    /// Set on every stream before it is made.
+    pub settings: Vec<Setting>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            token: Vec::new(),
+            config: Config::default(),
+            scheduler: schedule::SCHEDULERS[0].to_owned(),
+            unsent_bytes: UNSENT_BYTES,
+            settings: Vec::new(),
+        }
+    }
+}
+
+/// Why there is no session, or no listener.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// No such scheduler.
+    #[error("there is no scheduler {0:?}; there are {known}", known = schedule::SCHEDULERS.join(", "))]
+    Scheduler(String),
+    /// Too little memory, or too much.
+    #[error(
+        "{0} bytes of memory: {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES} are possible in each direction"
+    )]
+    Memory(usize),
+    /// Blocks of an impossible size.
+    #[error("blocks of {0} bytes: 1 to {most} are possible", most = crate::wire::MOST_BLOCK_BYTES)]
+    Block(u32),
+    /// No address at all, or too many.
+    #[error("{0} addresses: 1 to {most} are possible", most = crate::wire::MOST_STREAMS)]
+    Addresses(usize),
+    /// A listener that anybody could use.
+    #[error("listening on {0}, which others can reach, needs a token")]
+    TokenNeeded(IpAddr),
+    /// The address cannot be had.
+    #[error("cannot listen on {at}")]
+    Listen {
+        /// Which.
+        at: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Nobody answers.
+    #[error("cannot connect to {to}")]
+    Connect {
+        /// Who.
+        to: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// This end's address cannot be had.
+    #[error("the local address {local} cannot be used for a connection to {to}")]
+    Local {
+        /// It.
+        local: IpAddr,
+        /// The other end.
+        to: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody answers, and the greeting fails.
+    #[error("no session with {to}")]
+    Greeting {
+        /// Who.
+        to: SocketAddr,
+        /// Why.
+        source: GreetingError,
+    },
+    /// Somebody is there, and says nothing or goes away.
+    #[error("{to} accepts connections, and does not answer as a parallel socket does: {why}")]
+    Silent {
+        /// Who.
+        to: SocketAddr,
+        /// How.
+        why: String,
+    },
+    /// A socket option.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// Something in this host.
+    #[error("{what}")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+    move |source| OpenError::System { what, source }
+}
+
+impl Options {
+    fn check(&self) -> Result<(), OpenError> {
+        if schedule::scheduler(&self.scheduler).is_none() {
+            return Err(OpenError::Scheduler(self.scheduler.clone()));
+        }
+        for bytes in [self.config.receive_bytes, self.config.send_bytes] {
+            if !(LEAST_MEMORY_BYTES..=MOST_MEMORY_BYTES).contains(&bytes) {
+                return Err(OpenError::Memory(bytes));
+            }
+        }
+        if !(1..=crate::wire::MOST_BLOCK_BYTES).contains(&self.config.block_bytes) {
+            return Err(OpenError::Block(self.config.block_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that nobody can foresee.
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the kernel writes at most N bytes; up to 256 come at once (getrandom(2)).
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
+    if got == N as isize { Ok(bytes) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,79 @@
+//! What the kernel knows of a stream's connection.
+
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+use weir_tcp::Info;
+use weir_tcp::fields::{Field, field};
+
+use crate::schedule::PathStats;
+
+/// A connection, as the kernel sees it now.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed {
+    pub stats: PathStats,
+    pub retransmitted_segments: u64,
+}
+
+/// Asks the kernel; `None` where it does not answer.
+pub fn observe(stream: &TcpStream) -> Option<Observed> {
+    let info = Info::of(stream).ok()?;
+    let known = Known::get();
+    let unsent_bytes = read(&info, known.notsent_bytes);
+    let mss_bytes = read(&info, known.snd_mss_bytes);
+    let stats = PathStats {
+        srtt_ns: 1000 * read(&info, known.rtt_us),
+        rttvar_ns: 1000 * read(&info, known.rttvar_us),
+        cwnd_bytes: mss_bytes * read(&info, known.snd_cwnd),
+        mss_bytes,
+        unacked_bytes: unacked(stream).unwrap_or(unsent_bytes),
+        unsent_bytes,
+        rate_bytes_per_s: read(&info, known.delivery_rate),
+        is_rate_limited: read(&info, known.app_limited) != 0,
+        acked_bytes: read(&info, known.bytes_acked),
+    };
+    Some(Observed { stats, retransmitted_segments: read(&info, known.total_retrans) })
+}
+
+/// The fields of `struct tcp_info` that are used here.
+struct Known {
+    rtt_us: Option<&'static Field>,
+    rttvar_us: Option<&'static Field>,
+    snd_cwnd: Option<&'static Field>,
+    snd_mss_bytes: Option<&'static Field>,
+    notsent_bytes: Option<&'static Field>,
+    delivery_rate: Option<&'static Field>,
+    app_limited: Option<&'static Field>,
+    bytes_acked: Option<&'static Field>,
+    total_retrans: Option<&'static Field>,
+}
+
+impl Known {
+    fn get() -> &'static Self {
+        static KNOWN: OnceLock<Known> = OnceLock::new();
+        KNOWN.get_or_init(|| Self {
+            rtt_us: field("rtt_us"),
+            rttvar_us: field("rttvar_us"),
+            snd_cwnd: field("snd_cwnd"),
+            snd_mss_bytes: field("snd_mss_bytes"),
+            notsent_bytes: field("notsent_bytes"),
+            delivery_rate: field("delivery_rate_bytes_per_s"),
+            app_limited: field("delivery_rate_app_limited"),
+            bytes_acked: field("bytes_acked"),
+            total_retrans: field("total_retrans"),
+        })
+    }
+}
+
+fn read(info: &Info, field: Option<&Field>) -> u64 {
+    field.and_then(|field| info.get(field)).unwrap_or_default()
+}
+
+/// Bytes that were written and not acknowledged (tcp(7)).
+fn unacked(stream: &TcpStream) -> Option<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one `int`.
+    let failed = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if failed == 0 { u64::try_from(bytes).ok() } else { None }
+}

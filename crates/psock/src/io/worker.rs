@@ -1,0 +1,391 @@
+//! The thread of a session: all its input and output.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use weir_tcp::clock::now_ns;
+
+use super::dial::{Purpose, dial};
+use super::observed::{Observed, observe};
+use super::signal::poll;
+use super::socket::{Shared, State, StreamReport};
+use super::{OpenError, Options, Route, system};
+use crate::schedule::StreamId;
+use crate::session::{SessionError, StreamTotals};
+use crate::wire::{GreetingError, Id, Secret};
+
+const READ_BYTES: usize = 256 * 1024;
+const MS: u64 = 1_000_000;
+/// Between two tries to make a stream: at first, and at most.
+const BACKOFF_NS: [u64; 2] = [100 * MS, 2000 * MS];
+/// After the end, until connections are closed whatever the other end does.
+const LINGER_NS: u64 = 2000 * MS;
+/// The same after a failure.
+const FAREWELL_NS: u64 = 300 * MS;
+/// Streams that are kept in the report.
+const MOST_REPORTS: usize = 1024;
+
+/// A connection that was greeted, or not.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The client's route.
+    pub route: Option<usize>,
+    pub stream: Result<TcpStream, OpenError>,
+}
+
+/// Makes the streams of a client.
+#[derive(Debug)]
+pub struct Dialer {
+    routes: Vec<Dialled>,
+    id: Id,
+    secret: Secret,
+    options: Arc<Options>,
+}
+
+#[derive(Debug)]
+struct Dialled {
+    route: Route,
+    /// When it is tried next; `None` while it works, or is being tried.
+    next_ns: Option<u64>,
+    backoff_ns: u64,
+}
+
+impl Dialer {
+    /// For a session that was opened over the route `first`.
+    pub fn new(routes: &[Route], first: usize, id: Id, secret: Secret, options: Options) -> Self {
+        let dialled = |(number, route): (usize, &Route)| Dialled {
+            route: *route,
+            next_ns: (number != first).then_some(0),
+            backoff_ns: BACKOFF_NS[0],
+        };
+        let routes = routes.iter().enumerate().map(dialled).collect();
+        Self { routes, id, secret, options: Arc::new(options) }
+    }
+
+    /// The route works.
+    fn works(&mut self, route: usize) {
+        if let Some(dialled) = self.routes.get_mut(route) {
+            dialled.next_ns = None;
+        }
+    }
+
+    /// The route's stream has ended, or was not to be had.
+    fn failed(&mut self, route: usize, now_ns: u64, was_up: bool) {
+        if let Some(dialled) = self.routes.get_mut(route) {
+            dialled.backoff_ns =
+                if was_up { BACKOFF_NS[0] } else { (2 * dialled.backoff_ns).min(BACKOFF_NS[1]) };
+            dialled.next_ns = Some(now_ns.saturating_add(dialled.backoff_ns));
+        }
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        self.routes.iter().filter_map(|dialled| dialled.next_ns).min().unwrap_or(u64::MAX)
+    }
+
+    /// Tries every route that is due, each in a thread that ends by itself.
+    fn dial(&mut self, shared: &Arc<Shared>, now_ns: u64) {
+        for (number, dialled) in self.routes.iter_mut().enumerate() {
+            if dialled.next_ns.is_none_or(|next| next > now_ns) {
+                continue;
+            }
+            dialled.next_ns = None;
+            let (route, id, options) = (dialled.route, self.id, Arc::clone(&self.options));
+            let (purpose, shared) = (Purpose::Join(self.secret.clone()), Arc::downgrade(shared));
+            let work = move || {
+                let stream = dial(&route, id, &purpose, &options).map(|(stream, _)| stream);
+                if let Some(shared) = shared.upgrade() {
+                    shared.arrive(Arrival { route: Some(number), stream });
+                }
+            };
+            if thread::Builder::new().name("psock dial".to_owned()).spawn(work).is_err() {
+                dialled.next_ns = Some(now_ns.saturating_add(BACKOFF_NS[1]));
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    id: StreamId,
+    stream: TcpStream,
+    route: Option<usize>,
+    /// Place of its report.
+    report: usize,
+    has_ended_output: bool,
+}
+
+/// Starts the thread of a session; `ended` is called when that ends.
+pub fn start(
+    shared: &Arc<Shared>,
+    dialer: Option<Dialer>,
+    ended: impl FnOnce() + Send + 'static,
+) -> Result<(), OpenError> {
+    let mut worker = Worker {
+        shared: Arc::clone(shared),
+        dialer,
+        connections: Vec::new(),
+        buffer: vec![0; READ_BYTES],
+        closes_ns: None,
+    };
+    let work = move || {
+        worker.run();
+        worker.end();
+        ended();
+    };
+    thread::Builder::new()
+        .name("psock".to_owned())
+        .spawn(work)
+        .map(|_| ())
+        .map_err(system("no thread can be made"))
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    dialer: Option<Dialer>,
+    connections: Vec<Connection>,
+    buffer: Vec<u8>,
+    /// When connections are closed whatever the other end does.
+    closes_ns: Option<u64>,
+}
+
+impl Worker {
+    fn run(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut fds = Vec::new();
+        loop {
+            let mut state = shared.lock();
+            state.is_asleep = false;
+            let now = now_ns();
+            self.take_events(&mut state, &fds, now);
+            self.attach(&mut state, now);
+            let is_ending = state.session.is_finished() || state.session.failure().is_some();
+            if !is_ending && let Some(dialer) = &mut self.dialer {
+                dialer.dial(&shared, now);
+            }
+            self.look(&mut state, now);
+            state.session.drive(now);
+            while let Some(dead) = state.session.take_dead() {
+                self.close(&mut state, dead, "it made no progress", now);
+            }
+            self.flush(&mut state, now);
+            let until = self.until(&state, now);
+            shared.tell(&mut state);
+            if self.closes_ns.is_some() && self.connections.is_empty()
+                || self.closes_ns.is_some_and(|closes| now >= closes)
+            {
+                return;
+            }
+            self.ask(&state, &mut fds);
+            state.is_asleep = true;
+            drop(state);
+            if poll(&mut fds, now, until).is_err() {
+                // Out of memory, for instance: it may pass.
+                thread::sleep(Duration::from_millis(10));
+            }
+            if fds.first().is_some_and(|waker| waker.revents != 0) {
+                shared.waker.clear();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        let mut state = self.shared.lock();
+        for connection in self.connections.drain(..) {
+            let _ = connection.stream.shutdown(Shutdown::Both);
+            state.session.detach(connection.id);
+        }
+        state.arriving.clear();
+        state.is_over = true;
+        self.shared.tell(&mut state);
+    }
+
+    /// What to wait for: the waker first, then the connections in their order.
+    fn ask(&self, state: &State, fds: &mut Vec<libc::pollfd>) {
+        let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        fds.clear();
+        fds.push(entry(self.shared.waker.as_raw_fd(), libc::POLLIN));
+        let wants = state.session.wants_to_send();
+        for connection in &self.connections {
+            let id = connection.id;
+            let waits = !state.session.pending(id).is_empty() || wants && !state.session.is_writable(id);
+            let out = if waits { libc::POLLOUT } else { 0 };
+            fds.push(entry(connection.stream.as_raw_fd(), libc::POLLIN | out));
+        }
+    }
+
+    /// Until when to wait.
+    fn until(&self, state: &State, now: u64) -> u64 {
+        let session = state.session.deadline_ns();
+        let dialer = if self.closes_ns.is_some() { u64::MAX } else { self.dial_deadline() };
+        session.min(dialer).min(self.closes_ns.unwrap_or(u64::MAX)).max(now)
+    }
+
+    fn dial_deadline(&self) -> u64 {
+        self.dialer.as_ref().map_or(u64::MAX, Dialer::deadline_ns)
+    }
+
+    fn take_events(&mut self, state: &mut State, fds: &[libc::pollfd], now: u64) {
+        let events: Vec<_> =
+            fds.iter().skip(1).zip(&self.connections).map(|(fd, c)| (c.id, fd.revents)).collect();
+        for (id, revents) in events {
+            if revents & libc::POLLOUT != 0 {
+                state.session.set_writable(id);
+            }
+            if revents & !libc::POLLOUT != 0 {
+                self.read(state, id, now);
+            }
+        }
+    }
+
+    fn read(&mut self, state: &mut State, id: StreamId, now: u64) {
+        let Some(connection) = self.connections.iter_mut().find(|each| each.id == id) else { return };
+        match connection.stream.read(&mut self.buffer) {
+            Ok(0) => self.close(state, id, "the other end closed it", now),
+            Ok(read) => {
+                // Its error stays in the session; after the end there is nothing left to be told.
+                let _ = state.session.input(id, &self.buffer[..read], now);
+            }
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(e) => self.close(state, id, &e.to_string(), now),
+        }
+    }
+
+    fn close(&mut self, state: &mut State, id: StreamId, why: &str, now: u64) {
+        let Some(at) = self.connections.iter().position(|each| each.id == id) else { return };
+        let connection = self.connections.remove(at);
+        self.report(state, &connection, why);
+        state.session.detach(id);
+        if let (Some(dialer), Some(route)) = (&mut self.dialer, connection.route) {
+            dialer.failed(route, now, true);
+        }
+        let _ = connection.stream.shutdown(Shutdown::Both);
+    }
+
+    fn attach(&mut self, state: &mut State, now: u64) {
+        for Arrival { route, stream } in std::mem::take(&mut state.arriving) {
+            let stream = match stream {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let is_forgotten =
+                        matches!(error, OpenError::Greeting { source: GreetingError::Unknown, .. });
+                    if is_forgotten && self.connections.is_empty() {
+                        state.session.forget();
+                    }
+                    if let (Some(dialer), Some(route)) = (&mut self.dialer, route) {
+                        dialer.failed(route, now, false);
+                    }
+                    continue;
+                }
+            };
+            let ends = (stream.local_addr(), stream.peer_addr(), stream.set_nonblocking(true));
+            let (Ok(local), Ok(remote), Ok(())) = ends else {
+                if let (Some(dialer), Some(route)) = (&mut self.dialer, route) {
+                    dialer.failed(route, now, true);
+                }
+                continue;
+            };
+            let Some(id) = state.session.attach(now) else { continue };
+            if let (Some(dialer), Some(route)) = (&mut self.dialer, route) {
+                dialer.works(route);
+            }
+            let report = self.add_report(state, local, remote);
+            self.connections.push(Connection { id, stream, route, report, has_ended_output: false });
+        }
+    }
+
+    fn add_report(&mut self, state: &mut State, local: SocketAddr, remote: SocketAddr) -> usize {
+        if state.streams.len() >= MOST_REPORTS
+            && let Some(oldest) = state.streams.iter().position(|stream| !stream.ended.is_empty())
+        {
+            state.streams.remove(oldest);
+            for connection in &mut self.connections {
+                connection.report -= usize::from(connection.report > oldest);
+            }
+        }
+        state.streams.push(StreamReport {
+            local,
+            remote,
+            totals: StreamTotals::default(),
+            retransmitted_segments: 0,
+            srtt_ns: 0,
+            ended: String::new(),
+        });
+        state.streams.len() - 1
+    }
+
+    fn report(&self, state: &mut State, connection: &Connection, ended: &str) {
+        let totals = state.session.stream_totals(connection.id);
+        let observed = observe(&connection.stream);
+        let Some(report) = state.streams.get_mut(connection.report) else { return };
+        report.totals = totals.unwrap_or(report.totals);
+        report.ended = ended.to_owned();
+        if let Some(observed) = observed {
+            report.retransmitted_segments = observed.retransmitted_segments;
+            report.srtt_ns = observed.stats.srtt_ns;
+        }
+    }
+
+    /// Asks the kernel about every connection.
+    fn look(&self, state: &mut State, now: u64) {
+        for connection in &self.connections {
+            let Some(Observed { stats, retransmitted_segments }) = observe(&connection.stream) else {
+                continue;
+            };
+            state.session.set_stats(connection.id, stats, now);
+            let totals = state.session.stream_totals(connection.id);
+            if let Some(report) = state.streams.get_mut(connection.report) {
+                report.totals = totals.unwrap_or(report.totals);
+                report.srtt_ns = stats.srtt_ns;
+                report.retransmitted_segments = retransmitted_segments;
+            }
+        }
+    }
+
+    /// Writes what is pending, and ends what is at its end.
+    fn flush(&mut self, state: &mut State, now: u64) {
+        let mut broken = Vec::new();
+        for connection in &mut self.connections {
+            let pending = state.session.pending(connection.id);
+            if pending.is_empty() {
+                continue;
+            }
+            match connection.stream.write(pending) {
+                Ok(written) => state.session.sent(connection.id, written),
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(e) => broken.push((connection.id, e.to_string())),
+            }
+        }
+        for (id, why) in broken {
+            // What the other end said before it went away may still be there to be read.
+            self.read_rest(state, id, now);
+            self.close(state, id, &why, now);
+        }
+        let patience_ns = match state.session.failure() {
+            None if state.session.is_finished() => LINGER_NS,
+            None => return,
+            // Nobody is left to be told, or to be waited for.
+            Some(SessionError::Lost(_) | SessionError::Forgotten) => 0,
+            Some(_) => FAREWELL_NS,
+        };
+        self.closes_ns.get_or_insert(now.saturating_add(patience_ns));
+        for connection in &mut self.connections {
+            if !connection.has_ended_output && state.session.pending(connection.id).is_empty() {
+                connection.has_ended_output = true;
+                let _ = connection.stream.shutdown(Shutdown::Write);
+            }
+        }
+    }
+
+    fn read_rest(&mut self, state: &mut State, id: StreamId, now: u64) {
+        let Some(connection) = self.connections.iter_mut().find(|each| each.id == id) else { return };
+        while let Ok(read @ 1..) = connection.stream.read(&mut self.buffer) {
+            if state.session.input(id, &self.buffer[..read], now).is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a session does by itself: streams judged, data acknowledged, blocks given to streams.
+
+use super::Session;
+use super::stream::Stream;
+use crate::schedule::{Path, Work};
+
+impl Session {
+    pub(super) fn judge(&mut self, now_ns: u64) {
+        let timing = self.config.timing;
+        let mut dead = Vec::new();
+        for (id, stream) in &mut self.streams {
+            if stream.judge(now_ns, &timing) {
+                stream.carried.iter().for_each(|offset| self.outgoing.doubt(*offset));
+            }
+            if stream.is_dead(now_ns, &timing) {
+                dead.push(*id);
+            }
+        }
+        for id in dead {
+            self.detach(id);
+            self.dead.push_back(id);
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, now_ns: u64) {
+        if !self.incoming.is_news() {
+            return;
+        }
+        let due_ns = *self.ack_due_ns.get_or_insert(now_ns.saturating_add(self.config.timing.ack_ns));
+        if now_ns >= due_ns || self.incoming.is_due(self.config.block_bytes.into()) {
+            self.ack = self.incoming.told();
+            self.ack_due_ns = None;
+        }
+    }
+
+    pub(super) fn control(&mut self) {
+        // On every stream: the first to arrive counts, and a stream that fails takes nothing with it.
+        let end = self.outgoing.total().filter(|_| !self.outgoing.is_done());
+        for stream in self.streams.values_mut() {
+            if stream.control(self.ack, end) {
+                self.outgoing.end_told();
+            }
+        }
+    }
+
+    /// Gives one block to one stream, if there are both.
+    pub(super) fn give(&mut self, now_ns: u64) -> bool {
+        let again = self.outgoing.first_lost();
+        let sendable_bytes = self.outgoing.sendable();
+        let is_limited = self.outgoing.is_limited();
+        let most = self.config.block_bytes;
+        let block_bytes = match again {
+            Some((_, len)) => u64::from(len),
+            None => sendable_bytes.min(most.into()),
+        };
+        // A window that opens by a little is not filled by blocks as little (RFC 9293, 3.8.6.2).
+        let is_silly = block_bytes < u64::from(most) && is_limited && self.outgoing.blocks_under_way() > 0;
+        if block_bytes == 0 || again.is_none() && is_silly {
+            return false;
+        }
+        // Where every stream is suspect, any of them may be the first to work again.
+        let has_trusted = self.streams.values().any(|stream| !stream.is_suspect());
+        let offset = again.map(|(offset, _)| offset);
+        self.paths.clear();
+        self.paths.extend(
+            self.streams
+                .iter()
+                .filter(|(_, stream)| !(has_trusted && stream.is_suspect()))
+                .filter(|(_, stream)| offset.is_none_or(|offset| !stream.carried.contains(&offset)))
+                .map(|(id, stream)| Path { id: *id, is_ready: stream.is_ready(), stats: stream.stats }),
+        );
+        if let Some(offset) = offset {
+            let carries = |stream: &Stream| !stream.is_suspect() && stream.carried.contains(&offset);
+            let is_under_way = self.streams.values().any(carries);
+            // Either its stream works again, or all that could carry it do so already.
+            if is_under_way || self.paths.is_empty() && self.outgoing.is_carried(offset) {
+                self.outgoing.leave(offset);
+                return true;
+            }
+        }
+        if !self.paths.iter().any(|path| path.is_ready) {
+            return false;
+        }
+        let work = Work {
+            now_ns,
+            block_bytes,
+            sendable_bytes: sendable_bytes.max(1),
+            window_bytes: self.outgoing.window(),
+            is_limited,
+            is_again: again.is_some(),
+        };
+        let Some(choice) = self.scheduler.choose(&work, &self.paths) else { return false };
+        let Some(stream) = self.streams.get_mut(&choice.stream).filter(|stream| stream.is_ready()) else {
+            return false;
+        };
+        let (offset, len) = match again {
+            Some((offset, len)) => {
+                self.outgoing.send_again(offset);
+                self.resent.0 += u64::from(len);
+                self.resent.1 += 1;
+                (offset, len)
+            }
+            None => match self.outgoing.take(choice.skip_bytes, most) {
+                Some(block) => block,
+                None => return false,
+            },
+        };
+        stream.put_block(offset, len, again.is_some(), |to| self.outgoing.copy(offset, len, to));
+        true
+    }
+}

@@ -1,0 +1,357 @@
+//! A session: two streams of bytes, one each way, over any number of connections that come and go.
+//!
+//! No I/O and no clock. Whoever has connections gives the session what they deliver ([`Session::input`]) and what
+//! is known of them ([`Session::set_stats`]), calls [`Session::drive`], and writes what is
+//! [`pending`](Session::pending). Times are of any clock that never goes back.
+//!
+//! The bytes of each direction come out at the other end once, in order and complete, or both ends get an error.
+//! Memory is bounded by [`Config`]: `receive_bytes` for what waits for bytes before it or for the application,
+//! `send_bytes` for what was not acknowledged, and one block per stream.
+
+mod config;
+mod driving;
+mod incoming;
+mod outcome;
+mod outgoing;
+mod ranges;
+mod stream;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::schedule::{Path, PathStats, Scheduler, StreamId};
+use crate::wire::{Frame, MOST_BLOCK_BYTES, MOST_STREAMS};
+pub use config::{Config, Timing};
+use incoming::Incoming;
+pub use outcome::{Read, SessionError, Totals};
+use outgoing::Outgoing;
+pub use stream::StreamTotals;
+use stream::{Part, Stream};
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    scheduler: Box<dyn Scheduler>,
+    streams: BTreeMap<StreamId, Stream>,
+    next_id: u32,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    /// What the other end is told has arrived.
+    ack: (u64, u64),
+    ack_due_ns: Option<u64>,
+    alone_since_ns: Option<u64>,
+    dead: VecDeque<StreamId>,
+    failure: Option<SessionError>,
+    resent: (u64, u64),
+    /// Kept for its memory.
+    paths: Vec<Path>,
+}
+
+impl Session {
+    /// A session without streams.
+    #[must_use]
+    pub fn new(config: Config, scheduler: Box<dyn Scheduler>) -> Self {
+        let config = Config { block_bytes: config.block_bytes.clamp(1, MOST_BLOCK_BYTES), ..config };
+        let mut incoming = Incoming::new(config.receive_bytes.max(1));
+        Self {
+            scheduler,
+            streams: BTreeMap::new(),
+            next_id: 0,
+            outgoing: Outgoing::new(config.send_bytes.max(1)),
+            ack: incoming.told(),
+            incoming,
+            ack_due_ns: None,
+            alone_since_ns: None,
+            dead: VecDeque::new(),
+            failure: None,
+            resent: (0, 0),
+            paths: Vec::new(),
+            config,
+        }
+    }
+
+    /// Takes bytes to send, as many as there is memory for.
+    ///
+    /// # Errors
+    /// The session has failed, or [`Session::finish`] was called.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, SessionError> {
+        match self.failure {
+            Some(failure) => Err(failure),
+            None if self.outgoing.is_finished() => Err(SessionError::Finished),
+            None => Ok(self.outgoing.write(bytes)),
+        }
+    }
+
+    /// Nothing more will be written.
+    pub fn finish(&mut self) {
+        self.outgoing.finish();
+    }
+
+    /// Gives the application what has arrived in order. What had arrived before a failure can still be read.
+    ///
+    /// # Errors
+    /// The session has failed, and nothing is left.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<Read, SessionError> {
+        match (self.incoming.read(into), self.failure) {
+            (0, _) if self.incoming.is_read() => Ok(Read::End),
+            (0, Some(failure)) => Err(failure),
+            (0, None) => Ok(Read::Nothing),
+            (len, _) => Ok(Read::Bytes(len)),
+        }
+    }
+
+    /// A call of [`Session::read`] would find something: bytes, the end, or an error.
+    #[must_use]
+    pub fn can_read(&self) -> bool {
+        self.incoming.readable() > 0 || self.incoming.is_read() || self.failure.is_some()
+    }
+
+    /// A call of [`Session::write`] would take something, or fail.
+    #[must_use]
+    pub fn can_write(&self) -> bool {
+        self.outgoing.room() > 0 || self.failure.is_some() || self.outgoing.is_finished()
+    }
+
+    /// All data of both directions have arrived.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.outgoing.is_done() && self.incoming.is_complete()
+    }
+
+    /// All data that were written here have arrived, and the end with them.
+    #[must_use]
+    pub const fn is_delivered(&self) -> bool {
+        self.outgoing.is_done()
+    }
+
+    /// Why it failed, if it did.
+    #[must_use]
+    pub const fn failure(&self) -> Option<SessionError> {
+        self.failure
+    }
+
+    /// Breaks the session off; the other end is told so, if it can be reached.
+    pub fn abort(&mut self) {
+        if !self.is_finished() {
+            self.fail(SessionError::Closed);
+        }
+    }
+
+    /// The other end has no such session any more.
+    pub fn forget(&mut self) {
+        if !self.is_finished() {
+            self.fail(SessionError::Forgotten);
+        }
+    }
+
+    /// A connection has been greeted.
+    ///
+    /// `None`: there are [`MOST_STREAMS`] already.
+    pub fn attach(&mut self, now_ns: u64) -> Option<StreamId> {
+        if self.streams.len() >= MOST_STREAMS {
+            return None;
+        }
+        let id = StreamId(self.next_id);
+        self.next_id += 1;
+        let mut stream = Stream::new(now_ns);
+        if let Some(reason) = self.failure.and_then(SessionError::reason) {
+            stream.put(Frame::Abort { reason });
+        }
+        self.streams.insert(id, stream);
+        self.alone_since_ns = None;
+        // It may carry what others hold up.
+        for stream in self.streams.values().filter(|stream| stream.is_suspect()) {
+            stream.carried.iter().for_each(|offset| self.outgoing.doubt(*offset));
+        }
+        Some(id)
+    }
+
+    /// A connection has ended, in whatever way: what it carried and is not known to have arrived goes by others.
+    pub fn detach(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.remove(&id) {
+            for offset in stream.carried {
+                self.outgoing.lose(offset);
+            }
+        }
+    }
+
+    /// A stream that was given up; its connection is to be closed.
+    pub fn take_dead(&mut self) -> Option<StreamId> {
+        self.dead.pop_front()
+    }
+
+    /// Streams, in the order in which they were attached.
+    pub fn streams(&self) -> impl Iterator<Item = StreamId> {
+        self.streams.keys().copied()
+    }
+
+    /// What is known of a stream's connection.
+    pub fn set_stats(&mut self, id: StreamId, stats: PathStats, now_ns: u64) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.update(stats, now_ns);
+        }
+    }
+
+    /// The connection can take more; it is asked anew for each block.
+    pub fn set_writable(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.set_writable(true);
+        }
+    }
+
+    /// The other end is to be told at once what was read: [`Session::drive`] does it.
+    #[must_use]
+    pub fn has_urgent_news(&self) -> bool {
+        self.failure.is_none() && self.incoming.is_due(self.config.block_bytes.into())
+    }
+
+    /// The stream's connection is not known to be full: [`Session::set_writable`] would change nothing.
+    #[must_use]
+    pub fn is_writable(&self, id: StreamId) -> bool {
+        self.streams.get(&id).is_some_and(Stream::is_writable)
+    }
+
+    /// There is something that a stream could carry, were it writable.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        self.failure.is_none() && (self.outgoing.first_lost().is_some() || self.outgoing.sendable() > 0)
+    }
+
+    /// Takes bytes that a connection delivered.
+    ///
+    /// # Errors
+    /// [`SessionError::Violation`], [`SessionError::Aborted`]: the session has failed.
+    pub fn input(&mut self, id: StreamId, mut bytes: &[u8], now_ns: u64) -> Result<(), SessionError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        if !bytes.is_empty() {
+            stream.hear(now_ns);
+        }
+        let mut needed = None;
+        let taken = loop {
+            let part = match stream.split(&mut bytes) {
+                Ok(Some(part)) => part,
+                Ok(None) => break Ok(()),
+                Err(violation) => break Err(violation.into()),
+            };
+            let done = match part {
+                Part::Data(offset, data) => {
+                    stream.totals.received_bytes += data.len() as u64;
+                    self.incoming.take(offset, data).map(|_| ())
+                }
+                Part::Frame(Frame::Data { offset, len }) => self.incoming.check(offset, len),
+                Part::Frame(Frame::Ack { next, limit }) => {
+                    self.outgoing.acknowledge(next, limit).map(|start| needed = Some(start))
+                }
+                Part::Frame(Frame::End { total }) => self.incoming.end(total),
+                Part::Frame(Frame::Ping { number }) => {
+                    stream.pinged(number);
+                    Ok(())
+                }
+                Part::Frame(Frame::Pong { number }) => stream.ponged(number),
+                Part::Frame(Frame::Abort { reason }) => break Err(SessionError::Aborted(reason)),
+            };
+            if let Err(violation) = done {
+                break Err(violation.into());
+            }
+        };
+        if let Some(start) = needed {
+            self.streams.values_mut().for_each(|stream| stream.arrived(start));
+        }
+        if let Err(failure) = taken {
+            self.fail(failure);
+            return Err(failure);
+        }
+        Ok(())
+    }
+
+    /// What the connection of a stream is to take next; empty where nothing is.
+    #[must_use]
+    pub fn pending(&self, id: StreamId) -> &[u8] {
+        self.streams.get(&id).map_or(&[], Stream::pending)
+    }
+
+    /// The connection of a stream has taken `len` of the pending bytes.
+    pub fn sent(&mut self, id: StreamId, len: usize) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.sent(len);
+        }
+    }
+
+    /// Does everything that is due; to be called after anything else was, and at [`Session::deadline_ns`].
+    pub fn drive(&mut self, now_ns: u64) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.judge(now_ns);
+        if self.streams.is_empty() && !self.is_finished() {
+            let since = *self.alone_since_ns.get_or_insert(now_ns);
+            let alone_ns = now_ns.saturating_sub(since);
+            if alone_ns >= self.config.timing.lost_ns {
+                self.fail(SessionError::Lost(alone_ns));
+                return;
+            }
+        }
+        self.acknowledge(now_ns);
+        self.control();
+        while self.give(now_ns) {}
+        // The end may follow the last block at once.
+        self.control();
+    }
+
+    /// When [`Session::drive`] is to be called at the latest; `u64::MAX`: no time in particular.
+    #[must_use]
+    pub fn deadline_ns(&self) -> u64 {
+        if self.failure.is_some() {
+            return u64::MAX;
+        }
+        let timing = &self.config.timing;
+        let streams = self.streams.values().map(|stream| stream.deadline_ns(timing));
+        let lost = self.alone_since_ns.filter(|_| !self.is_finished());
+        let lost = lost.map(|since| since.saturating_add(timing.lost_ns));
+        streams.chain(self.ack_due_ns).chain(lost).min().unwrap_or(u64::MAX)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let (reorder_bytes, reorder_peak_bytes, duplicate_bytes) = self.incoming.memory();
+        Totals {
+            written_bytes: self.outgoing.end(),
+            acknowledged_bytes: self.outgoing.acknowledged(),
+            received_bytes: self.incoming.arrived(),
+            reorder_bytes,
+            reorder_peak_bytes,
+            duplicate_bytes,
+            resent_bytes: self.resent.0,
+            resent_blocks: self.resent.1,
+        }
+    }
+
+    /// What a stream has carried, while it is attached.
+    #[must_use]
+    pub fn stream_totals(&self, id: StreamId) -> Option<StreamTotals> {
+        self.streams.get(&id).map(|stream| stream.totals)
+    }
+
+    /// The scheduler's name.
+    #[must_use]
+    pub fn scheduler(&self) -> &'static str {
+        self.scheduler.name()
+    }
+
+    fn fail(&mut self, failure: SessionError) {
+        if self.failure.is_some() {
+            return;
+        }
+        if let Some(reason) = failure.reason() {
+            self.streams.values_mut().for_each(|stream| stream.put(Frame::Abort { reason }));
+        }
+        self.failure = Some(failure);
+    }
+}
+
+#[cfg(test)]
+mod tests;

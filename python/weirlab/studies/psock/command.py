@@ -1,0 +1,166 @@
+"""``weir psock``: send, serve."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weirlab.cli.options import JsonOption, grouped
+from weirlab.cli.output import Session
+from weirlab.errors import InputError, TrialError
+from weirlab.studies.psock.options import PORT, SessionOptions, StreamOptions, addresses
+
+PSOCK = """Copy bytes over several TCP connections at once.
+
+A session carries one stream of bytes over any number of TCP connections, over
+one path or several. Data arrive once, in order and complete, or there is an
+error. Connections may end and come back. Nothing here needs privileges.
+
+Examples:
+  weir psock serve                       receive
+  weir psock send localhost data.bin     send a file
+"""
+
+SEND = """Send a file, standard input or made-up bytes to weir psock serve.
+
+Without --path, all streams use the path that the system chooses. A path is
+given by its ends: the address of this host, that of the other, or both.
+Streams that end are made again until everything has arrived.
+
+Schedulers: earliest gives each stream the block whose turn comes when the
+stream can have delivered it; poll-all gives the next block to any stream that
+can take it; round-robin gives blocks in turn; ecf and blest are those of
+multipath TCP.
+
+Examples:
+  weir psock send localhost data.bin
+  weir psock send 192.0.2.1 --bytes 1GB --streams 4 --token SECRET
+  weir psock send 192.0.2.1 --path 198.51.100.1 --path 203.0.113.1 data.bin
+  weir psock send 192.0.2.1 --path ,192.0.2.1 --path ,192.0.2.65 --streams 1 data.bin
+  tar c folder | weir psock send 192.0.2.1 --scheduler poll-all --json
+"""
+
+SERVE = """Receive what weir psock send sends, until Ctrl-C.
+
+It listens on loopback. Any other address needs a token, which clients prove
+to know; it never crosses the network, but data do in clear. Sessions are
+received one after the other. Data are counted and dropped unless --out names
+a file, which is written as a whole or not at all.
+
+Examples:
+  weir psock serve
+  weir psock serve --out copy.bin --transfers 1
+  weir psock serve --bind 192.0.2.1 --bind 192.0.2.65 --token SECRET --json
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    psock = typer.Typer(help=PSOCK, no_args_is_help=True)
+    psock.command("send", help=SEND)(grouped(send))
+    psock.command("serve", help=SERVE)(grouped(serve))
+    app.add_typer(psock, name="psock", rich_help_panel="Link")
+
+
+def send(
+    ctx: typer.Context,
+    *,
+    host: Annotated[str, typer.Argument(help="Name or address of the receiver.", metavar="HOST")],
+    file: Annotated[
+        Path | None, typer.Argument(help="What to send (default: standard input).", metavar="FILE")
+    ] = None,
+    total: Annotated[
+        str | None, typer.Option("--bytes", help="Made-up bytes, instead: 500MB, 64MiB.", metavar="SIZE")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port.", metavar="PORT")] = PORT,
+    streams: StreamOptions,
+    session_options: SessionOptions,
+    json: JsonOption = False,
+) -> None:
+    """Send."""
+    from weirlab.studies.psock import copying, tables
+
+    with Session(ctx, as_json=json) as session:
+        if file is not None and total is not None:
+            raise InputError("FILE and --bytes exclude each other; give one")
+        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
+        tries = copying.routes(host.strip("[]"), port, streams.paths(), streams.streams)
+        with _source(file, total) as source:
+            made = copying.connect(tries, how)
+            copied = copying.send(made, source, copying.shown((host.strip("[]"), port)))
+        document = {"kind": "psock send", **tables.document(copied)}
+        session.finish(document, tables.sent(copied), [tables.streams(copied)])
+
+
+@contextmanager
+def _source(file: Path | None, total: str | None) -> Iterator[Iterator[bytes]]:
+    """What is to be sent, in parts."""
+    from weirlab import files
+    from weirlab.link.settings import parse_size
+    from weirlab.studies.psock import copying
+
+    if total is not None:
+        yield copying.made_up(parse_size(total, "--bytes"))
+    elif file is None:
+        if sys.stdin.isatty():
+            raise InputError("FILE is missing; give a file, --bytes, or data on standard input")
+        yield copying.read_from(sys.stdin.buffer)
+    else:
+        with files.telling(file, "read"), file.open("rb") as opened:
+            yield copying.read_from(opened)
+
+
+def serve(
+    ctx: typer.Context,
+    *,
+    bind: Annotated[
+        list[str] | None,
+        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
+    ] = PORT,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the data here; needs --transfers 1.", metavar="FILE"),
+    ] = None,
+    transfers: Annotated[
+        int | None, typer.Option("--transfers", min=1, help="Exit after this many sessions.", metavar="N")
+    ] = None,
+    session_options: SessionOptions,
+    json: JsonOption = False,
+) -> None:
+    """Serve."""
+    from weirlab import files
+    from weirlab._engine import ParallelListener
+    from weirlab.link.stopping import Stop
+    from weirlab.studies.psock import copying, tables
+
+    def into(receive: Callable[[Callable[[bytes], object]], None]) -> None:
+        if out is None:
+            receive(lambda data: None)
+        else:
+            files.write(out, lambda file: receive(file.write))
+
+    with Session(ctx, as_json=json) as session:
+        if out is not None:
+            if transfers != 1:
+                raise InputError("--out holds one session; give --transfers 1 as well")
+            files.check_output(out, "--out")
+        ends = [(address, port) for address in addresses(bind)]
+        listener = ParallelListener(ends, session_options.how().plain())
+        places = ", ".join(map(copying.shown, listener.addresses))
+        session.say(f"listening on {places}; Ctrl-C ends it")
+        with Stop() as stop:
+            account = copying.serve(listener, stop, transfers, into, session.say)
+        problem = None
+        if transfers is not None and account.broken_off:
+            failures = [each.failure for each in account.sessions if each.failure]
+            problem = TrialError(f"{len(failures)} of {account.transfers} sessions broke off: {failures[-1]}")
+        session.finish(tables.served_document(account), tables.served(account), problem=problem)
+        session.complain(problem)

@@ -1,0 +1,287 @@
+"""Bytes copied from one end of a session to the other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from weirlab.errors import InputError, LabError, TrialError
+from weirlab.link.stopping import Stop
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from weirlab._engine import ParallelListener, ParallelSocket
+
+CHUNK_BYTES: Final = 256 << 10
+_WAIT_S: Final = 0.1
+_FAREWELL_S: Final = 30.0
+"""For the last acknowledgements, when all data have arrived."""
+_MOST_ACCOUNT_BYTES: Final = 64 << 10
+_NS: Final = 1_000_000_000
+
+Route = tuple[str | None, str, int]
+"""This end's address or None, the other end's address, its port."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How a session is carried. ``memory_bytes`` is for each direction."""
+
+    token: str
+    scheduler: str
+    block_bytes: int
+    memory_bytes: int
+    unsent_bytes: int
+    lost_s: float
+    options: tuple[tuple[str, str], ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """For the engine."""
+        return {
+            "token": self.token,
+            "scheduler": self.scheduler,
+            "block_bytes": self.block_bytes,
+            "memory_bytes": self.memory_bytes,
+            "unsent_bytes": self.unsent_bytes,
+            "lost_ns": round(self.lost_s * _NS),
+            "options": list(self.options),
+        }
+
+
+@dataclass(frozen=True)
+class Account:
+    """What the receiver says of a session that has arrived as a whole."""
+
+    received_bytes: int
+    reorder_peak_bytes: int
+    duplicate_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A session at its end. ``account`` is None where the other end is no ``weir psock serve``."""
+
+    peer: str
+    data_bytes: int
+    seconds: float
+    report: Mapping[str, Any] = field(default_factory=dict)
+    sha256: str = ""
+    account: Account | None = None
+    failure: str = ""
+
+    @property
+    def throughput_bps(self) -> float:
+        return self.data_bytes * 8 / self.seconds if self.seconds > 0 else 0.0
+
+
+def routes(host: str, port: int, paths: Sequence[tuple[str, str]], streams: int) -> list[list[Route]]:
+    """Every set of routes to try, the first first: one for each address of ``host``, or that of ``paths``.
+
+    A path is this end's address and the other end's, either of them may be empty.
+
+    Raises
+    ------
+    InputError
+        The host is not known, or has no address for a path.
+    """
+    try:
+        known = [entry[4][0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"the host {quoted(host)} is not known: {error}") from None
+    addresses = list(dict.fromkeys(str(address) for address in known))
+    if not paths:
+        return [[(None, address, port)] * streams for address in addresses]
+    found: list[Route] = []
+    for local, remote in paths:
+        version = ip_address(local or remote).version
+        fitting = [remote] if remote else [each for each in addresses if ip_address(each).version == version]
+        if not fitting:
+            raise InputError(f"--path {local}: the host {quoted(host)} has no IPv{version} address")
+        found += [(local or None, fitting[0], port)] * streams
+    # By turns, so that the first streams use different paths.
+    return [[found[at] for start in range(streams) for at in range(start, len(found), streams)]]
+
+
+def connect(tries: Sequence[Sequence[Route]], how: How) -> ParallelSocket:
+    """Open a session over the first set of routes of which one works.
+
+    Raises
+    ------
+    InputError
+        The token is another one, or an option is not possible.
+    LabError
+        Nobody answers, or nobody who speaks the protocol.
+    """
+    from weirlab._engine import ParallelSocket
+
+    problem: LabError | None = None
+    for each in tries:
+        try:
+            return ParallelSocket.connect(list(each), how.plain())
+        except LabError as error:
+            problem = problem or error
+    raise problem or LabError("there is no address to connect to")
+
+
+def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
+    """Send everything from ``source``, and wait until the receiver has it.
+
+    Raises
+    ------
+    TrialError
+        The session failed, or the receiver says that it has something else.
+    """
+    digest = hashlib.sha256()
+    begun, total = time.monotonic(), 0
+    for data in source:
+        digest.update(data)
+        made.write_all(data)
+        total += len(data)
+    made.finish()
+    made.delivered()
+    seconds = time.monotonic() - begun
+    account = _account(made)
+    report = made.report()
+    made.close(_FAREWELL_S)
+    sent = digest.hexdigest()
+    if account is not None and (account.received_bytes, account.sha256) != (total, sent):
+        raise TrialError(
+            f"{peer} says that it received {account.received_bytes} bytes with the SHA-256 {account.sha256}, "
+            f"but {total} with {sent} were sent"
+        )
+    return Copied(peer, total, seconds, report, sent, account)
+
+
+def _account(made: ParallelSocket) -> Account | None:
+    """What the receiver answers; None where that is no account."""
+    answer = b""
+    while data := made.read(_MOST_ACCOUNT_BYTES):
+        answer += data
+        if len(answer) > _MOST_ACCOUNT_BYTES:
+            raise TrialError("the receiver sends something else than its account")
+    try:
+        document = json.loads(answer)
+        numbers = [document[name] for name in ("received_bytes", "reorder_peak_bytes", "duplicate_bytes")]
+        digest = document["sha256"]
+    except (ValueError, TypeError, LookupError):
+        return None
+    if not (all(type(number) is int for number in numbers) and isinstance(digest, str)):
+        return None
+    return Account(*numbers, digest)
+
+
+def receive(made: ParallelSocket, sink: Callable[[bytes], object], peer: str, stop: Stop) -> Copied:
+    """Receive everything, and tell the sender what has arrived.
+
+    Raises
+    ------
+    TrialError
+        The session failed, or ``stop`` was requested before its end.
+    """
+    digest = hashlib.sha256()
+    begun, total = time.monotonic(), 0
+    while (data := made.read(CHUNK_BYTES, _WAIT_S)) != b"":
+        if data is None:
+            if stop.requested:
+                made.abort()
+                raise TrialError(f"interrupted after {total} bytes")
+            continue
+        digest.update(data)
+        sink(data)
+        total += len(data)
+    seconds = time.monotonic() - begun
+    report = made.report()
+    account = Account(total, report["reorder_peak_bytes"], report["duplicate_bytes"], digest.hexdigest())
+    made.write_all(json.dumps(vars(account)).encode())
+    made.close(_FAREWELL_S)
+    return Copied(peer, total, seconds, report, account.sha256, account)
+
+
+def made_up(total: int) -> Iterator[bytes]:
+    """``total`` bytes that no link can compress."""
+    import random
+
+    chunk = random.Random(1).randbytes(CHUNK_BYTES)
+    for start in range(0, total, CHUNK_BYTES):
+        yield chunk[: min(CHUNK_BYTES, total - start)]
+
+
+def read_from(file: BinaryIO) -> Iterator[bytes]:
+    """Everything in ``file``, as it comes."""
+    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+    while data := read(CHUNK_BYTES):
+        yield data
+
+
+@dataclass
+class Served:
+    """What a receiver did; ``sessions`` are the last hundred."""
+
+    transfers: int = 0
+    broken_off: int = 0
+    strangers: int = 0
+    received_bytes: int = 0
+    sessions: list[Copied] = field(default_factory=list)
+
+    def take(self, copied: Copied) -> None:
+        """Count a session that has ended."""
+        self.transfers += 1
+        self.broken_off += bool(copied.failure)
+        self.received_bytes += copied.data_bytes
+        self.sessions = [*self.sessions, copied][-100:]
+
+
+def serve(
+    listener: ParallelListener,
+    stop: Stop,
+    transfers: int | None,
+    into: Callable[[Callable[[Callable[[bytes], object]], None]], None],
+    tell: Callable[[str], None],
+) -> Served:
+    """Receive one session after the other until a request to stop, or until ``transfers`` have ended.
+
+    ``into`` calls what it is given with the place for the data.
+    """
+    served = Served()
+    while not stop.requested and (transfers is None or served.transfers < transfers):
+        while (stranger := listener.stranger()) is not None:
+            served.strangers += 1
+            tell(f"{shown(stranger[0])} was sent away: {stranger[1]}")
+        accepted = listener.accept(_WAIT_S)
+        if accepted is not None:
+            copied = _received(*accepted, into, stop)
+            served.take(copied)
+            if copied.failure:
+                tell(f"{copied.peer}: broken off: {copied.failure}")
+            else:
+                tell(f"{copied.peer}: received {copied.data_bytes} bytes")
+    return served
+
+
+def _received(
+    made: ParallelSocket,
+    address: tuple[str, int],
+    into: Callable[[Callable[[Callable[[bytes], object]], None]], None],
+    stop: Stop,
+) -> Copied:
+    peer = shown(address)
+    done: list[Copied] = []
+    try:
+        into(lambda sink: done.append(receive(made, sink, peer, stop)))
+    except TrialError as error:
+        report = made.report()
+        return Copied(peer, report["received_bytes"], 0.0, report, failure=str(error))
+    return done[0]
+
+
+def shown(address: tuple[str, int]) -> str:
+    """``192.0.2.1:443``, ``[2001:db8::1]:443``."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

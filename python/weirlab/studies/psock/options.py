@@ -1,0 +1,164 @@
+"""Options of ``weir psock send`` and ``weir psock serve``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+
+import typer
+
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from weirlab.studies.psock.copying import How
+
+PORT: Final = 29101
+"""TCP port of ``weir psock serve`` (``weir_psock::io::PORT``)."""
+MOST_STREAMS: Final = 64
+LOOPBACK: Final = "127.0.0.1"
+
+Scheduler = Literal["earliest", "poll-all", "round-robin", "ecf", "blest"]
+TokenOption = Annotated[
+    str,
+    typer.Option("--token", help="What both ends must know.", envvar="WEIR_PSOCK_TOKEN", metavar="TEXT"),
+]
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """How a session is carried, at this end."""
+
+    PANEL: ClassVar = "Session"
+
+    token: TokenOption = ""
+    memory: Annotated[
+        str,
+        typer.Option(
+            "--memory",
+            help="For data that wait, in each direction: for others before them, or for an acknowledgement.",
+            metavar="SIZE",
+        ),
+    ] = "4MiB"
+    lost: Annotated[
+        str,
+        typer.Option("--lost-after", help="Give up without any connection for this time.", metavar="TIME"),
+    ] = "15s"
+    congestion: Annotated[
+        str, typer.Option("--congestion", help="Congestion control of this end, e.g. cubic.", metavar="NAME")
+    ] = ""
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            help="Socket option of every stream, by name or LEVEL:NUMBER; repeatable.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+
+    def how(self, scheduler: str = "earliest", block: str = "32KiB", unsent: str = "64KiB") -> How:
+        """The same, understood."""
+        from weirlab.link.settings import parse_size, parse_time
+        from weirlab.studies.psock.copying import How
+
+        options = [_option(text) for text in self.option or ()]
+        if self.congestion:
+            options.insert(0, ("TCP_CONGESTION", self.congestion))
+        return How(
+            token=self.token,
+            scheduler=scheduler,
+            block_bytes=_within(parse_size(block, "--block"), f"--block {block}", 1, 64 << 10),
+            memory_bytes=_within(
+                parse_size(self.memory, "--memory"), f"--memory {self.memory}", 4096, 1 << 30
+            ),
+            unsent_bytes=0 if unsent == "0" else min(parse_size(unsent, "--unsent"), (1 << 31) - 1),
+            lost_s=parse_time(self.lost, "--lost-after"),
+            options=tuple(options),
+        )
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Which streams there are, and which carries what."""
+
+    PANEL: ClassVar = "Streams"
+
+    streams: Annotated[
+        int,
+        typer.Option("--streams", min=1, max=MOST_STREAMS, help="Streams over each path.", metavar="N"),
+    ] = 2
+    path: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--path",
+            help="A path by its ends: address here, address there, or one of them; repeatable.",
+            metavar="[LOCAL][,REMOTE]",
+        ),
+    ] = None
+    scheduler: Annotated[Scheduler, typer.Option("--scheduler", help="Which stream carries which block.")] = (
+        "earliest"
+    )
+    block: Annotated[
+        str, typer.Option("--block", help="Bytes that one stream takes at once, to 64KiB.", metavar="SIZE")
+    ] = "32KiB"
+    unsent: Annotated[
+        str,
+        typer.Option(
+            "--unsent",
+            help="What a stream may hold and not have sent (TCP_NOTSENT_LOWAT); 0: the system's.",
+            metavar="SIZE",
+        ),
+    ] = "64KiB"
+
+    def paths(self) -> list[tuple[str, str]]:
+        """This end's and the other end's address of each path; empty where not given."""
+        found = [_path(text) for text in self.path or ()]
+        if len(found) * self.streams > MOST_STREAMS:
+            raise InputError(
+                f"{len(found)} paths with --streams {self.streams}: {MOST_STREAMS} streams are possible"
+            )
+        return found
+
+
+def addresses(texts: list[str] | None, option: str = "--bind") -> list[str]:
+    """Addresses to listen on; loopback where none is given."""
+    return [_address(text, option) for text in texts or [LOOPBACK]]
+
+
+def _path(text: str) -> tuple[str, str]:
+    local, _, remote = (part.strip() for part in text.partition(","))
+    if not local and not remote:
+        raise InputError(
+            f"--path {quoted(text)} names no address; accepted are 192.0.2.1 and 192.0.2.1,198.51.100.1"
+        )
+    ends = [_address(end, "--path") if end else "" for end in (local, remote)]
+    if all(ends) and ip_address(ends[0]).version != ip_address(ends[1]).version:
+        raise InputError(f"--path {quoted(text)}: one end is IPv4 and the other IPv6")
+    return ends[0], ends[1]
+
+
+def _address(text: str, option: str) -> str:
+    try:
+        found = ip_address(text.strip())
+    except ValueError:
+        raise InputError(f"{option} {quoted(text)} is no IP address, such as 192.0.2.1 or ::1") from None
+    if getattr(found, "scope_id", None):
+        raise InputError(f"{option} {quoted(text)}: an address with a zone cannot be used; leave %zone out")
+    return str(found)
+
+
+def _option(text: str) -> tuple[str, str]:
+    what, _, value = (part.strip() for part in text.partition("="))
+    if not (what and value):
+        raise InputError(
+            f"--option {quoted(text)} not understood; accepted are NAME=VALUE and LEVEL:NUMBER=VALUE, e.g. "
+            "SO_SNDBUF=65536"
+        )
+    return what, value
+
+
+def _within(found: int, said: str, least: int, most: int) -> int:
+    if not least <= found <= most:
+        raise InputError(f"{said}: {least:,} to {most:,} bytes are possible")
+    return found
