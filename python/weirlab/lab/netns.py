@@ -228,7 +228,7 @@ class NetnsLab(NamespaceBed):
         If the lab cannot be built, or the filter refuses its first ruleset.
     """
 
-    _parts = ("tx", "dut", "rx")
+    _parts: tuple[str, ...] = ("tx", "dut", "rx")
     _destination = wiring.IN0
     _back_destination = wiring.OUT0
 

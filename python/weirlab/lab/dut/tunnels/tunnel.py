@@ -110,6 +110,10 @@ class Tunnel(Driver, ABC):
         fits = inner_mtu(self.encapsulation, voice, wiring.BETWEEN_MTU_BYTES)
         return fits if self.most_bytes is None else min(fits, self.most_bytes)
 
+    @abstractmethod
+    def check(self) -> list[str]:
+        """What is missing, as of :class:`~weirlab.lab.base.DutDriver`."""
+
     def start(self, site: Site) -> Sequence[int]:
         near, far = self._switch_on(site)
         self.begin(near, far)
