@@ -163,7 +163,7 @@ def test_a_tunnel_that_does_not_come_up_is_told_and_removed(
     assert isinstance(driver, Tunnel)
     until = driver._until
     monkeypatch.setattr(driver, "_until", lambda met, what: until(met, what, patience_s=patience(what)))
-    with pytest.raises(LabError, match=r"did not come up; openvpn on the near gateway says: .*OpenVPN"):
+    with pytest.raises(LabError, match="did not come up; openvpn on the near gateway says: "):
         NetnsLab(driver)
     assert made.left() == []
 
