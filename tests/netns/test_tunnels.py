@@ -230,8 +230,8 @@ def test_whatever_ends_the_owner_ends_the_daemons(
 def test_a_trial_from_the_command_line(tmp_path: Path) -> None:
     if missing := dut.make(WIREGUARD).check():
         pytest.skip("; ".join(missing))
-    trial = ["trial", "--dut", WIREGUARD, "--rate", "500", "--frame", "128", "--duration", "0.2", "--json"]
-    command = [sys.executable, "-m", "weirlab", "--store", str(tmp_path), *trial]
+    trial = ["trial", "--dut", WIREGUARD, "--rate", "500", "--frame", "128", "--duration", "0.1"]
+    command = [sys.executable, "-m", "weirlab", "--store", str(tmp_path), *trial, "--attempts", "1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     document = json.loads(done.stdout)
     assert document["dut"] == WIREGUARD

@@ -128,7 +128,9 @@ class HostReader:
             if (before := self._spent_ns.get(thread, (0, 0) if self._spent_ns else None)) is not None
         }
         all_ran = sum(ran for ran, _ in since.values())
-        self._waited_ns += sum(max(waited - (all_ran - ran), 0) for ran, waited in since.values())
+        beyond = [max(waited - (all_ran - ran), 0) for ran, waited in since.values()]
+        # Threads of one daemon wait for the same at the same time.
+        self._waited_ns += max(beyond, default=0) if self._processes else sum(beyond)
         self._spent_ns = spent
         return self._waited_ns / 1e9
 

@@ -71,8 +71,9 @@ def test_threads_that_a_process_begins_belong_to_the_device(proc: Path) -> None:
     (proc / "7" / "task" / "8").mkdir()
     spend(proc, t7=(40, 30), t8=(30, 0))
     assert reader.sample().dut_wait_s == first
-    # What both waited beyond is somebody else's; a process that has ended is asked no more.
-    spend(proc, t7=(40, 34), t8=(30, 0))
+    # What they waited beyond is somebody else's, for whom both waited at the same time.
+    spend(proc, t7=(40, 34), t8=(30, 3))
     assert reader.sample().dut_wait_s == pytest.approx(0.004)
+    # A process that has ended is asked no more.
     reader.watch([8], processes=[9])
     assert reader.sample().dut_wait_s == 0
