@@ -379,13 +379,12 @@ class NetnsLab(NamespaceBed):
         netns, driver = self._netns, self._driver
         kernel = wiring.build_through_device(
             netns["tx"],
-            netns["dut"],
+            [netns[part] for part in ("dut", "far") if part in netns],
             netns["rx"],
             self._cores.dut,
             self._ports,
             self._networks(),
             forwards=not driver.forwards,
-            far=netns.get("far"),
         )
         into, out_of = self._ports
         self._opened.callback(driver.stop)

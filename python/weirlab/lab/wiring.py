@@ -80,26 +80,25 @@ ROUTER: Final = {**QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwardin
 
 def build_through_device(
     tx: Namespace,
-    dut: Namespace,
+    gateways: Sequence[Namespace],
     rx: Namespace,
     dut_cpu: int,
     dut_ports: tuple[Port, Port] = (IN0, OUT0),
     networks: tuple[Sequence[str], Sequence[str]] = (SENDERS, RECEIVERS),
     *,
     forwards: bool = True,
-    far: Namespace | None = None,
 ) -> list[int]:
     """Make the namespaces and wire sender, device and receiver up in a row.
 
-    ``networks`` are those that lie behind the device's two ports. The kernel of the device ``forwards``
-    between them, or drops what is not for itself. If it consists of two gateways, the receiver is behind
-    the ``far`` one, and neither has a route to what lies behind the other.
+    The device consists of one gateway or of two. ``networks`` are those that lie behind its two ports. The
+    kernel of a gateway ``forwards``, or drops what is not for itself; of two, neither has a route to what is
+    behind the other.
 
     The device's receive work is bound to ``dut_cpu``. What the receiver's interface takes
     in is done where the device hands it over, so on the same CPU. Returns the process numbers
     of the kernel threads that do the device's work.
     """
-    gateways = (dut,) if far is None else (dut, far)
+    near, far = gateways[0], gateways[-1]
     for part in (tx, *gateways, rx):
         part.create()
     for gateway in gateways:
@@ -109,17 +108,17 @@ def build_through_device(
 
     inward = dut_ports[0], TX0, networks[0]
     outward = dut_ports[1], RX0, networks[1]
-    with descriptor(gateways[0]) as first_fd, descriptor(gateways[-1]) as last_fd:
-        tx.call(lambda: make_end(TX0, dut_ports[0], first_fd))
-        rx.call(lambda: make_end(RX0, dut_ports[1], last_fd))
-    if far is not None:
-        _join(dut, far)
+    with descriptor(near) as near_fd, descriptor(far) as far_fd:
+        tx.call(lambda: make_end(TX0, dut_ports[0], near_fd))
+        rx.call(lambda: make_end(RX0, dut_ports[1], far_fd))
+    if near is not far:
+        _join(near, far)
     with clean.alone():
         before = {port.name: napi.threads(port.name) for port in dut_ports}
-        if far is None:
-            dut.call(lambda: _bring_up_device(inward, outward))
+        if near is far:
+            near.call(lambda: _bring_up_device(inward, outward))
         else:
-            dut.call(lambda: _bring_up_device(inward))
+            near.call(lambda: _bring_up_device(inward))
             far.call(lambda: _bring_up_device(outward))
         threads = [napi.pin(port.name, before[port.name], dut_cpu) for port in dut_ports]
     tx.call(lambda: interface.bring_up([TX0], behind(IN0, TX0, RECEIVERS)))
