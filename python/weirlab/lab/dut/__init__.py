@@ -36,8 +36,8 @@ TUNNELS: Final[dict[str, Callable[[str | None], Tunnel]]] = {
 ``wireguard`` and ``strongswan`` are what the kernel does where it can, otherwise a program's own.
 """
 
-ALIASES: Final = frozenset({"iptables", "strongswan", "wireguard"})
-"""Names for one of several, whichever works here."""
+VARIANTS: Final = frozenset({"strongswan-kernel", "strongswan-libipsec", "wireguard-go", "wireguard-kernel"})
+"""Tunnels of which one is enough: ``strongswan`` and ``wireguard`` are whichever works here."""
 
 
 def drivers() -> dict[str, Factory]:

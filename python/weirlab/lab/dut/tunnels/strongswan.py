@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterator
 from typing import Final
@@ -56,8 +55,7 @@ class StrongSwan(Tunnel):
         return lacking({**wanted, "libstrongswan-standard-plugins": [plugin("openssl")]})
 
     def version(self) -> str:
-        found = re.search(r"strongSwan \S+", tool.version("swanctl", "--version"))
-        return found[0] if found else tool.version("swanctl", "--version")
+        return tool.version(CHARON)
 
     def begin(self, near: Gateway, far: Gateway) -> None:
         secret = secrets.token_hex(16)
