@@ -104,10 +104,10 @@ class Engine:
 class EspOutbound:
     """The sender's end of an ESP security association (RFC 4303); for checks, not for speed.
 
-    ``suite``: a name of ``weirlab.studies.ipsec.suites``. ``encryption_key``: with a salt of 4 bytes at its
-    end for AES-GCM and ChaCha20-Poly1305. ``iv_key``: 16 random bytes, from which the initialization vectors
-    of CBC come. ``tunnel``: addresses of the two gateways (``None``: transport mode). ``natt``: UDP ports of
-    sender and receiver (``None``: no UDP). ``sent``: the last sequence number that was used.
+    ``suite``: a name of ``weirlab.traffic.encapsulation.suites``. ``encryption_key``: with a salt of 4 bytes
+    at its end for AES-GCM and ChaCha20-Poly1305. ``iv_key``: 16 random bytes, from which the initialization
+    vectors of CBC come. ``tunnel``: addresses of the two gateways (``None``: transport mode). ``natt``: UDP
+    ports of sender and receiver (``None``: no UDP). ``sent``: the last sequence number that was used.
     Raises ``ValueError`` for an association that cannot be.
     """
 

@@ -145,6 +145,7 @@ COMMANDS: dict[str, Command] = {
     "cross-traffic": Command(
         _fixed(*_TRIAL, *_NETNS, "--dut", "nftables", "--rules", "5", "--cross-traffic"), root=True
     ),
+    "tunnel": Command(_fixed(*_TRIAL, *_NETNS, "--dut", "wireguard-go", "--rules", "5"), root=True),
     "calibrate": Command(
         _fixed("calibrate", "--rates", "1kpps,5kpps", "--repetitions", "1", "--duration", "0.1", *_NETNS),
         root=True,

@@ -83,7 +83,8 @@ def profile(
 ) -> ProfileOutcome:
     """Measure the profile of ``scenario`` as a new run; ``unnamed``: named for the device."""
     refuse_impossible(scenario)
-    with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario)) as bed:
+    sizes = to_measure(scenario).sizes
+    with testbeds.open_bed(scenario.lab, scenario.dut, progress, flows(scenario), sizes=sizes) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
         if unnamed:
             scenario = scenario.model_copy(update={"name": f"profile of {device_in_words(bed.dut)}"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
@@ -13,6 +13,7 @@ from weirlab.jobs.progress import Progress
 from weirlab.lab.base import TestBed
 from weirlab.scenario import NO_DEVICE, Dut, Lab
 from weirlab.traffic.calls.spec import Calls
+from weirlab.traffic.sizes import SizeMix, largest_bytes
 from weirlab.traffic.spec import Flows
 
 BUSY_LOAD: Final = 0.5
@@ -71,12 +72,18 @@ def _missing() -> str | None:
 @contextmanager
 @shielded
 def open_bed(
-    lab: Lab, dut: Dut, progress: Progress, flows: Flows = USUAL_FLOWS, calls: Calls | None = None
+    lab: Lab,
+    dut: Dut,
+    progress: Progress,
+    flows: Flows = USUAL_FLOWS,
+    calls: Calls | None = None,
+    sizes: Iterable[SizeMix] = (),
 ) -> Iterator[TestBed]:
     """A test bed for as long as the block lasts.
 
     Traffic through the user's own rules is made to match one of them, as near to ``flows`` (or ``calls``) as
-    that allows; which one is told before anything is sent.
+    that allows; which one is told before anything is sent. ``sizes`` that cannot pass the device are refused
+    before it is built.
 
     Raises
     ------
@@ -95,10 +102,15 @@ def open_bed(
             yield cable
         return
     from weirlab.lab.dut import make
+    from weirlab.lab.dut.fitting import check_fit
     from weirlab.lab.dut.ruleset import Ruleset
     from weirlab.lab.netns import NetnsLab
 
     driver = make(dut.name, dut.ruleset)
+    for mix in sizes:
+        check_fit(driver, largest_bytes(mix), flows.ip)
+    for kind in () if calls is None else calls.classes:
+        check_fit(driver, kind.stream.frame_bytes, kind.stream.ip)
     aimed = driver.aim(dut.match, flows, calls) if isinstance(driver, Ruleset) else None
     if aimed is not None:
         progress.note(aimed.sentence)

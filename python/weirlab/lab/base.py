@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from weirlab.lab.inside.view import InsideView
 from weirlab.records import EngineResult, HostSample, RuleSetup
@@ -81,6 +81,17 @@ class Watchable(Protocol):
         """What it saw while the last traffic ran."""
 
 
+@runtime_checkable
+class Settling(Protocol):
+    """A test bed whose device may be at work on a trial when that is over."""
+
+    def settle(self) -> None:
+        """Wait until the device has nothing left of what it was sent.
+
+        Raises ``LabError`` if it does not get that far.
+        """
+
+
 @dataclass(frozen=True)
 class Site:
     """Where a driver finds its device."""
@@ -96,6 +107,9 @@ class Site:
     receiver: Port
     cpu: int
     """The CPU that is to do the device's work."""
+    far: str | None = None
+    """Name of the network namespace of the second gateway, which has the port ``outward``; the ports towards
+    one another are ``NEAR`` and ``FAR`` of :mod:`weirlab.lab.wiring`. None where there is only one."""
 
 
 class DutDriver(Protocol):
@@ -111,15 +125,28 @@ class DutDriver(Protocol):
     def forwards(self) -> bool:
         """Whether something of the driver's own forwards; otherwise the kernel of the namespace does."""
 
+    @property
+    def gateways(self) -> Literal[1, 2]:
+        """Of how many gateways the device consists; of two, each has a namespace, see :class:`Site`."""
+
     def check(self) -> list[str]:
         """What is missing to use this driver, one sentence each with the way out; empty if usable."""
 
     def start(self, site: Site) -> Sequence[int]:
-        """Make the device ready before its first rules; returns the IDs of threads that do its work.
+        """Make the device ready before its first rules; returns the IDs of processes that do its work.
 
-        Those threads are watched: a trial during which they waited for a CPU is disturbed. Raises
+        All their threads are watched: a trial during which they waited for a CPU is disturbed. Raises
         ``LabError`` when that fails; :meth:`stop` is called then, too.
         """
+
+    def check_alive(self) -> None:
+        """Raises ``LabError`` if what :meth:`start` has begun has ended by itself, with its last words."""
+
+    def settle(self) -> None:
+        """Wait until nothing of an earlier trial is left in the device; ``LabError`` if that never comes."""
+
+    def longest_packet_bytes(self, ip: Literal[4, 6]) -> int | None:
+        """Longest IP packet that passes in one piece; None where nothing but the lab limits it."""
 
     def stop(self) -> None:
         """End what :meth:`start` has begun; may be called twice. The namespace goes afterwards."""
@@ -142,12 +169,22 @@ class Driver:
     """What a driver is unless it says otherwise: the kernel forwards, and there is nothing to start."""
 
     forwards = False
+    gateways: Literal[1, 2] = 1
 
     def start(self, site: Site) -> Sequence[int]:
         return ()
 
     def stop(self) -> None:
         pass
+
+    def check_alive(self) -> None:
+        pass
+
+    def settle(self) -> None:
+        pass
+
+    def longest_packet_bytes(self, ip: Literal[4, 6]) -> int | None:
+        return None
 
     def listing(self) -> list[str]:
         return []

@@ -199,12 +199,14 @@ def _engine() -> Finding:
 
 def _devices() -> Iterator[Finding]:
     for name, factory in dut.drivers().items():
-        if name in ("forward", "iptables", "ruleset"):
+        if name in ("forward", "iptables", "ruleset") or name in dut.VARIANTS:
             continue  # always there; an alias; needs a file
         driver = factory(None)
         missing = driver.check()
         words = "; ".join(missing)
         detail = words or str(driver.facts().get("tool", "usable"))
+        if name in dut.TUNNELS and not missing:
+            detail += f", as {driver.name}"
         remedy = "follow the advice, or choose another device with --dut"
         yield Finding(f"device {name}", not missing, detail, "" if not missing else remedy, essential=False)
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from weirlab.lab.isolation.aside import threads_of
 from weirlab.records import HostSample
 
 STATES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -59,6 +60,7 @@ class HostReader:
         self._sys = sys
         self._handover = handover
         self._threads: list[int] = []
+        self._processes: list[int] = []
         self._spent_ns: dict[int, tuple[int, int]] = {}
         self._waited_ns = 0
         self._poll_s = 0.0
@@ -88,9 +90,13 @@ class HostReader:
             management_s=management_s,
         )
 
-    def watch(self, threads: Sequence[int]) -> None:
-        """From now on samples tell how long these threads (process numbers), the device, had to wait."""
-        self._threads = list(threads)
+    def watch(self, threads: Sequence[int], processes: Sequence[int] = ()) -> None:
+        """From now on samples tell how long these threads and all those of these processes, the device,
+        had to wait.
+
+        Processes may begin and end threads meanwhile.
+        """
+        self._threads, self._processes = list(threads), list(processes)
         self._spent_ns, self._waited_ns = {}, 0
 
     def manage(self, cpu_s: Callable[[], float] | None) -> None:
@@ -107,6 +113,10 @@ class HostReader:
         """
         try:
             spent = {thread: self._schedstat(thread) for thread in self._threads}
+            for thread in (each for process in self._processes for each in threads_of(process, self._proc)):
+                # It may have ended since it was listed.
+                with suppress(OSError):
+                    spent[thread] = self._schedstat(thread)
         except (OSError, ValueError, IndexError):
             return None
         if not spent:
@@ -114,10 +124,13 @@ class HostReader:
         since = {
             thread: (ran - before[0], waited - before[1])
             for thread, (ran, waited) in spent.items()
-            if (before := self._spent_ns.get(thread)) is not None
+            # A thread that was not there before has done all since.
+            if (before := self._spent_ns.get(thread, (0, 0) if self._spent_ns else None)) is not None
         }
         all_ran = sum(ran for ran, _ in since.values())
-        self._waited_ns += sum(max(waited - (all_ran - ran), 0) for ran, waited in since.values())
+        beyond = [max(waited - (all_ran - ran), 0) for ran, waited in since.values()]
+        # Threads of one daemon wait for the same at the same time.
+        self._waited_ns += max(beyond, default=0) if self._processes else sum(beyond)
         self._spent_ns = spent
         return self._waited_ns / 1e9
 

@@ -19,10 +19,12 @@ from weirlab.lab import clean, wiring
 from weirlab.lab.base import DutDriver, Site
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.dut.aiming import Aimed
+from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.host import HostReader
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
 from weirlab.lab.inside.view import InsideView, Sample, view
 from weirlab.lab.isolation.aside import aside
+from weirlab.lab.linux import napi
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
@@ -226,7 +228,7 @@ class NetnsLab(NamespaceBed):
         If the lab cannot be built, or the filter refuses its first ruleset.
     """
 
-    _parts = ("tx", "dut", "rx")
+    _parts: tuple[str, ...] = ("tx", "dut", "rx")
     _destination = wiring.IN0
     _back_destination = wiring.OUT0
 
@@ -240,6 +242,8 @@ class NetnsLab(NamespaceBed):
         if missing := driver.check():
             raise MissingCapability(f"device {driver.name}: {'; '.join(missing)}")
         self._driver = driver
+        if driver.gateways == 2:
+            self._parts = ("tx", "dut", "far", "rx")
         self._aimed = aimed
         self._ports = wiring.IN0, wiring.OUT0
         if aimed is not None:
@@ -291,7 +295,7 @@ class NetnsLab(NamespaceBed):
     @shielded
     def watch_inside(self) -> Iterator[None]:
         """Meanwhile a sampler inside the device, on its CPU, looks around while traffic runs."""
-        sampler = Sampler(self._netns["dut"], self._cores.dut, tuple(port.name for port in self._ports))
+        sampler = Sampler(self._netns["dut"], self._cores.dut, self._inside)
         self._sampler = sampler
         self._account()
         try:
@@ -300,6 +304,10 @@ class NetnsLab(NamespaceBed):
             self._sampler = self._seen = None
             self._account()
             sampler.close()
+
+    def settle(self) -> None:
+        """Wait until the device has nothing left of an earlier trial."""
+        self._driver.settle()
 
     def seen_inside(self) -> InsideView | None:
         """What the sampler saw during the last traffic; None when there was none."""
@@ -341,17 +349,20 @@ class NetnsLab(NamespaceBed):
         more the longer the lab is used.
         """
         self._seen = None
+        check_fit(self._driver, int(plan.frame_bytes.max()), plan.ip)
         if plan.media is not None and self._rules is not None and self._rules.stateful:
             with _explained():
                 self._netns["dut"].call(forget_connections)
         if self._sampler is None:
-            return super().play(plan)
-        self._sampler.watch()
-        try:
             result = super().play(plan)
-        finally:
-            samples = [self._by_role(sample) for sample in self._sampler.report()]
-        self._seen = view(samples, result.record_start_ns, result.record_end_ns, PERIOD_NS)
+        else:
+            self._sampler.watch()
+            try:
+                result = super().play(plan)
+            finally:
+                samples = [self._by_role(sample) for sample in self._sampler.report()]
+            self._seen = view(samples, result.record_start_ns, result.record_end_ns, PERIOD_NS)
+        self._driver.check_alive()
         return result
 
     def __enter__(self) -> NetnsLab:
@@ -361,24 +372,36 @@ class NetnsLab(NamespaceBed):
     def site(self) -> Site:
         """Where the driver finds the device."""
         into, out_of = self._ports
-        return Site(self._netns["dut"].name, into, out_of, wiring.TX0, wiring.RX0, self._cores.dut)
+        far = self._netns["far"].name if "far" in self._netns else None
+        return Site(self._netns["dut"].name, into, out_of, wiring.TX0, wiring.RX0, self._cores.dut, far)
 
     def _build(self) -> None:
         netns, driver = self._netns, self._driver
-        self._threads = wiring.build_through_device(
+        kernel = wiring.build_through_device(
             netns["tx"],
-            netns["dut"],
+            [netns[part] for part in ("dut", "far") if part in netns],
             netns["rx"],
             self._cores.dut,
             self._ports,
             self._networks(),
             forwards=not driver.forwards,
         )
-        self._opened.callback(driver.stop)
-        self._threads += driver.start(self.site)
-        self._host.watch(self._threads)
         into, out_of = self._ports
-        self._add_meter("dut", {"in": into.name, "out": out_of.name}, ip=True)
+        self._opened.callback(driver.stop)
+        if "far" in netns:
+            # Threads of two gateways take turns on the device's CPU, and a real-time thread gives its equal
+            # no turn: so the engine, which would make them real time, does not know them.
+            kernel += napi.backlog_thread(self._cores.dut)
+            # Warming up floods whatever is there, and a daemon may need seconds for what that leaves behind.
+            self._loaded_engine()
+            processes = driver.start(self.site)
+            self._add_meter("dut", {"in": into.name, "near": wiring.NEAR.name}, ip=True)
+            self._add_meter("far", {"far": wiring.FAR.name, "out": out_of.name})
+        else:
+            processes = driver.start(self.site)
+            self._threads = [*kernel, *processes]
+            self._add_meter("dut", {"in": into.name, "out": out_of.name}, ip=True)
+        self._host.watch(kernel, processes)
         self.set_rules(RuleSetup())
 
     def _networks(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -388,11 +411,15 @@ class NetnsLab(NamespaceBed):
             return wiring.SENDERS, wiring.RECEIVERS
         return networks(endpoints.source), networks(endpoints.destination)
 
+    @property
+    def _inside(self) -> tuple[str, str]:
+        """Interfaces through which packets pass the device, of two gateways the near one."""
+        into, out_of = self._ports
+        return into.name, wiring.NEAR.name if "far" in self._netns else out_of.name
+
     def _by_role(self, sample: Sample) -> Sample:
         """With the interfaces called as usual, whatever the user's rules call them."""
-        usual = dict(
-            zip((port.name for port in self._ports), (wiring.IN0.name, wiring.OUT0.name), strict=True)
-        )
+        usual = dict(zip(self._inside, (wiring.IN0.name, wiring.OUT0.name), strict=True))
         return replace(sample, counters={usual[name]: each for name, each in sample.counters.items()})
 
     def _check_room_for_states(self, traffic: Traffic) -> None:

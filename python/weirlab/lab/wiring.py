@@ -6,6 +6,12 @@
     tx0  ───────  in0          out0  ───────  rx0
     198.18.0.2    198.18.0.1   198.19.0.1     198.19.0.2
 
+A device that consists of two gateways has a namespace for each, and a cable between them::
+
+    sender        near gateway          far gateway          receiver
+    tx0  ───────  in0      wan0 ─────── wan0      out0 ───── rx0
+                      203.0.113.1       203.0.113.2
+
 Test traffic goes from 198.18.0.0/16 to 198.19.0.0/16 (RFC 2544) or from 2001:2:0:1::/64
 to 2001:2:0:2::/64 (RFC 5180); the addresses of the interfaces lie in the parts that the
 flows leave free. All neighbours are permanent: no address resolution disturbs a trial.
@@ -16,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from weirlab.lab import clean
@@ -33,6 +40,13 @@ RX0: Final = Port("rx0", "02:77:65:69:72:04", "198.19.0.2/24", "2001:2:0:2::2/12
 MANAGED: Final = Port("mgmt0", "02:77:65:69:72:05", "198.51.100.1/24", "2001:db8:ffff::1/64")
 STATION: Final = Port("nms0", "02:77:65:69:72:06", "198.51.100.2/24", "2001:db8:ffff::2/64")
 """The device's management interface and the monitoring system's, in TEST-NET-2 (RFC 5737)."""
+
+NEAR: Final = Port("wan0", "02:77:65:69:72:07", "203.0.113.1/24", "2001:db8:0:1::1/64")
+FAR: Final = Port("wan0", "02:77:65:69:72:08", "203.0.113.2/24", "2001:db8:0:1::2/64")
+"""The two gateways' interfaces towards one another, in TEST-NET-3 (RFC 5737)."""
+
+BETWEEN_MTU_BYTES: Final = 1500
+"""Of the cable between two gateways: that of Ethernet, as tunnels usually find it."""
 
 _MANAGEMENT_MTU_BYTES: Final = 1500
 
@@ -66,7 +80,7 @@ ROUTER: Final = {**QUIET, "net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwardin
 
 def build_through_device(
     tx: Namespace,
-    dut: Namespace,
+    gateways: Sequence[Namespace],
     rx: Namespace,
     dut_cpu: int,
     dut_ports: tuple[Port, Port] = (IN0, OUT0),
@@ -74,27 +88,38 @@ def build_through_device(
     *,
     forwards: bool = True,
 ) -> list[int]:
-    """Make the three namespaces and wire sender, device and receiver up in a row.
+    """Make the namespaces and wire sender, device and receiver up in a row.
 
-    ``networks`` are those that lie behind the device's two ports. The kernel of the device ``forwards``
-    between them, or drops what is not for itself.
+    The device consists of one gateway or of two. ``networks`` are those that lie behind its two ports. The
+    kernel of a gateway ``forwards``, or drops what is not for itself; of two, neither has a route to what is
+    behind the other.
 
     The device's receive work is bound to ``dut_cpu``. What the receiver's interface takes
     in is done where the device hands it over, so on the same CPU. Returns the process numbers
     of the kernel threads that do the device's work.
     """
-    for part in (tx, dut, rx):
+    near, far = gateways[0], gateways[-1]
+    for part in (tx, *gateways, rx):
         part.create()
-    dut.call(lambda: write_sysctls(ROUTER if forwards else QUIET))
+    for gateway in gateways:
+        gateway.call(lambda: write_sysctls(ROUTER if forwards else QUIET))
     for end in (tx, rx):
         end.call(lambda: write_sysctls(QUIET))
 
-    with descriptor(dut) as dut_fd:
-        tx.call(lambda: make_end(TX0, dut_ports[0], dut_fd))
-        rx.call(lambda: make_end(RX0, dut_ports[1], dut_fd))
+    inward = dut_ports[0], TX0, networks[0]
+    outward = dut_ports[1], RX0, networks[1]
+    with descriptor(near) as near_fd, descriptor(far) as far_fd:
+        tx.call(lambda: make_end(TX0, dut_ports[0], near_fd))
+        rx.call(lambda: make_end(RX0, dut_ports[1], far_fd))
+    if near is not far:
+        _join(near, far)
     with clean.alone():
         before = {port.name: napi.threads(port.name) for port in dut_ports}
-        dut.call(lambda: _bring_up_device(dut_ports, networks))
+        if near is far:
+            near.call(lambda: _bring_up_device(inward, outward))
+        else:
+            near.call(lambda: _bring_up_device(inward))
+            far.call(lambda: _bring_up_device(outward))
         threads = [napi.pin(port.name, before[port.name], dut_cpu) for port in dut_ports]
     tx.call(lambda: interface.bring_up([TX0], behind(IN0, TX0, RECEIVERS)))
     rx.call(lambda: interface.bring_up([RX0], behind(OUT0, RX0, SENDERS)))
@@ -140,11 +165,31 @@ def make_end(here: Port, there: Port, there_fd: int) -> None:
     interface.set_offloads(here.name, gro=False)
 
 
-def _bring_up_device(ports: tuple[Port, Port], networks: tuple[Sequence[str], Sequence[str]]) -> None:
+def _join(near: Namespace, far: Namespace) -> None:
+    """Make the cable between two gateways.
+
+    It has no rings of its own: what arrives is taken in where it is sent, on the CPU of the gateways, by the
+    backlog.
+    """
+    with descriptor(far) as far_fd:
+        near.call(lambda: interface.create_pair(NEAR, FAR, far_fd, BETWEEN_MTU_BYTES))
+    for gateway, here, there in ((near, NEAR, FAR), (far, FAR, NEAR)):
+        gateway.call(partial(_bring_up_link, here, there))
+
+
+def _bring_up_link(here: Port, there: Port) -> None:
+    interface.set_offloads(here.name, gro=False)
+    interface.bring_up([here], [])
+    interface.know(there, here.name)
+
+
+def _bring_up_device(*sides: tuple[Port, Port, Sequence[str]]) -> None:
+    """Each side is a port, its neighbour, and the networks behind that."""
+    ports = tuple(port for port, _, _ in sides)
     for port in ports:
         interface.set_offloads(port.name, gro=True)
-    inward, outward = ports
-    interface.bring_up(ports, [*behind(TX0, inward, networks[0]), *behind(RX0, outward, networks[1])])
+    routes = [route for port, neighbour, networks in sides for route in behind(neighbour, port, networks)]
+    interface.bring_up(ports, routes)
     thread_receiving(ports)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from weirlab.errors import TrialError
 from weirlab.interrupts import shielded
-from weirlab.lab.base import TestBed
+from weirlab.lab.base import Settling, TestBed
 from weirlab.measure.terms import SINGLE, Terms
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, device_in_words
@@ -118,6 +118,8 @@ def run_trial(
 
 
 def _attempt(bed: TestBed, spec: TrialSpec, entry: Entry, attempt: int, terms: Terms) -> TrialRecord:
+    if isinstance(bed, Settling):
+        bed.settle()
     started_at = terms.clocks.now().isoformat(timespec="milliseconds")
     offered = offered_pps(spec.traffic)
     # Innermost what is judged most finely: stolen time outside of the trial must not count.

@@ -66,11 +66,17 @@ def _places(text: str) -> str:
 
 
 def _dut_name(name: str) -> str:
-    from weirlab.lab.dut import drivers
+    from weirlab.lab.dut import drivers, make
 
     known = [*drivers(), NO_DEVICE]
-    if name not in known:
+    kind, colon, _ = name.partition(":")
+    if kind not in known:
         raise ValueError(f"no such device driver; known are {', '.join(known)}")
+    if colon:
+        try:
+            make(name)
+        except InputError as error:
+            raise ValueError(str(error)) from None
     return name
 
 
@@ -259,7 +265,8 @@ class Dut(Section):
     """The device under test."""
 
     name: Annotated[str, AfterValidator(_dut_name)] = "iptables"
-    """Name of the driver; ``weir doctor`` says which of them work here."""
+    """Name of the driver, for a tunnel with its cipher suite (``strongswan:aes128-sha1``) unless that is
+    the usual one; ``weir doctor`` says which of them work here."""
     ruleset: Path | None = None
     """The user's own rules (``iptables-save`` or ``nft list ruleset`` format) for the driver ``ruleset``."""
     match: Annotated[str, Field(min_length=1)] | None = None

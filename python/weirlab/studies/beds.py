@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from weirlab.lab.base import TestBed
 from weirlab.scenario import Calibrate, Dut, Lab
 from weirlab.studies.contract import Ground
 from weirlab.traffic.calls.spec import Calls
+from weirlab.traffic.sizes import SizeMix
 from weirlab.traffic.spec import Flows
 
 
@@ -35,11 +36,12 @@ def opened(
     *,
     flows: Flows = testbeds.USUAL_FLOWS,
     calls: Calls | None = None,
+    sizes: Iterable[SizeMix] = (),
 ) -> Iterator[DeviceGround]:
     """The bed of ``dut``, calibrated first by ``plan`` where the run is new and the lab is real."""
     calibrated = None
     if plan is not None and work.begun is None and testbeds.choose(lab, dut, Quiet()) == "netns":
         calibrated = calibrate(work.store, lab, plan, work.progress, command=work.command)
-    with testbeds.open_bed(lab, dut, work.progress, flows, calls) as bed:
+    with testbeds.open_bed(lab, dut, work.progress, flows, calls, sizes) as bed:
         testbeds.tell_if_busy(bed.lab, work.progress)
         yield DeviceGround(bed, testbeds.facts(bed), in_force(work.store, bed), calibrated)

@@ -99,6 +99,13 @@ def test_names_of_drivers() -> None:
         "nftables-set",
         "nftables-vmap",
         "ruleset",
+        "openvpn",
+        "strongswan",
+        "strongswan-kernel",
+        "strongswan-libipsec",
+        "wireguard",
+        "wireguard-go",
+        "wireguard-kernel",
     ]
     for name in ("forward", "iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap"):
         assert dut.make(name).name == name

@@ -59,3 +59,21 @@ def test_a_kernel_that_does_not_tell_is_not_guessed_at(proc: Path) -> None:
     reader = HostReader({"dut": 0}, proc=proc)
     reader.watch([9])
     assert reader.sample().dut_wait_s is None
+
+
+def test_threads_that_a_process_begins_belong_to_the_device(proc: Path) -> None:
+    (proc / "7" / "task" / "7").mkdir(parents=True)
+    reader = HostReader({"dut": 0}, proc=proc)
+    reader.watch([], processes=[7])
+    spend(proc, t7=(10, 0))
+    first = reader.sample().dut_wait_s
+    # The first waits while the new one runs.
+    (proc / "7" / "task" / "8").mkdir()
+    spend(proc, t7=(40, 30), t8=(30, 0))
+    assert reader.sample().dut_wait_s == first
+    # What they waited beyond is somebody else's, for whom both waited at the same time.
+    spend(proc, t7=(40, 34), t8=(30, 3))
+    assert reader.sample().dut_wait_s == pytest.approx(0.004)
+    # A process that has ended is asked no more.
+    reader.watch([8], processes=[9])
+    assert reader.sample().dut_wait_s == 0

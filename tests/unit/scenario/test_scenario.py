@@ -97,6 +97,10 @@ def test_sizes_may_be_numbers_or_words() -> None:
             "f.yaml:2:9: profile: must have keys (positions, sizes,",
         ),
         (
+            "name: t\nprofile: {}\ndut: {name: openvpn:aes}\n",
+            "f.yaml:3:13: dut.name: OpenVPN has no suite 'aes'; suites are aes-128-gcm, ",
+        ),
+        (
             "name: t\nprofile: {}\ndut: {name: iptable}\n",
             "f.yaml:3:13: dut.name: no such device driver; known are ",
         ),

@@ -46,7 +46,11 @@ class DeviceOptions:
     ] = "auto"
     dut: Annotated[
         str | None,
-        typer.Option("--dut", help="iptables (default), nftables, forward, none, ... (weir doctor)."),
+        typer.Option(
+            "--dut",
+            help="iptables (default), nftables, forward, wireguard, openvpn, strongswan (or with its suite, "
+            "strongswan:aes128-sha1), none, ... (weir doctor).",
+        ),
     ] = None
     rules: Annotated[
         int | None,

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.lab.base import DutDriver
+from weirlab.lab.dut import iptables
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
 from weirlab.lab.dut.ruleset import Ruleset
+from weirlab.lab.dut.tunnels import strongswan, wireguard
+from weirlab.lab.dut.tunnels.openvpn import OpenVpn
+from weirlab.lab.dut.tunnels.tunnel import Tunnel
 from weirlab.quoting import quoted
 
 Factory = Callable[[Path | None], DutDriver]
+
+TUNNELS: Final[dict[str, Callable[[str | None], Tunnel]]] = {
+    "openvpn": OpenVpn,
+    "strongswan": strongswan.usual,
+    "strongswan-kernel": strongswan.StrongSwanKernel,
+    "strongswan-libipsec": strongswan.StrongSwanLibipsec,
+    "wireguard": wireguard.usual,
+    "wireguard-go": wireguard.WireGuardGo,
+    "wireguard-kernel": wireguard.WireGuardKernel,
+}
+"""What makes the two gateways of a tunnel; the argument is the cipher suite, None for the usual one.
+
+``wireguard`` and ``strongswan`` are what the kernel does where it can, otherwise a program's own.
+"""
+
+VARIANTS: Final = frozenset({"strongswan-kernel", "strongswan-libipsec", "wireguard-go", "wireguard-kernel"})
+"""Tunnels of which one is enough: ``strongswan`` and ``wireguard`` are whichever works here."""
 
 
 def drivers() -> dict[str, Factory]:
@@ -24,31 +47,35 @@ def drivers() -> dict[str, Factory]:
     """
     return {
         "forward": _without_file("forward", Forward),
-        "iptables": _without_file("iptables", _iptables),
+        "iptables": _without_file("iptables", iptables.usual),
         "iptables-legacy": _without_file("iptables-legacy", lambda: Iptables("legacy")),
         "iptables-nft": _without_file("iptables-nft", lambda: Iptables("nft")),
         "nftables": _without_file("nftables", lambda: Nftables("linear")),
         "nftables-set": _without_file("nftables-set", lambda: Nftables("set")),
         "nftables-vmap": _without_file("nftables-vmap", lambda: Nftables("vmap")),
         "ruleset": _ruleset,
+        **{name: _without_file(name, partial(make, None)) for name, make in TUNNELS.items()},
     }
 
 
 def make(name: str, ruleset: Path | None = None) -> DutDriver:
-    """The driver called ``name``. Raises ``InputError`` for an unknown name or a file where none fits."""
+    """The driver called ``name``, which for a tunnel may have a suite behind a colon.
+
+    Raises ``InputError`` for an unknown name or suite, or a file where none fits.
+    """
     known = drivers()
-    if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
+    kind, colon, suite = name.partition(":")
+    if kind not in known:
+        close = difflib.get_close_matches(kind, known, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise InputError(
             f"no device under test is called {quoted(name)}{hint}; there are: {', '.join(known)}"
         )
-    return known[name](ruleset)
-
-
-def _iptables() -> Iptables:
-    legacy, nft = Iptables("legacy"), Iptables("nft")
-    return nft if legacy.check() and not nft.check() else legacy
+    if not colon:
+        return known[kind](ruleset)
+    if kind not in TUNNELS:
+        raise InputError(f"the device {quoted(kind)} has no cipher suites: leave out {quoted(colon + suite)}")
+    return _without_file(kind, partial(TUNNELS[kind], suite))(ruleset)
 
 
 def _without_file(name: str, factory: Callable[[], DutDriver]) -> Factory:

@@ -44,6 +44,12 @@ class Iptables(Driver):
         }
 
 
+def usual() -> Iptables:
+    """The legacy back end where it works, otherwise the nft one."""
+    legacy, nft = Iptables("legacy"), Iptables("nft")
+    return nft if legacy.check() and not nft.check() else legacy
+
+
 def restore_command(family: Family, variant: Variant) -> list[str]:
     """The command that loads a ruleset in iptables-save format from its standard input."""
     return [f"{_COMMANDS[family]}-{variant}-restore", "--wait", str(_WAIT_S)]

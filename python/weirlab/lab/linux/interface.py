@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pyroute2 import IPRoute
 from pyroute2.ethtool.ioctl import IoctlEthtool
+from pyroute2.netlink.exceptions import NetlinkError
 
 _REACHABLE_FOR_EVER: Final = 0x80
 """NUD_PERMANENT of linux/neighbour.h."""
@@ -94,6 +95,40 @@ def add_address(netlink: Any, index: int, address: str, prefix_length: int) -> N
 def add_neighbour(netlink: Any, address: str, mac: str, index: int) -> None:
     """Let ``address`` be known for ever to have ``mac``, out of the interface with that index."""
     netlink.neigh("replace", dst=address, lladdr=mac, ifindex=index, state=_REACHABLE_FOR_EVER)
+
+
+def know(neighbour: Port, name: str) -> None:
+    """Enter the addresses of ``neighbour``, which is behind the interface ``name``, for ever."""
+    with IPRoute() as netlink:
+        for address in (neighbour.ipv4, neighbour.ipv6):
+            add_neighbour(netlink, address.partition("/")[0], neighbour.mac, _index(netlink, name))
+
+
+def send_through(name: str, networks: Iterable[str], mtu_bytes: int) -> bool:
+    """Set a tunnel's interface up and have it take what goes to ``networks``; False if there is none yet."""
+    with IPRoute() as netlink:
+        found = netlink.link_lookup(ifname=name)
+        if not found:
+            return False
+        netlink.link("set", index=found[0], mtu=mtu_bytes, state="up")
+        for network in networks:
+            netlink.route("replace", dst=network, oif=found[0])
+    return True
+
+
+def make(name: str, kind: str) -> None:
+    """Make an interface of a kind that the kernel knows; ``NetlinkError`` where it does not."""
+    with IPRoute() as netlink:
+        netlink.link("add", ifname=name, kind=kind)
+
+
+def can_make(kind: str) -> bool:
+    """Whether this kernel has interfaces of that kind; makes one, so call it where it vanishes."""
+    try:
+        make("probe2", kind)
+    except NetlinkError:
+        return False
+    return True
 
 
 def delete_veths() -> None:

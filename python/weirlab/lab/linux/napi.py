@@ -14,7 +14,16 @@ _PROC = Path("/proc")
 
 def threads(interface_name: str, proc: Path = _PROC) -> set[int]:
     """Process numbers of the kernel threads ``napi/<interface>-<number>`` of the whole machine."""
-    beginning = f"napi/{interface_name}-"
+    return _called(f"napi/{interface_name}-", proc)
+
+
+def backlog_thread(cpu: int, proc: Path = _PROC) -> set[int]:
+    """Process number of the kernel thread that goes on with what interrupts leave undone on ``cpu``."""
+    return _called(f"ksoftirqd/{cpu}\n", proc)
+
+
+def _called(beginning: str, proc: Path) -> set[int]:
+    """Processes whose name, with the end of line behind it, begins so."""
     found: set[int] = set()
     for entry in os.listdir(proc):
         # A process may end while we look.

@@ -13,10 +13,10 @@ from weirlab.errors import InputError
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
-    from weirlab.studies.ipsec.encapsulations import Kind
-    from weirlab.studies.ipsec.packets import IpVersion as IpNumber
-    from weirlab.studies.ipsec.suites import Suite
     from weirlab.traffic.calls.codecs import VoiceStream
+    from weirlab.traffic.encapsulation.encapsulations import Kind
+    from weirlab.traffic.encapsulation.packets import IpVersion as IpNumber
+    from weirlab.traffic.encapsulation.suites import Suite
 
 BYTES = """Calculate what security adds to calls on the wire. Nothing is sent.
 
@@ -160,7 +160,7 @@ def _streams(codecs: str, packet_times: str | None, ip: IpNumber) -> tuple[Voice
 
 
 def _kinds(text: str, *, natt: bool) -> tuple[Kind, ...]:
-    from weirlab.studies.ipsec.encapsulations import KINDS
+    from weirlab.traffic.encapsulation.encapsulations import KINDS
 
     names = _words(text.lower(), "--over")
     if names == ["all"]:
@@ -171,7 +171,7 @@ def _kinds(text: str, *, natt: bool) -> tuple[Kind, ...]:
 
 
 def _suites(text: str | None) -> tuple[Suite, ...]:
-    from weirlab.studies.ipsec.suites import SUITES, suite
+    from weirlab.traffic.encapsulation.suites import SUITES, suite
 
     if text is None:
         return SUITES

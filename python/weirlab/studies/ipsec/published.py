@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.studies.ipsec import packets
-from weirlab.studies.ipsec.frames import frame_bytes
-from weirlab.studies.ipsec.packets import Voice
-from weirlab.studies.ipsec.suites import suite
 from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
+from weirlab.traffic.encapsulation import packets
+from weirlab.traffic.encapsulation.frames import frame_bytes
+from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.suites import suite
 from weirlab.units import bps_from_pps
 
 PACKET_TIMES_MS: Final = (10, 20, 30, 40, 50, 60)

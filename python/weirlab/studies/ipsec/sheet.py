@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from weirlab.errors import InputError
-from weirlab.studies.ipsec import frames, published
-from weirlab.studies.ipsec.encapsulations import ENCAPSULATIONS, Encapsulation, Kind, chosen
-from weirlab.studies.ipsec.packets import IpVersion, Parts, Voice
-from weirlab.studies.ipsec.suites import SUITES, Suite
+from weirlab.studies.ipsec import published
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec
+from weirlab.traffic.encapsulation import frames
+from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation, Kind, chosen
+from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice
+from weirlab.traffic.encapsulation.suites import SUITES, Suite
 from weirlab.units import bps_from_pps
 
 KIND: Final = "ipsec-bytes"

@@ -23,7 +23,8 @@ from weirlab.studies.profile.page import Judgement, Verification, gather, tell
 
 def opened(asked: Scenario, work: Work) -> AbstractContextManager[DeviceGround]:
     """The bed, calibrated first where ``asked`` says so."""
-    return beds.opened(work, asked.lab, asked.dut, asked.calibrate, flows=profiles.flows(asked))
+    grid = profiles.to_measure(asked)
+    return beds.opened(work, asked.lab, asked.dut, asked.calibrate, flows=grid.flows, sizes=grid.sizes)
 
 
 def measured(ground: DeviceGround, asked: Scenario, writer: RunWriter, progress: Progress) -> ProfileFindings:

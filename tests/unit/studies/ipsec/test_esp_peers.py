@@ -11,10 +11,10 @@ from typing import Any, Final
 import pytest
 
 from weirlab._engine import EspInbound, EspOutbound
-from weirlab.studies.ipsec.encapsulations import ENCAPSULATIONS
-from weirlab.studies.ipsec.packets import Voice
-from weirlab.studies.ipsec.suites import SUITES
 from weirlab.testing.capture import frame, write_pcap
+from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS
+from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.suites import SUITES
 
 SPI: Final = 0x1000
 IV_KEY: Final = bytes(range(100, 116))

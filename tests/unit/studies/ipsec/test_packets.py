@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from weirlab.errors import InputError
-from weirlab.studies.ipsec import packets, published
-from weirlab.studies.ipsec.encapsulations import ENCAPSULATIONS, KINDS
-from weirlab.studies.ipsec.frames import fragments, frame_bytes, inner_mtu
-from weirlab.studies.ipsec.packets import Voice
-from weirlab.studies.ipsec.suites import SUITES, suite
+from weirlab.studies.ipsec import published
+from weirlab.traffic.encapsulation import packets
+from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, KINDS
+from weirlab.traffic.encapsulation.frames import fragments, frame_bytes, inner_mtu
+from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.suites import SUITES, suite
 
 G711 = Voice(160)
 """20 ms."""

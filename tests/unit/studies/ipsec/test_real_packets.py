@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from weirlab.studies.ipsec.encapsulations import ENCAPSULATIONS
-from weirlab.studies.ipsec.packets import Voice
+from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS
+from weirlab.traffic.encapsulation.packets import Voice
 
 BY_NAME = {each.name: each for each in ENCAPSULATIONS}
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from weirlab.studies.ipsec.encapsulations import ENCAPSULATIONS
-from weirlab.studies.ipsec.packets import Voice
+from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS
+from weirlab.traffic.encapsulation.packets import Voice
 
 CAPTURES: Final = Path(__file__).parent / "captures"
 SIZES: Final = (0, 1, 2, 3, 14, 15, 160, 480)

@@ -12,8 +12,9 @@ from typing import Final, Literal
 from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.lab.dut import tool
+from weirlab.lab.machines.machine import CRITICAL, NEWS
 from weirlab.studies.failover.bed import wiring
-from weirlab.studies.failover.bed.machine import CRITICAL, NEWS, Machine
+from weirlab.studies.failover.bed.machine import Machine
 from weirlab.studies.failover.bed.terms import FIREWALLS, ROLES, SIDES, Firewall, Role, Side
 
 _DAEMON: Final = "ucarp"

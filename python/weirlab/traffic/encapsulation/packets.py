@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab.studies.ipsec.suites import Authenticator, Suite
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES, RTP_BYTES, UDP_BYTES
+from weirlab.traffic.encapsulation.suites import Authenticator, Suite
 
 IpVersion = Literal[4, 6]
 Parts = Mapping[str, int]

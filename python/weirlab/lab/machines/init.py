@@ -1,6 +1,6 @@
-"""The first process of a firewall; a program of its own, with the standard library only.
+"""The first process of a machine; a program of its own, with the standard library only.
 
-Started inside the firewall's network namespace, it makes a process number namespace and a mount
+Started inside the machine's network namespace, it makes a process number namespace and a mount
 namespace beside it: daemons find a /run of their own, and the kernel ends all of them when this
 process ends, however it does (pid_namespaces(7)). It ends at the end of its standard input, that
 is when its owner ends.
@@ -57,7 +57,7 @@ def main(cpu: str) -> int:
         if not os.path.exists(f"/proc/{parent}"):
             os._exit(1)
         os.sched_setaffinity(0, {int(cpu)})
-        # Its own end is the firewall's loss of power, which must not wait for a turn.
+        # Its own end is the machine's loss of power, which must not wait for a turn.
         os.setpriority(os.PRIO_PROCESS, 0, -20)
         mount_private()
         First().serve()
@@ -79,7 +79,7 @@ def mount_private() -> None:
 
 
 class First:
-    """Starts, watches and reaps everything else in the firewall."""
+    """Starts, watches and reaps everything else in the machine."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -99,7 +99,7 @@ class First:
         os.set_blocking(wake_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_write)
-        self.selector.register(wake, selectors.EVENT_READ, lambda: self.reap(wake))
+        self.selector.register(wake, selectors.EVENT_READ, lambda: self.woken(wake))
         # Open for writing as well, so that the last writer's leaving is no end.
         self.read_lines(os.open(NEWS, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK), self.pass_on)
         self.running = True
@@ -145,6 +145,8 @@ class First:
         tell(news=line.decode(errors="replace"))
 
     def obey(self, line: bytes) -> None:
+        # An answer tells, too, that whatever is not told to have ended has not.
+        self.reap()
         request = json.loads(line)
         number = request["id"]
         try:
@@ -202,8 +204,11 @@ class First:
         self.words[pid] = lambda: more() if read in self.open else None
         return pid
 
-    def reap(self, wake: int) -> None:
+    def woken(self, wake: int) -> None:
         os.read(wake, CHUNK_BYTES)
+        self.reap()
+
+    def reap(self) -> None:
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

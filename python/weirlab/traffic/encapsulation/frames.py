@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from weirlab.studies.ipsec.encapsulations import Encapsulation
-from weirlab.studies.ipsec.packets import IpVersion, Voice
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES
+from weirlab.traffic.encapsulation.encapsulations import Encapsulation
+from weirlab.traffic.encapsulation.packets import IpVersion, Voice
 from weirlab.units import FCS_BYTES, MIN_FRAME_BYTES
 
 LEAST_MTU: Final[dict[IpVersion, int]] = {4: 68, 6: 1280}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from weirlab.studies.ipsec import packets
-from weirlab.studies.ipsec.packets import IpVersion, Parts, Voice
-from weirlab.studies.ipsec.suites import AUTHENTICATORS, SUITES, Suite
+from weirlab.traffic.encapsulation import packets
+from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice
+from weirlab.traffic.encapsulation.suites import AUTHENTICATORS, SUITES, Suite
 
 Kind = Literal[
     "clear", "esp-transport", "esp-rtp", "esp-tunnel", "ah-transport", "ah-tunnel", "gre-in-esp",

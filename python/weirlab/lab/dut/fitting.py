@@ -1,0 +1,27 @@
+"""Whether frames pass a device in one piece."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from weirlab.errors import InputError
+from weirlab.lab import wiring
+from weirlab.lab.base import DutDriver
+from weirlab.traffic.calls.codecs import ETHERNET_BYTES
+from weirlab.units import FCS_BYTES
+
+
+def check_fit(driver: DutDriver, frame_bytes: int, ip: Literal[4, 6]) -> None:
+    """Raise ``InputError`` for frames that the device would fragment or drop because of their length.
+
+    What happens to them tells nothing about those that fit.
+    """
+    longest = driver.longest_packet_bytes(ip)
+    packet_bytes = frame_bytes - ETHERNET_BYTES - FCS_BYTES
+    if longest is not None and packet_bytes > longest:
+        raise InputError(
+            f"frames of {frame_bytes:,} B do not fit into the tunnel {driver.name}: their IP packets have "
+            f"{packet_bytes:,} B, and with an MTU of {wiring.BETWEEN_MTU_BYTES:,} B between the gateways "
+            f"at most {longest:,} B pass in one piece; "
+            f"use frames of {longest + ETHERNET_BYTES + FCS_BYTES:,} B at most"
+        )

@@ -1,0 +1,183 @@
+"""ESP in tunnel mode with the keys of strongSwan: the kernel's ESP, or that of ``kernel-libipsec``."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Final
+
+from weirlab import programs
+from weirlab.lab.dut import tool
+from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel, lacking
+from weirlab.lab.linux import syscalls
+from weirlab.lab.linux.namespace import in_thread
+
+INTERFACE: Final = "ipsec0"
+
+CHARON: Final = "/usr/lib/ipsec/charon"
+_SUITES: Final = (
+    Suite("aes128gcm16", "esp-tunnel/aes-gcm-16"),
+    Suite("aes256gcm16", "esp-tunnel/aes-gcm-16"),
+    Suite("aes128-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96"),
+    Suite("aes256-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96"),
+    Suite("aes128-sha256", "esp-tunnel/aes-cbc-hmac-sha256-128"),
+    Suite("aes256-sha256", "esp-tunnel/aes-cbc-hmac-sha256-128"),
+    Suite("aes128-md5", "esp-tunnel/aes-cbc-hmac-md5-96"),
+    Suite("chacha20poly1305", "esp-tunnel/chacha20-poly1305"),
+    Suite("null-sha1", "esp-tunnel/null-hmac-sha1-96"),
+    Suite("null-sha256", "esp-tunnel/null-hmac-sha256-128"),
+    Suite("null-md5", "esp-tunnel/null-hmac-md5-96"),
+)
+"""By strongSwan's keywords for proposals."""
+
+_SETTINGS: Final = "/run/strongswan.conf"
+_CONFIG: Final = "/run/swanctl.conf"
+_SOCKET: Final = "unix:///run/vici"
+_CHILD: Final = "tunnel"
+_NO_ESP: Final = "this kernel has no ESP: modprobe esp4 xfrm_user, or choose strongswan-libipsec"
+_PLUGINS: Final = (
+    "random nonce aes des sha1 sha2 md5 hmac kdf gcm chapoly openssl pem pkcs1 pubkey x509 constraints"
+)
+
+
+class StrongSwan(Tunnel):
+    """Two charons, each with the other's address and a key that both know."""
+
+    product = "strongSwan"
+    backends: str
+    """The plugins that carry the packets and route them, in order."""
+
+    def __init__(self, suite: str | None = None) -> None:
+        super().__init__(_SUITES, suite)
+
+    def check(self) -> list[str]:
+        wanted = {"strongswan-charon": [CHARON], "strongswan-swanctl": ["swanctl"]}
+        return lacking({**wanted, "libstrongswan-standard-plugins": [plugin("openssl")]})
+
+    def version(self) -> str:
+        return tool.version(CHARON)
+
+    def begin(self, near: Gateway, far: Gateway) -> None:
+        secret = secrets.token_hex(16)
+        for gateway in (near, far):
+            gateway.machine.write(_SETTINGS, settings(self.backends))
+            gateway.machine.write(_CONFIG, config(gateway, self.suite.name, secret, in_udp=self.natt))
+            self.daemon(gateway, "charon", ["env", f"STRONGSWAN_CONF={_SETTINGS}", CHARON])
+        for gateway in (near, far):
+            self.command(gateway, swanctl("--load-all", "--noprompt", "--file", _CONFIG))
+        self.command(near, swanctl("--initiate", "--child", _CHILD, "--timeout", "10"), patience_s=0.0)
+
+
+class StrongSwanLibipsec(StrongSwan):
+    """ESP in charon itself: in user space, in UDP, in tunnel mode."""
+
+    kind = "strongswan-libipsec"
+    natt = True
+    backends = "kernel-libipsec kernel-netlink"
+    most_bytes = 1400
+    """MTU of charon's interface (``TUN_DEFAULT_MTU`` in its kernel_libipsec_router.c), by which it reads."""
+
+    def check(self) -> list[str]:
+        return [*super().check(), *lacking({"libcharon-extra-plugins": [plugin("kernel-libipsec")]})]
+
+
+class StrongSwanKernel(StrongSwan):
+    """ESP of the kernel, on IP."""
+
+    kind = "strongswan-kernel"
+    backends = "kernel-netlink"
+
+    def check(self) -> list[str]:
+        return [*super().check(), *_missing_in_kernel()]
+
+
+def usual(suite: str | None = None) -> StrongSwan:
+    """With the kernel's ESP where it has one, else with charon's."""
+    kernel = StrongSwanKernel(suite)
+    return StrongSwanLibipsec(suite) if _missing_in_kernel() else kernel
+
+
+def plugin(name: str) -> str:
+    """The file of a plugin that is in a package of its own."""
+    return f"/usr/lib/ipsec/plugins/libstrongswan-{name}.so"
+
+
+def swanctl(*arguments: str) -> list[str]:
+    """The command that tells a charon what to do."""
+    return ["swanctl", *arguments, "--uri", _SOCKET]
+
+
+def settings(backends: str) -> str:
+    """The file ``strongswan.conf`` of a gateway (strongswan.conf(5))."""
+    return (
+        "charon {\n"
+        f"  load = {_PLUGINS} {backends} socket-default vici updown\n"
+        "  install_virtual_ip = no\n"
+        "  plugins {\n"
+        "    vici {\n"
+        f"      socket = {_SOCKET}\n"
+        "    }\n"
+        "  }\n"
+        "  filelog {\n"
+        "    stderr {\n"
+        "      default = 1\n"
+        "      flush_line = yes\n"
+        "    }\n"
+        "  }\n"
+        "}\n"
+    )
+
+
+def config(gateway: Gateway, suite: str, secret: str, *, in_udp: bool) -> str:
+    """The file ``swanctl.conf`` of a gateway (swanctl.conf(5))."""
+    return "\n".join(_lines(gateway, suite, secret, in_udp)) + "\n"
+
+
+def _lines(gateway: Gateway, suite: str, secret: str, in_udp: bool) -> Iterator[str]:
+    yield "connections {"
+    yield "  gateways {"
+    yield "    version = 2"
+    yield f"    local_addrs = {gateway.address}"
+    yield f"    remote_addrs = {gateway.peer}"
+    yield "    proposals = aes128-sha256-ecp256"
+    yield "    mobike = no"
+    yield f"    encap = {'yes' if in_udp else 'no'}"
+    for side, address in (("local", gateway.address), ("remote", gateway.peer)):
+        yield f"    {side} {{"
+        yield "      auth = psk"
+        yield f"      id = {address}"
+        yield "    }"
+    yield "    children {"
+    yield f"      {_CHILD} {{"
+    yield f"        local_ts = {','.join(gateway.own_networks)}"
+    yield f"        remote_ts = {','.join(gateway.networks)}"
+    yield f"        esp_proposals = {suite}"
+    yield "        mode = tunnel"
+    yield "      }"
+    yield "    }"
+    yield "  }"
+    yield "}"
+    yield "secrets {"
+    yield "  ike-gateways {"
+    yield f"    id-1 = {gateway.address}"
+    yield f"    id-2 = {gateway.peer}"
+    yield f"    secret = {secret}"
+    yield "  }"
+    yield "}"
+
+
+def _missing_in_kernel() -> list[str]:
+    """Tried with a security association in a namespace that vanishes at once."""
+    if missing := lacking({"iproute2": ["ip"]}):
+        return missing
+    state = "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x100 mode tunnel"
+    command = [*state.split(), "aead", "rfc4106(gcm(aes))", f"0x{'00' * 20}", "128"]
+
+    def attempt() -> bool:
+        syscalls.unshare_net()
+        return programs.run(command, capture_output=True).returncode == 0
+
+    try:
+        return [] if in_thread(attempt) else [_NO_ESP]
+    except OSError:
+        return ["whether this kernel has ESP could not be tried: run as root"]

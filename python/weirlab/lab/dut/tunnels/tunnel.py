@@ -1,0 +1,300 @@
+"""What all tunnels have in common: two gateways with their daemons, the rules behind one, the MTU."""
+
+from __future__ import annotations
+
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from weirlab import programs
+from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.interrupts import interruptible, shielded
+from weirlab.lab import wiring
+from weirlab.lab.base import Driver, Site
+from weirlab.lab.dut import iptables
+from weirlab.lab.linux import interface
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.machines.machine import CRITICAL, Machine, quote
+from weirlab.quoting import quoted
+from weirlab.records import RuleSetup
+from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation
+from weirlab.traffic.encapsulation.frames import inner_mtu
+from weirlab.traffic.encapsulation.packets import Voice
+
+IpVersion = Literal[4, 6]
+
+_PATIENCE_S: Final = 15.0
+"""For the tunnel to come up, and for its queues to run empty."""
+_LOOK_S: Final = 0.05
+_ANSWER_S: Final = 0.1
+"""For a datagram to pass the tunnel: less than what waits in a daemon whose queue is full."""
+_PORT: Final = 9
+_WORDS: Final = 6
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A cipher suite by the name that the gateway's own configuration has for it."""
+
+    name: str
+    encapsulation: str
+    """The name of its formula, see :data:`~weirlab.traffic.encapsulation.encapsulations.ENCAPSULATIONS`."""
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """One of the two ends of a tunnel."""
+
+    machine: Machine
+    namespace: Namespace
+    address: str
+    """On the cable between the gateways."""
+    peer: str
+    """Address of the other gateway there."""
+    own_networks: tuple[str, ...]
+    """Behind this gateway."""
+    networks: tuple[str, ...]
+    """Behind the other one, to be reached by the tunnel."""
+
+
+class Tunnel(Driver, ABC):
+    """Two gateways and a tunnel between them.
+
+    Rules, if there are any, are those of iptables in the near gateway: they see packets in the clear.
+
+    Parameters
+    ----------
+    suites:
+        Those that the gateways can have, the usual one first.
+    suite:
+        Name of one of them; None for the usual one.
+
+    Raises
+    ------
+    InputError
+        There is no such suite.
+    """
+
+    gateways = 2
+    product: str
+    """What messages call it."""
+    kind: str
+    """Name without the suite."""
+    natt = False
+    """Whether ESP is in UDP."""
+    most_bytes: int | None = None
+    """Longest packet that the gateways themselves take, where that is less than what would fit."""
+
+    def __init__(self, suites: Sequence[Suite], suite: str | None) -> None:
+        self.suite = _chosen(self.product, suites, suite)
+        self._machines: list[Machine] = []
+        self._between: tuple[socket.socket, socket.socket] | None = None
+        self._filter: iptables.Iptables | None = None
+        self._tokens = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}:{self.suite.name}" if self.suite.name else self.kind
+
+    @property
+    def encapsulation(self) -> Encapsulation:
+        """The formula of its packets."""
+        return next(each for each in ENCAPSULATIONS if each.name == self.suite.encapsulation)
+
+    def longest_packet_bytes(self, ip: IpVersion) -> int:
+        voice = Voice(0, ip=ip, outer_ip=4, natt=self.natt)
+        fits = inner_mtu(self.encapsulation, voice, wiring.BETWEEN_MTU_BYTES)
+        return fits if self.most_bytes is None else min(fits, self.most_bytes)
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """What is missing, as of :class:`~weirlab.lab.base.DutDriver`."""
+
+    def start(self, site: Site) -> Sequence[int]:
+        near, far = self._switch_on(site)
+        self.begin(near, far)
+        self._open_probe(site, near, far)
+        self._until(self._passes, "the tunnel did not come up")
+        return [process for machine in self._machines for process in machine.processes]
+
+    @abstractmethod
+    def begin(self, near: Gateway, far: Gateway) -> None:
+        """Start and configure the gateways, and route what is to pass by the tunnel."""
+
+    @shielded
+    def stop(self) -> None:
+        between, self._between = self._between, None
+        for end in between or ():
+            end.close()
+        machines, self._machines = self._machines, []
+        for machine in machines:
+            machine.power_off()
+
+    def check_alive(self) -> None:
+        for machine in self._machines:
+            # Its answer comes after the news of every end before.
+            machine.said("")
+            machine.check()
+
+    def settle(self) -> None:
+        # A daemon keeps what it cannot send yet; a datagram that comes back in time found none of that.
+        self._until(self._passes, "nothing passed the tunnel")
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        if self._filter is None:
+            if not rules.position and not rules.stateful:
+                return
+            chosen = iptables.usual()
+            if missing := chosen.check():
+                raise MissingCapability(f"rules behind {self.name} need iptables: {'; '.join(missing)}")
+            self._filter = chosen
+        self._filter.apply(site, rules)
+
+    def listing(self) -> list[str]:
+        return [] if self._filter is None else self._filter.listing()
+
+    def facts(self) -> Mapping[str, object]:
+        return {
+            "tool": self.version(),
+            "layout": f"{self.product} between two gateways; rules in the near one, by iptables",
+            "suite": self.suite.name or "its only one",
+            "encapsulation": self.encapsulation.title + (" in UDP" if self.natt else ""),
+            "between_mtu_bytes": wiring.BETWEEN_MTU_BYTES,
+            "longest_packet_bytes": self.longest_packet_bytes(4),
+            **({} if self._filter is None else {f"rules_{k}": v for k, v in self._filter.facts().items()}),
+        }
+
+    @abstractmethod
+    def version(self) -> str:
+        """Of the tool."""
+
+    def daemon(self, gateway: Gateway, name: str, command: Sequence[str]) -> None:
+        """Start a daemon that takes turns with the kernel's receiving threads as their equal."""
+        gateway.machine.start(name, command, nice=CRITICAL)
+
+    def route(self, gateway: Gateway, name: str) -> None:
+        """Send by the interface ``name``, once it is there, what is for networks behind the other gateway."""
+
+        def routed() -> bool:
+            mtu_bytes = self.longest_packet_bytes(4)
+            return gateway.namespace.call(lambda: interface.send_through(name, gateway.networks, mtu_bytes))
+
+        self._until(routed, f"there was no interface {name} on {gateway.machine.name}")
+
+    def command(self, gateway: Gateway, command: Sequence[str], patience_s: float = _PATIENCE_S) -> None:
+        """Run a command until it succeeds, at least once; its own words are told when it does not."""
+        said: list[str] = []
+
+        def done() -> bool:
+            code, said[:] = gateway.machine.run(command)
+            return code == 0
+
+        what = f"{' '.join(command)} failed on {gateway.machine.name}"
+        self._until(done, what, said, patience_s)
+
+    def _switch_on(self, site: Site) -> tuple[Gateway, Gateway]:
+        assert site.far is not None
+        made = []
+        ends = (
+            ("the near gateway", site.netns, wiring.NEAR, wiring.FAR, wiring.SENDERS, wiring.RECEIVERS),
+            ("the far gateway", site.far, wiring.FAR, wiring.NEAR, wiring.RECEIVERS, wiring.SENDERS),
+        )
+        for name, netns, here, there, own, networks in ends:
+            namespace = Namespace(netns)
+            machine = Machine(name, namespace, site.cpu)
+            self._machines.append(machine)
+            made.append(Gateway(machine, namespace, _address(here), _address(there), own, networks))
+        near, far = made
+        return near, far
+
+    def _open_probe(self, site: Site, near: Gateway, far: Gateway) -> None:
+        """Sockets of the gateways' own, with addresses that lie behind the tunnel."""
+        addresses = [(_address(port), _PORT) for port in (site.inward, site.outward)]
+        opened = []
+        for gateway, address in zip((near, far), addresses, strict=True):
+            opened.append(gateway.namespace.call(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)))
+            opened[-1].bind(address)
+            opened[-1].settimeout(_ANSWER_S)
+        opened[0].connect(addresses[1])
+        opened[1].connect(addresses[0])
+        self._between = opened[0], opened[1]
+
+    def _passes(self) -> bool:
+        """Whether a datagram comes through the tunnel and its answer comes back, soon enough."""
+        assert self._between is not None
+        near, far = self._between
+        self._tokens += 1
+        token = self._tokens.to_bytes(8, "big")
+        return _sent(near, far, token) and _sent(far, near, token)
+
+    @interruptible
+    def _until(
+        self,
+        condition: Callable[[], bool],
+        otherwise: str,
+        said: Sequence[str] = (),
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        end_s = time.monotonic() + patience_s
+        while not condition():
+            self.check_alive()
+            if time.monotonic() > end_s:
+                waited = f" for {patience_s:g} s" if patience_s else ""
+                raise LabError(f"{self.name}: {otherwise}{waited}; {self._words(said)}")
+            time.sleep(_LOOK_S)
+
+    def _words(self, said: Sequence[str]) -> str:
+        """What the command says that failed, or else the daemons."""
+        words = [f"it says: {quote(said)}"] if said else []
+        words += [
+            f"{name} on {machine.name} says: {quote(machine.said(name)[-_WORDS:])}"
+            for machine in self._machines
+            for name in sorted(machine.running)
+        ]
+        return "; ".join(words) or "there is no daemon to ask"
+
+
+def _address(port: interface.Port) -> str:
+    return port.ipv4.partition("/")[0]
+
+
+def _sent(source: socket.socket, destination: socket.socket, token: bytes) -> bool:
+    """Whether ``token`` gets from one socket to the other before the next would be sent."""
+    try:
+        source.send(token)
+        while destination.recv(len(token)) != token:
+            # That of an earlier attempt.
+            pass
+    except OSError:
+        # Not in time; or the kernel passes on that the other side refused, or that there is no way yet.
+        return False
+    return True
+
+
+def _chosen(product: str, suites: Sequence[Suite], name: str | None) -> Suite:
+    if name is None:
+        return suites[0]
+    found = next((each for each in suites if each.name == name), None)
+    if found is None or not name:
+        known = ", ".join(each.name for each in suites if each.name)
+        has = f"suites are {known}" if known else "it has one alone, so give none"
+        raise InputError(f"{product} has no suite {quoted(name)}; {has}")
+    return found
+
+
+def lacking(programs_by_package: Mapping[str, Sequence[str]]) -> list[str]:
+    """What to install, a sentence for each package of which a program is missing."""
+    found = []
+    for package, names in programs_by_package.items():
+        absent = [name for name in names if not _is_there(name)]
+        if absent:
+            found.append(f"{' and '.join(absent)} not installed: apt install {package}")
+    return found
+
+
+def _is_there(name: str) -> bool:
+    return Path(name).exists() if name.startswith("/") else programs.find(name) is not None

@@ -1,0 +1,1 @@
+"""What tunnels and encryption add to packets: one formula per encapsulation; pure."""

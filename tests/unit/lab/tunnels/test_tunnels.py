@@ -1,0 +1,198 @@
+"""Tunnels by name, what fits through them, and what is said when they fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from weirlab import programs
+from weirlab.errors import InputError, LabError
+from weirlab.lab import dut
+from weirlab.lab.dut.fitting import check_fit
+from weirlab.lab.dut.tunnels import openvpn, strongswan, tunnel, wireguard
+from weirlab.lab.dut.tunnels.tunnel import Tunnel
+from weirlab.records import RuleSetup
+from weirlab.testing.site import SITE
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("wireguard-go", "wireguard-go"),
+        ("wireguard-kernel", "wireguard-kernel"),
+        ("openvpn", "openvpn:aes-128-gcm"),
+        ("openvpn:aes-256-cbc", "openvpn:aes-256-cbc"),
+        ("strongswan-libipsec", "strongswan-libipsec:aes128gcm16"),
+        ("strongswan-libipsec:aes128-sha1", "strongswan-libipsec:aes128-sha1"),
+        ("strongswan-kernel:null-md5", "strongswan-kernel:null-md5"),
+    ],
+)
+def test_a_tunnel_is_called_by_its_suite(asked: str, name: str) -> None:
+    made = dut.make(asked)
+    assert made.name == name
+    assert made.gateways == 2
+    # Calling it by that name makes the same.
+    assert dut.make(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("openvpn:aes-128", r"OpenVPN has no suite 'aes-128'; suites are aes-128-gcm, .*aes-256-cbc"),
+        ("openvpn:", "OpenVPN has no suite ''"),
+        ("strongswan-libipsec:aes-128-gcm", "strongSwan has no suite 'aes-128-gcm'; suites are aes128gcm16"),
+        ("wireguard-go:aes-128-gcm", "WireGuard has no suite 'aes-128-gcm'; it has one alone"),
+        ("iptables-legacy:aes", "the device 'iptables-legacy' has no cipher suites"),
+        ("wiregard", r"did you mean wireguard\?"),
+    ],
+)
+def test_a_suite_that_is_not_there_is_refused_with_those_that_are(name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        dut.make(name)
+
+
+def test_a_tunnel_takes_no_ruleset_file() -> None:
+    with pytest.raises(InputError, match="choose the device 'ruleset'"):
+        dut.make("openvpn:aes-128-gcm", Path("rules"))
+
+
+@pytest.mark.parametrize(("kernel", "program"), [(True, "kernel"), (False, "other")])
+def test_the_kernels_own_is_used_where_it_has_one(
+    kernel: bool, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (wireguard, strongswan):
+        monkeypatch.setattr(module, "_missing_in_kernel", lambda: [] if kernel else ["none"])
+    found = [dut.make("wireguard").name, dut.make("strongswan:aes128-sha1").name]
+    assert (
+        found
+        == {
+            "kernel": ["wireguard-kernel", "strongswan-kernel:aes128-sha1"],
+            "other": ["wireguard-go", "strongswan-libipsec:aes128-sha1"],
+        }[program]
+    )
+
+
+# By hand: 1,500 less what is around the packet, down to what padding allows.
+LONGEST = {
+    "wireguard-go": 1500 - 20 - 8 - 16 - 16,
+    "openvpn:aes-128-gcm": 1500 - 20 - 8 - 4 - 4 - 16,
+    # 1,432 B for IV-aligned text, of which 1,424 are whole blocks: packet ID 4, and padding of 1 at least.
+    "openvpn:aes-128-cbc": 1424 - 4 - 1,
+    "strongswan-kernel:aes128gcm16": 1500 - 20 - 8 - 8 - 16 - 2,
+    # 1,444 B, of which 1,440 are whole blocks.
+    "strongswan-kernel:aes128-sha1": 1440 - 2,
+    # Its own interface takes no more.
+    "strongswan-libipsec:aes128-sha1": 1400,
+}
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_what_fits_comes_from_the_formula_of_the_suite(name: str) -> None:
+    made = dut.make(name)
+    assert [made.longest_packet_bytes(ip) for ip in (4, 6)] == [LONGEST[name]] * 2
+
+
+def test_frames_that_do_not_fit_are_refused_with_those_that_do() -> None:
+    made = dut.make("wireguard-go")
+    check_fit(made, 1440 + 18, 4)
+    with pytest.raises(
+        InputError,
+        match=r"frames of 1,518 B do not fit into the tunnel wireguard-go: .*1,500 B, .*1,440 B.*1,458 B at",
+    ):
+        check_fit(made, 1518, 4)
+    check_fit(dut.make("forward"), 2048, 4)
+
+
+def test_what_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "find", lambda name: None)
+    monkeypatch.setattr(tunnel, "_is_there", lambda name: False)
+    assert wireguard.WireGuardGo().check() == [
+        "wireguard-go not installed: apt install wireguard-go",
+        "wg not installed: apt install wireguard-tools",
+    ]
+    assert openvpn.OpenVpn().check() == [
+        "openvpn not installed: apt install openvpn",
+        "openssl not installed: apt install openssl",
+    ]
+    packages = [sentence.rpartition(" ")[2] for sentence in strongswan.StrongSwanLibipsec().check()]
+    assert packages == [
+        "strongswan-charon",
+        "strongswan-swanctl",
+        "libstrongswan-standard-plugins",
+        "libcharon-extra-plugins",
+    ]
+
+
+@pytest.mark.parametrize(("version", "ok"), [("2.5.9", False), ("2.6.3", True), ("3.0", True)])
+def test_an_old_openvpn_is_refused(version: str, ok: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "_is_there", lambda name: True)
+    monkeypatch.setattr(openvpn.tool, "version", lambda name: f"OpenVPN {version} x86_64-pc-linux-gnu")
+    found = openvpn.OpenVpn().check()
+    assert bool(found) is not ok
+    assert ok or "OpenVPN 2.5 is too old" in found[0]
+
+
+class Silent(Tunnel):
+    """Whose daemons run and do nothing."""
+
+    product = kind = "silent"
+
+    def __init__(self, *machines: Any) -> None:
+        super().__init__((tunnel.Suite("", "wireguard"),), None)
+        self._machines = [*machines]
+
+    def check(self) -> list[str]:
+        return []
+
+    def begin(self, near: object, far: object) -> None:
+        raise NotImplementedError
+
+    def version(self) -> str:
+        return "0"
+
+
+def machine(name: str, **running: list[str]) -> Any:
+    return SimpleNamespace(
+        name=name,
+        running=frozenset(running),
+        said=lambda daemon: running.get(daemon, []),
+        check=lambda: None,
+        run=lambda command: (1, ["no such peer"]),
+    )
+
+
+def test_what_does_not_come_up_is_told_with_the_last_words_of_the_daemons() -> None:
+    silent = Silent(
+        machine("the near gateway", charon=["AUTH failed"]), machine("the far gateway", charon=[])
+    )
+    with pytest.raises(
+        LabError,
+        match="silent: it did not come up; charon on the near gateway says: AUTH failed; "
+        "charon on the far gateway says: nothing",
+    ):
+        silent._until(lambda: False, "it did not come up", patience_s=0.0)
+
+
+def test_a_command_that_fails_is_told_with_its_own_words() -> None:
+    near: Any = SimpleNamespace(machine=machine("the near gateway"))
+    with pytest.raises(LabError, match="wg setconf failed on the near gateway; it says: no such peer"):
+        Silent().command(near, ["wg", "setconf"], patience_s=0.0)
+
+
+def test_without_rules_no_filter_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    applied: list[RuleSetup] = []
+    usual = SimpleNamespace(
+        check=list, apply=lambda site, rules: applied.append(rules), listing=lambda: ["x"]
+    )
+    monkeypatch.setattr(tunnel.iptables, "usual", lambda: usual)
+    silent = Silent()
+    silent.apply(SITE, RuleSetup(both_ways=True))
+    assert (applied, silent.listing()) == ([], [])
+    silent.apply(SITE, RuleSetup(position=5))
+    # Those that are there have to be taken away again.
+    silent.apply(SITE, RuleSetup())
+    assert applied == [RuleSetup(position=5), RuleSetup()]
+    assert silent.listing() == ["x"]
