@@ -66,11 +66,10 @@ def _places(text: str) -> str:
 
 
 def _dut_name(name: str) -> str:
-    from weirlab.lab.dut import drivers
+    from weirlab.lab.dut import drivers, exists
 
-    known = [*drivers(), NO_DEVICE]
-    if name not in known:
-        raise ValueError(f"no such device driver; known are {', '.join(known)}")
+    if name != NO_DEVICE and not exists(name):
+        raise ValueError(f"no such device driver; known are {', '.join((*drivers(), NO_DEVICE))}")
     return name
 
 

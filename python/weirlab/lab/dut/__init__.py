@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+from weirlab.entries import brought
 from weirlab.errors import InputError
-from weirlab.lab.base import DutDriver
+from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.quoting import quoted
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP: Final = "weirlab.devices"
+"""The group of entry points in which other packages name classes of drivers."""
+
 Factory = Callable[[Path | None], DutDriver]
 
 
 def drivers() -> dict[str, Factory]:
-    """What makes each driver; the argument is the user's ruleset file or None.
+    """What makes each driver, Weir's own first; the argument is the user's ruleset file or None."""
+    return {**own(), **others()}
+
+
+def own() -> dict[str, Factory]:
+    """What makes each of Weir's own drivers.
 
     ``iptables`` is the legacy back end where it works, otherwise the nft one.
     """
@@ -34,16 +48,49 @@ def drivers() -> dict[str, Factory]:
     }
 
 
+def others() -> Mapping[str, Factory]:
+    """What makes each driver that another package brings."""
+    return _others()[0]
+
+
+def broken() -> Sequence[str]:
+    """Why drivers of other packages are missing, a sentence each."""
+    return _others()[1]
+
+
+def exists(name: str) -> bool:
+    """Whether there is a driver called ``name``; other packages are looked at only if Weir has none."""
+    return name in own() or name in others()
+
+
 def make(name: str, ruleset: Path | None = None) -> DutDriver:
     """The driver called ``name``. Raises ``InputError`` for an unknown name or a file where none fits."""
-    known = drivers()
-    if name not in known:
+    if not exists(name):
+        known = drivers()
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
+        missing = "".join(f"; {why}" for why in broken())
         raise InputError(
-            f"no device under test is called {quoted(name)}{hint}; there are: {', '.join(known)}"
+            f"no device under test is called {quoted(name)}{hint}; there are: {', '.join(known)}{missing}"
         )
-    return known[name](ruleset)
+    return (own().get(name) or others()[name])(ruleset)
+
+
+@cache
+def _others() -> tuple[Mapping[str, Factory], Sequence[str]]:
+    return brought(GROUP, "device", _loaded, own())
+
+
+def _loaded(point: EntryPoint) -> tuple[str, Factory]:
+    kind = point.load()
+    if not (isinstance(kind, type) and issubclass(kind, Driver)):
+        raise TypeError(f"{point.value} is not a class derived from weirlab.lab.base.Driver")
+    if lacking := sorted(kind.__abstractmethods__):
+        raise TypeError(f"{point.value} lacks {', '.join(lacking)}")
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"{point.value} has no name")
+    return name, _without_file(name, kind)
 
 
 def _iptables() -> Iptables:
