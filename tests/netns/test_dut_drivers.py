@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +21,13 @@ from .conftest import PlainTraffic
 
 pytestmark = pytest.mark.netns
 
-GENERATING = ["iptables", "iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap"]
+EXAMPLE = "nftables-chains"
+"""The driver that docs/add-a-device.md shows, which is in a package of its own."""
+GENERATING = [
+    "iptables", "iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap", EXAMPLE,
+]  # fmt: skip
 FROM_FILE = ["ruleset/iptables-save", "ruleset/nft"]
+PACKAGE = Path(__file__).parents[1] / "unit" / "lab" / "weir_chains" / "__init__.py"
 ALL = ["forward", *GENERATING, *FROM_FILE]
 
 FILES = {
@@ -48,6 +54,8 @@ table inet filter {
 
 
 def driver_called(name: str, folder: Path) -> DutDriver:
+    if name == EXAMPLE:
+        return runpy.run_path(str(PACKAGE))["Chains"]()  # type: ignore[no-any-return]
     kind, _, form = name.partition("/")
     if not form:
         return dut.make(kind)

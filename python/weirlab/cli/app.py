@@ -93,11 +93,14 @@ class Weir(TyperGroup):
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
         """The command, its module imported; for a name that is none all are, to suggest one of them."""
         if self._listed is not None:
-            return self._listed[cmd_name]
+            return self._listed.get(cmd_name)
         if cmd_name not in self.commands:
             known = _having(cmd_name, parts(only_own=True)) or _having(cmd_name, parts())
-            for module in known or parts():
+            for module in known:
                 self.commands.update(commands_of(module))
+            if not known:
+                for commands in _each().values():
+                    self.commands.update(commands)
         found = self.commands.get(cmd_name)
         for command in (found, *getattr(found, "commands", {}).values()) if found else ():
             params = command.get_params(ctx)
@@ -178,7 +181,36 @@ def commands_of(part: str, *, options: bool = True) -> dict[str, Any]:
 
 def _summaries() -> Mapping[str, Any]:
     """Every command by its name, without options."""
-    return {name: command for part in parts() for name, command in commands_of(part, options=False).items()}
+    return {name: command for found in _each(options=False).values() for name, command in found.items()}
+
+
+def _each(*, options: bool = True) -> Mapping[str, Mapping[str, Any]]:
+    """The commands of every module, without those of other packages that fail; see :func:`broken`."""
+    own, found = parts(only_own=True), {}
+    for part in parts():
+        try:
+            found[part] = commands_of(part, options=options)
+        except Exception:
+            if part in own:
+                raise
+    return found
+
+
+def broken() -> Sequence[str]:
+    """Why commands of other packages are missing, a sentence each."""
+    problems = []
+    own = parts(only_own=True)
+    for part, names in parts().items():
+        if part in own:
+            continue
+        try:
+            added = commands_of(part, options=False)
+        except Exception as error:
+            problems.append(f"the commands of {part} cannot be loaded: {type(error).__name__}: {error}")
+            continue
+        if lacking := [name for name in names if name not in added]:
+            problems.append(f"{part} does not add the commands that its study names: {', '.join(lacking)}")
+    return problems
 
 
 def _without_options(commands: typer.Typer) -> None:

@@ -134,4 +134,5 @@ def _usage(error: TyperException) -> str:
         return ""
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "weir")
-    return f"{error.format_message().rstrip('.')}. See: {command} --help"
+    message = error.format_message().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} See: {command} --help"

@@ -50,6 +50,11 @@ class RunOutcome:
         return effects(self.run.observations("profile"))
 
     @property
+    def own_tables(self) -> list[str]:
+        """The tables of the study's own."""
+        return self.run.own_tables
+
+    @property
     def files(self) -> list[Path]:
         """What the run's folder holds."""
         found = (path for path in self.run.path.iterdir() if path.is_file())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -165,16 +166,29 @@ class DutDriver(Protocol):
         """Tool versions and how the rules are laid out."""
 
 
-class Driver:
-    """What a driver is unless it says otherwise: the kernel forwards, and there is nothing to start."""
+class Driver(ABC):
+    """What a driver is unless it says otherwise: the kernel forwards, and there is nothing to start.
 
+    A driver gives at least a name and what is abstract here; :class:`DutDriver` says what each is to do.
+    """
+
+    name: str
     forwards = False
     gateways: Literal[1, 2] = 1
+
+    @abstractmethod
+    def check(self) -> list[str]: ...
+
+    @abstractmethod
+    def apply(self, site: Site, rules: RuleSetup) -> None: ...
+
+    @abstractmethod
+    def facts(self) -> Mapping[str, object]: ...
 
     def start(self, site: Site) -> Sequence[int]:
         return ()
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027 - most have started nothing
         pass
 
     def check_alive(self) -> None:

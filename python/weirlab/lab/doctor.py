@@ -201,14 +201,23 @@ def _devices() -> Iterator[Finding]:
     for name, factory in dut.drivers().items():
         if name in ("forward", "iptables", "ruleset") or name in dut.VARIANTS:
             continue  # always there; an alias; needs a file
-        driver = factory(None)
-        missing = driver.check()
-        words = "; ".join(missing)
-        detail = words or str(driver.facts().get("tool", "usable"))
-        if name in dut.TUNNELS and not missing:
-            detail += f", as {driver.name}"
+        try:
+            driver = factory(None)
+            missing = driver.check()
+            detail = "; ".join(missing) or str(driver.facts().get("tool", "usable"))
+        except Exception as error:
+            if name in dut.own():
+                raise
+            # A driver of another package may raise anything.
+            detail = f"its driver failed: {type(error).__name__}: {error}"
+            missing = [detail]
+        else:
+            if name in dut.TUNNELS and not missing:
+                detail += f", as {driver.name}"
         remedy = "follow the advice, or choose another device with --dut"
         yield Finding(f"device {name}", not missing, detail, "" if not missing else remedy, essential=False)
+    for why in dut.broken():
+        yield Finding("devices", False, why, "mend or reinstall that package", essential=False)
 
 
 def _tap() -> Finding:

@@ -66,12 +66,11 @@ def _places(text: str) -> str:
 
 
 def _dut_name(name: str) -> str:
-    from weirlab.lab.dut import drivers, make
+    from weirlab.lab.dut import drivers, exists, make
 
-    known = [*drivers(), NO_DEVICE]
     kind, colon, _ = name.partition(":")
-    if kind not in known:
-        raise ValueError(f"no such device driver; known are {', '.join(known)}")
+    if name != NO_DEVICE and not exists(kind):
+        raise ValueError(f"no such device driver; known are {', '.join((*drivers(), NO_DEVICE))}")
     if colon:
         try:
             make(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -58,6 +58,23 @@ def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
         )
         for one in frame.select(known).iter_rows(named=True)
     ]
+
+
+def completed(row: type, frame: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with all columns of ``row``, a dataclass.
+
+    Columns that an earlier Weir did not write have the fields' defaults; null without one, and for NaN.
+    """
+    schema = schema_of(row)
+    missing = [each for each in fields(row) if each.name not in frame.columns]
+    filled = (pl.lit(_default(each), dtype=schema[each.name]).alias(each.name) for each in missing)
+    return frame.with_columns(filled)
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default is MISSING or field.default != field.default:
+        return None
+    return field.default
 
 
 def _column(hint: Any) -> pl.DataType:

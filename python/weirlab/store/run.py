@@ -198,7 +198,12 @@ class Run:
 
     def has_table(self, name: str) -> bool:
         """Whether there is a table ``name``: rows of trials, or what :meth:`put_table` kept."""
-        return self._table_path(name).exists() or name in tables.names_of_own(self.path)
+        return self._table_path(name).exists() or name in self.own_tables
+
+    @property
+    def own_tables(self) -> list[str]:
+        """The tables beside those that every run has, sorted."""
+        return tables.names_of_own(self.path)
 
     def table(self, name: str) -> pl.DataFrame:
         """The table ``name``, of the study's own; raises ``StoreError`` when it is missing or damaged."""
@@ -224,7 +229,7 @@ class Run:
         Manifest.load(self.path)
         frames = {table: tables.read(self.path, table) for table in TABLES if table != "trials"}
         frames["trials"] = self._attempts().sort("index", "attempt")
-        frames |= {name: self.table(name) for name in tables.names_of_own(self.path)}
+        frames |= {name: self.table(name) for name in self.own_tables}
         files.make_folder(dest)
         exported = {dest / f"{table}.{format}": frame for table, frame in frames.items()}
         copied = {dest / source.name: source for source in sorted(self.path.glob("*.json"))}

@@ -115,6 +115,8 @@ def compact(run_path: Path) -> None:
     """Turn all parts into one file per table; rows already in a table stay."""
     parts = _parts(run_path)
     if not parts:
+        with suppress(OSError):
+            (run_path / PARTS_DIR).rmdir()
         return
     try:
         for table in TABLES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from weirlab.jobs.work import Work
@@ -154,5 +154,12 @@ class Outcome(Generic[F]):
         return self.found.problem(self.run)
 
     def told(self) -> Told:
-        """For a terminal."""
-        return self.study.told(self)
+        """For a terminal; where the study does not say where everything is, the remark does."""
+        told = self.study.told(self)
+        said = f"{told.conclusion} {told.remark}"
+        parts = [told.remark] if told.remark else []
+        if self.run.run_id not in said:
+            parts.append(f"Run {self.run.run_id}.")
+        if self.report is not None and str(self.report.path) not in said:
+            parts.append(f"Report: {self.report.path}")
+        return replace(told, remark=" ".join(parts))

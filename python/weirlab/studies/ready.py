@@ -12,7 +12,7 @@ from typing import Any, Final
 from weirlab import files
 from weirlab.errors import InputError
 from weirlab.studies.contract import Study
-from weirlab.studies.registry import studies
+from weirlab.studies.registry import broken, studies
 
 FOLDER: Final = "ready"
 """Where a study has its ready-made scenarios, beside its module."""
@@ -45,15 +45,22 @@ def find(wanted: Path) -> Path:
     """
     known = names()
     if str(wanted) in known and (wanted.is_dir() or not os.path.lexists(wanted)):
-        return paths()[str(wanted)]
+        path = paths()[str(wanted)]
+        if not path.exists():
+            raise InputError(
+                f"the ready-made scenario {wanted} is missing: {path} does not exist; reinstall the package "
+                "that it comes with"
+            )
+        return path
     try:
         wanted.stat()
     except (FileNotFoundError, NotADirectoryError):
         close = difflib.get_close_matches(wanted.stem, known, n=1)
         advice = f" (did you mean {close[0]!r}?)" if close else ""
+        missing = "".join(f"; {why}" for why in broken())
         raise InputError(
             f"{files.shown(wanted)}: no such file, and no ready-made scenario has this name{advice}; "
-            f"there are {listed()}"
+            f"there are {listed()}{missing}"
         ) from None
     except OSError:
         pass  # Whoever reads it says why it cannot be.

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from weirlab.entries import brought
 from weirlab.errors import InputError
 from weirlab.studies.contract import Study
 
@@ -63,44 +64,22 @@ def broken() -> Sequence[str]:
 
 @cache
 def _others() -> tuple[Mapping[str, AnyStudy], Sequence[str]]:
-    # It takes as long to import as all that a quick command needs.
-    from importlib.metadata import entry_points
-
-    found: dict[str, AnyStudy] = {}
-    owners: dict[str, str] = dict.fromkeys(own(), "Weir")
-    problems: list[str] = []
-    # A package that is on the path twice names its studies twice.
-    for point in dict.fromkeys(entry_points(group=GROUP)):
-        package = point.dist.name if point.dist is not None else point.value
-        try:
-            study = _loaded(point)
-        except Exception as error:
-            problems.append(
-                f"the study {point.name} of {package} cannot be loaded: {type(error).__name__}: {error}"
-            )
-            continue
-        if study.key in owners:
-            problems.append(
-                f"the study {point.name} of {package} is left out: {owners[study.key]} has one with the key "
-                f"{study.key!r}"
-            )
-            continue
-        found[study.key], owners[study.key] = study, package
-    return found, problems
+    return brought(GROUP, "study", _loaded, own())
 
 
-def _loaded(point: EntryPoint) -> AnyStudy:
+def _loaded(point: EntryPoint) -> tuple[str, AnyStudy]:
     kind = point.load()
     if not (isinstance(kind, type) and issubclass(kind, Study)):
         raise TypeError(f"{point.value} is not a class derived from weirlab.studies.Study")
     if not isinstance(getattr(kind, "key", None), str):
         raise TypeError(f"{point.value} has no key")
-    return kind()
+    return kind.key, kind()
 
 
 def kinds() -> list[str]:
     """Every kind of run."""
-    return [kind for study in studies().values() if study.has("page") for kind in (study.key, *study.also)]
+    made = (study for study in studies().values() if study.has("page") or study.has("scenario"))
+    return [kind for study in made for kind in (study.key, *study.also)]
 
 
 def study_of(run: Run) -> AnyStudy:

@@ -11,7 +11,7 @@ from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, kept, prepared
 from weirlab.jobs.work import Work
-from weirlab.scenario.model import Root
+from weirlab.scenario.model import ReportSection, Root
 from weirlab.store import Run, RunWriter, Store
 from weirlab.studies import reports
 from weirlab.studies.contract import A, F, G, Outcome, Study
@@ -41,7 +41,7 @@ def run(
     """
     work = Work(store, progress, command)
     study.check(asked, work)
-    reports.foresee(out, plots, asked.report)
+    reports.foresee(out, plots, _report(study, asked, out, plots))
     with study.open(asked, work) as ground:
         measured = _measured(study, ground, asked, lambda: _begin(study, ground, asked, work), work)
     return _concluded(study, asked, *measured, progress, out, plots)
@@ -64,7 +64,7 @@ def resume(
     asked = scenario_of(begun, root)
     work = Work(store, progress, begun=begun)
     study.check(asked, work)
-    reports.foresee(out, plots, asked.report)
+    reports.foresee(out, plots, _report(study, asked, out, plots))
     with study.open(asked, work) as ground:
         testbeds.require_same(ground.facts, begun.manifest.facts, begun.run_id)
         measured = _measured(study, ground, asked, lambda: store.resume(begun.run_id), work)
@@ -81,7 +81,12 @@ def run_scenario(
     command: str = "",
 ) -> Outcome[Any]:
     """As :func:`run`, by the study that ``asked`` is for."""
-    return run(studies()[asked.KEY], store, asked, progress, out=out, plots=plots, command=command)
+    study = studies().get(asked.KEY)
+    if study is None:
+        raise InputError(
+            f"no installed study has the key {asked.KEY!r}, which {type(asked).__name__} has as its KEY"
+        )
+    return run(study, store, asked, progress, out=out, plots=plots, command=command)
 
 
 def resume_scenario(
@@ -130,4 +135,15 @@ def _concluded(
     plots: Path | None,
 ) -> Outcome[F]:
     found = study.conclude(run, asked, measured)
-    return Outcome(study, run, found, reports.at_the_end(run, asked.report, progress, out, plots))
+    wanted = _report(study, asked, out, plots)
+    return Outcome(study, run, found, reports.at_the_end(run, wanted, progress, out, plots))
+
+
+def _report(study: Study[A, G, F], asked: A, out: Path | None, plots: Path | None) -> ReportSection | None:
+    """What ``asked`` wants as a report; None if the study has no pages, and then ``out`` is refused."""
+    if study.has("page"):
+        return asked.report
+    if out is not None or plots is not None:
+        option = "--plots" if out is None else "--out"
+        raise InputError(f"{option}: there is no report about runs of the kind {study.key!r}; leave it out")
+    return None

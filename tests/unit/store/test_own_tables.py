@@ -13,7 +13,7 @@ import pytest
 from weirlab.errors import StoreError
 from weirlab.records import TrialRecord
 from weirlab.store import RunWriter, Store, tables
-from weirlab.store.frames import frame_of, rows_of, schema_of
+from weirlab.store.frames import completed, frame_of, rows_of, schema_of
 from weirlab.testing import make_record
 
 nan = float("nan")
@@ -65,6 +65,14 @@ def test_rows_are_read_with_their_trials_before_and_after_the_run_is_finished(st
     assert not (run.path / "parts").exists()
     for old, name in zip(before, ("switches", "heard"), strict=True):
         assert run.table(name).equals(old)
+
+
+def test_a_table_of_an_earlier_version_is_completed_with_the_defaults() -> None:
+    rows = [ONE, replace(ONE, trial_id="t", limit=None)]
+    whole = frame_of(Row, [replace(row, gap_ns=nan) for row in rows])
+    assert completed(Row, whole.drop("limit", "gap_ns", "valid")).select(whole.columns).equals(whole)
+    assert completed(Row, whole.drop("kind"))["kind"].to_list() == [None, None]
+    assert completed(Row, whole).equals(whole)
 
 
 def test_a_disk_that_refuses_the_trial_has_no_rows_of_it(

@@ -71,6 +71,7 @@ def test_its_command_its_scenario_and_its_schema_are_there(weir: Weir) -> None:
     assert re.search(r"many-flows +whether a device minds", weir("run", "--help").out)
     told = weir("flows")
     assert told.code == 0, told.err
+    assert re.search(r"\nRun \S+-flows-\S+\.\n", told.out)
     assert "With 10,000 flows the median delay is" in told.out
     schema = json.loads(weir("schema").out)
     assert {"$ref": "#/$defs/FlowsScenario"} in schema["oneOf"]
@@ -112,6 +113,88 @@ def test_two_packages_cannot_have_the_same_key(packages: Path) -> None:
     (why,) = registry.broken()
     assert "is left out" in why
     assert "'failover'" in why
+
+
+SMALL = """
+from contextlib import nullcontext
+import polars as pl
+from weirlab.scenario.model import Root, Section
+from weirlab.studies import Ground, Study, Told
+
+class Part(Section):
+    pass
+
+class Asked(Root):
+    KEY = "small"
+    small: Part = Part()
+
+class Found:
+    def document(self):
+        return {}
+    def problem(self, run):
+        return None
+
+class Small(Study):
+    key = "small"
+    ready = {"tiny": "the least of all"}
+    commands = {"small_commands": ("small",)}
+    def scenario(self):
+        return Asked
+    def open(self, asked, work):
+        return nullcontext(Ground(None, {"lab": "netns", "dut": "none", "backend": "none"}))
+    def measure(self, ground, asked, writer, work):
+        writer.put_table("counts", pl.DataFrame({"count": [1]}))
+        return Found()
+    def told(self, outcome):
+        return Told("It was counted.")
+"""
+"""A study without trials, without a page, and with mistakes in what its package brings beside it."""
+
+
+@pytest.fixture
+def small(packages: Path, tmp_path: Path) -> Iterator[Path]:
+    """A scenario of that study; the package lacks the module of its command, and its ready-made scenario."""
+    (packages / "small.py").write_text(SMALL)
+    install(packages, "small", "small = small:Small")
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: mine\nsmall: {}\n")
+    yield file
+    for name in ("small", "small_commands"):
+        sys.modules.pop(name, None)
+
+
+def test_a_study_without_trials_and_page_is_run_and_says_where_its_results_are(
+    weir: Weir, small: Path
+) -> None:
+    done = weir("run", small)
+    assert done.code == 0, done.err
+    (run_id,) = re.findall(r"It was counted\.\nRun (\S+)\.\n", done.out)
+    shown = weir("show", run_id)
+    assert f"Small {run_id} is complete, with the table counts" in shown.out
+    assert not (Path(weir("show", run_id, "--json").json["path"]) / "parts").exists()
+    assert weir("runs", "--kind", "small").code == 0
+    refused = weir("run", small, "--out", small.with_name("page.html"))
+    assert refused.code == 2
+    assert "--out: there is no report about runs of the kind 'small'" in refused.err
+
+
+@pytest.mark.usefixtures("small")
+def test_what_its_package_lacks_is_told_and_breaks_nothing_else(weir: Weir, packages: Path) -> None:
+    assert weir("--help").code == 0
+    assert "cannot be loaded: ModuleNotFoundError" in app.broken()[0]
+    (packages / "small_commands.py").write_text("def add_to(app):\n    pass\n")
+    assert app.broken() == ["small_commands does not add the commands that its study names: small"]
+    assert weir("--help").code == 0
+    missing = weir("run", "tiny")
+    assert missing.code == 2
+    assert "the ready-made scenario tiny is missing" in missing.err
+
+
+def test_an_unknown_scenario_is_told_with_the_packages_that_cannot_be_loaded(
+    weir: Weir, packages: Path
+) -> None:
+    install(packages, "bad", "gone = not_there_at_all:Study")
+    assert "the study gone of bad cannot be loaded" in weir("run", "gone").err
 
 
 def test_the_document_shows_it_whole() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from weirlab.entries import brought
 from weirlab.errors import InputError
-from weirlab.lab.base import DutDriver
+from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
@@ -19,6 +20,12 @@ from weirlab.lab.dut.tunnels import strongswan, wireguard
 from weirlab.lab.dut.tunnels.openvpn import OpenVpn
 from weirlab.lab.dut.tunnels.tunnel import Tunnel
 from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP: Final = "weirlab.devices"
+"""The group of entry points in which other packages name classes of drivers."""
 
 Factory = Callable[[Path | None], DutDriver]
 
@@ -41,7 +48,12 @@ VARIANTS: Final = frozenset({"strongswan-kernel", "strongswan-libipsec", "wiregu
 
 
 def drivers() -> dict[str, Factory]:
-    """What makes each driver; the argument is the user's ruleset file or None.
+    """What makes each driver, Weir's own first; the argument is the user's ruleset file or None."""
+    return {**own(), **others()}
+
+
+def own() -> dict[str, Factory]:
+    """What makes each of Weir's own drivers.
 
     ``iptables`` is the legacy back end where it works, otherwise the nft one.
     """
@@ -58,24 +70,57 @@ def drivers() -> dict[str, Factory]:
     }
 
 
+def others() -> Mapping[str, Factory]:
+    """What makes each driver that another package brings."""
+    return _others()[0]
+
+
+def broken() -> Sequence[str]:
+    """Why drivers of other packages are missing, a sentence each."""
+    return _others()[1]
+
+
+def exists(name: str) -> bool:
+    """Whether there is a driver called ``name``; other packages are looked at only if Weir has none."""
+    return name in own() or name in others()
+
+
 def make(name: str, ruleset: Path | None = None) -> DutDriver:
     """The driver called ``name``, which for a tunnel may have a suite behind a colon.
 
     Raises ``InputError`` for an unknown name or suite, or a file where none fits.
     """
-    known = drivers()
     kind, colon, suite = name.partition(":")
-    if kind not in known:
+    if not exists(kind):
+        known = drivers()
         close = difflib.get_close_matches(kind, known, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
+        missing = "".join(f"; {why}" for why in broken())
         raise InputError(
-            f"no device under test is called {quoted(name)}{hint}; there are: {', '.join(known)}"
+            f"no device under test is called {quoted(name)}{hint}; there are: {', '.join(known)}{missing}"
         )
     if not colon:
-        return known[kind](ruleset)
+        return (own().get(kind) or others()[kind])(ruleset)
     if kind not in TUNNELS:
         raise InputError(f"the device {quoted(kind)} has no cipher suites: leave out {quoted(colon + suite)}")
     return _without_file(kind, partial(TUNNELS[kind], suite))(ruleset)
+
+
+@cache
+def _others() -> tuple[Mapping[str, Factory], Sequence[str]]:
+    return brought(GROUP, "device", _loaded, own())
+
+
+def _loaded(point: EntryPoint) -> tuple[str, Factory]:
+    kind = point.load()
+    if not (isinstance(kind, type) and issubclass(kind, Driver)):
+        raise TypeError(f"{point.value} is not a class derived from weirlab.lab.base.Driver")
+    if lacking := sorted(kind.__abstractmethods__):
+        raise TypeError(f"{point.value} lacks {', '.join(lacking)}")
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"{point.value} has no name")
+    return name, _without_file(name, kind)
 
 
 def _without_file(name: str, factory: Callable[[], DutDriver]) -> Factory:

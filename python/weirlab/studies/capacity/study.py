@@ -25,6 +25,7 @@ from weirlab.measure.trial import Entry
 from weirlab.model import Model, Queueing
 from weirlab.records import device_in_words
 from weirlab.store import Run, RunWriter, Store
+from weirlab.store.frames import completed
 from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
 from weirlab.studies.capacity.asked import (
@@ -52,6 +53,7 @@ from weirlab.studies.capacity.trials import (
     search_calls,
     sweep,
 )
+from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.capacity.trials.rows import Row
 from weirlab.studies.prediction import modelling
 from weirlab.traffic.schedule import compile_plan
@@ -208,8 +210,8 @@ def findings(run: Run, found: Mapping[str, Any]) -> Findings:
     """What page and tables are made from; ``found`` as in :meth:`CapacityFindings.kept`."""
     from weirlab.studies.capacity.page import Findings
 
-    inside = run.table("inside") if run.has_table("inside") else pl.DataFrame()
-    return Findings(vars(run.manifest), run.table(CAPACITY), inside, found)
+    inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
+    return Findings(vars(run.manifest), completed(CapacityRow, run.table(CAPACITY)), inside, found)
 
 
 @contextmanager

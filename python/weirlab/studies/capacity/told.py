@@ -109,11 +109,13 @@ def _inside_line(found: CapacityFindings) -> Iterator[str]:
 
 
 def _rows(found: CapacityFindings) -> list[Row]:
+    from weirlab.store.frames import completed
     from weirlab.studies.capacity.trials import CAPACITY
+    from weirlab.studies.capacity.trials.columns import CapacityRow
 
     if not found.run.has_table(CAPACITY):
         return []
-    return [row for row in found.run.table(CAPACITY).to_dicts() if row["valid"]]
+    return completed(CapacityRow, found.run.table(CAPACITY)).filter("valid").to_dicts()
 
 
 def _share(ratio: float) -> str:

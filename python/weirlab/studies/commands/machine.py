@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import typer
 
 from weirlab.cli.options import JsonOption, StoreOption
 from weirlab.cli.output import Session
 from weirlab.errors import LabError, MissingCapability
+
+if TYPE_CHECKING:
+    from weirlab.lab.doctor import Finding
+    from weirlab.studies.contract import Study
 
 DOCTOR = """Say what works on this machine, what does not, and what to do about it.
 
@@ -43,6 +50,7 @@ def add_to(app: typer.Typer) -> None:
 
 def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = False) -> None:
     """Diagnose this machine."""
+    from weirlab.cli import app
     from weirlab.lab.cores import choose
     from weirlab.lab.doctor import Finding, diagnose
     from weirlab.measure import noise
@@ -51,8 +59,11 @@ def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = Fal
 
     with Session(ctx, as_json=json, store=store) as session:
         findings = diagnose(session.store.root)
-        findings += [finding for study in studies().values() for finding in study.checks()]
-        findings += [Finding("studies", False, why, "reinstall that package", False) for why in broken()]
+        findings += [finding for study in studies().values() for finding in _checks(study)]
+        missing = (*broken(), *app.broken())
+        findings += [
+            Finding("studies", False, why, "mend or reinstall that package", False) for why in missing
+        ]
         sound = all(finding.ok for finding in findings if finding.essential)
         heard = None
         if sound:
@@ -70,6 +81,20 @@ def doctor(ctx: typer.Context, store: StoreOption = None, json: JsonOption = Fal
         session.finish(document, " ".join(filter(None, said)), tables.doctor(findings), lead=lead)
     if not sound:
         raise typer.Exit(MissingCapability.exit_code)
+
+
+def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:
+    """What ``study`` says of this machine; one of another package may raise anything."""
+    from weirlab.lab.doctor import Finding
+    from weirlab.studies.registry import own
+
+    try:
+        return study.checks()
+    except Exception as error:
+        if study.key in own():
+            raise
+        detail = f"its checks failed: {type(error).__name__}: {error}"
+        return (Finding(study.key, False, detail, "mend or reinstall that package", False),)
 
 
 def clean(ctx: typer.Context, json: JsonOption = False) -> None:

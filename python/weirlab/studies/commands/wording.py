@@ -21,6 +21,9 @@ def run(outcome: RunOutcome) -> str:
     valid = sum(n["valid"] for n in outcome.counts.values())
     attempts = sum(n["attempts"] for n in outcome.counts.values())
     lead = f"{manifest.kind.capitalize()} {manifest.run_id} is {manifest.status}"
+    if not attempts and outcome.own_tables:
+        kept = f"table{'s' if len(outcome.own_tables) > 1 else ''} {words(outcome.own_tables)}"
+        return f"{lead}, with the {kept}; next: weir export {manifest.run_id} --out DIR"
     made = " of the simulated device" if outcome.run.simulated else ""
     told = f"{lead} with {count(valid)} of {count(attempts)} attempts{made} valid"
     if manifest.kind != "profile":

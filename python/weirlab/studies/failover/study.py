@@ -19,7 +19,7 @@ from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
-from weirlab.store.frames import rows_of
+from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground
 from weirlab.studies.failover.bed.schedule import compiled
 from weirlab.studies.failover.section import FailoverScenario
@@ -180,7 +180,7 @@ def page(run: Run) -> Story:
         raise InputError(
             f"run {run.run_id} was interrupted before its first switch: go on with {RESUME} {run.run_id}"
         )
-    switches = run.table(SWITCHES)
+    switches = completed(SwitchRow, run.table(SWITCHES))
     groups = compare(rows_of(SwitchRow, switches))
     return tell(
         SwitchRun(

@@ -14,7 +14,7 @@ from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
-from weirlab.store.frames import rows_of
+from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground
 from weirlab.studies.monitor.asked import checked, common_settings, methods_of
 from weirlab.studies.monitor.bed import Method, Settings
@@ -175,7 +175,7 @@ def page(run: Run) -> Story:
         raise InputError(
             f"run {run.run_id} was interrupted before its first trial: go on with {RESUME} {run.run_id}"
         )
-    frame = run.table(TRIALS)
+    frame = completed(MonitorRow, run.table(TRIALS))
     rows = rows_of(MonitorRow, frame)
     groups, effects, prices = compare(rows), stalls(rows), costs(rows)
     found = run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
