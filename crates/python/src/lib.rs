@@ -1,6 +1,7 @@
 //! `weirlab._engine`: plans in, outcomes out. Nothing is decided here.
 
 mod analysis;
+mod cut;
 mod emulator;
 mod errors;
 mod esp;
@@ -252,6 +253,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<tap::Tap>()?;
     tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
+    m.add_function(wrap_pyfunction!(cut::cut_captures, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::check_path, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::emulate_path, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;
