@@ -21,6 +21,9 @@ _NAMED: Final = 0.1
 _HEIGHT: Final = 210
 _EXTENT: Final = 40
 _HEADROOM: Final = 1.06
+_SCALED: Final = "~s"
+PLAIN: Final = ",.4~g"
+"""Numbers that are not in thousands or thousandths of their unit."""
 _LINES: Final = [palette.LIGHT[name] for name in ("model-a", "model-b", "model-c", "cpu-steal")]
 
 
@@ -110,7 +113,7 @@ def _colours(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def over_time(
-    frame: pl.DataFrame, axis: Axis, title: str, unit: str, *, labels: str = "~s"
+    frame: pl.DataFrame, axis: Axis, title: str, unit: str, *, labels: str = _SCALED
 ) -> alt.LayerChart:
     """A line per series; ``unit`` is what tooltips say, ``labels`` is the format of numbers."""
     names = frame["series"].unique(maintain_order=True).to_list()
@@ -128,10 +131,10 @@ def events(frame: pl.DataFrame, axis: Axis, title: str, unit: str) -> alt.LayerC
     shapes = alt.Scale(domain=names, range=palette.shapes(len(names)))
     colours = alt.Scale(domain=names, range=_LINES[: len(names)])
     points = base.mark_point(filled=True, size=34, opacity=0.8).encode(
-        **_encoded(frame, axis, title, "~s"),
+        **_encoded(frame, axis, title, _SCALED),
         color=alt.Color("series:N", title=None, sort=names, scale=colours),
         shape=alt.Shape("series:N", title=None, sort=names, scale=shapes),
-        tooltip=_tooltip(unit, "~s"),
+        tooltip=_tooltip(unit, _SCALED),
     )
     return alt.LayerChart(layer=[points], **axes.framed(_HEIGHT - 60))
 
@@ -143,7 +146,7 @@ def _encoded(frame: pl.DataFrame, axis: Axis, title: str, labels: str) -> dict[s
             "at_s:Q",
             title="Time since the start, s",
             scale=axes.linear((0.0, axis.seconds)),
-            axis=alt.Axis(format="~g", tickCount=8),
+            axis=alt.Axis(format=PLAIN, tickCount=8),
         ),
         "y": alt.Y(
             "value:Q",
@@ -179,7 +182,7 @@ def _tooltip(unit: str, labels: str) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("series:N", title="what"),
         alt.Tooltip("at_s:Q", title="time, s", format=",.4~g"),
-        alt.Tooltip("value:Q", title=unit, format=labels.replace("~", ".3~")),
+        alt.Tooltip("value:Q", title=unit, format=",.3~s" if labels == _SCALED else PLAIN),
     ]
 
 

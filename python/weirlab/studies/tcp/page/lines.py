@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
@@ -53,6 +53,11 @@ def _period_ns(packets: pl.DataFrame) -> int:
     return int(apart.min()) if apart.len() else 0  # type: ignore[arg-type]
 
 
+def coarse(kept: Kept, fine: Axis) -> Axis:
+    """The same axis in longer pieces: applications write and read in blocks, which is no change of rate."""
+    return replace(fine, step_ns=max(fine.step_ns, kept.transfer.period_ns))
+
+
 def throughput(kept: Kept, over: Axis) -> pl.DataFrame:
     """In bit/s, all connections together: written, read, and acknowledged as the capture has it."""
     parts = [
@@ -91,7 +96,7 @@ def round_trip(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
 
 
 def buffers(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
-    """The receiver's window, and what waits at both ends, bytes."""
+    """The receiver's window, and what it has not read, bytes."""
     sender, receiver = (samples.of(kept.samples, number, role) for role in ("sender", "receiver"))
     parts = [
         _piecewise(rows, pl.col(name), over, f"{what} ({where})", least=least)
@@ -99,11 +104,18 @@ def buffers(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
             (sender, "snd_wnd_bytes", "receiver's window", SENDER, True),
             (_packets(kept, number), "window_bytes", "receiver's window", CAPTURE, True),
             (receiver, "rqueue_bytes", "received, not read", RECEIVER, False),
-            (sender, "notsent_bytes", "written, not sent", SENDER, False),
         )
         if name in rows.columns
     ]
     return _together(parts)
+
+
+def unsent(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
+    """What the application has written and TCP has not sent, bytes; empty where there was never any."""
+    sender = samples.of(kept.samples, number, "sender")
+    if "notsent_bytes" not in sender.columns or not sender["notsent_bytes"].max():
+        return pl.DataFrame(schema=SCHEMA)
+    return _together([_piecewise(sender, pl.col("notsent_bytes"), over, f"written, not sent ({SENDER})")])
 
 
 def retransmissions(kept: Kept, over: Axis) -> pl.DataFrame:

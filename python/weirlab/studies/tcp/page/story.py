@@ -214,16 +214,14 @@ def _causes(kept: Kept) -> Chapter:
         data=frame,
     )
     told, *evidence = terminal.tables(one)
+    remarks = [said for said in terminal.remarks(one) if not said.startswith(_OF_COUNTERS)]
     return Chapter(
         "causes",
         "Where the time went",
         figures=(figure,),
-        said=tuple(said for said in terminal.remarks(one) if not said.startswith(_OF_COUNTERS))
-        if single
-        else (),
-        tables=tuple(
-            each for each in (told, *evidence) if each.caption in ("Where the time went", "What shows it")
-        ),
+        said=tuple(remarks) if single else (),
+        tables=(told,),
+        details=tuple(each for each in evidence if each.caption == "What shows it"),
     )
 
 
@@ -245,11 +243,11 @@ def _over_time(kept: Kept, axis: lines.Axis) -> Iterator[Figure]:
     number = kept.busiest
     which = "" if len(kept.connections) == 1 else f"connection {number}, which moved most"
     every = "" if len(kept.connections) == 1 else "all connections together"
-    step = duration(axis.step_ns)
-    frame = lines.throughput(kept, axis)
+    coarse = lines.coarse(kept, axis)
+    frame = lines.throughput(kept, coarse)
     if frame.height:
         mean = sum(each.throughput_bps for each in kept.directions)
-        most = bit_rate(_of(frame, "read"))
+        most, step = bit_rate(_of(frame, "read")), duration(coarse.step_ns)
         yield _figure(
             "throughput", every, f"{bit_rate(mean)} on average, at most {most} in {step}.",
             charts.over_time(frame, axis, "Throughput, bit/s", _RATES), frame,
@@ -266,17 +264,23 @@ def _over_time(kept: Kept, axis: lines.Axis) -> Iterator[Figure]:
         least = _least(frame)
         yield _figure(
             "rtt", which, f"The round trip took {duration(least * 1e6)} to {duration(_most(frame) * 1e6)}.",
-            charts.over_time(frame, axis, "Round trip, ms", "ms", labels=",~g"), frame,
+            charts.over_time(frame, axis, "Round trip, ms", "ms", labels=charts.PLAIN), frame,
         )  # fmt: skip
     frame = lines.buffers(kept, number, axis)
     if frame.height:
         yield _figure(
             "buffers", which, _buffers(frame),
-            charts.over_time(frame, axis, "Receiver's window and buffers, bytes", _BYTES), frame,
+            charts.over_time(frame, axis, "Receiver's window and buffer, bytes", _BYTES), frame,
+        )  # fmt: skip
+    frame = lines.unsent(kept, number, axis)
+    if frame.height:
+        yield _figure(
+            "unsent", which, f"At most {size(_most(frame))} were written and not yet sent.",
+            charts.over_time(frame, axis, "Written and not sent, bytes", _BYTES), frame,
         )  # fmt: skip
     frame = lines.retransmissions(kept, axis)
     if frame.height:
-        again = sum(each.retransmissions or 0 for each in kept.directions)
+        again, step = sum(each.retransmissions or 0 for each in kept.directions), duration(axis.step_ns)
         yield _figure(
             "again", every, f"{plural(again, 'segment')} sent again.",
             charts.events(frame, axis, f"Sent again, segments in {step}", "segments"), frame,
@@ -314,7 +318,7 @@ def _buffers(frame: pl.DataFrame) -> str:
     windows = frame.filter(pl.col("series").str.starts_with("receiver's window"))
     unread = _of(frame, "received, not read")
     if windows.is_empty():
-        said = "What the receiver and both buffers held"
+        said = "What the receiver's buffer held"
     else:
         said = f"The receiver's window was {size(_least(windows))} to {size(_most(windows))}"
     return f"{said}; at most {size(unread)} lay unread." if unread else f"{said}."
