@@ -23,6 +23,14 @@ from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
+from weirlab.studies.tcp.study.columns import (
+    ConnectionRow,
+    DiagnosisRow,
+    DirectionRow,
+    FindingRow,
+    PacketsRow,
+    TransferRow,
+)
 from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
 
 PAGE: Final = Path(__file__).parent / "tables.md"
@@ -73,6 +81,21 @@ GROUPS: Final = (
         "Runs about link monitors",
         "Counts are frames; null where a method has no such stage ([link-monitor.md](link-monitor.md)).",
         {"monitor": MonitorRow},
+    ),
+    Group(
+        "TCP transfers",
+        "Of `weir tcp measure` ([tcp.md](tcp.md)). Beside them, `samples` has a row for each report of each "
+        "kernel: `time_ns`, `end` (`client`, `server`), `connection`, `role` (`sender`, `receiver`), "
+        "`app_bytes` (written or read by the application), `waited_ns` (for a CPU), and the kernel's fields. "
+        "`axis` has a row per period: `time_ns`, and a column for each source and characteristic.",
+        {
+            "transfers": TransferRow,
+            "directions": DirectionRow,
+            "connections": ConnectionRow,
+            "diagnoses": DiagnosisRow,
+            "findings": FindingRow,
+            "packets": PacketsRow,
+        },
     ),
     Group(
         "Series of a trace",

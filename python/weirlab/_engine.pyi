@@ -435,10 +435,28 @@ class ParallelListener:
     def stranger(self) -> tuple[tuple[str, int], str] | None:
         """Somebody who connected in vain, and why."""
 
+def cut_captures(
+    paths: Sequence[str],
+    *,
+    out: int,
+    filter: str = "",
+    from_ns: int | None = None,
+    to_ns: int | None = None,
+    relative: bool = False,
+) -> dict[str, Any]:
+    """Write packets of captures as pcapng to the descriptor ``out``, which stays open; arguments as
+    :func:`analyse`.
+
+    The answer: ``read`` and ``written`` (packets), ``bytes`` of the new file, ``first_ns`` and ``last_ns`` of
+    its packets (None without any), ``interfaces``, ``cut_short`` (a capture ends inside a packet).
+    Raises ``InputError`` for what cannot be read, ``OSError`` where the disk refuses.
+    """
+
 class TcpClient:
     """A bulk transfer with a server; see ``weirlab.studies.tcp.sending``.
 
-    Threads of the engine carry it out; nothing of it fails before :meth:`next_event`.
+    Threads of the engine carry it out; nothing of it fails before :meth:`next_event`. ``via``: host, port and
+    token of a server that is to be the client instead of this host.
     """
 
     def __init__(
@@ -460,6 +478,7 @@ class TcpClient:
         local_port: int | None,
         every_block: bool,
         clocks: bool = False,
+        via: tuple[str, int, str] | None = None,
     ) -> None: ...
     def next_event(self, within_s: float) -> dict[str, Any] | None:
         """The next event within ``within_s``, at most 0.1 s.
@@ -475,7 +494,8 @@ class TcpClient:
 class TcpServer:
     """A server of bulk transfers; see ``weirlab.studies.tcp.serving``.
 
-    Raises ``InputError`` where it would need a token, ``LabError`` where it cannot listen.
+    ``errands``: it may be the client of other servers. Raises ``InputError`` where it would need a token,
+    ``LabError`` where it cannot listen.
     """
 
     def __init__(
@@ -488,6 +508,7 @@ class TcpServer:
         most_bytes: int | None,
         most_clients: int,
         options: Sequence[tuple[str, str]],
+        errands: bool = False,
     ) -> None: ...
     @property
     def address(self) -> tuple[str, int]: ...

@@ -34,7 +34,7 @@ up, such as memory that the host has yet to back."""
 SIMULATION: Final = "sim"
 """Name of the lab in which nothing is measured, since its device is simulated."""
 
-Backend = Literal["xdp", "af_packet", "sim"]
+Backend = Literal["xdp", "af_packet", "sim", "tcp"]
 
 _DEVICES: Final = {"ruleset": "your ruleset", "none": "the plain cable", "simulated": "the simulated device"}
 

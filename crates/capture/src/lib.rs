@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod compressed;
+pub mod cut;
 mod error;
 pub mod filter;
 mod interface;

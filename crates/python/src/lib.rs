@@ -1,6 +1,7 @@
 //! `weirlab._engine`: plans in, outcomes out. Nothing is decided here.
 
 mod analysis;
+mod cut;
 mod emulator;
 mod errors;
 mod esp;
@@ -254,6 +255,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     psock::add_to(m)?;
     tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
+    m.add_function(wrap_pyfunction!(cut::cut_captures, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::check_path, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::emulate_path, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;

@@ -7,23 +7,31 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::yield_now;
 use std::time::Duration;
 
-use weir_tcp::bulk::{Client, ClientEvent, ClientOptions, Server, ServerEvent, ServerOptions};
-use weir_tcp::control::Request;
+use weir_tcp::bulk::{Client, ClientEvent, ClientOptions, Server, ServerEvent, ServerOptions, Via};
+use weir_tcp::control::{Request, Total};
 use weir_tcp::fields::field;
 use weir_tcp::watch::{End, Filter, Options, Row, Watcher};
 
 const SOON: Duration = Duration::from_secs(60);
 const BYTES: u64 = 1_000_001;
 
-fn server() -> Server {
-    let address = "127.0.0.1:0".parse().unwrap();
-    let (most_ns, most_bytes, most_clients) = (None, None, 1);
-    let token = "sesame".to_owned();
-    Server::start(ServerOptions { address, token, most_ns, most_bytes, most_clients, settings: vec![] })
-        .unwrap()
+fn server_options() -> ServerOptions {
+    ServerOptions {
+        address: "127.0.0.1:0".parse().unwrap(),
+        token: "sesame".to_owned(),
+        most_ns: None,
+        most_bytes: None,
+        most_clients: 1,
+        errands: false,
+        settings: vec![],
+    }
 }
 
-fn client(server: &Server, token: &str) -> Client {
+fn server() -> Server {
+    Server::start(server_options()).unwrap()
+}
+
+fn client_options(server: &Server, token: &str) -> ClientOptions {
     let request = Request {
         host: [0; 32],
         up: 3,
@@ -35,7 +43,7 @@ fn client(server: &Server, token: &str) -> Client {
         interval_ns: 1_000_000,
         congestion: String::new(),
     };
-    Client::start(ClientOptions {
+    ClientOptions {
         host: "127.0.0.1".to_owned(),
         port: server.address().port(),
         token: token.to_owned(),
@@ -45,8 +53,37 @@ fn client(server: &Server, token: &str) -> Client {
         local_port: None,
         every_block: false,
         clocks: true,
-    })
-    .unwrap()
+        via: None,
+    }
+}
+
+fn client(server: &Server, token: &str) -> Client {
+    Client::start(client_options(server, token)).unwrap()
+}
+
+/// A server that may be the client of others, with a token of its own.
+fn agent(changed: ServerOptions) -> Server {
+    Server::start(ServerOptions { token: "open".to_owned(), ..changed }).unwrap()
+}
+
+fn between(agent: &Server, server: &Server, tokens: (&str, &str)) -> ClientOptions {
+    let via = Via { host: "127.0.0.1".into(), port: agent.address().port(), token: tokens.0.into() };
+    ClientOptions { via: Some(via), ..client_options(server, tokens.1) }
+}
+
+fn sum(totals: &[Total]) -> u64 {
+    totals.iter().map(|each| each.flow.bytes).sum()
+}
+
+/// The error with which it ends.
+fn failure(client: &Client) -> String {
+    loop {
+        match client.next_event(SOON).unwrap() {
+            ClientEvent::Failed(error) => return error.to_string(),
+            ClientEvent::Done { .. } => panic!("it was carried out"),
+            _ => {}
+        }
+    }
 }
 
 #[test]
@@ -93,6 +130,112 @@ fn a_wrong_token_is_refused_at_both_ends() {
     assert!(
         matches!(server.next_event(SOON), Some(ServerEvent::Refused { why, .. }) if why.contains("token"))
     );
+}
+
+#[test]
+fn a_third_host_is_told_what_two_servers_did_with_each_other() {
+    let (server, agent) = (server(), agent(ServerOptions { errands: true, ..server_options() }));
+    let client = Client::start(between(&agent, &server, ("open", "sesame"))).unwrap();
+    let (mut started, mut exchanges, mut ends) = (0, 0, [false; 2]);
+    let (ours, theirs) = loop {
+        match client.next_event(SOON).unwrap() {
+            ClientEvent::Started { connections, same_clock, .. } => {
+                assert!(same_clock);
+                assert!(connections.iter().all(|each| each.remote == server.address()));
+                started = connections.len();
+            }
+            ClientEvent::Clock { sent_ns, at_ns, heard_ns } => {
+                assert!((sent_ns..=heard_ns).contains(&at_ns));
+                exchanges += 1;
+            }
+            ClientEvent::Interval { of_server, .. } => ends[usize::from(of_server)] = true,
+            ClientEvent::Done { client, server, stopped: false } => break (client, server),
+            ClientEvent::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    };
+    assert_eq!((started, ends), (5, [true, true]));
+    assert!(exchanges >= 8);
+    assert_eq!((sum(&ours[..3]), sum(&ours[3..])), (BYTES, BYTES));
+    assert_eq!((sum(&theirs[..3]), sum(&theirs[3..])), (BYTES, BYTES));
+    // Both servers have seen a transfer.
+    for each in [&server, &agent] {
+        loop {
+            if let ServerEvent::Ended { received, sent, failure, .. } = each.next_event(SOON).unwrap() {
+                assert_eq!((received, sent, failure.as_str()), (BYTES, BYTES, ""));
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_is_the_client_of_others_only_if_it_may_be() {
+    let (server, agent) = (server(), agent(server_options()));
+    let client = Client::start(between(&agent, &server, ("open", "sesame"))).unwrap();
+    assert!(failure(&client).contains("--allow-client"));
+    assert!(
+        matches!(agent.next_event(SOON), Some(ServerEvent::Refused { why, .. }) if why.contains("--allow-client"))
+    );
+    let open = ServerOptions { errands: true, token: String::new(), ..server_options() };
+    assert!(Server::start(open).is_err(), "anybody could make it send");
+}
+
+#[test]
+fn both_tokens_must_be_known_and_neither_opens_the_other_door() {
+    let (server, agent) = (server(), agent(ServerOptions { errands: true, ..server_options() }));
+    for (tokens, told) in [
+        (("sesame", "sesame"), "the token is wrong"),
+        (("open", "open"), "the token is wrong"),
+        (("", "sesame"), "which is to be the client, wants a token"),
+        (("open", ""), "the server wants a token"),
+    ] {
+        let said = failure(&Client::start(between(&agent, &server, tokens)).unwrap());
+        assert!(said.contains(told), "{tokens:?}: {said}");
+    }
+}
+
+#[test]
+fn limits_hold_for_a_transfer_with_another_server() {
+    let limited = ServerOptions { errands: true, most_bytes: Some(BYTES), ..server_options() };
+    let (server, agent) = (server(), agent(limited));
+    // Two directions of so many bytes each.
+    let said = failure(&Client::start(between(&agent, &server, ("open", "sesame"))).unwrap());
+    assert!(said.contains("may have 1000001 bytes"), "{said}");
+    // By time, nobody knows beforehand how much it will be.
+    let mut endless = between(&agent, &server, ("open", "sesame"));
+    endless.request.bytes = None;
+    let said = failure(&Client::start(endless).unwrap());
+    assert!(said.contains("more bytes than are allowed"), "{said}");
+}
+
+#[test]
+fn a_transfer_between_two_servers_is_ended_in_good_order() {
+    let (server, agent) = (server(), agent(ServerOptions { errands: true, ..server_options() }));
+    let mut endless = between(&agent, &server, ("open", "sesame"));
+    endless.request.bytes = None;
+    let client = Client::start(endless).unwrap();
+    loop {
+        match client.next_event(SOON).unwrap() {
+            ClientEvent::Started { .. } => client.stop(),
+            ClientEvent::Done { client, server, stopped: true } => {
+                assert_eq!(sum(&client), sum(&server), "what was sent was received");
+                break;
+            }
+            ClientEvent::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn what_the_far_client_cannot_reach_is_told() {
+    let agent = agent(ServerOptions { errands: true, ..server_options() });
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut options = between(&agent, &server(), ("open", "sesame"));
+    options.port = nobody.port();
+    let said = failure(&Client::start(options).unwrap());
+    assert!(said.contains("127.0.0.1, which is to be the client, says: cannot connect to"), "{said}");
 }
 
 #[test]

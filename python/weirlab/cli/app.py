@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from importlib import import_module
@@ -37,6 +37,8 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
 
 A module is imported when one of its commands is wanted: the others would only delay the start.
 """
+
+_SECRETS: Final = ("--token", "--client-token")
 
 
 @cache
@@ -239,6 +241,18 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _unsecret(typed: Sequence[str]) -> Iterator[str]:
+    """What was typed without secrets: it is kept with runs, and shown on pages that are passed on."""
+    hidden = False
+    for word in typed:
+        if hidden:
+            yield "..."
+        else:
+            option, equals, _ = word.partition("=")
+            yield f"{option}=..." if equals and option in _SECRETS else word
+        hidden = word in _SECRETS and not hidden
+
+
 @app.callback()
 def _options(
     ctx: typer.Context,
@@ -256,4 +270,4 @@ def _options(
     ] = False,
 ) -> None:
     typed = ctx.command.argv if isinstance(ctx.command, Weir) else ()
-    ctx.obj = Globals(store=store, command=printable(shlex.join(["weir", *typed])))
+    ctx.obj = Globals(store=store, command=printable(shlex.join(["weir", *_unsecret(typed)])))

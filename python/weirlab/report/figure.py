@@ -29,6 +29,8 @@ class Figure:
     data: pl.DataFrame
     switchable: bool = False
     """Whether the page's switch between median, p99 and mean applies."""
+    linked: str = ""
+    """Figures with the same name here have one horizontal axis: they are zoomed together, with one cursor."""
 
     @cached_property
     def spec(self) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def _embedded(figure: Figure) -> dict[str, Any]:
     return {
         "title": figure.title,
         "panel": figure.panel,
+        "linked": figure.linked,
         "spec": palette.css_driven(interactive(chart) | {"description": figure.name}),
     }
 

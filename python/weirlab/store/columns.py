@@ -36,7 +36,7 @@ class TrialRow:
     dut: str
     """Device under test."""
     backend: str
-    """What sent and received: `xdp`, `af_packet` or `sim`."""
+    """What sent and received: `xdp`, `af_packet`, `sim`, or `tcp`, which is the kernel of this host."""
     xdp_mode: str
     """How the XDP programs were attached; empty without XDP."""
     position: int

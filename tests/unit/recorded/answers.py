@@ -20,6 +20,8 @@ HERE: Final = Path(__file__).resolve().parent
 ANSWERS: Final = HERE / "answers"
 INPUTS: Final = HERE / "inputs.tar.xz"
 """A store, captures and models, in the formats that they had when they were made."""
+LATER: Final = HERE / "inputs-tcp.tar.xz"
+"""Runs of a kind that came later: one of a version that kept no trials of it, one of the first that did."""
 
 CLOSE: Final = 1e-9
 """How far two numbers that are the same may be apart, as a share: machines round sums differently."""
@@ -41,10 +43,13 @@ CALLS: Final = "20260105-080800-calls-0009"
 CAPACITY: Final = "20260105-080900-capacity-000a"
 FAILOVER: Final = "20260105-081000-failover-000b"
 MONITOR: Final = "20260105-081100-monitor-000c"
+TCP_EARLIER: Final = "20260105-081200-tcp-000d"
+TCP: Final = "20260105-081300-tcp-000e"
 
 RUNS: Final = (
     PROFILE, SLOWER, TRIAL, STEPS, VERIFY, CALIBRATE, SEARCH, RFC2544, CALLS, CAPACITY, FAILOVER, MONITOR,
 )  # fmt: skip
+LATER_RUNS: Final = (TCP_EARLIER, TCP)
 
 
 def _kind(run: str) -> str:
@@ -60,6 +65,10 @@ COMMANDS: Final = {
         for run in RUNS
         if run not in (SLOWER, STEPS, CALIBRATE)
     },
+    "show-tcp": f"show {TCP}",
+    "show-tcp-earlier": f"show {TCP_EARLIER}",
+    "report-tcp": f"report {TCP} --out report.html",
+    "report-tcp-earlier": f"report {TCP_EARLIER} --out report.html",
     "export": f"export {FAILOVER} --format csv --out exported",
     "fit": f"fit {PROFILE}",
     "predict": f"predict {PROFILE} --rate 250kpps --frame 214 --rules 200",
@@ -91,8 +100,9 @@ COMMANDS: Final = {
 
 def unpacked(folder: Path) -> Path:
     """The inputs, in ``folder``."""
-    with tarfile.open(INPUTS) as archive:
-        archive.extractall(folder, filter="data")
+    for path in (INPUTS, LATER):
+        with tarfile.open(path) as archive:
+            archive.extractall(folder, filter="data")
     return folder
 
 

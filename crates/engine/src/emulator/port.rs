@@ -202,7 +202,8 @@ impl Clock {
             *now = now_ns();
         }
         let is_strange = found > *now + STRANGE_NS || found + COMPARE_NS < *now;
-        if *now - self.compared_ns < COMPARE_NS && !is_strange {
+        // Whoever compared a moment ago may have read the clock after `now`.
+        if now.saturating_sub(self.compared_ns) < COMPARE_NS && !is_strange {
             return found.min(*now);
         }
         *self = Self::new();

@@ -112,7 +112,7 @@ fn read<S: Sink>(
     is_well: impl Fn(&S) -> bool,
 ) -> Result<(S, Facts, Vec<File>), Failure> {
     let mut analysis = Analysis::new(options, sink);
-    let mut filters = Filters { expression, last: None, others: HashMap::new() };
+    let mut filters = Filters::new(expression);
     let failure = Cell::new(None);
     let mut files = Vec::new();
     for path in paths {
@@ -144,16 +144,22 @@ fn read<S: Sink>(
 }
 
 /// The expression, translated for each link type that comes.
-struct Filters<'a> {
+pub struct Filters<'a> {
     expression: &'a str,
     /// That of the last packet, mostly also of the next one; None: it cannot be translated.
     last: Option<(LinkType, Option<Filter>)>,
     others: HashMap<LinkType, Option<Filter>>,
 }
 
-impl Filters<'_> {
+impl<'a> Filters<'a> {
+    /// None translated yet.
+    pub fn new(expression: &'a str) -> Self {
+        Self { expression, last: None, others: HashMap::new() }
+    }
+
+    /// Does the expression accept `packet`? What it cannot be translated for goes into `failure`.
     #[inline]
-    fn take(&mut self, packet: &Packet<'_>, failure: &Cell<Option<FilterError>>) -> bool {
+    pub fn take(&mut self, packet: &Packet<'_>, failure: &Cell<Option<FilterError>>) -> bool {
         if self.last.as_ref().is_none_or(|(link, _)| *link != packet.link) {
             self.turn_to(packet.link, failure);
         }
@@ -193,13 +199,7 @@ impl analysis::Sink for Summary<'_> {
 fn translate(py: Python<'_>, failure: Failure) -> PyErr {
     match failure {
         Failure::Capture(path, error) => refusal(py, &path, &error),
-        Failure::Filter(error) => {
-            let class = match error {
-                FilterError::NoLibrary { .. } => "MissingCapability",
-                _ => "InputError",
-            };
-            exception(py, class, &describe(&error))
-        }
+        Failure::Filter(error) => filter_refusal(py, &error),
         Failure::Table(folder, error) => {
             let message =
                 format!("the series cannot be written into {}: {}", folder.display(), describe(&error));
@@ -207,4 +207,13 @@ fn translate(py: Python<'_>, failure: Failure) -> PyErr {
         }
         Failure::Interrupted(signal) => signal,
     }
+}
+
+/// What to say of an expression that cannot be translated.
+pub fn filter_refusal(py: Python<'_>, error: &FilterError) -> PyErr {
+    let class = match error {
+        FilterError::NoLibrary { .. } => "MissingCapability",
+        _ => "InputError",
+    };
+    exception(py, class, &describe(error))
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_tcp::bulk::{
     BlockSample, Client, ClientError, ClientEvent, ClientOptions, Joined, Server, ServerError, ServerEvent,
-    ServerOptions,
+    ServerOptions, Via,
 };
 use weir_tcp::control::{Flow, Request, Total};
 use weir_tcp::option::{Setting, Value};
@@ -41,7 +41,7 @@ impl TcpClient {
     #[new]
     #[pyo3(signature = (
         *, host, port, token, up, down, block_bytes, lasts_ns, total_bytes, bytes_per_s, interval_ns, congestion,
-        options, local, local_port, every_block, clocks = false
+        options, local, local_port, every_block, clocks = false, via = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
@@ -62,6 +62,7 @@ impl TcpClient {
         local_port: Option<u16>,
         every_block: bool,
         clocks: bool,
+        via: Option<(String, u16, String)>,
     ) -> PyResult<Self> {
         let mut settings = settings(py, &options)?;
         let mut names: Vec<String> = options.into_iter().map(|(name, _)| name).collect();
@@ -79,12 +80,14 @@ impl TcpClient {
         if let Some(problem) = request.problem() {
             return Err(exception(py, "InputError", &format!("such a transfer cannot be: {problem}")));
         }
-        if !congestion.is_empty() {
+        let via = via.map(|(host, port, token)| Via { host, port, token });
+        // The host that is the client sets it.
+        if !congestion.is_empty() && via.is_none() {
             settings.insert(0, Setting::congestion(&congestion));
             names.insert(0, "TCP_CONGESTION".to_owned());
         }
         let options =
-            ClientOptions { host, port, token, request, settings, local, local_port, every_block, clocks };
+            ClientOptions { host, port, token, request, settings, local, local_port, every_block, clocks, via };
         Ok(Self { inner: Client::start(options)?, names })
     }
 
@@ -223,11 +226,12 @@ fn client_error(py: Python<'_>, error: &ClientError) -> PyErr {
         ClientError::Option(_) => ("InputError", ""),
         ClientError::Local { .. } => ("InputError", "; give another port, or an address of this host"),
         ClientError::TokenNeeded => ("InputError", "; give it with --token"),
+        ClientError::ViaTokenNeeded { .. } => ("InputError", "; give it with --client-token"),
         ClientError::Connect { .. } => {
             ("LabError", "; is weir tcp serve running there, and does a firewall let it through?")
         }
         ClientError::NotWeir { .. } => ("LabError", "; is that the port of weir tcp serve?"),
-        ClientError::Refused(_) | ClientError::Lost { .. } => ("TrialError", ""),
+        ClientError::Refused(_) | ClientError::ViaRefused { .. } | ClientError::Lost { .. } => ("TrialError", ""),
         ClientError::System { .. } => ("LabError", ""),
     };
     exception(py, class, &format!("{}{way_out}", describe(error)))
@@ -242,7 +246,7 @@ pub struct TcpServer {
 #[pymethods]
 impl TcpServer {
     #[new]
-    #[pyo3(signature = (*, address, port, token, most_ns, most_bytes, most_clients, options))]
+    #[pyo3(signature = (*, address, port, token, most_ns, most_bytes, most_clients, options, errands=false))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -253,10 +257,11 @@ impl TcpServer {
         most_bytes: Option<u64>,
         most_clients: usize,
         options: Vec<(String, String)>,
+        errands: bool,
     ) -> PyResult<Self> {
         let settings = settings(py, &options)?;
         let address = SocketAddr::new(address, port);
-        let options = ServerOptions { address, token, most_ns, most_bytes, most_clients, settings };
+        let options = ServerOptions { address, token, most_ns, most_bytes, most_clients, settings, errands };
         Ok(Self { inner: Server::start(options).map_err(|e| server_error(py, &e))? })
     }
 
@@ -327,6 +332,7 @@ fn server_event_dict(py: Python<'_>, event: ServerEvent) -> PyResult<Bound<'_, P
 fn server_error(py: Python<'_>, error: &ServerError) -> PyErr {
     let (class, way_out) = match error {
         ServerError::TokenNeeded(_) => ("InputError", "; give one with --token, or leave --bind out"),
+        ServerError::ErrandsNeedToken => ("InputError", "; give one with --token"),
         ServerError::Listen { .. } => ("LabError", "; give another port, or an address of this host"),
         ServerError::Option(_) => ("InputError", ""),
         ServerError::System { .. } => ("LabError", ""),

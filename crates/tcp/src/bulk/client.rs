@@ -1,5 +1,7 @@
 //! The client: asks for a transfer, takes part in it, tells what both ends saw.
 
+mod errand;
+
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -15,7 +17,7 @@ use super::end::{Input, Intervals, listen};
 use super::line::{Line, LineError, Writer};
 use super::transfer::{BlockSample, Given, Transfer};
 use crate::clock::{now_ns, since_1970_ns};
-use crate::control::{Flow, MOST_ANSWER_BYTES, Message, Preamble, Request, Total, prove};
+use crate::control::{Digest, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Request, Total, prove};
 use crate::option::{OptionError, Setting, Value};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,6 +52,31 @@ pub struct ClientOptions {
     pub every_block: bool,
     /// Ask for the server's clock, before the transfer and every second.
     pub clocks: bool,
+    /// The server that is to be the client; None: this host is.
+    pub via: Option<Via>,
+}
+
+/// A server that is to be the client of another one.
+#[derive(Clone, Debug)]
+pub struct Via {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// What it may ask for; empty for none.
+    pub token: String,
+}
+
+/// Proves to the server, by its nonce and whether it has a token, that its token is known.
+pub(super) type Prover = Box<dyn FnOnce(&Digest, bool, &Request) -> Result<Proof, ClientError> + Send>;
+
+fn prover(token: String) -> Prover {
+    Box::new(move |nonce, needs_token, request| {
+        if needs_token && token.is_empty() {
+            return Err(ClientError::TokenNeeded);
+        }
+        Ok(prove(&token, nonce, request))
+    })
 }
 
 /// A data connection that was made.
@@ -165,9 +192,23 @@ pub enum ClientError {
     /// A token is needed, and none was given.
     #[error("the server wants a token, and none was given")]
     TokenNeeded,
+    /// The server that is to be the client wants a token, and none was given.
+    #[error("{host}, which is to be the client, wants a token, and none was given")]
+    ViaTokenNeeded {
+        /// Its name.
+        host: String,
+    },
     /// The server does not do it, or no longer.
     #[error("the server refuses: {0}")]
     Refused(String),
+    /// The server that is to be the client does not do it, or no longer.
+    #[error("{host}, which is to be the client, says: {why}")]
+    ViaRefused {
+        /// Its name.
+        host: String,
+        /// Why.
+        why: String,
+    },
     /// It is gone.
     #[error("the server went away after {:.1} s: {why}", *.after_ns as f64 / 1e9)]
     Lost {
@@ -203,11 +244,21 @@ impl Client {
     /// # Errors
     /// No thread can be made; everything else is [`ClientEvent::Failed`].
     pub fn start(options: ClientOptions) -> io::Result<Self> {
+        let prover = prover(options.token.clone());
+        Self::start_with(options, prover)
+    }
+
+    /// As [`Client::start`], where somebody else knows the token.
+    pub(super) fn start_with(options: ClientOptions, prover: Prover) -> io::Result<Self> {
         let (inputs, incoming) = mpsc::channel();
         let (outgoing, events) = mpsc::channel();
         let for_threads = inputs.clone();
         let work = move || {
-            if let Err(error) = run(options, &outgoing, &for_threads, &incoming) {
+            let done = match options.via.clone() {
+                None => run(options, prover, &outgoing, &for_threads, &incoming),
+                Some(via) => errand::run(&options, &via, prover, &outgoing, &for_threads, &incoming),
+            };
+            if let Err(error) = done {
                 let _ = outgoing.send(ClientEvent::Failed(error));
             }
         };
@@ -235,6 +286,7 @@ impl Drop for Client {
 
 fn run(
     options: ClientOptions,
+    prover: Prover,
     events: &Sender<ClientEvent>,
     inputs: &Sender<Input>,
     incoming: &Receiver<Input>,
@@ -243,13 +295,13 @@ fn run(
         host: clock_identity().map_err(system("random numbers cannot be had"))?,
         ..options.request.clone()
     };
-    let (mut control, to) = reach(&options)?;
+    let (mut control, to) = reach(&options.host, options.port, options.local)?;
     // Before the server has any work with it.
     open(to, &options.settings)?;
     let not_weir = |source| ClientError::NotWeir { to, source };
     control.write_all(&Preamble::Control.emit()).map_err(|e| not_weir(e.into()))?;
     let mut line = Line::new(control, MOST_ANSWER_BYTES).map_err(|e| not_weir(e.into()))?;
-    let (session, same_clock) = ask(&mut line, &options.token, &request).map_err(|e| match e {
+    let (session, same_clock) = ask(&mut line, prover, &request).map_err(|e| match e {
         Asked::Line(source) => not_weir(source),
         Asked::Client(error) => error,
     })?;
@@ -374,17 +426,14 @@ impl From<LineError> for Asked {
 }
 
 /// Puts the request; the session, and whether the server has the clock of this host.
-fn ask(line: &mut Line, token: &str, request: &Request) -> Result<([u8; 16], bool), Asked> {
+fn ask(line: &mut Line, prover: Prover, request: &Request) -> Result<([u8; 16], bool), Asked> {
     let refused = |why| Asked::Client(ClientError::Refused(why));
-    let nonce = match line.receive(Some(ANSWER_TIMEOUT))? {
-        Message::Challenge { needs_token: true, .. } if token.is_empty() => {
-            return Err(Asked::Client(ClientError::TokenNeeded));
-        }
-        Message::Challenge { nonce, .. } => nonce,
+    let (nonce, needs_token) = match line.receive(Some(ANSWER_TIMEOUT))? {
+        Message::Challenge { nonce, needs_token } => (nonce, needs_token),
         Message::Refuse { why } => return Err(refused(why)),
         _ => return Err(Asked::Line(LineError::Closed)),
     };
-    let proof = prove(token, &nonce, request);
+    let proof = prover(&nonce, needs_token, request).map_err(Asked::Client)?;
     line.send(&Message::Request { proof, request: request.clone() }).map_err(LineError::from)?;
     match line.receive(Some(ANSWER_TIMEOUT))? {
         Message::Accept { session, host } => Ok((session, host == request.host)),
@@ -394,14 +443,14 @@ fn ask(line: &mut Line, token: &str, request: &Request) -> Result<([u8; 16], boo
 }
 
 /// The control connection, over the first address of the host that answers.
-fn reach(options: &ClientOptions) -> Result<(TcpStream, SocketAddr), ClientError> {
-    let unknown = |source| ClientError::Resolve { host: options.host.clone(), source };
+fn reach(host: &str, port: u16, local: Option<IpAddr>) -> Result<(TcpStream, SocketAddr), ClientError> {
+    let unknown = |source| ClientError::Resolve { host: host.to_owned(), source };
     let mut failure = unknown(io::Error::other("it has no address"));
-    for to in (options.host.as_str(), options.port).to_socket_addrs().map_err(unknown)? {
-        if options.local.is_some_and(|local| local.is_ipv4() != to.is_ipv4()) {
+    for to in (host, port).to_socket_addrs().map_err(unknown)? {
+        if local.is_some_and(|local| local.is_ipv4() != to.is_ipv4()) {
             continue;
         }
-        match connect(to, options.local, 0, &[]) {
+        match connect(to, local, 0, &[]) {
             Ok(stream) => return Ok((stream, to)),
             Err(e) => failure = e,
         }

@@ -4,6 +4,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::codec::{ProtocolError, Reader, Writer};
+use super::errand::{Errand, Told};
 use super::{INTERVALS_NS, MAGIC, MOST_BLOCK_BYTES, MOST_BUFFER_BYTES, MOST_CONNECTIONS, PREAMBLE_BYTES};
 use crate::{Info, Queues};
 
@@ -205,6 +206,29 @@ pub enum Message {
         /// The connections.
         totals: Vec<Total>,
     },
+    /// Third host: be the client of another server.
+    Errand {
+        /// That the token is known.
+        proof: Proof,
+        /// What is wanted.
+        errand: Box<Errand>,
+    },
+    /// Server, as the client of another one: prove to that one that you know its token.
+    Prove {
+        /// The other server's.
+        nonce: Digest,
+        /// There is a token.
+        needs_token: bool,
+        /// What the other one is asked for.
+        request: Box<Request>,
+    },
+    /// Third host: here is the proof.
+    Proven {
+        /// Of the other server's token.
+        proof: Proof,
+    },
+    /// Server, as the client of another one: this happened.
+    Told(Told),
 }
 
 impl Message {
@@ -259,6 +283,25 @@ impl Message {
                 to.u64(*start_ns);
                 12
             }
+            Self::Errand { proof, errand } => {
+                to.array(proof);
+                errand.write(&mut to);
+                13
+            }
+            Self::Prove { nonce, needs_token, request } => {
+                to.array(nonce);
+                to.u8((*needs_token).into());
+                request.write(&mut to);
+                14
+            }
+            Self::Proven { proof } => {
+                to.array(proof);
+                15
+            }
+            Self::Told(told) => {
+                told.write(&mut to);
+                16
+            }
         };
         to.message(kind)
     }
@@ -277,13 +320,21 @@ impl Message {
             10 => Self::Clock { sent_ns: from.u64()? },
             11 => Self::Clocked { sent_ns: from.u64()?, at_ns: from.u64()? },
             12 => Self::Begun { start_ns: from.u64()? },
+            13 => Self::Errand { proof: from.array()?, errand: Box::new(Errand::read(from)?) },
+            14 => Self::Prove {
+                nonce: from.array()?,
+                needs_token: from.flag()?,
+                request: Box::new(Request::read(from)?),
+            },
+            15 => Self::Proven { proof: from.array()? },
+            16 => Self::Told(Told::read(from)?),
             other => return Err(ProtocolError::Kind(other)),
         })
     }
 }
 
 impl Request {
-    fn write(&self, to: &mut Writer) {
+    pub(super) fn write(&self, to: &mut Writer) {
         to.array(&self.host);
         to.u16(self.up);
         to.u16(self.down);
@@ -295,7 +346,7 @@ impl Request {
         to.text(&self.congestion);
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, ProtocolError> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, ProtocolError> {
         let request = Self {
             host: from.array()?,
             up: from.u16()?,
@@ -357,7 +408,7 @@ impl LatencyNs {
 }
 
 impl Flow {
-    fn write(&self, to: &mut Writer) {
+    pub(super) fn write(&self, to: &mut Writer) {
         to.u64(self.bytes);
         to.u64(self.blocks);
         to.u8(self.latency.is_some().into());
@@ -372,7 +423,7 @@ impl Flow {
         }
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, ProtocolError> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, ProtocolError> {
         Ok(Self {
             bytes: from.u64()?,
             blocks: from.u64()?,
@@ -384,14 +435,14 @@ impl Flow {
 }
 
 impl Total {
-    fn write(&self, to: &mut Writer) {
+    pub(super) fn write(&self, to: &mut Writer) {
         self.flow.write(to);
         to.maybe(self.first_ns);
         to.maybe(self.last_ns);
         to.text(&self.failure.chars().take(MOST_TEXT / 8).collect::<String>());
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, ProtocolError> {
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, ProtocolError> {
         Ok(Self {
             flow: Flow::read(from)?,
             first_ns: from.maybe()?,
@@ -401,11 +452,11 @@ impl Total {
     }
 }
 
-fn short(text: String, most: usize) -> Result<String, ProtocolError> {
+pub(super) fn short(text: String, most: usize) -> Result<String, ProtocolError> {
     if text.len() > most { Err(ProtocolError::Body("text that is too long")) } else { Ok(text) }
 }
 
-fn many<T>(
+pub(super) fn many<T>(
     from: &mut Reader<'_>,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<T, ProtocolError>,
 ) -> Result<Vec<T>, ProtocolError> {
@@ -419,23 +470,46 @@ fn many<T>(
 /// That `token` is known, by whoever was given `nonce` and sends `request`.
 #[must_use]
 pub fn prove(token: &str, nonce: &Digest, request: &Request) -> Proof {
-    mac(token, nonce, request).finalize().into_bytes().into()
+    mac(token, nonce, request_bytes(request)).finalize().into_bytes().into()
 }
 
 /// Is it? Takes the same time whatever is wrong.
 #[must_use]
 pub fn verify(token: &str, nonce: &Digest, request: &Request, proof: &Proof) -> bool {
-    mac(token, nonce, request).verify_slice(proof).is_ok()
+    mac(token, nonce, request_bytes(request)).verify_slice(proof).is_ok()
 }
 
-fn mac(token: &str, nonce: &Digest, request: &Request) -> Hmac<Sha256> {
+/// That `token` is known, by whoever was given `nonce` and sends `errand`.
+#[must_use]
+pub fn prove_errand(token: &str, nonce: &Digest, errand: &Errand) -> Proof {
+    mac(token, nonce, errand_bytes(errand)).finalize().into_bytes().into()
+}
+
+/// Is it? Takes the same time whatever is wrong.
+#[must_use]
+pub fn verify_errand(token: &str, nonce: &Digest, errand: &Errand, proof: &Proof) -> bool {
+    mac(token, nonce, errand_bytes(errand)).verify_slice(proof).is_ok()
+}
+
+fn request_bytes(request: &Request) -> Vec<u8> {
+    let mut to = Writer::default();
+    request.write(&mut to);
+    to.message(0)
+}
+
+/// Of another kind than those of a request: the proof of one is none of the other.
+fn errand_bytes(errand: &Errand) -> Vec<u8> {
+    let mut to = Writer::default();
+    errand.write(&mut to);
+    to.message(1)
+}
+
+fn mac(token: &str, nonce: &Digest, bytes: Vec<u8>) -> Hmac<Sha256> {
     // A key of any length will do; an empty one stands for no token.
     let mut mac =
         <Hmac<Sha256> as KeyInit>::new_from_slice(token.as_bytes()).unwrap_or_else(|_| unreachable!());
-    let mut to = Writer::default();
-    request.write(&mut to);
     mac.update(nonce);
-    mac.update(&to.message(0));
+    mac.update(&bytes);
     mac
 }
 

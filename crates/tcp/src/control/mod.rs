@@ -12,13 +12,25 @@
 //!
 //! From `Ready` to `Done` the client may ask for the server's clock at any time: `Clock` is answered at once by
 //! `Clocked`.
+//!
+//! A third host may ask a server to be the client of another one: an [`Errand`]. It proves to know the server's
+//! token, and by way of the server (`Prove`, `Proven`) the other one's, which the server never learns. What
+//! happens to the server as a client is [`Told`] as it comes.
+//!
+//! ```text
+//! third host  Preamble::Control            Errand         Proven                  Stop
+//! server                        Challenge          Prove          Told*  Told::Done
+//! ```
 
 mod codec;
+mod errand;
 mod message;
 
 pub use codec::{Decoder, ProtocolError};
+pub use errand::{Errand, Made, Told};
 pub use message::{
-    Digest, Flow, LatencyNs, Message, Preamble, Proof, Request, Session, Total, prove, verify,
+    Digest, Flow, LatencyNs, Message, Preamble, Proof, Request, Session, Total, prove, prove_errand, verify,
+    verify_errand,
 };
 
 /// What version 2 is; the last byte is the version.

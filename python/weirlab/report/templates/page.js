@@ -44,8 +44,16 @@
   const channels = (key) => ["x", "y"].filter((channel) => ends(key, channel));
   const zoomable = (key) => channels(key).length > 0;
 
-  // `ranges` has new ends by channel; null shows the whole.
+  // Charts with one horizontal axis, `key` left out.
+  const besides = (key) => Object.keys(figures).filter((other) => other !== key && figures[key].linked && figures[other].linked === figures[key].linked);
+
+  // `ranges` has new ends by channel; null shows the whole. Charts with the same axis follow.
   function zoom(key, ranges) {
+    narrow(key, ranges);
+    if (ranges && !ranges.x) return;
+    for (const other of besides(key)) narrow(other, ranges && { x: ranges.x });
+  }
+  function narrow(key, ranges) {
     const view = views.get(key);
     if (!view) return;
     let zoomed = false;
@@ -79,6 +87,13 @@
     brush.hidden = true;
     element.classList.add("zoomable");
     element.append(brush);
+    if (figures[key].linked) {
+      const line = document.createElement("div");
+      line.className = "moment";
+      line.hidden = true;
+      element.append(line);
+      view.planeLeft = () => plane().left;
+    }
 
     // Where the plane of the chart begins, and how large it is.
     function plane() {
@@ -120,6 +135,21 @@
       brush.style.width = `${Math.abs(x1 - x0)}px`;
       brush.style.height = `${Math.abs(y1 - y0)}px`;
     });
+    // A line at the pointer's time on every chart with the same axis.
+    if (figures[key].linked) {
+      const mark = (event) => {
+        const [x] = place(event), { width } = plane(), at = view.scale("x").invert(x);
+        for (const other of [key, ...besides(key)]) {
+          const line = document.getElementById(other).querySelector(".moment"), beside = views.get(other);
+          if (line) line.style.left = `${beside.planeLeft() + (other === key ? x : beside.scale("x")(at))}px`;
+          if (line) line.hidden = x <= 0 || x >= width;
+        }
+      };
+      element.addEventListener("pointermove", mark);
+      element.addEventListener("pointerleave", () => {
+        for (const line of document.querySelectorAll(".moment")) line.hidden = true;
+      });
+    }
     const end = (event) => {
       const from = begun;
       begun = null;

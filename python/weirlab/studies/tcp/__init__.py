@@ -1,15 +1,60 @@
-"""TCP: bulk transfers between two hosts, and what the kernel tells of any connection of this one."""
+"""TCP: bulk transfers between two hosts, why one is slow, and what the kernel tells of any connection."""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from weirlab.studies.contract import Study
+from weirlab.jobs.work import Work
+from weirlab.studies.contract import Ground, Study, Told
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.contract import Outcome
+    from weirlab.studies.tcp.study.findings import TcpFindings
+    from weirlab.studies.tcp.study.running import Begun, Live
+    from weirlab.studies.tcp.study.section import TcpScenario
 
 
-class TcpStudy(Study[Any, Any, Any]):
-    """Commands alone: tests between two hosts, and connections watched."""
+class TcpStudy(Study["TcpScenario", "Ground[Begun | None]", "TcpFindings"]):
+    """A transfer measured from all sides; ``live`` is how a command goes along with it."""
 
     key = "tcp"
-    title = "bulk transfers, and what the kernel tells of any TCP connection"
+    title = "a TCP transfer from all sides, and why it was not faster"
     commands = {"weirlab.studies.tcp.command": ("tcp",)}
+    ready = {"slow-transfer": "why a TCP transfer over a long path is slow"}
+
+    def __init__(self, live: Live | None = None) -> None:
+        self._live = live
+
+    def scenario(self) -> type[TcpScenario]:
+        from weirlab.studies.tcp.study.section import TcpScenario
+
+        return TcpScenario
+
+    def open(self, asked: TcpScenario, work: Work) -> AbstractContextManager[Ground[Begun | None]]:
+        from weirlab.studies.tcp.study import running
+
+        return running.opened(asked, work, self._live or running.Live())
+
+    def measure(
+        self, ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter, work: Work
+    ) -> TcpFindings:
+        from weirlab.studies.tcp.study import running
+
+        return running.measured(ground, asked, writer, self._live or running.Live())
+
+    def told(self, outcome: Outcome[TcpFindings]) -> Told:
+        found = outcome.found
+        report = "" if outcome.report is None else f" Report: {outcome.report.path}"
+        return Told(
+            f"{found.conclusion(outcome.run.run_id)}{report}",
+            found.tables(),
+            "\n".join(found.remarks()) if self._live is None else "",
+        )
+
+    def page(self, run: Run) -> Story:
+        from weirlab.studies.tcp import page
+
+        return page.tell(run)

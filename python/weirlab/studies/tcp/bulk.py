@@ -29,12 +29,16 @@ and needs one clock: it is reported only where both ends run on one host.
 With --json every interval is a JSON document on a line of its own, and the
 result is the last line. Ctrl-C ends the transfer in good order.
 
+With --client the transfer is one between two other hosts, both of which run
+weir tcp serve; this one asks, and is told.
+
 Examples:
   weir tcp send localhost
   weir tcp send 192.0.2.1 --token SECRET --reverse --connections 4
   weir tcp send 192.0.2.1 --bytes 1GB --congestion cubic --json
   weir tcp send 192.0.2.1 --rate 50Mbit/s --forever --interval 5s
   weir tcp send 192.0.2.1 --option SO_SNDBUF=65536 --option TCP_NODELAY=1
+  weir tcp send 192.0.2.1 --token SECRET --client 198.51.100.7 --client-token OTHER
 """
 
 SERVE = """Serve bulk transfers to weir tcp send, until Ctrl-C.
@@ -44,6 +48,9 @@ clients prove to know; it never crosses the network, but data do in clear.
 Limits of time, bytes and clients keep it from being misused. Whoever sends
 something else is disconnected, and reported once.
 
+With --allow-client whoever knows the token can also have this host send to, or
+receive from, another host that runs weir tcp serve. All limits hold there, too.
+
 With --json every event is a JSON document on a line of its own, and the
 account of all transfers is the last line.
 
@@ -52,6 +59,7 @@ Examples:
   weir tcp serve --bind 0.0.0.0 --token SECRET
   weir tcp serve --bind :: --token SECRET --max-time 60s --max-bytes 10GB
   weir tcp serve --option SO_RCVBUF=131072 --transfers 1
+  weir tcp serve --bind 0.0.0.0 --token SECRET --allow-client --max-time 1min
 """
 
 
@@ -108,6 +116,7 @@ def serve(
             most_clients=limits.max_clients,
             options=tuple(map(sending.option, option or ())),
             transfers=limits.transfers,
+            errands=limits.allow_client,
         )
 
         def listening(address: tuple[str, int]) -> None:

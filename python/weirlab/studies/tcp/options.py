@@ -37,6 +37,33 @@ class ServerOptions:
 
 
 @dataclass(frozen=True)
+class FarOptions:
+    """Another host that is to be the client."""
+
+    PANEL: ClassVar = "Between two other hosts"
+
+    client: Annotated[
+        str | None,
+        typer.Option(
+            help="The client is this host instead; it runs weir tcp serve --allow-client.", metavar="HOST"
+        ),
+    ] = None
+    client_port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.", metavar="PORT")] = (
+        sending.PORT
+    )
+    client_token: Annotated[
+        str,
+        typer.Option(help="Its token.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT"),
+    ] = ""
+
+    def via(self) -> sending.Via | None:
+        """The host, if there is one."""
+        if self.client is None:
+            return None
+        return sending.Via(self.client.strip("[]"), self.client_port, self.client_token)
+
+
+@dataclass(frozen=True)
 class TransferOptions:
     """Who sends, how much, and how fast."""
 
@@ -159,6 +186,7 @@ class SendOptions:
     transfer: TransferOptions
     sockets: SocketOptions
     output: OutputOptions
+    far: FarOptions = FarOptions()
 
     def settings(self, *, as_json: bool) -> sending.Settings:
         """The same, understood."""
@@ -168,6 +196,7 @@ class SendOptions:
 
         server, transfer, sockets, output = self.server, self.transfer, self.sockets, self.output
         transfer.check()
+        self._check_far()
         if output.every_block and not as_json:
             raise InputError("--every-block has no place to go; give --json as well")
         ports, first = transfer.up + transfer.down, sockets.local_port
@@ -190,7 +219,24 @@ class SendOptions:
             local_port=first,
             every_block=output.every_block,
             names=names.chosen(output.fields),
+            via=self.far.via(),
         )
+
+    def _check_far(self) -> None:
+        """Raise ``InputError`` for what is about this host's sockets, where another one is the client."""
+        if self.far.client is None:
+            return
+        given = {
+            "--option": self.sockets.option,
+            "--bind": self.sockets.bind,
+            "--local-port": self.sockets.local_port,
+            "--every-block": self.output.every_block,
+        }
+        for option, value in given.items():
+            if value:
+                raise InputError(
+                    f"{option} is about sockets of this host, and --client has none here; leave it out"
+                )
 
 
 @dataclass(frozen=True)
@@ -221,6 +267,12 @@ class LimitOptions:
     max_clients: Annotated[int, typer.Option(min=1, max=100, help="Transfers at once.", metavar="N")] = (
         serving.MOST_CLIENTS
     )
+    allow_client: Annotated[
+        bool,
+        typer.Option(
+            "--allow-client", help="Also be the client of other servers, for whoever knows the token."
+        ),
+    ] = False
     transfers: Annotated[
         int | None, typer.Option(min=1, help="Exit after this many transfers.", metavar="N")
     ] = None

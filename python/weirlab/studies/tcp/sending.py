@@ -11,7 +11,11 @@ from weirlab.link.stopping import Stop
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
-    from weirlab.studies.tcp.results import Interval, Merger, Summary
+    from weirlab._engine import TcpClient
+    from weirlab.studies.tcp.results import Interval, Summary
+
+Tell = Callable[[Mapping[str, Any]], None]
+Inside = Callable[[Callable[[], Any]], Any]
 
 PORT: Final = 29100
 """TCP port of ``weir tcp serve`` (``weir_tcp::bulk::PORT``)."""
@@ -24,6 +28,15 @@ MOST_BLOCK_BYTES: Final = 4 << 20
 LASTS_S: Final = 10.0
 _WAIT_S: Final = 0.1
 _NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Via:
+    """A server that is to be the client."""
+
+    host: str
+    port: int = PORT
+    token: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,8 @@ class Settings:
     every_block: bool = False
     names: tuple[str, ...] = ()
     """Fields of the kernel that intervals and blocks tell."""
+    via: Via | None = None
+    """Who is the client; None: this host."""
 
     @property
     def endless(self) -> bool:
@@ -87,7 +102,7 @@ def send(
     settings: Settings,
     observer: Observer,
     stop: Stop,
-    tell: Callable[[Mapping[str, Any]], None] | None = None,
+    tell: Tell | None = None,
 ) -> Outcome:
     """Carry a transfer out; a request to stop ends it in good order.
 
@@ -102,62 +117,97 @@ def send(
     TrialError
         The server refuses, or went away meanwhile.
     """
-    from weirlab._engine import TcpClient
-    from weirlab.studies.tcp.results import Merger
+    return begin(settings, stop, tell).carry(observer, stop)
 
-    client = TcpClient(
-        host=settings.host,
-        port=settings.port,
-        token=settings.token,
-        up=settings.up,
-        down=settings.down,
-        block_bytes=settings.block_bytes,
-        lasts_ns=None if settings.lasts_s is None else round(settings.lasts_s * _NS),
-        total_bytes=settings.total_bytes,
-        bytes_per_s=None if settings.rate_bps is None else max(int(settings.rate_bps / 8), 1),
-        interval_ns=round(settings.interval_s * _NS),
-        congestion=settings.congestion,
-        options=list(settings.options),
-        local=settings.local,
-        local_port=settings.local_port,
-        every_block=settings.every_block,
-        clocks=tell is not None,
+
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer that has begun; made by :func:`begin`. Whoever forgets it breaks it off."""
+
+    settings: Settings
+    started: Mapping[str, Any]
+    """The event that all connections are there."""
+    _client: TcpClient
+    _tell: Tell | None
+
+    def carry(self, observer: Observer, stop: Stop) -> Outcome:
+        """Wait for the end; raises as :func:`send`."""
+        from weirlab.studies.tcp.results import Merger
+
+        names = self.settings.names
+        merger = Merger([each["up"] for each in self.started["connections"]], names)
+        observer.started(self.started)
+        stopping = False
+        while True:
+            if stop.requested and not stopping:
+                self._client.stop()
+                stopping = True
+            event = _next(self._client, self._tell)
+            match event and event["event"]:
+                case "interval" if event:
+                    for interval in merger.take(event):
+                        observer.interval(interval)
+                case "samples" if event:
+                    observer.blocks(event)
+                case "done" if event:
+                    for interval in merger.rest():
+                        observer.interval(interval)
+                    directions, connections = merger.summary(event)
+                    sent = [event["client" if up else "server"][n] for n, up in enumerate(merger.ups)]
+                    told = {name for each in sent for name in each["fields"]}
+                    return Outcome(
+                        directions,
+                        connections,
+                        self.started,
+                        absent=tuple(name for name in names if name not in told),
+                        interrupted=event["stopped"] and not self.settings.endless,
+                    )
+
+
+def begin(
+    settings: Settings, stop: Stop, tell: Tell | None = None, inside: Inside = lambda make: make()
+) -> Transfer:
+    """Begin a transfer: it returns when data flows; raises as :func:`send`.
+
+    ``inside`` calls what it is given where the client is to be, such as in a network namespace.
+    """
+    from weirlab._engine import TcpClient
+
+    via = settings.via
+    client: TcpClient = inside(
+        lambda: TcpClient(
+            host=settings.host,
+            port=settings.port,
+            token=settings.token,
+            up=settings.up,
+            down=settings.down,
+            block_bytes=settings.block_bytes,
+            lasts_ns=None if settings.lasts_s is None else round(settings.lasts_s * _NS),
+            total_bytes=settings.total_bytes,
+            bytes_per_s=None if settings.rate_bps is None else max(int(settings.rate_bps / 8), 1),
+            interval_ns=round(settings.interval_s * _NS),
+            congestion=settings.congestion,
+            options=list(settings.options),
+            local=settings.local,
+            local_port=settings.local_port,
+            every_block=settings.every_block,
+            clocks=tell is not None,
+            via=None if via is None else (via.host, via.port, via.token),
+        )
     )
-    merger: Merger | None = None
-    begun: Mapping[str, Any] = {}
-    stopping = False
     while True:
-        if stop.requested and not stopping:
-            if merger is None:
-                raise KeyboardInterrupt
-            client.stop()
-            stopping = True
-        event = client.next_event(_WAIT_S)
-        if event is not None and tell is not None:
-            tell(event)
-        match event and event["event"]:
-            case "started":
-                begun = event or {}
-                merger = Merger([each["up"] for each in begun["connections"]], settings.names)
-                observer.started(begun)
-            case "interval" if merger and event:
-                for interval in merger.take(event):
-                    observer.interval(interval)
-            case "samples" if event:
-                observer.blocks(event)
-            case "done" if merger and event:
-                for interval in merger.rest():
-                    observer.interval(interval)
-                directions, connections = merger.summary(event)
-                sent = [event["client" if up else "server"][n] for n, up in enumerate(merger.ups)]
-                told = {name for each in sent for name in each["fields"]}
-                return Outcome(
-                    directions,
-                    connections,
-                    begun,
-                    absent=tuple(name for name in settings.names if name not in told),
-                    interrupted=event["stopped"] and not settings.endless,
-                )
+        if stop.requested:
+            raise KeyboardInterrupt
+        event = _next(client, tell)
+        if event is not None and event["event"] == "started":
+            return Transfer(settings, event, client, tell)
+
+
+def _next(client: TcpClient, tell: Tell | None) -> Mapping[str, Any] | None:
+    event = client.next_event(_WAIT_S)
+    if event is not None and tell is not None:
+        tell(event)
+    return event
 
 
 def option(text: str, name: str = "--option") -> tuple[str, str]:

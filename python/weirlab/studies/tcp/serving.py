@@ -32,6 +32,8 @@ class Settings:
     options: tuple[tuple[str, str], ...] = ()
     transfers: int | None = None
     """End after so many."""
+    errands: bool = False
+    """Be the client of other servers, for whoever knows the token."""
 
 
 @dataclass
@@ -83,6 +85,7 @@ def serve(
         most_bytes=settings.most_bytes,
         most_clients=settings.most_clients,
         options=list(settings.options),
+        errands=settings.errands,
     )
     account = Account()
     listening(server.address)

@@ -13,12 +13,13 @@ from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.trace import tables, why
-from weirlab.trace import facts, flows, others, times, words
+from weirlab.trace import cutting, facts, flows, others, times, words
 from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
     from weirlab.tables import Table
+    from weirlab.trace.cutting import Part
     from weirlab.trace.facts import Analysis, Connection
 
 TRACE = """Analyse the TCP connections in captures.
@@ -39,6 +40,7 @@ Examples:
   weir trace slow.pcapng --report slow.html --from 2 --to 3.5
   weir trace log-*.pcapng.zst --filter "host 192.0.2.7" --sort retransmissions
   weir trace slow.pcapng --series slow --period 10ms --json
+  weir trace slow.pcapng --from 2 --to 3.5 --pcapng part.pcapng
 """
 
 
@@ -98,6 +100,13 @@ class ShownOptions:
             metavar="DIR",
         ),
     ] = None
+    pcapng: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the packets that --filter, --from and --to choose to this file.",
+            metavar="FILE.pcapng",
+        ),
+    ] = None
     period: Annotated[str, typer.Option(help="Period of computed series.", metavar="TIME")] = "100ms"
     report: Annotated[
         Path | None,
@@ -137,11 +146,14 @@ def trace(
         }
         if report is not None:
             refuse_inputs([report], files, "--report")
+        if options.pcapng is not None:
+            cutting.check(files, options.pcapng, "--pcapng")
         if report is None:
             analysis = analyse(files, series=series, **settings)
             chosen = _chosen(analysis, wanted, number)
         else:
             analysis, chosen = _reported(files, series, settings, wanted, number, report, session.command)
+        part = _part(files, packets.filter, window, options.pcapng)
         shown = tables.ordered(chosen, options.sort)
         reasons: dict[int, Diagnosis] = {}
         unsaid = None
@@ -151,6 +163,7 @@ def trace(
                 reasons = why.diagnosed(files, analysis, listed, series, settings, target_bps)
         said = [{**each, "diagnosis": _document(reasons.get(each["id"]))} for each in shown]
         document = {"kind": "trace", **analysis, "connections": said}
+        document |= {} if part is None else {"pcapng": part}
         if number is None:
             found = _tables(analysis, shown, reasons, options)
         else:
@@ -168,6 +181,12 @@ def trace(
         for what, where in (("Series", series), ("Report", report)):
             if where is not None:
                 session.say(f"{what}: {where}")
+        if part is not None:
+            session.say(f"Packets: {part.packets:,} of {part.read:,} in {part.path}")
+
+
+def _part(files: list[Path], filter: str, window: times.Window, out: Path | None) -> Part | None:
+    return None if out is None else cutting.cut(files, out, filter=filter, window=window, option="--pcapng")
 
 
 def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) -> list[Connection]:

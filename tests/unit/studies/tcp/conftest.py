@@ -47,7 +47,8 @@ def weir(monkeypatch: pytest.MonkeyPatch) -> Weir:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.delenv("WEIR_DEBUG", raising=False)
-    monkeypatch.delenv("WEIR_TCP_TOKEN", raising=False)
+    for name in ("WEIR_TCP_TOKEN", "WEIR_TCP_CLIENT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: object) -> Answer:
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])

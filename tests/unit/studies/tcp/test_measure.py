@@ -12,7 +12,7 @@ import pytest
 from weirlab.diagnosis import kernel
 from weirlab.errors import InputError
 from weirlab.store import Store
-from weirlab.studies.tcp.measure import axis, samples
+from weirlab.studies.tcp.measure import axis, result, samples
 from weirlab.studies.tcp.measure.clocks import Exchange, Offset, offset
 from weirlab.studies.tcp.measure.samples import Start
 from weirlab.trace.times import Window
@@ -87,12 +87,35 @@ def test_sources_with_periods_of_their_own_share_the_axis() -> None:
 
 def test_a_window_counts_from_the_start_or_from_1970_and_has_to_hold_something() -> None:
     rows = {"sender": made([105, 115, 125], rtt_us=[1, 2, 3])}
-    chosen = {"sender": ["rtt_us"]}
-    relative = axis.axis(rows, chosen, 10 * MS, 100 * MS, Window(10 * MS, 20 * MS, relative=True))
-    absolute = axis.axis(rows, chosen, 10 * MS, 100 * MS, Window(110 * MS, 120 * MS))
+    whole = axis.axis(rows, {"sender": ["rtt_us"]}, 10 * MS, 100 * MS)
+    relative = axis.within(whole, Window(10 * MS, 20 * MS, relative=True), 100 * MS)
+    absolute = axis.within(whole, Window(110 * MS, 120 * MS), 100 * MS)
     assert relative.rows() == absolute.rows() == [(110 * MS, 2)]
     with pytest.raises(InputError, match="--from and --to"):
-        axis.axis(rows, chosen, 10 * MS, 100 * MS, Window(10**9, None, relative=True))
+        axis.within(whole, Window(10**9, None, relative=True), 100 * MS)
+
+
+def test_what_packets_show_is_kept_by_period() -> None:
+    rows = pl.DataFrame(
+        {
+            "time_ns": [100 * MS, 104 * MS, 112 * MS, 113 * MS],
+            "connection": [0, 0, 0, 0],
+            "acked_bytes": [10, 20, 30, 40],
+            "flight_bytes": [5, 9, 4, None],
+            "window_bytes": [7, 6, None, None],
+            "rtt_us": [None, 2.0, 4.0, 8.0],
+            "retransmissions": [0, 1, None, None],
+        }
+    )
+    found = result.periods(rows, 10 * MS, 100 * MS)
+    assert found.rows() == [
+        (0, 100 * MS, 20, 9, 6, 2.0, 2.0, 1),
+        (0, 110 * MS, 40, 4, None, 6.0, 8.0, 1),
+    ]
+    # No more rows than can be kept, whatever the period of the reports.
+    many = rows.with_columns(pl.col("time_ns") + pl.Series([0, 0, 0, 10**12]))
+    assert result.periods(many, MS, 100 * MS).height <= 3
+    assert result.periods(None, MS, 0).columns == found.columns
 
 
 def test_a_wait_for_a_cpu_counts_for_the_time_before_it_is_told() -> None:

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use super::errand::{self, Principal};
 use super::session::{self, Client};
 use super::{House, ServerEvent, lock};
 use crate::bulk::line::{Line, LineError, read_by};
 use crate::bulk::random;
 use crate::control::{
-    MAGIC, MOST_REQUEST_BYTES, Message, PREAMBLE_BYTES, Preamble, ProtocolError, Request, verify,
+    Errand, MAGIC, MOST_REQUEST_BYTES, Message, PREAMBLE_BYTES, Preamble, ProtocolError, Request, verify,
+    verify_errand,
 };
 
 /// Until a stranger has said what he wants.
@@ -25,6 +27,7 @@ pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
     house.strangers.fetch_sub(1, SeqCst);
     match known {
         Ok(Known::Client(line, request)) => session::serve(Client { line, request, peer }, house),
+        Ok(Known::Principal(line, errand)) => errand::serve(Principal { line, errand, peer }, house),
         Ok(Known::Data) => {}
         Err(Stranger::Refused(why)) => house.tell(ServerEvent::Refused { peer, why }),
         Err(Stranger::Unproven(why)) => {
@@ -41,6 +44,8 @@ pub fn greet(stream: TcpStream, peer: SocketAddr, house: &Arc<House>) {
 
 enum Known {
     Client(Line, Box<Request>),
+    /// It wants this server to be the client of another one.
+    Principal(Line, Box<Errand>),
     Data,
 }
 
@@ -95,8 +100,13 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
             let token = &house.options.token;
             line.send(&Message::Challenge { nonce, needs_token: !token.is_empty() })?;
             let left = due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            let (proof, request) = match line.receive(Some(left)) {
-                Ok(Message::Request { proof, request }) => (proof, request),
+            let (is_proven, wanted) = match line.receive(Some(left)) {
+                Ok(Message::Request { proof, request }) => {
+                    (verify(token, &nonce, &request, &proof), Wanted::Request(Box::new(request)))
+                }
+                Ok(Message::Errand { proof, errand }) => {
+                    (verify_errand(token, &nonce, &errand, &proof), Wanted::Errand(errand))
+                }
                 // Without a token it went away.
                 Err(LineError::Closed) => return Err(Stranger::Unproven("it sent no request".to_owned())),
                 other => {
@@ -108,15 +118,28 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
                 line.send(&Message::Refuse { why: why.clone() })?;
                 Ok::<_, io::Error>(why)
             };
-            if !verify(token, &nonce, &request, &proof) {
+            if !is_proven {
                 return Err(Stranger::Unproven(refuse("the token is wrong".to_owned())?));
             }
-            match refusal(&request, house) {
-                None => Ok(Known::Client(line, Box::new(request))),
-                Some(why) => Err(Stranger::Refused(refuse(why)?)),
+            let why = match &wanted {
+                Wanted::Request(request) => refusal(request, house),
+                Wanted::Errand(_) if !house.options.errands => {
+                    Some("it is the client of no other server; that needs weir tcp serve --allow-client".to_owned())
+                }
+                Wanted::Errand(errand) => refusal(&errand.request, house),
+            };
+            match (why, wanted) {
+                (Some(why), _) => Err(Stranger::Refused(refuse(why)?)),
+                (None, Wanted::Request(request)) => Ok(Known::Client(line, request)),
+                (None, Wanted::Errand(errand)) => Ok(Known::Principal(line, errand)),
             }
         }
     }
+}
+
+enum Wanted {
+    Request(Box<Request>),
+    Errand(Box<Errand>),
 }
 
 /// Why this server does not do what is asked for, if so.

@@ -1,5 +1,6 @@
 //! The server: takes part in transfers that clients ask for, within limits, and survives everybody else.
 
+mod errand;
 mod greeting;
 mod session;
 
@@ -41,6 +42,8 @@ pub struct ServerOptions {
     pub most_bytes: Option<u64>,
     /// How many transfers there may be at once.
     pub most_clients: usize,
+    /// Be the client of other servers, for whoever knows the token; there must be one.
+    pub errands: bool,
     /// Set on the listening socket, from which data connections inherit them.
     pub settings: Vec<Setting>,
 }
@@ -51,6 +54,9 @@ pub enum ServerError {
     /// Anybody could use it.
     #[error("{0} can be reached from other hosts, and that needs a token")]
     TokenNeeded(IpAddr),
+    /// Anybody could make it send.
+    #[error("who may have it send to other servers must know a token")]
+    ErrandsNeedToken,
     /// The address cannot be had.
     #[error("cannot listen on {address}")]
     Listen {
@@ -164,6 +170,9 @@ impl Server {
         let at = options.address;
         if options.token.is_empty() && !at.ip().to_canonical().is_loopback() {
             return Err(ServerError::TokenNeeded(at.ip()));
+        }
+        if options.token.is_empty() && options.errands {
+            return Err(ServerError::ErrandsNeedToken);
         }
         let system = |what| move |source| ServerError::System { what, source };
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))

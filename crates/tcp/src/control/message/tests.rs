@@ -3,7 +3,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::control::{Decoder, MOST_ANSWER_BYTES, MOST_REQUEST_BYTES};
+use crate::control::{Decoder, MOST_ANSWER_BYTES, MOST_REQUEST_BYTES, Made};
 
 pub fn request() -> Request {
     Request {
@@ -71,7 +71,62 @@ fn messages() -> impl Strategy<Value = Message> {
         any::<u64>().prop_map(|start_ns| Message::Begun { start_ns }),
         (any::<u64>(), vec(flows(), 0..5)).prop_map(|(at_ns, flows)| Message::Interval { at_ns, flows }),
         vec(totals(), 0..5).prop_map(|totals| Message::Done { totals }),
+        (any::<Proof>(), "[a-z0-9.:]{1,40}", any::<u16>(), any::<bool>()).prop_map(
+            |(proof, host, port, clocks)| Message::Errand {
+                proof,
+                errand: Box::new(Errand { host, port, clocks, request: request() })
+            }
+        ),
+        (any::<Digest>(), any::<bool>()).prop_map(|(nonce, needs_token)| Message::Prove {
+            nonce,
+            needs_token,
+            request: Box::new(request())
+        }),
+        any::<Proof>().prop_map(|proof| Message::Proven { proof }),
+        told().prop_map(Message::Told),
     ]
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    let made = (any::<[u8; 4]>(), any::<[u8; 16]>(), any::<u16>(), any::<bool>(), "[a-z]{0,15}").prop_map(
+        |(v4, v6, port, up, congestion)| Made {
+            local: (v4, port).into(),
+            remote: (v6, port).into(),
+            up,
+            congestion,
+        },
+    );
+    prop_oneof![
+        (vec(made, 0..4), any::<bool>(), any::<u64>()).prop_map(
+            |(connections, same_clock, since_1970_ns)| Told::Started { connections, same_clock, since_1970_ns }
+        ),
+        any::<[u64; 3]>().prop_map(|[sent_ns, at_ns, heard_ns]| Told::Clock { sent_ns, at_ns, heard_ns }),
+        any::<[u64; 2]>().prop_map(|[server_ns, client_ns]| Told::Begun { server_ns, client_ns }),
+        (any::<bool>(), any::<u64>(), vec(flows(), 0..4))
+            .prop_map(|(of_server, at_ns, flows)| Told::Interval { of_server, at_ns, flows }),
+        (any::<bool>(), vec(totals(), 0..4))
+            .prop_map(|(of_server, totals)| Told::Totals { of_server, totals }),
+        any::<bool>().prop_map(|stopped| Told::Done { stopped }),
+    ]
+}
+
+#[test]
+fn the_proof_of_an_errand_is_for_its_target_and_none_of_a_request() {
+    let errand = Errand { host: "b.example".into(), port: 29_100, clocks: true, request: request() };
+    let proof = prove_errand("secret", &[1; 32], &errand);
+    assert!(verify_errand("secret", &[1; 32], &errand, &proof));
+    assert!(!verify_errand("other", &[1; 32], &errand, &proof));
+    assert!(!verify_errand("secret", &[1; 32], &Errand { host: "c.example".into(), ..errand.clone() }, &proof));
+    assert!(!verify_errand("secret", &[1; 32], &Errand { port: 22, ..errand }, &proof));
+    assert!(!verify("secret", &[1; 32], &request(), &proof));
+}
+
+#[test]
+fn the_largest_errand_fits() {
+    let request = Request { bytes: Some(u64::MAX), bytes_per_s: Some(u64::MAX), ..request() };
+    let errand = Errand { host: "x".repeat(253), port: 1, clocks: true, request };
+    let bytes = Message::Errand { proof: [0; 32], errand: Box::new(errand) }.emit();
+    assert_eq!(decoded(&bytes, MOST_REQUEST_BYTES).map(|found| found.len()), Ok(1));
 }
 
 #[test]

@@ -20,7 +20,6 @@ def axis(
     chosen: Mapping[str, Sequence[str]],
     period_ns: int,
     start_ns: int,
-    window: Window = Window(),  # noqa: B008  (frozen)
 ) -> pl.DataFrame:
     """One row per period of ``period_ns`` from ``start_ns`` on.
 
@@ -31,34 +30,41 @@ def axis(
         ``app_bytes`` and ``acked_bytes`` become ``throughput_bps``.
     chosen
         Which characteristics of which source, in order.
-    window
-        Only periods of this time.
 
     Returns
     -------
     polars.DataFrame
         ``time_ns`` (the beginning of the period, since 1970), then ``source.characteristic``; null where a
         source told nothing within a period.
-
-    Raises
-    ------
-    InputError
-        Nothing lies in the window.
     """
     parts = [
         _periods(rows, name, chosen.get(name, ()), period_ns, start_ns) for name, rows in sources.items()
     ]
+    if not parts:
+        return pl.DataFrame(schema={"time_ns": pl.Int64})
     found = parts[0]
     for part in parts[1:]:
         found = found.join(part, on="period", how="full", coalesce=True)
     found = found.sort("period").with_columns((pl.col("period") * period_ns + start_ns).alias("time_ns"))
-    first, last = _limits(window, start_ns)
     # A handshake lies before the start.
-    found = found.filter(pl.col("period") >= 0, pl.col("time_ns") >= first, pl.col("time_ns") < last)
-    if found.is_empty():
-        raise InputError("nothing was measured between --from and --to")
+    found = found.filter(pl.col("period") >= 0)
     names = [name for name in found.columns if name not in ("period", "time_ns")]
     return found.select("time_ns", *names)
+
+
+def within(table: pl.DataFrame, window: Window, start_ns: int) -> pl.DataFrame:
+    """The periods of ``table`` that begin in ``window``.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    first, last = _limits(window, start_ns)
+    found = table.filter(pl.col("time_ns") >= first, pl.col("time_ns") < last)
+    if found.is_empty():
+        raise InputError("nothing was measured between --from and --to")
+    return found
 
 
 def coarser(table: pl.DataFrame, period_ns: int, start_ns: int) -> pl.DataFrame:

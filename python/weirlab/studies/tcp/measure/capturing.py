@@ -25,10 +25,11 @@ class Capture:
 
 
 @contextmanager
-def capturing(host: str, port: int, folder: Path, wanted: str) -> Iterator[Capture]:
+def capturing(host: str, port: int, folder: Path, wanted: str, netns: str | None = None) -> Iterator[Capture]:
     """Record what goes to and from ``port`` of ``host`` while the block lasts.
 
-    ``wanted``: ``auto`` (where it is allowed), ``none``, or an interface, which then must be possible.
+    ``wanted``: ``auto`` (where it is allowed), ``none``, or an interface, which then must be possible and is
+    in the namespace ``netns``.
 
     Raises
     ------
@@ -49,6 +50,7 @@ def capturing(host: str, port: int, folder: Path, wanted: str) -> Iterator[Captu
             Recording(path, filter=f"tcp port {port}", snap_bytes=SNAP_BYTES),
             path=str(path),
             interface=interface,
+            netns=netns,
             comment="weir tcp measure",
         )
         recorder.start()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from weirlab import interrupts
-from weirlab.cli.options import ResultOptions, grouped, only, without
+from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only, without
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError
+from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.options import (
+    FarOptions,
     OutputOptions,
     SendOptions,
     ServerOptions,
@@ -25,15 +25,22 @@ from weirlab.studies.tcp.options import (
 from weirlab.trace import times
 
 if TYPE_CHECKING:
-    from weirlab.studies.tcp.measure.result import Asked
     from weirlab.studies.tcp.results import Interval
+    from weirlab.studies.tcp.sending import Settings
+    from weirlab.studies.tcp.study.findings import View
+    from weirlab.studies.tcp.study.section import TcpScenario
 
 MEASURE = """Measure a transfer from all sides at once, and say why it was not faster.
 
 HOST runs weir tcp serve. Both ends report the kernel's state of every
 connection; this end records the packets too, where it may (root). Everything is
 put on one axis of time, by the clock of this host; how well the other clock is
-known is told. The run is kept: weir runs lists it, its tables are Parquet.
+known is told. The run is kept: weir report draws its page, its tables are
+Parquet. weir run slow-transfer measures over an emulated path instead.
+
+With --client the transfer is one between two other hosts, both of which run
+weir tcp serve; this one asks, is told what both kernels report, and keeps it.
+Packets are not recorded then, and times are those of the client's clock.
 
 --every is the period of the kernel's reports, --period that of computed values
 (in --json and in the run), --interval that of lines and tables for people.
@@ -43,6 +50,8 @@ Examples:
   weir tcp measure 192.0.2.1 --token SECRET --reverse --target 1Gbit/s
   weir tcp measure localhost --time 3s --every 1ms --period 10ms --json
   weir tcp measure 192.0.2.1 --token SECRET --from 2 --to 3.5 --interval 100ms
+  weir tcp measure 192.0.2.1 --token SECRET --out slow.html
+  weir tcp measure 192.0.2.1 --token SECRET --client 198.51.100.7 --client-token OTHER
 """
 
 
@@ -96,22 +105,30 @@ class AxisOptions:
         ),
     ] = None
 
-    def asked(self) -> Asked:
-        """The same, understood."""
-        from weirlab.studies.tcp import fields as names
-        from weirlab.studies.tcp.measure.result import Asked
-        from weirlab.traffic.calls.lines import parse_line
+    def view(self) -> View:
+        """What is shown of the axis."""
+        from weirlab.studies.tcp.study.findings import View
 
-        return Asked(
-            period_ns=times.period_ns(self.period),
+        return View(
             print_ns=times.period_ns(self.interval, "--interval"),
             window=times.window(
                 None if self.start is None else times.parse(self.start, "--from"),
                 None if self.end is None else times.parse(self.end, "--to"),
             ),
-            names=None if self.fields is None else names.chosen(self.fields),
-            target_bps=None if self.target is None else parse_line(self.target),
+            absolute=self.absolute,
+            chosen=self.fields is not None,
         )
+
+    def check(self) -> None:
+        """Raise ``InputError`` for what is not understood; the message names the option."""
+        from weirlab.studies.tcp import fields as names
+        from weirlab.traffic.calls.lines import parse_line
+
+        times.period_ns(self.period)
+        if self.fields is not None:
+            names.chosen(self.fields)
+        if self.target is not None:
+            parse_line(self.target)
 
 
 def measure(
@@ -120,40 +137,68 @@ def measure(
     server: ServerOptions,
     transfer: Annotated[TransferOptions, without("bidir", "forever", "block")],
     sockets: Annotated[SocketOptions, only("congestion", "option")],
+    far: FarOptions,
     sources: SourceOptions,
     axis: AxisOptions,
+    report: ReportOptions,
     result: ResultOptions,
 ) -> None:
     """Measure."""
-    from weirlab.link.stopping import Stop
-    from weirlab.studies.tcp.measure import capturing, measuring, told
-    from weirlab.studies.tcp.measure import result as results
+    from weirlab.jobs.progress import Quiet
+    from weirlab.studies import runner
+    from weirlab.studies.tcp import TcpStudy
+    from weirlab.studies.tcp.study.running import Live
 
     with result.session(ctx) as session:
-        asked = axis.asked()
-        sending = SendOptions(server, transfer, sockets, OutputOptions())
-        settings = replace(sending.settings(as_json=result.json), interval_s=sources.every_ns() / 1e9)
-        # Polars takes Ctrl-C for itself when it is imported.
-        import polars  # noqa: F401
-
-        lines = _Lines(quiet=result.json)
-        with TemporaryDirectory(prefix="weir-measure-") as scratch, Stop() as stop:
-            with capturing.capturing(
-                settings.host, settings.port, Path(scratch), sources.capture
-            ) as recorded:
-                measured = measuring.measure(settings, lines, asked.print_ns / 1e9, stop)
-            outcome = results.found(measured, recorded, asked)
-            run = results.keep(session.store, outcome, settings, session.command)
-        problem = measured.outcome.problem()
-        document = told.document(outcome, run)
-        session.finish(
-            document, told.conclusion(outcome, run), told.tables(outcome, absolute=axis.absolute), problem
+        # Messages name the options before the scenario is made of them.
+        settings = SendOptions(server, transfer, sockets, OutputOptions(), far).settings(as_json=result.json)
+        sources.every_ns()
+        axis.check()
+        asked = _scenario(settings, transfer, sources, axis)
+        tokens = server.token, far.client_token
+        live = Live(_Lines(quiet=result.json), axis.view(), tokens, shows_interrupted=True)
+        outcome = runner.run(
+            TcpStudy(live),
+            session.store,
+            asked,
+            Quiet(),
+            out=report.out,
+            plots=report.plots,
+            command=session.command,
         )
-        for said in () if result.json else told.remarks(outcome):
+        told, problem = outcome.told(), outcome.problem()
+        session.finish(outcome.document(), told.conclusion, told.tables, problem)
+        for said in () if result.json else outcome.found.remarks():
             session.say(said)
         session.complain(problem)
-        if measured.outcome.interrupted:
+        if outcome.found.interrupted:
             raise typer.Exit(interrupts.exit_code())
+
+
+def _scenario(
+    settings: Settings, transfer: TransferOptions, sources: SourceOptions, axis: AxisOptions
+) -> TcpScenario:
+    from weirlab.studies.tcp.study.section import TcpScenario, TcpSection
+
+    section = TcpSection(
+        host=settings.host,
+        port=settings.port,
+        client=None if settings.via is None else settings.via.host,
+        client_port=sending.PORT if settings.via is None else settings.via.port,
+        connections=transfer.connections,
+        reverse=transfer.reverse,
+        lasts=transfer.duration,
+        total=transfer.total,
+        rate=transfer.rate,
+        congestion=settings.congestion,
+        options=dict(settings.options),
+        every=sources.every,
+        period=axis.period,
+        fields=axis.fields,
+        capture=sources.capture,
+        target=axis.target,
+    )
+    return TcpScenario(name=f"TCP transfer to {settings.host}", tcp=section, report=None)
 
 
 class _Lines:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.measure.clocks import Exchange, Offset, offset
@@ -87,25 +86,15 @@ class Measured:
     start: Start
     offset: Offset | None
     same_clock: bool
-    capture: Path | None = None
 
     @property
     def ups(self) -> list[bool]:
         return [bool(each["up"]) for each in self.outcome.started["connections"]]
 
 
-def measure(settings: sending.Settings, observer: sending.Observer, print_s: float, stop: Stop) -> Measured:
-    """Carry the transfer of ``settings`` out; both ends report every ``settings.interval_s``.
-
-    Raises
-    ------
-    InputError, LabError, TrialError
-        As :func:`weirlab.studies.tcp.sending.send`.
-    """
-    watched = Watched(observer, print_s)
-    outcome = sending.send(settings, watched, stop, watched.event)
-    started = outcome.started
-    begun = watched.began
+def measured(outcome: sending.Outcome, watched: Watched) -> Measured:
+    """What came of a transfer whose events ``watched`` got."""
+    started, begun = outcome.started, watched.began
     start = Start(
         client_ns=int(begun.get("client_ns", 0)),
         server_ns=int(begun.get("server_ns", 0)),

@@ -1,71 +1,55 @@
-"""A measurement computed and kept."""
+"""A measurement computed."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from weirlab import files
-from weirlab.jobs.progress import kept
-from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import axis as axes
 from weirlab.studies.tcp.measure import measuring, samples
-from weirlab.studies.tcp.measure.capturing import FILE, Capture
+from weirlab.studies.tcp.measure.capturing import Capture
 from weirlab.studies.tcp.measure.measuring import Measured
-from weirlab.trace.times import Window
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.store import Run, Store
 
-KIND: Final = "tcp"
+MOST_PERIODS: Final = 2000
+"""Rows of what a capture shows of a connection."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is computed and shown; ``names`` of the kernel's fields, the usual ones for None."""
+    """What is computed; ``names`` of the kernel's fields on the axis, the usual ones for None."""
 
+    every_ns: int
     period_ns: int
-    print_ns: int
-    window: Window = field(default_factory=Window)
     names: Sequence[str] | None = None
     target_bps: float | None = None
 
 
 @dataclass(frozen=True)
 class Found:
-    """All that is told. Diagnoses by connection and source: ``kernel``, and the place of the capture."""
+    """All that came of it. Diagnoses by connection and source: ``kernel``, and the place of the capture."""
 
     measured: Measured
     asked: Asked
     capture: Capture
     axis: pl.DataFrame
     """A row per period: ``time_ns``, then ``connection.end.characteristic``."""
+    packets: pl.DataFrame
+    """What the capture shows, in periods; see :func:`periods`."""
     diagnoses: Mapping[int, Mapping[str, Diagnosis]]
 
     @property
     def start_ns(self) -> int:
         return self.measured.start.client_since_1970_ns
 
-    @property
-    def best(self) -> dict[int, Diagnosis]:
-        """By connection the one that knows most: the kernel's."""
-        return {number: next(iter(each.values())) for number, each in self.diagnoses.items() if each}
-
 
 def found(measured: Measured, capture: Capture, asked: Asked) -> Found:
-    """Compute everything.
-
-    Raises
-    ------
-    InputError
-        Nothing lies in the window that was asked for.
-    """
+    """Compute everything."""
     by_kernel = measuring.diagnoses(measured, asked.target_bps)
     by_capture: dict[int, Diagnosis] = {}
     shown: pl.DataFrame | None = None
@@ -75,7 +59,53 @@ def found(measured: Measured, capture: Capture, asked: Asked) -> Found:
     for number, _ in enumerate(measured.outcome.started["connections"]):
         told = [each[number] for each in (by_kernel, by_capture) if number in each]
         both[number] = {each.source: each for each in told}
-    return Found(measured, asked, capture, _axis(measured, shown, asked), both)
+    start_ns = measured.start.client_since_1970_ns
+    packets = periods(shown, asked.every_ns, start_ns)
+    return Found(measured, asked, capture, _axis(measured, shown, asked), packets, both)
+
+
+PACKETS: Final = {
+    "connection": pl.Int64,
+    "time_ns": pl.Int64,
+    "acked_bytes": pl.Int64,
+    "flight_bytes": pl.Int64,
+    "window_bytes": pl.Int64,
+    "rtt_us": pl.Float64,
+    "rtt_max_us": pl.Float64,
+    "retransmissions": pl.Int64,
+}
+
+
+def periods(shown: pl.DataFrame | None, every_ns: int, start_ns: int) -> pl.DataFrame:
+    """Packets by connection and period of ``every_ns``, or of more where there would be too many rows.
+
+    Of a period: the beginning, what had been acknowledged and sent again at its end, the most that was in
+    flight, the least window, and the mean and greatest round trip; null where it shows nothing.
+    """
+    if shown is None or shown.is_empty():
+        return pl.DataFrame(schema=PACKETS)
+    times = shown["time_ns"]
+    span_ns = int(times.max() or 0) - start_ns  # type: ignore[arg-type]
+    length_ns = max(every_ns, -(-span_ns // MOST_PERIODS))
+    begun = (pl.col("time_ns") - start_ns) // length_ns * length_ns + start_ns
+    # What an ACK or a segment tells counts until the next one.
+    filled = shown.sort("time_ns", maintain_order=True).with_columns(
+        pl.col("retransmissions").forward_fill().over("connection")
+    )
+    return (
+        filled.group_by("connection", begun.alias("begun"), maintain_order=True)
+        .agg(
+            pl.col("acked_bytes").last(),
+            pl.col("flight_bytes").max(),
+            pl.col("window_bytes").min(),
+            pl.col("rtt_us").mean(),
+            pl.col("rtt_us").max().alias("rtt_max_us"),
+            pl.col("retransmissions").last(),
+        )
+        .rename({"begun": "time_ns"})
+        .sort("connection", "time_ns")
+        .select(pl.col(name).cast(kind) for name, kind in PACKETS.items())
+    )
 
 
 def _axis(measured: Measured, shown: pl.DataFrame | None, asked: Asked) -> pl.DataFrame:
@@ -93,48 +123,4 @@ def _axis(measured: Measured, shown: pl.DataFrame | None, asked: Asked) -> pl.Da
             rows = shown.filter(pl.col("connection") == number)
             if rows.height:
                 sources[f"{prefix}capture"], chosen[f"{prefix}capture"] = rows, axes.CAPTURED
-    start_ns = measured.start.client_since_1970_ns
-    return axes.axis(sources, chosen, asked.period_ns, start_ns, asked.window)
-
-
-def keep(store: Store, found: Found, settings: sending.Settings, command: str) -> Run:
-    """A run of its own: tables ``samples`` and ``axis``, the diagnosis, and the capture.
-
-    Raises
-    ------
-    StoreError
-        The disk refuses.
-    """
-    asked = {**asdict(settings), "token": bool(settings.token)}
-    facts = {"command": command, "clocks": clocks(found.measured)}
-    with kept(lambda: store.create(KIND, {"tcp": {"measure": asked}}, facts)) as writer:
-        writer.put_table("samples", found.measured.samples)
-        writer.put_table("axis", found.axis)
-        documents = {
-            str(number): {source: each.document() for source, each in by_source.items()}
-            for number, by_source in found.diagnoses.items()
-        }
-        writer.put_json("diagnosis", documents)
-        if found.capture.path is not None:
-            _copy(found.capture.path, writer.path / FILE)
-        return writer.run
-
-
-def _copy(source: Path, target: Path) -> None:
-    def fill(file: BinaryIO) -> None:
-        with source.open("rb") as taken:
-            shutil.copyfileobj(taken, file)
-
-    files.write(target, fill)
-
-
-def clocks(measured: Measured) -> dict[str, object]:
-    """How the server's clock was put onto the client's."""
-    found = measured.offset
-    return {
-        "same_clock": measured.same_clock,
-        "offset_ns": None if found is None else found.ns,
-        "bound_ns": None if found is None else found.bound_ns,
-        "exchanges": 0 if found is None else found.exchanges,
-        "drifted": False if found is None else found.drifted,
-    }
+    return axes.axis(sources, chosen, asked.period_ns, measured.start.client_since_1970_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,8 @@ def _sent_row(name: str, each: Summary) -> list[str]:
 
 def send_conclusion(outcome: Sent) -> str:
     """The result of ``weir tcp send`` in sentences."""
-    sentences = [direction_sentence(each, outcome) for each in outcome.directions]
+    numbers = Counter(each.direction for each in outcome.connections)
+    sentences = [direction_sentence(each, numbers[each.direction]) for each in outcome.directions]
     if any(each.shares for each in outcome.directions):
         sentences.append(where.CAUTION)
     if outcome.interrupted:
@@ -150,16 +152,15 @@ def send_conclusion(outcome: Sent) -> str:
     return " ".join(sentences)
 
 
-def direction_sentence(each: Summary, outcome: Sent) -> str:
-    """How fast one direction was."""
-    number = sum(one.direction == each.direction for one in outcome.connections)
+def direction_sentence(each: Summary, connections: int) -> str:
+    """How fast one direction was, over so many connections."""
     again = (
         "" if each.retransmissions is None else f"; retransmitted: {plural(each.retransmissions, 'segment')}"
     )
     way = "To the server" if each.direction == "up" else "From the server"
     return (
         f"{way}: {bit_rate(each.throughput_bps)}, {size(each.received_bytes)} in "
-        f"{duration(each.seconds * 1e9)} over {plural(number, 'connection')}{again}."
+        f"{duration(each.seconds * 1e9)} over {plural(connections, 'connection')}{again}."
     )
 
 

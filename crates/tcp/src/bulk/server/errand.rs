@@ -1,0 +1,218 @@
+//! A transfer with another server, as its client, for a third host.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::time::Duration;
+
+use super::{House, ServerEvent, lock};
+use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions, Joined};
+use crate::bulk::end::{Input, listen};
+use crate::bulk::line::{Line, Writer};
+use crate::clock::now_ns;
+use crate::control::{Digest, Errand, Flow, Made, Message, Proof, Request, Told};
+use crate::option::Value;
+
+/// How long the third host may take to prove something, and to be noticed at all.
+const PROVING: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(20);
+/// Beyond a limit of time, for what is still on its way.
+const GRACE_NS: u64 = 5_000_000_000;
+
+/// Somebody who may have this done.
+pub struct Principal {
+    /// Where it is talked to.
+    pub line: Line,
+    /// What it wants.
+    pub errand: Box<Errand>,
+    /// Who it is.
+    pub peer: SocketAddr,
+}
+
+/// The other server's question.
+struct Question {
+    nonce: Digest,
+    needs_token: bool,
+    request: Box<Request>,
+}
+
+/// Carries a transfer out.
+pub fn serve(principal: Principal, house: &Arc<House>) {
+    let Principal { mut line, errand, peer } = principal;
+    if house.clients.fetch_add(1, SeqCst) >= house.options.most_clients {
+        house.clients.fetch_sub(1, SeqCst);
+        let why = format!("it is busy with {} other transfers, and has no room", house.options.most_clients);
+        let _ = line.send(&Message::Refuse { why: why.clone() });
+        house.tell(ServerEvent::Refused { peer, why });
+        return;
+    }
+    let number = house.transfers.fetch_add(1, SeqCst) + 1;
+    house.tell(ServerEvent::Began { number, peer, request: Box::new(errand.request.clone()) });
+    let mut moved = Moved::default();
+    let begun_ns = now_ns();
+    let failure = carry(line, &errand, house, number, &mut moved).err().unwrap_or_default();
+    lock(&house.stopping).remove(&number);
+    house.clients.fetch_sub(1, SeqCst);
+    house.tell(ServerEvent::Ended {
+        number,
+        peer,
+        received: moved.received,
+        sent: moved.sent,
+        lasted_ns: now_ns().saturating_sub(begun_ns),
+        failure,
+    });
+}
+
+/// Bytes that this host, as the client, has read and written.
+#[derive(Default)]
+struct Moved {
+    received: u64,
+    sent: u64,
+}
+
+impl Moved {
+    fn take(&mut self, flows: &[Flow], up: u16) {
+        let (written, read) = flows.split_at(usize::from(up).min(flows.len()));
+        self.sent = written.iter().map(|flow| flow.bytes).sum();
+        self.received = read.iter().map(|flow| flow.bytes).sum();
+    }
+}
+
+/// Raises why it broke off; the third host is told.
+fn carry(
+    line: Line,
+    errand: &Errand,
+    house: &Arc<House>,
+    number: u64,
+    moved: &mut Moved,
+) -> Result<(), String> {
+    let mut writer = line.writer().map_err(|e| e.to_string())?;
+    let (inputs, incoming) = mpsc::channel();
+    listen(line, inputs.clone()).map_err(|e| e.to_string())?;
+    lock(&house.stopping).insert(number, inputs.clone());
+    // Whoever stopped the server before that has not seen this transfer.
+    if house.stop.load(SeqCst) {
+        let _ = inputs.send(Input::Stop);
+    }
+    let done = go_between(errand, house, &mut writer, &incoming, moved);
+    if let Err(why) = &done {
+        let _ = writer.send(&Message::Refuse { why: why.clone() });
+    }
+    done
+}
+
+fn go_between(
+    errand: &Errand,
+    house: &Arc<House>,
+    writer: &mut Writer,
+    incoming: &Receiver<Input>,
+    moved: &mut Moved,
+) -> Result<(), String> {
+    let (questions, asked) = mpsc::channel();
+    let (proofs, proven) = mpsc::channel();
+    let client = begin(errand, questions, proven)?;
+    let mut start_ns = None;
+    loop {
+        let event = client.next_event(LOOK);
+        while let Ok(Question { nonce, needs_token, request }) = asked.try_recv() {
+            writer.send(&Message::Prove { nonce, needs_token, request }).map_err(|e| e.to_string())?;
+        }
+        loop {
+            match incoming.try_recv() {
+                Ok(Input::Message(Message::Proven { proof })) => drop(proofs.send(proof)),
+                Ok(Input::Message(Message::Stop)) => client.stop(),
+                Ok(Input::Message(_)) => return Err("that makes no sense here".to_owned()),
+                Ok(Input::Stop | Input::Abort) => return Err("the server was stopped".to_owned()),
+                Ok(Input::Gone(why)) => return Err(why),
+                Ok(Input::Ended) => {}
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        match event {
+            None => {}
+            Some(ClientEvent::Failed(error)) => return Err(said(&error)),
+            Some(event) => {
+                if matches!(event, ClientEvent::Started { .. }) {
+                    start_ns = Some(now_ns());
+                }
+                if let ClientEvent::Interval { of_server: false, flows, .. } = &event {
+                    moved.take(flows, errand.request.up);
+                }
+                let is_last = matches!(event, ClientEvent::Done { .. });
+                for told in told(event) {
+                    writer.send(&Message::Told(told)).map_err(|e| e.to_string())?;
+                }
+                if is_last {
+                    return Ok(());
+                }
+            }
+        }
+        let options = &house.options;
+        if options.most_bytes.is_some_and(|most| moved.received + moved.sent > most) {
+            return Err("the transfer has more bytes than are allowed here".to_owned());
+        }
+        let elapsed_ns = start_ns.map_or(0, |start| now_ns().saturating_sub(start));
+        if options.most_ns.is_some_and(|most| elapsed_ns > most.saturating_add(GRACE_NS)) {
+            return Err("the transfer lasts longer than is allowed here".to_owned());
+        }
+    }
+}
+
+fn begin(errand: &Errand, questions: Sender<Question>, proven: Receiver<Proof>) -> Result<Client, String> {
+    let options = ClientOptions {
+        host: errand.host.clone(),
+        port: errand.port,
+        token: String::new(),
+        request: errand.request.clone(),
+        settings: Vec::new(),
+        local: None,
+        local_port: None,
+        every_block: false,
+        clocks: errand.clocks,
+        via: None,
+    };
+    let prover = move |nonce: &Digest, needs_token: bool, request: &Request| {
+        let late = |_| ClientError::Refused("nobody proved to know its token in time".to_owned());
+        let question = Question { nonce: *nonce, needs_token, request: Box::new(request.clone()) };
+        drop(questions.send(question));
+        proven.recv_timeout(PROVING).map_err(late)
+    };
+    let mut options = options;
+    if !options.request.congestion.is_empty() {
+        options.settings.push(crate::option::Setting::congestion(&options.request.congestion));
+    }
+    Client::start_with(options, Box::new(prover)).map_err(|e| e.to_string())
+}
+
+/// An error with what caused it.
+fn said(error: &ClientError) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("{error}{cause}")
+}
+
+fn told(event: ClientEvent) -> Vec<Told> {
+    match event {
+        ClientEvent::Started { connections, same_clock, since_1970_ns } => {
+            let connections = connections.iter().map(made).collect();
+            vec![Told::Started { connections, same_clock, since_1970_ns }]
+        }
+        ClientEvent::Clock { sent_ns, at_ns, heard_ns } => vec![Told::Clock { sent_ns, at_ns, heard_ns }],
+        ClientEvent::Begun { server_ns, client_ns } => vec![Told::Begun { server_ns, client_ns }],
+        ClientEvent::Interval { of_server, at_ns, flows } => vec![Told::Interval { of_server, at_ns, flows }],
+        ClientEvent::Done { client, server, stopped } => vec![
+            Told::Totals { of_server: false, totals: client },
+            Told::Totals { of_server: true, totals: server },
+            Told::Done { stopped },
+        ],
+        ClientEvent::Samples { .. } | ClientEvent::Failed(_) => Vec::new(),
+    }
+}
+
+fn made(joined: &Joined) -> Made {
+    let congestion = match &joined.congestion {
+        Some(Value::Name(name)) => name.clone(),
+        _ => String::new(),
+    };
+    Made { local: joined.local, remote: joined.remote, up: joined.up, congestion }
+}

@@ -1,0 +1,47 @@
+"""A diagnosis read back from its document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from weirlab.diagnosis.causes import CAUSES, Cause
+from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
+
+_CAUSES: Final = {cause.key: cause for cause in CAUSES}
+
+
+def read(document: Mapping[str, Any]) -> Diagnosis:
+    """The inverse of :meth:`Diagnosis.document`, of documents of earlier versions, too.
+
+    Raises
+    ------
+    LookupError, TypeError
+        It is something else.
+    """
+    told = document["summary"]
+    return Diagnosis(
+        source=document["source"],
+        sentence=document["sentence"],
+        findings=tuple(_finding(each) for each in document["findings"]),
+        notes=tuple(document["notes"]),
+        blind=tuple(Blind(each["what"], each["why"]) for each in document["cannot_be_told"]),
+        # What a version did not tell yet is not known.
+        summary=Summary(**{field.name: told.get(field.name) for field in fields(Summary)}),
+        counters=document["kernel_counters"],
+        counters_wrong=tuple(document["kernel_counters_wrong"]),
+    )
+
+
+def _finding(told: Mapping[str, Any]) -> Finding:
+    key = told["cause"]
+    return Finding(
+        # A cause that a later version knows names itself.
+        cause=_CAUSES.get(key) or Cause(key, told["who"], key.replace("_", " ")),
+        share=told["share"],
+        seconds=told["seconds"],
+        confidence=told["confidence"],
+        sentence=told["sentence"],
+        evidence=tuple(told["evidence"]),
+    )

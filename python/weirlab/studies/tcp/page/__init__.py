@@ -1,0 +1,7 @@
+"""The page about a transfer: why it was not faster, where the time went, everything on one axis of time."""
+
+from __future__ import annotations
+
+from weirlab.studies.tcp.page.story import tell
+
+__all__ = ["tell"]

@@ -1,0 +1,1 @@
+"""A transfer measured from all sides, as a study: scenario, place, rows, what was found."""

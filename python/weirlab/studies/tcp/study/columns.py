@@ -1,0 +1,201 @@
+"""The columns of a measurement's tables, as rows; times are ns since 1970, by the client's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TransferRow:
+    """A transfer: when it was, how the clocks of its ends were compared, what was captured."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    start_ns: int
+    """The start."""
+    host: str
+    """The server; empty for one in a namespace of this host."""
+    port: int
+    """Its port."""
+    client: str
+    """The client, where that is neither this host nor in a namespace of it; else empty."""
+    every_ns: int
+    """Period of the kernels' reports."""
+    period_ns: int
+    """Period of the table `axis`."""
+    interrupted: bool
+    """It was ended before its time."""
+    same_clock: bool
+    """Both ends are on one host."""
+    offset_ns: int | None
+    """The server's clock is ahead of the client's by so much; null if they could not be compared."""
+    bound_ns: int | None
+    """Bound of the offset's error."""
+    exchanges: int
+    """Exchanges of time from which the offset was found."""
+    drifted: bool
+    """No single offset fits all exchanges."""
+    interface: str
+    """Where packets were captured, at the client; empty without a capture."""
+    why_no_capture: str
+    """Why there is none; empty with one."""
+
+
+@dataclass(frozen=True)
+class DirectionRow:
+    """All connections of one direction together."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    direction: str
+    """`up`: to the server; `down`: from it."""
+    connections: int
+    """How many."""
+    received_bytes: int
+    """Bytes that the receiving application read."""
+    sent_bytes: int
+    """Bytes that the sending application wrote."""
+    lasted_s: float
+    """From the start to the last byte."""
+    throughput_bps: float
+    """Received bytes over that time, in bit/s."""
+    retransmissions: int | None
+    """Segments sent again."""
+    retransmitted_bytes: int | None
+    """Bytes sent again."""
+    rtt_min_us: float
+    """Least round-trip time, by the sender's kernel, in µs."""
+    rtt_mean_us: float
+    """Mean of the smoothed round-trip times, in µs."""
+    rtt_max_us: float
+    """Greatest of the smoothed round-trip times, in µs."""
+    cwnd_min_bytes: float
+    """Least congestion window."""
+    cwnd_mean_bytes: float
+    """Mean congestion window."""
+    cwnd_max_bytes: float
+    """Greatest congestion window."""
+    latency_blocks: int
+    """Blocks whose one-way latency is known; 0 with two clocks."""
+    latency_min_ns: float
+    """Least block latency."""
+    latency_mean_ns: float
+    """Mean block latency."""
+    latency_p50_ns: float
+    """Median block latency: the greatest of any connection and report."""
+    latency_p99_ns: float
+    """The same of the 99th percentile."""
+    latency_max_ns: float
+    """Greatest block latency."""
+    application_share: float
+    """Nothing to send, by the kernel's own counters; so for the other shares."""
+    receiver_share: float
+    """The receiver's window was full."""
+    send_buffer_share: float
+    """The send buffer was full."""
+    network_share: float
+    """Everything else."""
+    failure: str
+    """Why it broke off; empty if it did not."""
+
+
+@dataclass(frozen=True)
+class ConnectionRow:
+    """One data connection."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    connection: int
+    """Its number, from 0."""
+    direction: str
+    """`up`: to the server; `down`: from it."""
+    local: str
+    """The client's end: address and port; empty if unknown."""
+    remote: str
+    """The server's end."""
+    congestion: str
+    """Congestion control at the client; empty if unknown."""
+    received_bytes: int
+    """Bytes that the receiving application read."""
+    lasted_s: float
+    """From the start to the last byte."""
+    throughput_bps: float
+    """Received bytes over that time, in bit/s."""
+    retransmissions: int | None
+    """Segments sent again."""
+    retransmitted_bytes: int | None
+    """Bytes sent again."""
+    rtt_min_us: float
+    """Least round-trip time, in µs."""
+    rtt_mean_us: float
+    """Mean of the smoothed round-trip times, in µs."""
+    options: str
+    """Socket options that were set at the client, with what the kernel made of them, as JSON."""
+
+
+@dataclass(frozen=True)
+class DiagnosisRow:
+    """Why a connection was not faster, seen from one place."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    connection: int
+    """Its number."""
+    source: str
+    """`kernel`, or where the capture was made: `sender`, `between`, `receiver`."""
+    cause: str
+    """The cause with the largest share of the time."""
+    cause_share: float
+    """That share."""
+    sentence: str
+    """Why, in a sentence."""
+    document: str
+    """The whole diagnosis as JSON."""
+
+
+@dataclass(frozen=True)
+class FindingRow:
+    """A cause in a diagnosis, and for how much of the time it held."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    connection: int
+    """The connection's number."""
+    source: str
+    """As in `diagnoses`."""
+    cause: str
+    """What held the sender back, as in docs/tcp.md."""
+    who: str
+    """On whose account: `sender`, `receiver`, `network`, `unknown`."""
+    time_share: float
+    """Share of the time."""
+    lasted_s: float
+    """The same as a time."""
+    confidence: str
+    """`high`, `medium` or `low`."""
+    sentence: str
+    """Why, in a sentence."""
+
+
+@dataclass(frozen=True)
+class PacketsRow:
+    """What the capture shows of a connection in one period: of the data, and of the ACKs for it."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    connection: int
+    """The connection's number."""
+    time_ns: int
+    """Beginning of the period."""
+    acked_bytes: int | None
+    """Highest acknowledgement number so far."""
+    flight_bytes: int | None
+    """The most that was sent and not acknowledged."""
+    window_bytes: int | None
+    """The least that the receiver's window was."""
+    rtt_us: float
+    """Mean round-trip time, in µs; null if there was none."""
+    rtt_max_us: float
+    """Greatest round-trip time, in µs."""
+    retransmissions: int | None
+    """Segments sent again so far."""

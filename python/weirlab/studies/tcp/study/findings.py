@@ -1,0 +1,176 @@
+"""What a measurement found, for people and for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.cli import diagnosis
+from weirlab.errors import TrialError, WeirError
+from weirlab.quantities import NOTHING
+from weirlab.studies.tcp.measure import axis
+from weirlab.studies.tcp.show import tables as shown
+from weirlab.studies.tcp.study.kept import Kept
+from weirlab.tables import Table
+from weirlab.trace import times
+from weirlab.trace.quantities import bit_rate, count, duration, size
+from weirlab.trace.times import Window
+
+if TYPE_CHECKING:
+    from weirlab.store import Run
+    from weirlab.studies.tcp.study.columns import TransferRow
+
+PRINTED: Final = (
+    "sender.throughput_bps",
+    "sender.rtt_us",
+    "sender.snd_cwnd",
+    "sender.snd_wnd_bytes",
+    "receiver.rqueue_bytes",
+    "capture.flight_bytes",
+    "capture.retransmissions",
+)
+"""Characteristics that a terminal has room for; JSON and the run have more."""
+MOST_ROWS: Final = 60
+"""Of the axis on a terminal; the run has all."""
+_SECOND_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class View:
+    """What of the axis is shown: periods of ``print_ns``, of ``window``, with times as UTC or not.
+
+    ``chosen``: all columns, because the user chose them.
+    """
+
+    print_ns: int = _SECOND_NS
+    window: Window = field(default_factory=Window)
+    absolute: bool = False
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class TcpFindings:
+    """How fast the transfer was, and why it was not faster."""
+
+    kept: Kept
+    view: View = field(default_factory=View)
+
+    @property
+    def interrupted(self) -> bool:
+        return self.kept.transfer.interrupted
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        kept, transfer = self.kept, self.kept.transfer
+        return {
+            "kind": "tcp measure",
+            "since_1970_ns": transfer.start_ns,
+            "interrupted": transfer.interrupted,
+            "clocks": clocks(transfer),
+            "capture": {
+                "interface": transfer.interface or None,
+                "why_not": transfer.why_no_capture or None,
+            },
+            "directions": [shown.summary_document(each) for each in kept.summaries()],
+            "connections": [vars(each) for each in kept.connections],
+            "diagnoses": [
+                {"connection": number, **each.document()}
+                for number, by_source in kept.diagnoses.items()
+                for each in by_source.values()
+            ],
+            "period_ns": transfer.period_ns,
+            "axis": self._shown().to_dicts(),
+        }
+
+    def problem(self, run: Run) -> WeirError | None:
+        """That connections broke off."""
+        failures = [each.failure for each in self.kept.directions if each.failure]
+        return TrialError(f"connections broke off: {'; '.join(failures)}") if failures else None
+
+    def conclusion(self, run_id: str) -> str:
+        """How fast, why not faster, how well the clocks are known, where it is kept."""
+        kept = self.kept
+        numbers = {each.direction: each.connections for each in kept.directions}
+        said = [shown.direction_sentence(each, numbers[each.direction]) for each in kept.summaries()]
+        said += [
+            each.sentence if len(kept.best) == 1 else f"Connection {number}: {each.sentence}"
+            for number, each in kept.best.items()
+        ]
+        return " ".join([*said, clocks_sentence(kept.transfer), f"Run {run_id}."])
+
+    def tables(self) -> list[Table]:
+        """The axis at the period for people, then each diagnosis."""
+        made = [self._axis()]
+        for number, by_source in self.kept.diagnoses.items():
+            for source, each in by_source.items():
+                named = f"connection {number}, " if len(self.kept.diagnoses) > 1 else ""
+                first, *rest = diagnosis.tables(each)
+                made.append(
+                    replace(first, caption=f"{first.caption}: {named}seen by {each.document()['from']}")
+                )
+                made += rest if source == "kernel" else []
+        return made
+
+    def remarks(self) -> list[str]:
+        """What cannot be told, and what should be set otherwise."""
+        why = self.kept.transfer.why_no_capture
+        said = [f"No capture: {why}."] if why else []
+        for each in self.kept.best.values():
+            said += diagnosis.remarks(each)
+        return list(dict.fromkeys(said))
+
+    def _shown(self) -> Any:
+        return axis.within(self.kept.axis, self.view.window, self.kept.transfer.start_ns)
+
+    def _axis(self) -> Table:
+        start_ns = self.kept.transfer.start_ns
+        rows = axis.coarser(self._shown(), max(self.view.print_ns, self.kept.transfer.period_ns), start_ns)
+        names = [name for name in rows.columns if name != "time_ns"]
+        if not self.view.chosen:
+            names = [name for name in names if name.endswith(PRINTED)]
+        left_out = max(rows.height - MOST_ROWS, 0)
+        cells = []
+        for row in rows.head(MOST_ROWS).iter_rows(named=True):
+            at = row["time_ns"]
+            time = times.absolute(at, 3) if self.view.absolute else f"{(at - start_ns) / 1e9:.3f} s"
+            cells.append([time, *(_cell(name, row[name]) for name in names)])
+        caption = "One axis" if not left_out else f"One axis; {count(left_out)} later rows are in the run"
+        return Table(caption, ["Time", *names], cells, range(len(names) + 1), spare=names[:0:-1])
+
+
+def clocks(transfer: TransferRow) -> dict[str, Any]:
+    """How the server's clock was put onto the client's."""
+    return {
+        "same_clock": transfer.same_clock,
+        "offset_ns": transfer.offset_ns,
+        "bound_ns": transfer.bound_ns,
+        "exchanges": transfer.exchanges,
+        "drifted": transfer.drifted,
+    }
+
+
+def clocks_sentence(transfer: TransferRow) -> str:
+    """How far times of the two ends can be compared."""
+    if transfer.same_clock:
+        return "Both ends have one clock."
+    if transfer.offset_ns is None or transfer.bound_ns is None:
+        return (
+            "The clocks of the two ends could not be compared: times at the server are as if it had begun "
+            "when the client did."
+        )
+    ahead = "ahead of" if transfer.offset_ns >= 0 else "behind"
+    drift = " They ran apart meanwhile." if transfer.drifted else ""
+    return (
+        f"The server's clock is {duration(abs(transfer.offset_ns))} {ahead} the client's, give or take "
+        f"{duration(transfer.bound_ns)} ({count(transfer.exchanges)} exchanges).{drift}"
+    )
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return NOTHING
+    if name.endswith("_bps"):
+        return bit_rate(value)
+    if name.endswith("_us"):
+        return duration(value * 1e3)
+    return size(value) if name.endswith("_bytes") else count(value)

@@ -1,0 +1,295 @@
+"""A measurement as a run keeps it, whichever version of Weir made the run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from weirlab.diagnosis import stored
+from weirlab.errors import InputError, StoreError
+from weirlab.jobs.progress import RESUME
+from weirlab.store.frames import rows_of
+from weirlab.studies.tcp.measure import samples
+from weirlab.studies.tcp.measure.capturing import FILE
+from weirlab.studies.tcp.measure.result import PACKETS as PACKET_COLUMNS
+from weirlab.studies.tcp.results import Latency, Summary
+from weirlab.studies.tcp.shares import Shares
+from weirlab.studies.tcp.study.columns import ConnectionRow, DiagnosisRow, DirectionRow, TransferRow
+from weirlab.studies.tcp.study.recording import (
+    AXIS,
+    CONNECTIONS,
+    DIAGNOSES,
+    DIRECTIONS,
+    PACKETS,
+    SAMPLES,
+    TRANSFERS,
+)
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.finding import Diagnosis
+    from weirlab.store import Run
+
+Diagnoses = Mapping[int, Mapping[str, "Diagnosis"]]
+"""By connection and source, the one that knows most first."""
+
+EARLIER: Final = "diagnosis"
+"""Under this name runs of versions before the tables of this study keep all diagnoses."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A transfer, and everything that was seen of it."""
+
+    transfer: TransferRow
+    directions: tuple[DirectionRow, ...]
+    connections: tuple[ConnectionRow, ...]
+    diagnoses: Diagnoses
+    axis: pl.DataFrame
+    samples: pl.DataFrame
+    """As :func:`weirlab.studies.tcp.measure.samples.frame` makes them."""
+    packets: pl.DataFrame
+    """Empty without a capture."""
+    capture: Path | None
+    """The file, if there is one."""
+
+    @cached_property
+    def best(self) -> dict[int, Diagnosis]:
+        """By connection the diagnosis that knows most: the kernel's."""
+        return {number: next(iter(each.values())) for number, each in self.diagnoses.items() if each}
+
+    @cached_property
+    def busiest(self) -> int:
+        """The connection that moved most bytes."""
+        return (
+            max(self.connections, key=lambda each: each.received_bytes).connection if self.connections else 0
+        )
+
+    def summaries(self) -> list[Summary]:
+        """The directions as ``weir tcp send`` tells them."""
+        return [_summary(each) for each in self.directions]
+
+
+def read(run: Run) -> Kept:
+    """What ``run`` keeps.
+
+    Raises
+    ------
+    InputError
+        It was interrupted before there was anything.
+    StoreError
+        It is damaged.
+    """
+    capture = run.path / FILE
+    file = capture if capture.exists() else None
+    if run.has_table(TRANSFERS):
+        return _of_tables(run, file)
+    if run.has(EARLIER) and run.has_table(SAMPLES) and run.has_table(AXIS):
+        return _of_earlier(run, file)
+    raise InputError(
+        f"run {run.run_id} was interrupted before the transfer had ended: repeat it with "
+        f"{RESUME} {run.run_id}"
+    )
+
+
+def _of_tables(run: Run, capture: Path | None) -> Kept:
+    # Of several attempts the last one counts.
+    transfer = rows_of(TransferRow, run.table(TRANSFERS))[-1]
+
+    def mine(name: str) -> pl.DataFrame:
+        return run.table(name).filter(pl.col("trial_id") == transfer.trial_id)
+
+    diagnoses: dict[int, dict[str, Diagnosis]] = {}
+    for row in rows_of(DiagnosisRow, mine(DIAGNOSES)):
+        diagnoses.setdefault(row.connection, {})[row.source] = _diagnosis(run, json.loads(row.document))
+    return Kept(
+        transfer=transfer,
+        directions=tuple(rows_of(DirectionRow, mine(DIRECTIONS))),
+        connections=tuple(rows_of(ConnectionRow, mine(CONNECTIONS))),
+        diagnoses=diagnoses,
+        axis=mine(AXIS).drop("trial_id"),
+        samples=mine(SAMPLES).drop("trial_id"),
+        packets=mine(PACKETS).drop("trial_id"),
+        capture=capture,
+    )
+
+
+def _diagnosis(run: Run, document: Mapping[str, Any]) -> Diagnosis:
+    try:
+        return stored.read(document)
+    except (LookupError, TypeError) as error:
+        raise StoreError(f"a diagnosis in run {run.run_id} is damaged ({error}); measure again") from error
+
+
+def _of_earlier(run: Run, capture: Path | None) -> Kept:
+    """Of a version that kept two tables and the diagnoses, but no trial."""
+    rows, axis, manifest = run.table(SAMPLES), run.table(AXIS), run.manifest
+    asked = (manifest.scenario.get("tcp") or {}).get("measure") or {}
+    clocks = manifest.facts.get("clocks") or {}
+    start_ns = int(axis["time_ns"].min()) if axis.height else 0  # type: ignore[arg-type]
+    period_ns = int(axis["time_ns"].diff().min() or 0) if axis.height > 1 else 0  # type: ignore[arg-type]
+    found = {
+        int(number): {source: _diagnosis(run, each) for source, each in by_source.items()}
+        for number, by_source in run.get_json(EARLIER).items()
+    }
+    connections = tuple(_earlier_connection(rows, number, start_ns) for number in sorted(found))
+    return Kept(
+        transfer=TransferRow(
+            trial_id="",
+            start_ns=start_ns,
+            host=str(asked.get("host") or ""),
+            port=int(asked.get("port") or 0),
+            client="",
+            every_ns=round(float(asked.get("interval_s") or 0) * 1e9),
+            period_ns=period_ns,
+            interrupted=False,
+            same_clock=bool(clocks.get("same_clock")),
+            offset_ns=clocks.get("offset_ns"),
+            bound_ns=clocks.get("bound_ns"),
+            exchanges=int(clocks.get("exchanges") or 0),
+            drifted=bool(clocks.get("drifted")),
+            interface="",
+            why_no_capture="" if capture is not None else "this run has none",
+        ),
+        directions=tuple(_earlier_directions(connections)),
+        connections=connections,
+        diagnoses=found,
+        axis=axis,
+        samples=rows,
+        packets=_earlier_packets(axis, len(found)),
+        capture=capture,
+    )
+
+
+def _earlier_connection(rows: pl.DataFrame, number: int, start_ns: int) -> ConnectionRow:
+    sender, receiver = (samples.of(rows, number, role) for role in ("sender", "receiver"))
+    received = int(receiver["app_bytes"].max() or 0) if receiver.height else 0  # type: ignore[arg-type]
+    last_ns = receiver.filter(pl.col("app_bytes") == received)["time_ns"].min() if receiver.height else None
+    seconds = max(int(last_ns) - start_ns, 0) / 1e9 if last_ns is not None else 0.0  # type: ignore[arg-type]
+
+    def last(name: str) -> int | None:
+        known = sender[name].drop_nulls() if name in sender.columns else pl.Series([], dtype=pl.Int64)
+        return int(known[-1]) if known.len() else None
+
+    def mean(name: str) -> float:
+        known = sender[name].drop_nulls() if name in sender.columns else pl.Series([], dtype=pl.Int64)
+        return float(known.cast(pl.Float64).mean()) if known.len() else math.nan  # type: ignore[arg-type]
+
+    least = last("min_rtt_us")
+    up = sender.height > 0 and sender["end"][0] == "client"
+    return ConnectionRow(
+        trial_id="",
+        connection=number,
+        direction="up" if up else "down",
+        local="",
+        remote="",
+        congestion="",
+        received_bytes=received,
+        lasted_s=seconds,
+        throughput_bps=received * 8 / seconds if seconds > 0 else 0.0,
+        retransmissions=last("total_retrans"),
+        retransmitted_bytes=last("bytes_retrans"),
+        rtt_min_us=math.nan if least is None else float(least),
+        rtt_mean_us=mean("rtt_us"),
+        options="{}",
+    )
+
+
+def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> list[DirectionRow]:
+    found = []
+    for direction in dict.fromkeys(each.direction for each in connections):
+        parts = [each for each in connections if each.direction == direction]
+        seconds = max(each.lasted_s for each in parts)
+        received = sum(each.received_bytes for each in parts)
+        again = [each.retransmissions for each in parts if each.retransmissions is not None]
+        repeated = [each.retransmitted_bytes for each in parts if each.retransmitted_bytes is not None]
+        unknown = dict.fromkeys(_UNKNOWN, math.nan)
+        found.append(
+            DirectionRow(
+                trial_id="",
+                direction=direction,
+                connections=len(parts),
+                received_bytes=received,
+                sent_bytes=received,
+                lasted_s=seconds,
+                throughput_bps=received * 8 / seconds if seconds > 0 else 0.0,
+                retransmissions=sum(again) if again else None,
+                retransmitted_bytes=sum(repeated) if repeated else None,
+                rtt_min_us=min(each.rtt_min_us for each in parts),
+                rtt_mean_us=sum(each.rtt_mean_us for each in parts) / len(parts),
+                latency_blocks=0,
+                failure="",
+                **unknown,
+            )
+        )
+    return found
+
+
+_UNKNOWN: Final = (
+    "rtt_max_us", "cwnd_min_bytes", "cwnd_mean_bytes", "cwnd_max_bytes", "latency_min_ns", "latency_mean_ns",
+    "latency_p50_ns", "latency_p99_ns", "latency_max_ns", "application_share", "receiver_share",
+    "send_buffer_share", "network_share",
+)  # fmt: skip
+
+
+def _earlier_packets(axis: pl.DataFrame, connections: int) -> pl.DataFrame:
+    """What the table ``axis`` has of the capture."""
+    parts = []
+    for number in range(connections):
+        prefix = "capture" if connections == 1 else f"{number}.capture"
+        if f"{prefix}.flight_bytes" not in axis.columns:
+            continue
+        throughput = (
+            pl.col(f"{prefix}.throughput_bps").fill_null(0.0) / 8e9 * axis["time_ns"].diff().fill_null(0)
+        )
+        parts.append(
+            axis.select(
+                pl.lit(number).alias("connection"),
+                "time_ns",
+                throughput.cum_sum().alias("acked_bytes"),
+                *(
+                    pl.col(f"{prefix}.{name}").alias(name)
+                    for name in ("flight_bytes", "window_bytes", "rtt_us", "retransmissions")
+                ),
+                pl.col(f"{prefix}.rtt_us").alias("rtt_max_us"),
+            ).select(pl.col(name).cast(kind) for name, kind in PACKET_COLUMNS.items())
+        )
+    return pl.concat(parts) if parts else pl.DataFrame(schema=PACKET_COLUMNS)
+
+
+def _summary(row: DirectionRow) -> Summary:
+    def known(*values: float) -> bool:
+        return not any(map(math.isnan, values))
+
+    rtt = (row.rtt_min_us, row.rtt_mean_us, row.rtt_max_us)
+    cwnd = (row.cwnd_min_bytes, row.cwnd_mean_bytes, row.cwnd_max_bytes)
+    shares = (row.application_share, row.receiver_share, row.send_buffer_share, row.network_share)
+    latency = None
+    if row.latency_blocks:
+        latency = Latency(
+            blocks=row.latency_blocks,
+            min_ns=int(row.latency_min_ns),
+            mean_ns=row.latency_mean_ns,
+            p50_ns=int(row.latency_p50_ns),
+            p99_ns=int(row.latency_p99_ns),
+            max_ns=int(row.latency_max_ns),
+        )
+    return Summary(
+        direction="up" if row.direction == "up" else "down",
+        received_bytes=row.received_bytes,
+        sent_bytes=row.sent_bytes,
+        seconds=row.lasted_s,
+        retransmissions=row.retransmissions,
+        retransmitted_bytes=row.retransmitted_bytes,
+        rtt_us=rtt if known(*rtt) else None,
+        cwnd_bytes=cwnd if known(*cwnd) else None,
+        latency=latency,
+        shares=Shares(*shares) if known(*shares) else None,
+        failure=row.failure,
+    )

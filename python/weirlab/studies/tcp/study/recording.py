@@ -1,0 +1,320 @@
+"""A finished transfer as the record of a trial, with its rows; pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import polars as pl
+
+from weirlab.documents import plain
+from weirlab.records import (
+    EngineResult,
+    FlowTable,
+    Histogram,
+    HostSample,
+    RuleSetup,
+    Series,
+    TrialRecord,
+    TrialSpec,
+)
+from weirlab.store.frames import frame_of
+from weirlab.studies.tcp.connections import shown
+from weirlab.studies.tcp.measure import samples
+from weirlab.studies.tcp.measure.result import Found
+from weirlab.studies.tcp.study.columns import (
+    ConnectionRow,
+    DiagnosisRow,
+    DirectionRow,
+    FindingRow,
+    TransferRow,
+)
+from weirlab.traffic.load import offered_pps
+from weirlab.traffic.sizes import Constant
+from weirlab.traffic.spec import Flows, Rate, Traffic
+
+if TYPE_CHECKING:
+    from weirlab.studies.tcp.results import Latency, Summary
+    from weirlab.studies.tcp.sending import Settings
+    from weirlab.studies.tcp.shares import Shares
+
+TRANSFERS: Final = "transfers"
+DIRECTIONS: Final = "directions"
+CONNECTIONS: Final = "connections"
+DIAGNOSES: Final = "diagnoses"
+FINDINGS: Final = "findings"
+SAMPLES: Final = "samples"
+AXIS: Final = "axis"
+PACKETS: Final = "packets"
+
+_ETHERNET_BYTES: Final = 14 + 4
+_IP_BYTES: Final = {4: 20, 6: 40}
+_TCP_BYTES: Final = 20
+_TIMESTAMP_BYTES: Final = 12
+_HAS_TIMESTAMPS: Final = 1
+"""Bit of ``options`` (``TCPI_OPT_TIMESTAMPS``)."""
+
+
+def record(
+    found: Found, settings: Settings, *, run_id: str, attempt: int, started_at: str, lab: str
+) -> TrialRecord:
+    """The record of the trial: a packet is a segment with data, counted once however often it was sent.
+
+    The first and last departure and arrival are the start and the end of the transfer. There are no delays:
+    TCP tells round trips, which are in the tables of the study.
+    """
+    outcome = found.measured.outcome
+    seconds = max((each.seconds for each in outcome.directions), default=0.0)
+    segments, received = _segments(found)
+    first_ns = found.measured.start.client_ns
+    last_ns = first_ns + max(round(seconds * 1e9), 1)
+    trial_id = f"{run_id}-0000-{attempt}"
+    traffic = Traffic(
+        rate=Rate(unit="max") if settings.rate_bps is None else Rate(settings.rate_bps, "bps"),
+        sizes=Constant(_frame_bytes(found, sum(segments))),
+        flows=Flows(max(len(outcome.connections), 1), l4="tcp", ip=_version(found)),
+        warmup_s=0.0,
+        duration_s=max(seconds, 1e-9),
+    )
+    problem = outcome.problem()
+    return TrialRecord(
+        trial_id=trial_id,
+        run_id=run_id,
+        index=0,
+        attempt=attempt,
+        started_at=started_at,
+        spec=TrialSpec(traffic, RuleSetup()),
+        lab=lab,
+        dut="tcp",
+        offered_pps=offered_pps(traffic),
+        result=_result(segments, received, first_ns, last_ns),
+        host=HostSample(wall_s=seconds, cpu_s={}),
+        invalid=() if problem is None else (str(problem),),
+        role="single",
+        tables=tables(found, settings, trial_id),
+    )
+
+
+def tables(found: Found, settings: Settings, trial_id: str) -> Mapping[str, pl.DataFrame]:
+    """All rows of the study's own tables."""
+    measured = found.measured
+    named = pl.lit(trial_id).alias("trial_id")
+    return {
+        TRANSFERS: frame_of(TransferRow, [_transfer(found, settings, trial_id)]),
+        DIRECTIONS: frame_of(
+            DirectionRow,
+            [
+                _direction(
+                    each,
+                    sum(one.direction == each.direction for one in measured.outcome.connections),
+                    trial_id,
+                )
+                for each in measured.outcome.directions
+            ],
+        ),
+        CONNECTIONS: frame_of(
+            ConnectionRow,
+            [
+                _connection(number, each, made, trial_id)
+                for number, (each, made) in enumerate(
+                    zip(measured.outcome.connections, measured.outcome.started["connections"], strict=True)
+                )
+            ],
+        ),
+        DIAGNOSES: frame_of(DiagnosisRow, _diagnoses(found, trial_id)),
+        FINDINGS: frame_of(FindingRow, _findings(found, trial_id)),
+        SAMPLES: measured.samples.select(named, pl.all()),
+        AXIS: found.axis.select(named, pl.all()),
+        PACKETS: found.packets.select(named, pl.all()),
+    }
+
+
+def _transfer(found: Found, settings: Settings, trial_id: str) -> TransferRow:
+    offset = found.measured.offset
+    return TransferRow(
+        trial_id=trial_id,
+        start_ns=found.start_ns,
+        host=settings.host,
+        port=settings.port,
+        client="" if settings.via is None else settings.via.host,
+        every_ns=found.asked.every_ns,
+        period_ns=found.asked.period_ns,
+        interrupted=found.measured.outcome.interrupted,
+        same_clock=found.measured.same_clock,
+        offset_ns=None if offset is None else offset.ns,
+        bound_ns=None if offset is None else offset.bound_ns,
+        exchanges=0 if offset is None else offset.exchanges,
+        drifted=offset is not None and offset.drifted,
+        interface=found.capture.interface,
+        why_no_capture=found.capture.why_not,
+    )
+
+
+def _direction(each: Summary, connections: int, trial_id: str) -> DirectionRow:
+    least, mean, most = each.rtt_us or (math.nan,) * 3
+    narrow, usual, wide = each.cwnd_bytes or (math.nan,) * 3
+    return DirectionRow(
+        trial_id=trial_id,
+        direction=each.direction,
+        connections=connections,
+        received_bytes=each.received_bytes,
+        sent_bytes=each.sent_bytes,
+        lasted_s=each.seconds,
+        throughput_bps=each.throughput_bps,
+        retransmissions=each.retransmissions,
+        retransmitted_bytes=each.retransmitted_bytes,
+        rtt_min_us=least,
+        rtt_mean_us=mean,
+        rtt_max_us=most,
+        cwnd_min_bytes=float(narrow),
+        cwnd_mean_bytes=float(usual),
+        cwnd_max_bytes=float(wide),
+        **_latency(each.latency),
+        **_shares(each.shares),
+        failure=each.failure,
+    )
+
+
+def _latency(found: Latency | None) -> dict[str, Any]:
+    names = ("min_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns")
+    values = {f"latency_{name}": math.nan if found is None else float(getattr(found, name)) for name in names}
+    return {"latency_blocks": 0 if found is None else found.blocks, **values}
+
+
+def _shares(found: Shares | None) -> dict[str, Any]:
+    names = ("application", "receiver", "send_buffer", "network")
+    return {f"{name}_share": math.nan if found is None else getattr(found, name) for name in names}
+
+
+def _connection(number: int, each: Summary, made: Mapping[str, Any], trial_id: str) -> ConnectionRow:
+    least, mean, _ = each.rtt_us or (math.nan,) * 3
+    return ConnectionRow(
+        trial_id=trial_id,
+        connection=number,
+        direction=each.direction,
+        local=shown(made["local"]),
+        remote=shown(made["remote"]),
+        congestion=str(made["congestion"] or ""),
+        received_bytes=each.received_bytes,
+        lasted_s=each.seconds,
+        throughput_bps=each.throughput_bps,
+        retransmissions=each.retransmissions,
+        retransmitted_bytes=each.retransmitted_bytes,
+        rtt_min_us=least,
+        rtt_mean_us=mean,
+        options=json.dumps(plain(made["options"])),
+    )
+
+
+def _diagnoses(found: Found, trial_id: str) -> list[DiagnosisRow]:
+    return [
+        DiagnosisRow(
+            trial_id=trial_id,
+            connection=number,
+            source=source,
+            cause=each.main.key,
+            cause_share=each.findings[0].share,
+            sentence=each.sentence,
+            document=json.dumps(plain(each.document())),
+        )
+        for number, by_source in found.diagnoses.items()
+        for source, each in by_source.items()
+    ]
+
+
+def _findings(found: Found, trial_id: str) -> list[FindingRow]:
+    return [
+        FindingRow(
+            trial_id=trial_id,
+            connection=number,
+            source=source,
+            cause=one.cause.key,
+            who=one.cause.who,
+            time_share=one.share,
+            lasted_s=one.seconds,
+            confidence=one.confidence,
+            sentence=one.sentence,
+        )
+        for number, by_source in found.diagnoses.items()
+        for source, each in by_source.items()
+        for one in each.findings
+    ]
+
+
+def _segments(found: Found) -> tuple[list[int], list[int]]:
+    """By connection: segments with data, each counted once, and how many of them were read."""
+    sent, received = [], []
+    for number, each in enumerate(found.measured.outcome.connections):
+        rows = samples.of(found.measured.samples, number, "sender")
+        out, again = (_last(rows, name) for name in ("data_segs_out", "total_retrans"))
+        once = max(out - again, 0)
+        sent.append(once)
+        read = each.received_bytes / each.sent_bytes if each.sent_bytes else 0.0
+        received.append(min(round(once * read), once))
+    return sent, received
+
+
+def _last(rows: pl.DataFrame, name: str) -> int:
+    if name not in rows.columns:
+        return 0
+    known = rows[name].drop_nulls()
+    return int(known.max()) if known.len() else 0  # type: ignore[arg-type]
+
+
+def _frame_bytes(found: Found, segments: int) -> int:
+    """Mean size of a frame with data, FCS included, as it would be on Ethernet."""
+    sent = sum(each.sent_bytes for each in found.measured.outcome.connections)
+    rows = found.measured.samples
+    stamped = "options" in rows.columns and bool(((rows["options"].fill_null(0) & _HAS_TIMESTAMPS) > 0).any())
+    headers = _ETHERNET_BYTES + _IP_BYTES[_version(found)] + _TCP_BYTES + _TIMESTAMP_BYTES * stamped
+    return headers + (round(sent / segments) if segments else 0)
+
+
+def _version(found: Found) -> Any:
+    made: Sequence[Mapping[str, Any]] = found.measured.outcome.started["connections"]
+    return 6 if any(":" in each["remote"][0] for each in made) else 4
+
+
+def _result(segments: Sequence[int], received: Sequence[int], first_ns: int, last_ns: int) -> EngineResult:
+    sent, arrived = sum(segments), sum(received)
+    nothing, unknown = np.empty(0, np.uint64), np.full(len(segments), np.nan)
+    zeros = np.zeros(len(segments), np.uint64)
+    per_flow = {field.name: unknown for field in fields(FlowTable)}
+    per_flow |= {"duplicated": zeros, "reordered": zeros}
+    per_flow["sent"] = np.array(segments, np.uint64)
+    per_flow["received"] = np.array(received, np.uint64)
+    per_flow["lost"] = per_flow["sent"] - per_flow["received"]
+    nan = math.nan
+    return EngineResult(
+        backend="tcp",
+        xdp_mode="",
+        record_start_ns=first_ns,
+        record_end_ns=last_ns,
+        sent=sent,
+        sent_warmup=0,
+        first_departure_ns=first_ns,
+        last_departure_ns=last_ns,
+        late_mean_ns=nan,
+        late_max_ns=0,
+        slipped_ns=0,
+        received=arrived,
+        lost=sent - arrived,
+        duplicated=0,
+        reordered=0,
+        stray=0,
+        delay_min_ns=nan,
+        delay_mean_ns=nan,
+        delay_max_ns=nan,
+        jitter_ns=nan,
+        longest_gap_ns=nan,
+        last_arrival_ns=last_ns,
+        first_arrival_ns=first_ns,
+        histogram=Histogram(nothing, nothing, nothing),
+        series=Series(1, nothing, nothing, np.empty(0), np.empty(0)),
+        flows=FlowTable(**per_flow),
+        arrived=arrived,
+    )

@@ -1,0 +1,165 @@
+"""A transfer from its beginning to a kept trial."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from weirlab import files
+from weirlab.interrupts import shielded
+from weirlab.link.stopping import Stop
+from weirlab.store.catalogue import utc_now
+from weirlab.studies.contract import Ground
+from weirlab.studies.emulator.account import complaints
+from weirlab.studies.tcp import sending
+from weirlab.studies.tcp.measure import capturing, measuring, result
+from weirlab.studies.tcp.measure.capturing import FILE, Capture
+from weirlab.studies.tcp.measure.measuring import Watched
+from weirlab.studies.tcp.study import kept, place, recording
+from weirlab.studies.tcp.study.findings import TcpFindings, View
+
+if TYPE_CHECKING:
+    from weirlab.jobs.work import Work
+    from weirlab.store import RunWriter
+    from weirlab.studies.emulator.running import EmulatedLink
+    from weirlab.studies.tcp.results import Interval
+    from weirlab.studies.tcp.study.section import TcpScenario
+
+PATH: Final = "path"
+"""Name under which a run keeps what became of the frames on its emulated path."""
+TOKEN: Final = "WEIR_TCP_TOKEN"
+CLIENT_TOKEN: Final = "WEIR_TCP_CLIENT_TOKEN"
+
+
+class Silent:
+    """Watches nothing."""
+
+    def started(self, event: Mapping[str, Any]) -> None: ...
+
+    def interval(self, interval: Interval) -> None: ...
+
+    def blocks(self, event: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Live:
+    """How a command goes along with a transfer.
+
+    ``tokens`` are the server's and the far client's; None: those of the environment.
+    """
+
+    observer: sending.Observer = field(default_factory=Silent)
+    view: View = field(default_factory=View)
+    tokens: tuple[str, str] | None = None
+    shows_interrupted: bool = False
+    """The command shows a transfer that was ended before its time, and leaves with the right code."""
+
+    def secrets(self) -> tuple[str, str]:
+        """The two tokens."""
+        return self.tokens or (os.environ.get(TOKEN, ""), os.environ.get(CLIENT_TOKEN, ""))
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A transfer that goes on, and everything that looks at it."""
+
+    transfer: sending.Transfer
+    watched: Watched
+    capture: Capture
+    stop_capture: Callable[[], None]
+    started_at: str
+    lab: str
+    link: EmulatedLink | None = None
+
+
+@contextmanager
+@shielded
+def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun | None]]:
+    """Begin the transfer: what cannot begin leaves no run behind.
+
+    Nothing begins for a run that has its transfer already.
+    """
+    what = asked.tcp
+    lab = "netns" if what.host is None else "host"
+    facts = {"lab": lab, "dut": "tcp", "backend": "tcp"}
+    if work.begun is not None and work.begun.trials()["valid"].any():
+        yield Ground(None, facts)
+        return
+    with ExitStack() as stack, ExitStack() as recording_stack:
+        token, client_token = live.secrets()
+        netns, link, inside, host, wanted = None, None, _here, what.host or "", what.capture
+        if what.host is None:
+            built = stack.enter_context(place.built(what, work.progress.note))
+            netns, link, host, token = built.client.name, built.link, built.host, built.token
+            inside = built.inside
+            wanted = place.CLIENT.name if wanted == "auto" else wanted
+        settings = what.settings(host=host, token=token, client_token=client_token)
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
+        if settings.via is not None:
+            capture = Capture(None, why_not="its packets are at other hosts")
+        else:
+            capture = recording_stack.enter_context(
+                capturing.capturing(settings.host, settings.port, scratch, wanted, netns)
+            )
+        watched = Watched(live.observer, live.view.print_ns / 1e9)
+        work.progress.stage(f"TCP transfer to {what.where}")
+        started_at = utc_now().isoformat(timespec="milliseconds")
+        with Stop() as stop:
+            transfer = sending.begin(settings, stop, watched.event, inside)
+        yield Ground(Begun(transfer, watched, capture, recording_stack.close, started_at, lab, link), facts)
+
+
+def _here(make: Callable[[], Any]) -> Any:
+    return make()
+
+
+def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter, live: Live) -> TcpFindings:
+    """Wait for the end of the transfer, compute everything, and keep it."""
+    begun = ground.bed
+    if begun is None:
+        return TcpFindings(kept.read(writer.run), live.view)
+    with Stop() as stop:
+        outcome = begun.transfer.carry(begun.watched, stop)
+    begun.stop_capture()
+    what = asked.tcp
+    found = result.found(
+        measuring.measured(outcome, begun.watched),
+        begun.capture,
+        result.Asked(what.every_ns, what.period_ns, what.names, what.target_bps),
+    )
+    if begun.capture.path is not None:
+        _copy(begun.capture.path, writer.path / FILE)
+    if begun.link is not None:
+        account = begun.link.stop()
+        ways = {"up": account.up.document(), "down": account.down.document()}
+        writer.put_json(PATH, {**ways, "complaints": complaints(account)})
+    settings = begun.transfer.settings
+    if what.host is None:
+        settings = replace(settings, host="")
+    writer.add(
+        recording.record(
+            found,
+            settings,
+            run_id=writer.run_id,
+            attempt=writer.attempts.get(0, 0) + 1,
+            started_at=begun.started_at,
+            lab=begun.lab,
+        )
+    )
+    if outcome.interrupted and not live.shows_interrupted:
+        raise KeyboardInterrupt
+    return TcpFindings(kept.read(writer.run), live.view)
+
+
+def _copy(source: Path, target: Path) -> None:
+    def fill(file: BinaryIO) -> None:
+        with source.open("rb") as taken:
+            shutil.copyfileobj(taken, file)
+
+    files.write(target, fill)

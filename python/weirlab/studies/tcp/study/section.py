@@ -1,0 +1,266 @@
+"""What a scenario about a TCP transfer may say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from weirlab.errors import InputError
+from weirlab.scenario.model import Root, Section
+from weirlab.studies.tcp import sending
+
+if TYPE_CHECKING:
+    from weirlab.studies.emulator.spec import PathSpec
+
+MOST_ENTRIES: Final = 32
+"""Socket options, and words about a path."""
+LEAST_EVERY_NS: Final = 1_000_000
+_SEEDS: Final = {"up": 2, "down": 3}
+"""The same random numbers in both directions would lose the same frames in both."""
+
+Conflict = tuple[tuple[int | str, ...], str]
+
+
+def _text(value: object) -> object:
+    """A number may be written without quotes."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _checked(read: Callable[[str], object]) -> AfterValidator:
+    """Refuses what ``read`` refuses."""
+
+    def check(text: str) -> str:
+        try:
+            read(text)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    return AfterValidator(check)
+
+
+def _time(text: str) -> float:
+    from weirlab.link.settings import parse_time
+
+    return parse_time(text, "the time")
+
+
+def _size(text: str) -> int:
+    from weirlab.link.settings import parse_size
+
+    return parse_size(text, "the size")
+
+
+def _rate(text: str) -> float:
+    from weirlab.traffic.calls.lines import parse_line
+
+    return parse_line(text)
+
+
+def _period(text: str) -> int:
+    from weirlab.trace.times import period_ns
+
+    return period_ns(text, "the period")
+
+
+def _fields(text: str) -> tuple[str, ...]:
+    from weirlab.studies.tcp.fields import chosen
+
+    return chosen(text, "the field")
+
+
+def _every(text: str) -> int:
+    found = _period(text)
+    if found < LEAST_EVERY_NS:
+        raise InputError(f"{text}: 1ms is the shortest")
+    return found
+
+
+TextOrNumber = Annotated[
+    str,
+    BeforeValidator(_text),
+    Field(min_length=1, max_length=200, json_schema_extra={"type": ["string", "number"]}),
+]
+Time = Annotated[TextOrNumber, _checked(_time)]
+Size = Annotated[TextOrNumber, _checked(_size)]
+BitRate = Annotated[TextOrNumber, _checked(_rate)]
+Period = Annotated[str, _checked(_period)]
+Words = Annotated[dict[str, TextOrNumber], Field(max_length=MOST_ENTRIES)]
+
+
+class PathSection(Section):
+    """An emulated path, in the words of ``weir link``: ``delay``, ``rate``, ``queue``, ``loss``, ..."""
+
+    both: Words = {}
+    """Of both directions; what is said of one direction goes before it."""
+    up: Words = {}
+    """From the client to the server."""
+    down: Words = {}
+    """From the server to the client."""
+
+    def words(self, direction: str) -> dict[str, str]:
+        """What is said of ``up`` or ``down``."""
+        said = {"seed": str(_SEEDS[direction]), **self.both}
+        return {**said, **(self.up if direction == "up" else self.down)}
+
+    def read(self, direction: str) -> PathSpec:
+        """The same, understood; raises ``InputError``."""
+        from weirlab.studies.emulator.reading import READERS, read_path
+
+        said = self.words(direction)
+        for name in said:
+            if name not in READERS:
+                raise InputError(f"{name!r} is not known; known are {', '.join(READERS)}")
+        return read_path(said)
+
+    def beside(self, folder: Path) -> PathSection:
+        """With relative paths of traces starting from ``folder``."""
+        sides = {name: _beside(getattr(self, name), folder) for name in ("both", "up", "down")}
+        return self.model_copy(update=sides)
+
+
+class TcpSection(Section):
+    """One transfer, and how it is looked at."""
+
+    host: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    """Name or address of a host that runs ``weir tcp serve``. The token comes from ``WEIR_TCP_TOKEN``, or
+    from ``--token`` of ``weir tcp measure``."""
+    port: Annotated[int, Field(strict=True, ge=1, le=65535)] = sending.PORT
+    client: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Another host that is to be the client; it runs ``weir tcp serve --allow-client``. Its token comes from
+    ``WEIR_TCP_CLIENT_TOKEN``, or from ``--client-token``."""
+    client_port: Annotated[int, Field(strict=True, ge=1, le=65535)] = sending.PORT
+    path: PathSection | None = None
+    """Instead of ``host``: client and server are in network namespaces of this host, with this path between
+    them (needs root)."""
+    connections: Annotated[int, Field(strict=True, ge=1, le=sending.MOST_CONNECTIONS)] = 1
+    reverse: bool = False
+    """The server sends."""
+    lasts: Time | None = None
+    """How long; 10 s if neither this nor ``total`` is given."""
+    total: Size | None = None
+    """How much, instead: ``500MB``."""
+    rate: BitRate | None = None
+    """At most: ``50Mbit/s``."""
+    congestion: Annotated[str, Field(max_length=15)] = ""
+    """Congestion control of both ends; empty: what each host uses."""
+    options: Words = {}
+    """Socket options of the client's data connections, by name or ``LEVEL:NUMBER``."""
+    server_options: Words = {}
+    """Socket options of the server (with ``path`` only)."""
+    every: Annotated[str, _checked(_every)] = "10ms"
+    """Period of the kernels' reports, from 1ms."""
+    period: Period = "100ms"
+    """Period of the computed values in the table ``axis``."""
+    fields: Annotated[str, _checked(_fields)] | None = None
+    """The kernel's fields in the table ``axis``: names separated by commas, or ``all``. The table ``samples``
+    has all of them anyway."""
+    capture: str = "auto"
+    """Record packets at the client: ``auto`` (where allowed), ``none``, or an interface (with ``host``)."""
+    target: BitRate | None = None
+    """Throughput that is wanted; the diagnosis says what it would need."""
+
+    @property
+    def every_ns(self) -> int:
+        return _every(self.every)
+
+    @property
+    def period_ns(self) -> int:
+        return _period(self.period)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of ``fields``; None: the usual ones."""
+        return None if self.fields is None else _fields(self.fields)
+
+    @property
+    def target_bps(self) -> float | None:
+        return None if self.target is None else _rate(self.target)
+
+    @property
+    def where(self) -> str:
+        """What is at the other end, for people."""
+        return self.host or "a namespace of this host"
+
+    def settings(self, *, host: str, token: str, client_token: str = "") -> sending.Settings:
+        """The transfer, to a server at ``host``."""
+        via = (
+            None
+            if self.client is None
+            else sending.Via(self.client.strip("[]"), self.client_port, client_token)
+        )
+        lasts = self.lasts or f"{sending.LASTS_S:g}s"
+        return sending.Settings(
+            host=host.strip("[]"),
+            port=self.port,
+            token=token,
+            up=0 if self.reverse else self.connections,
+            down=self.connections if self.reverse else 0,
+            lasts_s=_time(lasts) if self.total is None else None,
+            total_bytes=None if self.total is None else _size(self.total),
+            rate_bps=None if self.rate is None else _rate(self.rate),
+            interval_s=self.every_ns / 1e9,
+            congestion=self.congestion,
+            options=tuple(self.options.items()),
+            via=via,
+        )
+
+
+class TcpScenario(Root):
+    """A scenario about a TCP transfer."""
+
+    KEY = "tcp"
+    model_config = ConfigDict(title="Weir scenario: TCP transfer")
+
+    tcp: TcpSection
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """See :meth:`Root.conflicts`."""
+        what = self.tcp
+        if what.host is None and what.path is None:
+            yield ("tcp",), "give 'host', where weir tcp serve runs, or 'path', an emulated path on this host"
+        if what.lasts is not None and what.total is not None:
+            yield ("tcp", "total"), "excludes 'lasts': give one of them"
+        if what.client is not None:
+            if what.options:
+                yield ("tcp", "options"), "are about sockets of this host, and with 'client' it has none"
+            if what.capture not in ("auto", "none"):
+                yield ("tcp", "capture"), "with 'client' packets are at other hosts: leave it out"
+        if what.path is None:
+            if what.server_options:
+                yield ("tcp", "server_options"), "can be set with 'path' only; see weir tcp serve --option"
+            return
+        if what.host is not None:
+            yield ("tcp", "path"), "excludes 'host': the path to another host is as it is"
+        if what.client is not None:
+            yield ("tcp", "client"), "excludes 'path': its client is in a namespace of this host"
+        if what.capture not in ("auto", "none"):
+            yield ("tcp", "capture"), "with 'path' it is 'auto' or 'none'"
+        # What is said of both directions is wrong in both, and told once.
+        yield from dict.fromkeys(_of_path(what.path))
+
+    def beside(self, folder: Path) -> TcpScenario:
+        """See :meth:`Root.beside`."""
+        if self.tcp.path is None:
+            return self
+        section = self.tcp.model_copy(update={"path": self.tcp.path.beside(folder)})
+        return self.model_copy(update={"tcp": section})
+
+
+def _of_path(path: PathSection) -> Iterator[Conflict]:
+    """What cannot be, and where it is said."""
+    for direction in ("up", "down"):
+        try:
+            path.read(direction)
+        except InputError as error:
+            said: Mapping[str, Any] = path.up if direction == "up" else path.down
+            yield ("tcp", "path", direction if said else "both"), str(error).replace("--", "")
+
+
+def _beside(words: Mapping[str, str], folder: Path) -> dict[str, str]:
+    return {name: str(folder / text) if name == "trace" else text for name, text in words.items()}

@@ -1,0 +1,106 @@
+"""A part of captures as a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import fspath
+from pathlib import Path
+from typing import BinaryIO
+
+from weirlab import files
+from weirlab.errors import InputError
+from weirlab.trace.analysis import PathText, refuse_inputs
+from weirlab.trace.times import Window
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was written: ``packets`` of the ``read`` ones, ``bytes`` of the file; times ns since 1970."""
+
+    path: Path
+    packets: int
+    read: int
+    bytes: int
+    first_ns: int
+    last_ns: int
+    interfaces: int
+    cut_short: bool
+    """A capture ends inside a packet."""
+
+
+def check(paths: PathText | Sequence[PathText], out: Path, option: str = "out") -> None:
+    """Raise ``InputError`` for what :func:`cut` refuses before it reads anything."""
+    listed = _listed(paths)
+    refuse_inputs([out], listed, option)
+    files.check_output(out, option)
+    for path in map(Path, listed):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"{option}: {files.shown(path)} can be read once only; save it to a file first")
+
+
+def _listed(paths: PathText | Sequence[PathText]) -> list[PathText]:
+    return [paths] if isinstance(paths, str) or not isinstance(paths, Sequence) else list(paths)
+
+
+def cut(
+    paths: PathText | Sequence[PathText],
+    out: Path,
+    *,
+    filter: str = "",
+    window: Window = Window(),  # noqa: B008  (frozen)
+    option: str = "out",
+) -> Part:
+    """Write packets of captures to ``out`` as pcapng, with their interfaces, directions and losses.
+
+    Parameters
+    ----------
+    paths
+        pcap or pcapng, bare or in gzip or zstd; several are one capture, in this order.
+    filter
+        Expression of libpcap (pcap-filter(7)); only packets that it accepts.
+    window
+        Only packets of this time.
+    option
+        What messages call ``out``.
+
+    Raises
+    ------
+    InputError
+        A capture cannot be read, no packet is left, or ``out`` is one of the captures.
+    StoreError
+        The disk refuses.
+    """
+    from weirlab import _engine
+
+    check(paths, out, option)
+    listed = _listed(paths)
+    found: list[Part] = []
+
+    def fill(file: BinaryIO) -> None:
+        told = _engine.cut_captures(
+            [fspath(path) for path in listed],
+            out=file.fileno(),
+            filter=filter,
+            from_ns=window.from_ns,
+            to_ns=window.to_ns,
+            relative=window.relative,
+        )
+        if not told["written"]:
+            raise InputError(
+                f"{option} {files.shown(out)}: none of {told['read']:,} packets was chosen; not written"
+            )
+        found.append(
+            Part(
+                path=out,
+                packets=told["written"],
+                **{
+                    name: told[name]
+                    for name in ("read", "bytes", "first_ns", "last_ns", "interfaces", "cut_short")
+                },
+            )
+        )
+
+    # Whoever may read the capture need not be who may read its copy.
+    files.write(out, fill, private=True)
+    return found[0]

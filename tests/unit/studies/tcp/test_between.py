@@ -1,0 +1,95 @@
+"""Transfers between two servers that a third host asks for; here all three are on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.studies import scenarios
+from weirlab.studies.tcp import serving
+
+from .conftest import Answer, Served, Weir
+
+Serve = Callable[..., Served]
+BYTES = 5_000_000
+
+
+@pytest.fixture
+def between(weir: Weir, serve: Serve) -> Callable[..., Answer]:
+    """Runs a command about a transfer from one server to another one."""
+    server, client = serve(token="one"), serve(token="other", errands=True)
+
+    def run(command: str, *options: object, token: str = "one", client_token: str = "other") -> Answer:
+        return weir(
+            *("tcp", command, "127.0.0.1", "--port", server.port, "--token", token, "--bytes", "5MB"),
+            *("--client", "127.0.0.1", "--client-port", client.port, "--client-token", client_token),
+            *options,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("ways", [(), ("--reverse",)], ids=str)
+def test_a_third_host_is_told_the_result(between: Callable[..., Answer], ways: tuple[str, ...]) -> None:
+    answer = between("send", "--json", *ways)
+    assert answer.code == 0, answer.err
+    *_, result = answer.lines
+    (direction,) = result["directions"]
+    assert (direction["direction"], direction["received_bytes"]) == ("down" if ways else "up", BYTES)
+    assert direction["rtt_us"] is not None
+
+
+def test_both_ends_are_on_one_axis_and_the_run_is_kept(
+    between: Callable[..., Answer], tmp_path: Path
+) -> None:
+    answer = between("measure", "--json", "--every", "1ms", "--rate", "100Mbit/s", "--store", tmp_path)
+    assert answer.code == 0, answer.err
+    document = answer.json
+    assert document["capture"] == {"interface": None, "why_not": "its packets are at other hosts"}
+    assert {"sender.throughput_bps", "receiver.throughput_bps"} <= set(document["axis"][0])
+    assert len(document["diagnoses"]) == 1
+    for path in Path(document["path"]).rglob("*"):
+        assert path.is_dir() or b"other" not in path.read_bytes().replace(b"other hosts", b""), path
+
+
+def test_a_wrong_token_of_either_is_told(between: Callable[..., Answer]) -> None:
+    refused = between("send", token="two")
+    assert (refused.code, "says: the server refuses: the token is wrong" in refused.err) == (5, True), (
+        refused.err
+    )
+    refused = between("send", client_token="none")
+    assert (refused.code, "which is to be the client, says: the token is wrong" in refused.err) == (5, True)
+    refused = between("send", client_token="")
+    assert (refused.code, "--client-token" in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.parametrize(
+    "options", [("--option", "TCP_NODELAY=1"), ("--bind", "127.0.0.1"), ("--local-port", "4000")], ids=str
+)
+def test_sockets_of_this_host_cannot_be_set(weir: Weir, options: tuple[str, str]) -> None:
+    answer = weir("tcp", "send", "localhost", "--client", "localhost", *options)
+    assert answer.code == 2
+    assert f"{options[0]} is about sockets of this host" in answer.err
+
+
+def test_who_may_have_a_server_send_must_know_a_token(weir: Weir) -> None:
+    answer = weir("tcp", "serve", "--port", "0", "--allow-client")
+    assert answer.code == 2
+    assert "must know a token; give one with --token" in answer.err
+    assert not serving.Settings().errands
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{host: a, client: b, options: {TCP_NODELAY: 1}}", "with 'client' it has none"),
+        ("{host: a, client: b, capture: eth0}", "with 'client' packets are at other hosts"),
+        ("{path: {}, client: b}", "excludes 'path'"),
+    ],
+)
+def test_a_scenario_that_cannot_be_is_refused(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        scenarios.loads(f"name: x\ntcp: {text}\n")
