@@ -23,6 +23,7 @@ from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
+from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
 from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
 
 PAGE: Final = Path(__file__).parent / "tables.md"
@@ -73,6 +74,11 @@ GROUPS: Final = (
         "Runs about link monitors",
         "Counts are frames; null where a method has no such stage ([link-monitor.md](link-monitor.md)).",
         {"monitor": MonitorRow},
+    ),
+    Group(
+        "Runs about voice routing",
+        "What `weir voice prove` keeps ([voice-routing.md](voice-routing.md)).",
+        {CALLS: CallRow, MESSAGES: MessageRow, LOGS: LogRow},
     ),
     Group(
         "Series of a trace",

@@ -11,11 +11,10 @@ import pytest
 
 from weirlab import programs
 from weirlab.errors import MissingCapability
-from weirlab.lab import inside, management
+from weirlab.lab import inside, machine, management
 from weirlab.link import bindings
 from weirlab.link.recording.process import RecorderProcess, Source, wait_for
 from weirlab.link.settings import Recording
-from weirlab.studies.failover import bed as redundant
 
 MODULES = ("json", "os", "re", "runpy", "select", "signal", "socket", "subprocess", "numpy", "polars")
 
@@ -71,7 +70,7 @@ def test_what_counts_a_record_runs_nothing_that_lies_in_the_current_folder(hosti
     assert not ran(hostile)
 
 
-@pytest.mark.parametrize("program", [inside, management, redundant])
+@pytest.mark.parametrize("program", [inside, machine, management])
 def test_programs_inside_the_device_run_nothing_that_lies_in_the_current_folder(
     program: object, hostile: Path
 ) -> None:

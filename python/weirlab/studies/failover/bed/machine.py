@@ -2,212 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import os
-import queue
-import signal
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable
 
-from weirlab import programs
-from weirlab.errors import LabError
-from weirlab.lab.isolation import partition
+from weirlab.lab import machine
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.machine import CRITICAL, NEWS
 from weirlab.studies.failover.bed.terms import Firewall
 
-_INIT: Final = Path(__file__).parent / "init.py"
-_PATIENCE_S: Final = 30.0
-_SHOWN_LINES: Final = 8
-
-NEWS: Final = "/run/news"
-"""Pipe for lines to be reported to the lab."""
-
-CRITICAL: Final = -20
-"""Nice value of daemons that must not wait: that of the kernel threads that receive."""
+__all__ = ["CRITICAL", "NEWS", "Machine"]
 
 
-class Machine:
-    """The programs of one firewall, from switching on to :meth:`power_off`; see ``init.py``.
-
-    Parameters
-    ----------
-    firewall, namespace:
-        Which one, and its network namespace.
-    cpu:
-        Where its programs run.
-    news:
-        Called from a thread of the machine's own with every line that daemons and scripts report.
-    """
+class Machine(machine.Machine):
+    """The programs of one firewall, from switching on to :meth:`power_off`."""
 
     def __init__(
         self, firewall: Firewall, namespace: Namespace, cpu: int, news: Callable[[str], None]
     ) -> None:
         self.firewall: Firewall = firewall
-        self._news = news
-        self._numbers = itertools.count(1)
-        self._answers: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
-        self._lock = threading.Lock()
-        self._stopping: set[str] = set()
-        self._running: set[str] = set()
-        self._deaths: list[str] = []
-        self._program: programs.Program[bytes] = namespace.call(
-            partition.measuring(
-                lambda: programs.start(
-                    programs.script(_INIT, str(cpu)),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    # Ctrl-C is for the lab's owner, who switches the firewall off in good order.
-                    start_new_session=True,
-                )
-            )
-        )
-        assert self._program.stdout is not None
-        line = self._program.stdout.readline()
-        if not line:
-            raise self._off()
-        self._first = int(json.loads(line)["first"])
-        self._reader = threading.Thread(target=self._read, name=f"weir-fw{firewall}", daemon=True)
-        self._reader.start()
-
-    @property
-    def running(self) -> frozenset[str]:
-        """Names of the daemons that were started and have not ended."""
-        return frozenset(self._running)
-
-    def write(self, path: str, text: str, *, executable: bool = False) -> None:
-        """Write a file that only this firewall sees; ``path`` is below /run."""
-        self._ask(write=path, text=text, mode=0o755 if executable else 0o644)
-
-    def start(self, name: str, command: Sequence[str], *, nice: int = 0) -> None:
-        """Start a daemon that stays in the foreground."""
-        with self._lock:
-            self._running.add(name)
-            self._stopping.discard(name)
-        self._ask(start=name, command=programs.located(command), nice=nice)
-
-    def succeeds(self, command: Sequence[str]) -> bool:
-        """Run a command to its end; whether it returned 0."""
-        return bool(self._ask(run=programs.located(command))["code"] == 0)
-
-    def read(self, path: str) -> list[str]:
-        """The last lines of a file that only this firewall sees; none if there is no such file."""
-        return [str(line) for line in self._ask(run=programs.located(["tail", "-qn", "8", path]))["said"]]
-
-    def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to a daemon."""
-        self._ask(signal=int(number), to=name)
-
-    def stop(self, name: str, deadline_s: float = _PATIENCE_S) -> None:
-        """Let a daemon end in its own good order, and wait for it."""
-        with self._lock:
-            self._stopping.add(name)
-        self.signal(name, signal.SIGTERM)
-        end_s = time.monotonic() + deadline_s
-        while name in self._running:
-            if time.monotonic() > end_s:
-                raise LabError(f"{name} on firewall {self.firewall} does not end: {_quote(self.said(name))}")
-            time.sleep(0.001)
-
-    def said(self, name: str) -> list[str]:
-        """What a daemon printed last."""
-        return [str(line) for line in self._ask(said=name)["said"]]
-
-    def check(self) -> None:
-        """Raises ``LabError`` if a daemon has ended by itself, with its last words."""
-        with self._lock:
-            deaths = [*self._deaths]
-        if deaths:
-            raise LabError("; ".join(deaths))
-
-    def kill(self) -> None:
-        """Let the kernel end all programs at once, as the loss of power does, without waiting for it."""
-        with self._lock:
-            self._stopping |= self._running
-        # It ends everything in the process number namespace with its first process.
-        if self._program.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self._first, signal.SIGKILL)
-
-    def power_off(self) -> None:
-        """End all programs, and wait until they are gone. May be called twice."""
-        self.kill()
-        # Returns when the last of them is gone: zap_pid_ns_processes in kernel/pid_namespace.c.
-        self._program.wait()
-        self._reader.join()
-        for pipe in (self._program.stdin, self._program.stdout, self._program.stderr):
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
-
-    def _ask(self, **request: object) -> dict[str, Any]:
-        number = next(self._numbers)
-        answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._answers[number] = answers
-        line = json.dumps({"id": number, **request}).encode() + b"\n"
-        stdin = self._program.stdin
-        assert stdin is not None
-        try:
-            with self._lock:
-                stdin.write(line)
-                stdin.flush()
-            answer = answers.get(timeout=_PATIENCE_S)
-        except (BrokenPipeError, ValueError):
-            raise self._off() from None
-        except queue.Empty:
-            what = next(iter(request.items()))
-            raise LabError(
-                f"firewall {self.firewall} does not answer within {_PATIENCE_S:g} s ({what[0]} {what[1]})"
-            ) from None
-        finally:
-            del self._answers[number]
-        if "off" in answer:
-            raise self._off()
-        if "error" in answer:
-            raise LabError(f"firewall {self.firewall}: {answer['error']}")
-        return answer
-
-    def _read(self) -> None:
-        assert self._program.stdout is not None
-        for line in self._program.stdout:
-            words = json.loads(line)
-            if "news" in words:
-                self._news(words["news"])
-            elif "ended" in words:
-                self._note_end(words["ended"], words["code"], words["said"])
-            elif (answers := self._answers.get(words["id"])) is not None:
-                answers.put(words)
-        for answers in [*self._answers.values()]:
-            answers.put({"off": True})
-
-    def _note_end(self, name: str, code: int, said: list[str]) -> None:
-        with self._lock:
-            self._running.discard(name)
-            if name in self._stopping:
-                self._stopping.discard(name)
-                return
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._deaths.append(
-                f"{name} on firewall {self.firewall} ended by itself ({how}); its last words: {_quote(said)}"
-            )
-
-    def _off(self) -> LabError:
-        """The error about a machine that is off although nobody switched it off."""
-        said = b""
-        with suppress(subprocess.TimeoutExpired, ValueError, OSError):
-            self._program.wait(_PATIENCE_S)
-            if self._program.stderr is not None:
-                said = self._program.stderr.read()
-        words = said.decode(errors="replace").strip().splitlines()
-        return LabError(f"firewall {self.firewall} is switched off: {_quote(words)}")
-
-
-def _quote(said: Sequence[str]) -> str:
-    kept = [line for line in said if line][-_SHOWN_LINES:]
-    return " | ".join(kept) or "nothing"
+        super().__init__(f"firewall {firewall}", namespace, news, cpu=cpu)
