@@ -5,8 +5,8 @@ namespace beside it: daemons find a /run of their own, and the kernel ends all o
 process ends, however it does (pid_namespaces(7)). It ends at the end of its standard input, that
 is when its owner ends.
 
-Arguments: the CPU to work on, empty for any; files of further network namespaces. Requests come as JSON lines on standard input, answers and news as
-JSON lines on standard output:
+Arguments: the CPU to work on, empty for any; files of further network namespaces. Requests come as
+JSON lines on standard input, answers and news as JSON lines on standard output:
 
 ``{"id": 1, "write": PATH, "text": TEXT, "mode": 493}``
     Writes a file; ``{"id": 1}`` when done.

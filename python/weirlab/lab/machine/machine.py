@@ -140,9 +140,7 @@ class Machine:
         """Send a signal to a daemon."""
         self._ask(signal=int(number), to=name)
 
-    def stop(
-        self, name: str, deadline_s: float = _PATIENCE_S, *, by: int = _TERMINATE
-    ) -> None:
+    def stop(self, name: str, deadline_s: float = _PATIENCE_S, *, by: int = _TERMINATE) -> None:
         """Let a daemon end, by default in its own good order, and wait for it."""
         with self._lock:
             self._stopping.add(name)

@@ -1,4 +1,4 @@
-"""``weir voice``: a numbering plan checked, explained, turned into zones and configurations, proved by calls."""
+"""``weir voice``: a numbering plan checked, explained, turned into configurations, proved by calls."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_hosts_have_names_of_letters_alone_and_each_its_own() -> None:
 def test_the_ports_of_a_host_are_read_from_the_kernel_s_table() -> None:
     lines = [
         "   37: 0A5D000A:13C4 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 9 2 0 0",
-        "   12: 00000000000000000000000000000000:0035 00000000000000000000000000000000:0000 07 0:0 0:0 0 0 0 9",
+        f"   12: {'0' * 32}:0035 {'0' * 32}:0000 07 0:0 0:0 0 0 0 9",
     ]
     assert wire._udp_ports(lines) == {5060, 53}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.cli.app import app as _app  # noqa: F401 - the registry is filled
+from weirlab.store import Store
 from weirlab.studies.registry import studies
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
@@ -152,12 +152,16 @@ def test_a_call_that_goes_astray_makes_the_exit_code_9(
     voice: Voice, fake: dict[str, object], tmp_path: Path
 ) -> None:
     fake["astray"] = {NUMBER: ("phone", "core", "desk")}
-    answer = voice("prove", "campus", "--out", tmp_path / "proof.html")
+    answer = voice("prove", "campus")
     assert answer.code == 9
     assert f"1 call did not go as planned: {NUMBER}: way phone > core > desk instead of" in answer.err
-    html = (tmp_path / "proof.html").read_text()
-    assert "11 of 12 calls went as campus plans." in html
-    assert "way phone &gt; core &gt; desk instead of phone &gt; core &gt; cyrus" in html
+    assert "11 of 12 calls went as campus plans." in answer.out
+    run = Store(tmp_path / "store").open("last")
+    story = VoiceStudy().page(run)
+    assert story.answer == "11 of 12 calls went as campus plans."
+    assert story.lede[0].startswith(f"{NUMBER}: way phone > core > desk instead of phone > core > cyrus")
+    assert [tile.value for tile in story.tiles[:2]] == ["11 of 12", "3.00 ms"]
+    assert len(story.chapters[1].figures) == 12
 
 
 def test_silence_is_not_as_planned(voice: Voice, fake: dict[str, object]) -> None:

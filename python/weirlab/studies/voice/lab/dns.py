@@ -20,7 +20,7 @@ def question(zone: str, number: int) -> bytes:
 
 
 def verdict(datagram: bytes, number: int) -> str | Literal[True] | None:
-    """True for an answer with authority, else the name of its code; None for what is no answer to that query."""
+    """True for an answer with authority, else the name of its code; None for no answer to that query."""
     if len(datagram) < _HEADER.size:
         return None
     found, flags, _, answers, _, _ = _HEADER.unpack_from(datagram)

@@ -45,8 +45,8 @@ def daemons(network: Network, root: str) -> list[Daemon]:
     plan = network.plan
     found = []
     if plan.dns is not None:
-        command = ("named", "-g", "-u", "root", "-c", f"{root}/named/named.conf")
-        found.append(Daemon("named", "named", network.names.addresses[plan.dns.primary], 53, command))
+        serve = ("named", "-g", "-u", "root", "-c", f"{root}/named/named.conf")
+        found.append(Daemon("named", "named", network.names.addresses[plan.dns.primary], 53, serve))
     for name, engine in plan.engines.items():
         if engine.kind == "proxy" and engine.address is not None:
             command = ("kamailio", "-f", f"{root}/{name}/kamailio.cfg", "-DD", "-E", "-m", "64", "-M", "8")
@@ -101,12 +101,9 @@ def callee(scenario: str, host: str, port: int) -> tuple[str, ...]:
     return (*_TERMINAL, "sipp", "-sf", scenario, "-i", host, "-p", str(port), "-mi", host, "-nostdin")
 
 
-def not_loaded(log: str) -> list[str]:
-    """Lines of named's log that tell why a zone does not load; empty if all do."""
-    return [line.strip() for line in log.splitlines() if _REFUSED.search(line)]
+def refused(log: str) -> list[str]:
+    """Zones that named does not load, by its log."""
+    return [*dict.fromkeys(match[1] for match in _REFUSED.finditer(log))]
 
 
-_REFUSED: Final = re.compile(
-    r"not loaded due to errors|loading from master file .* failed|dns_master_load|dns_rdata_fromtext|"
-    r"loading configuration: |: syntax error|unknown option",
-)
+_REFUSED: Final = re.compile(r"\bzone (\S+)/IN(?: \(\w+\))?: not loaded due to errors")

@@ -256,8 +256,9 @@ class VoiceLab:
             nonlocal said
             found = host.call(partial(_asked, daemon.address, daemon.port, dns.question(zone, number)))
             said = None if found is None else dns.verdict(found, number)
-            if isinstance(said, str) and (wrong := engines.not_loaded(self.said(daemon.name))):
-                raise LabError(f"named does not load the zone {zone} ({said}); it says: {_quoted(wrong)}")
+            if wrong := engines.refused(self.said(daemon.name)):
+                about = [line for line in self.said(daemon.name).splitlines() if any(map(line.count, wrong))]
+                raise LabError(f"named does not load the zone {', '.join(wrong)}: {_quoted(about)}")
             return said is True
 
         host = self._hosts[daemon.address]
@@ -296,7 +297,7 @@ class VoiceLab:
         return str(path)
 
     def _until(self, done: Callable[[], bool], within_s: float, otherwise: str | Callable[[], str]) -> None:
-        """Wait; raises ``LabError`` if an engine ends meanwhile, or with ``otherwise`` if it takes too long."""
+        """Wait; raises ``LabError`` if an engine ends meanwhile, or with ``otherwise`` after ``within_s``."""
         end_s = time.monotonic() + within_s
         while not done():
             self.check()

@@ -1,4 +1,4 @@
-"""What crosses the switch: every frame as its host sends it and as another one gets it, with the kernel's time."""
+"""What crosses the switch: every frame as a host sends it and as another one gets it, and when."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class Watcher:
 
     def _read(self) -> None:
         while True:
-            ready, _, _ = select.select([self._socket, self._wake], [], [])
+            waiting: list[socket.socket | int] = [self._socket, self._wake]
+            ready, _, _ = select.select(waiting, [], [])
             if self._wake in ready:
                 return
             with contextlib.suppress(BlockingIOError):

@@ -1,7 +1,7 @@
 """One switch, and a host for every address of a plan: namespaces on a cable each.
 
-All hosts are neighbours, whatever networks a plan has its engines in: each has its address alone and takes every
-other one to be on its cable. What happens between networks is no part of a numbering plan.
+All hosts are neighbours, whatever networks a plan has its engines in: each has its address alone, and takes
+every other one to be on its cable. What happens between networks is no part of a numbering plan.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Every route of a plan proved by a call: what is planned, what the wire and the engines' logs show, a verdict."""
+"""A plan proved by calls: what is planned, what the wire and the engines' logs show, a verdict."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _STEP: Final = 26
 """Height in pixels of a message."""
 _HEAD: Final = 14
+_LONGEST: Final = 24
+"""Characters of a message between two lanes."""
 _INK: Final = palette.LIGHT["ink"]
 _KINDS: Final = ("request", "answer", "refusal")
 
@@ -30,13 +32,13 @@ _TERMS: Final = (
     ("Way", "The engines that INVITEs on the wire show, on the way that was answered."),
     (
         "Decided",
-        "What each proxy went by, as its own log tells: static for a route of the plan, else the tree of ENUM.",
+        "What each proxy went by, as its own log tells: static for a route, else the tree of ENUM.",
     ),
     ("Off", "The engine that was cut from the network during the call, to prove the fall-back."),
     ("Set-up", "From the caller's INVITE to the answer 200, on the wire."),
     (
         "MOS",
-        "By the E-model, from codec, loss and jitter of the packets that arrived; no delay of a network is in it.",
+        "By the E-model, from codec, loss and jitter of what arrived; no delay of a network is in it.",
     ),
 )
 
@@ -122,7 +124,8 @@ def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
             "from": order[each.source],
             "to": order[each.target],
             "middle": (order[each.source] + order[each.target]) / 2,
-            "label": f"{each.text}  {duration(each.at_ms * 1e6)}",
+            "label": f"{_short(each.text)}  {duration(each.at_ms * 1e6)}",
+            "text": each.text,
             "kind": _kind(each.text),
             "rightward": order[each.source] < order[each.target],
             "source": each.source,
@@ -132,6 +135,11 @@ def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
         for step, each in enumerate(messages, 1)
     ]
     return pl.DataFrame(rows)
+
+
+def _short(text: str) -> str:
+    """Proxies like to say more behind a status than there is room for."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _kind(text: str) -> str:
@@ -163,7 +171,7 @@ def ladder(data: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
         scale=alt.Scale(domain=list(_KINDS), range=palette.models(len(_KINDS))),
     )
     tips = [
-        alt.Tooltip("label:N", title="message"),
+        alt.Tooltip("text:N", title="message"),
         alt.Tooltip("source:N", title="from"),
         alt.Tooltip("target:N", title="to"),
         alt.Tooltip("at_ms:Q", title="ms", format=",.4~g"),

@@ -1,4 +1,4 @@
-"""Which calls prove a plan: its test numbers, and each again without the engine that its way prefers. Pure."""
+"""Which calls prove a plan: its test numbers, and each again without the engine preferred. Pure."""
 
 from __future__ import annotations
 
