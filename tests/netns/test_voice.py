@@ -17,8 +17,8 @@ from weirlab.store import Store
 from weirlab.studies.runner import run_scenario
 from weirlab.studies.voice.lab import VoiceLab, engines
 from weirlab.studies.voice.plan import loads
+from weirlab.studies.voice.proof.findings import ProofFindings
 from weirlab.studies.voice.proof.rows import AS_PLANNED, LOGS, MESSAGES
-from weirlab.studies.voice.proof.study import ProofFindings
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import VoiceScenario
 

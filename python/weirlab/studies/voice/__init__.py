@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from weirlab.store import Run, RunWriter
     from weirlab.studies.contract import Outcome
     from weirlab.studies.voice.proof.calling import OpenLab
-    from weirlab.studies.voice.proof.study import Bed, ProofFindings
+    from weirlab.studies.voice.proof.findings import ProofFindings
+    from weirlab.studies.voice.proof.study import Bed
     from weirlab.studies.voice.section import VoiceScenario
 
 

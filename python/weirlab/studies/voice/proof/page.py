@@ -15,10 +15,10 @@ from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
 from weirlab.report.vega import alt
 from weirlab.studies.voice.proof import tables
-from weirlab.studies.voice.proof.rows import CallRow, MessageRow
+from weirlab.studies.voice.proof.rows import CallRow, MessageRow, titled
 
 if TYPE_CHECKING:
-    from weirlab.studies.voice.proof.study import ProofFindings
+    from weirlab.studies.voice.proof.findings import ProofFindings
 
 _STEP: Final = 26
 """Height in pixels of a message."""
@@ -50,7 +50,7 @@ def tell(found: ProofFindings, messages: Sequence[MessageRow], manifest: Mapping
         manifest=manifest,
         simulated=False,
         answer=found.sentence,
-        lede=tuple(f"{_title(row)}: {row.why}." for row in (*found.failed, *found.left_out)[:3]),
+        lede=tuple(f"{titled(row)}: {row.why}." for row in (*found.failed, *found.left_out)[:3]),
         caution="",
         place=place(manifest, "netns", "the engines of the plan"),
         tiles=tuple(_tiles(found)),
@@ -92,19 +92,15 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[
     )
 
 
-def _title(row: CallRow) -> str:
-    return f"{row.number} without {row.down}" if row.down else row.number
-
-
 def _figure(row: CallRow, messages: Sequence[MessageRow]) -> Figure:
     data = ladder_rows(messages)
     return Figure(
         key=f"ladder-{row.index}",
         section="ladders",
-        panel=_title(row),
+        panel=titled(row),
         title=f"{row.way} answers {row.answer or 'nothing'}: {row.verdict}.",
         caption="",
-        alt=f"The {len(messages)} SIP messages of the call to {_title(row)}, as arrows between the engines.",
+        alt=f"The {len(messages)} SIP messages of the call to {titled(row)}, as arrows between the engines.",
         chart=ladder(data, lanes(messages)),
         data=data,
     )

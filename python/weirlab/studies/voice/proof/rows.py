@@ -68,6 +68,11 @@ class CallRow:
         return self.verdict == AS_PLANNED
 
 
+def titled(row: CallRow) -> str:
+    """``+420224355289``, ``+420224355289 without cyrus``."""
+    return f"{row.number} without {row.down}" if row.down else row.number
+
+
 AS_PLANNED: Final = "as planned"
 NOT_AS_PLANNED: Final = "not as planned"
 NOT_TRIED: Final = "not tried"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.errors import InputError, MissingCapability, NotMet
+from weirlab.errors import InputError, MissingCapability
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
@@ -19,16 +19,16 @@ from weirlab.studies.contract import Ground
 from weirlab.studies.voice.lab import VoiceLab
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.proof.calling import CallLab, OpenLab, made, not_tried
+from weirlab.studies.voice.proof.findings import ProofFindings
 from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
 from weirlab.studies.voice.proof.rows import (
     CALLS,
     LOGS,
     MESSAGES,
-    NOT_AS_PLANNED,
-    NOT_TRIED,
     CallRow,
     LogRow,
     MessageRow,
+    titled,
 )
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import VoiceScenario
@@ -46,64 +46,6 @@ class Bed:
 
     lab: CallLab
     calls: tuple[Planned, ...]
-
-
-@dataclass(frozen=True)
-class ProofFindings:
-    """Every call of a run."""
-
-    plan: str
-    rows: tuple[CallRow, ...]
-    partly: bool
-    """Calls that could not be tried do not count."""
-
-    @property
-    def failed(self) -> list[CallRow]:
-        """Calls that did not go as planned."""
-        return [row for row in self.rows if row.verdict == NOT_AS_PLANNED]
-
-    @property
-    def left_out(self) -> list[CallRow]:
-        """Calls that were not tried."""
-        return [row for row in self.rows if row.verdict == NOT_TRIED]
-
-    @property
-    def proved(self) -> list[CallRow]:
-        """Calls that went as planned."""
-        return [row for row in self.rows if row.proved]
-
-    @property
-    def sentence(self) -> str:
-        """What the calls say of the plan."""
-        tried = len(self.rows) - len(self.left_out)
-        said = f"{len(self.proved)} of {plural(tried, 'call')} went as {self.plan} plans"
-        if self.left_out:
-            said += f"; {plural(len(self.left_out), 'call')} could not be tried"
-        return f"{said}."
-
-    def document(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "plan": self.plan,
-            "proved": self.problem(None) is None,
-            "calls": self.rows,
-        }
-
-    def problem(self, run: Run | None) -> NotMet | None:
-        """The error that it is if the plan is not proved."""
-        if self.failed:
-            listed = "; ".join(f"{titled(row)}: {row.why}" for row in self.failed)
-            return NotMet(f"{plural(len(self.failed), 'call')} did not go as planned: {listed}")
-        if self.left_out and not self.partly:
-            reasons = "; ".join(dict.fromkeys(row.why for row in self.left_out))
-            count = plural(len(self.left_out), "call")
-            return NotMet(f"{count} could not be tried: {reasons}; --partly leaves such calls out")
-        return None
-
-
-def titled(row: CallRow) -> str:
-    """``+420224355289``, ``+420224355289 without cyrus``."""
-    return f"{row.number} without {row.down}" if row.down else row.number
 
 
 def checked(asked: VoiceScenario) -> tuple[Network, tuple[Planned, ...]]:

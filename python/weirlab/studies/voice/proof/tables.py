@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weirlab.quantities import NOTHING, duration
-from weirlab.studies.voice.proof.rows import CallRow
+from weirlab.studies.voice.proof.rows import CallRow, titled
 from weirlab.tables import Table
 
 _COLUMNS: Final = (
@@ -46,9 +46,15 @@ def media(rows: Sequence[CallRow]) -> Table:
             ("to caller", row.back_packets, row.back_lost, row.back_jitter_ms, row.back_mos),
         ):
             if row.answer == 200:
-                title = f"{row.number} without {row.down}" if row.down else row.number
                 cells.append(
-                    (title, direction, f"{packets:,}", f"{lost:,}", duration(jitter_ms * 1e6), decimals(mos))
+                    (
+                        titled(row),
+                        direction,
+                        f"{packets:,}",
+                        f"{lost:,}",
+                        duration(jitter_ms * 1e6),
+                        decimals(mos),
+                    )
                 )
     return Table("Speech", _MEDIA, cells, {2, 3, 4, 5}, details=True)
 
