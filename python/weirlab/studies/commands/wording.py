@@ -21,6 +21,9 @@ def run(outcome: RunOutcome) -> str:
     valid = sum(n["valid"] for n in outcome.counts.values())
     attempts = sum(n["attempts"] for n in outcome.counts.values())
     lead = f"{manifest.kind.capitalize()} {manifest.run_id} is {manifest.status}"
+    if not attempts and manifest.status == "complete":
+        # Runs of some kinds have no trials.
+        return f"{lead}."
     made = " of the simulated device" if outcome.run.simulated else ""
     told = f"{lead} with {count(valid)} of {count(attempts)} attempts{made} valid"
     if manifest.kind != "profile":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from weirlab.store import Store
 from weirlab.studies.registry import studies
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
+from weirlab.studies.voice.lab import Frame
 from weirlab.studies.voice.proof import page, signalling, ways
 from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.proof.signalling import Leg, Place
@@ -21,6 +23,7 @@ from .conftest import Voice
 from .plans import network, ready_network
 
 NUMBER = "+420111222001"
+RECORDED = Path(__file__).parent / "recorded"
 
 
 @pytest.fixture
@@ -129,6 +132,45 @@ def test_a_test_number_that_contradicts_its_plan_is_not_proved() -> None:
         "the test demands that desk answers",
         "the test demands a decision by private",
     ]
+
+
+def recorded_frames() -> list[Frame]:
+    """The SIP messages of a call through Kamailio 5.6.3, its preferred target cut off; sent by SIPp 3.6.1."""
+    content = (RECORDED / "fall-back.pcap").read_bytes()
+    frames, at = [], 24
+    while at < len(content):
+        seconds, nanoseconds, size, _ = struct.unpack_from("<IIII", content, at)
+        frames.append(
+            Frame(seconds * 10**9 + nanoseconds, content[at + 16 : at + 16 + size], delivered=False)
+        )
+        at += 16 + size
+    return frames
+
+
+def test_a_recorded_call_falls_back_after_three_seconds() -> None:
+    net, wanted = call("+420111555001", "branch")
+    listed = signalling.messages(recorded_frames())
+    assert [message.title for message in listed if message.source.address == "10.93.0.30"] == [
+        "180 Ringing", "200 OK", "200 OK",
+    ]  # fmt: skip
+    to_core, to_branch, to_cyrus = signalling.legs(listed)
+    assert (to_core.answer, to_branch.answer, to_cyrus.answer) == (200, 0, 200)
+    assert (to_cyrus.offered, to_cyrus.codecs, to_cyrus.codec) == (("alaw", "ulaw"), ("alaw", "ulaw"), "alaw")
+    log = (RECORDED / "kamailio.log").read_text()
+    found = ways.taken(net, wanted, [to_core, to_branch, to_cyrus], {"core": log, "branch": ""})
+    assert found.engines == ("phone", "core", "cyrus")
+    assert found.tried == ("core > branch: no answer",)
+    assert found.setup_ns == pytest.approx(3e9, abs=0.1e9)
+    assert ways.differences(wanted, found) == []
+
+
+def test_what_is_no_sip_message_is_passed_over() -> None:
+    frame = recorded_frames()[0]
+    spoiled = [frame._replace(content=frame.content[:size]) for size in (0, 13, 20, 33, 41, 42, 60)]
+    other = frame._replace(content=frame.content.replace(b"SIP/2.0\r\n", b"HTTP/1.\r\n", 1))
+    delivered = frame._replace(delivered=True)
+    assert signalling.messages([*spoiled, other, delivered]) == []
+    assert len(signalling.messages([frame])) == 1
 
 
 def test_every_call_of_the_campus_is_proved_and_kept(voice: Voice, fake: Mapping[str, object]) -> None:

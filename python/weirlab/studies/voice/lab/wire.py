@@ -55,8 +55,8 @@ def build(switch: Namespace, hosts: Mapping[str, Namespace]) -> None:
         host.create()
         host.call(partial(write_sysctls, wiring.QUIET))
         with wiring.descriptor(host) as fd:
-            switch.call(partial(_make_cable, port(number), fd))
-        host.call(partial(_bring_up, address))
+            switch.call(partial(_make_cable, number, fd))
+        host.call(partial(_bring_up, address, [*hosts]))
 
 
 def set_link(number: int, *, up: bool) -> None:
@@ -72,15 +72,25 @@ def _make_bridge() -> None:
         netlink.link("set", index=_index(netlink, _BRIDGE), mtu=MTU_BYTES, state="up")
 
 
-def _make_cable(name: str, there_fd: int) -> None:
+def _make_cable(number: int, there_fd: int) -> None:
+    name = port(number)
     with IPRoute() as netlink:
-        peer = {"ifname": _LINK, "mtu": MTU_BYTES, "net_ns_fd": there_fd}
+        peer = {"ifname": _LINK, "address": _mac(number), "mtu": MTU_BYTES, "net_ns_fd": there_fd}
         netlink.link("add", ifname=name, kind="veth", mtu=MTU_BYTES, peer=peer)
         interface.set_offloads(name, gro=False)
         netlink.link("set", index=_index(netlink, name), master=_index(netlink, _BRIDGE), state="up")
 
 
-def _bring_up(address: str) -> None:
+def _mac(number: int) -> str:
+    """Of the host with that number."""
+    return f"02:77:65:69:{number >> 8:02x}:{number & 0xFF:02x}"
+
+
+def _bring_up(address: str, everybody: Sequence[str]) -> None:
+    """Give the host its address, and let it know all neighbours for ever.
+
+    Calls to a host that is cut off are then sent, and can be seen; and no resolution delays a first call.
+    """
     interface.set_offloads(_LINK, gro=False)
     six = ip_address(address).version == 6
     with IPRoute() as netlink:
@@ -89,6 +99,9 @@ def _bring_up(address: str) -> None:
         interface.add_address(netlink, index, address, 128 if six else 32)
         netlink.link("set", index=index, state="up")
         netlink.route("add", dst="::/0" if six else "0.0.0.0/0", oif=index, scope=0 if six else 253)
+        for number, neighbour in enumerate(everybody):
+            if neighbour != address and (":" in neighbour) == six:
+                interface.add_neighbour(netlink, neighbour, _mac(number), index)
 
 
 def _index(netlink: Any, name: str) -> int:
