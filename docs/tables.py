@@ -31,6 +31,7 @@ from weirlab.studies.tcp.study.columns import (
     PacketsRow,
     TransferRow,
 )
+from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
 from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
 
 PAGE: Final = Path(__file__).parent / "tables.md"
@@ -96,6 +97,11 @@ GROUPS: Final = (
             "findings": FindingRow,
             "packets": PacketsRow,
         },
+    ),
+    Group(
+        "Runs about voice routing",
+        "What `weir voice prove` keeps ([voice-routing.md](voice-routing.md)).",
+        {CALLS: CallRow, MESSAGES: MessageRow, LOGS: LogRow},
     ),
     Group(
         "Series of a trace",

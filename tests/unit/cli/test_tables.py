@@ -15,6 +15,8 @@ from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.registry import studies
+from weirlab.studies.voice import VoiceStudy
+from weirlab.studies.voice.fakes import FakeLab
 from weirlab.testing import FakeBed, FakeClock
 
 from ..jobs.voice_captures import frames, pcap, talk, without
@@ -25,7 +27,7 @@ from .test_help import COMMANDS
 SHORT = ("--duration", "0.05", "--warmup", "0.01")
 PAIR = ("--advert", "0.1", "--calls", "20", "--event", "0.5", "--after", "12", "--repetitions", "2")
 ELSEWHERE = frozenset(
-    {"link", "tap", "log", "tcp send", "tcp measure", "transients", "calibrate", "psock send"}
+    {"link", "tap", "log", "tcp send", "tcp measure", "transients", "calibrate", "psock send", "voice lab"}
 )
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""
 
@@ -56,6 +58,7 @@ OTHERS = (
     ("tcp watch", "--list-fields"),
     ("voice route", "+420224355289", "--plan", "federation"),
     ("voice zones", "--plan", "federation", "--out", "FOLDER"),
+    ("voice prove", "campus"),
     ("doctor",),
 )
 
@@ -111,6 +114,8 @@ def test_what_calculates_and_what_reads_captures(
         clocks=Clocks(lambda: round(clock() * 1e9), clock.advance),
     )
     monkeypatch.setitem(studies(), pairs.key, pairs)
+    routing = VoiceStudy(lambda network, talk_s: FakeLab(network, tmp_path))
+    monkeypatch.setitem(studies(), routing.key, routing)
     capture = pcap(tmp_path / "calls.pcap", frames([*without(talk(100), range(20, 90, 24))]))
     known = {"CAPTURE": capture, "FOLDER": tmp_path}
     for name, *arguments in OTHERS:

@@ -38,6 +38,9 @@ from weirlab.studies.monitor import MonitorStudy
 from weirlab.studies.monitor.bed import Settings
 from weirlab.studies.monitor.fakes import FakeLink
 from weirlab.studies.monitor.section import MonitorScenario
+from weirlab.studies.voice import VoiceStudy
+from weirlab.studies.voice.fakes import FakeLab
+from weirlab.studies.voice.section import VoiceScenario
 from weirlab.testing import FakeBed, FakeClock, FakeDevice
 
 FIREWALL = """\
@@ -108,6 +111,8 @@ MONITOR_SCENARIO: dict[str, Any] = {
     "report": None,
 }
 
+VOICE_SCENARIO: dict[str, Any] = {"name": "small plan", "voice": {"plan": "campus"}, "report": None}
+
 TRANSFER_BYTES = 200_000
 SENDER, RECEIVER, PORT = "198.18.7.1", "198.18.7.2", 5001
 
@@ -175,6 +180,8 @@ def _runs(folder: Path) -> None:
 
     monitor = MonitorStudy(open_link, clock=lambda: 0.0)
     _run(monitor, store, from_plain(MONITOR_SCENARIO, "here", MonitorScenario))
+    routing = VoiceStudy(lambda network, talk_s: FakeLab(network, folder))
+    _run(routing, store, from_plain(VOICE_SCENARIO, "here", VoiceScenario))
 
 
 def _run(study: Study[Any, Any, Any], store: Store, scenario: Any) -> None:

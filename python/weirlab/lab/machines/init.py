@@ -5,20 +5,23 @@ namespace beside it: daemons find a /run of their own, and the kernel ends all o
 process ends, however it does (pid_namespaces(7)). It ends at the end of its standard input, that
 is when its owner ends.
 
-Argument: the CPU to work on. Requests come as JSON lines on standard input, answers and news as
-JSON lines on standard output:
+Arguments: the CPU to work on, empty for any; files of further network namespaces. Requests come as
+JSON lines on standard input, answers and news as JSON lines on standard output:
 
 ``{"id": 1, "write": PATH, "text": TEXT, "mode": 493}``
     Writes a file; ``{"id": 1}`` when done.
-``{"id": 2, "start": NAME, "command": [...], "nice": -20}``
-    Starts a daemon; ``{"id": 2}``. When it ends by itself or otherwise: ``{"ended": NAME,
-    "code": 1, "said": [...]}``, code -9 for signal 9.
+``{"id": 2, "start": NAME, "command": [...], "nice": -20, "inside": FILE, "log": PATH}``
+    Starts a daemon, inside one of the further network namespaces unless ``inside`` is null; ``{"id": 2}``.
+    What it says is kept, or goes to the end of ``log`` if that is not null. When it ends by itself or
+    otherwise: ``{"ended": NAME, "code": 1, "said": [...]}``, code -9 for signal 9.
 ``{"id": 3, "run": [...]}``
     Runs a command; ``{"id": 3, "code": 0, "said": [...]}`` when it has ended.
 ``{"id": 4, "signal": 15, "to": NAME}``
     Sends a signal to a daemon; ``{"id": 4}``.
 ``{"id": 5, "said": NAME}``
     What a daemon printed last; ``{"id": 5, "said": [...]}``.
+``{"id": 6, "show": SOURCE, "at": TARGET}``
+    Lets programs find the file SOURCE as TARGET; ``{"id": 6}``.
 
 What daemons and scripts write into the pipe ``NEWS``, line by line, is passed on as ``{"news": LINE}``.
 A request that cannot be done is answered with ``"error"``.
@@ -38,7 +41,9 @@ KEPT_LINES = 40
 CHUNK_BYTES = 1 << 16
 
 CLONE_NEWNS = 0x20000
+CLONE_NEWNET = 0x40000000
 CLONE_NEWPID = 0x20000000
+MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_SLAVE = 1 << 19
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
@@ -47,8 +52,10 @@ PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(cpu: str) -> int:
+def main(cpu: str, *networks: str) -> int:
     """Be the parent of the first process: tell its number, wait for its end, take its place in dying."""
+    # Opened before /run, where they are, is another one.
+    inside = {path: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in networks}
     check(libc.unshare(CLONE_NEWNS | CLONE_NEWPID), "unshare")
     parent = os.getpid()
     first = os.fork()
@@ -56,11 +63,12 @@ def main(cpu: str) -> int:
         check(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
         if not os.path.exists(f"/proc/{parent}"):
             os._exit(1)
-        os.sched_setaffinity(0, {int(cpu)})
+        if cpu:
+            os.sched_setaffinity(0, {int(cpu)})
         # Its own end is the machine's loss of power, which must not wait for a turn.
         os.setpriority(os.PRIO_PROCESS, 0, -20)
         mount_private()
-        First().serve()
+        First(inside).serve()
         os._exit(0)
     # The pipes are the first process's alone: their ends tell the owner when it is gone.
     print(json.dumps({"first": first}), flush=True)
@@ -81,7 +89,12 @@ def mount_private() -> None:
 class First:
     """Starts, watches and reaps everything else in the machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, networks: dict[str, int]) -> None:
+        self.networks = networks
+        """Descriptors of further network namespaces."""
+        self.home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self.logs: dict[object, str] = {}
+        """Where what a daemon says goes instead."""
         self.selector = selectors.DefaultSelector()
         self.daemons: dict[str, int] = {}
         self.names: dict[int, str] = {}
@@ -157,22 +170,60 @@ class First:
                 tell(id=number)
             elif "start" in request:
                 name = request["start"]
-                pid = self.start(request["command"], name, request["nice"])
+                pid = self.start(request["command"], name, request["nice"], request["inside"], request["log"])
                 self.daemons[name], self.names[pid] = pid, name
                 tell(id=number)
             elif "run" in request:
                 self.commands[self.start(request["run"], number, 0)] = number
+            elif "show" in request:
+                show(request["show"], request["at"])
+                tell(id=number)
             elif "signal" in request:
                 os.kill(self.daemons[request["to"]], request["signal"])
                 tell(id=number)
             else:
-                tell(id=number, said=list(self.said.get(request["said"], ())))
+                tell(id=number, said=self.last_words(request["said"]))
         except (OSError, KeyError) as error:
             tell(id=number, error=f"{type(error).__name__}: {error}")
 
-    def start(self, command: list[str], key: object, nice: int) -> int:
+    def start(
+        self, command: list[str], key: object, nice: int, inside: str | None = None, log: str | None = None
+    ) -> int:
         """Start a program whose words are kept under ``key``; its process number."""
+        self.logs.pop(key, None)
+        if log is not None:
+            self.logs[key] = log
+            self.said[key] = deque(maxlen=KEPT_LINES)
+            # Without a pipe on the way, what was said before something else happened is in the file before.
+            write = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                return self.spawn(command, write, nice, inside)
+            finally:
+                os.close(write)
         read, write = os.pipe()
+        try:
+            pid = self.spawn(command, write, nice, inside)
+        except OSError:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        words: deque[str] = deque(maxlen=KEPT_LINES)
+        self.said[key] = words
+        os.set_blocking(read, False)
+        self.open.add(read)
+
+        def keep(line: bytes) -> None:
+            words.append(line.decode(errors="replace").strip())
+
+        more = self.read_lines(read, keep, lambda: self.open.discard(read))
+        self.words[pid] = lambda: more() if read in self.open else None
+        return pid
+
+    def spawn(self, command: list[str], write: int, nice: int, inside: str | None) -> int:
+        """Start a program that says everything into ``write``; its process number."""
+        if inside is not None:
+            check(libc.setns(self.networks[inside], CLONE_NEWNET), "setns")
         try:
             pid = os.posix_spawn(
                 command[0],
@@ -186,23 +237,20 @@ class First:
                 setsid=True,
                 setsigdef=[signal.SIGPIPE, signal.SIGINT],
             )
-        except OSError:
-            os.close(read)
-            raise
         finally:
-            os.close(write)
+            if inside is not None:
+                check(libc.setns(self.home, CLONE_NEWNET), "setns")
         os.setpriority(os.PRIO_PROCESS, pid, nice)
-        words: deque[str] = deque(maxlen=KEPT_LINES)
-        self.said[key] = words
-        os.set_blocking(read, False)
-        self.open.add(read)
-
-        def keep(line: bytes) -> None:
-            words.append(line.decode(errors="replace").strip())
-
-        more = self.read_lines(read, keep, lambda: self.open.discard(read))
-        self.words[pid] = lambda: more() if read in self.open else None
         return pid
+
+    def last_words(self, key: object) -> list[str]:
+        """What a program said last."""
+        if (log := self.logs.get(key)) is None:
+            return list(self.said.get(key, ()))
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - CHUNK_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+        return [line.strip() for line in lines[-KEPT_LINES:]]
 
     def woken(self, wake: int) -> None:
         os.read(wake, CHUNK_BYTES)
@@ -226,7 +274,7 @@ class First:
                 name = self.names.pop(pid)
                 if self.daemons[name] == pid:
                     del self.daemons[name]
-                tell(ended=name, code=code, said=list(self.said[name]))
+                tell(ended=name, code=code, said=self.last_words(name))
 
 
 def tell(**words: object) -> None:
@@ -234,6 +282,15 @@ def tell(**words: object) -> None:
         os.write(1, json.dumps(words).encode() + b"\n")
     except BrokenPipeError:
         os._exit(1)
+
+
+def show(source: str, target: str) -> None:
+    """Mount a file over another one, which may be a link into /run, where there is nothing now."""
+    real = os.path.realpath(target)
+    if not os.path.exists(real):
+        os.makedirs(os.path.dirname(real), exist_ok=True)
+        os.close(os.open(real, os.O_WRONLY | os.O_CREAT, 0o644))
+    mount(source.encode(), real, b"none", MS_BIND)
 
 
 def mount(source: bytes, target: str, kind: bytes, flags: int) -> None:

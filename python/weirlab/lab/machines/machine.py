@@ -23,6 +23,7 @@ from weirlab.lab.linux.namespace import Namespace
 
 _INIT: Final = Path(__file__).parent / "init.py"
 _PATIENCE_S: Final = 30.0
+_TERMINATE: Final = signal.SIGTERM
 _SHOWN_LINES: Final = 8
 
 NEWS: Final = "/run/news"
@@ -44,13 +45,21 @@ class Machine:
     name, namespace:
         What messages call it, and its network namespace.
     cpu:
-        Where its programs run.
+        Where its programs run; None for anywhere.
     news:
         Called from a thread of the machine's own with every line that daemons and scripts report.
+    others:
+        Further network namespaces in which its programs may run.
     """
 
     def __init__(
-        self, name: str, namespace: Namespace, cpu: int, news: Callable[[str], None] = _unheard
+        self,
+        name: str,
+        namespace: Namespace,
+        cpu: int | None = None,
+        news: Callable[[str], None] = _unheard,
+        *,
+        others: Sequence[Namespace] = (),
     ) -> None:
         self.name = name
         self._news = news
@@ -63,7 +72,9 @@ class Machine:
         self._program: programs.Program[bytes] = namespace.call(
             partition.measuring(
                 lambda: programs.start(
-                    programs.script(_INIT, str(cpu)),
+                    programs.script(
+                        _INIT, "" if cpu is None else str(cpu), *(str(each.path) for each in others)
+                    ),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -94,12 +105,38 @@ class Machine:
         """Write a file that only this machine sees; ``path`` is below /run."""
         self._ask(write=path, text=text, mode=0o755 if executable else 0o644)
 
-    def start(self, name: str, command: Sequence[str], *, nice: int = 0) -> None:
-        """Start a daemon that stays in the foreground."""
+    def show(self, source: Path, target: str) -> None:
+        """Let this machine's programs find ``source`` as the file ``target``."""
+        self._ask(show=str(source), at=target)
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        nice: int = 0,
+        inside: Namespace | None = None,
+        log: Path | None = None,
+        ends_by_itself: bool = False,
+    ) -> None:
+        """Start a daemon that stays in the foreground.
+
+        It runs ``inside`` one of the other namespaces if one is given, and writes what it says to the end of
+        ``log``. One that ``ends_by_itself`` may do so at any time.
+        """
         with self._lock:
             self._running.add(name)
-            self._stopping.discard(name)
-        self._ask(start=name, command=programs.located(command), nice=nice)
+            if ends_by_itself:
+                self._stopping.add(name)
+            else:
+                self._stopping.discard(name)
+        self._ask(
+            start=name,
+            command=programs.located(command),
+            nice=nice,
+            inside=None if inside is None else str(inside.path),
+            log=None if log is None else str(log),
+        )
 
     def run(self, command: Sequence[str]) -> tuple[int, list[str]]:
         """Run a command to its end; its exit code, and what it printed last."""
@@ -114,19 +151,19 @@ class Machine:
         """The last lines of a file that only this machine sees; none if there is no such file."""
         return self.run(["tail", "-qn", "8", path])[1]
 
-    def signal(self, name: str, number: signal.Signals) -> None:
+    def signal(self, name: str, number: int) -> None:
         """Send a signal to a daemon."""
         self._ask(signal=int(number), to=name)
 
-    def stop(self, name: str, deadline_s: float = _PATIENCE_S) -> None:
-        """Let a daemon end in its own good order, and wait for it."""
+    def stop(self, name: str, deadline_s: float = _PATIENCE_S, *, by: int = _TERMINATE) -> None:
+        """Let a daemon end, by default in its own good order, and wait for it."""
         with self._lock:
             self._stopping.add(name)
-        self.signal(name, signal.SIGTERM)
+        self.signal(name, by)
         end_s = time.monotonic() + deadline_s
         while name in self._running:
             if time.monotonic() > end_s:
-                raise LabError(f"{name} on {self.name} does not end: {quote(self.said(name))}")
+                raise LabError(f"{self.called(name)} does not end: {quote(self.said(name))}")
             time.sleep(0.001)
 
     def said(self, name: str) -> list[str]:
@@ -139,6 +176,10 @@ class Machine:
             deaths = [*self._deaths]
         if deaths:
             raise LabError("; ".join(deaths))
+
+    def called(self, daemon: str) -> str:
+        """What messages call one of its daemons."""
+        return f"{daemon} on {self.name}"
 
     def kill(self) -> None:
         """Let the kernel end all programs at once, as the loss of power does, without waiting for it."""
@@ -208,7 +249,7 @@ class Machine:
                 return
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             self._deaths.append(
-                f"{name} on {self.name} ended by itself ({how}); its last words: {quote(said)}"
+                f"{self.called(name)} ended by itself ({how}); its last words: {quote(said)}"
             )
 
     def _off(self) -> LabError:

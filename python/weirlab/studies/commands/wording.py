@@ -24,6 +24,9 @@ def run(outcome: RunOutcome) -> str:
     if not attempts and outcome.own_tables:
         kept = f"table{'s' if len(outcome.own_tables) > 1 else ''} {words(outcome.own_tables)}"
         return f"{lead}, with the {kept}; next: weir export {manifest.run_id} --out DIR"
+    if not attempts and manifest.status == "complete":
+        # Runs of some kinds have no trials.
+        return f"{lead}."
     made = " of the simulated device" if outcome.run.simulated else ""
     told = f"{lead} with {count(valid)} of {count(attempts)} attempts{made} valid"
     if manifest.kind != "profile":

@@ -1,19 +1,80 @@
 """Voice routing: one numbering plan of SIP, H.323, MGCP and ENUM, and everything that follows from it.
 
 ``plan`` is the document, ``routing`` says where a number goes, ``checking`` finds mistakes, ``zones`` and
-``configs`` write what DNS servers and engines read.
+``configs`` write what DNS servers and engines read, ``lab`` runs the engines, ``proof`` makes test calls.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from weirlab.studies.contract import Study
+from weirlab.jobs.work import Work
+from weirlab.studies.contract import Ground, Study, Told
+
+if TYPE_CHECKING:
+    from weirlab.lab.doctor import Finding
+    from weirlab.report.story import Story
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.contract import Outcome
+    from weirlab.studies.voice.proof.calling import OpenLab
+    from weirlab.studies.voice.proof.findings import ProofFindings
+    from weirlab.studies.voice.proof.study import Bed
+    from weirlab.studies.voice.section import VoiceScenario
 
 
-class VoiceStudy(Study[Any, Any, Any]):
-    """Commands alone: a numbering plan is looked at, and files are written from it."""
+class VoiceStudy(Study["VoiceScenario", "Ground[Bed]", "ProofFindings"]):
+    """A numbering plan: looked at and turned into files by commands, and proved by calls in a lab.
+
+    ``open_lab`` opens the lab, by default one of real engines in namespaces.
+    """
 
     key = "voice"
-    title = "how calls find their way: one numbering plan, checked, explained and turned into configurations"
+    title = "how calls find their way: one numbering plan, checked, explained, and proved by calls"
     commands = {"weirlab.studies.voice.command": ("voice",)}
+    ready = {"voice-routing": "a numbering plan proved by calls through Kamailio and BIND"}
+
+    def __init__(self, open_lab: OpenLab | None = None) -> None:
+        self._open_lab = open_lab
+
+    def scenario(self) -> type[VoiceScenario]:
+        from weirlab.studies.voice.section import VoiceScenario
+
+        return VoiceScenario
+
+    def checks(self) -> Sequence[Finding]:
+        from weirlab.studies.voice.lab import engines
+
+        return (engines.finding(),)
+
+    def check(self, asked: VoiceScenario, work: Work) -> None:
+        from weirlab.studies.voice.proof import study
+
+        study.checked(asked)
+
+    def open(self, asked: VoiceScenario, work: Work) -> AbstractContextManager[Ground[Bed]]:
+        from weirlab.studies.voice.proof import study
+
+        return study.opened(asked, work, self._open_lab)
+
+    def measure(
+        self, ground: Ground[Bed], asked: VoiceScenario, writer: RunWriter, work: Work
+    ) -> ProofFindings:
+        from weirlab.studies.voice.proof import study
+
+        return study.measured(ground, asked, writer, work.progress)
+
+    def told(self, outcome: Outcome[ProofFindings]) -> Told:
+        from weirlab.studies.voice.proof import tables
+
+        found = outcome.found
+        report = "" if outcome.report is None else f" Report: {outcome.report.path}"
+        shown = [tables.acceptance(found.rows), tables.differing(found.rows), tables.media(found.rows)]
+        conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"
+        return Told(conclusion, [table for table in shown if table is not None])
+
+    def page(self, run: Run) -> Story:
+        from weirlab.studies.voice.proof import study
+
+        return study.page(run)

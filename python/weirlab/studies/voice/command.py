@@ -1,4 +1,4 @@
-"""``weir voice``: a numbering plan checked, explained, compared and turned into zones and configurations."""
+"""``weir voice``: a numbering plan checked, explained, turned into configurations, proved by calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError, NotMet
-from weirlab.studies.voice import making
+from weirlab.studies.voice import making, proving
 from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
 from weirlab.tables import Table
 
@@ -24,7 +24,7 @@ VOICE = """Plan how calls find their way: SIP, H.323, MGCP and ENUM.
 
 A numbering plan is one YAML file: organisations, number ranges, engines,
 trees of ENUM, routes, service points and test numbers. PLAN is such a file,
-or a plan that comes with Weir: cesnet, federation.
+or a plan that comes with Weir: campus, cesnet, federation.
 """
 
 ROUTE = """Say step by step where a call to a number goes, and why.
@@ -54,6 +54,7 @@ Examples:
 
 EXAMPLE = """Print a plan that comes with Weir: a start for your own.
 
+  campus       SIP alone; the lab has a program for each of its engines
   cesnet       one number with two NAPTR records, by SIP and by H.323
   federation   three organisations, all kinds of calls between protocols
 
@@ -83,6 +84,7 @@ def add_to(app: typer.Typer) -> None:
     voice.command("example", help=EXAMPLE)(example)
     voice.command("schema", help=SCHEMA)(schema)
     making.add_to(voice)
+    proving.add_to(voice)
     app.add_typer(voice, name="voice", rich_help_panel="Plan")
 
 
@@ -175,15 +177,16 @@ def check(
 
 def example(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="cesnet or federation.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="campus, cesnet or federation.", metavar="NAME")],
     json: JsonOption = False,
 ) -> None:
     """Print a plan."""
     from weirlab import files, limits
+    from weirlab.quantities import words
     from weirlab.studies.voice.plan import ready
 
     if name not in ready.names():
-        raise InputError(f"{name!r} is no plan that comes with Weir; there are {' and '.join(ready.names())}")
+        raise InputError(f"{name!r} is no plan that comes with Weir; there are {words(ready.names())}")
     text = files.read_text(ready.find(Path(name)), "a numbering plan", limits.MOST_PLAN_BYTES)
     print(to_json({"kind": "voice example", "name": name, "text": text}) if json else text.rstrip("\n"))
 

@@ -31,10 +31,11 @@ def network_of(plan: Path, day: str | None) -> Network:
     from weirlab.studies.voice.plan import load, ready
     from weirlab.studies.voice.routing import Network
 
-    return Network(load(ready.find(plan)), _day(day))
+    return Network(load(ready.find(plan)), day_of(day))
 
 
-def _day(text: str | None) -> date:
+def day_of(text: str | None) -> date:
+    """The day that an option names; today without one."""
     if text is None:
         return date.today()
     try:

@@ -144,21 +144,28 @@ def files(network: Network) -> dict[str, str]:
     commands = [f"# Calls to the test numbers of plan {plan.plan}; made by weir voice configs."]
     for index, test in enumerate(plan.tests):
         name = test.caller or plan.caller
-        caller = plan.engines[name]
-        if caller.home is None or "sip" not in caller.speaks:
+        engine = plan.engines[name]
+        if engine.home is None or "sip" not in engine.speaks:
             continue
         file = f"uac-{name}-{test.answer}.xml"
-        found.setdefault(file, _caller(network, name, caller, test.answer))
+        found.setdefault(file, caller(network, name, test.answer))
         commands.append(f"# {parts.place(network, 'tests', index)} {test.note}".rstrip())
-        commands.append(shlex.join(_command(network, file, name, caller, test.number)))
+        commands.append(shlex.join(_command(network, file, name, engine, test.number)))
     for name, engine in plan.engines.items():
         if engine.kind == "endpoint" and "sip" in engine.speaks:
-            head = _head(network, name, f"{name} answers")
-            found[f"uas-{name}.xml"] = head + CALLEE.replace("SDP\n", _sdp(network, name, "[media_port]"))
+            found[f"uas-{name}.xml"] = callee(network, name)
     return {**found, "commands.txt": "\n".join(commands) + "\n"} if found else {}
 
 
-def _caller(network: Network, name: str, engine: Engine, answer: int) -> str:
+def callee(network: Network, name: str) -> str:
+    """The scenario of an endpoint that answers."""
+    return _head(network, name, f"{name} answers") + CALLEE.replace(
+        "SDP\n", _sdp(network, name, "[media_port]")
+    )
+
+
+def caller(network: Network, name: str, answer: int) -> str:
+    """The scenario of an endpoint that calls, and expects ``answer``."""
     body = INVITE.replace("SDP\n", _sdp(network, name, "[auto_media_port]"))
     body += ANSWERED if answer == 200 else REFUSED.replace("CODE", str(answer))
     head = _head(network, name, f"{name} calls, and is answered {answer}")

@@ -8,6 +8,7 @@ from typing import Final
 
 from weirlab import files
 from weirlab.errors import InputError
+from weirlab.quantities import words
 
 FOLDER: Final = Path(__file__).parent
 
@@ -29,6 +30,6 @@ def find(wanted: Path) -> Path:
         return FOLDER / f"{wanted}.yaml"
     if not os.path.lexists(wanted):
         raise InputError(
-            f"{files.shown(wanted)}: no such file; plans that come with Weir are {' and '.join(names())}"
+            f"{files.shown(wanted)}: no such file; plans that come with Weir are {words(names())}"
         )
     return wanted

@@ -1,0 +1,367 @@
+"""The engines of a plan, real ones, in namespaces of this machine."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal
+
+from pyroute2.netlink.exceptions import NetlinkError
+
+from weirlab import files
+from weirlab.errors import LabError, MissingCapability
+from weirlab.interrupts import interruptible, shielded
+from weirlab.lab import clean
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.machines.machine import Machine
+from weirlab.quoting import printable
+from weirlab.studies.voice.configs import configs, sipp
+from weirlab.studies.voice.configs.parts import address, refuse
+from weirlab.studies.voice.lab import dns, engines, media, wire
+from weirlab.studies.voice.lab.engines import Daemon
+from weirlab.studies.voice.lab.seen import Frame, Watcher
+from weirlab.studies.voice.routing import Network
+
+PATIENCE_S: Final = 30.0
+"""For what a program is sure to do if it works."""
+
+_POLL_S: Final = 0.05
+_ANSWER_S: Final = 0.5
+_SHOWN_LINES: Final = 6
+_MORE_HOLD_S: Final = 0.5
+"""A caller hangs up so much later than the last packet of speech is due."""
+
+
+class Host(Machine):
+    """All programs of the lab; what they find under /run and as resolver is theirs alone."""
+
+    def called(self, daemon: str) -> str:
+        return daemon
+
+
+class VoiceLab:
+    """Name server, proxies and endpoints of ``network``, each at its address; see ``wire.py``.
+
+    Parameters
+    ----------
+    network:
+        The plan on a day.
+    talk_s:
+        For how long caller and callee send speech in a call.
+
+    Raises
+    ------
+    InputError
+        The plan has no address for an engine, or asks of it what it cannot do.
+    MissingCapability
+        A program or a privilege is missing.
+    LabError
+        An engine does not start, or a zone does not load; with the engine's last words.
+    """
+
+    lab = "netns"
+
+    def __init__(self, network: Network, talk_s: float) -> None:
+        self.network = network
+        self.talk_s = talk_s
+        self._addresses = _addresses(network)
+        if what := engines.lacking([*(daemon.program for daemon in engines.daemons(network, "")), "sipp"]):
+            raise MissingCapability(what)
+        clean.clean()
+        self._opened = ExitStack()
+        self._machine: Host | None = None
+        self._claim = clean.Claim()
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix="weir-"))
+            self._claim.own(self.folder)
+            self._opened.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self.daemons = engines.daemons(network, str(self.folder))
+            self._write()
+            with _explained():
+                self._wire()
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Versions of the programs."""
+        programs = dict.fromkeys([*(daemon.program for daemon in self.daemons), "sipp"])
+        return {f"{name}_version": engines.version(name) for name in programs}
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Those that can call here, and be called."""
+        listed = self.network.plan.engines.items()
+        return [name for name, each in listed if each.kind == "endpoint" and not engines.impossible(each)]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Engines that the lab has no program for."""
+        return [name for name, each in self.network.plan.engines.items() if engines.impossible(each)]
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Name of the namespace by address."""
+        return {where: host.name for where, host in self._hosts.items()}
+
+    def at(self, engine: str) -> Namespace:
+        """Where an engine is."""
+        return self._hosts[address(self.network, engine)]
+
+    def check(self) -> None:
+        """Raises ``LabError`` if an engine has ended by itself, with its last words."""
+        assert self._machine is not None
+        self._machine.check()
+
+    def log(self, name: str) -> Path:
+        """The file with what an engine says."""
+        return self.folder / f"{name}.log"
+
+    def said(self, name: str) -> str:
+        """What an engine has said so far."""
+        path = self.log(name)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def last_words(self, name: str) -> str:
+        """What an engine said last, in one line."""
+        return _quoted(self.said(name).splitlines())
+
+    @contextmanager
+    def down(self, engine: str | None) -> Iterator[None]:
+        """Meanwhile ``engine`` cannot be reached, as if it had no power; None for none."""
+        if engine is None:
+            yield
+            return
+        number = [*self._hosts].index(address(self.network, engine))
+        self._switch.call(partial(wire.set_link, number, up=False))
+        try:
+            yield
+        finally:
+            self._switch.call(partial(wire.set_link, number, up=True))
+
+    @interruptible
+    def call(self, name: str, number: str, answer: int, codecs: Mapping[str, str]) -> list[Frame]:
+        """Let the endpoint ``name`` call ``number``; every frame that crossed the switch meanwhile.
+
+        All other endpoints wait for calls. The caller expects ``answer`` and ends the call at any other one.
+        ``codecs`` says in which codec an endpoint talks; others use their first one.
+        """
+        assert self._machine is not None
+        plan = self.network.plan
+        home = plan.engines[name].home
+        assert home is not None
+        others = [other for other in self.endpoints if other != name]
+        waiting = [self._answering(other, codecs) for other in others]
+        scenario = self._scenario(name, sipp.caller(self.network, name, answer), codecs)
+        longest_s = self.talk_s + PATIENCE_S
+        reached = f"{_bracketed(address(self.network, home))}:{plan.engines[home].port('sip')}"
+        command = engines.caller(
+            scenario, address(self.network, name), plan.engines[name].port("sip"), reached, number,
+            round(longest_s),
+        )  # fmt: skip
+        title = f"sipp calling from {name}"
+        self._watcher.begin()
+        self._machine.start(
+            title, command, inside=self.at(name), log=self.log(f"sipp-{name}"), ends_by_itself=True
+        )
+        self._until(lambda: title not in self._running, 2 * longest_s, f"{title} does not end")
+        frames = self._watcher.end()
+        for each in waiting:
+            # Whatever calls it still has are over.
+            self._machine.stop(each, by=signal.SIGKILL)
+        self.check()
+        return frames
+
+    @shielded
+    def close(self) -> None:
+        """End all programs and remove everything. May be called twice."""
+        machine, self._machine = self._machine, None
+        try:
+            if machine is not None:
+                machine.power_off()
+        finally:
+            self._opened.close()
+            self._claim.release()
+
+    def __enter__(self) -> VoiceLab:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def _running(self) -> frozenset[str]:
+        assert self._machine is not None
+        return self._machine.running
+
+    def _write(self) -> None:
+        """What the engines read."""
+        for name, text in configs(self.network, str(self.folder)).items():
+            path = self.folder / name
+            files.make_folder(path.parent)
+            files.write_bytes(path, text.encode())
+        server = [daemon.address for daemon in self.daemons if daemon.program == "named"]
+        resolver = "".join(f"nameserver {each}\n" for each in server) + "options timeout:1 attempts:2\n"
+        files.write_bytes(self.folder / "resolv.conf", resolver.encode())
+        for codec in media.BYTES:
+            files.write_bytes(self.folder / f"{codec}.pcap", media.speech(codec, self.talk_s))
+
+    @shielded
+    def _wire(self) -> None:
+        self._switch = Namespace(self._claim.namespace_name("sw"))
+        names = wire.parts(len(self._addresses))
+        self._hosts = {
+            where: Namespace(self._claim.namespace_name(part))
+            for where, part in zip(self._addresses, names, strict=True)
+        }
+        wire.build(self._switch, self._hosts)
+        ports = {wire.port(number): where for number, where in enumerate(self._hosts)}
+        self._watcher = Watcher(self._switch, ports)
+        self._opened.callback(self._watcher.close)
+        self._machine = Host("the voice lab", self._switch, others=[*self._hosts.values()])
+
+    @interruptible
+    def _start(self) -> None:
+        assert self._machine is not None
+        self._machine.show(self.folder / "resolv.conf", "/etc/resolv.conf")
+        for daemon in self.daemons:
+            host = self._hosts[daemon.address]
+            self._machine.start(daemon.title, daemon.command, inside=host, log=self.log(daemon.name))
+        for daemon in self.daemons:
+            if daemon.program == "named":
+                for number, zone in enumerate(self._zones(), 1):
+                    self._await_zone(daemon, zone, number)
+            else:
+                self._await_sip(daemon)
+
+    def _zones(self) -> list[str]:
+        plan = self.network.plan
+        return [*dict.fromkeys([*(tree.origin for tree in plan.trees.values()), *plan.domains])]
+
+    def _await_zone(self, daemon: Daemon, zone: str, number: int) -> None:
+        said: str | Literal[True] | None = None
+
+        def answered() -> bool:
+            nonlocal said
+            found = host.call(partial(_asked, daemon.address, daemon.port, dns.question(zone, number)))
+            said = None if found is None else dns.verdict(found, number)
+            if wrong := engines.refused(self.said(daemon.name)):
+                about = [line for line in self.said(daemon.name).splitlines() if any(map(line.count, wrong))]
+                raise LabError(f"named does not load the zone {', '.join(wrong)}: {_quoted(about)}")
+            return said is True
+
+        host = self._hosts[daemon.address]
+        what = f"named does not answer for the zone {zone}"
+        self._until(answered, PATIENCE_S, lambda: f"{what} ({said or 'no answer'}); {self._words(daemon)}")
+
+    def _await_sip(self, daemon: Daemon) -> None:
+        host = self._hosts[daemon.address]
+        ask = _options(daemon.address, daemon.port)
+
+        def answered() -> bool:
+            found = host.call(partial(_asked, daemon.address, daemon.port, ask))
+            return found is not None and found.startswith(b"SIP/2.0 ")
+
+        what = f"{daemon.title} does not answer at {daemon.address}:{daemon.port}"
+        self._until(answered, PATIENCE_S, lambda: f"{what}; {self._words(daemon)}")
+
+    def _answering(self, name: str, codecs: Mapping[str, str]) -> str:
+        """SIPp that takes calls for an endpoint; the name of the program."""
+        assert self._machine is not None
+        host, port = address(self.network, name), self.network.plan.engines[name].port("sip")
+        command = engines.callee(self._scenario(name, sipp.callee(self.network, name), codecs), host, port)
+        title = f"sipp of {name}"
+        self._machine.start(title, command, inside=self.at(name), log=self.log(f"sipp-{name}"))
+        waits = partial(self.at(name).call, partial(wire.bound, port))
+        self._until(waits, PATIENCE_S, f"{title} does not wait at {host}:{port}")
+        return title
+
+    def _scenario(self, name: str, text: str, codecs: Mapping[str, str]) -> str:
+        """The file of an endpoint's scenario, with speech in it."""
+        own = self.network.plan.engines[name].codecs or ("alaw",)
+        codec = codecs.get(name, own[0])
+        spoken = media.talking(text, str(self.folder / f"{codec}.pcap"), self.talk_s + _MORE_HOLD_S)
+        path = self.folder / f"{name}.xml"
+        files.write_bytes(path, spoken.encode())
+        return str(path)
+
+    def _until(self, done: Callable[[], bool], within_s: float, otherwise: str | Callable[[], str]) -> None:
+        """Wait; raises ``LabError`` if an engine ends meanwhile, or with ``otherwise`` after ``within_s``."""
+        end_s = time.monotonic() + within_s
+        while not done():
+            self.check()
+            if time.monotonic() > end_s:
+                said = otherwise if isinstance(otherwise, str) else otherwise()
+                raise LabError(f"{said} within {within_s:g} s")
+            time.sleep(_POLL_S)
+
+    def _words(self, daemon: Daemon) -> str:
+        return f"its last words: {self.last_words(daemon.name)}"
+
+
+def _addresses(network: Network) -> list[str]:
+    """Where something is in the lab, each address once."""
+    plan = network.plan
+    found = []
+    if plan.dns is not None:
+        server = network.names.addresses.get(plan.dns.primary)
+        if server is None:
+            what = f"{plan.dns.primary} has no address: name it under hosts: of its domain"
+            raise refuse(network, ("dns", "primary"), what)
+        found.append(server)
+    found += [address(network, name) for name, each in plan.engines.items() if not engines.impossible(each)]
+    return [*dict.fromkeys(found)]
+
+
+def _asked(where: str, port: int, datagram: bytes) -> bytes | None:
+    """The answer to a datagram; None if there is none soon. Call inside a host."""
+    family = socket.AF_INET6 if ":" in where else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(_ANSWER_S)
+        with suppress(OSError):
+            asking.connect((where, port))
+            asking.send(datagram)
+            return asking.recv(1 << 16)
+    return None
+
+
+def _options(where: str, port: int) -> bytes:
+    """Are you there (RFC 3261, 11)? Answered to where it comes from (RFC 3581)."""
+    host = _bracketed(where)
+    lines = (
+        f"OPTIONS sip:{host}:{port} SIP/2.0", f"Via: SIP/2.0/UDP {host};branch=z9hG4bKweir;rport",
+        f"From: <sip:weir@{host}>;tag=weir", f"To: <sip:{host}:{port}>", "Call-ID: weir", "CSeq: 1 OPTIONS",
+        "Max-Forwards: 1", "Content-Length: 0",
+    )  # fmt: skip
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _bracketed(where: str) -> str:
+    return f"[{where}]" if ":" in where else where
+
+
+def _quoted(lines: Sequence[str]) -> str:
+    kept = [printable(line.strip()) for line in lines if line.strip()][-_SHOWN_LINES:]
+    return " | ".join(kept) or "nothing"
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Errors of the kernel as those of the lab."""
+    try:
+        yield
+    except (PermissionError, NetlinkError, OSError) as error:
+        if isinstance(error, PermissionError) or getattr(error, "code", None) == errno.EPERM:
+            raise MissingCapability(f"namespaces cannot be made ({error}); {way_out(error)}") from error
+        raise LabError(f"the voice lab cannot be wired up: {error}") from error

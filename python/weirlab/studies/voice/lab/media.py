@@ -1,0 +1,57 @@
+"""Speech for test calls: RTP packets as a capture file, which SIPp plays, and scenarios that play it."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+
+from weirlab.studies.voice.configs.sipp import PAYLOADS
+from weirlab.studies.voice.lab.seen import Frame, pcap
+
+PACKET_MS: Final = 20
+"""Of speech in a packet: what all these codecs are sent with unless somebody asks for something else."""
+
+BYTES: Final = {"ulaw": 160, "alaw": 160, "gsm": 33, "g722": 160, "g729": 20}
+"""Of payload in a packet (RFC 3551, 4.5)."""
+
+_CLOCK_HZ: Final = 8000
+"""Of the time stamps; that of G.722, too (RFC 3551, 4.5.2)."""
+_PORT: Final = 6000
+_UDP_IP: Final = 28
+_PAUSE: Final = '<pause milliseconds="2000"/>'
+_AFTER_ACK: Final = '<recv request="ACK" optional="false" rtd="true" crlf="true"/>'
+
+
+def speech(codec: str, seconds: float) -> bytes:
+    """A capture of RTP packets of ``codec``; SIPp sends them with addresses and ports of its own."""
+    payload_type, size = PAYLOADS[codec][0], BYTES[codec]
+    # Nobody listens: what counts is which packets arrive, and when.
+    noise = np.random.default_rng(payload_type).bytes(size)
+    frames = []
+    for number in range(round(seconds * 1e3 / PACKET_MS)):
+        marker = 0x80 if number == 0 else 0
+        stamp = number * _CLOCK_HZ * PACKET_MS // 1000
+        rtp = struct.pack(">BBHII", 0x80, marker | payload_type, number + 1, stamp, 0x77656972) + noise
+        frames.append(Frame(number * PACKET_MS * 1_000_000, _framed(rtp), delivered=False))
+    return pcap(frames)
+
+
+def _framed(payload: bytes) -> bytes:
+    length = _UDP_IP + len(payload)
+    ethernet = bytes(12) + b"\x08\x00"
+    loopback = bytes((127, 0, 0, 1))
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, length, 0, 0, 64, 17, 0) + loopback + loopback
+    udp = struct.pack(">HHHH", _PORT, _PORT, length - 20, 0)
+    return ethernet + ip + udp + payload
+
+
+def talking(scenario: str, file: str, hold_s: float) -> str:
+    """``scenario`` with speech from ``file`` once the call is up; the caller hangs up after ``hold_s``.
+
+    One in which nobody answers stays as it is.
+    """
+    play = f'<nop><action><exec play_pcap_audio="{file}"/></action></nop>'
+    held = f'{play}\n<pause milliseconds="{round(hold_s * 1e3)}"/>'
+    return scenario.replace(_PAUSE, held).replace(_AFTER_ACK, f"{_AFTER_ACK}\n{play}")

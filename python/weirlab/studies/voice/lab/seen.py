@@ -1,0 +1,122 @@
+"""What crosses the switch: every frame as a host sends it and as another one gets it, and when."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import threading
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from weirlab.lab.linux.namespace import Namespace
+
+_ETH_P_ALL: Final = 0x0003
+_IP: Final = (0x0800, 0x86DD)
+_SO_TIMESTAMPNS: Final = 35
+"""Of asm-generic/socket.h; the socket module has no name for it."""
+_TIMESPEC: Final = struct.Struct("@ll")
+_MOST_BYTES: Final = 1 << 16
+_BUFFER_BYTES: Final = 1 << 23
+
+_MAGIC_NS: Final = 0xA1B23C4D
+_ETHERNET: Final = 1
+_HEADER: Final = struct.Struct("<IHHiIII")
+_RECORD: Final = struct.Struct("<IIII")
+_NS_PER_S: Final = 1_000_000_000
+
+
+class Frame(NamedTuple):
+    """An Ethernet frame."""
+
+    at_ns: int
+    """Since 1970."""
+    content: bytes
+    delivered: bool
+    """Out of the switch, to the host that it is for; False: into the switch."""
+
+
+class Watcher:
+    """Takes down what comes to the switch and what leaves it, between :meth:`begin` and :meth:`end`.
+
+    ``hosts`` are the addresses behind the switch's ports, by their names.
+    """
+
+    def __init__(self, switch: Namespace, hosts: Mapping[str, str]) -> None:
+        self._hosts = {name: ip_address(address).packed for name, address in hosts.items()}
+        self._socket = switch.call(_listening)
+        self._frames: list[Frame] = []
+        self._lock = threading.Lock()
+        self._wake, self._stop = os.pipe()
+        self._thread = threading.Thread(target=self._read, name="weir-voice-watch", daemon=True)
+        self._thread.start()
+
+    def begin(self) -> None:
+        """Forget everything up to now."""
+        with self._lock:
+            self._frames = []
+
+    def end(self) -> list[Frame]:
+        """Everything since, by time."""
+        with self._lock:
+            found, self._frames = self._frames, []
+        return sorted(found, key=lambda frame: frame.at_ns)
+
+    def close(self) -> None:
+        """May be called twice."""
+        if self._thread.is_alive():
+            os.write(self._stop, b"x")
+            self._thread.join()
+            self._socket.close()
+            os.close(self._wake)
+            os.close(self._stop)
+
+    def _read(self) -> None:
+        while True:
+            waiting: list[socket.socket | int] = [self._socket, self._wake]
+            ready, _, _ = select.select(waiting, [], [])
+            if self._wake in ready:
+                return
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    self._take()
+
+    def _take(self) -> None:
+        content, more, _, address = self._socket.recvmsg(_MOST_BYTES, 64)
+        name, protocol, kind_of_packet = address[:3]
+        if protocol not in _IP or name not in self._hosts:
+            return
+        delivered = kind_of_packet == socket.PACKET_OUTGOING
+        # The switch floods its other ports with what is for a host that it does not know, or no longer.
+        if delivered and _destination(content) != self._hosts[name]:
+            return
+        for level, kind, value in more:
+            if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+                seconds, nanoseconds = _TIMESPEC.unpack(value)
+                with self._lock:
+                    self._frames.append(Frame(seconds * _NS_PER_S + nanoseconds, content, delivered))
+
+
+def _destination(content: bytes) -> bytes:
+    """The IP address that a frame is for."""
+    return content[30:34] if content[12:14] == b"\x08\x00" else content[38:54]
+
+
+def _listening() -> socket.socket:
+    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+    found.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    found.setblocking(False)
+    return found
+
+
+def pcap(frames: Iterable[Frame]) -> bytes:
+    """``frames`` as a capture file with times in ns."""
+    written = [_HEADER.pack(_MAGIC_NS, 2, 4, 0, 0, 1 << 18, _ETHERNET)]
+    for at_ns, content, _ in frames:
+        size = len(content)
+        written += [_RECORD.pack(at_ns // _NS_PER_S, at_ns % _NS_PER_S, size, size), content]
+    return b"".join(written)

@@ -1,0 +1,125 @@
+"""One switch, and a host for every address of a plan: namespaces on a cable each.
+
+All hosts are neighbours, whatever networks a plan has its engines in: each has its address alone, and takes
+every other one to be on its cable. What happens between networks is no part of a numbering plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from ipaddress import ip_address
+from typing import Any, Final
+
+from pyroute2 import IPRoute
+
+from weirlab.lab import wiring
+from weirlab.lab.linux import interface
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+
+MTU_BYTES: Final = 9000
+"""A SIP message with all its routes is never cut into fragments, which captures show only in part."""
+
+_BRIDGE: Final = "br0"
+_LINK: Final = "eth0"
+_SWITCH: Final = {
+    **wiring.QUIET,
+    # What a switch forwards is no firewall's business; some hosts have it so for containers.
+    "net/bridge/bridge-nf-call-iptables": 0,
+    "net/bridge/bridge-nf-call-ip6tables": 0,
+    "net/bridge/bridge-nf-call-arptables": 0,
+}
+
+
+def parts(count: int) -> list[str]:
+    """Names of so many hosts: ``ha``, ``hb``, ... ``haa``; the names of a lab's parts have letters only."""
+    return [f"h{_letters(number)}" for number in range(count)]
+
+
+def _letters(number: int) -> str:
+    rest, last = divmod(number, 26)
+    return (_letters(rest - 1) if rest else "") + chr(ord("a") + last)
+
+
+def port(number: int) -> str:
+    """The switch's port to the host with that number."""
+    return f"p{number}"
+
+
+def build(switch: Namespace, hosts: Mapping[str, Namespace]) -> None:
+    """Make the switch and the ``hosts``, by address, and wire them up."""
+    switch.create()
+    switch.call(partial(write_sysctls, _SWITCH))
+    switch.call(_make_bridge)
+    for number, (address, host) in enumerate(hosts.items()):
+        host.create()
+        host.call(partial(write_sysctls, wiring.QUIET))
+        with wiring.descriptor(host) as fd:
+            switch.call(partial(_make_cable, number, fd))
+        host.call(partial(_bring_up, address, [*hosts]))
+
+
+def set_link(number: int, *, up: bool) -> None:
+    """Set the switch's port to a host up or down. Call inside the switch."""
+    with IPRoute() as netlink:
+        netlink.link("set", index=_index(netlink, port(number)), state="up" if up else "down")
+
+
+def _make_bridge() -> None:
+    with IPRoute() as netlink:
+        # Without spanning tree, ports forward at once.
+        netlink.link("add", ifname=_BRIDGE, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
+        netlink.link("set", index=_index(netlink, _BRIDGE), mtu=MTU_BYTES, state="up")
+
+
+def _make_cable(number: int, there_fd: int) -> None:
+    name = port(number)
+    with IPRoute() as netlink:
+        peer = {"ifname": _LINK, "address": _mac(number), "mtu": MTU_BYTES, "net_ns_fd": there_fd}
+        netlink.link("add", ifname=name, kind="veth", mtu=MTU_BYTES, peer=peer)
+        interface.set_offloads(name, gro=False)
+        netlink.link("set", index=_index(netlink, name), master=_index(netlink, _BRIDGE), state="up")
+
+
+def _mac(number: int) -> str:
+    """Of the host with that number."""
+    return f"02:77:65:69:{number >> 8:02x}:{number & 0xFF:02x}"
+
+
+def _bring_up(address: str, everybody: Sequence[str]) -> None:
+    """Give the host its address, and let it know all neighbours for ever.
+
+    Calls to a host that is cut off are then sent, and can be seen; and no resolution delays a first call.
+    """
+    interface.set_offloads(_LINK, gro=False)
+    six = ip_address(address).version == 6
+    with IPRoute() as netlink:
+        netlink.link("set", index=1, state="up")
+        index = _index(netlink, _LINK)
+        interface.add_address(netlink, index, address, 128 if six else 32)
+        netlink.link("set", index=index, state="up")
+        netlink.route("add", dst="::/0" if six else "0.0.0.0/0", oif=index, scope=0 if six else 253)
+        for number, neighbour in enumerate(everybody):
+            if neighbour != address and (":" in neighbour) == six:
+                interface.add_neighbour(netlink, neighbour, _mac(number), index)
+
+
+def _index(netlink: Any, name: str) -> int:
+    return int(netlink.link_lookup(ifname=name)[0])
+
+
+def bound(port_number: int) -> bool:
+    """Does a program wait for UDP datagrams at this port? Call inside the host."""
+    return port_number in _udp_ports(_tables())
+
+
+def _tables() -> Iterator[str]:
+    for name in ("udp", "udp6"):
+        # /proc/net is that of the process, not of the thread.
+        with open(f"/proc/thread-self/net/{name}") as table:
+            yield from table.readlines()[1:]
+
+
+def _udp_ports(lines: Sequence[str] | Iterator[str]) -> set[int]:
+    """The local ports of lines of ``/proc/net/udp``."""
+    return {int(line.split()[1].rpartition(":")[2], 16) for line in lines}

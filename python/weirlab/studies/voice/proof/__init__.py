@@ -1,0 +1,1 @@
+"""A plan proved by calls: what is planned, what the wire and the engines' logs show, a verdict."""

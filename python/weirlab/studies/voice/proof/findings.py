@@ -1,0 +1,66 @@
+"""What the calls of a run say of their plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weirlab.errors import NotMet
+from weirlab.quantities import plural
+from weirlab.studies.voice.proof.rows import NOT_AS_PLANNED, NOT_TRIED, CallRow, titled
+
+if TYPE_CHECKING:
+    from weirlab.store import Run
+
+
+@dataclass(frozen=True)
+class ProofFindings:
+    """Every call of a run."""
+
+    plan: str
+    rows: tuple[CallRow, ...]
+    partly: bool
+    """Calls that could not be tried do not count."""
+
+    @property
+    def failed(self) -> list[CallRow]:
+        """Calls that did not go as planned."""
+        return [row for row in self.rows if row.verdict == NOT_AS_PLANNED]
+
+    @property
+    def left_out(self) -> list[CallRow]:
+        """Calls that were not tried."""
+        return [row for row in self.rows if row.verdict == NOT_TRIED]
+
+    @property
+    def proved(self) -> list[CallRow]:
+        """Calls that went as planned."""
+        return [row for row in self.rows if row.proved]
+
+    @property
+    def sentence(self) -> str:
+        """What the calls say of the plan."""
+        tried = len(self.rows) - len(self.left_out)
+        said = f"{len(self.proved)} of {plural(tried, 'call')} went as {self.plan} plans"
+        if self.left_out:
+            said += f"; {plural(len(self.left_out), 'call')} could not be tried"
+        return f"{said}."
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "plan": self.plan,
+            "proved": self.problem(None) is None,
+            "calls": self.rows,
+        }
+
+    def problem(self, run: Run | None) -> NotMet | None:
+        """The error that it is if the plan is not proved."""
+        if self.failed:
+            listed = "; ".join(f"{titled(row)}: {row.why}" for row in self.failed)
+            return NotMet(f"{plural(len(self.failed), 'call')} did not go as planned: {listed}")
+        if self.left_out and not self.partly:
+            reasons = "; ".join(dict.fromkeys(row.why for row in self.left_out))
+            count = plural(len(self.left_out), "call")
+            return NotMet(f"{count} could not be tried: {reasons}; --partly leaves such calls out")
+        return None

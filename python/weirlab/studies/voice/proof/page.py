@@ -1,0 +1,185 @@
+"""The page about a proof: the acceptance table, and the messages of each call as a ladder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from weirlab.quantities import duration
+from weirlab.report import axes, palette
+from weirlab.report.figure import Figure
+from weirlab.report.story import Chapter, Story, place
+from weirlab.report.tables import Tile
+from weirlab.report.vega import alt
+from weirlab.studies.voice.proof import tables
+from weirlab.studies.voice.proof.rows import CallRow, MessageRow, titled
+
+if TYPE_CHECKING:
+    from weirlab.studies.voice.proof.findings import ProofFindings
+
+_STEP: Final = 26
+"""Height in pixels of a message."""
+_HEAD: Final = 14
+_LONGEST: Final = 24
+"""Characters of a message between two lanes."""
+_INK: Final = palette.LIGHT["ink"]
+_KINDS: Final = ("request", "answer", "refusal")
+
+_TERMS: Final = (
+    ("Way", "The engines that INVITEs on the wire show, on the way that was answered."),
+    (
+        "Decided",
+        "What each proxy went by, as its own log tells: static for a route, else the tree of ENUM.",
+    ),
+    ("Off", "The engine that was cut from the network during the call, to prove the fall-back."),
+    ("Set-up", "From the caller's INVITE to the answer 200, on the wire."),
+    (
+        "MOS",
+        "By the E-model, from codec, loss and jitter of what arrived; no delay of a network is in it.",
+    ),
+)
+
+
+def tell(found: ProofFindings, messages: Sequence[MessageRow], manifest: Mapping[str, Any]) -> Story:
+    """The page about a run."""
+    return Story(
+        subject=f"Numbering plan {found.plan}",
+        manifest=manifest,
+        simulated=False,
+        answer=found.sentence,
+        lede=tuple(f"{titled(row)}: {row.why}." for row in (*found.failed, *found.left_out)[:3]),
+        caution="",
+        place=place(manifest, "netns", "the engines of the plan"),
+        tiles=tuple(_tiles(found)),
+        chapters=tuple(_chapters(found, messages)),
+        terms=_TERMS,
+    )
+
+
+def _tiles(found: ProofFindings) -> Iterator[Tile]:
+    yield Tile("As planned", f"{len(found.proved)} of {len(found.rows)}", "calls")
+    times = sorted(row.setup_ms for row in found.rows if not math.isnan(row.setup_ms) and not row.down)
+    if times:
+        yield Tile("Set-up", duration(times[len(times) // 2] * 1e6), "median, all engines up")
+        yield Tile("Longest set-up", duration(times[-1] * 1e6), "all engines up")
+    opinions = [mos for row in found.rows for mos in (row.there_mos, row.back_mos) if not math.isnan(mos)]
+    if opinions:
+        yield Tile("Least MOS", tables.decimals(min(opinions)), "of both directions of all calls")
+
+
+def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[Chapter]:
+    listed = tables.differing(found.rows)
+    yield Chapter(
+        "calls",
+        "Calls",
+        tables=tuple(filter(None, (tables.acceptance(found.rows), listed))),
+        details=(tables.media(found.rows),),
+    )
+    by_call: dict[int, list[MessageRow]] = {}
+    for message in messages:
+        by_call.setdefault(message.index, []).append(message)
+    drawn = [_figure(row, by_call[row.index]) for row in found.rows if row.index in by_call]
+    yield Chapter(
+        "ladders",
+        "Messages of each call",
+        short="Messages",
+        intro="Every SIP message on the wire, from top to bottom; the times count from the first one.",
+        figures=tuple(drawn),
+        missing="No call was made.",
+    )
+
+
+def _figure(row: CallRow, messages: Sequence[MessageRow]) -> Figure:
+    data = ladder_rows(messages)
+    return Figure(
+        key=f"ladder-{row.index}",
+        section="ladders",
+        panel=titled(row),
+        title=f"{row.way} answers {row.answer or 'nothing'}: {row.verdict}.",
+        caption="",
+        alt=f"The {len(messages)} SIP messages of the call to {titled(row)}, as arrows between the engines.",
+        chart=ladder(data, lanes(messages)),
+        data=data,
+    )
+
+
+def lanes(messages: Sequence[MessageRow]) -> list[str]:
+    """Engines in the order in which messages name them."""
+    return list(dict.fromkeys(name for each in messages for name in (each.source, each.target)))
+
+
+def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:
+    """A row per message: from which lane to which, how far down, what and when."""
+    order = {name: lane for lane, name in enumerate(lanes(messages))}
+    rows = [
+        {
+            "step": step,
+            "from": order[each.source],
+            "to": order[each.target],
+            "middle": (order[each.source] + order[each.target]) / 2,
+            "label": f"{_short(each.text)}  {duration(each.at_ms * 1e6)}",
+            "text": each.text,
+            "kind": _kind(each.text),
+            "rightward": order[each.source] < order[each.target],
+            "source": each.source,
+            "target": each.target,
+            "at_ms": each.at_ms,
+        }
+        for step, each in enumerate(messages, 1)
+    ]
+    return pl.DataFrame(rows)
+
+
+def _short(text: str) -> str:
+    """Proxies like to say more behind a status than there is room for."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _kind(text: str) -> str:
+    status = text.partition(" ")[0]
+    if not status.isdigit():
+        return "request"
+    return "refusal" if int(status) >= 300 else "answer"
+
+
+def ladder(data: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
+    """Arrows from lane to lane, the first message on top."""
+    base = alt.Chart(axes.data(data))
+    last = data.height + 1
+    labels = "[" + ",".join(f"'{name}'" for name in names) + "][datum.value]"
+    lane = alt.Axis(
+        values=list(range(len(names))),
+        labelExpr=labels,
+        orient="top",
+        grid=True,
+        title=None,
+        labelOverlap=False,
+    )
+    x = alt.X("from:Q", axis=lane, scale=axes.linear((-0.4, max(len(names) - 1, 1) + 0.4)))
+    y = alt.Y("step:Q", axis=None, scale=axes.linear((last, 0)))
+    colour = alt.Color(
+        "kind:N",
+        title=None,
+        sort=list(_KINDS),
+        scale=alt.Scale(domain=list(_KINDS), range=palette.models(len(_KINDS))),
+    )
+    tips = [
+        alt.Tooltip("text:N", title="message"),
+        alt.Tooltip("source:N", title="from"),
+        alt.Tooltip("target:N", title="to"),
+        alt.Tooltip("at_ms:Q", title="ms", format=",.4~g"),
+    ]
+    arrows = base.mark_rule(strokeWidth=1.5).encode(x=x, x2="to:Q", y=y, color=colour, tooltip=tips)
+    heads = [
+        base.transform_filter(f"datum.rightward === {truth}")
+        .mark_point(filled=True, size=60, shape=shape)
+        .encode(x=alt.X("to:Q", axis=lane), y=y, color=colour, tooltip=tips)
+        for truth, shape in (("true", "triangle-right"), ("false", "triangle-left"))
+    ]
+    text = base.mark_text(dy=-7, fontSize=11, color=_INK, font=palette.FONT).encode(
+        x=alt.X("middle:Q", axis=lane), y=y, text="label:N"
+    )
+    return alt.LayerChart(layer=[arrows, *heads, text], **axes.framed(_HEAD + _STEP * last))

@@ -1,0 +1,106 @@
+"""Tables of a proof: its calls, the messages of each, what the engines said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+CALLS: Final = "voice_calls"
+MESSAGES: Final = "voice_messages"
+LOGS: Final = "voice_logs"
+
+
+@dataclass(frozen=True)
+class CallRow:
+    """A call to a test number: what the plan says, and what happened."""
+
+    index: int
+    """Number of the call in its run, from 0."""
+    number: str
+    """What was dialled."""
+    caller: str
+    """The endpoint that called."""
+    note: str
+    """What the plan says of the test number."""
+    down: str
+    """The engine that was switched off meanwhile; empty for none."""
+    way_planned: str
+    """Engines in the order of the plan: `phone > core > desk`."""
+    way: str
+    """Engines that the call went through, as INVITEs on the wire show; empty if it was not made."""
+    tried: str
+    """Legs that did not lead to the answer, with theirs."""
+    decided_planned: str
+    """What each proxy goes by in the plan, `static` or a tree: `core: public`."""
+    decided: str
+    """What each proxy went by, as its log tells."""
+    answer_planned: int
+    """Final answer to the caller in the plan."""
+    answer: int
+    """Final answer to the caller; 0 for none."""
+    setup_ms: float
+    """From the caller's INVITE to the answer 200; null unless somebody answered."""
+    codec: str
+    """Accepted in the answer to the caller."""
+    there_packets: int
+    """RTP packets from caller to callee: expected at the callee, from the first to the last that arrived."""
+    there_lost: int
+    """Of these, packets that did not arrive."""
+    there_jitter_ms: float
+    """Mean jitter at the callee (RFC 3550)."""
+    there_mos: float
+    """MOS at the callee, without any delay of the network."""
+    back_packets: int
+    """RTP packets from callee to caller: expected at the caller, from the first to the last that arrived."""
+    back_lost: int
+    """Of these, packets that did not arrive."""
+    back_jitter_ms: float
+    """Mean jitter at the caller (RFC 3550)."""
+    back_mos: float
+    """MOS at the caller, without any delay of the network."""
+    verdict: str
+    """`as planned`, `not as planned`, or `not tried`."""
+    why: str
+    """How it differs, or why it was not tried."""
+
+    @property
+    def proved(self) -> bool:
+        return self.verdict == AS_PLANNED
+
+
+def titled(row: CallRow) -> str:
+    """``+420224355289``, ``+420224355289 without cyrus``."""
+    return f"{row.number} without {row.down}" if row.down else row.number
+
+
+AS_PLANNED: Final = "as planned"
+NOT_AS_PLANNED: Final = "not as planned"
+NOT_TRIED: Final = "not tried"
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    """A SIP message of a call, between two engines."""
+
+    index: int
+    """Number of the call."""
+    at_ms: float
+    """Since the first message of the call."""
+    source: str
+    """The engine that sent it, or its address."""
+    target: str
+    """The engine that it is for, or its address."""
+    text: str
+    """Method and number, or status and reason."""
+    call_id: str
+    """Its Call-ID."""
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """A line that an engine said."""
+
+    engine: str
+    """Which one; `named` for the name server."""
+    line: str
+    """What it said."""

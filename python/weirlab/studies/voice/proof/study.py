@@ -1,0 +1,142 @@
+"""A numbering plan proved by calls: from a scenario to a kept run with a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.errors import InputError, MissingCapability
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs.progress import Progress
+from weirlab.jobs.work import Work
+from weirlab.quantities import plural
+from weirlab.store import Run, RunWriter
+from weirlab.store.frames import frame_of, rows_of
+from weirlab.studies.contract import Ground
+from weirlab.studies.voice.lab import VoiceLab
+from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.proof.calling import CallLab, OpenLab, made, not_tried
+from weirlab.studies.voice.proof.findings import ProofFindings
+from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
+from weirlab.studies.voice.proof.rows import (
+    CALLS,
+    LOGS,
+    MESSAGES,
+    CallRow,
+    LogRow,
+    MessageRow,
+    titled,
+)
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.section import VoiceScenario
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+PLAN: Final = "plan"
+"""Name under which a run keeps what its plan is called."""
+
+
+@dataclass(frozen=True)
+class Bed:
+    """The lab, and what to call in it."""
+
+    lab: CallLab
+    calls: tuple[Planned, ...]
+
+
+def checked(asked: VoiceScenario) -> tuple[Network, tuple[Planned, ...]]:
+    """The plan and its calls.
+
+    Raises
+    ------
+    InputError
+        The plan cannot be read, or has nothing to call that the lab could carry.
+    """
+    what = asked.voice
+    network = Network(load(ready.find(what.plan)), what.date or date.today())
+    calls = tuple(planned(network, fall_back=what.fall_back))
+    if not calls:
+        raise InputError(f"{network.book.name}: {NO_TESTS}")
+    if all(call.impossible for call in calls):
+        reasons = "; ".join(dict.fromkeys(call.impossible for call in calls))
+        raise InputError(f"{network.book.name}: none of its calls can be tried: {reasons}")
+    return network, calls
+
+
+def open_lab(network: Network, talk_s: float) -> VoiceLab:
+    """The lab of a plan; raises ``MissingCapability`` naming what is not there."""
+    from weirlab.lab.doctor import missing_for_namespaces
+
+    if (missing := missing_for_namespaces()) is not None:
+        raise MissingCapability(
+            f"the voice lab needs network namespaces, which do not work here ({missing}): run as root "
+            "(sudo); weir doctor says more"
+        )
+    return VoiceLab(network, talk_s)
+
+
+@contextmanager
+@shielded
+def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator[Ground[Bed]]:
+    """The lab of ``asked``: what ``opener`` opens, or the one in network namespaces."""
+    network, calls = checked(asked)
+    with owned(lambda: (opener or open_lab)(network, asked.voice.talk_s)) as lab:
+        facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
+        yield Ground(Bed(lab, calls), facts)
+
+
+def measured(
+    ground: Ground[Bed], asked: VoiceScenario, writer: RunWriter, progress: Progress
+) -> ProofFindings:
+    """Make every call that the run has not yet; each is kept before the next one."""
+    lab, calls = ground.bed.lab, ground.bed.calls
+    run = writer.run
+    rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
+    messages = rows_of(MessageRow, run.table(MESSAGES)) if run.has_table(MESSAGES) else []
+    writer.put_json(PLAN, {"plan": lab.network.plan.plan, "name": lab.network.book.name})
+    progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
+    done = {row.index for row in rows}
+    try:
+        for call in calls:
+            if call.index in done:
+                continue
+            row = not_tried(call)
+            progress.advance(len(rows), len(calls), titled(row))
+            if not call.impossible:
+                row, listed = made(lab, call)
+                messages += listed
+            rows.append(row)
+            writer.put_table(MESSAGES, frame_of(MessageRow, messages))
+            writer.put_table(CALLS, frame_of(CallRow, rows))
+    finally:
+        writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
+    return ProofFindings(lab.network.plan.plan, tuple(rows), asked.voice.partly)
+
+
+def _said(lab: CallLab) -> Iterable[LogRow]:
+    for daemon in lab.daemons:
+        for line in lab.said(daemon.name).splitlines():
+            yield LogRow(daemon.name, line)
+
+
+def stored(run: Run, *, partly: bool) -> ProofFindings:
+    """What a run holds."""
+    rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
+    kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
+    return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly)
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.jobs.inventory import scenario_of
+    from weirlab.studies.voice.proof.page import tell
+
+    found = stored(run, partly=scenario_of(run, VoiceScenario).voice.partly)
+    if not found.rows:
+        raise InputError(f"run {run.run_id} was interrupted before its first call: start a new run")
+    messages: Sequence[MessageRow] = rows_of(MessageRow, run.table(MESSAGES))
+    return tell(found, messages, vars(run.manifest))

@@ -1,0 +1,79 @@
+"""The calls of a proof as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from weirlab.quantities import NOTHING, duration
+from weirlab.studies.voice.proof.rows import CallRow, titled
+from weirlab.tables import Table
+
+_COLUMNS: Final = (
+    "Number", "Off", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "Verdict",
+)  # fmt: skip
+_SPARE: Final = ("Codec", "Decided", "Back", "There", "Set-up")
+_MEDIA: Final = ("Number", "Direction", "Packets", "Lost", "Jitter", "MOS")
+
+
+def acceptance(rows: Sequence[CallRow]) -> Table:
+    """A row per call."""
+    cells = [
+        (
+            row.number,
+            row.down or NOTHING,
+            row.way or f"planned: {row.way_planned}",
+            row.decided or NOTHING,
+            str(row.answer) if row.answer else NOTHING,
+            duration(row.setup_ms * 1e6),
+            row.codec or NOTHING,
+            _opinion(row.there_packets, row.there_mos),
+            _opinion(row.back_packets, row.back_mos),
+            row.verdict,
+        )
+        for row in rows
+    ]
+    return Table("Calls; There and Back: MOS at callee and caller", _COLUMNS, cells, {5, 7, 8}, _SPARE)
+
+
+def media(rows: Sequence[CallRow]) -> Table:
+    """Two rows per answered call: what arrived at the callee and at the caller."""
+    cells = []
+    for row in rows:
+        for direction, packets, lost, jitter_ms, mos in (
+            ("to callee", row.there_packets, row.there_lost, row.there_jitter_ms, row.there_mos),
+            ("to caller", row.back_packets, row.back_lost, row.back_jitter_ms, row.back_mos),
+        ):
+            if row.answer == 200:
+                cells.append(
+                    (
+                        titled(row),
+                        direction,
+                        f"{packets:,}",
+                        f"{lost:,}",
+                        duration(jitter_ms * 1e6),
+                        decimals(mos),
+                    )
+                )
+    return Table("Speech", _MEDIA, cells, {2, 3, 4, 5}, details=True)
+
+
+def differing(rows: Sequence[CallRow]) -> Table | None:
+    """Calls that did not go as planned, and those not tried, with the reason; None if there is none."""
+    cells = [
+        (row.number, row.down or NOTHING, row.verdict, row.why, row.tried or NOTHING)
+        for row in rows
+        if not row.proved
+    ]
+    columns = ("Number", "Off", "Verdict", "Why", "Tried before")
+    return Table("Not as planned", columns, cells, spare=("Tried before",)) if cells else None
+
+
+def _opinion(packets: int, mos: float) -> str:
+    return decimals(mos) if packets else NOTHING
+
+
+def decimals(value: float) -> str:
+    """``4.41``."""
+    return NOTHING if math.isnan(value) else f"{value:.2f}"

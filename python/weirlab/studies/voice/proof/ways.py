@@ -1,0 +1,120 @@
+"""The way that a call took: INVITEs on the wire, decisions in the proxies' logs. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weirlab.studies.voice.proof.planned import Planned
+from weirlab.studies.voice.proof.signalling import Leg, Place
+from weirlab.studies.voice.routing import Network
+
+_ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: target=(?P<target>\S+))?")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What became of a call."""
+
+    engines: tuple[str, ...]
+    """On the way that was answered, else on the last one that was tried."""
+    tried: tuple[str, ...]
+    """Legs that did not lead to the answer: ``core > cyrus: 408``."""
+    decisions: Mapping[str, str]
+    """By the log of each proxy: ``static`` for a route, else a tree."""
+    answer: int
+    """To the caller; 0 for none."""
+    setup_ns: int | None
+    """From the caller's INVITE to the answer 200."""
+    codec: str | None
+    """Accepted in the answer to the caller."""
+
+    @property
+    def end(self) -> str | None:
+        """Who answered; None if nobody did."""
+        return self.engines[-1] if self.answer == 200 else None
+
+
+class Nothing(ValueError):
+    """The caller sent no INVITE."""
+
+
+def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mapping[str, str]) -> Taken:
+    """What ``found`` on the wire and in ``logs``, by engine, say of a call.
+
+    Raises
+    ------
+    Nothing
+        The caller sent nothing.
+    """
+    names = {leg: (named(network, leg.source), named(network, leg.target)) for leg in found}
+    begun = next((leg for leg in found if names[leg][0] == planned.caller), None)
+    if begun is None:
+        raise Nothing
+    chain = [begun]
+    while True:
+        here, passed = names[chain[-1]][1], {names[leg][0] for leg in chain}
+        further = [leg for leg in found if names[leg][0] == here and leg.at_ns >= chain[-1].at_ns]
+        if not further or here in passed:
+            break
+        good = [leg for leg in further if 200 <= leg.answer < 300]
+        # Without an answer, the last one that was tried.
+        chain.append(min(good, key=lambda leg: leg.answered_ns) if good else further[-1])
+    engines = (planned.caller, *(names[leg][1] for leg in chain))
+    tried = [leg for leg in found if leg not in chain]
+    return Taken(
+        engines=engines,
+        tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
+        decisions=_decisions(logs),
+        answer=begun.answer,
+        setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
+        codec=begun.codec if begun.answer == 200 else None,
+    )
+
+
+def named(network: Network, place: Place) -> str:
+    """The engine at a place; the address where there is none."""
+    here = [name for name, engine in network.plan.engines.items() if engine.address == place.address]
+    listening = [name for name in here if network.plan.engines[name].port("sip") == place.port]
+    return next(iter((*listening, *here)), place.address)
+
+
+def decided(log: str) -> str | None:
+    """By what a proxy decided first, as its log tells; None for nothing."""
+    for line in _ROUTE.finditer(log):
+        return None if line["via"] == "none" else line["via"]
+    return None
+
+
+def _decisions(logs: Mapping[str, str]) -> dict[str, str]:
+    found = ((name, decided(log)) for name, log in logs.items())
+    return {name: by for name, by in found if by is not None}
+
+
+def differences(planned: Planned, found: Taken) -> list[str]:
+    """How a call differs from the plan, a phrase each; none if it does not."""
+    test, way = planned.test, planned.way
+    differs = []
+    if found.answer != way.answer:
+        differs.append(f"answer {found.answer or 'none'} instead of {way.answer}")
+    if found.engines != way.engines:
+        differs.append(f"way {' > '.join(found.engines)} instead of {' > '.join(way.engines)}")
+    for name in dict.fromkeys((*planned.decisions, *found.decisions)):
+        by, wanted = found.decisions.get(name), planned.decisions.get(name)
+        if by != wanted:
+            differs.append(f"{name} went by {by or 'nothing'} instead of {wanted or 'nothing'}")
+    codec = next((codec for codec in planned.codecs if codec), None)
+    if planned.answered and codec and found.codec and found.codec != codec:
+        differs.append(f"codec {found.codec} instead of {codec}")
+    # What the test itself demands holds for the way with all engines up.
+    if planned.down is None:
+        if way.answer != test.answer:
+            differs.append(f"the plan answers {way.answer}, and the test demands {test.answer}")
+        if test.ends_at is not None and found.end != test.ends_at:
+            differs.append(f"the test demands that {test.ends_at} answers")
+        first = found.decisions.get(way.engines[1]) if len(way.engines) > 1 else None
+        if test.via is not None and first != test.via:
+            differs.append(f"the test demands a decision by {test.via}")
+    return differs

@@ -1,0 +1,202 @@
+"""What ``weir voice`` does with real engines: the lab, and the proof of a plan by calls."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+import typer
+
+from weirlab import limits
+from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, grouped
+from weirlab.cli.output import Session
+from weirlab.errors import InputError
+from weirlab.quantities import NOTHING
+from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, day_of, network_of, plural
+from weirlab.tables import Table
+
+if TYPE_CHECKING:
+    from weirlab.studies.voice.lab import VoiceLab
+
+LAB = """Run the engines of a numbering plan in namespaces, until Ctrl-C.
+
+BIND serves the zones, Kamailio routes, each at its address of the plan, with
+what weir voice zones and configs write. Every endpoint has a namespace, in
+which your own programs can call. The table says which one, and where the log
+is. Gateways and gatekeepers have no program here; they are left out.
+Needs root, and Debian's packages bind9, kamailio and sip-tester.
+
+Examples:
+  weir voice lab campus
+  weir voice lab mine.yaml --for 10min
+  weir voice lab campus --for 1s --json
+  ip netns exec NAMESPACE sipp -sf caller.xml 10.93.0.10 -s +420111222001
+"""
+
+PROVE = """Prove a numbering plan by a call to each of its test numbers.
+
+The calls pass real engines in namespaces: BIND, Kamailio, and SIPp with speech
+both ways. Each is compared with the plan: the engines on its way, what each
+proxy decided by, the answer. A number with a fall-back is called again while
+the preferred engine is switched off. The run is kept, with every message.
+The exit code is 9 if a call did not go as planned.
+Needs root, and Debian's packages bind9, kamailio and sip-tester.
+
+Examples:
+  weir voice prove campus
+  weir voice prove mine.yaml --out proof.html
+  weir voice prove federation --partly        without calls that need a gateway
+  weir voice prove mine.yaml --talk 10 --no-fall-back --json
+"""
+
+_LOOK_S: Final = 0.5
+"""How often the lab is asked whether all of its engines live."""
+
+PlanArgument = Annotated[
+    Path, typer.Argument(help="The numbering plan: a file, or the name of one.", metavar="PLAN")
+]
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """Which calls are made."""
+
+    PANEL: ClassVar = "Calls"
+
+    fall_back: Annotated[
+        bool,
+        typer.Option("--fall-back/--no-fall-back", help="Call again without the preferred engine."),
+    ] = True
+    talk: Annotated[
+        float,
+        typer.Option(
+            "--talk", min=0.1, max=limits.LONGEST_S, help="For how long caller and callee talk.", metavar="S"
+        ),
+    ] = 2.0
+    partly: Annotated[
+        bool,
+        typer.Option("--partly", help="Leave out calls that need engines which the lab does not have."),
+    ] = False
+
+
+def add_to(voice: typer.Typer) -> None:
+    """Add the commands to the group ``voice``."""
+    voice.command("lab", help=LAB)(lab)
+    voice.command("prove", help=PROVE)(grouped(prove))
+
+
+def lab(
+    ctx: typer.Context,
+    plan: PlanArgument = DEFAULT_PLAN,
+    day: DateOption = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="End after this time, e.g. 10min.", metavar="TIME")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run the engines."""
+    from weirlab.interrupts import owned
+    from weirlab.link.settings import parse_time
+    from weirlab.link.stopping import Stop
+    from weirlab.quantities import duration
+    from weirlab.studies.voice.proof.study import open_lab
+
+    with Session(ctx, as_json=json) as session:
+        for_s = None if for_ is None else parse_time(for_, "--for")
+        network = network_of(plan, day)
+        session.progress.stage(f"starting the engines of {network.plan.plan}")
+        with owned(lambda: open_lab(network, talk_s=1.0)) as running, Stop() as stop:
+            listed = _listed(running)
+            document = {
+                "kind": "voice lab",
+                "plan": network.plan.plan,
+                "folder": running.folder,
+                "engines": listed,
+                "left_out": running.left_out,
+            }
+            until = "Ctrl-C ends it" if for_s is None else f"it ends after {duration(for_s * 1e9)}"
+            conclusion = f"{plural(len(running.daemons), 'engine')} running; {until}."
+            session.finish(document, conclusion, [_table(listed)], remark=_remark(running))
+            end_s = None if for_s is None else time.monotonic() + for_s
+            while not stop.requested and (end_s is None or time.monotonic() < end_s):
+                running.check()
+                stop.wait((), _LOOK_S if end_s is None else min(_LOOK_S, end_s - time.monotonic()))
+
+
+def _listed(running: VoiceLab) -> list[dict[str, object]]:
+    """Every engine with a program, then the endpoints, and where each is."""
+    rows: list[dict[str, object]] = [
+        {
+            "engine": daemon.name,
+            "program": daemon.program,
+            "address": f"{daemon.address}:{daemon.port}",
+            "namespace": running.hosts[daemon.address],
+            "log": running.log(daemon.name),
+        }
+        for daemon in running.daemons
+    ]
+    for name in running.endpoints:
+        namespace = running.at(name).name
+        address = running.network.plan.engines[name].address
+        rows.append(
+            {"engine": name, "program": None, "address": address, "namespace": namespace, "log": None}
+        )
+    return rows
+
+
+def _table(listed: list[dict[str, object]]) -> Table:
+    columns = ("Engine", "Program", "Address", "Namespace", "Log")
+    rows = [
+        tuple(NOTHING if row[name.lower()] is None else str(row[name.lower()]) for name in columns)
+        for row in listed
+    ]
+    return Table("Engines and endpoints", columns, rows, spare=("Log",))
+
+
+def _remark(running: VoiceLab) -> str:
+    if not running.left_out:
+        return ""
+    return f"Left out, because the lab has no program for them: {', '.join(running.left_out)}."
+
+
+def prove(
+    ctx: typer.Context,
+    *,
+    plan: PlanArgument = DEFAULT_PLAN,
+    day: DateOption = None,
+    calls: CallOptions,
+    report: ReportOptions,
+    result: ResultOptions,
+) -> None:
+    """Prove a plan by calls."""
+    from weirlab.scenario.load import from_plain
+    from weirlab.studies import runner
+    from weirlab.studies.commands.scenarios import show
+    from weirlab.studies.voice.section import VoiceScenario
+
+    with result.session(ctx) as session:
+        if report.plots is not None and report.out is None:
+            raise InputError("--plots needs --out: plots belong to a report")
+        content = {
+            "name": f"proof of {plan.stem}",
+            "voice": {
+                "plan": str(plan),
+                "date": None if day is None else day_of(day).isoformat(),
+                "fall_back": calls.fall_back,
+                "talk_s": calls.talk,
+                "partly": calls.partly,
+            },
+            "report": None,
+        }
+        scenario = from_plain(content, "the options", VoiceScenario)
+        outcome = runner.run_scenario(
+            session.store,
+            scenario,
+            session.progress,
+            out=report.out,
+            plots=report.plots,
+            command=session.command,
+        )
+        show(session, outcome)

@@ -1,0 +1,263 @@
+"""Proof by calls, in a lab that only pretends."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from weirlab.store import Store
+from weirlab.studies.registry import studies
+from weirlab.studies.voice import VoiceStudy
+from weirlab.studies.voice.fakes import FakeLab
+from weirlab.studies.voice.lab import Frame
+from weirlab.studies.voice.proof import page, signalling, ways
+from weirlab.studies.voice.proof.planned import Planned, planned
+from weirlab.studies.voice.proof.signalling import Leg, Place
+from weirlab.studies.voice.routing import Network
+
+from .conftest import Voice
+from .plans import network, ready_network
+
+NUMBER = "+420111222001"
+RECORDED = Path(__file__).parent / "recorded"
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, object]:
+    """How the lab behaves; tests change it."""
+    behaviour: dict[str, object] = {}
+
+    def opened(net: Network, talk_s: float) -> FakeLab:
+        return FakeLab(net, tmp_path, **behaviour)  # type: ignore[arg-type]
+
+    monkeypatch.setitem(studies(), "voice", VoiceStudy(opened))
+    monkeypatch.setenv("WEIR_STORE", str(tmp_path / "store"))
+    return behaviour
+
+
+def call(number: str, down: str | None = None) -> tuple[Network, Planned]:
+    net = ready_network("campus")
+    found = planned(net, fall_back=True)
+    return net, next(each for each in found if each.test.number == number and each.down == down)
+
+
+def test_a_call_without_its_preferred_engine_follows_the_one_with_it() -> None:
+    found = [
+        (each.test.number, each.down, each.way.engines[-1])
+        for each in planned(call(NUMBER)[0], fall_back=True)
+    ]
+    assert ("+420111444001", None, "desk") in found
+    assert found[found.index(("+420111444001", None, "desk")) + 1] == ("+420111444001", "desk", "voicemail")
+    assert ("+420111555001", "branch", "cyrus") in found
+    assert len(found) == len(call(NUMBER)[0].plan.tests) + 2
+    assert [each.index for each in planned(call(NUMBER)[0], fall_back=True)] == [*range(len(found))]
+    assert all(each.down is None for each in planned(call(NUMBER)[0], fall_back=False))
+
+
+def test_calls_that_need_a_gateway_say_so() -> None:
+    found = {
+        each.test.number: each.impossible for each in planned(ready_network("federation"), fall_back=False)
+    }
+    assert found["+420950052123"] == "the lab has no program for gw-a: it is a gateway"
+    assert found["+420224355289"] == ""
+
+
+def leg(source: str, target: str, at: int, answer: int = 0) -> Leg:
+    net = call(NUMBER)[0]
+    here, there = (Place(str(net.plan.engines[name].address), 5060) for name in (source, target))
+    offered = ("alaw", "ulaw")
+    return Leg(at, here, there, "1", f"{source}{target}", "sip:x", offered, answer, at + 100, offered)
+
+
+def log(*lines: str) -> str:
+    return "\n".join(f" 4(812) NOTICE: <script>: {line}" for line in lines)
+
+
+def test_the_way_is_the_one_that_was_answered_and_the_others_were_tried() -> None:
+    net, wanted = call("+420111444001", "desk")
+    legs = [leg("phone", "core", 0, 200), leg("core", "desk", 1), leg("core", "voicemail", 2, 200)]
+    found = ways.taken(
+        net, wanted, legs, {"core": log("ROUTE num=+420111444001 via=static target=sip:x|sip:y")}
+    )
+    assert found.engines == ("phone", "core", "voicemail")
+    assert found.tried == ("core > desk: no answer",)
+    assert found.decisions == {"core": "static"}
+    assert (found.answer, found.end, found.setup_ns, found.codec) == (200, "voicemail", 100, "alaw")
+    assert ways.differences(wanted, found) == []
+
+
+def test_a_call_that_goes_astray_says_how_it_differs() -> None:
+    net, wanted = call(NUMBER)
+    legs = [leg("phone", "core", 0, 200), leg("core", "desk", 1, 200)]
+    found = ways.taken(net, wanted, legs, {"core": log(f"ROUTE num={NUMBER} via=private target=sip:x")})
+    assert ways.differences(wanted, found) == [
+        "way phone > core > desk instead of phone > core > cyrus",
+        "core went by private instead of public",
+        "the test demands that cyrus answers",
+        "the test demands a decision by public",
+    ]
+
+
+def test_a_refused_call_ends_where_it_was_refused() -> None:
+    net, wanted = call("+420111777000")
+    found = ways.taken(
+        net, wanted, [leg("phone", "core", 0, 404)], {"core": log("ROUTE num=+420111777000 via=none")}
+    )
+    assert (found.engines, found.answer, found.decisions, found.end) == (("phone", "core"), 404, {}, None)
+    assert ways.differences(wanted, found) == []
+
+
+def test_a_loop_ends_the_way() -> None:
+    net, wanted = call(NUMBER)
+    legs = [leg("phone", "core", 0, 482), leg("core", "branch", 1, 482), leg("branch", "core", 2, 482)]
+    assert ways.taken(net, wanted, legs, {}).engines == ("phone", "core", "branch", "core")
+
+
+def test_a_caller_that_sends_nothing_is_no_result() -> None:
+    net, wanted = call(NUMBER)
+    with pytest.raises(ways.Nothing):
+        ways.taken(net, wanted, [], {})
+
+
+def test_a_test_number_that_contradicts_its_plan_is_not_proved() -> None:
+    net, wanted = call(NUMBER)
+    legs = [leg("phone", "core", 0, 200), leg("core", "cyrus", 1, 200)]
+    found = ways.taken(net, wanted, legs, {"core": log(f"ROUTE num={NUMBER} via=public target=sip:x")})
+    other = replace(wanted, test=wanted.test.model_copy(update={"ends_at": "desk", "via": "private"}))
+    assert ways.differences(other, found) == [
+        "the test demands that desk answers",
+        "the test demands a decision by private",
+    ]
+
+
+def recorded_frames() -> list[Frame]:
+    """The SIP messages of a call through Kamailio 5.6.3, its preferred target cut off; sent by SIPp 3.6.1."""
+    content = (RECORDED / "fall-back.pcap").read_bytes()
+    frames, at = [], 24
+    while at < len(content):
+        seconds, nanoseconds, size, _ = struct.unpack_from("<IIII", content, at)
+        frames.append(
+            Frame(seconds * 10**9 + nanoseconds, content[at + 16 : at + 16 + size], delivered=False)
+        )
+        at += 16 + size
+    return frames
+
+
+def test_a_recorded_call_falls_back_after_three_seconds() -> None:
+    net, wanted = call("+420111555001", "branch")
+    listed = signalling.messages(recorded_frames())
+    assert [message.title for message in listed if message.source.address == "10.93.0.30"] == [
+        "180 Ringing", "200 OK", "200 OK",
+    ]  # fmt: skip
+    to_core, to_branch, to_cyrus = signalling.legs(listed)
+    assert (to_core.answer, to_branch.answer, to_cyrus.answer) == (200, 0, 200)
+    assert (to_cyrus.offered, to_cyrus.codecs, to_cyrus.codec) == (("alaw", "ulaw"), ("alaw", "ulaw"), "alaw")
+    log = (RECORDED / "kamailio.log").read_text()
+    found = ways.taken(net, wanted, [to_core, to_branch, to_cyrus], {"core": log, "branch": ""})
+    assert found.engines == ("phone", "core", "cyrus")
+    assert found.tried == ("core > branch: no answer",)
+    assert found.setup_ns == pytest.approx(3e9, abs=0.1e9)
+    assert ways.differences(wanted, found) == []
+
+
+def test_what_is_no_sip_message_is_passed_over() -> None:
+    frame = recorded_frames()[0]
+    spoiled = [frame._replace(content=frame.content[:size]) for size in (0, 13, 20, 33, 41, 42, 60)]
+    other = frame._replace(content=frame.content.replace(b"SIP/2.0\r\n", b"HTTP/1.\r\n", 1))
+    delivered = frame._replace(delivered=True)
+    assert signalling.messages([*spoiled, other, delivered]) == []
+    assert len(signalling.messages([frame])) == 1
+
+
+def test_every_call_of_the_campus_is_proved_and_kept(voice: Voice, fake: Mapping[str, object]) -> None:
+    answer = voice("prove", "campus", "--json")
+    assert answer.code == 0, answer.err
+    document = answer.json
+    assert document["proved"] is True
+    assert {row["verdict"] for row in document["calls"]} == {"as planned"}
+    (first,) = [row for row in document["calls"] if row["number"] == NUMBER]
+    assert (first["way"], first["decided"], first["codec"]) == (
+        "phone > core > cyrus",
+        "core: public",
+        "alaw",
+    )
+    assert (first["there_packets"], first["back_packets"], first["there_lost"]) == (50, 50, 0)
+    assert first["there_mos"] > 4
+    assert first["setup_ms"] == 3.0
+
+
+def test_a_call_that_goes_astray_makes_the_exit_code_9(
+    voice: Voice, fake: dict[str, object], tmp_path: Path
+) -> None:
+    fake["astray"] = {NUMBER: ("phone", "core", "desk")}
+    answer = voice("prove", "campus")
+    assert answer.code == 9
+    assert f"1 call did not go as planned: {NUMBER}: way phone > core > desk instead of" in answer.err
+    assert "11 of 12 calls went as campus plans." in answer.out
+    run = Store(tmp_path / "store").open("last")
+    story = VoiceStudy().page(run)
+    assert story.answer == "11 of 12 calls went as campus plans."
+    assert story.lede[0].startswith(f"{NUMBER}: way phone > core > desk instead of phone > core > cyrus")
+    assert [tile.value for tile in story.tiles[:2]] == ["11 of 12", "3.00 ms"]
+    assert len(story.chapters[1].figures) == 12
+
+
+def test_silence_is_not_as_planned(voice: Voice, fake: dict[str, object]) -> None:
+    fake["silent"] = frozenset({"cyrus"})
+    document = voice("prove", "campus", "--json", "--no-fall-back").json
+    (first,) = [row for row in document["calls"] if row["number"] == NUMBER]
+    assert first["why"] == "no speech from callee to caller"
+
+
+def test_what_cannot_be_tried_is_not_proved_unless_it_is_left_out(
+    voice: Voice, fake: dict[str, object]
+) -> None:
+    whole = voice("prove", "federation", "--no-fall-back")
+    assert whole.code == 9
+    assert "3 calls could not be tried: the lab has no program for gw-a: it is a gateway" in whole.err
+    assert "--partly leaves such calls out" in whole.err
+    partly = voice("prove", "federation", "--no-fall-back", "--partly", "--json")
+    assert partly.code == 0
+    assert partly.json["proved"] is True
+    assert "3 calls could not be tried" in partly.json["conclusion"]
+
+
+def test_a_plan_without_test_numbers_cannot_be_proved(
+    voice: Voice, fake: dict[str, object], tmp_path: Path
+) -> None:
+    from .plans import changed
+
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(changed(('tests:\n  - {number: "+420111000001", via: public, ends_at: desk}\n', "")))
+    answer = voice("prove", plan)
+    assert answer.code == 2
+    assert "the plan has no test numbers" in answer.err
+
+
+def test_a_ladder_has_an_arrow_per_message_between_lanes() -> None:
+    net, wanted = call(NUMBER)
+    frames = FakeLab(net, Path()).call("phone", NUMBER, 200, {})
+    listed = signalling.messages(frames)
+    assert [message.title for message in listed] == [
+        f"INVITE {NUMBER}",
+        f"INVITE {NUMBER}",
+        "200 OK",
+        "200 OK",
+    ]
+    from weirlab.studies.voice.proof.calling import _rows
+
+    rows = _rows(net, wanted.index, listed)
+    assert page.lanes(rows) == ["phone", "core", "cyrus"]
+    drawn = page.ladder_rows(rows)
+    assert drawn.select("from", "to").rows() == [(0, 1), (1, 2), (2, 1), (1, 0)]
+    assert drawn["rightward"].to_list() == [True, True, False, False]
+    page.ladder(drawn, page.lanes(rows)).to_dict()
+
+
+def test_the_small_plan_is_called_where_its_name_server_says() -> None:
+    assert ways.named(network(), Place("192.0.2.2", 5060)) == "core"
+    assert ways.named(network(), Place("192.0.2.99", 5060)) == "192.0.2.99"
