@@ -188,13 +188,14 @@ class Driver(ABC):
     def start(self, site: Site) -> Sequence[int]:
         return ()
 
-    def stop(self) -> None:  # noqa: B027 - most have started nothing
+    # Most have started nothing.
+    def stop(self) -> None:  # noqa: B027
         pass
 
-    def check_alive(self) -> None:
+    def check_alive(self) -> None:  # noqa: B027
         pass
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027
         pass
 
     def longest_packet_bytes(self, ip: Literal[4, 6]) -> int | None:

@@ -248,9 +248,7 @@ class Machine:
                 self._stopping.discard(name)
                 return
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self._deaths.append(
-                f"{self.called(name)} ended by itself ({how}); its last words: {quote(said)}"
-            )
+            self._deaths.append(f"{self.called(name)} ended by itself ({how}); its last words: {quote(said)}")
 
     def _off(self) -> LabError:
         """The error about a machine that is off although nobody switched it off."""
