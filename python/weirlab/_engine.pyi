@@ -1,6 +1,6 @@
 """The Rust engine: XDP live frames, packet sockets, and the simulated device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -376,6 +376,24 @@ def analyse(
     ``connections_left_out``, ``streams`` (voice), ``streams_left_out``, ``esp`` (a list of dicts),
     ``esp_left_out``, ``elapsed_ns``.
     Raises ``InputError`` for files that cannot be read; the message names the offset.
+    """
+
+def excerpt(
+    path: str,
+    write: Callable[[bytes], object],
+    *,
+    filter: str = "",
+    from_ns: int | None = None,
+    to_ns: int | None = None,
+    relative: bool = False,
+    application: str = "",
+    comment: str = "",
+) -> int:
+    """Hand packets of a capture to ``write`` as pcapng, bytes after bytes; returns how many there are.
+
+    ``filter``, ``from_ns``, ``to_ns`` and ``relative`` as of :func:`analyse`. ``application`` and ``comment``
+    become the section's.
+    Raises ``InputError`` for a file that cannot be read; what ``write`` raises goes through.
     """
 
 class TcpClient:

@@ -252,6 +252,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<tap::Tap>()?;
     tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
+    m.add_function(wrap_pyfunction!(analysis::excerpt, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::check_path, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::emulate_path, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;

@@ -3,12 +3,14 @@
 //! Numbers are little-endian and times are nanoseconds, whatever the machine. Nothing is allocated per packet
 //! once the buffer has its size.
 
+mod excerpt;
 mod options;
 
 #[cfg(test)]
 mod tests;
 
 use crate::{Direction, LinkType};
+pub use excerpt::{ExcerptError, excerpt};
 use options::{END_OF_OPTIONS, number, option, text};
 
 const SECTION: u32 = 0x0a0d_0d0a;

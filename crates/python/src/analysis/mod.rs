@@ -3,6 +3,7 @@
 mod facts;
 mod files;
 mod kept;
+mod part;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use crate::errors::{describe, exception};
 use crate::trace::{Interruptible, open, refusal};
 use files::{Folder, Partial};
 use kept::Kept;
+pub use part::excerpt;
 
 /// What can go wrong, with what it happened to.
 enum Failure {
@@ -112,7 +114,7 @@ fn read<S: Sink>(
     is_well: impl Fn(&S) -> bool,
 ) -> Result<(S, Facts, Vec<File>), Failure> {
     let mut analysis = Analysis::new(options, sink);
-    let mut filters = Filters { expression, last: None, others: HashMap::new() };
+    let mut filters = Filters::new(expression);
     let failure = Cell::new(None);
     let mut files = Vec::new();
     for path in paths {
@@ -151,7 +153,11 @@ struct Filters<'a> {
     others: HashMap<LinkType, Option<Filter>>,
 }
 
-impl Filters<'_> {
+impl<'a> Filters<'a> {
+    fn new(expression: &'a str) -> Self {
+        Self { expression, last: None, others: HashMap::new() }
+    }
+
     #[inline]
     fn take(&mut self, packet: &Packet<'_>, failure: &Cell<Option<FilterError>>) -> bool {
         if self.last.as_ref().is_none_or(|(link, _)| *link != packet.link) {
