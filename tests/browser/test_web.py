@@ -227,7 +227,8 @@ def test_a_scenario_is_started_followed_and_its_report_shown(
     photograph(page, shots, "scenario-working")
     page.wait_for("document.querySelector('h1')?.dataset.stage === 'ready'")
     page.wait_for("document.querySelector('main iframe, main button.primary')")
-    assert "simulated device" in page.evaluate("document.querySelector('h1').innerText")
+    assert "is complete" in page.evaluate("document.querySelector('h1').innerText")
+    assert "simulating a device" in page.text()
     assert nameless(page) == []
     photograph(page, shots, "scenario-done")
     refused = ("400 (Bad Request)",)

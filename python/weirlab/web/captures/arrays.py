@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ from weirlab.web.captures import columns
 MOST_COLUMNS: Final = 4000
 MOST_EVENTS: Final = 5000
 _INDEX: Final = "index.json"
+_KEPT_OPEN: Final = 8
+"""Folders of which arrays stay mapped."""
 _RATES: Final = (
     ("payload_bytes", "with retransmissions", "again"),
     ("new_bytes", "each byte once", "data"),
@@ -200,9 +203,24 @@ def _save(folder: Path, part: str, values: Any) -> None:
 
 
 def _load(folder: Path, part: str) -> Any:
+    """An array, mapped; the same object as long as the folder is the same, so that it is opened once."""
+    with files.telling(folder, "read"):
+        known = _opened(folder, (folder / _INDEX).stat().st_mtime_ns)
+    if part not in known:
+        known[part] = _mapped(folder, part)
+    return known[part]
+
+
+@lru_cache(maxsize=_KEPT_OPEN)
+def _opened(folder: Path, stamp: int) -> dict[str, Any]:
+    """Arrays of a folder that are mapped already; ``stamp`` tells it from one that was there before."""
+    return {}
+
+
+def _mapped(folder: Path, part: str) -> Any:
     path = folder / f"{part}.npy"
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     except (OSError, ValueError) as error:
         # An empty array cannot be mapped.
         if isinstance(error, ValueError) and path.exists():
