@@ -27,6 +27,20 @@ DRAWN = """document.querySelector('.graphs')?.dataset.busy === 'false'
 
 EXPLAINED = "document.querySelector('#why + p')?.innerText.length && !document.querySelector('#why + p.soft')"
 
+SCENARIO = """\
+name: A small profile
+lab: {kind: sim}
+dut: {name: iptables}
+profile:
+  positions: [0, 100]
+  sizes: [64]
+  load_shares: [0.1, 0.4, 0.6, 0.9, 1.2, 1.5]
+  repetitions: 1
+  trial_s: 0.05
+  warmup_s: 0.01
+report: null
+"""
+
 Serve = Callable[..., Served]
 
 
@@ -129,6 +143,11 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
         page.press("+")
     page.wait_for("document.querySelector('.graphs').dataset.busy === 'false'")
     page.screenshot(shots / f"capture-{kind}-closer.png")
+    links = page.evaluate("[...document.querySelectorAll('a[download]')].map((each) => each.href)")
+    for end in ("part.pcapng", "points.csv", "points.parquet"):
+        (first, *_) = [each for each in links if f"/{end}?" in each]
+        code = page.evaluate(f"fetch({json.dumps(first)}).then((answer) => answer.status)")
+        assert code == 200, first
     data_id = page.evaluate("location.hash").split("/")[-1]
     other = browser.session()
     other.open(f"{served.url}#/captures")
@@ -175,9 +194,45 @@ def test_a_tcp_test_is_drawn_while_it_runs(serve: Serve, browser: Browser, shots
     )
     page.wait_for("document.querySelector('.graphs').dataset.done === 'true'")
     assert "To the server" in page.evaluate("document.querySelector('h1').innerText")
+    assert "Why not faster" in page.text()
+    assert nameless(page) == []
     photograph(page, shots, "transfer")
     server.stop()
     assert browser.problems() == []
+
+
+def test_a_scenario_is_started_followed_and_its_report_shown(
+    serve: Serve, browser: Browser, shots: Path
+) -> None:
+    served = serve("--allow-run")
+    page = browser.session()
+    page.open(f"{served.url}#/scenario")
+    page.wait_for("document.querySelector('textarea')?.value.includes('profile:')")
+    assert nameless(page) == []
+    photograph(page, shots, "scenario-form")
+    text = "document.querySelector('textarea')"
+    page.evaluate(f"{text}.select()")
+    page.call("Input.insertText", text=SCENARIO.replace("positions: [0, 100]", "positions: [-1]"))
+    page.evaluate("document.querySelector('form.form').requestSubmit()")
+    said = page.wait_for("document.querySelector('.problems')?.innerText")
+    assert ":5:" in said
+    page.evaluate("document.querySelector('.problems button').click()")
+    chosen = page.evaluate(f"{text}.value.slice({text}.selectionStart, {text}.selectionEnd)")
+    assert chosen.strip() == "positions: [-1]"
+    photograph(page, shots, "scenario-refused")
+    page.evaluate(f"{text}.select()")
+    page.call("Input.insertText", text=SCENARIO)
+    page.evaluate("document.querySelector('form.form').requestSubmit()")
+    page.wait_for("document.querySelector('h1')?.dataset.stage === 'working'")
+    photograph(page, shots, "scenario-working")
+    page.wait_for("document.querySelector('h1')?.dataset.stage === 'ready'")
+    page.wait_for("document.querySelector('main iframe, main button.primary')")
+    assert "is complete" in page.evaluate("document.querySelector('h1').innerText")
+    assert "simulating a device" in page.text()
+    assert nameless(page) == []
+    photograph(page, shots, "scenario-done")
+    refused = ("400 (Bad Request)",)
+    assert [each for each in browser.problems() if not any(text in each for text in refused)] == []
 
 
 def test_the_token_is_asked_for_once_and_appears_nowhere(serve: Serve, browser: Browser) -> None:

@@ -5,6 +5,9 @@ export interface Session {
   version: string;
   most_upload_bytes: number;
   most_transfer_s: number;
+  /** How long data is kept, in a sentence. */
+  kept: string;
+  may_run: boolean;
 }
 export interface Table {
   caption: string;
@@ -41,10 +44,10 @@ export interface Comparison {
 }
 export interface Measurement {
   data_id: string;
-  kind: "capture" | "transfer";
+  kind: "capture" | "transfer" | "scenario";
   name: string;
   created: string;
-  stage: "receiving" | "queued" | "working" | "ready" | "failed";
+  stage: "receiving" | "queued" | "working" | "ready" | "stopped" | "failed";
   message: string;
   size_bytes: number;
   waiting: number;
@@ -123,6 +126,35 @@ export interface Result {
   conclusion?: string;
   notes?: string[];
   tables?: Table[];
+  /** By connection why it was not faster; those of too little data are left out. */
+  why?: (Why & { ends: string })[];
+  /** Why nobody can tell. */
+  unexplained?: string;
+}
+
+export type Lab = "netns" | "sim";
+/** A scenario that comes with Weir: its file as `text`. */
+export interface Ready {
+  name: string;
+  about: string;
+  text: string;
+}
+/** How far a scenario is, or what came of it. */
+export interface Told {
+  stage: Measurement["stage"];
+  waiting: number;
+  title: string;
+  done: number;
+  total: number;
+  what: string;
+  left: string;
+  notes: string[];
+  run_id: string;
+  message: string;
+  conclusion: string;
+  remark: string;
+  tables: Table[];
+  problem: string;
 }
 
 /** The service refuses, or cannot be reached; the message is for the user. */

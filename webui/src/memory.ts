@@ -8,6 +8,8 @@ export interface Seen {
   created: string;
 }
 
+export const KINDS: Record<Measurement["kind"], string> = { capture: "capture", transfer: "TCP test", scenario: "scenario" };
+
 const KEY = "weir.measurements";
 const MOST = 100;
 

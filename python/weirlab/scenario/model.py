@@ -7,7 +7,7 @@ packets/s or bytes. A relative path starts from the scenario file's folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -189,6 +189,22 @@ class ReportSection(Section):
     """Folder for every plot as PNG, SVG and CSV; none if left out."""
 
 
+def _paths(value: object, place: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
+    """The places of paths in ``value``, which is at ``place``."""
+    match value:
+        case Path():
+            yield place
+        case BaseModel():
+            for name in type(value).model_fields:
+                yield from _paths(getattr(value, name), (*place, name))
+        case tuple() | list():
+            for number, each in enumerate(value):
+                yield from _paths(each, (*place, number))
+        case Mapping():
+            for key, each in value.items():
+                yield from _paths(each, (*place, str(key)))
+
+
 class Root(Section):
     """A whole scenario file of one kind."""
 
@@ -215,6 +231,10 @@ class Root(Section):
     def beside(self, folder: Path) -> Self:
         """With relative paths to what is read starting from ``folder``, where the file lies."""
         return self
+
+    def files(self) -> Iterator[tuple[int | str, ...]]:
+        """Which keys name a file or a folder of this host."""
+        yield from _paths(self, ())
 
 
 class Device(Section):

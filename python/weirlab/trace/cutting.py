@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import fspath
@@ -11,6 +12,7 @@ from typing import BinaryIO
 from weirlab import files
 from weirlab.errors import InputError
 from weirlab.trace.analysis import PathText, refuse_inputs
+from weirlab.trace.facts import Connection
 from weirlab.trace.times import Window
 
 
@@ -104,3 +106,16 @@ def cut(
     # Whoever may read the capture need not be who may read its copy.
     files.write(out, fill, private=True)
     return found[0]
+
+
+def of(connection: Connection) -> str:
+    """The filter that takes the packets of ``connection``, and of others between the same two ends."""
+    a, b = connection["a"], connection["b"]
+    ways = " or ".join(
+        f"(src host {one['addr']} and src port {one['port']} and dst host {other['addr']} "
+        f"and dst port {other['port']})"
+        for one, other in ((a, b), (b, a))
+    )
+    # Each "vlan" moves what follows behind one tag.
+    tags = "".join(f"vlan {number} and " for number in re.findall(r"\d+", connection["vlan"]))
+    return f"{tags}tcp and ({ways})"

@@ -14,13 +14,15 @@ from weirlab.extras import WEB
 from weirlab.studies.tcp.show.lines import LinesOption, say
 from weirlab.web.settings import LOOPBACK, PORT, Settings, bind, check
 
-WEB_HELP = """Serve runs, captures and live TCP tests to a browser, until Ctrl-C.
+WEB_HELP = """Serve runs, captures and live tests to a browser, until Ctrl-C.
 
 The page lists the runs of the store, opens their reports and compares two.
 It takes captures (pcap, pcapng; also gzip, zstd) and draws their TCP
 connections down to the packet. It sends to a host that runs weir tcp serve,
 and draws what happens while it happens. Every capture and test has a data
-ID, by which it is found again in another session.
+ID, by which it is found again in another session. With --allow-run it also
+starts scenarios (weir run) and shows how far they are; as root, where they
+need network namespaces.
 
 It listens on loopback: whoever has an account on this host can use it. Any
 other address needs a token of 16 characters or more, which each browser is
@@ -34,7 +36,9 @@ Examples:
   weir web
   weir web --bind :8080 --store /mnt/lab/weir
   WEIR_WEB_TOKEN=$(openssl rand -hex 16) weir web --bind 192.0.2.1
+  weir web --allow-run
   weir web --max-upload 20GB --max-memory 8GB --json
+  weir web --keep-days 30 --keep-size 100GB
 """
 
 
@@ -61,6 +65,18 @@ class ListenOptions:
 
 
 @dataclass(frozen=True)
+class RightOptions:
+    """What users may do."""
+
+    PANEL: ClassVar = "Rights"
+
+    allow_run: Annotated[
+        bool,
+        typer.Option("--allow-run", help="Users may start scenarios, with the rights of this process."),
+    ] = False
+
+
+@dataclass(frozen=True)
 class LimitOptions:
     """What captures and TCP tests may use."""
 
@@ -76,7 +92,22 @@ class LimitOptions:
         int, typer.Option(min=1, max=64, help="Captures read at once; others wait.", metavar="N")
     ] = 1
 
-    def settings(self, listen: ListenOptions) -> Settings:
+    keep_days: Annotated[
+        int,
+        typer.Option(
+            min=0, max=36_500, help="Remove captures and tests that are older; 0: never.", metavar="DAYS"
+        ),
+    ] = 0
+    keep_size: Annotated[
+        str | None,
+        typer.Option(
+            help="Remove the oldest captures and tests when all together are larger.",
+            metavar="SIZE",
+            show_default=False,
+        ),
+    ] = None
+
+    def settings(self, listen: ListenOptions, rights: RightOptions) -> Settings:
         """All settings of the service, understood."""
         from weirlab.link.settings import parse_size, parse_time
 
@@ -90,6 +121,9 @@ class LimitOptions:
             most_s=parse_time(self.max_time, "--max-time"),
             most_transfer_s=parse_time(self.max_transfer, "--max-transfer"),
             children=self.readers,
+            most_days=self.keep_days,
+            most_kept_bytes=0 if self.keep_size is None else parse_size(self.keep_size, "--keep-size"),
+            allow_run=rights.allow_run,
         )
 
 
@@ -102,13 +136,14 @@ def web(
     ctx: typer.Context,
     *,
     listen: ListenOptions,
+    rights: RightOptions,
     limits: LimitOptions,
     store: options.StoreOption = None,
     json: LinesOption = False,
 ) -> None:
     """Serve."""
     with Session(ctx, as_json=json, store=store) as session:
-        settings = limits.settings(listen)
+        settings = limits.settings(listen, rights)
         check(settings)
         WEB.require()
         # Imports Polars, which puts a handler of signals in place: before ours.
@@ -125,10 +160,11 @@ def web(
         with Stop() as stop:
             made = service.run(settings, runs, stop, listening)
         tally = made.desk.tally
-        document = {"kind": "web", "uploads": tally, "transfers": made.transfers.begun}
+        counted = {"transfers": made.transfers.begun, "scenarios": made.scenarios.begun}
+        document = {"kind": "web", "uploads": tally, **counted}
         conclusion = (
             f"{tally.received:,} captures were taken and {tally.refused:,} refused; "
-            f"{made.transfers.begun:,} TCP tests were made."
+            f"{made.transfers.begun:,} TCP tests and {made.scenarios.begun:,} scenarios were begun."
         )
         if json:
             say({**document, "conclusion": conclusion})

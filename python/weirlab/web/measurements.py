@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import re
 import secrets
+import shutil
+import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +24,8 @@ from weirlab.errors import InputError, StoreError
 from weirlab.quoting import printable, shortened
 from weirlab.store.files import read_json, write_json
 
-Kind = Literal["capture", "transfer"]
-Stage = Literal["receiving", "queued", "working", "ready", "failed"]
+Kind = Literal["capture", "transfer", "scenario"]
+Stage = Literal["receiving", "queued", "working", "ready", "stopped", "failed", "removed"]
 
 FOLDER: Final = "web"
 _STATE: Final = "measurement.json"
@@ -32,6 +35,10 @@ _MOST_NAME: Final = 200
 
 class Unknown(InputError):
     """There is no measurement with this data ID."""
+
+
+class Removed(InputError):
+    """Its data was removed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class State:
     """ISO 8601, UTC."""
     stage: Stage = "receiving"
     message: str = ""
-    """Why it failed."""
+    """Why it failed, how it was stopped, or why it was removed."""
     size_bytes: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     """What is told of it in a line."""
@@ -77,6 +84,27 @@ class Measurement:
             changed = replace(self.state, **changes)
             write_json(self.path / _STATE, asdict(changed))
             return changed
+
+    def held_bytes(self) -> int:
+        """What its files take, in bytes."""
+        found = 0
+        for path in self.path.rglob("*"):
+            # It may be gone by now.
+            with suppress(OSError):
+                about = path.lstat()
+                found += about.st_size if stat.S_ISREG(about.st_mode) else 0
+        return found
+
+    def remove(self, message: str) -> None:
+        """Remove its data; what it was, and ``message``, stays."""
+        self.change(stage="removed", message=message, facts={}, size_bytes=0)
+        self.empty()
+
+    def empty(self) -> None:
+        """Remove every file but its state."""
+        for path in self.path.iterdir():
+            if path.name != _STATE:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def has(self, name: str) -> bool:
         return (self.path / name).exists()
@@ -111,10 +139,13 @@ class Measurements:
         return self._remembered(data_id)
 
     def open(self, data_id: str) -> Measurement:
-        """The one with this data ID; raises :class:`Unknown` where there is none."""
+        """The one with this data ID; raises :class:`Unknown` where there is none, and :class:`Removed`."""
         if not _DATA_ID.fullmatch(data_id) or not (self._folder / data_id / _STATE).is_file():
             raise Unknown("There is no measurement with this data ID here.")
-        return self._remembered(data_id)
+        one = self._remembered(data_id)
+        if (state := one.state).stage == "removed":
+            raise Removed(state.message)
+        return one
 
     def all(self) -> Iterator[Measurement]:
         """Every one, oldest first; damaged ones are left out."""

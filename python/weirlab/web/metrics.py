@@ -8,6 +8,7 @@ from weirlab import __version__
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children
 from weirlab.web.runs import Shelf
+from weirlab.web.scenarios.desk import Scenarios
 from weirlab.web.transfers.desk import Transfers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -16,7 +17,7 @@ Samples = Iterable[tuple[dict[str, str], int]]
 """Labels and a number each."""
 
 
-def text(shelf: Shelf, desk: Desk, children: Children, transfers: Transfers) -> str:
+def text(shelf: Shelf, desk: Desk, children: Children, transfers: Transfers, scenarios: Scenarios) -> str:
     """All of it."""
     tally = desk.tally
     runs = [({"kind": kind, "status": status}, number) for (kind, status), number in shelf.counts().items()]
@@ -35,6 +36,8 @@ def text(shelf: Shelf, desk: Desk, children: Children, transfers: Transfers) -> 
         ("weir_web_upload_bytes_total", "counter", "Bytes of uploads.", [({}, tally.received_bytes)]),
         ("weir_web_transfers_total", "counter", "TCP tests begun.", [({}, transfers.begun)]),
         ("weir_web_transfers_failed_total", "counter", "TCP tests that failed.", [({}, transfers.failed)]),
+        ("weir_web_scenarios_total", "counter", "Scenarios begun.", [({}, scenarios.begun)]),
+        ("weir_web_scenarios_failed_total", "counter", "Scenarios that failed.", [({}, scenarios.failed)]),
     ]
     return "\n".join(line for family in families for line in _family(*family)) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
@@ -15,12 +16,14 @@ from starlette.concurrency import run_in_threadpool
 from weirlab import __version__
 from weirlab.errors import InputError, StoreError
 from weirlab.trace.facts import SideName, start_ns
-from weirlab.web import access, metrics
+from weirlab.web import access, metrics, retention, sending
 from weirlab.web.captures import arrays, child, receiving, telling
 from weirlab.web.captures.desk import Desk
 from weirlab.web.children import Children
 from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.runs import Shelf
+from weirlab.web.scenarios import asking
+from weirlab.web.scenarios.desk import Scenarios
 from weirlab.web.settings import Settings
 from weirlab.web.transfers import rows
 from weirlab.web.transfers.asking import Asked
@@ -29,6 +32,8 @@ from weirlab.web.transfers.desk import Transfers
 _NS = 1_000_000_000
 _MOST_S = 1e9
 """A part of a capture is looked at within some 30 years of its first packet."""
+From = Annotated[float, Query(alias="from", ge=-_MOST_S, le=_MOST_S)]
+To = Annotated[float, Query(alias="to", ge=-_MOST_S, le=_MOST_S)]
 
 
 @dataclass(frozen=True)
@@ -42,17 +47,18 @@ class Parts:
     children: Children
     desk: Desk
     transfers: Transfers
+    scenarios: Scenarios
     closing: Callable[[], bool]
 
 
 def add_to(app: FastAPI, parts: Parts) -> None:
     """Add all routes to ``app``."""
-    for router in (_session(parts), _runs(parts), _measurements(parts), _captures(parts), _transfers(parts)):
-        app.include_router(router, prefix="/api")
+    for routes in (_session, _runs, _measurements, _captures, _transfers, _scenarios):
+        app.include_router(routes(parts), prefix="/api")
 
     @app.get("/metrics")
     def tell_metrics() -> PlainTextResponse:
-        text = metrics.text(parts.shelf, parts.desk, parts.children, parts.transfers)
+        text = metrics.text(parts.shelf, parts.desk, parts.children, parts.transfers, parts.scenarios)
         return PlainTextResponse(text, media_type=metrics.CONTENT_TYPE)
 
 
@@ -67,6 +73,8 @@ def _session(parts: Parts) -> APIRouter:
             "version": __version__,
             "most_upload_bytes": parts.settings.most_upload_bytes,
             "most_transfer_s": parts.settings.most_transfer_s,
+            "kept": retention.told(parts.settings),
+            "may_run": parts.settings.allow_run,
         }
 
     @router.post("/session")
@@ -152,23 +160,65 @@ def _captures(parts: Parts) -> APIRouter:
         file = await asyncio.wrap_future(await run_in_threadpool(desk.why, opened(data_id), number))
         return Response(await run_in_threadpool(file.read_bytes), media_type="application/json")
 
+    def part_of(one: Measurement, start: float, end: float) -> tuple[int, int, int]:
+        """From and to since 1970, and when the capture begins, ns."""
+        if end <= start:
+            raise InputError("The part ends before it begins.")
+        origin_ns = start_ns(desk.facts(one))
+        return origin_ns + round(start * _NS), origin_ns + round(end * _NS), origin_ns
+
     @router.get("/{data_id}/connections/{number}/graphs")
     async def graphs(
         data_id: str,
         number: int,
         side: SideName,
-        start: Annotated[float, Query(alias="from", ge=-_MOST_S, le=_MOST_S)],
-        end: Annotated[float, Query(alias="to", ge=-_MOST_S, le=_MOST_S)],
+        start: From,
+        end: To,
         columns: Annotated[int, Query(ge=10, le=arrays.MOST_COLUMNS)] = 1000,
     ) -> dict[str, Any]:
-        if end <= start:
-            raise InputError("The part ends before it begins.")
         one = opened(data_id)
+        part = await run_in_threadpool(part_of, one, start, end)
         folder = await asyncio.wrap_future(await run_in_threadpool(desk.arrays, one, number, side))
-        origin_ns = start_ns(desk.facts(one))
-        part = [origin_ns + round(moment * _NS) for moment in (start, end)]
-        layers = await run_in_threadpool(arrays.layers, folder, part[0], part[1], origin_ns, columns)
+        layers = await run_in_threadpool(arrays.layers, folder, *part, columns)
         return {"from": start, "to": end, "layers": layers}
+
+    @router.get("/{data_id}/connections/{number}/points.{format}")
+    async def points(
+        data_id: str,
+        number: int,
+        format: rows.Format,
+        side: SideName,
+        start: From,
+        end: To,
+        chosen: Annotated[list[str] | None, Query(alias="series", max_length=50)] = None,
+    ) -> Response:
+        one = opened(data_id)
+        from_ns, to_ns, origin_ns = await run_in_threadpool(part_of, one, start, end)
+        await asyncio.wrap_future(await run_in_threadpool(desk.arrays, one, number, side))
+        request = {
+            "do": "export",
+            "connection": number,
+            "side": side,
+            "from_ns": from_ns,
+            "to_ns": to_ns,
+            "origin_ns": origin_ns,
+            "chosen": chosen,
+            "format": format,
+        }
+        return await sent(one, request, f"connection-{number}-{side}.{format}")
+
+    @router.get("/{data_id}/part.pcapng")
+    async def part(data_id: str, start: From, end: To, connection: int | None = None) -> Response:
+        one = opened(data_id)
+        from_ns, to_ns, _ = await run_in_threadpool(part_of, one, start, end)
+        if connection is not None:
+            await run_in_threadpool(desk.connection, one, connection)
+        request = {"do": "excerpt", "connection": connection, "from_ns": from_ns, "to_ns": to_ns}
+        return await sent(one, request, "part.pcapng")
+
+    async def sent(one: Measurement, request: dict[str, Any], name: str) -> Response:
+        file = await asyncio.wrap_future(await run_in_threadpool(desk.part, one, request))
+        return sending.attachment(file, f"weir-{one.data_id[:8]}-{name}")
 
     @router.get("/{data_id}/file")
     def original(data_id: str) -> FileResponse:
@@ -224,10 +274,47 @@ def _transfers(parts: Parts) -> APIRouter:
         if one.state.stage == "working":
             raise InputError("The transfer is at work; its numbers can be had when it has ended.")
         content = rows.export(one.path, table, format)
-        kind = "text/csv" if format == "csv" else "application/vnd.apache.parquet"
-        name = f"weir-{data_id[:8]}-{table}.{format}"
-        return Response(
-            content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'}
-        )
+        return sending.attachment(io.BytesIO(content), f"weir-{data_id[:8]}-{table}.{format}")
+
+    return router
+
+
+def _scenarios(parts: Parts) -> APIRouter:
+    router = APIRouter(prefix="/scenarios")
+    scenarios = parts.scenarios
+
+    def opened(data_id: str) -> Measurement:
+        one = parts.measurements.open(data_id)
+        if one.state.kind != "scenario":
+            raise InputError("This is not a scenario.")
+        return one
+
+    @router.get("")
+    def offered() -> dict[str, Any]:
+        return {"ready": asking.offered()}
+
+    @router.post("")
+    def begin(asked: asking.Asked) -> Response:
+        return JSONResponse({"data_id": scenarios.start(asked).data_id}, 201)
+
+    @router.get("/{data_id}/events")
+    def events(data_id: str) -> StreamingResponse:
+        one = opened(data_id)
+
+        async def stream() -> AsyncIterator[str]:
+            async for told in scenarios.events(one, parts.closing):
+                yield f"event: told\ndata: {json.dumps(told, allow_nan=False)}\n\n"
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    @router.post("/{data_id}/stop")
+    def stop(data_id: str) -> dict[str, Any]:
+        scenarios.stop(opened(data_id))
+        return {}
+
+    @router.post("/{data_id}/resume")
+    def resume(data_id: str) -> dict[str, Any]:
+        scenarios.resume(opened(data_id))
+        return {}
 
     return router

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,8 +37,10 @@ from weirlab.web import access, routes
 from weirlab.web.captures.desk import Desk
 from weirlab.web.captures.receiving import TooLarge
 from weirlab.web.children import Children, Refusal
-from weirlab.web.measurements import Measurements, Unknown
+from weirlab.web.measurements import Measurements, Removed, Unknown
+from weirlab.web.retention import Retention
 from weirlab.web.runs import Shelf
+from weirlab.web.scenarios.desk import Forbidden, Scenarios
 from weirlab.web.settings import Settings
 from weirlab.web.transfers.desk import Busy, Transfers
 
@@ -46,8 +49,10 @@ _LOOK_S: Final = 0.1
 _FAREWELL_S: Final = 3
 _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
     (Unknown, 404),
+    (Removed, 410),
     (TooLarge, 413),
     (Busy, 409),
+    (Forbidden, 403),
     (InputError, 400),
     (StoreError, 404),
     (MissingCapability, 501),
@@ -64,6 +69,8 @@ class Service:
     app: FastAPI
     desk: Desk
     transfers: Transfers
+    scenarios: Scenarios
+    retention: Retention
     children: Children
 
 
@@ -77,23 +84,30 @@ def service(
         measurements = Measurements(store.root)
         keys = access.Keys(settings)
         desk = Desk(settings, measurements, children)
-        transfers = Transfers(measurements, settings.most_transfer_s)
+        bench = threading.Lock()
+        transfers = Transfers(measurements, settings.most_transfer_s, bench)
+        scenarios = Scenarios(store.root, measurements, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
         app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
         app.add_middleware(access.Guard, keys=keys, settings=settings)
         shelf = Shelf(store, children)
         routes.add_to(
             app,
-            routes.Parts(settings, keys, shelf, measurements, children, desk, transfers, closing),
+            routes.Parts(settings, keys, shelf, measurements, children, desk, transfers, scenarios, closing),
         )
         app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
         _explain_failures(app)
         desk.go_on()
         transfers.go_on()
+        scenarios.go_on()
+        retention = Retention(settings, measurements)
+        retention.begin()
         try:
-            yield Service(app, desk, transfers, children)
+            yield Service(app, desk, transfers, scenarios, retention, children)
         finally:
+            retention.close()
             transfers.close()
+            scenarios.close()
     finally:
         children.close()
 

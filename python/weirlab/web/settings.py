@@ -30,6 +30,12 @@ class Settings:
     children: int = 1
     """At once; captures wait for their turn."""
     most_transfer_s: float = 300.0
+    most_days: int = 0
+    """How long data is kept, in days; 0: for ever."""
+    most_kept_bytes: int = 0
+    """How much of it in all; 0: as much as comes."""
+    allow_run: bool = False
+    """Users may start scenarios, which run with the rights of the service."""
 
     @property
     def url(self) -> str:

@@ -76,3 +76,9 @@ def test_what_cannot_be_cut_is_refused(
     with pytest.raises(InputError, match=told):
         cutting.cut(source, out, filter=expression)
     assert not (capture.parent / "out").exists()
+
+
+def test_the_packets_of_a_connection_are_found_by_its_filter(capture: Path, tmp_path: Path) -> None:
+    (one,) = trace.read(capture).facts["connections"]
+    part = cutting.cut(capture, tmp_path / "part.pcapng", filter=cutting.of(one))
+    assert part.packets == part.read

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
+from weirlab import trace
 from weirlab.store import Store
 from weirlab.web.service import service
 from weirlab.web.settings import Settings
@@ -208,6 +211,59 @@ def test_the_capture_and_its_series_can_be_taken_away(analysed: Analysed, captur
     assert gzip.decompress(client.get(f"/api/captures/{data_id}/file").content) == capture
     assert client.get(f"/api/captures/{data_id}/series/segments.parquet").content[:4] == b"PAR1"
     assert client.get(f"/api/captures/{data_id}/series/secret.parquet").status_code == 400
+
+
+def test_the_part_shown_is_a_capture_of_its_own(analysed: Analysed, capture: bytes, tmp_path: Path) -> None:
+    client, data_id = analysed
+    times = numbers(graphs(client, data_id)["segments"]["x"])
+    part = {"from": times[1], "to": times[3], "connection": 0}
+    answer = client.get(f"/api/captures/{data_id}/part.pcapng", params=part)
+    assert answer.status_code == 200, answer.text
+    assert "attachment" in answer.headers["content-disposition"]
+    (tmp_path / "part.pcapng").write_bytes(answer.content)
+    found = trace.read(tmp_path / "part.pcapng", series=True)
+    with found:
+        sent = found.segments.filter(pl.col("payload_bytes") > 0)["time_ns"]
+    # ACKs lie between.
+    assert found.capture["packets"] > len(sent) == 3
+    everything = client.get(f"/api/captures/{data_id}/part.pcapng", params={"from": -1, "to": 10})
+    (tmp_path / "all.pcapng").write_bytes(everything.content)
+    (tmp_path / "original.pcap").write_bytes(capture)
+    packets = [
+        trace.read(tmp_path / name).facts["capture"]["packets"] for name in ("all.pcapng", "original.pcap")
+    ]
+    assert packets[0] == packets[1] > found.capture["packets"]
+
+
+def test_series_are_exported_point_by_point(analysed: Analysed) -> None:
+    client, data_id = analysed
+    place = f"/api/captures/{data_id}/connections/0/points"
+    part = {"side": "a", "from": -1.0, "to": 1.0}
+    whole = pl.read_parquet(io.BytesIO(client.get(f"{place}.parquet", params=part).content))
+    assert set(whole["chart"]) == {"sequence", "throughput", "rtt", "flight"}
+    assert whole["time_ns"].is_sorted()
+    chosen = {**part, "series": ["sequence/segments", "throughput/each byte once"]}
+    table = pl.read_csv(io.BytesIO(client.get(f"{place}.csv", params=chosen).content))
+    assert set(table["series"]) == {"segments", "each byte once"}
+    segments = table.filter(pl.col("series") == "segments")
+    assert segments["low"].to_list() == [1.0, 1001.0, 2001.0, 3001.0, 4001.0]
+    assert segments["unit"].unique().to_list() == ["bytes"]
+    assert client.get(f"{place}.csv", params={**part, "from": 2}).status_code == 400
+    assert client.get(f"{place}.exe", params=part).status_code == 400
+
+
+def test_nothing_stays_of_what_was_exported(serve: Serve, store: Store, capture: bytes) -> None:
+    client, made = serve()
+    data_id = send(client, capture)
+    settled(client, data_id)
+    folder = store.root / "web" / data_id
+    for _ in range(2):
+        part = {"from": 0, "to": 1}
+        assert client.get(f"/api/captures/{data_id}/part.pcapng", params=part).status_code == 200
+    left = folder / "part-of-a-service-that-was-killed"
+    left.write_bytes(b"x")
+    made.desk.go_on()
+    assert not list(folder.glob("part-*"))
 
 
 def test_a_part_that_is_none_is_refused(analysed: Analysed) -> None:

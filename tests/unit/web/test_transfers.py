@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,10 @@ from fastapi.testclient import TestClient
 
 from weirlab._engine import TcpServer
 from weirlab.store import Store
+from weirlab.studies.tcp import sending
+from weirlab.studies.tcp.results import Interval
+from weirlab.web.transfers import explaining
+from weirlab.web.transfers.coarser import Coarser
 
 from .conftest import Serve, settled
 
@@ -55,6 +60,43 @@ def test_a_transfer_is_followed_while_it_runs_and_kept(serve: Serve, store: Stor
     again = followed(later, data_id)
     assert [each for each in again if each["event"] == "interval"] == intervals
     assert later.get(f"/api/measurements/{data_id}").json()["kind"] == "transfer"
+
+
+def test_when_it_ends_it_says_why_it_was_not_faster(client: TestClient, port: int) -> None:
+    data_id = begun(client, port=port, lasts_s=1, rate="20Mbit/s", connections=2)
+    last = followed(client, data_id)[-1]
+    assert last["stage"] == "ready"
+    assert "unexplained" not in last
+    assert len({each["ends"] for each in last["why"]}) == 2
+    for each in last["why"]:
+        assert "of the time" in each["sentence"]
+        assert each["tables"][0]["caption"] == "Where the time went"
+        assert f":{port}" in each["ends"]
+
+
+def test_what_would_be_too_much_to_keep_is_not_explained() -> None:
+    few = sending.Settings("h", up=1, lasts_s=10, interval_s=0.1)
+    assert explaining.period_s(few, 300) == 0.01
+    assert explaining.period_s(replace(few, up=32, down=32), 300) == pytest.approx(0.064)
+    assert explaining.period_s(replace(few, up=32, lasts_s=None), 300) is None
+
+
+def interval(from_s: float, to_s: float, received: int) -> Interval:
+    rows = ({"connection": 0, "received_bytes": received, "rtt_us": received},)
+    return Interval("up", from_s, to_s, received, received, 1, 50.0, 10, None, rows)
+
+
+def test_frequent_reports_become_the_intervals_that_are_drawn() -> None:
+    coarser = Coarser(0.1)
+    reports = [interval(n / 100, (n + 1) / 100 + 1e-4, n) for n in range(25)]
+    drawn = [each for one in reports for each in coarser.take(one)]
+    drawn += coarser.rest()
+    assert [round(each.to_s, 2) for each in drawn] == [0.1, 0.2, 0.25]
+    assert sum(each.received_bytes for each in drawn) == sum(range(25))
+    assert drawn[0].retransmissions == 10
+    (row,) = drawn[0].connections
+    assert (row["received_bytes"], row["rtt_us"]) == (sum(range(10)), 9)
+    assert list(coarser.rest()) == []
 
 
 def test_its_numbers_are_exported(client: TestClient, port: int) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -32,6 +33,9 @@ from weirlab.scenario.model import (
 )
 from weirlab.scenario.profile import Profile
 from weirlab.traffic.calls.codecs import parse_codec
+
+_RUN: Final = re.compile(r"last(~\d+)?|\d{8}-[0-9a-z_-]*")
+"""What names a run, whole or by its beginning."""
 
 Mos = Annotated[float, Field(ge=1, le=5, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
@@ -177,6 +181,14 @@ class CapacityScenario(Root):
     def beside(self, folder: Path) -> Self:
         """See :meth:`Root.beside`."""
         return self.model_copy(update={"dut": self.dut.beside(folder)})
+
+    def files(self) -> Iterator[tuple[int | str, ...]]:
+        """See :meth:`Root.files`."""
+        yield from super().files()
+        predict = self.capacity.predict
+        # What is no run is a model file.
+        if predict is not None and predict.model is not None and not _RUN.fullmatch(predict.model):
+            yield "capacity", "predict", "model"
 
 
 def _of_sweep(sweep: Sweep, *, searched: bool) -> Iterator[Conflict]:

@@ -98,7 +98,7 @@ def run(
             _print(scenario, as_json=result.json)
             return
         if scenario is not None:
-            what = _in_lab(load(ready.find(scenario)), lab)
+            what = in_lab(load(ready.find(scenario)), lab)
             outcome = runner.run_scenario(
                 session.store, what, session.progress, out=out, plots=plots, command=session.command
             )
@@ -127,7 +127,7 @@ def _print(scenario: Path | None, *, as_json: bool) -> None:
     print(to_json({"kind": "scenario file", "path": path, "text": text}) if as_json else text.rstrip("\n"))
 
 
-def _in_lab(what: Root, lab: LabKind | None) -> Root:
+def in_lab(what: Root, lab: LabKind | None) -> Root:
     """``what`` in another lab than it says; refused where it has none to choose."""
     if lab is None:
         return what

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ import polars as pl
 from weirlab import files
 from weirlab.errors import StoreError
 from weirlab.store.files import read_json, write_json
-from weirlab.studies.trace.page.series import SCALES, Layer, sources
+from weirlab.studies.trace.page.series import SCALES, Chart, Layer, sources
 from weirlab.trace import Trace, sheet
 from weirlab.trace.facts import SideName
 from weirlab.web.captures import columns
@@ -25,10 +27,21 @@ from weirlab.web.captures import columns
 MOST_COLUMNS: Final = 4000
 MOST_EVENTS: Final = 5000
 _INDEX: Final = "index.json"
+_KEPT_OPEN: Final = 8
+"""Folders of which arrays stay mapped."""
 _RATES: Final = (
     ("payload_bytes", "with retransmissions", "again"),
     ("new_bytes", "each byte once", "data"),
 )
+_UNITS: Final[dict[Chart, str]] = {"sequence": "bytes", "throughput": "bit/s", "rtt": "ms", "flight": "bytes"}
+_POINTS: Final = {
+    "time_ns": pl.Int64,
+    "chart": pl.String,
+    "series": pl.String,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "unit": pl.String,
+}
 _BARS: Final = 250
 """Of throughput, at most about so many."""
 _LEAST_BAR_NS: Final = 100_000
@@ -81,7 +94,7 @@ def layers(
     ``origin_ns`` is the time of the capture's first packet.
     """
     found = []
-    for number, about in enumerate(read_json(folder / _INDEX, f"delete {folder.parent}")["layers"]):
+    for number, about in enumerate(_index(folder)):
         single = about.pop("single")
         frame, left_out = (_events if single else _spans)(folder, number, about, from_ns, to_ns, width)
         if len(frame):
@@ -89,6 +102,44 @@ def layers(
                 Layer(**about, points=frame, left_out=left_out).to_json(origin_ns, SCALES[about["chart"]])
             )
     return [*found, *_throughput(folder, from_ns, to_ns, origin_ns)]
+
+
+def points(
+    folder: Path, from_ns: int, to_ns: int, origin_ns: int, chosen: Collection[str] | None = None
+) -> pl.DataFrame:
+    """Every point from ``from_ns`` to ``to_ns``, not thinned, of the layers in ``chosen``; None: of all.
+
+    ``chosen`` has texts such as ``rtt/by ACKs (Karn)``. Throughput is in bars, as it is drawn.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``time_ns`` (since 1970), ``chart``, ``series``, ``low`` and ``high`` in ``unit``.
+    """
+    parts = [pl.DataFrame(schema=_POINTS)]
+    for number, about in enumerate(_index(folder)):
+        if chosen is not None and f"{about['chart']}/{about['name']}" not in chosen:
+            continue
+        time_ns = _load(folder, f"{number}-time")
+        first, end = np.searchsorted(time_ns, (from_ns, to_ns + 1), "left")
+        scale = SCALES[about["chart"]]
+        low, high = (_load(folder, f"{number}-{part}")[first:end] for part in (_low(folder, number), "high"))
+        parts.append(_told(time_ns[first:end], about["chart"], about["name"], low * scale, high * scale))
+    for name, begin, rate, _ in _rates(folder, from_ns, to_ns, origin_ns):
+        if chosen is None or f"throughput/{name}" in chosen:
+            parts.append(_told(begin, "throughput", name, rate, rate))
+    return pl.concat(parts).sort("time_ns", maintain_order=True)
+
+
+def _told(time_ns: Any, chart: Chart, name: str, low: Any, high: Any) -> pl.DataFrame:
+    unit = pl.lit(_UNITS[chart])
+    frame = pl.DataFrame({"time_ns": np.asarray(time_ns), "low": low, "high": high})
+    told = frame.with_columns(pl.lit(chart).alias("chart"), pl.lit(name).alias("series"), unit.alias("unit"))
+    return told.select(pl.col(column).cast(kind) for column, kind in _POINTS.items())
+
+
+def _index(folder: Path) -> list[dict[str, Any]]:
+    return list(read_json(folder / _INDEX, f"delete {folder.parent}")["layers"])
 
 
 def _events(
@@ -112,17 +163,24 @@ def _spans(
 
 
 def _throughput(folder: Path, from_ns: int, to_ns: int, origin_ns: int) -> list[dict[str, Any]]:
+    found = []
+    colours = {label: colour for _, label, colour in _RATES}
+    for label, begin, rate, width_ns in _rates(folder, from_ns, to_ns, origin_ns):
+        points = pl.DataFrame({"time_ns": begin, "high": rate}).with_columns(low=pl.lit(width_ns / 1e9))
+        found.append(Layer("throughput", "blocks", label, colours[label], points).to_json(origin_ns))
+    return found
+
+
+def _rates(folder: Path, from_ns: int, to_ns: int, origin_ns: int) -> Iterator[tuple[str, Any, Any, int]]:
+    """Bars of throughput: their name, when each begins, bit/s, and how long each lasts, ns."""
     time_ns = _load(folder, "rates-time")
     if len(time_ns) == 0:
-        return []
+        return
     width_ns = columns.round_width(max((to_ns - from_ns) / _BARS, _LEAST_BAR_NS))
-    found = []
-    for column, label, colour in _RATES:
+    for column, label, _ in _RATES:
         total = _load(folder, f"rates-{column}")
         begin, rate = columns.rates(time_ns, total, from_ns, to_ns, width_ns, origin_ns)
-        points = pl.DataFrame({"time_ns": begin, "high": rate * 8}).with_columns(low=pl.lit(width_ns / 1e9))
-        found.append(Layer("throughput", "blocks", label, colour, points).to_json(origin_ns))
-    return found
+        yield label, begin, rate * 8, width_ns
 
 
 def _write_points(folder: Path, number: int, points: pl.DataFrame) -> None:
@@ -145,9 +203,24 @@ def _save(folder: Path, part: str, values: Any) -> None:
 
 
 def _load(folder: Path, part: str) -> Any:
+    """An array, mapped; the same object as long as the folder is the same, so that it is opened once."""
+    with files.telling(folder, "read"):
+        known = _opened(folder, (folder / _INDEX).stat().st_mtime_ns)
+    if part not in known:
+        known[part] = _mapped(folder, part)
+    return known[part]
+
+
+@lru_cache(maxsize=_KEPT_OPEN)
+def _opened(folder: Path, stamp: int) -> dict[str, Any]:
+    """Arrays of a folder that are mapped already; ``stamp`` tells it from one that was there before."""
+    return {}
+
+
+def _mapped(folder: Path, part: str) -> Any:
     path = folder / f"{part}.npy"
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     except (OSError, ValueError) as error:
         # An empty array cannot be mapped.
         if isinstance(error, ValueError) and path.exists():

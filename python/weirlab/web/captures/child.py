@@ -14,9 +14,12 @@ CAPTURE: Final = "capture"
 """The upload, as it came."""
 FACTS: Final = "facts.json"
 SERIES: Final = "series"
-GRAPHS: Final = "graphs"
+GRAPHS: Final = "points"
+"""Folder of the arrays that graphs are drawn from; those of earlier layouts have other names."""
 WHY: Final = "why"
 """Folder of a file for each connection that was asked about: why it was not faster."""
+PARTS: Final = "part-"
+"""Begins the name of a file that is made to be sent, and then removed."""
 KEEP: Final = 2000
 """Connections that are listed, those with most bytes."""
 PERIOD_NS: Final = 100_000_000
@@ -86,7 +89,46 @@ def _explain(request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-_DEEDS: Final = {"analyse": _analyse, "draw": _draw, "explain": _explain}
+def _excerpt(request: dict[str, Any]) -> dict[str, Any]:
+    from weirlab.trace import cutting
+    from weirlab.trace.times import Window
+
+    folder, number = Path(request["folder"]), request["connection"]
+    only = ""
+    if number is not None:
+        facts = json.loads((folder / FACTS).read_bytes())
+        only = cutting.of(next(each for each in facts["connections"] if each["id"] == number))
+    part = cutting.cut(
+        folder / CAPTURE,
+        folder / request["target"],
+        # Both ends of the part belong to it.
+        window=Window(request["from_ns"], request["to_ns"] + 1),
+        filter=only,
+        option="part",
+    )
+    return {"packets": part.packets}
+
+
+def _export(request: dict[str, Any]) -> dict[str, Any]:
+    from weirlab import files
+    from weirlab.web.captures import arrays
+
+    folder = Path(request["folder"])
+    drawn = folder / GRAPHS / arrays.name(request["connection"], request["side"])
+    part = (request["from_ns"], request["to_ns"], request["origin_ns"])
+    points = arrays.points(drawn, *part, chosen=request["chosen"])
+    save = points.write_csv if request["format"] == "csv" else points.write_parquet
+    files.write(folder / request["target"], save, private=True)
+    return {"points": points.height}
+
+
+_DEEDS: Final = {
+    "analyse": _analyse,
+    "draw": _draw,
+    "explain": _explain,
+    "excerpt": _excerpt,
+    "export": _export,
+}
 
 
 def _told(error: Exception, request: dict[str, Any]) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from weirlab import programs
 from weirlab.cli import failures
@@ -57,6 +58,8 @@ class Desk:
                     shutil.rmtree(one.path, ignore_errors=True)
                 case "queued" | "working" if one.state.kind == "capture":
                     self._queue(one)
+            for left in one.path.glob(f"{child.PARTS}*"):
+                left.unlink(missing_ok=True)
 
     async def take(self, name: str, chunks: AsyncIterator[bytes]) -> Measurement:
         """Keep an upload and put it in the queue; nothing stays of one that breaks off."""
@@ -118,6 +121,22 @@ class Desk:
         self.connection(one, number)
         request = {"do": "explain", "name": one.state.name, "connection": number}
         return self._made(one.path / child.WHY / f"{number}.json", lambda: self._ask(one, request))
+
+    def part(self, one: Measurement, request: Mapping[str, Any]) -> Future[BinaryIO]:
+        """A file that a child process makes, open for reading; nothing of it stays on the disk.
+
+        ``request`` names what the child does.
+        """
+        path = one.path / f"{child.PARTS}{secrets.token_hex(8)}"
+
+        def make() -> BinaryIO:
+            try:
+                self._ask(one, {**request, "name": one.state.name, "target": path.name})
+                return path.open("rb")
+            finally:
+                path.unlink(missing_ok=True)
+
+        return self.children.submit(make, urgent=True)
 
     def _made(self, path: Path, make: Callable[[], object]) -> Future[Path]:
         """``path`` as soon as ``make`` has made it, once for all who ask."""

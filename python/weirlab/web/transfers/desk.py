@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from weirlab.cli import failures
@@ -13,11 +13,13 @@ from weirlab.documents import plain
 from weirlab.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import sending, shares
+from weirlab.studies.tcp.measure import measuring
 from weirlab.studies.tcp.results import Interval
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.tables import for_page
-from weirlab.web.transfers import asking, rows
+from weirlab.web.transfers import asking, explaining, rows
+from weirlab.web.transfers.coarser import Coarser
 
 RESULT: Final = "result.json"
 INTERVALS: Final = "intervals.json"
@@ -27,11 +29,13 @@ _GRACE_S: Final = 5.0
 _MOST_DETAILED: Final = 4
 """Connections up to which each one's fields are kept: of more they would take much memory."""
 
-Send = Callable[[sending.Settings, sending.Observer, Stop], sending.Outcome]
+_TOO_MUCH: Final = (
+    "So many connections for so long are not explained: what both kernels report would not be kept."
+)
 
 
 class Busy(WeirError):
-    """Another transfer is at work."""
+    """Another transfer is at work, or a scenario."""
 
 
 @dataclass
@@ -44,7 +48,11 @@ class Transfer:
     events: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
     over: bool = False
+    _coarser: Coarser = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._coarser = Coarser(self.settings.interval_s)
 
     def ask_to_end(self) -> bool:
         """Ask for the end in good order; False where it is over."""
@@ -63,8 +71,13 @@ class Transfer:
         self._tell("started", {"connections": plain(event["connections"]), "same_clock": event["same_clock"]})
 
     def interval(self, interval: Interval) -> None:
-        self.intervals.append(interval)
-        self._tell("interval", rows.interval(interval))
+        for whole in self._coarser.take(interval):
+            self._drawn(whole)
+
+    def rest(self) -> None:
+        """No more intervals come."""
+        for whole in self._coarser.rest():
+            self._drawn(whole)
 
     def blocks(self, event: Mapping[str, Any]) -> None:
         """Not asked for."""
@@ -73,17 +86,21 @@ class Transfer:
         """The last event."""
         self._tell("done", document)
 
+    def _drawn(self, interval: Interval) -> None:
+        self.intervals.append(interval)
+        self._tell("interval", rows.interval(interval))
+
     def _tell(self, kind: str, document: dict[str, Any]) -> None:
         self.events.append({"event": kind, **document})
 
 
 @dataclass
 class Transfers:
-    """Begins transfers, and keeps what came of them."""
+    """Begins transfers, and keeps what came of them. ``bench`` is held by whoever measures on this host."""
 
     measurements: Measurements
     most_s: float
-    send: Send = sending.send
+    bench: threading.Lock = field(default_factory=threading.Lock)
     begun: int = 0
     failed: int = 0
     _at_work: dict[str, Transfer] = field(default_factory=dict)
@@ -104,19 +121,23 @@ class Transfers:
         InputError
             It cannot be what is asked for.
         Busy
-            There is one at work.
+            There is one at work, or a scenario.
         """
         settings = asking.settings(asked, self.most_s)
         with self._lock:
-            if any(not each.over for each in self._at_work.values()):
-                raise Busy("Another transfer is at work here. Try again when it has ended, or stop it.")
-            one = self.measurements.create("transfer", f"TCP test to {settings.host}")
-            one.change(stage="working", facts={"asked": asked.model_dump(exclude={"token"})})
-            transfer = Transfer(one, settings)
-            self._at_work = {one.data_id: transfer}
+            if not self.bench.acquire(blocking=False):
+                raise Busy("Another test is at work here. Try again when it has ended, or stop it.")
+            try:
+                one = self.measurements.create("transfer", f"TCP test to {settings.host}")
+                one.change(stage="working", facts={"asked": asked.model_dump(exclude={"token"})})
+                transfer = Transfer(one, settings)
+                thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
+                thread.start()
+            except BaseException:
+                self.bench.release()
+                raise
+            self._at_work, self._thread = {one.data_id: transfer}, thread
             self.begun += 1
-            self._thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
-            self._thread.start()
         return one
 
     def stop(self, one: Measurement) -> None:
@@ -162,12 +183,13 @@ class Transfers:
         latest.start()
         message, result = "", {}
         try:
-            outcome = self.send(transfer.settings, transfer, transfer.stop)
+            outcome, why = self._carried_out(transfer)
             document = plain(shown.send_document(outcome, transfer.settings))
             said, caution, rest = shown.send_conclusion(outcome).partition(shares.CAUTION)
             result = {
                 "conclusion": said.strip(),
                 "notes": [note for note in (caution, rest.strip()) if note],
+                **why,
                 "tables": [for_page(each) for each in shown.sent(outcome)],
                 "result": document,
             }
@@ -178,6 +200,23 @@ class Transfers:
             message = failures.explain(error).message
         latest.cancel()
         self._keep(transfer, message, result)
+
+    def _carried_out(self, transfer: Transfer) -> tuple[sending.Outcome, dict[str, Any]]:
+        """What came of it, and ``why`` it was not faster, or why that is not told (``unexplained``)."""
+        settings = transfer.settings
+        every_s = explaining.period_s(settings, self.most_s)
+        if every_s is None:
+            outcome = sending.send(settings, transfer, transfer.stop)
+            transfer.rest()
+            return outcome, {"unexplained": _TOO_MUCH}
+        often = replace(settings, interval_s=every_s)
+        measured = measuring.measure(often, transfer, 0.0, transfer.stop)
+        transfer.rest()
+        try:
+            return measured.outcome, {"why": explaining.why(measured)}
+        except Exception as error:
+            # The numbers of the transfer count all the same.
+            return measured.outcome, {"unexplained": failures.explain(error).message}
 
     def _keep(self, transfer: Transfer, message: str, result: dict[str, Any]) -> None:
         one = transfer.one
@@ -198,6 +237,7 @@ class Transfers:
             transfer.end({"stage": "failed", "message": str(error)})
         finally:
             transfer.close()
+            self.bench.release()
 
     @staticmethod
     def _detailed(transfer: Transfer) -> bool:

@@ -1,6 +1,6 @@
 /** Layers of points as the service sends them, and how they are drawn on a canvas. */
 import type uPlot from "uplot";
-import type { PackedLayer } from "./api";
+import type { PackedLayer } from "../api";
 
 export interface Layer extends Omit<PackedLayer, "x" | "low" | "high" | "mean"> {
   x: Float64Array;

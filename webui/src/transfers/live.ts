@@ -1,8 +1,9 @@
 /** Graphs of a transfer that grow while it runs, with linked cursors. */
 import uPlot from "uplot";
-import type { Interval } from "./api";
-import { short } from "./format";
-import { colour } from "./layers";
+import type { Interval } from "../api";
+import { short } from "../format";
+import { colour } from "../captures/layers";
+import type { Part } from "../picture";
 
 type Value = (interval: Interval) => number | null;
 
@@ -12,7 +13,7 @@ export const LIVE = [
   { key: "cwnd", title: "Congestion window", unit: "bytes", height: 180, of: ((i) => i.cwnd_bytes) as Value },
   { key: "again", title: "Sent again in an interval", unit: "segments", height: 150, of: ((i) => i.retransmissions) as Value },
 ] as const;
-type Key = (typeof LIVE)[number]["key"];
+export type Key = (typeof LIVE)[number]["key"];
 
 const DIRECTIONS = ["up", "down"] as const;
 const COLOURS = { up: "data", down: "again" };
@@ -86,6 +87,15 @@ export class Live {
 
   redraw(): void {
     for (const plot of this.plots.values()) plot.redraw(false);
+  }
+
+  /** A graph, or all of them, to be saved. */
+  parts(directions: [Interval["direction"], string][], only?: Key): Part[] {
+    const legend = directions.map(([direction, name]): [string, string] => [name, COLOURS[direction]]);
+    return LIVE.flatMap(({ key, title, unit }) => {
+      const plot = this.plots.get(key);
+      return plot && (!only || only === key) ? [{ canvas: plot.ctx.canvas, title: `${title}, ${unit}`, legend }] : [];
+    });
   }
 
   resize(): void {

@@ -1,8 +1,9 @@
 /** Several graphs over one axis of time, with linked cursors; a look closer fetches that part anew. */
 import uPlot from "uplot";
-import { ask, type Connection, type PackedLayer, type Side } from "./api";
-import { digitsFor, exactDigits, moment, short } from "./format";
+import { ask, type Connection, type PackedLayer, type Side } from "../api";
+import { digitsFor, exactDigits, moment, short } from "../format";
 import { colour, draw, extent, unpacked, valueAt, type Layer } from "./layers";
+import type { Part } from "../picture";
 
 export const CHARTS = [
   { key: "sequence", title: "Sequence numbers", unit: "bytes", height: 420 },
@@ -120,29 +121,13 @@ export class Graphs {
     if (max - min >= LEAST_S) this.follow(min, max);
   }
 
-  /** All graphs as one picture. */
-  picture(): Promise<Blob | null> {
-    const scale = devicePixelRatio;
-    const parts = CHARTS.flatMap(({ key, title, unit }) => {
+  /** A graph, or all of them, to be saved. */
+  parts(only?: ChartKey): Part[] {
+    return CHARTS.flatMap(({ key, title, unit }) => {
       const plot = this.plots.get(key);
-      return plot ? [{ canvas: plot.ctx.canvas, title: `${title}, ${unit}` }] : [];
+      if (!plot || (only && only !== key)) return [];
+      return [{ canvas: plot.ctx.canvas, title: `${title}, ${unit}`, legend: this.layersOf(key).map((layer): [string, string] => [layer.name, layer.colour]) }];
     });
-    const head = 28 * scale;
-    const canvas = document.createElement("canvas");
-    canvas.width = Math.max(...parts.map((part) => part.canvas.width)) + 16 * scale;
-    canvas.height = parts.reduce((sum, part) => sum + part.canvas.height + head, 8 * scale);
-    const context = canvas.getContext("2d")!;
-    context.fillStyle = colour("paper");
-    context.fillRect(0, 0, canvas.width, canvas.height);
-    let y = 0;
-    for (const part of parts) {
-      context.fillStyle = colour("ink");
-      context.font = `${14 * scale}px system-ui, sans-serif`;
-      context.fillText(part.title, 8 * scale, y + 20 * scale);
-      context.drawImage(part.canvas, 8 * scale, y + head);
-      y += part.canvas.height + head;
-    }
-    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
   }
 
   close(): void {

@@ -1,0 +1,96 @@
+"""How long measurements are kept: until they are too old, or until all together are too large.
+
+What is removed leaves its state behind, so that its data ID says what became of it. Runs of the store stay.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from weirlab.errors import WeirError
+from weirlab.quantities import plural
+from weirlab.trace.quantities import size
+from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.settings import Settings
+
+_EVERY_S: Final = 60.0
+_OVER: Final = ("ready", "failed", "stopped")
+"""Stages of what nobody works at."""
+
+
+def told(settings: Settings) -> str:
+    """The limits in a sentence."""
+    age = f"for {plural(settings.most_days, 'day')}" if settings.most_days else ""
+    room = f"up to {size(settings.most_kept_bytes)} in all, the oldest removed first"
+    match bool(settings.most_days), bool(settings.most_kept_bytes):
+        case False, False:
+            return "Data is kept until somebody deletes it on the host."
+        case True, False:
+            return f"Data is kept {age}."
+        case False, True:
+            return f"Data is kept {room}."
+        case _:
+            return f"Data is kept {age}, and {room}."
+
+
+@dataclass
+class Retention:
+    """Removes what is beyond the limits of ``settings``, in a thread of its own."""
+
+    settings: Settings
+    measurements: Measurements
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    removed: int = 0
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Look now and then; nothing is done without a limit."""
+        if self.settings.most_days or self.settings.most_kept_bytes:
+            self._thread = threading.Thread(target=self._work, name="weir-retention")
+            self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def sweep(self) -> None:
+        """Remove what is beyond the limits now, oldest first."""
+        kept: list[tuple[Measurement, int]] = []
+        total = 0
+        for one in self.measurements.all():
+            state = one.state
+            if state.stage == "removed":
+                # A child process may have been at work when it was.
+                one.empty()
+                continue
+            total += (held := one.held_bytes())
+            if state.stage in _OVER:
+                kept.append((one, held))
+        days, most = self.settings.most_days, self.settings.most_kept_bytes
+        for one, held in kept:
+            old = days and self.now() - datetime.fromisoformat(one.state.created) > timedelta(days=days)
+            if not old and not (most and total > most):
+                continue
+            why = f"data is kept for {plural(days, 'day')} here" if old else _room(most)
+            one.remove(f"This data was removed on {self.now():%Y-%m-%d}: {why}.")
+            total -= held
+            self.removed += 1
+
+    def _work(self) -> None:
+        while True:
+            # Damaged, or on a disk that refuses: the others are looked at the next time.
+            with suppress(WeirError):
+                self.sweep()
+            if self._closing.wait(_EVERY_S):
+                return
+
+
+def _room(most: int) -> str:
+    return f"newer data needed its place, and {size(most)} are kept here in all"

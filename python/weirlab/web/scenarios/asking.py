@@ -1,0 +1,57 @@
+"""What the page asks for, and the ready-made scenarios that it offers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from weirlab import limits
+from weirlab.cli.options import LabKind
+from weirlab.scenario import document
+from weirlab.scenario.load import refuse
+from weirlab.scenario.model import Root
+from weirlab.studies import ready, scenarios
+from weirlab.studies.commands.scenarios import in_lab
+from weirlab.studies.registry import studies
+
+_MOST_NAME: Final = 100
+
+
+class Asked(BaseModel):
+    """A scenario file as ``text``. ``name`` stands before line numbers in messages; ``lab`` None: its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(max_length=limits.MOST_BYTES)]
+    name: Annotated[str, StringConstraints(strip_whitespace=True, max_length=_MOST_NAME)] = ""
+    lab: LabKind | None = None
+
+
+def offered() -> list[dict[str, str]]:
+    """The ready-made scenarios: ``name``, ``about`` in a phrase, and the ``text`` of the file."""
+    phrases = {name: about for study in studies().values() for name, about in study.ready.items()}
+    return [
+        {"name": name, "about": phrases[name], "text": document.source(path)}
+        for name, path in ready.paths().items()
+    ]
+
+
+def understood(asked: Asked) -> Root:
+    """The scenario that is asked for.
+
+    Raises
+    ------
+    InputError
+        With one line per problem, each beginning ``name:line:column``. A scenario that names a file of this
+        host is refused, too: whoever may start one may not read or write there.
+    """
+    read = document.parse(asked.text, asked.name or "scenario")
+    what = scenarios.check(read)
+    named = [
+        (read.where(place), f"{'.'.join(map(str, place))}: a scenario from the page names no file")
+        for place in what.files()
+    ]
+    if named:
+        refuse(read, named)
+    return in_lab(what, asked.lab)

@@ -1,0 +1,157 @@
+"""The child process that carries a scenario out, and tells of it a line of JSON at a time; see :mod:`desk`.
+
+Its first line of standard input is the request. SIGINT, or the end of standard input, ends it in good order:
+finished trials stay, and the test bed is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab import interrupts
+from weirlab.cli import failures, quantities
+from weirlab.jobs.inventory import show
+from weirlab.jobs.progress import Left
+from weirlab.store import RunWriter, Store
+from weirlab.studies import runner
+from weirlab.studies.commands import wording
+from weirlab.studies.contract import Outcome
+from weirlab.web.scenarios import asking
+from weirlab.web.tables import for_page
+
+FILE: Final = "scenario.yaml"
+"""The scenario in the folder of the measurement, as it was sent."""
+COMMAND: Final = "weir web"
+"""What manifests have in place of a command."""
+
+Tell = Callable[..., None]
+
+
+class _Progress:
+    """``weirlab.jobs`` reports to it."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def stage(self, title: str) -> None:
+        self._tell("stage", title=title)
+
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
+        left = ""
+        if left_s is not None and done < total:
+            left = quantities.clocks(*left_s) if isinstance(left_s, tuple) else quantities.clock(left_s)
+        self._tell("progress", done=done, total=total, what=what, left=left)
+
+    def note(self, message: str) -> None:
+        self._tell("note", text=message)
+
+
+class _Telling(Store):
+    """A store that tells under which ID the run of a scenario is kept."""
+
+    def __init__(self, root: Path, kind: str, tell: Tell) -> None:
+        super().__init__(root)
+        self._kind = kind
+        self._tell = tell
+
+    @interrupts.shielded
+    def create(
+        self,
+        kind: str,
+        scenario: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        *,
+        calibration: str | None = None,
+    ) -> RunWriter:
+        writer = super().create(kind, scenario, facts, calibration=calibration)
+        if kind == self._kind:
+            self._tell("run", run_id=writer.run_id)
+        return writer
+
+
+def main() -> None:
+    """Read the request, carry it out, and tell the end."""
+    tell = _teller()
+    interrupts.catch()
+    try:
+        request = json.loads(_line())
+        threading.Thread(target=_end_with_the_service, daemon=True).start()
+        tell("done", **_carry_out(request, tell))
+    except BaseException as error:
+        _explain(error, tell)
+    interrupts.ignore()
+
+
+def _carry_out(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    text = (Path(request["folder"]) / FILE).read_text()
+    what = asking.understood(asking.Asked(text=text, name=request["name"], lab=request["lab"]))
+    store = _Telling(Path(request["store"]), what.KEY, tell)
+    if not (begun := str(request["run_id"])):
+        return _result(runner.run_scenario(store, what, _Progress(tell), command=COMMAND))
+    if store.open(begun).manifest.status == "complete":
+        # Only the report was missing, which the page draws on demand.
+        conclusion = wording.run(show(store, begun))
+        return {"run_id": begun, "conclusion": conclusion, "remark": "", "tables": [], "problem": ""}
+    return _result(runner.resume_scenario(store, begun, _Progress(tell)))
+
+
+def _result(outcome: Outcome[Any]) -> dict[str, Any]:
+    told, problem = outcome.told(), outcome.problem()
+    return {
+        "run_id": outcome.run.run_id,
+        "conclusion": told.conclusion,
+        "remark": told.remark,
+        "tables": [for_page(each) for each in told.tables if not each.details],
+        "problem": "" if problem is None else str(problem),
+    }
+
+
+def _explain(error: BaseException, tell: Tell) -> None:
+    if interrupts.behind(error):
+        stopped = error if isinstance(error, KeyboardInterrupt) else KeyboardInterrupt()
+        tell("stopped", message=failures.explain(failures.Stopped(stopped)).message)
+    else:
+        tell("failed", message=failures.explain(error).message)
+
+
+def _teller() -> Tell:
+    """Writes events to what was standard output; what anything else prints goes nowhere."""
+    target = os.dup(1)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+    def tell(event: str, **more: Any) -> None:
+        # A service that is gone does not listen.
+        with suppress(OSError):
+            left = memoryview(json.dumps({"event": event, **more}).encode() + b"\n")
+            while left:
+                left = left[os.write(target, left) :]
+
+    return tell
+
+
+def _line() -> bytes:
+    """A line of standard input, without a buffer, whose lock would be in the way at the end."""
+    read = bytearray()
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        read += byte
+    return bytes(read)
+
+
+def _end_with_the_service() -> None:
+    """Standard input ends when the service does, however it ends."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+if __name__ == "__main__":
+    main()

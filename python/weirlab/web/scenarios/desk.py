@@ -1,0 +1,328 @@
+"""Scenarios from their start to their end: a queue, and a child process for the one at work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab import files, programs
+from weirlab.errors import InputError, WeirError
+from weirlab.quoting import printable, shortened
+from weirlab.scenario.model import Root
+from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.scenarios import asking, child
+
+RESULT: Final = "result.json"
+_LOOK_S: Final = 0.2
+_GRACE_S: Final = 60.0
+"""For removing a test bed."""
+_MOST_NOTES: Final = 200
+"""Messages that are kept; of more the last ones count."""
+
+
+class Forbidden(WeirError):
+    """The service was started without the right to start scenarios."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the page is told of a scenario: ``done`` of ``total`` trials of the stage ``title``, and so on."""
+
+    stage: str
+    waiting: int = 0
+    """How many scenarios come before this one."""
+    title: str = ""
+    done: int = 0
+    total: int = 0
+    what: str = ""
+    left: str = ""
+    """How long the stage still takes."""
+    notes: tuple[str, ...] = ()
+    run_id: str = ""
+    message: str = ""
+    """Why it failed, or how it was stopped."""
+    conclusion: str = ""
+    remark: str = ""
+    tables: tuple[dict[str, Any], ...] = ()
+    problem: str = ""
+    """What keeps the result from counting."""
+
+
+@dataclass
+class Job:
+    """A scenario that waits or is at work."""
+
+    one: Measurement
+    progress: Progress
+    taken: bool = False
+    """It waits no more."""
+    cancelled: bool = False
+    process: programs.Program[Any] | None = None
+
+
+@dataclass
+class Scenarios:
+    """Starts scenarios, one at a time, and keeps what came of them. Callable from any thread.
+
+    ``bench`` is held by whoever measures on this host.
+    """
+
+    store: Path
+    measurements: Measurements
+    allowed: bool
+    bench: threading.Lock
+    command: Sequence[str] = field(default_factory=lambda: programs.own(child.__name__))
+    begun: int = 0
+    failed: int = 0
+    _jobs: list[Job] = field(default_factory=list)
+    """The one at work first, then those that wait, in order."""
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _closing: bool = False
+    _thread: threading.Thread | None = None
+
+    def go_on(self) -> None:
+        """Take up what an earlier service left: a run that was begun is resumed, not begun again."""
+        if not self.allowed:
+            return
+        for one in self.measurements.all():
+            if one.state.kind == "scenario" and one.state.stage in ("queued", "working"):
+                one.change(stage="queued")
+                self._queue(one)
+
+    def start(self, asked: asking.Asked) -> Measurement:
+        """Put a scenario into the queue.
+
+        Raises
+        ------
+        Forbidden
+            The service has not been given the right.
+        InputError
+            It is not a scenario that can be carried out; with lines and columns.
+        """
+        self._require()
+        what = asking.understood(asked)
+        name = asked.name or what.name
+        one = self.measurements.create("scenario", what.name)
+        files.write_bytes(one.path / child.FILE, asked.text.encode())
+        asks = {"name": name, "lab": asked.lab, "kind": what.KEY, "question": _in_a_line(what)}
+        one.change(stage="queued", facts={"asked": asks, "run_id": ""})
+        self._queue(one)
+        return one
+
+    def resume(self, one: Measurement) -> None:
+        """Go on with one that was stopped: what has a valid attempt is not repeated.
+
+        Raises
+        ------
+        Forbidden, InputError
+            It may not be, or was not stopped.
+        """
+        self._require()
+        if one.state.stage != "stopped":
+            raise InputError("Only a scenario that was stopped can be gone on with.")
+        one.change(stage="queued", message="")
+        self._queue(one)
+
+    def stop(self, one: Measurement) -> None:
+        """End it in good order, or take it out of the queue.
+
+        Raises
+        ------
+        InputError
+            It is neither at work nor waiting.
+        """
+        with self._changed:
+            job = self._job(one)
+            if job is None:
+                raise InputError("This scenario is not at work.")
+            job.cancelled = True
+            if not job.taken:
+                self._end(job, "stopped", "It was cancelled before it began.")
+                return
+            job.progress = replace(job.progress, title="Stopping", left="", what="")
+            _interrupt(job)
+
+    def told(self, one: Measurement) -> dict[str, Any]:
+        """How far it is, or what came of it."""
+        with self._changed:
+            job = self._job(one)
+            if job is not None:
+                return asdict(replace(job.progress, waiting=self._jobs.index(job)))
+        state = one.state
+        kept = one.read(RESULT) if one.has(RESULT) else {}
+        return {**asdict(Progress(state.stage)), **kept, "stage": state.stage, "message": state.message}
+
+    async def events(self, one: Measurement, closing: Callable[[], bool]) -> AsyncIterator[dict[str, Any]]:
+        """What :meth:`told` tells, whenever it has changed, until the end."""
+        last: dict[str, Any] | None = None
+        while not closing():
+            told = self.told(one)
+            if told != last:
+                yield told
+            last = told
+            # Without the right to go on nothing changes any more.
+            if told["stage"] not in ("queued", "working") or not self.allowed:
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    def close(self) -> None:
+        """End the one at work in good order; it and those that wait are gone on with by the next service."""
+        with self._changed:
+            self._closing = True
+            for job in self._jobs:
+                _interrupt(job)
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(_GRACE_S)
+            for job in self._jobs:
+                if job.process is not None:
+                    job.process.kill()
+            self._thread.join()
+
+    def _require(self) -> None:
+        if not self.allowed:
+            raise Forbidden("This service may not start scenarios. Start it with: weir web --allow-run")
+
+    def _job(self, one: Measurement) -> Job | None:
+        return next((job for job in self._jobs if job.one.data_id == one.data_id), None)
+
+    def _queue(self, one: Measurement) -> None:
+        with self._changed:
+            notes = tuple(one.read(RESULT).get("notes", ())) if one.has(RESULT) else ()
+            progress = Progress("queued", run_id=one.state.facts.get("run_id", ""), notes=notes)
+            self._jobs.append(Job(one, progress))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="weir-scenarios")
+                self._thread.start()
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                self._carry_out(job)
+            except WeirError as error:
+                self._end(job, "failed", str(error))
+            finally:
+                self.bench.release()
+
+    def _next(self) -> Job | None:
+        """The next one, as soon as the bench is free, which is held from here on; None: the service ends."""
+        with self._changed:
+            while not self._closing:
+                if self._jobs and self.bench.acquire(blocking=False):
+                    self._jobs[0].taken = True
+                    return self._jobs[0]
+                # A transfer that holds the bench does not notify.
+                self._changed.wait(_LOOK_S if self._jobs else None)
+            return None
+
+    def _carry_out(self, job: Job) -> None:
+        state = job.one.change(stage="working")
+        self.begun += 1
+        asked = state.facts["asked"]
+        request = {
+            "folder": str(job.one.path),
+            "store": str(self.store),
+            "name": asked["name"],
+            "lab": asked["lab"],
+            "run_id": state.facts["run_id"],
+        }
+        process = programs.start(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        source, target = process.stdout, process.stdin
+        assert source is not None
+        assert target is not None
+        with self._changed:
+            job.process = process
+            job.progress = replace(job.progress, stage="working", title=job.progress.title or "Beginning")
+            if job.cancelled or self._closing:
+                _interrupt(job)
+        last: dict[str, Any] = {}
+        with source, suppress(OSError), target:
+            target.write(json.dumps(request).encode() + b"\n")
+            target.flush()
+            for line in source:
+                # Of one that is killed the last line may be cut.
+                with suppress(ValueError):
+                    last = json.loads(line)
+                    self._hear(job, last)
+        self._conclude(job, last, process.wait())
+
+    def _hear(self, job: Job, event: dict[str, Any]) -> None:
+        """What the child tells; it may quote what somebody supplied, and is only text here."""
+        with self._changed:
+            told = job.progress
+            match event.get("event"):
+                case "stage" if not job.cancelled:
+                    told = replace(told, title=_text(event["title"]), done=0, total=0, what="", left="")
+                case "progress" if not job.cancelled:
+                    told = replace(
+                        told,
+                        done=int(event["done"]),
+                        total=int(event["total"]),
+                        what=_text(event["what"]),
+                        left=_text(event["left"]),
+                    )
+                case "note":
+                    told = replace(told, notes=(*told.notes, _text(event["text"]))[-_MOST_NOTES:])
+                case "run":
+                    told = replace(told, run_id=_text(event["run_id"]))
+            job.progress = told
+        if event.get("event") == "run":
+            # From here on it can be resumed, whatever happens.
+            job.one.change(facts={**job.one.state.facts, "run_id": told.run_id})
+
+    def _conclude(self, job: Job, last: dict[str, Any], code: int) -> None:
+        match last.get("event"):
+            case "done":
+                told = {name: last[name] for name in ("run_id", "conclusion", "remark", "problem")}
+                job.progress = replace(job.progress, tables=tuple(last["tables"]), **told)
+                self._end(job, "ready", "")
+            case "stopped" if self._closing and not job.cancelled:
+                self._end(job, "queued", "")
+            case "stopped":
+                self._end(job, "stopped", _text(last["message"]))
+            case "failed":
+                self._end(job, "failed", _text(last["message"]))
+            case _ if self._closing and not job.cancelled:
+                self._end(job, "queued", "")
+            case _:
+                said = f"The process that carried it out ended without an answer (exit code {code})."
+                self._end(job, "failed", said)
+
+    def _end(self, job: Job, stage: str, message: str) -> None:
+        job.progress = replace(job.progress, stage=stage, message=message, what="", left="", title="")
+        self.failed += stage == "failed"
+        one, told = job.one, job.progress
+        # On a disk that refuses, the run itself says how far it came.
+        with self._changed, suppress(WeirError):
+            self._jobs.remove(job)
+            one.keep(RESULT, asdict(told))
+            facts = {**one.state.facts, "run_id": told.run_id, "conclusion": told.conclusion}
+            one.change(stage=stage, message=message, facts=facts)
+
+
+def _interrupt(job: Job) -> None:
+    """As by Ctrl-C; the caller has the lock."""
+    if job.process is not None and job.process.poll() is None:
+        job.process.send_signal(signal.SIGINT)
+
+
+def _text(value: object) -> str:
+    return "\n".join(map(shortened, printable(str(value)).split("\n")))
+
+
+def _in_a_line(what: Root) -> str:
+    return " ".join(what.question.split())

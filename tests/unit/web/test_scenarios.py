@@ -1,0 +1,253 @@
+"""Scenarios from the page: refused with lines, carried out one at a time, stopped, gone on with."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from weirlab import programs
+from weirlab.errors import InputError
+from weirlab.store import Store
+from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.scenarios.asking import Asked, understood
+from weirlab.web.scenarios.desk import Scenarios
+
+from .conftest import DEADLINE_S, Serve, settled
+
+SMALL = """\
+name: A small profile
+lab: {kind: sim}
+dut: {name: iptables}
+profile:
+  positions: [0, 100]
+  sizes: [64]
+  load_shares: [0.1, 0.4, 0.6, 0.9, 1.2, 1.5]
+  repetitions: 1
+  trial_s: 0.05
+  warmup_s: 0.01
+report: null
+"""
+
+TALKING = """
+import json, os, signal, sys, time
+request = json.loads(sys.stdin.readline())
+def tell(event, **more):
+    print(json.dumps({"event": event, **more}), flush=True)
+def stopped(*_):
+    tell("stopped", message="interrupted; 1 finished trial kept in run R")
+    sys.exit(0)
+signal.signal(signal.SIGINT, stopped)
+tell("run", run_id=request["run_id"] or "R")
+tell("stage", title="profiling")
+tell("progress", done=1, total=4, what="64 B", left="20 s")
+tell("note", text="resumed" if request["run_id"] else "begun")
+if not request["run_id"] and "for ever" in open(request["folder"] + "/scenario.yaml").read():
+    while True:
+        time.sleep(60)
+tell("done", run_id="R", conclusion="It carries much.", remark="", tables=[], problem="")
+"""
+"""A child that says what the real one says, and waits for its end if the scenario's name is so."""
+
+Make = Callable[..., Scenarios]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Begins to carry out scenarios, with a child process that only talks."""
+    (tmp_path / "talking.py").write_text(TALKING)
+    made: list[Scenarios] = []
+
+    def begin(*, allowed: bool = True, bench: threading.Lock | None = None) -> Scenarios:
+        scenarios = Scenarios(
+            tmp_path / "store",
+            Measurements(tmp_path / "store"),
+            allowed,
+            bench or threading.Lock(),
+            command=programs.script(tmp_path / "talking.py"),
+        )
+        made.append(scenarios)
+        return scenarios
+
+    yield begin
+    for each in made:
+        each.close()
+
+
+def named(name: str) -> Asked:
+    return Asked(text=SMALL.replace("A small profile", name))
+
+
+def waited(
+    scenarios: Scenarios, one: Measurement, holds: Callable[[dict[str, Any]], object]
+) -> dict[str, Any]:
+    until_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until_s:
+        if holds(told := scenarios.told(one)):
+            return told
+        time.sleep(0.01)
+    pytest.fail(f"not within {DEADLINE_S} s: {told}")
+
+
+def over(told: dict[str, Any]) -> bool:
+    return told["stage"] not in ("queued", "working")
+
+
+def test_a_simulated_scenario_is_carried_out_and_its_run_is_in_the_store(serve: Serve, store: Store) -> None:
+    client, _ = serve(allow_run=True)
+    answer = client.post("/api/scenarios", json={"text": SMALL, "name": "mine.yaml"})
+    assert answer.status_code == 201, answer.text
+    data_id = answer.json()["data_id"]
+    with client.stream("GET", f"/api/scenarios/{data_id}/events") as events:
+        told = [json.loads(line[6:]) for line in events.iter_lines() if line.startswith("data: ")]
+    assert told[-1]["stage"] == "ready", told[-1]["message"]
+    run_id = told[-1]["run_id"]
+    assert run_id in told[-1]["conclusion"]
+    assert told[-1]["tables"]
+    assert store.open(run_id).manifest.status == "complete"
+    assert store.open(run_id).manifest.scenario["name"] == "A small profile"
+    assert client.get(f"/api/runs/{run_id}").json()["simulated"] is True
+    assert any(each["title"] for each in told)
+    assert "weir_web_scenarios_total 1" in client.get("/metrics").text
+
+
+def test_without_the_right_nothing_is_started(client: TestClient) -> None:
+    assert client.get("/api/session").json()["may_run"] is False
+    refused = client.post("/api/scenarios", json={"text": SMALL})
+    assert refused.status_code == 403
+    assert "--allow-run" in refused.json()["error"]["message"]
+
+
+def test_what_is_wrong_with_a_scenario_is_told_with_its_lines(serve: Serve, store: Store) -> None:
+    client, _ = serve(allow_run=True)
+    text = SMALL.replace("positions: [0, 100]", "positions: [-1]").replace("trial_s", "trials_s")
+    refused = client.post("/api/scenarios", json={"text": text, "name": "mine.yaml"})
+    assert refused.status_code == 400
+    message = refused.json()["error"]["message"]
+    assert "mine.yaml:5:" in message
+    assert "mine.yaml:9:" in message
+    assert "did you mean 'trial_s'" in message
+    assert not list(store.root.glob("web/*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (SMALL.replace("report: null", "report: {out: /etc/passwd}"), "report.out"),
+        (SMALL.replace("report: null", "report: {plots: /tmp}"), "report.plots"),
+        (SMALL.replace("0, 100", "0").replace("iptables}", "ruleset, ruleset: /etc/shadow}"), "dut.ruleset"),
+        (
+            "name: c\ncapacity: {positions: [0], predict: {model: /etc/shadow}}\n",
+            "capacity.predict.model",
+        ),
+    ],
+)
+def test_a_scenario_from_the_page_names_no_file_of_the_host(text: str, place: str) -> None:
+    with pytest.raises(InputError, match=f"{place}: a scenario from the page names no file"):
+        understood(Asked(text=text, name="mine.yaml"))
+
+
+def test_the_lab_is_chosen_beside_the_scenario() -> None:
+    assert understood(Asked(text=SMALL, lab="netns")).lab.kind == "netns"  # type: ignore[attr-defined]
+
+
+def test_the_ready_made_scenarios_are_offered_with_their_text(serve: Serve) -> None:
+    client, _ = serve(allow_run=True)
+    ready = {each["name"]: each for each in client.get("/api/scenarios").json()["ready"]}
+    assert "firewall-rules" in ready
+    for each in ready.values():
+        understood(Asked(text=each["text"]))
+        assert each["about"]
+
+
+def test_progress_and_messages_are_told(make: Make) -> None:
+    scenarios = make()
+    one = scenarios.start(named("for ever"))
+    told = waited(scenarios, one, lambda now: now["notes"])
+    assert (told["stage"], told["title"], told["done"], told["total"]) == ("working", "profiling", 1, 4)
+    assert (told["left"], told["what"], told["notes"], told["run_id"]) == ("20 s", "64 B", ("begun",), "R")
+
+
+def test_one_is_at_work_and_the_others_wait_in_order(make: Make) -> None:
+    scenarios = make()
+    first = scenarios.start(named("for ever"))
+    waited(scenarios, first, lambda now: now["notes"])
+    others = [scenarios.start(named(f"number {n}")) for n in (1, 2)]
+    assert [scenarios.told(each)["waiting"] for each in (first, *others)] == [0, 1, 2]
+    scenarios.stop(others[0])
+    assert scenarios.told(others[0])["stage"] == "stopped"
+    scenarios.stop(first)
+    assert waited(scenarios, others[1], over)["conclusion"] == "It carries much."
+
+
+def test_a_stopped_one_keeps_its_run_and_is_gone_on_with(make: Make) -> None:
+    scenarios = make()
+    one = scenarios.start(named("for ever"))
+    waited(scenarios, one, lambda now: now["notes"])
+    scenarios.stop(one)
+    told = waited(scenarios, one, over)
+    assert (told["stage"], told["run_id"]) == ("stopped", "R")
+    assert "1 finished trial kept" in told["message"]
+    with pytest.raises(InputError):
+        scenarios.stop(one)
+    scenarios.resume(one)
+    told = waited(scenarios, one, over)
+    assert (told["stage"], told["notes"][-1]) == ("ready", "resumed")
+    with pytest.raises(InputError):
+        scenarios.resume(one)
+
+
+def test_when_the_service_ends_nothing_is_lost(make: Make) -> None:
+    first = make()
+    at_work, waiting = first.start(named("for ever")), first.start(named("next"))
+    waited(first, at_work, lambda now: now["notes"])
+    first.close()
+    assert [first.told(each)["stage"] for each in (at_work, waiting)] == ["queued", "queued"]
+    mute = make(allowed=False)
+    mute.go_on()
+    assert mute.told(at_work)["stage"] == "queued"
+    second = make()
+    second.go_on()
+    assert waited(second, at_work, over)["notes"][-1] == "resumed"
+    assert waited(second, waiting, over)["stage"] == "ready"
+
+
+def test_a_child_that_dies_is_told_and_the_next_one_begins(make: Make) -> None:
+    scenarios = make()
+    one = scenarios.start(named("for ever"))
+    waited(scenarios, one, lambda now: now["notes"])
+    process = scenarios._jobs[0].process
+    assert process is not None
+    process.kill()
+    told = waited(scenarios, one, over)
+    assert told["stage"] == "failed"
+    assert "exit code -9" in told["message"]
+    assert waited(scenarios, scenarios.start(named("next")), over)["stage"] == "ready"
+
+
+def test_nothing_is_measured_beside_a_tcp_test(make: Make) -> None:
+    bench = threading.Lock()
+    scenarios = make(bench=bench)
+    with bench:
+        one = scenarios.start(named("next"))
+        assert scenarios.told(one)["stage"] == "queued"
+    assert waited(scenarios, one, over)["stage"] == "ready"
+
+
+def test_a_tcp_test_is_refused_beside_a_scenario(serve: Serve) -> None:
+    client, made = serve()
+    with made.scenarios.bench:
+        refused = client.post("/api/transfers", json={"host": "127.0.0.1"})
+    assert refused.status_code == 409
+
+
+def test_other_measurements_are_no_scenarios(client: TestClient) -> None:
+    data_id = client.post("/api/transfers", json={"host": "127.0.0.1", "port": 9}).json()["data_id"]
+    settled(client, data_id)
+    assert client.get(f"/api/scenarios/{data_id}/events").status_code == 400
