@@ -66,10 +66,12 @@ def _places(text: str) -> str:
 
 
 def _dut_name(name: str) -> str:
-    from weirlab.lab.dut import drivers, exists
+    from weirlab.lab.dut import broken, drivers, exists
 
     if name != NO_DEVICE and not exists(name):
-        raise ValueError(f"no such device driver; known are {', '.join((*drivers(), NO_DEVICE))}")
+        raise ValueError(
+            "; ".join((f"no such device; there are {', '.join((*drivers(), NO_DEVICE))}", *broken()))
+        )
     return name
 
 
