@@ -66,11 +66,13 @@ def _places(text: str) -> str:
 
 
 def _dut_name(name: str) -> str:
-    from weirlab.lab.dut import drivers, exists, make
+    from weirlab.lab.dut import broken, drivers, exists, make
 
     kind, colon, _ = name.partition(":")
     if name != NO_DEVICE and not exists(kind):
-        raise ValueError(f"no such device driver; known are {', '.join((*drivers(), NO_DEVICE))}")
+        raise ValueError(
+            "; ".join((f"no such device; there are {', '.join((*drivers(), NO_DEVICE))}", *broken()))
+        )
     if colon:
         try:
             make(name)

@@ -154,10 +154,12 @@ class Outcome(Generic[F]):
         return self.found.problem(self.run)
 
     def told(self) -> Told:
-        """For a terminal; where the study does not say where everything is, the remark does."""
+        """For a terminal; the remark adds what the study leaves unsaid: that it is simulated, where it is."""
         told = self.study.told(self)
         said = f"{told.conclusion} {told.remark}"
         parts = [told.remark] if told.remark else []
+        if self.run.simulated and "simulated" not in said.lower():
+            parts.append("Simulated, not measured.")
         if self.run.run_id not in said:
             parts.append(f"Run {self.run.run_id}.")
         if self.report is not None and str(self.report.path) not in said:

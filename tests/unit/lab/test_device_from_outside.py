@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from weirlab.errors import InputError
 from weirlab.lab import doctor, dut
@@ -82,6 +83,8 @@ def test_a_package_that_is_broken_is_told_and_breaks_nothing_else(
     assert why in told
     with pytest.raises(InputError, match=re.escape(why)):
         dut.make("not-there")
+    with pytest.raises(ValidationError, match=re.escape(why)):
+        Dut(name="not-there")
     assert why in [*doctor._devices()][-1].detail
 
 

@@ -102,7 +102,7 @@ def test_sizes_may_be_numbers_or_words() -> None:
         ),
         (
             "name: t\nprofile: {}\ndut: {name: iptable}\n",
-            "f.yaml:3:13: dut.name: no such device driver; known are ",
+            "f.yaml:3:13: dut.name: no such device; there are ",
         ),
         (
             "name: t\nprofile: {}\ndut: {ruleset: my.rules}\n",

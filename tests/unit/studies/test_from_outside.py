@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,10 +72,19 @@ def test_its_command_its_scenario_and_its_schema_are_there(weir: Weir) -> None:
     assert re.search(r"many-flows +whether a device minds", weir("run", "--help").out)
     told = weir("flows")
     assert told.code == 0, told.err
-    assert re.search(r"\nRun \S+-flows-\S+\.\n", told.out)
+    assert re.search(r"\nSimulated, not measured\. Run \S+-flows-\S+\.\n", told.out)
     assert "With 10,000 flows the median delay is" in told.out
     schema = json.loads(weir("schema").out)
     assert {"$ref": "#/$defs/FlowsScenario"} in schema["oneOf"]
+
+
+@pytest.mark.usefixtures("flows")
+def test_the_test_that_the_document_shows_passes(tmp_path: Path) -> None:
+    shown = re.search(r"```python\n(import weirlab\n.*?)```", DOCUMENT.read_text(), re.S)
+    assert shown is not None
+    names: dict[str, Any] = {}
+    exec(shown[1], names)
+    names["test_every_number_of_flows_is_measured"](tmp_path / "store")
 
 
 @pytest.mark.usefixtures("flows")

@@ -86,7 +86,7 @@ def probe(package: str, command: Sequence[str], text: str) -> list[str]:
         return [f"{command[0]} could not be tried: {error.strerror}; {way_out(error)}"]
     if done.returncode != 0:
         words = " ".join((done.stderr or done.stdout).split())
-        return [f"{command[0]} does not work with this kernel ({words}); choose another DUT driver"]
+        return [f"{command[0]} does not work with this kernel ({words}); choose another device"]
     return []
 
 
