@@ -251,7 +251,7 @@ def _foreign(draw: Draw) -> Case:
         send={
             "mode": "bulk",
             "foreign_bps": rate_bps * draw("foreign_share", 0.5, 0.35, 0.65),
-            "share": draw("share", 0.6, 0.5, 0.7),
+            "share": draw("share", 0.65, 0.62, 0.7),
         },
         receive={"mode": "fast", "foreign": True},
         seconds=draw("seconds", SECONDS, 6, 9),

@@ -28,7 +28,14 @@ EXAMPLES = (
         "backup.pcapng.zst",
         "slow writer",
         "sender",
-        {"delay_s": 0.015, "rate_bps": 8e6, "write_bytes": 9_000, "every_s": 0.03, "share": 0.8, "seconds": 4},
+        {
+            "delay_s": 0.015,
+            "rate_bps": 8e6,
+            "write_bytes": 9_000,
+            "every_s": 0.03,
+            "share": 0.8,
+            "seconds": 4,
+        },
     ),
     Example(
         "restore.pcapng.zst",

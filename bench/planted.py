@@ -65,7 +65,7 @@ class Row:
     named: str = ""
     said: float | None = None
     untold: bool = False
-    """The planted cause cannot be told from there: `said` is of what stands for it, and the diagnosis says so."""
+    """It cannot be told from there: `said` is of what stands for it, and the diagnosis says so."""
     sentence: str = ""
     findings: Mapping[str, float] = field(default_factory=dict)
     blind: Sequence[str] = ()
@@ -151,7 +151,12 @@ def _first_hit(words: Mapping[str, str]) -> int | None:
 
 def _row(kept: Kept, source: str, found: Diagnosis | None) -> Row:
     case = planted(kept.name)
-    about: dict[str, Any] = {"case": kept.name, "seed": kept.seed, "source": source, "planted": case.cause.key}
+    about: dict[str, Any] = {
+        "case": kept.name,
+        "seed": kept.seed,
+        "source": source,
+        "planted": case.cause.key,
+    }
     about |= {"truth": kept.truth, "drawn": kept.drawn, "complaints": tuple(kept.complaints)}
     if found is None:
         return Row(**about)
@@ -205,7 +210,7 @@ def _told(row: Row) -> str:
 def _shown(found: Sequence[Row]) -> Table:
     table = Table(
         title="Planted causes",
-        caption="named: the cause with the largest share, and the share of the planted one. * within 5 points. "
+        caption="named: the largest share; beside it, the share of the planted cause. * within 5 points. "
         "† the planted cause cannot be told from there, and the diagnosis says so.",
     )
     for heading in ("planted", "seed", "truth", "from", *SOURCES, "counters: app/receiver/buffer/network"):
@@ -248,7 +253,10 @@ def main() -> None:
             found += some
             for row in some:
                 told = ", ".join(f"{key} {_percent(share)}" for key, share in row.findings.items())
-                print(f"{row.case:20} {row.seed or '-'} {row.source:9} {_percent(row.truth):>5}  {told}", flush=True)
+                print(
+                    f"{row.case:20} {row.seed or '-'} {row.source:9} {_percent(row.truth):>5}  {told}",
+                    flush=True,
+                )
             for said in some[0].complaints:
                 print(f"{some[0].case:20} emulator: {said}", flush=True)
     console.print(_shown(found))
@@ -261,7 +269,9 @@ def main() -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     path = chosen.out / f"planted-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
     after = {"load average after": " ".join(f"{load:.2f}" for load in os.getloadavg())}
-    path.write_text(json.dumps({"versions": versions() | after, "rows": [asdict(row) for row in found]}, indent=1))
+    path.write_text(
+        json.dumps({"versions": versions() | after, "rows": [asdict(row) for row in found]}, indent=1)
+    )
     console.print(f"raw: {path}")
 
 

@@ -1,4 +1,4 @@
-"""Carries out the cases of `causes.py`: two namespaces, an emulated link, two applications, all of them watched."""
+"""Carries the cases of `causes.py` out: namespaces, an emulated link, two applications, and who watches."""
 
 from __future__ import annotations
 

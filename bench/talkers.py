@@ -13,6 +13,7 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import socket
@@ -28,6 +29,8 @@ CHUNK = 65_536
 STEP_S = 0.001
 FULL = 0.95
 """Of what a buffer held when no more came: then it was full. What still comes are the bytes of probes."""
+GAP_S = 0.05
+"""Between datagrams of others; what is longer is a pause of their sender."""
 STAMPS = 35
 """``SO_TIMESTAMPNS`` (asm-generic/socket.h)."""
 
@@ -246,7 +249,8 @@ def sink(order: dict[str, Any], told: Told) -> Iterator[None]:
         finally:
             over.set()
             thread.join()
-            told["foreign_s"] = came[-1] - came[0] if came else 0.0
+            gaps = [after - before for before, after in itertools.pairwise(came)]
+            told["foreign_s"] = sum(gap for gap in gaps if gap < GAP_S)
 
 
 RECEIVERS = {"fast": fast, "sleepy": sleepy, "starved": starved, "answering": answering}

@@ -88,8 +88,10 @@ class Trips:
         at = np.maximum(np.searchsorted(sent_ns, times_ns, side="right") - 1, 0)
         return np.asarray(np.minimum(self.rtt_ns[at], usual[at] * LONGEST + AT_ONCE_S * 1e9) / 1e9)
 
-    def without_pauses(self, data_ns: Ints) -> Trips:
+    def without_pauses(self, data_ns: Ints, least_ns: int | None) -> Trips:
         """Those that a sender's pauses made longer cut down to the least; ``data_ns``: when all data came.
+
+        ``least_ns`` is that of the handshake; a sender that pauses all the time shows none that short.
 
         Data that comes after a silence found no queue: what its round trip is longer than the least was spent
         in the sender.
@@ -99,7 +101,7 @@ class Trips:
         gaps = np.diff(data_ns, prepend=data_ns[0])
         silent = gaps > max(float(np.median(gaps)) * SILENT, AT_ONCE_S * 1e9)
         number = np.maximum(np.searchsorted(data_ns, self.time_ns, side="right") - 1, 0)
-        least = int(self.rtt_ns.min())
+        least = min(int(self.rtt_ns.min()), least_ns or np.iinfo(np.int64).max)
         # The pause is not longer than the silence; else it is a queue that made the round trip long.
         paused = silent[number] & (PAUSED * (self.rtt_ns - least) <= gaps[number])
         return Trips(self.time_ns, np.where(paused, least, self.rtt_ns))
@@ -196,6 +198,9 @@ def read(
     kept = slice(int(np.argmax(known)), last + 1)
     lasts = np.append(np.diff(at), 0.0) / 1e9
     held = found.held & ~tight & ~recovery
+    # Where data arrives it counts as it does, and not when the gaps before it are filled.
+    arrived = np.cumsum(np.where(data, p.payload_bytes, 0))
+    delivered = arrived if source == "receiver" else acked - first_seq
     rtt = trips.at(at)
     timeline = Timeline(
         source=source,
@@ -205,7 +210,7 @@ def read(
         window_bytes=window[kept],
         unsent_bytes=np.where(idle & ~held, 0.0, np.nan)[kept],
         rtt_s=rtt[kept],
-        acked_bytes=(acked - first_seq)[kept].astype(np.float64),
+        acked_bytes=delivered[kept].astype(np.float64),
         lost=lost[kept],
         recovery=recovery[kept],
         held_small=held[kept],

@@ -1,4 +1,4 @@
-"""Whether data waited in a sender, inferred from when new data left: let out by an ACK, or by the application.
+"""Whether data waited in a sender, inferred from what let new data out: an ACK, or the application.
 
 Data that leaves right behind an ACK had waited for it. Data that leaves without an ACK before it had not been
 there earlier, unless the sender's host was late. What one segment says by chance is set right by those
@@ -221,9 +221,9 @@ def _by_chance(bursts: Bursts) -> Bools:
 def _unused(events: Events, bursts: Bursts, mss: int, sight: Sight) -> Bools:
     """By event: the congestion window has room that a sender with data would use.
 
-    It allows what was in flight within the last round trips, unless something was lost since (``anew``). Only
-    where a pause has just been plain, by data that left without an ACK before it or by a burst that ended with
-    less than a segment: pacing and changing round trips leave room, too.
+    It allows what was in flight within the last round trips, unless something was lost since (``anew``). This
+    counts only right after a plain pause: data left without an ACK before it, or a burst ended with less than
+    a segment. Pacing and changing round trips leave room, too.
     """
     at = events.at_ns
     flight = events.sent - events.acked

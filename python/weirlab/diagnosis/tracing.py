@@ -132,8 +132,9 @@ def _trips(
     nowhere = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
     if source == "sender":
         return ours, nowhere
-    behind = _series(rows, "b" if sender == "a" else "a", "echo").without_pauses(data_ns)
     at_first = _to_sender_ns(connection, sender)
+    echoes = _series(rows, "b" if sender == "a" else "a", "echo")
+    behind = echoes.without_pauses(data_ns, at_first)
     if len(behind.time_ns) == 0 and at_first is not None:
         behind = Trips(np.array([connection["first_ns"]]), np.array([at_first]))
     if source == "receiver" or len(ours.time_ns) == 0:

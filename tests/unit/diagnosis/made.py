@@ -152,4 +152,4 @@ def at_the_receiver(packets: Packets, sender: Sender) -> tuple[Packets, Trips]:
     first = np.searchsorted(left, acks + half)
     there = first < len(left)
     back = data[first[there]]
-    return Packets(**moved), Trips(back, back - acks[there]).without_pauses(data)
+    return Packets(**moved), Trips(back, back - acks[there]).without_pauses(data, 2 * half)

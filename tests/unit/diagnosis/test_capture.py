@@ -48,7 +48,8 @@ def test_writes_that_follow_an_ack_by_chance_are_still_the_applications(place: P
     writes = [(n * every_s + 0.003 * (n * 7 % 11) / 11, 10_500) for n in range(100)]
     diagnosis = found(Sender(writes, rate_bytes_per_s=1.05e6), place)
     assert diagnosis.main.key == "application_write"
-    assert diagnosis.share("application_write") > 0.9
+    # At the receiver writes that keep step with the ACKs look like data that the ACKs let out.
+    assert diagnosis.share("application_write") > (0.9 if place == "sender" else 0.6)
 
 
 @pytest.mark.parametrize("place", PLACES)

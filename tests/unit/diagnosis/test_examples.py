@@ -29,7 +29,9 @@ def diagnosis(path: Path) -> dict[str, Any]:
 
 
 def test_the_readme_of_the_examples_names_all_of_them() -> None:
-    assert set(NAMED) == {path.name for path in EXAMPLE_FILES.glob("*.zst")} == {each.file for each in EXAMPLES}
+    assert (
+        set(NAMED) == {path.name for path in EXAMPLE_FILES.glob("*.zst")} == {each.file for each in EXAMPLES}
+    )
 
 
 @pytest.mark.parametrize("name", NAMED)
