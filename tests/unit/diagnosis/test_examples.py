@@ -42,3 +42,26 @@ def test_the_cause_that_the_readme_of_an_example_tells_is_named_first(name: str)
     assert found["findings"][0]["cause"] == NAMED[name]
     assert found["sentence"] == found["findings"][0]["sentence"]
     assert found["findings"][0]["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "truth"),
+    [
+        # The writer wakes when a third of its send buffer is free, on a busy host late.
+        ("small-send-buffer-sender", "send_buffer", 1.0),
+        ("small-send-buffer-receiver", "send_buffer", 1.0),
+        # The receiver offers window scaling with a scale of 0, which is an offer.
+        ("small-receive-window-sender", "receive_window", 0.98),
+        # ACKs arrive for so long that they are often right before the next write.
+        ("slow-writer-receiver", "application_write", 0.67),
+        # A few segments per round trip, whose ACKs must not seem to come after what they let out.
+        ("shallow-queue-receiver", "loss", 0.96),
+        ("nagle-delayed-ack-receiver", "nagle", 0.65),
+    ],
+)
+def test_what_was_once_taken_for_something_else_is_named(name: str, cause: str, truth: float) -> None:
+    path = RECORDED / f"{name}.pcapng.zst"
+    assert path.stat().st_size < MOST_BYTES
+    found = diagnosis(path)
+    assert found["findings"][0]["cause"] == cause
+    assert found["findings"][0]["share"] == pytest.approx(truth, abs=0.05)
