@@ -1,16 +1,25 @@
-"""The causes that `planted.py` plants: who does what wrong, on which path, and what the truth is then."""
+"""The causes that `planted.py` plants: who does what wrong, on which path, and what the truth is then.
+
+Each case has usual parameters, and bounds between which a seed draws them: rules that hold for one rate, one
+round trip and one buffer alone do not hold.
+"""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from weirlab.diagnosis import causes
+from weirlab.diagnosis.causes import Cause
 from weirlab.studies.emulator.account import Account
 
 MSS = 1448
 SECONDS = 6.0
+INITIAL_SEGMENTS = 10
+UNSCALED = 65_535
 
 
 @dataclass(frozen=True)
@@ -33,10 +42,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class Case:
-    """`causes`: names that are right, the first being the one that was planted."""
+    """`cause`: what is planted."""
 
     name: str
-    causes: tuple[str, ...]
+    cause: Cause
     truth: Callable[[Truth], float]
     says: str
     """Where the truth comes from."""
@@ -44,18 +53,57 @@ class Case:
     send: Mapping[str, Any] = field(default_factory=lambda: {"mode": "bulk"})
     receive: Mapping[str, Any] = field(default_factory=lambda: {"mode": "fast"})
     sysctls: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
+    untold: Mapping[str, Cause] = field(default_factory=dict)
+    """By place: what is right there, if the diagnosis says that the planted cause cannot be told from it."""
     seconds: float = SECONDS
+    drawn: Mapping[str, float] = field(default_factory=dict)
 
 
-def _path(**words: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Delay each way; everything else in the direction of the data."""
-    return words, {"delay": words["delay"]}
+class Draw:
+    """Parameters of a case: the usual ones; with a seed, drawn between bounds, evenly by ratio.
+
+    `given` replaces some by name.
+    """
+
+    def __init__(self, name: str, seed: int | None, given: Mapping[str, float]) -> None:
+        self._random = None if seed is None else random.Random(f"{seed} {name}")
+        self._given = given
+        self.drawn: dict[str, float] = {}
+
+    def __call__(self, name: str, usual: float, least: float, most: float) -> float:
+        value = usual
+        if self._random is not None:
+            value = float(f"{math.exp(self._random.uniform(math.log(least), math.log(most))):.4g}")
+        self.drawn[name] = self._given.get(name, value)
+        return self.drawn[name]
 
 
-def _after_growth(limit_bytes: int, rtt_s: float) -> Callable[[Truth], float]:
-    """All of the time but for the round trips in which ten segments grow to the limit."""
-    trips = max(math.ceil(math.log2(limit_bytes / (10 * MSS))), 0)
+def _path(
+    delay_s: float, rate_bps: float, queue: float, **more: str
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Delay each way; everything else in the direction of the data. `queue`: packets."""
+    delay = {"delay": f"{delay_s * 1e6:.0f}us"}
+    return {**delay, "rate": f"{rate_bps / 1e3:.0f}kbit/s", "queue": f"{queue:.0f}pkts", **more}, delay
+
+
+def _after_growth(limit_bytes: float, rtt_s: float) -> Callable[[Truth], float]:
+    """All of the time but for the round trips in which the first segments grow to the limit."""
+    trips = max(math.ceil(math.log2(limit_bytes / (INITIAL_SEGMENTS * MSS))), 0)
     return lambda truth: 1 - trips * rtt_s / truth.seconds
+
+
+def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
+    """While the receiver's buffer was full, and a round trip more per time that it was.
+
+    The sender has used the window up half a round trip before the last data fill the buffer, and learns half
+    a round trip late that it is open again.
+    """
+
+    def share(truth: Truth) -> float:
+        told = truth.receiver
+        return min((float(told["held_s"]) + int(told["times"]) * rtt_s) / truth.seconds, 1.0)
+
+    return share
 
 
 def _since_first_hit(truth: Truth) -> float:
@@ -66,103 +114,223 @@ def _idle_link(truth: Truth) -> float:
     return 1 - truth.utilisation
 
 
-WINDOW = 131_072
-CASES = (
-    Case(
+def _slow_writer(draw: Draw) -> Case:
+    return Case(
         "slow writer",
-        ("application_write",),
-        lambda truth: truth.sender["held_s"] / truth.seconds,
+        causes.APPLICATION_WRITE,
+        lambda truth: float(truth.sender["held_s"]) / truth.seconds,
         "application's pauses",
-        _path(delay="20ms", rate="20Mbit/s", queue="100pkts"),
-        send={"mode": "slow", "write_bytes": 10_000, "every_s": 0.02, "share": 0.7},
-    ),
-    Case(
+        _path(draw("delay_s", 0.02, 0.008, 0.04), draw("rate_bps", 20e6, 15e6, 50e6), 100),
+        send={
+            "mode": "slow",
+            "write_bytes": int(draw("write_bytes", 10_000, 5_000, 15_000)),
+            "every_s": draw("every_s", 0.02, 0.012, 0.06),
+            "share": draw("share", 0.7, 0.5, 0.85),
+        },
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _slow_reader(draw: Draw) -> Case:
+    delay_s = draw("delay_s", 0.01, 0.005, 0.03)
+    return Case(
         "slow reader",
-        ("application_read",),
-        lambda truth: truth.receiver["held_s"] / truth.seconds,
+        causes.APPLICATION_READ,
+        _not_reading(2 * delay_s),
         "reader's pauses with a full buffer",
-        _path(delay="10ms", rate="50Mbit/s", queue="200pkts"),
-        receive={"mode": "sleepy", "reads_s": 0.5, "sleeps_s": 0.8, "options": {"SO_RCVBUF": 262_144}},
-    ),
-    Case(
+        _path(delay_s, draw("rate_bps", 50e6, 30e6, 100e6), 200),
+        receive={
+            "mode": "sleepy",
+            "reads_s": draw("reads_s", 0.5, 0.3, 0.7),
+            "sleeps_s": draw("sleeps_s", 0.8, 0.5, 1.2),
+            "options": {"SO_RCVBUF": int(draw("buffer_bytes", 262_144, 131_072, 400_000))},
+        },
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _send_buffer(draw: Draw) -> Case:
+    buffer = int(draw("buffer_bytes", 16_384, 12_000, 60_000))
+    # Whole segments: Linux lets a write grow the last segment, if that is not full, beyond the send buffer.
+    chunk = round(draw("chunk_segments", 10, 4, 20)) * MSS
+    return Case(
         "small send buffer",
-        ("send_buffer",),
-        lambda truth: min(truth.sender["held_s"] / truth.seconds, 1.0),
+        causes.SEND_BUFFER,
+        lambda truth: min(float(truth.sender["held_s"]) / truth.seconds, 1.0),
         "time in send()",
-        _path(delay="25ms", rate="200Mbit/s", queue="1000pkts"),
-        send={"mode": "bulk", "chunk": 14_480, "options": {"SO_SNDBUF": 16_384}},
-    ),
-    Case(
+        _path(draw("delay_s", 0.025, 0.012, 0.045), draw("rate_bps", 200e6, 100e6, 300e6), 1000),
+        send={
+            "mode": "bulk",
+            "chunk": chunk,
+            "options": {"SO_SNDBUF": buffer},
+        },
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _receive_window(draw: Draw) -> Case:
+    delay_s, window = draw("delay_s", 0.025, 0.015, 0.05), draw("buffer_bytes", 131_072, 50_000, 200_000)
+    return Case(
         "small receive window",
-        ("receive_window",),
-        _after_growth(WINDOW, 0.05),
+        causes.RECEIVE_WINDOW,
+        _after_growth(window, 2 * delay_s),
         "arithmetic",
-        _path(delay="25ms", rate="200Mbit/s", queue="1000pkts"),
-        receive={"mode": "fast", "options": {"SO_RCVBUF": WINDOW}},
-    ),
-    Case(
+        _path(delay_s, draw("rate_bps", 200e6, 150e6, 300e6), 1000),
+        receive={"mode": "fast", "options": {"SO_RCVBUF": int(window)}},
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _window_scaling(draw: Draw) -> Case:
+    delay_s = draw("delay_s", 0.025, 0.015, 0.05)
+    return Case(
         "window scaling off",
-        ("window_scaling",),
-        _after_growth(WINDOW, 0.05),
+        causes.WINDOW_SCALING,
+        _after_growth(UNSCALED, 2 * delay_s),
         "arithmetic",
-        _path(delay="25ms", rate="200Mbit/s", queue="1000pkts"),
+        _path(delay_s, draw("rate_bps", 200e6, 100e6, 300e6), 1000),
         sysctls=({}, {"net/ipv4/tcp_window_scaling": 0}),
-    ),
-    Case(
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _random_loss(draw: Draw) -> Case:
+    loss = f"{draw('loss_percent', 1, 0.5, 3):.2f}%"
+    return Case(
         "random loss",
-        ("loss",),
+        causes.LOSS,
         _since_first_hit,
         "since the first loss",
-        _path(delay="20ms", rate="100Mbit/s", queue="1000pkts", loss="1%", seed="7"),
-    ),
-    Case(
+        _path(
+            draw("delay_s", 0.02, 0.012, 0.05),
+            draw("rate_bps", 100e6, 80e6, 200e6),
+            1000,
+            loss=loss,
+            seed=f"{draw('seed', 7, 1, 1000):.0f}",
+        ),
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _shallow_queue(draw: Draw) -> Case:
+    return Case(
         "shallow queue",
-        ("loss",),
+        causes.LOSS,
         _idle_link,
         "link idle",
-        _path(delay="50ms", rate="50Mbit/s", queue="5pkts"),
-    ),
-    Case(
+        _path(
+            draw("delay_s", 0.05, 0.03, 0.06), draw("rate_bps", 50e6, 30e6, 80e6), draw("queue", 5, 3.6, 8)
+        ),
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _bottleneck(draw: Draw) -> Case:
+    return Case(
         "bottleneck saturated",
-        ("bottleneck",),
+        causes.BOTTLENECK,
         lambda truth: truth.utilisation,
         "link busy",
-        _path(delay="20ms", rate="20Mbit/s", queue="100pkts"),
-    ),
-    Case(
+        _path(
+            draw("delay_s", 0.02, 0.01, 0.04),
+            draw("rate_bps", 20e6, 5e6, 40e6),
+            draw("queue", 100, 80, 250),
+        ),
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _foreign(draw: Draw) -> Case:
+    rate_bps = draw("rate_bps", 20e6, 10e6, 30e6)
+    return Case(
         "foreign traffic",
-        ("foreign",),
-        lambda truth: truth.sender["foreign_s"] / truth.seconds,
-        "others' time",
-        _path(delay="20ms", rate="20Mbit/s", queue="400pkts"),
-        send={"mode": "bulk", "foreign_bps": 10e6, "share": 0.6},
-    ),
-    Case(
+        causes.FOREIGN,
+        lambda truth: min(float(truth.receiver["foreign_s"]) / truth.seconds, 1.0),
+        "others' frames behind the bottleneck",
+        _path(draw("delay_s", 0.02, 0.01, 0.03), rate_bps, draw("queue", 400, 200, 500)),
+        send={
+            "mode": "bulk",
+            "foreign_bps": rate_bps * draw("foreign_share", 0.5, 0.35, 0.65),
+            "share": draw("share", 0.65, 0.62, 0.7),
+        },
+        receive={"mode": "fast", "foreign": True},
+        seconds=draw("seconds", SECONDS, 6, 9),
+    )
+
+
+def _reordering(draw: Draw) -> Case:
+    # Held back by less than a round trip, and long enough to be overtaken by three segments.
+    delay_s = draw("delay_s", 0.02, 0.015, 0.03)
+    reorder = f"{draw('percent', 2, 1, 3):.2f}%,by={draw('by_s', 0.015, 0.01, 0.018) * 1e6:.0f}us"
+    return Case(
         "reordering",
-        ("reordering",),
+        causes.REORDERING,
         _since_first_hit,
         "since the first overtaken",
-        _path(delay="20ms", rate="50Mbit/s", queue="500pkts", reorder="2%,by=15ms", seed="7"),
+        _path(
+            delay_s,
+            draw("rate_bps", 50e6, 40e6, 100e6),
+            500,
+            reorder=reorder,
+            seed=f"{draw('seed', 7, 1, 1000):.0f}",
+        ),
         sysctls=(
             {"net/ipv4/tcp_recovery": 0, "net/ipv4/tcp_max_reordering": 3, "net/ipv4/tcp_timestamps": 0},
             {},
         ),
-    ),
-    Case(
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _nagle(draw: Draw) -> Case:
+    delay_s, size = draw("delay_s", 0.01, 0.005, 0.025), int(draw("message_bytes", 400, 100, 1200)) // 2 * 2
+    return Case(
         "Nagle, delayed ACK",
-        ("nagle",),
-        lambda truth: truth.sender["held_s"] / truth.seconds,
-        "exchange beyond an RTT",
-        _path(delay="10ms", rate="20Mbit/s", queue="100pkts"),
-        send={"mode": "asking", "message_bytes": 400, "rtt_s": 0.02},
-        receive={"mode": "answering", "message_bytes": 400},
-    ),
-    Case(
+        causes.NAGLE,
+        lambda truth: float(truth.receiver["held_s"]) / truth.seconds,
+        "second half behind the first",
+        _path(delay_s, draw("rate_bps", 20e6, 10e6, 50e6), 100),
+        send={"mode": "asking", "message_bytes": size},
+        receive={"mode": "answering", "message_bytes": size},
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _starved(draw: Draw) -> Case:
+    delay_s = draw("delay_s", 0.01, 0.005, 0.03)
+    return Case(
         "starved receiver",
-        ("receiver_host", "application_read"),
-        lambda truth: truth.receiver["held_s"] / truth.seconds,
-        "scheduler of the receiver",
-        _path(delay="10ms", rate="50Mbit/s", queue="200pkts"),
-        receive={"mode": "starved", "options": {"SO_RCVBUF": 262_144}},
-    ),
-)
+        causes.RECEIVER_HOST,
+        _not_reading(2 * delay_s),
+        "full buffer of a reader without CPU",
+        _path(delay_s, draw("rate_bps", 50e6, 30e6, 100e6), 200),
+        receive={
+            "mode": "starved",
+            "options": {"SO_RCVBUF": int(draw("buffer_bytes", 262_144, 131_072, 400_000))},
+        },
+        untold=dict.fromkeys(("sender", "receiver"), causes.APPLICATION_READ),
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
+    "slow writer": _slow_writer,
+    "slow reader": _slow_reader,
+    "small send buffer": _send_buffer,
+    "small receive window": _receive_window,
+    "window scaling off": _window_scaling,
+    "random loss": _random_loss,
+    "shallow queue": _shallow_queue,
+    "bottleneck saturated": _bottleneck,
+    "foreign traffic": _foreign,
+    "reordering": _reordering,
+    "Nagle, delayed ACK": _nagle,
+    "starved receiver": _starved,
+}
+
+
+def planted(name: str, seed: int | None = None, given: Mapping[str, float] | None = None) -> Case:
+    """A case by its name: with its usual parameters, or with those that `seed` draws, or `given` ones."""
+    draw = Draw(name, seed, given or {})
+    made = MAKERS[name](draw)
+    return Case(**{**vars(made), "drawn": draw.drawn})

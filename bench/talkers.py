@@ -4,7 +4,8 @@
     python talkers.py send '{"host": "198.18.0.2", "port": 5001, "mode": "bulk", "seconds": 5}'
 
 Each prints a line of JSON when it is ready, and one at the end: `began_ns` and `ended_ns` (since 1970), and
-`held_s`, the time for which it was itself the reason that nothing moved.
+`held_s`, the time for which it was itself the reason that nothing moved; receivers that held data up add
+`times`, how often.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import socket
+import struct
 import sys
 import termios
 import threading
@@ -24,6 +27,14 @@ from typing import Any
 
 CHUNK = 65_536
 STEP_S = 0.001
+FULL = 0.95
+"""Of what a buffer held when no more came: then it was full. What still comes are the bytes of probes."""
+GAP_S = 0.05
+"""Between datagrams of others; what is longer is a pause of their sender."""
+STAMPS = 35
+"""``SO_TIMESTAMPNS`` (asm-generic/socket.h)."""
+
+Told = dict[str, float]
 
 
 def say(**what: Any) -> None:
@@ -39,39 +50,49 @@ def prepared(order: dict[str, Any]) -> socket.socket:
     return made
 
 
-# -- receivers: each returns the time for which it kept data from coming ------------------------------------
+def unread(talk: socket.socket) -> int:
+    """Bytes that wait to be read."""
+    waiting = array.array("i", [0])
+    fcntl.ioctl(talk.fileno(), termios.FIONREAD, waiting)
+    return waiting[0]
 
 
-def fast(talk: socket.socket, order: dict[str, Any]) -> float:
+# -- receivers: each tells for how long it kept data from coming ---------------------------------------------
+
+
+def fast(talk: socket.socket, order: dict[str, Any]) -> Told:
     while talk.recv(4 * CHUNK):
         pass
-    return 0.0
+    return {"held_s": 0.0}
 
 
-def sleepy(talk: socket.socket, order: dict[str, Any]) -> float:
+def sleepy(talk: socket.socket, order: dict[str, Any]) -> Told:
     """Reads for `reads_s`, then for `sleeps_s` not at all; counts the time in which its buffer was full."""
-    held = 0.0
+    held, times = 0.0, 0
     turn = time.monotonic() + order["reads_s"]
     while talk.recv(4 * CHUNK):
         if time.monotonic() < turn:
             continue
         seen: list[tuple[float, int]] = []
         ends = time.monotonic() + order["sleeps_s"]
-        while time.monotonic() < ends:
-            unread = array.array("i", [0])
-            fcntl.ioctl(talk.fileno(), termios.FIONREAD, unread)
-            seen.append((time.monotonic(), unread[0]))
-            # It fills at once or never: then a reader that sleeps is not to want a CPU either.
-            filling = time.monotonic() < ends - 0.8 * order["sleeps_s"]
-            time.sleep(STEP_S if filling else max(ends - time.monotonic(), 0.0))
-        unread = array.array("i", [0])
-        fcntl.ioctl(talk.fileno(), termios.FIONREAD, unread)
-        seen.append((time.monotonic(), unread[0]))
-        # What still comes when it is full are the bytes of probes.
-        full = next(at for at, unread in seen if unread >= 0.95 * seen[-1][1])
-        held += ends - full
-        turn = time.monotonic() + order["reads_s"]
-    return held
+        # It fills soon or never. Another thread looks: a reader that sleeps does not want a CPU.
+        looking = threading.Thread(target=look, args=(talk, ends - 0.6 * order["sleeps_s"], seen))
+        looking.start()
+        time.sleep(ends - time.monotonic())
+        # A busy host wakes it late: until here it did not read.
+        woken, last = time.monotonic(), unread(talk)
+        looking.join()
+        full = next((at for at, waiting in seen if waiting >= FULL * last), woken)
+        held += woken - full
+        times += 1
+        turn = woken + order["reads_s"]
+    return {"held_s": held, "times": times}
+
+
+def look(talk: socket.socket, until: float, seen: list[tuple[float, int]]) -> None:
+    while (now := time.monotonic()) < until:
+        seen.append((now, unread(talk)))
+        time.sleep(STEP_S)
 
 
 def waited_s() -> float:
@@ -80,49 +101,83 @@ def waited_s() -> float:
         return int(file.read().split()[1]) / 1e9
 
 
-def starved(talk: socket.socket, order: dict[str, Any]) -> float:
-    """Shares its CPU with a process that never sleeps, as one that may run only when nobody else wants to."""
+def starved(talk: socket.socket, order: dict[str, Any]) -> Told:
+    """Shares its CPU with a process that never sleeps, as one that may run only when nobody else wants to.
+
+    That process sees how full the buffer is.
+    """
     cpu = max(os.sched_getaffinity(0))
+    ours, theirs = os.pipe()
     hog = os.fork()
     if hog == 0:
         os.sched_setaffinity(0, {cpu})
-        ends = time.monotonic() + order["seconds"]
-        while time.monotonic() < ends:
-            pass
+        os.write(theirs, json.dumps(crowd(talk, time.monotonic() + order["seconds"])).encode())
         os._exit(0)
+    os.close(theirs)
     os.sched_setaffinity(0, {cpu})
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     before = waited_s()
     while talk.recv(4 * CHUNK):
         pass
+    waited = waited_s() - before
+    with os.fdopen(ours) as file:
+        told: Told = json.loads(file.read())
     os.waitpid(hog, 0)
-    return waited_s() - before
+    return {**told, "waited_s": waited}
 
 
-def answering(talk: socket.socket, order: dict[str, Any]) -> float:
-    """Answers each message of `message_bytes` by a byte."""
-    got = 0
-    while part := talk.recv(CHUNK):
+def crowd(talk: socket.socket, ends: float) -> Told:
+    """Take a CPU until ``ends``; tell for how long the buffer of `talk` was full meanwhile, and how often."""
+    seen: list[tuple[float, int]] = []
+    due = 0.0
+    while (now := time.monotonic()) < ends:
+        if now >= due:
+            seen.append((now, unread(talk)))
+            due = now + STEP_S
+    enough = 0.8 * max(waiting for _, waiting in seen)
+    full = [waiting >= enough for _, waiting in seen]
+    times = sum(now and not before for before, now in zip([False, *full], full, strict=False))
+    until = [at for at, _ in seen[1:]] + [ends]
+    held = sum(end - at for (at, _), end, is_full in zip(seen, until, full, strict=True) if is_full)
+    return {"held_s": held, "times": times}
+
+
+def answering(talk: socket.socket, order: dict[str, Any]) -> Told:
+    """Answers each message of `message_bytes` by a byte; counts the time between its first part and its last.
+
+    By the kernel's times of arrival, so that it does not matter when this process runs.
+    """
+    talk.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
+    got, held = 0, 0.0
+    first: float | None = None
+    while True:
+        part, extra, *_ = talk.recvmsg(CHUNK, 64)
+        if not part:
+            return {"held_s": held}
+        stamps = [struct.unpack("qq", data) for _, kind, data in extra if kind == STAMPS]
+        at = stamps[0][0] + stamps[0][1] / 1e9 if stamps else time.time()
+        first = at if first is None else first
         got += len(part)
-        while got >= order["message_bytes"]:
+        if got >= order["message_bytes"]:
             got -= order["message_bytes"]
+            held += at - first
+            first = None
             talk.send(b"x")
-    return 0.0
 
 
 # -- senders -----------------------------------------------------------------------------------------------
 
 
-def bulk(talk: socket.socket, order: dict[str, Any]) -> float:
+def bulk(talk: socket.socket, order: dict[str, Any]) -> Told:
     """Writes as much as it may; counts the time in which it was not let."""
     data, ends, held = bytes(order.get("chunk", CHUNK)), time.monotonic() + order["seconds"], 0.0
     while (before := time.monotonic()) < ends:
         talk.sendall(data)
         held += time.monotonic() - before
-    return held
+    return {"held_s": held}
 
 
-def slow(talk: socket.socket, order: dict[str, Any]) -> float:
+def slow(talk: socket.socket, order: dict[str, Any]) -> Told:
     """Writes `write_bytes` every `every_s` for a `share` of the time, then all it may; counts the pauses."""
     begun, held = time.monotonic(), 0.0
     while time.monotonic() < begun + order["seconds"] * order["share"]:
@@ -131,18 +186,17 @@ def slow(talk: socket.socket, order: dict[str, Any]) -> float:
         time.sleep(order["every_s"])
         held += time.monotonic() - before
     bulk(talk, {"seconds": order["seconds"] * (1 - order["share"])})
-    return held
+    return {"held_s": held}
 
 
-def asking(talk: socket.socket, order: dict[str, Any]) -> float:
-    """Writes a message in two parts and waits for the answer; counts what is beyond a round trip."""
-    half, ends, held = bytes(order["message_bytes"] // 2), time.monotonic() + order["seconds"], 0.0
-    while (before := time.monotonic()) < ends:
+def asking(talk: socket.socket, order: dict[str, Any]) -> Told:
+    """Writes a message in two parts and waits for the answer."""
+    half, ends = bytes(order["message_bytes"] // 2), time.monotonic() + order["seconds"]
+    while time.monotonic() < ends:
         talk.sendall(half)
         talk.sendall(half)
         talk.recv(1)
-        held += time.monotonic() - before - order["rtt_s"]
-    return held
+    return {"held_s": 0.0}
 
 
 @contextlib.contextmanager
@@ -170,6 +224,35 @@ def others(order: dict[str, Any]) -> Iterator[None]:
         thread.join()
 
 
+@contextlib.contextmanager
+def sink(order: dict[str, Any], told: Told) -> Iterator[None]:
+    """Takes the datagrams of others, and tells for how long they came: they wait in the bottleneck first."""
+    if not order.get("foreign"):
+        yield
+        return
+    came: list[float] = []
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            with contextlib.suppress(TimeoutError):
+                into.recv(CHUNK)
+                came.append(time.monotonic())
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as into:
+        into.bind(("", 9))
+        into.settimeout(0.2)
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            gaps = [after - before for before, after in itertools.pairwise(came)]
+            told["foreign_s"] = sum(gap for gap in gaps if gap < GAP_S)
+
+
 RECEIVERS = {"fast": fast, "sleepy": sleepy, "starved": starved, "answering": answering}
 SENDERS = {"bulk": bulk, "slow": slow, "asking": asking}
 
@@ -180,10 +263,12 @@ def receive(order: dict[str, Any]) -> None:
         listener.listen(1)
         say(ready=True, pid=os.getpid())
         talk, _ = listener.accept()
+        told: Told = {}
         with talk:
             began = time.time_ns()
-            held_s = RECEIVERS[order["mode"]](talk, order)
-            say(began_ns=began, ended_ns=time.time_ns(), held_s=held_s)
+            with sink(order, told):
+                told |= RECEIVERS[order["mode"]](talk, order)
+            say(began_ns=began, ended_ns=time.time_ns(), **told)
 
 
 def send(order: dict[str, Any]) -> None:
@@ -191,12 +276,12 @@ def send(order: dict[str, Any]) -> None:
         talk.connect((order["host"], order["port"]))
         say(ready=True, pid=os.getpid())
         began = time.time_ns()
-        held_s = SENDERS[order["mode"]](talk, order)
+        told = SENDERS[order["mode"]](talk, order)
         ended = time.time_ns()
         talk.shutdown(socket.SHUT_WR)
         while talk.recv(CHUNK):
             pass
-        say(began_ns=began, ended_ns=ended, held_s=held_s)
+        say(began_ns=began, ended_ns=ended, **told)
 
 
 if __name__ == "__main__":

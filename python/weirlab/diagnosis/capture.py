@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.diagnosis.rounds import growing_until, is_flat
-from weirlab.diagnosis.timeline import DELAYED_S, Facts, Timeline
+from weirlab.diagnosis.rounds import growing_until, is_flat, is_level
+from weirlab.diagnosis.sends import Events, Sight, clocked, last_known, sends
+from weirlab.diagnosis.timeline import Facts, Timeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,13 +32,19 @@ USUAL_NS: Final = 100_000_000
 """Round trips are alike for so long."""
 AT_ONCE_UNSURE: Final = 0.2
 """The same where only the handshake's round trip is known."""
-ABLE_TRIPS: Final = 3
-"""Round trips for which data without an ACK before it proves what the congestion window allows."""
-LONGEST: Final = 1.5
+SILENT: Final = 3.0
+"""Times the usual gap between data, from which on the bottleneck had nothing to transmit."""
+PAUSED: Final = 0.8
+"""Of what is longer than the least round trip, the part that the silence must at least be as long as."""
+LONGEST: Final = 1.1
 """Of the usual round trip: what answers later was not let out by the ACK that it echoes."""
 AT_ONCE_RATIO: Final = 0.05
 """The same, of a round trip that had to be estimated."""
 TIMESTAMP_BYTES: Final = 12
+LEAST_MSS: Final = 500
+"""Bytes: less is not a full segment on any usual path."""
+WHOLE: Final = 0.8
+"""Share of the bytes that come in whole segments, in a transfer that is not of small messages."""
 _SYN, _RST = 2, 4
 
 
@@ -77,20 +84,50 @@ class Trips:
         if len(self.time_ns) == 0:
             return np.full(len(times_ns), np.nan)
         sent_ns = np.maximum.accumulate(self.time_ns - self.rtt_ns)
-        usual = self.least(USUAL_NS).rtt_ns
+        usual = self.usual(USUAL_NS)
         at = np.maximum(np.searchsorted(sent_ns, times_ns, side="right") - 1, 0)
-        most = np.maximum(usual[at], usual[np.maximum(at - 1, 0)]) * LONGEST + AT_ONCE_S * 3e9
-        return np.asarray(np.minimum(self.rtt_ns[at], most) / 1e9)
+        return np.asarray(np.minimum(self.rtt_ns[at], usual[at] * LONGEST + AT_ONCE_S * 1e9) / 1e9)
+
+    def without_pauses(self, data_ns: Ints, least_ns: int | None) -> Trips:
+        """Those that a sender's pauses made longer cut down to the least; ``data_ns``: when all data came.
+
+        ``least_ns`` is that of the handshake; a sender that pauses all the time shows none that short.
+
+        Data that comes after a silence found no queue: what its round trip is longer than the least was spent
+        in the sender.
+        """
+        if len(self.time_ns) == 0 or len(data_ns) < 2:
+            return self
+        gaps = np.diff(data_ns, prepend=data_ns[0])
+        silent = gaps > max(float(np.median(gaps)) * SILENT, AT_ONCE_S * 1e9)
+        number = np.maximum(np.searchsorted(data_ns, self.time_ns, side="right") - 1, 0)
+        least = min(int(self.rtt_ns.min()), least_ns or np.iinfo(np.int64).max)
+        # The pause is not longer than the silence; else it is a queue that made the round trip long.
+        paused = silent[number] & (PAUSED * (self.rtt_ns - least) <= gaps[number])
+        return Trips(self.time_ns, np.where(paused, least, self.rtt_ns))
+
+    def usual(self, within_ns: int) -> Floats:
+        """In ns, the least of about ``within_ns``; of two such times, where it changes, the greater."""
+        numbers, least = self._leasts(within_ns)
+        most = least.copy()
+        most[1:] = np.maximum(most[1:], least[:-1])
+        most[:-1] = np.maximum(most[:-1], least[1:])
+        return most[numbers].astype(np.float64)
 
     def least(self, within_ns: int) -> Trips:
         """The least of about ``within_ns`` each: a single ACK may have been delayed on purpose."""
         if len(self.time_ns) == 0:
             return self
+        numbers, least = self._leasts(within_ns)
+        return Trips(self.time_ns, least[numbers])
+
+    def _leasts(self, within_ns: int) -> tuple[Ints, Ints]:
+        """The number of the period of each, and the least of each period."""
         numbers = (self.time_ns - self.time_ns[0]) // max(within_ns, int(AT_ONCE_S * 1e9))
         numbers = np.unique(np.maximum.accumulate(numbers), return_inverse=True)[1]
-        most = np.full(int(numbers[-1]) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(most, numbers, self.rtt_ns)
-        return Trips(self.time_ns, most[numbers])
+        least = np.full(int(numbers[-1]) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(least, numbers, self.rtt_ns)
+        return numbers, least
 
 
 def read(
@@ -121,32 +158,49 @@ def read(
     if data.sum() < 3 or acks.sum() < 2:
         return None
     mss = facts.mss_bytes or _usual(packets.payload_bytes[data])
-    p, data, acks = _as_sent(packets, data, acks, behind)
-    at = p.time_ns.astype(np.float64)
-    ends = np.where(data, p.seq + p.payload_bytes, np.iinfo(np.int64).min)
-    sent = np.maximum.accumulate(ends)
-    first_seq = int(p.seq[data][0])
-    acked = np.maximum.accumulate(np.where(acks, p.ack, first_seq))
-    acked = np.maximum(acked, first_seq)
-    window_edge = _filled(np.where(acks, p.ack + p.window_bytes, -1))
-    known = (sent > np.iinfo(np.int64).min) & (window_edge >= 0)
-    if not known.any():
-        return None
-    recovery, lost = _recoveries(data & p.again, sent, acked)
     least_s = facts.min_rtt_s
     close_s = AT_ONCE_S
     if source != "sender":
         close_s += least_s * (AT_ONCE_RATIO if len(behind.time_ns) > 1 else AT_ONCE_UNSURE)
+    # Data does not come before the ACK that let it out, however its round trip was rounded.
+    p, data, acks = _as_sent(packets, data, acks, behind, 0.0 if source == "sender" else close_s / 2)
+    at = p.time_ns.astype(np.float64)
+    first_seq = int(p.seq[data][0])
+    sent = np.maximum.accumulate(np.where(data, p.seq + p.payload_bytes, first_seq))
+    acked = np.maximum.accumulate(np.where(acks, p.ack, first_seq))
+    acked = np.maximum(acked, first_seq)
+    window_edge = last_known(np.where(acks, p.ack + p.window_bytes, -1))
+    known = np.maximum.accumulate(data) & (window_edge >= 0)
+    if not known.any():
+        return None
+    recovery, lost = _recoveries(data & p.again, sent, acked)
     window = np.maximum(window_edge - acked, 0).astype(np.float64)
     flight = np.maximum(sent - acked, 0).astype(np.float64)
     tight = window - flight < mss
-    anew = (data & p.again) | tight
-    sends = _sends(_Events(p, at, data, acks, sent, acked, anew), mss, close_s, least_s)
+    # What SACK has reported in a recovery is no longer in flight.
+    anew = recovery | tight
+    events = Events(at, data, acks, p.payload_bytes, sent, acked, anew)
+    found = sends(events, mss, Sight(close_s, least_s))
+    round_s = max(least_s, AT_ONCE_S)
+    # Away from the sender an ACK seems to make room a moment before the data that used it.
+    ends = np.maximum.accumulate(np.where(tight, np.append(at[1:], at[-1]), -np.inf))
+    limited = tight | recovery | found.held | (at - ends <= 2 * close_s * 1e9)
+    if least_s <= 0:
+        # Without any round trip nothing is a change from one to the next, and nothing is small.
+        limited[:], lost[:] = True, 0.0
+    since_s = (at - at[0]) / 1e9
+    flat = is_flat(since_s, flight, lost, round_s, mss) & ~limited
+    level = is_level(since_s, flight, lost, round_s, mss) & ~limited
+    steady = clocked(events, found.bursts, flat | level)
+    idle = found.idle & ~limited & ~steady
     # What follows the last data is its way to the receiver and back, which nothing limits.
     last = int(np.flatnonzero(data)[-1])
     kept = slice(int(np.argmax(known)), last + 1)
     lasts = np.append(np.diff(at), 0.0) / 1e9
-    idle, held = (each & ~tight & ~recovery for each in (sends.idle, sends.held))
+    held = found.held & ~tight & ~recovery
+    # Where data arrives it counts as it does, and not when the gaps before it are filled.
+    arrived = np.cumsum(np.where(data, p.payload_bytes, 0))
+    delivered = arrived if source == "receiver" else acked - first_seq
     rtt = trips.at(at)
     timeline = Timeline(
         source=source,
@@ -156,11 +210,11 @@ def read(
         window_bytes=window[kept],
         unsent_bytes=np.where(idle & ~held, 0.0, np.nan)[kept],
         rtt_s=rtt[kept],
-        acked_bytes=(acked - first_seq)[kept].astype(np.float64),
+        acked_bytes=delivered[kept].astype(np.float64),
         lost=lost[kept],
         recovery=recovery[kept],
         held_small=held[kept],
-        flat=np.zeros(len(at[kept]), dtype=bool),
+        flat=(steady | (flat & ~idle))[kept],
         starting=np.zeros(len(at[kept]), dtype=bool),
         cwnd_room_bytes=np.full(len(at[kept]), np.nan),
         buffer_fill=np.full(len(at[kept]), np.nan),
@@ -168,21 +222,21 @@ def read(
         unread_bytes=np.full(len(at[kept]), np.nan),
         cpu_wait=np.full(len(at[kept]), np.nan),
     )
-    round_s = max(least_s, AT_ONCE_S)
-    free = ~(idle | held | recovery | tight)[kept]
     until = growing_until(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s)
-    flat = is_flat(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s, mss)
-    timeline = replace(timeline, starting=free & (timeline.start_s < until), flat=free & flat)
+    starting = ~(idle | limited)[kept] & (timeline.start_s < until)
+    timeline = replace(timeline, starting=starting, flat=timeline.flat & ~starting)
     return timeline, replace(facts, mss_bytes=mss, data_bytes=int((acked - first_seq)[kept][-1]))
 
 
-def _as_sent(p: Packets, data: Bools, acks: Bools, behind: Trips) -> tuple[Packets, Bools, Bools]:
-    """The packets in the order in which the sender knew of them."""
+def _as_sent(
+    p: Packets, data: Bools, acks: Bools, behind: Trips, early_s: float
+) -> tuple[Packets, Bools, Bools]:
+    """The packets in the order in which the sender knew of them; of ACKs, rather ``early_s`` too early."""
     times = p.time_ns.copy()
     theirs = ~p.from_sender
     # One after the other, as they were sent.
-    late = behind.until(times[theirs].astype(np.float64))
-    times[theirs] = np.maximum.accumulate(times[theirs] + (np.nan_to_num(late) * 1e9).astype(np.int64))
+    late_s = np.maximum(np.nan_to_num(behind.until(times[theirs].astype(np.float64))) - early_s, 0.0)
+    times[theirs] = np.maximum.accumulate(times[theirs] + (late_s * 1e9).astype(np.int64))
     order = np.argsort(times, kind="stable")
     moved = Packets(
         time_ns=times[order],
@@ -197,79 +251,6 @@ def _as_sent(p: Packets, data: Bools, acks: Bools, behind: Trips) -> tuple[Packe
     return moved, data[order], acks[order]
 
 
-@dataclass(frozen=True)
-class _Events:
-    """Packets in order, and by each: its time, data or ACK, what was sent and acknowledged."""
-
-    packets: Packets
-    at: Floats
-    data: Bools
-    acks: Bools
-    sent: Ints
-    acked: Ints
-    anew: Bools
-    """What was in flight before says no longer what the congestion window allows."""
-
-
-@dataclass(frozen=True)
-class _Sends:
-    """By event: nothing was there to send until the next new data, or less than a segment waited."""
-
-    idle: Bools
-    held: Bools
-
-
-def _sends(events: _Events, mss: int, close_s: float, least_s: float) -> _Sends:
-    p, at, data, acks = events.packets, events.at, events.data, events.acks
-    sent, acked = events.sent, events.acked
-    before = np.concatenate([[np.iinfo(np.int64).min], sent[:-1]])
-    new = np.flatnonzero(data & (sent > before))
-    idle, held = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=bool)
-    if len(new) < 2:
-        return _Sends(idle, held)
-    last_ack = _filled(np.where(acks, np.arange(len(at)), -1))
-    one, other = new[:-1], new[1:]
-    gap_s = (at[other] - at[one]) / 1e9
-    ack = last_ack[other]
-    since_ack_s = np.where(ack >= 0, (at[other] - at[np.maximum(ack, 0)]) / 1e9, np.inf)
-    short = p.payload_bytes[one] % mss != 0
-    answered = since_ack_s <= close_s
-    restarted = np.minimum(since_ack_s, gap_s) > close_s
-    able = _able(new, restarted, last_ack, sent - acked, events.anew)
-    # An ACK of everything, without data of its own, that came late, set the next one free.
-    little = sent[one] - acked[one] <= 2 * mss
-    everything = acked[np.maximum(other - 1, 0)] >= sent[one]
-    bare = (ack >= 0) & (p.payload_bytes[np.maximum(ack, 0)] == 0)
-    waited = short & answered & little & everything & bare & (ack > one) & (gap_s > least_s + DELAYED_S)
-    # Each event belongs to the new data before it; what the last one is followed by is not known.
-    ends_short = bool(p.payload_bytes[new[-1]] % mss != 0)
-    after = np.searchsorted(new, np.arange(len(at)), side="right") - 1
-    begun = after >= 0
-    idle[begun] = np.append(((short & ~(answered & bare)) | restarted) & ~waited, ends_short)[after[begun]]
-    held[begun] = np.append(waited, False)[after[begun]]
-    begins = np.full(len(at), -np.inf)
-    begins[other[restarted]] = at[other[restarted]]
-    lately = at - np.maximum.accumulate(begins) <= ABLE_TRIPS * least_s * 1e9
-    idle |= (sent - acked + mss <= able) & lately & ~held
-    return _Sends(idle, held)
-
-
-def _able(new: Ints, restarted: Bools, last_ack: Ints, flight: Ints, anew: Bools) -> Ints:
-    """By event: what was once in flight without an ACK having let it out.
-
-    So much the congestion window allows at least, until (``anew``) something is lost or the window is full.
-    """
-    first = np.append([False], restarted)
-    since = np.maximum.accumulate(np.where(first, np.arange(len(new)), -1))
-    # What follows belongs to it until an ACK may have let out more.
-    freely = (since >= 0) & (last_ack[new[np.maximum(since, 0)]] == last_ack[new])
-    found = np.zeros(len(flight), dtype=np.int64)
-    found[new] = np.where(freely, flight[new], 0)
-    # The greatest of each epoch, which begins far above the one before.
-    epoch = np.cumsum(anew).astype(np.int64) << 40
-    return np.asarray(np.maximum.accumulate(found + epoch) - epoch)
-
-
 def _recoveries(again: Bools, sent: Ints, acked: Ints) -> tuple[Bools, Floats]:
     """From a retransmission until what had been sent by then is acknowledged; retransmissions so far."""
     inside = np.zeros(len(sent), dtype=bool)
@@ -282,13 +263,13 @@ def _recoveries(again: Bools, sent: Ints, acked: Ints) -> tuple[Bools, Floats]:
     return inside, np.cumsum(again).astype(np.float64)
 
 
-def _filled(values: Ints) -> Ints:
-    """Each -1 replaced by the last value before it."""
-    at = np.maximum.accumulate(np.where(values >= 0, np.arange(len(values)), -1))
-    return np.where(at >= 0, values[np.maximum(at, 0)], -1)
-
-
 def _usual(payloads: Ints) -> int:
     """The most common payload: what a full segment carries."""
     values, counts = np.unique(payloads, return_counts=True)
-    return int(values[np.argmax(counts * values)])
+    most = int(values[np.argmax(counts * values)])
+    # Segments that a network card cuts later, or joined, carry several full ones.
+    total = float((counts * values).sum())
+    for one in sorted({int(value) for value in values if LEAST_MSS <= value <= most}):
+        if float((counts * values)[values % one == 0].sum()) >= WHOLE * total:
+            return one
+    return most

@@ -34,6 +34,8 @@ WAKES_BELOW, WRITES_ABOVE = 0.6, 0.8
 (``sk_stream_is_writeable``): below the first it is not blocked, and one that writes above the second was not.
 Both are off two thirds, as samples are not of the same moment.
 """
+LATE_S: Final = 0.05
+"""So late a busy host may run an application that it has woken."""
 _RECOVERY: Final = 3
 """``ca_state``: 3 is fast recovery, 4 what follows a time-out."""
 _NO_THRESHOLD: Final = 0x7FFF_FFFF
@@ -149,19 +151,29 @@ def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None)
         flat=_no(starts),
         starting=_starting(c),
         cwnd_room_bytes=room,
-        buffer_fill=_blocking(fill, c["bytes_acked"] + c["wqueue_bytes"], lasts, max(usual, 0.02)),
+        buffer_fill=_blocking(fill, c, lasts, max(usual, 0.02)),
         pacing_bytes_per_s=c["pacing_rate_bytes_per_s"],
         unread_bytes=_at(starts, receiver, "unread_bytes"),
         cpu_wait=_at(starts, receiver, "cpu_wait"),
     )
 
 
-def _blocking(fill: Floats, written: Floats, lasts: Floats, within_s: float) -> Floats:
+def _blocking(fill: Floats, c: Mapping[str, Floats], lasts: Floats, within_s: float) -> Floats:
     """The greatest fill of late where it may have blocked the application, else 0; NaN where not told."""
+    written = c["bytes_acked"] + c["wqueue_bytes"]
     writes = np.diff(written, append=written[-1:]) > 0
-    freely = recent_most((writes & (fill > WRITES_ABOVE) & (fill < 1)).astype(float), lasts, within_s) > 0
+    # Until the next sample ACKs free memory, by more than the data in it.
+    freed = np.diff(c["bytes_acked"], append=c["bytes_acked"][-1:]) / np.maximum(c["wqueue_bytes"], 1) * fill
+    above = writes & (fill - freed > WRITES_ABOVE) & (fill < 1)
+    freely = recent_most(above.astype(float), lasts, within_s) > 0
     most = recent_most(fill, lasts, within_s)
-    return np.where(np.isfinite(fill), np.where((fill >= WAKES_BELOW) & ~freely, most, 0.0), np.nan)
+    full = (fill >= WAKES_BELOW) & ~freely & (most >= 1)
+    # A busy host wakes it late: until it writes again it is still blocked.
+    writing = np.cumsum(np.concatenate([[False], writes[:-1]]))
+    late = (fill < WAKES_BELOW) & (np.maximum.accumulate(np.where(full, writing, -1)) == writing)
+    late &= ~lasting(late, lasts, LATE_S)
+    blocked = np.where((fill >= WAKES_BELOW) & ~freely, most, np.where(late, 1.0, 0.0))
+    return np.where(np.isfinite(fill), blocked, np.nan)
 
 
 def _delivered(c: Mapping[str, Floats]) -> Floats:

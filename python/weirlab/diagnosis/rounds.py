@@ -15,6 +15,13 @@ FLAT_ROUNDS: Final = 6
 """Round trips in which a congestion window that is used grows by as many segments at least."""
 SAME_SEGMENTS: Final = 2.5
 FEW_SEGMENTS: Final = 4
+LEVEL_ROUNDS: Final = 12
+LEVEL_TRIPS: Final = 1.5
+"""Round trips that each lasts: an application that a busy host wakes late has a burst in most of them."""
+LEVEL_RATIO: Final = 1.6
+"""Between the greatest flights of round trips whose mean stays the same."""
+LEVEL: Final = 0.1
+"""Of the mean, from one half of the round trips to the other."""
 MOST_ROUNDS: Final = 1 << 20
 
 
@@ -56,4 +63,24 @@ def is_flat(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float,
     rounds = np.zeros(len(most), dtype=bool)
     for number in np.flatnonzero(steady):
         rounds[number : number + FLAT_ROUNDS] = True
+    return np.asarray(rounds[numbers] & (lost <= 0))
+
+
+def is_level(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, mss: int) -> Bools:
+    """By piece: the greatest flight varied for :data:`LEVEL_ROUNDS` round trips, and did not grow."""
+    level = np.zeros(len(start_s), dtype=bool)
+    if len(start_s) == 0:
+        return level
+    most, numbers = _most(start_s, flight_bytes, LEVEL_TRIPS * round_s)
+    if len(most) < LEVEL_ROUNDS:
+        return level
+    windows = np.lib.stride_tricks.sliding_window_view(most, LEVEL_ROUNDS)
+    half = LEVEL_ROUNDS // 2
+    earlier, later = windows[:, :half].mean(axis=1), windows[:, half:].mean(axis=1)
+    steady = np.abs(later - earlier) <= np.maximum(SAME_SEGMENTS * mss, LEVEL * earlier)
+    steady &= windows.max(axis=1) <= LEVEL_RATIO * windows.min(axis=1)
+    steady &= windows.min(axis=1) >= FEW_SEGMENTS * mss
+    rounds = np.zeros(len(most), dtype=bool)
+    for number in np.flatnonzero(steady):
+        rounds[number : number + LEVEL_ROUNDS] = True
     return np.asarray(rounds[numbers] & (lost <= 0))

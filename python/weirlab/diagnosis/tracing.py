@@ -18,6 +18,7 @@ from weirlab.trace.facts import RETRANSMISSIONS, Connection, SideName, busier, s
 
 if TYPE_CHECKING:
     import polars as pl
+    from numpy.typing import NDArray
 
     from weirlab.diagnosis.causes import Source
     from weirlab.trace.frames import Trace
@@ -45,27 +46,65 @@ def read(
         flags=rows["flags"].cast(int).to_numpy(),
         again=rows["meaning"].cast(str).is_in(RETRANSMISSIONS).to_numpy(),
     )
+    scaled = _is_scaled(connection)
+    if not scaled:
+        packets = replace(packets, window_bytes=np.full_like(packets.window_bytes, _OPEN_BYTES))
+    round_trips = _of(trace.scan_rtt(), number)
     source, sure = where(connection, name)
-    trips, behind = _trips(_of(trace.scan_rtt(), number), connection, name, source)
+    if not sure and (shown := _shown(round_trips, name)) is not None:
+        source, sure = shown, True
+    data_ns = packets.time_ns[packets.from_sender & (packets.payload_bytes > 0)]
+    trips, behind = _trips(round_trips, connection, name, source, data_ns)
     found = capture.read(packets, source, _facts(connection, name, trips), trips, behind)
     if found is None:
         return None
     timeline, facts = found
     blind = [] if sure else [_UNSURE]
-    if not _is_scaled(connection):
+    if not scaled:
         timeline = replace(timeline, window_bytes=np.full_like(timeline.window_bytes, np.nan))
         blind.append(_UNSCALED)
+    if facts.min_rtt_s <= 0:
+        blind.append(_UNTIMED)
     diagnosis = diagnose(timeline, facts, target_bps=target_bps)
     return None if diagnosis is None else replace(diagnosis, blind=(*diagnosis.blind, *blind))
 
 
+HOST_NS: Final = 100_000
+"""A host answers within this time."""
+_OPEN_BYTES: Final = 1 << 40
+"""A window that is not known is not taken for a full one."""
 _UNSURE: Final = Blind(
     "where it was captured", "neither end is recognised; it is taken for a capture at the sender"
+)
+_UNTIMED: Final = Blind(
+    "whether the application, a queue or the congestion window was the limit",
+    "no round trip is known: neither the handshake, nor ACKs, nor time stamps show one",
 )
 _UNSCALED: Final = Blind(
     "whether the receiver's window was full",
     "the handshake is not in the capture, and with it the scale of the windows",
 )
+
+
+def _shown(rows: pl.DataFrame, sender: SideName) -> Source | None:
+    """The place, by the least round trips to either end; None if they do not show it.
+
+    For a connection whose beginning was not captured, by the rule of ``crates/trace/src/tcp/place.rs``.
+    """
+    there = _series(rows, sender, "ack").rtt_ns
+    back = _series(rows, "b" if sender == "a" else "a", "echo").rtt_ns
+    if len(there) == 0 or len(back) == 0:
+        return None
+    to_receiver, to_sender = int(there.min()), int(back.min())
+
+    def is_here(here: int, other: int) -> bool:
+        return (here <= HOST_NS and here <= other / 2) or here <= other / 20
+
+    if is_here(to_sender, to_receiver):
+        return "sender"
+    if is_here(to_receiver, to_sender):
+        return "receiver"
+    return "between" if min(to_receiver, to_sender) > HOST_NS else None
 
 
 def _of(frame: pl.LazyFrame, number: int) -> pl.DataFrame:
@@ -86,15 +125,16 @@ def _to_sender_ns(connection: Connection, sender: SideName) -> int | None:
 
 
 def _trips(
-    rows: pl.DataFrame, connection: Connection, sender: SideName, source: Source
+    rows: pl.DataFrame, connection: Connection, sender: SideName, source: Source, data_ns: NDArray[np.int64]
 ) -> tuple[Trips, Trips]:
     """Of the whole path, and from the point of capture to the sender."""
     ours = _series(rows, sender, "ack").least(least_ns(connection, sender))
     nowhere = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
     if source == "sender":
         return ours, nowhere
-    behind = _series(rows, "b" if sender == "a" else "a", "echo")
     at_first = _to_sender_ns(connection, sender)
+    echoes = _series(rows, "b" if sender == "a" else "a", "echo")
+    behind = echoes.without_pauses(data_ns, at_first)
     if len(behind.time_ns) == 0 and at_first is not None:
         behind = Trips(np.array([connection["first_ns"]]), np.array([at_first]))
     if source == "receiver" or len(ours.time_ns) == 0:
@@ -142,4 +182,5 @@ def _agreed(connection: Connection, option: str) -> bool | None:
     offers = [end["options"] for end in (connection["a"], connection["b"])]
     if any(each is None for each in offers):
         return None
-    return all(dict(each or {})[option] not in (None, False) for each in offers)
+    # A window scale of 0 is an offer, too.
+    return all((offer := dict(each or {})[option]) is not None and offer is not False for each in offers)

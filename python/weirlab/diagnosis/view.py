@@ -23,6 +23,8 @@ LEAST_QUEUED: Final = 0.1
 """Share of the time for which a queue must stand before the rate meanwhile is taken for the capacity."""
 SHARED_TRIPS: Final = 8
 """Round trips for which others must have had a part: acknowledged data comes in bursts, too."""
+MOSTLY: Final = 0.5
+"""Of the time, for which a queue must stand meanwhile."""
 ROOM: Final = 1 / 3
 """Of the congestion window that TCP may leave unused to send larger bursts (``tcp_tso_should_defer``)."""
 
@@ -93,7 +95,10 @@ class View:
         t = self.timeline
         # Longer than a recovery, in which nothing is acknowledged and then much at once.
         rate = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, SHARED_TRIPS / 2)
-        less = self.plainly_queued & (rate < FULL * self.capacity)
+        # Senders that back off leave the queue empty now and then.
+        waited = np.cumsum(self.queued * t.lasts_s) - self.queued * t.lasts_s
+        stands = rates(t.start_s, t.lasts_s, waited, t.rtt_s, SHARED_TRIPS / 2) > MOSTLY
+        less = stands & (rate < FULL * self.capacity)
         return lasting(less | t.recovery, t.lasts_s, SHARED_TRIPS * self.facts.min_rtt_s) & less
 
     @cached_property

@@ -48,13 +48,15 @@ def samples(
 class Sender:
     """Sends what the application wrote as far as both windows allow; all in bytes and seconds.
 
-    ``writes``: when the application writes how much. ``buffer_bytes`` bounds what it has written ahead.
+    ``writes``: when the application writes how much. ``buffer_bytes`` bounds what it has written ahead; with
+    ``wakes_s`` it sleeps until a third of that is free, and so much longer, in turn.
     """
 
     writes: list[tuple[float, int]]
     window_bytes: int = 1_000 * MSS
     cwnd_bytes: int = 1_000 * MSS
     buffer_bytes: int = 10_000 * MSS
+    wakes_s: tuple[float, ...] = ()
     rate_bytes_per_s: float = 1e9
     slow_start: bool = False
     rtt_s: float = RTT_S
@@ -71,19 +73,28 @@ class Sender:
         cwnd = 10 * MSS if self.slow_start else self.cwnd_bytes
         unwritten = written = sent = acked = 0
         free_s = 0.0
+        woken = 0
+        sleeps = False
         rows: list[tuple[float, bool, int, int, int]] = []
         trips: list[tuple[float, float]] = []
         while events:
             now, kind, order, size = heapq.heappop(events)
             if kind == 0:
                 unwritten += size
+            elif kind == 2:
+                sleeps = False
             else:
                 rows.append((now, False, 1, 0, 1 + size))
                 trips.append((now, now - order / 1e9))
                 cwnd = min(cwnd + size - acked, self.cwnd_bytes)
                 acked = max(acked, size)
-            more = min(unwritten, self.buffer_bytes - (written - acked))
-            unwritten, written = unwritten - more, written + more
+            if self.wakes_s and kind == 1:
+                if not sleeps and unwritten and written - acked <= self.buffer_bytes * 2 / 3:
+                    late_s, sleeps, woken = self.wakes_s[woken % len(self.wakes_s)], True, woken + 1
+                    heapq.heappush(events, (now + late_s, 2, 0, 0))
+            else:
+                more = min(unwritten, self.buffer_bytes - (written - acked))
+                unwritten, written = unwritten - more, written + more
             room = min(cwnd, self.window_bytes) - (sent - acked)
             while sent < written and room >= min(MSS, written - sent):
                 part = min(MSS, written - sent)
@@ -119,15 +130,26 @@ class Sender:
 NOWHERE = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def at_the_receiver(packets: Packets, rtt_s: float = RTT_S) -> tuple[Packets, Trips]:
+def at_the_receiver(packets: Packets, sender: Sender) -> tuple[Packets, Trips]:
     """The same packets as a capture at the receiver has them, and how far behind the sender it is.
 
-    Data comes half a round trip later, ACKs left half a round trip before the sender had them.
+    Data comes half a round trip after the bottleneck has transmitted it, ACKs left half a round trip before
+    the sender had them.
     """
-    half = round(rtt_s / 2 * 1e9)
-    times = packets.time_ns + np.where(packets.from_sender, half, -half)
+    half = round(sender.rtt_s / 2 * 1e9)
+    times = packets.time_ns - half
+    free = 0
+    for row in np.flatnonzero(packets.from_sender):
+        free = max(free, int(packets.time_ns[row]))
+        free += round(int(packets.payload_bytes[row]) / sender.rate_bytes_per_s * 1e9)
+        times[row] = free + half
     order = np.argsort(times, kind="stable")
     moved = {name: column[order] for name, column in vars(packets).items()}
     moved["time_ns"] = times[order]
-    acks = np.sort(times[~packets.from_sender])
-    return Packets(**moved), Trips(acks + 2 * half, np.full(len(acks), 2 * half))
+    acks, data = np.sort(times[~packets.from_sender]), np.sort(times[packets.from_sender])
+    # Each ACK's round trip ends with the first data that left after the sender had it.
+    left = np.sort(packets.time_ns[packets.from_sender])
+    first = np.searchsorted(left, acks + half)
+    there = first < len(left)
+    back = data[first[there]]
+    return Packets(**moved), Trips(back, back - acks[there]).without_pauses(data, 2 * half)

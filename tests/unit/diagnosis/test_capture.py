@@ -23,7 +23,7 @@ def found(sender: Sender, place: Place) -> Diagnosis:
     packets, trips, facts = sender.packets()
     behind = NOWHERE
     if place == "receiver":
-        packets, behind = at_the_receiver(packets)
+        packets, behind = at_the_receiver(packets, sender)
         trips = behind
     read = capture.read(packets, place, facts, trips, behind)
     assert read is not None
@@ -39,6 +39,17 @@ def test_an_application_that_pauses(place: Place) -> None:
     diagnosis = found(Sender([(n * 0.03, 25_500) for n in range(100)]), place)
     assert diagnosis.main.key == "application_write"
     assert diagnosis.share("application_write") > 0.95
+
+
+@pytest.mark.parametrize("every_s", [0.0173, 0.0251, 0.031])
+@pytest.mark.parametrize("place", PLACES)
+def test_writes_that_follow_an_ack_by_chance_are_still_the_applications(place: Place, every_s: float) -> None:
+    # Ten segments take 10 ms at the bottleneck, so that an ACK is often right before the next write.
+    writes = [(n * every_s + 0.003 * (n * 7 % 11) / 11, 10_500) for n in range(100)]
+    diagnosis = found(Sender(writes, rate_bytes_per_s=1.05e6), place)
+    assert diagnosis.main.key == "application_write"
+    # At the receiver writes that keep step with the ACKs look like data that the ACKs let out.
+    assert diagnosis.share("application_write") > (0.9 if place == "sender" else 0.6)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -62,6 +73,13 @@ def test_a_send_buffer_that_is_full_is_a_guess_that_says_so(place: Place) -> Non
     assert diagnosis.main.key == "send_buffer"
     assert diagnosis.findings[0].confidence == "medium"
     assert diagnosis.findings[0].evidence[-1].endswith("held fixed at the sender would look the same")
+
+
+def test_a_busy_host_that_wakes_the_writer_late_does_not_hide_a_small_send_buffer() -> None:
+    late = Sender(BULK, buffer_bytes=30 * MSS, wakes_s=(0.004, 0.0005, 0.002, 0.0062, 0.0001))
+    diagnosis = found(late, "sender")
+    assert diagnosis.main.key == "send_buffer"
+    assert diagnosis.share("send_buffer") > 0.9
 
 
 def test_a_bottleneck_that_is_saturated() -> None:
@@ -97,3 +115,9 @@ def test_a_single_delayed_ack_is_no_queue() -> None:
 def test_hardly_any_data_is_no_transfer() -> None:
     packets, trips, facts = Sender([(0.0, 2 * MSS)]).packets()
     assert capture.read(packets, "sender", facts, trips, NOWHERE) is None
+
+
+@pytest.mark.parametrize("segments", [1, 2, 17, 44])
+def test_segments_that_a_card_cuts_later_are_no_larger_mss(segments: int) -> None:
+    payloads = np.array([1448 * segments] * 20 + [1448 * 3] * 10 + [1448, 600])
+    assert capture._usual(payloads) == 1448

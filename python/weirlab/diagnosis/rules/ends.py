@@ -158,7 +158,8 @@ def _limited(view: View) -> Bools:
     opened = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
     both = opened & view.plainly_queued
     queued = view.share(both.astype(np.float64)) > MOSTLY * view.share(opened.astype(np.float64))
-    return view.window_full & ~(view.saturated & view.plainly_queued & queued)
+    # While the window is closed nothing stands in a queue, however long the last round trip was.
+    return view.window_full & ~(opened & view.saturated & view.plainly_queued & queued)
 
 
 def _most_window(view: View) -> Floats:

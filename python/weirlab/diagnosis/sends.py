@@ -1,0 +1,261 @@
+"""Whether data waited in a sender, inferred from what let new data out: an ACK, or the application.
+
+Data that leaves right behind an ACK had waited for it. Data that leaves without an ACK before it had not been
+there earlier, unless the sender's host was late. What one segment says by chance is set right by those
+around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weirlab.diagnosis.timeline import DELAYED_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weirlab.diagnosis.timeline import Bools, Floats
+
+    Ints = NDArray[np.int64]
+
+ABLE_TRIPS: Final = 3
+"""Round trips for which what was in flight shows what the congestion window allows."""
+NEIGHBOURS: Final = 4
+"""Bursts before and after one that say whether the ACK before it was there by chance."""
+MOSTLY: Final = 0.5
+LEAST_ROOM: Final = 3
+"""Segments, and ``MOST_ROOM`` of the congestion window, that TCP may leave unused to send larger bursts."""
+MOST_ROOM: Final = 1 / 3
+_FAR_BITS: Final = 34
+"""More than is ever in flight."""
+LEAST_BURSTS: Final = 6
+CLOCKED: Final = 0.75
+"""Share of the bursts that must follow an ACK if ACKs let them out, however late a busy host is."""
+SOON: Final = 0.15
+"""Of the time from burst to burst: so soon behind an ACK."""
+BY_CHANCE: Final = 0.5
+"""Share of the time that is so soon behind an ACK, from which on following one says nothing."""
+EMPTIED: Final = 0.85
+"""Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
+free (``sk_stream_is_writeable``), a congestion window is filled again by each ACK.
+"""
+
+
+@dataclass(frozen=True)
+class Events:
+    """Packets in the order of the sender, a value each.
+
+    ``at_ns``; data, or ACK; ``payload_bytes``; sent and acknowledged so far; ``anew``: what was in flight
+    before says no longer what the congestion window allows.
+    """
+
+    at_ns: Floats
+    data: Bools
+    acks: Bools
+    payload_bytes: Ints
+    sent: Ints
+    acked: Ints
+    anew: Bools
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How well a place sees the sender: what follows an ACK within ``close_s`` was let out by it.
+
+    ``least_s``: the least round trip.
+    """
+
+    close_s: float
+    least_s: float
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """By new data but the first: ``one`` is the event before, ``other`` its own."""
+
+    one: Ints
+    other: Ints
+    gap_s: Floats
+    since_ack_s: Floats
+    fresh: Bools
+    """There was an ACK since the data before."""
+    bare: Bools
+    """The last packet of the receiver had no data of its own."""
+    short: Bools
+    """The data before ended with less than a segment."""
+    tail: Bools
+    """Less than a segment, and nothing right after it: what Nagle's algorithm kept back until then."""
+    left: Floats
+    """Of the data that was in flight after the data before, the share that is still in flight."""
+    close_s: float
+
+    @property
+    def answered(self) -> Bools:
+        return self.since_ack_s <= self.close_s
+
+    @property
+    def begins(self) -> Bools:
+        """It does not follow the data before at once."""
+        return self.gap_s > self.close_s
+
+    @property
+    def restarted(self) -> Bools:
+        """Neither data nor an ACK was right before it."""
+        return np.asarray(np.minimum(self.since_ack_s, self.gap_s) > self.close_s)
+
+
+@dataclass(frozen=True)
+class Sends:
+    """By event: nothing was there to send until the next new data, or less than a segment waited."""
+
+    idle: Bools
+    held: Bools
+    bursts: Bursts | None
+
+
+def sends(events: Events, mss: int, sight: Sight) -> Sends:
+    """What was there to send at each event."""
+    at, sent, acked = events.at_ns, events.sent, events.acked
+    before = np.concatenate([[np.iinfo(np.int64).min], sent[:-1]])
+    new = np.flatnonzero(events.data & (sent > before))
+    idle, held = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=bool)
+    if len(new) < 2:
+        return Sends(idle, held, None)
+    last_ack = last_known(np.where(events.acks, np.arange(len(at)), -1))
+    bursts = _bursts(events, new, last_ack, mss, sight.close_s)
+    one, other = bursts.one, bursts.other
+    # An ACK of everything, without data of its own, that came late, set the next one free.
+    little = sent[one] - acked[one] <= 2 * mss
+    everything = acked[np.maximum(other - 1, 0)] >= sent[one]
+    late = bursts.gap_s > sight.least_s + DELAYED_S
+    waited = bursts.short & bursts.answered & little & everything & bursts.bare & bursts.fresh & late
+    # Nagle's algorithm may keep less than a segment back for a round trip: there was hardly anything to send.
+    freely = bursts.restarted | _by_chance(bursts)
+    pauses = ((bursts.short & ~(bursts.answered & bursts.bare)) | freely | bursts.tail) & ~waited
+    # Each event belongs to the new data before it; what the last one is followed by is not known.
+    ends_short = bool(events.payload_bytes[new[-1]] % mss != 0)
+    pauses = np.append(pauses, ends_short)
+    after = np.searchsorted(new, np.arange(len(at)), side="right") - 1
+    begun = after >= 0
+    idle[begun] = pauses[after[begun]]
+    held[begun] = np.append(waited, False)[after[begun]]
+    idle |= _unused(events, bursts, mss, sight)
+    idle = _whole(at, bursts, idle & ~held) & ~held
+    return Sends(idle, held, bursts)
+
+
+def clocked(events: Events, bursts: Bursts | None, stretch: Bools) -> Bools:
+    """``stretch`` (by event) where ACKs let the data out, though the host may have been late to answer them.
+
+    An application that is woken by the ACK that makes room in its send buffer sends a moment later; one that
+    sends by a clock of its own does not care for ACKs.
+    """
+    found = np.zeros(len(stretch), dtype=bool)
+    if bursts is None:
+        return found
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], stretch, [False]]).astype(np.int8)))
+    for first, behind in zip(edges[::2], edges[1::2], strict=True):
+        mine = (bursts.other >= first) & (bursts.other < behind) & bursts.begins & ~bursts.tail
+        if mine.sum() >= LEAST_BURSTS and _is_clocked(events, bursts, mine, slice(first, behind)):
+            found[first:behind] = True
+    return found
+
+
+def last_known(values: Ints) -> Ints:
+    """Each -1 replaced by the last value before it."""
+    at = np.maximum.accumulate(np.where(values >= 0, np.arange(len(values)), -1))
+    return np.where(at >= 0, values[np.maximum(at, 0)], -1)
+
+
+def _bursts(events: Events, new: Ints, last_ack: Ints, mss: int, close_s: float) -> Bursts:
+    one, other = new[:-1], new[1:]
+    at, ack = events.at_ns, last_ack[other]
+    there = np.maximum(ack, 0)
+    gap_s = (at[other] - at[one]) / 1e9
+    alone = (gap_s > close_s) & np.append(gap_s[1:] > close_s, True)
+    peak = np.maximum(events.sent[one] - events.acked[one], 1)
+    return Bursts(
+        one=one,
+        other=other,
+        gap_s=gap_s,
+        since_ack_s=np.where(ack >= 0, (at[other] - at[there]) / 1e9, np.inf),
+        fresh=ack > one,
+        bare=(ack >= 0) & (events.payload_bytes[there] == 0),
+        short=events.payload_bytes[one] % mss != 0,
+        tail=alone & (events.payload_bytes[other] < mss),
+        left=(events.sent[one] - events.acked[other]) / peak,
+        close_s=close_s,
+    )
+
+
+def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> bool:
+    # Bursts that end with less than a segment end where the application's data does.
+    if float(np.median(bursts.left[mine])) > EMPTIED or float(bursts.short[mine].mean()) > MOSTLY:
+        return False
+    soon_s = max(bursts.close_s, SOON * float(np.median(bursts.gap_s[mine])))
+    followed = float((bursts.fresh[mine] & (bursts.since_ack_s[mine] <= soon_s)).mean())
+    # Where ACKs come all the time, whatever is sent follows one.
+    at = events.at_ns[stretch]
+    acks_ns = at[events.acks[stretch]]
+    near_s = float(np.minimum(np.diff(acks_ns) / 1e9, soon_s).sum()) + soon_s
+    by_chance = near_s * 1e9 / max(float(at[-1] - at[0]), 1.0)
+    return by_chance <= BY_CHANCE and followed >= CLOCKED
+
+
+def _by_chance(bursts: Bursts) -> Bools:
+    """Bursts behind an ACK, most of whose neighbours began without one: they would have begun anyway."""
+    found = np.zeros(len(bursts.one), dtype=bool)
+    at = np.flatnonzero(bursts.begins & ~bursts.tail)
+    if len(at) <= 2 * NEIGHBOURS:
+        return found
+    free = bursts.restarted[at].astype(np.float64)
+    around = np.ones(2 * NEIGHBOURS + 1)
+    counted = np.convolve(np.ones(len(at)), around, mode="same")
+    found[at] = np.convolve(free, around, mode="same") > MOSTLY * counted
+    return found
+
+
+def _unused(events: Events, bursts: Bursts, mss: int, sight: Sight) -> Bools:
+    """By event: the congestion window has room that a sender with data would use.
+
+    It allows what was in flight within the last round trips, unless something was lost since (``anew``). This
+    counts only right after a plain pause: data left without an ACK before it, or a burst ended with less than
+    a segment. Pacing and changing round trips leave room, too.
+    """
+    at = events.at_ns
+    flight = events.sent - events.acked
+    after = np.zeros(len(at), dtype=np.int64)
+    after[bursts.other] = flight[bursts.other]
+    recent_ns = max(ABLE_TRIPS * sight.least_s * 1e9, 1.0)
+    periods = (at - at[0]) / (2 * recent_ns)
+    lost = np.cumsum(events.anew)
+    # Each forgets at the end of its periods, and the other one still knows.
+    able = np.maximum(*(_greatest(after, lost + np.floor(periods + shift)) for shift in (0.0, 0.5)))
+    room = np.maximum(LEAST_ROOM * mss, able * min(2 * sight.close_s / max(sight.least_s, 1e-9), MOST_ROOM))
+    begins = np.full(len(at), -np.inf)
+    paused = bursts.other[bursts.restarted | (bursts.begins & bursts.short)]
+    begins[paused] = at[paused]
+    lately = at - np.maximum.accumulate(begins) <= recent_ns
+    return np.asarray((flight + room <= able) & lately)
+
+
+def _greatest(values: Ints, epochs: Floats) -> Ints:
+    """The greatest so far within each epoch."""
+    far = epochs.astype(np.int64) << _FAR_BITS
+    return np.asarray(np.maximum.accumulate(values + far) - far)
+
+
+def _whole(at: Floats, bursts: Bursts, idle: Bools) -> Bools:
+    """``idle``, and all of the time from a burst to the next one if it is idle for most of that.
+
+    The burst belongs to it: it left at once, and only the bottleneck may have drawn it out.
+    """
+    lasts = np.append(np.diff(at), 0.0)
+    first = np.zeros(len(at), dtype=bool)
+    first[bursts.other[bursts.begins]] = True
+    number = np.cumsum(first)
+    whole = np.bincount(number, lasts)
+    return np.asarray(idle | (np.bincount(number, lasts * idle) > MOSTLY * whole)[number])
