@@ -70,7 +70,8 @@ fn cut(paths: Vec<PathBuf>, out: File, expression: &str, span: Span) -> Result<C
             CutError::Capture(error) => Failure::Capture(path.clone(), error),
             CutError::Write(error) => Failure::Write(error),
         };
-        let file = File::open(&path).map_err(|source| told(CaptureError::Read { offset: 0, source }.into()))?;
+        let file =
+            File::open(&path).map_err(|source| told(CaptureError::Read { offset: 0, source }.into()))?;
         let mut signal = None;
         let read = weir_capture::open(Interruptible::new(file, &mut signal))
             .map_err(CutError::from)

@@ -86,8 +86,18 @@ impl TcpClient {
             settings.insert(0, Setting::congestion(&congestion));
             names.insert(0, "TCP_CONGESTION".to_owned());
         }
-        let options =
-            ClientOptions { host, port, token, request, settings, local, local_port, every_block, clocks, via };
+        let options = ClientOptions {
+            host,
+            port,
+            token,
+            request,
+            settings,
+            local,
+            local_port,
+            every_block,
+            clocks,
+            via,
+        };
         Ok(Self { inner: Client::start(options)?, names })
     }
 
@@ -231,7 +241,9 @@ fn client_error(py: Python<'_>, error: &ClientError) -> PyErr {
             ("LabError", "; is weir tcp serve running there, and does a firewall let it through?")
         }
         ClientError::NotWeir { .. } => ("LabError", "; is that the port of weir tcp serve?"),
-        ClientError::Refused(_) | ClientError::ViaRefused { .. } | ClientError::Lost { .. } => ("TrialError", ""),
+        ClientError::Refused(_) | ClientError::ViaRefused { .. } | ClientError::Lost { .. } => {
+            ("TrialError", "")
+        }
         ClientError::System { .. } => ("LabError", ""),
     };
     exception(py, class, &format!("{}{way_out}", describe(error)))

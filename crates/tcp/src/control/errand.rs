@@ -167,11 +167,9 @@ impl Told {
             },
             1 => Self::Clock { sent_ns: from.u64()?, at_ns: from.u64()?, heard_ns: from.u64()? },
             2 => Self::Begun { server_ns: from.u64()?, client_ns: from.u64()? },
-            3 => Self::Interval {
-                of_server: from.flag()?,
-                at_ns: from.u64()?,
-                flows: many(from, Flow::read)?,
-            },
+            3 => {
+                Self::Interval { of_server: from.flag()?, at_ns: from.u64()?, flows: many(from, Flow::read)? }
+            }
             4 => Self::Totals { of_server: from.flag()?, totals: many(from, Total::read)? },
             5 => Self::Done { stopped: from.flag()? },
             _ => return Err(ProtocolError::Body("what it tells")),

@@ -38,7 +38,7 @@ Examples:
   weir tcp send 192.0.2.1 --bytes 1GB --congestion cubic --json
   weir tcp send 192.0.2.1 --rate 50Mbit/s --forever --interval 5s
   weir tcp send 192.0.2.1 --option SO_SNDBUF=65536 --option TCP_NODELAY=1
-  weir tcp send 192.0.2.1 --token SECRET --client 198.51.100.7 --client-token OTHER
+  weir tcp send 192.0.2.1 --token A --client 198.51.100.7 --client-token B
 """
 
 SERVE = """Serve bulk transfers to weir tcp send, until Ctrl-C.

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use super::{ANSWER_TIMEOUT, ClientError, ClientEvent, ClientOptions, Joined, Prover, SILENCE_NS, Via, reach};
+use super::{
+    ANSWER_TIMEOUT, ClientError, ClientEvent, ClientOptions, Joined, Prover, SILENCE_NS, Via, reach,
+};
 use crate::bulk::end::{Input, listen};
 use crate::bulk::line::{Line, LineError};
 use crate::clock::now_ns;

@@ -123,9 +123,10 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
             }
             let why = match &wanted {
                 Wanted::Request(request) => refusal(request, house),
-                Wanted::Errand(_) if !house.options.errands => {
-                    Some("it is the client of no other server; that needs weir tcp serve --allow-client".to_owned())
-                }
+                Wanted::Errand(_) if !house.options.errands => Some(
+                    "it is the client of no other server; that needs weir tcp serve --allow-client"
+                        .to_owned(),
+                ),
                 Wanted::Errand(errand) => refusal(&errand.request, house),
             };
             match (why, wanted) {

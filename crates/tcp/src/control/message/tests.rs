@@ -98,7 +98,11 @@ fn told() -> impl Strategy<Value = Told> {
     );
     prop_oneof![
         (vec(made, 0..4), any::<bool>(), any::<u64>()).prop_map(
-            |(connections, same_clock, since_1970_ns)| Told::Started { connections, same_clock, since_1970_ns }
+            |(connections, same_clock, since_1970_ns)| Told::Started {
+                connections,
+                same_clock,
+                since_1970_ns
+            }
         ),
         any::<[u64; 3]>().prop_map(|[sent_ns, at_ns, heard_ns]| Told::Clock { sent_ns, at_ns, heard_ns }),
         any::<[u64; 2]>().prop_map(|[server_ns, client_ns]| Told::Begun { server_ns, client_ns }),
@@ -116,7 +120,12 @@ fn the_proof_of_an_errand_is_for_its_target_and_none_of_a_request() {
     let proof = prove_errand("secret", &[1; 32], &errand);
     assert!(verify_errand("secret", &[1; 32], &errand, &proof));
     assert!(!verify_errand("other", &[1; 32], &errand, &proof));
-    assert!(!verify_errand("secret", &[1; 32], &Errand { host: "c.example".into(), ..errand.clone() }, &proof));
+    assert!(!verify_errand(
+        "secret",
+        &[1; 32],
+        &Errand { host: "c.example".into(), ..errand.clone() },
+        &proof
+    ));
     assert!(!verify_errand("secret", &[1; 32], &Errand { port: 22, ..errand }, &proof));
     assert!(!verify("secret", &[1; 32], &request(), &proof));
 }

@@ -51,8 +51,23 @@ Examples:
   weir tcp measure localhost --time 3s --every 1ms --period 10ms --json
   weir tcp measure 192.0.2.1 --token SECRET --from 2 --to 3.5 --interval 100ms
   weir tcp measure 192.0.2.1 --token SECRET --out slow.html
-  weir tcp measure 192.0.2.1 --token SECRET --client 198.51.100.7 --client-token OTHER
+  weir tcp measure 192.0.2.1 --token A --client 198.51.100.7 --client-token B
 """
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """The transfer, and between whom."""
+
+    server: ServerOptions
+    transfer: Annotated[TransferOptions, without("bidir", "forever", "block")]
+    sockets: Annotated[SocketOptions, only("congestion", "option")]
+    far: FarOptions
+
+    def settings(self, *, as_json: bool) -> Settings:
+        """The same, understood."""
+        asked = SendOptions(self.server, self.transfer, self.sockets, OutputOptions(), self.far)
+        return asked.settings(as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -134,10 +149,7 @@ class AxisOptions:
 def measure(
     ctx: typer.Context,
     *,
-    server: ServerOptions,
-    transfer: Annotated[TransferOptions, without("bidir", "forever", "block")],
-    sockets: Annotated[SocketOptions, only("congestion", "option")],
-    far: FarOptions,
+    what: TestOptions,
     sources: SourceOptions,
     axis: AxisOptions,
     report: ReportOptions,
@@ -151,11 +163,11 @@ def measure(
 
     with result.session(ctx) as session:
         # Messages name the options before the scenario is made of them.
-        settings = SendOptions(server, transfer, sockets, OutputOptions(), far).settings(as_json=result.json)
+        settings = what.settings(as_json=result.json)
         sources.every_ns()
         axis.check()
-        asked = _scenario(settings, transfer, sources, axis)
-        tokens = server.token, far.client_token
+        asked = _scenario(settings, what.transfer, sources, axis)
+        tokens = what.server.token, what.far.client_token
         live = Live(_Lines(quiet=result.json), axis.view(), tokens, shows_interrupted=True)
         outcome = runner.run(
             TcpStudy(live),
