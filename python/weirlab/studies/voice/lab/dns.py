@@ -25,4 +25,4 @@ def answers(datagram: bytes, number: int) -> bool:
         return False
     found, flags, _, count, _, _ = _HEADER.unpack_from(datagram)
     wanted = _ANSWER | _AUTHORITATIVE
-    return found == number and flags & wanted == wanted and flags & _CODE == 0 and count > 0
+    return bool(found == number and flags & wanted == wanted and flags & _CODE == 0 and count > 0)
