@@ -123,6 +123,38 @@ def test_a_proxy_that_routes_otherwise_than_planned_is_found_out(
     )
 
 
+SERVICES = "services: [{target: desk.small.example}]"
+RECORD = "{service: E2U+sip, uri: 'sip:\\1@small.example'}"
+VOICEMAIL = "address: 198.51.100.30, codecs", "address: 198.51.100.30, host: voicemail.small.example, codecs"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            SERVICES,
+            "services: [{priority: 10, target: desk.small.example}, "
+            "{priority: 20, target: voicemail.small.example}]",
+        ),
+        (
+            RECORD,
+            "{order: 10, service: E2U+sip, uri: 'sip:\\1@desk.small.example'}, "
+            "{order: 20, service: E2U+sip, uri: 'sip:\\1@voicemail.small.example'}",
+        ),
+    ],
+    ids=["srv", "naptr"],
+)
+def test_targets_and_records_are_tried_one_after_the_other(tmp_path: Path, old: str, new: str) -> None:
+    assert old in SMALL
+    text = SMALL[: SMALL.index("tests:")].replace(old, new).replace(*VOICEMAIL)
+    tests = 'tests:\n  - {number: "+420111000001", via: public, ends_at: desk}\n'
+    found, _ = proved(tmp_path, text + tests)
+    assert [(row.down, row.way, row.tried, row.why) for row in found.rows] == [
+        ("", "phone > core > desk", "", ""),
+        ("desk", "phone > core > voicemail", "core > desk: no answer", ""),
+    ]
+
+
 def test_a_plan_of_ipv6_is_proved_as_well(tmp_path: Path) -> None:
     six = re.sub(r"198\.51\.100\.(\d+)", r'"2001:db8:1::\1"', SMALL)
     text = re.sub(r"192\.0\.2\.(\d+)", r'"2001:db8::\1"', six)
