@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from weirlab.cli.app import app
 from weirlab.errors import LabError
 from weirlab.jobs.progress import Quiet
 from weirlab.lab import clean
@@ -104,6 +108,76 @@ def test_a_call_that_does_not_end_where_its_test_demands_is_not_proved(tmp_path:
     found, _ = proved(tmp_path, SMALL[: SMALL.index("tests:")] + wrong)
     (row,) = found.failed
     assert (row.number, row.why) == ("+420111000002", "the test demands that voicemail answers")
+
+
+def test_a_proxy_that_routes_otherwise_than_planned_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, "core/db/mtree_plan", "192.0.2.30", "198.51.100.30")
+    tests = 'tests:\n  - {number: "+420222000001", via: static, ends_at: desk}\n'
+    found, _ = proved(tmp_path, SMALL[: SMALL.index("tests:")] + tests)
+    row = found.rows[0]
+    assert row.way == "phone > core > voicemail"
+    assert row.why == (
+        "way phone > core > voicemail instead of phone > core > desk; the test demands that desk answers"
+    )
+
+
+SERVICES = "services: [{target: desk.small.example}]"
+RECORD = "{service: E2U+sip, uri: 'sip:\\1@small.example'}"
+VOICEMAIL = "address: 198.51.100.30, codecs", "address: 198.51.100.30, host: voicemail.small.example, codecs"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            SERVICES,
+            "services: [{priority: 10, target: desk.small.example}, "
+            "{priority: 20, target: voicemail.small.example}]",
+        ),
+        (
+            RECORD,
+            "{order: 10, service: E2U+sip, uri: 'sip:\\1@desk.small.example'}, "
+            "{order: 20, service: E2U+sip, uri: 'sip:\\1@voicemail.small.example'}",
+        ),
+    ],
+    ids=["srv", "naptr"],
+)
+def test_targets_and_records_are_tried_one_after_the_other(tmp_path: Path, old: str, new: str) -> None:
+    assert old in SMALL
+    text = SMALL[: SMALL.index("tests:")].replace(old, new).replace(*VOICEMAIL)
+    tests = 'tests:\n  - {number: "+420111000001", via: public, ends_at: desk}\n'
+    found, _ = proved(tmp_path, text + tests)
+    assert [(row.down, row.way, row.tried, row.why) for row in found.rows] == [
+        ("", "phone > core > desk", "", ""),
+        ("desk", "phone > core > voicemail", "core > desk: no answer", ""),
+    ]
+
+
+def test_a_plan_of_ipv6_is_proved_as_well(tmp_path: Path) -> None:
+    six = re.sub(r"198\.51\.100\.(\d+)", r'"2001:db8:1::\1"', SMALL)
+    text = re.sub(r"192\.0\.2\.(\d+)", r'"2001:db8::\1"', six)
+    tests = 'tests:\n  - {number: "+420111000001", via: public, ends_at: desk}\n'
+    found, _ = proved(tmp_path, text[: text.index("tests:")] + tests)
+    (row,) = found.rows
+    assert (row.verdict, row.why) == (AS_PLANNED, "")
+    assert row.there_packets > 0
+    assert row.back_packets > 0
+
+
+def test_the_lab_says_where_its_engines_are(tmp_path: Path) -> None:
+    plan = tmp_path / "small.yaml"
+    plan.write_text(SMALL)
+    result = CliRunner().invoke(app, ["voice", "lab", str(plan), "--for", "0.1s", "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert [(row["engine"], row["program"], row["address"]) for row in document["engines"]] == [
+        ("named", "named", "192.0.2.53:53"), ("core", "kamailio", "192.0.2.10:5060"),
+        ("phone", None, "192.0.2.20"), ("desk", None, "192.0.2.30"), ("voicemail", None, "198.51.100.30"),
+    ]  # fmt: skip
+    assert len({row["namespace"] for row in document["engines"]}) == 5
+    assert not Path(document["folder"]).exists()
 
 
 def test_a_zone_that_does_not_load_is_named_with_the_last_words_of_the_name_server(

@@ -30,8 +30,10 @@ class FakeLab:
     ----------
     astray:
         By number, the engines that a call passes instead of those of the plan.
-    silent:
+    mute:
         Endpoints that send no speech.
+    unheard:
+        Endpoints whose speech does not arrive.
     """
 
     lab = "fake"
@@ -41,14 +43,16 @@ class FakeLab:
         network: Network,
         folder: Path,
         astray: Mapping[str, tuple[str, ...]] | None = None,
-        silent: frozenset[str] = frozenset(),
+        mute: frozenset[str] = frozenset(),
+        unheard: frozenset[str] = frozenset(),
     ) -> None:
         self.network = network
         self.folder = folder
         self.daemons: list[Daemon] = engines.daemons(network, str(folder))
         self.facts: Mapping[str, object] = {"kamailio_version": "5.6.3"}
         self._astray = astray or {}
-        self._silent = silent
+        self._mute, self._unheard = mute, unheard
+        self.called: list[str] = []
         self._logs = {daemon.name: "" for daemon in self.daemons}
         self._down: str | None = None
 
@@ -66,6 +70,7 @@ class FakeLab:
 
     def call(self, name: str, number: str, answer: int, codecs: Mapping[str, str]) -> list[Frame]:
         """The frames of a call."""
+        self.called.append(number)
         ways = [way for way in calls(self.network, number, name) if self._down not in way.engines]
         way = next((way for way in ways if way.end.good), ways[0])
         for step in way.steps:
@@ -106,7 +111,7 @@ class FakeLab:
         return Frame(at_ns, self._framed(here, there, 5060, payload), delivered=False)
 
     def _speech(self, here: str, there: str, codecs: Mapping[str, str], from_ns: int) -> Iterator[Frame]:
-        if here in self._silent:
+        if here in self._mute:
             return
         codec = codecs.get(here) or (self.network.plan.engines[here].codecs or ("alaw",))[0]
         for number in range(_PACKETS):
@@ -114,7 +119,10 @@ class FakeLab:
                 BYTES[codec]
             )
             at_ns = from_ns + number * 20_000_000
-            yield Frame(at_ns, self._framed(here, there, _MEDIA_PORT, rtp), delivered=True)
+            content = self._framed(here, there, _MEDIA_PORT, rtp)
+            yield Frame(at_ns, content, delivered=False)
+            if here not in self._unheard:
+                yield Frame(at_ns, content, delivered=True)
 
     def _framed(self, here: str, there: str, port: int, payload: bytes) -> bytes:
         source, target = (

@@ -169,3 +169,12 @@ def test_kamailio_accepts_its_configuration(name: str, tmp_path: Path) -> None:
     command = [program, "-c", "-f", tmp_path / proxy / "kamailio.cfg"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_name_server_listens_at_its_address_alone_whichever_version_of_ip() -> None:
+    four = made(network())["named/named.conf"]
+    assert "listen-on port 53 { 192.0.2.53; }; listen-on-v6 { none; };" in four
+    six = made(network(("{ns.example.net: 192.0.2.53}", '{ns.example.net: "2001:db8::53"}')))[
+        "named/named.conf"
+    ]
+    assert "listen-on { none; }; listen-on-v6 port 53 { 2001:db8::53; };" in six

@@ -15,7 +15,9 @@ from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
 from weirlab.studies.voice.lab import Frame
 from weirlab.studies.voice.proof import page, signalling, ways
+from weirlab.studies.voice.proof.calling import MAX_ATTEMPTS, made
 from weirlab.studies.voice.proof.planned import Planned, planned
+from weirlab.studies.voice.proof.rows import NOT_AS_PLANNED
 from weirlab.studies.voice.proof.signalling import Leg, Place
 from weirlab.studies.voice.routing import Network
 
@@ -206,11 +208,21 @@ def test_a_call_that_goes_astray_makes_the_exit_code_9(
     assert len(story.chapters[1].figures) == 12
 
 
-def test_silence_is_not_as_planned(voice: Voice, fake: dict[str, object]) -> None:
-    fake["silent"] = frozenset({"cyrus"})
-    document = voice("prove", "campus", "--json", "--no-fall-back").json
-    (first,) = [row for row in document["calls"] if row["number"] == NUMBER]
-    assert first["why"] == "no speech from callee to caller"
+def test_speech_that_does_not_arrive_is_not_as_planned(tmp_path: Path) -> None:
+    net, wanted = call(NUMBER)
+    lab = FakeLab(net, tmp_path, unheard=frozenset({"cyrus"}))
+    row, _ = made(lab, wanted)
+    assert (row.verdict, row.why) == (NOT_AS_PLANNED, "no speech from callee to caller")
+    assert len(lab.called) == 1
+
+
+def test_a_call_in_which_an_endpoint_does_not_talk_is_made_again(tmp_path: Path) -> None:
+    net, wanted = call(NUMBER)
+    lab = FakeLab(net, tmp_path, mute=frozenset({"cyrus"}))
+    row, messages = made(lab, wanted)
+    assert (row.verdict, row.why) == (NOT_AS_PLANNED, "cyrus sent no speech")
+    assert len(lab.called) == MAX_ATTEMPTS
+    assert len(messages) == 4
 
 
 def test_what_cannot_be_tried_is_not_proved_unless_it_is_left_out(

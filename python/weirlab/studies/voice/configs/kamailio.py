@@ -96,6 +96,9 @@ route[TREE_NAME] {
     $avp(number) = $rU;
     $avp(gateway) = $var(second);
     if (!enum_query("SUFFIX.")) return;
+    # One record after the other: by itself, enum_query makes them branches of one call.
+    t_load_contacts();
+    t_next_contacts();
     xlog("L_NOTICE", "ROUTE num=$var(num) via=NAME target=$ru\\n");
     t_on_failure("RECORD");
     route(RELAY);
@@ -133,10 +136,15 @@ route[FIRST] {
   }
 }
 
-# The record for SIP failed: the number to the gateway, if there is a record for H.323.
+# The record for SIP failed: the next one, then the number to the gateway, if there is a record for H.323.
 failure_route[RECORD] {
   if (t_is_canceled()) exit;
-  if (t_check_status("FALL_BACK") && $avp(gateway) != "") {
+  if (!t_check_status("FALL_BACK")) exit;
+  if (t_next_contacts()) {
+    t_on_failure("RECORD");
+    route(RELAY);
+  }
+  if ($avp(gateway) != "") {
     $ru = "sip:" + $avp(number) + "@" + $Ri;
     $du = $avp(gateway);
     route(RELAY);
@@ -183,6 +191,7 @@ def _lines(network: Network, name: str, root: str) -> Iterator[str]:
     host = parts.address(network, name)
     yield f"listen=udp:{f'[{host}]' if ':' in host else host}:{engine.port('sip')}"
     yield "auto_aliases=no\ndns_cache_negative_ttl=5\ndns_use_search_list=no"
+    yield "# The next target of an SRV record if one does not answer.\nuse_dns_failover=on"
     for module in MODULES:
         if prefixes or module not in ("db_text", "mtree"):
             yield f'loadmodule "{module}.so"'
@@ -196,6 +205,8 @@ def _lines(network: Network, name: str, root: str) -> Iterator[str]:
         yield 'modparam("mtree", "mtree", "name=plan;dbtable=mtree_plan;type=0")'
         yield 'modparam("mtree", "char_list", "0123456789+")'
         yield 'modparam("mtree", "pv_value", "$var(found)")'
+    yield 'modparam("tm", "contacts_avp", "$avp(contacts)")'
+    yield 'modparam("tm", "contact_flows_avp", "$avp(flows)")'
     yield 'modparam("tm", "fr_timer", 3000)\n'
     calls = "  route(PREFIXES);\n" if prefixes else ""
     calls += "  route(TREES);\n" if engine.trees else ""

@@ -21,10 +21,7 @@ def _lines(network: Network, root: str) -> Iterator[str]:
     yield f"// Name server of plan {plan.plan}, made by weir voice configs: change the plan instead."
     yield "options {"
     yield f'  directory "{root}"; pid-file "{root}/named.pid"; session-keyfile "{root}/session.key";'
-    listening = (
-        f"listen-on port 53 {{ {addresses[plan.dns.primary]}; }}; " if plan.dns.primary in addresses else ""
-    )
-    yield f"  {listening}listen-on-v6 {{ none; }};"
+    yield f"  {_listening(addresses.get(plan.dns.primary))}"
     allowed = [addresses[name] for name in plan.dns.secondaries if name in addresses]
     transfer = " ".join(f"{address};" for address in allowed) or "none;"
     yield f"  recursion no; dnssec-validation no; allow-transfer {{ {transfer} }};"
@@ -38,3 +35,11 @@ def _lines(network: Network, root: str) -> Iterator[str]:
         yield f'zone "{tree.origin}" {{ type master; file "{tree.origin}.zone";{signed} }};  // tree {name}'
     for origin in plan.domains:
         yield f'zone "{origin}" {{ type master; file "{origin}.zone"; }};'
+
+
+def _listening(address: str | None) -> str:
+    """At the primary's address alone, if the plan has one."""
+    if address is not None and ":" in address:
+        return f"listen-on {{ none; }}; listen-on-v6 port 53 {{ {address}; }};"
+    here = "" if address is None else f"listen-on port 53 {{ {address}; }}; "
+    return f"{here}listen-on-v6 {{ none; }};"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import Final, Literal
+from typing import Final
 
 _HEADER: Final = struct.Struct(">HHHHHH")
 _SOA: Final = 6
 _IN: Final = 1
 _ANSWER: Final = 0x8000
 _AUTHORITATIVE: Final = 0x0400
-_CODES: Final = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 5: "REFUSED", 9: "NOTAUTH"}
+_CODE: Final = 0x000F
 
 
 def question(zone: str, number: int) -> bytes:
@@ -19,14 +19,10 @@ def question(zone: str, number: int) -> bytes:
     return _HEADER.pack(number, 0, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", _SOA, _IN)
 
 
-def verdict(datagram: bytes, number: int) -> str | Literal[True] | None:
-    """True for an answer with authority, else the name of its code; None for no answer to that query."""
+def answers(datagram: bytes, number: int) -> bool:
+    """Does ``datagram`` answer the query with that number, with authority?"""
     if len(datagram) < _HEADER.size:
-        return None
-    found, flags, _, answers, _, _ = _HEADER.unpack_from(datagram)
-    if found != number or not flags & _ANSWER:
-        return None
-    code = flags & 0xF
-    if code == 0 and answers and flags & _AUTHORITATIVE:
-        return True
-    return _CODES.get(code, f"code {code}") if code else "no authority"
+        return False
+    found, flags, _, count, _, _ = _HEADER.unpack_from(datagram)
+    wanted = _ANSWER | _AUTHORITATIVE
+    return bool(found == number and flags & wanted == wanted and flags & _CODE == 0 and count > 0)

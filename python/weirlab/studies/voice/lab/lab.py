@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pyroute2.netlink.exceptions import NetlinkError
 
@@ -175,7 +175,9 @@ class VoiceLab:
         self._machine.start(
             title, command, inside=self.at(name), log=self.log(f"sipp-{name}"), ends_by_itself=True
         )
-        self._until(lambda: title not in self._running, 2 * longest_s, f"{title} does not end")
+        self._until(
+            lambda: title not in self._running, 2 * longest_s, f"{title} does not end", f"sipp-{name}"
+        )
         frames = self._watcher.end()
         for each in waiting:
             # Whatever calls it still has are over.
@@ -250,20 +252,16 @@ class VoiceLab:
         return [*dict.fromkeys([*(tree.origin for tree in plan.trees.values()), *plan.domains])]
 
     def _await_zone(self, daemon: Daemon, zone: str, number: int) -> None:
-        said: str | Literal[True] | None = None
-
         def answered() -> bool:
-            nonlocal said
-            found = host.call(partial(_asked, daemon.address, daemon.port, dns.question(zone, number)))
-            said = None if found is None else dns.verdict(found, number)
             if wrong := engines.refused(self.said(daemon.name)):
                 about = [line for line in self.said(daemon.name).splitlines() if any(map(line.count, wrong))]
                 raise LabError(f"named does not load the zone {', '.join(wrong)}: {_quoted(about)}")
-            return said is True
+            found = host.call(partial(_asked, daemon.address, daemon.port, dns.question(zone, number)))
+            return found is not None and dns.answers(found, number)
 
         host = self._hosts[daemon.address]
         what = f"named does not answer for the zone {zone}"
-        self._until(answered, PATIENCE_S, lambda: f"{what} ({said or 'no answer'}); {self._words(daemon)}")
+        self._until(answered, PATIENCE_S, what, daemon.name)
 
     def _await_sip(self, daemon: Daemon) -> None:
         host = self._hosts[daemon.address]
@@ -274,7 +272,7 @@ class VoiceLab:
             return found is not None and found.startswith(b"SIP/2.0 ")
 
         what = f"{daemon.title} does not answer at {daemon.address}:{daemon.port}"
-        self._until(answered, PATIENCE_S, lambda: f"{what}; {self._words(daemon)}")
+        self._until(answered, PATIENCE_S, what, daemon.name)
 
     def _answering(self, name: str, codecs: Mapping[str, str]) -> str:
         """SIPp that takes calls for an endpoint; the name of the program."""
@@ -284,7 +282,7 @@ class VoiceLab:
         title = f"sipp of {name}"
         self._machine.start(title, command, inside=self.at(name), log=self.log(f"sipp-{name}"))
         waits = partial(self.at(name).call, partial(wire.bound, port))
-        self._until(waits, PATIENCE_S, f"{title} does not wait at {host}:{port}")
+        self._until(waits, PATIENCE_S, f"{title} does not wait at {host}:{port}", f"sipp-{name}")
         return title
 
     def _scenario(self, name: str, text: str, codecs: Mapping[str, str]) -> str:
@@ -296,18 +294,19 @@ class VoiceLab:
         files.write_bytes(path, spoken.encode())
         return str(path)
 
-    def _until(self, done: Callable[[], bool], within_s: float, otherwise: str | Callable[[], str]) -> None:
-        """Wait; raises ``LabError`` if an engine ends meanwhile, or with ``otherwise`` after ``within_s``."""
+    def _until(self, done: Callable[[], bool], within_s: float, otherwise: str, name: str) -> None:
+        """Wait until something is ``done``.
+
+        Raises ``LabError`` if an engine ends meanwhile. After ``within_s`` it says ``otherwise``, and the
+        last words of ``name``.
+        """
         end_s = time.monotonic() + within_s
         while not done():
             self.check()
             if time.monotonic() > end_s:
-                said = otherwise if isinstance(otherwise, str) else otherwise()
-                raise LabError(f"{said} within {within_s:g} s")
+                words = self.last_words(name)
+                raise LabError(f"{otherwise} within {within_s:g} s; its last words: {words}")
             time.sleep(_POLL_S)
-
-    def _words(self, daemon: Daemon) -> str:
-        return f"its last words: {self.last_words(daemon.name)}"
 
 
 def _addresses(network: Network) -> list[str]:

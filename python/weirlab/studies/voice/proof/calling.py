@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -47,34 +47,36 @@ class CallLab(Protocol):
 OpenLab = Callable[[Network, float], AbstractContextManager[CallLab]]
 
 
+MAX_ATTEMPTS: Final = 3
+"""At a call in which an endpoint did not talk: that says nothing about the way."""
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A call as it went."""
+
+    found: Taken
+    messages: Sequence[Message]
+    there: Heard | None
+    back: Heard | None
+    mute: tuple[str, ...]
+    """Endpoints that sent no speech although the call was up."""
+
+
 def made(lab: CallLab, planned: Planned) -> tuple[CallRow, list[MessageRow]]:
-    """Make a call, and judge it.
+    """Make a call, and judge it. One in which SIPp did not talk is made again.
 
     Raises
     ------
     LabError
         An engine ended, or the caller sent nothing.
     """
-    network = lab.network
-    proxies = [daemon.name for daemon in lab.daemons if daemon.program == "kamailio"]
-    before = {name: len(lab.said(name)) for name in proxies}
-    with lab.down(planned.down):
-        frames = lab.call(planned.caller, planned.test.number, planned.way.answer, _codecs(planned))
-    logs = {name: lab.said(name)[before[name] :] for name in proxies}
-    listed = signalling.messages(frames)
-    try:
-        found = ways.taken(network, planned, signalling.legs(listed), logs)
-    except ways.Nothing:
-        raise LabError(
-            f"sipp of {planned.caller} sent no INVITE for {planned.test.number}; its last words: "
-            f"{lab.last_words(f'sipp-{planned.caller}')}"
-        ) from None
-    there = back = None
-    if found.end is not None and found.end in network.plan.engines:
-        reached = heard.streams(frames, lab.folder / "call.pcap")
-        there = heard.reaching(reached, address(network, found.end))
-        back = heard.reaching(reached, address(network, planned.caller))
-    differs = [*ways.differences(planned, found), *_silence(found, there, back)]
+    for _ in range(MAX_ATTEMPTS):
+        attempt = _attempted(lab, planned)
+        if not attempt.mute:
+            break
+    found, there, back = attempt.found, attempt.there, attempt.back
+    differs = [*ways.differences(planned, found), *_silence(attempt)]
     row = replace(
         not_tried(planned),
         way=" > ".join(found.engines),
@@ -94,7 +96,32 @@ def made(lab: CallLab, planned: Planned) -> tuple[CallRow, list[MessageRow]]:
         verdict=NOT_AS_PLANNED if differs else AS_PLANNED,
         why="; ".join(differs),
     )
-    return row, _rows(network, planned.index, listed)
+    return row, _rows(lab.network, planned.index, attempt.messages)
+
+
+def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
+    network = lab.network
+    proxies = [daemon.name for daemon in lab.daemons if daemon.program == "kamailio"]
+    before = {name: len(lab.said(name)) for name in proxies}
+    with lab.down(planned.down):
+        frames = lab.call(planned.caller, planned.test.number, planned.way.answer, _codecs(planned))
+    logs = {name: lab.said(name)[before[name] :] for name in proxies}
+    listed = signalling.messages(frames)
+    try:
+        found = ways.taken(network, planned, signalling.legs(listed), logs)
+    except ways.Nothing:
+        raise LabError(
+            f"sipp of {planned.caller} sent no INVITE for {planned.test.number}; its last words: "
+            f"{lab.last_words(f'sipp-{planned.caller}')}"
+        ) from None
+    if found.end is None or found.end not in network.plan.engines:
+        return _Attempt(found, listed, None, None, ())
+    reached = heard.streams(frames, lab.folder / "call.pcap")
+    there = heard.reaching(reached, address(network, found.end))
+    back = heard.reaching(reached, address(network, planned.caller))
+    silent = [name for name, stream in ((planned.caller, there), (found.end, back)) if stream is None]
+    mute = [name for name in silent if not signalling.speaks(frames, address(network, name))]
+    return _Attempt(found, listed, there, back, tuple(mute))
 
 
 def not_tried(planned: Planned) -> CallRow:
@@ -138,11 +165,12 @@ def _codecs(planned: Planned) -> dict[str, str]:
     return {name: codec for name, known in ends for codec in known if codec is not None}
 
 
-def _silence(found: Taken, there: Heard | None, back: Heard | None) -> list[str]:
-    if found.answer != 200:
+def _silence(attempt: _Attempt) -> list[str]:
+    if attempt.found.end is None:
         return []
-    ways_of_speech = (("caller to callee", there), ("callee to caller", back))
-    return [f"no speech from {way}" for way, stream in ways_of_speech if stream is None]
+    speech = (("caller to callee", attempt.there), ("callee to caller", attempt.back))
+    mute = [f"{name} sent no speech" for name in attempt.mute]
+    return mute or [f"no speech from {way}" for way, stream in speech if stream is None]
 
 
 def _rows(network: Network, index: int, listed: Sequence[Message]) -> list[MessageRow]:

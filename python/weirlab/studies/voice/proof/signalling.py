@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 from weirlab.studies.voice.configs.sipp import PAYLOADS
 from weirlab.studies.voice.lab.seen import Frame
 
+_RTP: Final = b"\x80"
+"""How its packets begin: version 2, no padding, no extension, no contributing sources (RFC 3550, 5.1)."""
 _START: Final = re.compile(r"(?:SIP/2\.0 (?P<status>\d{3})|(?P<method>[A-Z]+) (?P<uri>\S+) SIP/2\.0)(?: |$)")
 _BRANCH: Final = re.compile(r";\s*branch=([^;,\s]+)")
 _TAG: Final = re.compile(r";\s*tag=")
@@ -103,6 +105,12 @@ def legs(listed: Sequence[Message]) -> list[Leg]:
                     begun, answer=each.status, answered_ns=each.at_ns, codecs=each.codecs
                 )
     return list(found.values())
+
+
+def speaks(frames: Iterable[Frame], address: str) -> bool:
+    """Does a host send RTP into the switch?"""
+    sent = (_udp(frame.content) for frame in frames if not frame.delivered)
+    return any(each is not None and each[0].address == address and each[2][:1] == _RTP for each in sent)
 
 
 def _message(frame: Frame) -> Message | None:
