@@ -13,7 +13,7 @@ use weir_psock::schedule::{PathStats, SCHEDULERS, StreamId, scheduler};
 use weir_psock::session::{Config, Read, Session, SessionError, Timing};
 
 const MS: u64 = 1_000_000;
-const USUAL_SCHEDULES: u64 = 3000;
+const USUAL_SCHEDULES: u64 = 2000;
 const TIMING: Timing =
     Timing { suspect_ns: 50 * MS, dead_ns: 600 * MS, ping_ns: 200 * MS, lost_ns: 1000 * MS, ack_ns: 5 * MS };
 const SEGMENT_BYTES: usize = 1000;
