@@ -110,6 +110,7 @@ fn data_go_both_ways_over_several_streams_with_every_scheduler() {
         assert_eq!(server.join().unwrap().unwrap().len(), data.len());
         let report = client.report();
         assert_eq!((report.scheduler, report.totals.acknowledged_bytes), (name, data.len() as u64));
+        assert!(report.streams.iter().all(|stream| stream.ended.is_empty()), "{report:?}");
         let sent: u64 = report.streams.iter().map(|stream| stream.totals.sent_bytes).sum();
         assert_eq!(sent, data.len() as u64 + report.totals.resent_bytes);
     }

@@ -4,92 +4,19 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::collections::VecDeque;
+mod network;
+
 use std::env;
 
+use network::{MS, NEVER, Pipe};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use weir_psock::schedule::{PathStats, SCHEDULERS, StreamId, scheduler};
+use weir_psock::schedule::{SCHEDULERS, StreamId, scheduler};
 use weir_psock::session::{Config, Read, Session, SessionError, Timing};
 
-const MS: u64 = 1_000_000;
-const USUAL_SCHEDULES: u64 = 3000;
+const USUAL_SCHEDULES: u64 = 2000;
 const TIMING: Timing =
     Timing { suspect_ns: 50 * MS, dead_ns: 600 * MS, ping_ns: 200 * MS, lost_ns: 1000 * MS, ack_ns: 5 * MS };
-const SEGMENT_BYTES: usize = 1000;
-const NEVER: u64 = u64::MAX;
-
-/// One direction of a TCP connection: bytes in order, late, or not at all.
-#[derive(Debug)]
-struct Pipe {
-    bytes_per_s: u64,
-    delay_ns: u64,
-    capacity: u64,
-    free_ns: u64,
-    last_ns: u64,
-    flying: VecDeque<(u64, Vec<u8>)>,
-    acks: VecDeque<(u64, u64)>,
-    unacked: u64,
-    acked: u64,
-    /// Nothing arrives from then on.
-    dead_ns: u64,
-}
-
-impl Pipe {
-    fn room(&self) -> usize {
-        (self.capacity.saturating_sub(self.unacked)) as usize
-    }
-
-    fn push(&mut self, now: u64, bytes: &[u8], loss: f64, rng: &mut SmallRng) {
-        for segment in bytes.chunks(SEGMENT_BYTES) {
-            let len = segment.len() as u64;
-            self.free_ns = self.free_ns.max(now) + len * 1_000_000_000 / self.bytes_per_s;
-            // A segment that is lost comes a retransmission later, and holds up those behind it.
-            let again = if rng.random_bool(loss) { rng.random_range(MS..100 * MS) } else { 0 };
-            self.last_ns = self.last_ns.max(self.free_ns + self.delay_ns + again);
-            self.unacked += len;
-            if self.last_ns < self.dead_ns {
-                self.flying.push_back((self.last_ns, segment.to_vec()));
-            }
-            if self.last_ns + self.delay_ns < self.dead_ns {
-                self.acks.push_back((self.last_ns + self.delay_ns, len));
-            }
-        }
-    }
-
-    fn arrived(&mut self, now: u64) -> Option<Vec<u8>> {
-        while self.acks.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, len) = self.acks.pop_front().unwrap();
-            self.unacked -= len;
-            self.acked += len;
-        }
-        if self.flying.front().is_some_and(|(at, _)| *at <= now) {
-            return self.flying.pop_front().map(|(_, bytes)| bytes);
-        }
-        None
-    }
-
-    fn next_ns(&self) -> u64 {
-        let front = |at: Option<u64>| at.unwrap_or(NEVER);
-        front(self.flying.front().map(|each| each.0)).min(front(self.acks.front().map(|each| each.0)))
-    }
-
-    fn stats(&self) -> PathStats {
-        let rtt = 2 * self.delay_ns + SEGMENT_BYTES as u64 * 1_000_000_000 / self.bytes_per_s;
-        let cwnd = self.bytes_per_s * rtt / 1_000_000_000;
-        PathStats {
-            srtt_ns: rtt,
-            rttvar_ns: rtt / 8,
-            cwnd_bytes: cwnd,
-            mss_bytes: SEGMENT_BYTES as u64,
-            unacked_bytes: self.unacked,
-            unsent_bytes: self.unacked.saturating_sub(cwnd),
-            rate_bytes_per_s: self.bytes_per_s,
-            is_rate_limited: false,
-            acked_bytes: self.acked,
-        }
-    }
-}
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -206,18 +133,8 @@ impl World {
                 1 => Death::OneWay,
                 _ => Death::Noticed([rng.random_range(0..300 * MS), rng.random_range(0..300 * MS)]),
             };
-            let mut pipe = |dead_ns| Pipe {
-                bytes_per_s,
-                delay_ns,
-                capacity: rng.random_range(1000..20_000),
-                free_ns: 0,
-                last_ns: 0,
-                flying: VecDeque::new(),
-                acks: VecDeque::new(),
-                unacked: 0,
-                acked: 0,
-                dead_ns,
-            };
+            let mut pipe =
+                |dead_ns| Pipe::new(bytes_per_s, delay_ns, rng.random_range(1000..20_000), dead_ns);
             let pipes = [pipe(dies_ns), pipe(if death == Death::OneWay { NEVER } else { dies_ns })];
             let ends = [0, 1].map(|end: usize| self.sessions[end].attach(now));
             let loss = if self.rng.random_bool(0.5) { 0.0 } else { 0.05 };

@@ -48,7 +48,7 @@ pub struct StreamReport {
     pub retransmitted_segments: u64,
     /// TCP's smoothed round-trip time.
     pub srtt_ns: u64,
-    /// How it ended; empty while it works.
+    /// How it ended; empty while it works, and where it ended with the session.
     pub ended: String,
 }
 

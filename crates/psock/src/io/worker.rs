@@ -257,6 +257,8 @@ impl Worker {
     fn close(&mut self, state: &mut State, id: StreamId, why: &str, now: u64) {
         let Some(at) = self.connections.iter().position(|each| each.id == id) else { return };
         let connection = self.connections.remove(at);
+        // Whoever has everything closes its streams.
+        let why = if state.session.is_finished() { "" } else { why };
         self.report(state, &connection, why);
         state.session.detach(id);
         if let (Some(dialer), Some(route)) = (&mut self.dialer, connection.route) {

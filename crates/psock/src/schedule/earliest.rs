@@ -1,40 +1,51 @@
 //! Earliest arrival: every block is given to a stream so that it arrives when its turn comes.
 
-use super::{Choice, Path, Scheduler, Work};
+use std::collections::BTreeMap;
+
+use super::{Choice, Path, Scheduler, StreamId, Work};
+use crate::wire::MOST_STREAMS;
 
 /// What a path carries per round trip before anything is known of its window (RFC 6928).
 const FIRST_WINDOW_BYTES: u64 = 14_600;
 
 /// Gives each stream the block whose turn comes when the stream can have delivered it.
 ///
-/// A block that path *i* takes now arrives after `t = (unsent + block) / rate + srtt / 2`. Until then the paths
-/// with a smaller `t` deliver `skip = Σ rate·(t - t_j)` bytes. So path *i* takes the block that begins `skip`
-/// bytes ahead, and leaves those before it to the others: what arrives by a slow path waits for nothing, and the
+/// A block that path *i* takes now arrives after `t = queue + block / rate + srtt / 2`. Until then the paths with
+/// a smaller `t` deliver `skip = Σ rate·(t - t_j)` bytes. So path *i* takes the block that begins `skip` bytes
+/// ahead, and leaves those before it to the others: what arrives by a slow path waits for nothing, and the
 /// receiver needs little memory. Where fewer than `skip` bytes are left, the faster paths will be done sooner
 /// without its help, and it is left out. With a small `TCP_NOTSENT_LOWAT` little is committed early, and the
 /// estimate is fresh for every block.
 ///
-/// Bytes in flight are on their way already, so the queue is what was never sent, and not (as in other
-/// estimates) what was not acknowledged.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EarliestArrival;
+/// The queue is that of the blocks given to the path, as its rate empties it. It has at least what TCP holds and
+/// has not sent, and at most what was not acknowledged.
+#[derive(Clone, Debug, Default)]
+pub struct EarliestArrival {
+    /// Until when each path is busy with what it was given.
+    busy_until_ns: BTreeMap<StreamId, u64>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
+    /// The last bit leaves after that time, and arrives.
+    leaves_ns: u64,
     after_ns: u64,
     rate_bytes_per_s: u64,
 }
 
 impl Estimate {
-    fn of(path: &Path, block_bytes: u64) -> Self {
+    fn of(path: &Path, block_bytes: u64, busy_ns: u64) -> Self {
         let stats = &path.stats;
         let window = stats.cwnd_bytes.max(FIRST_WINDOW_BYTES);
         let by_window = scaled(window, 1_000_000_000, stats.srtt_ns.max(1_000));
         let is_known = stats.rate_bytes_per_s > 0 && !stats.is_rate_limited;
         let rate = if is_known { stats.rate_bytes_per_s } else { by_window.max(stats.rate_bytes_per_s) };
         let rate_bytes_per_s = rate.max(1);
-        let queue_ns = scaled(stats.unsent_bytes + block_bytes, 1_000_000_000, rate_bytes_per_s);
-        Self { after_ns: queue_ns.saturating_add(stats.srtt_ns / 2), rate_bytes_per_s }
+        let time_ns = |bytes| scaled(bytes, 1_000_000_000, rate_bytes_per_s);
+        let (least_ns, most_ns) = (time_ns(stats.unsent_bytes), time_ns(stats.unacked_bytes));
+        let queue_ns = busy_ns.min(most_ns).max(least_ns);
+        let leaves_ns = queue_ns.saturating_add(time_ns(block_bytes));
+        Self { leaves_ns, after_ns: leaves_ns.saturating_add(stats.srtt_ns / 2), rate_bytes_per_s }
     }
 
     /// What the path delivers from its own arrival to that of a block which takes `after_ns`.
@@ -53,16 +64,21 @@ impl Scheduler for EarliestArrival {
     }
 
     fn choose(&mut self, work: &Work, paths: &[Path]) -> Option<Choice> {
-        let of = |path: &Path| Estimate::of(path, work.block_bytes);
-        let mut best: Option<(u64, Choice)> = None;
+        let busy = &self.busy_until_ns;
+        let of = |path: &Path| {
+            let until_ns = busy.get(&path.id).copied().unwrap_or_default();
+            Estimate::of(path, work.block_bytes, until_ns.saturating_sub(work.now_ns))
+        };
+        let mut best: Option<(Estimate, Choice)> = None;
         for path in paths.iter().filter(|path| path.is_ready) {
-            let after_ns = of(path).after_ns;
-            if best.is_some_and(|(before, _)| before <= after_ns) {
+            let estimate = of(path);
+            let after_ns = estimate.after_ns;
+            if best.is_some_and(|(before, _)| before.after_ns <= after_ns) {
                 continue;
             }
             if work.is_again {
                 // What is missed already goes by the first that can take it.
-                best = Some((after_ns, Choice::next(path.id)));
+                best = Some((estimate, Choice::next(path.id)));
                 continue;
             }
             let others = paths.iter().filter(|other| other.id != path.id);
@@ -70,10 +86,15 @@ impl Scheduler for EarliestArrival {
             // Whole blocks, so that the gaps left for others are.
             let skip_bytes = ahead - ahead % work.block_bytes.max(1);
             if skip_bytes == 0 || skip_bytes.saturating_add(work.block_bytes) <= work.sendable_bytes {
-                best = Some((after_ns, Choice { stream: path.id, skip_bytes }));
+                best = Some((estimate, Choice { stream: path.id, skip_bytes }));
             }
         }
-        best.map(|(_, choice)| choice)
+        let (estimate, choice) = best?;
+        if self.busy_until_ns.len() > MOST_STREAMS {
+            self.busy_until_ns.retain(|id, _| paths.iter().any(|path| path.id == *id));
+        }
+        self.busy_until_ns.insert(choice.stream, work.now_ns.saturating_add(estimate.leaves_ns));
+        Some(choice)
     }
 }
 
@@ -88,36 +109,51 @@ mod tests {
     fn a_path_that_is_slower_takes_the_block_whose_turn_comes_when_it_arrives() {
         let paths = [path(0, true, 100 * MS, RATE), path(1, false, 4 * MS, RATE)];
         // 48 ms later at 10 MB/s: 480 kB ahead.
-        let found = EarliestArrival.choose(&work(2_000_000), &paths);
+        let found = EarliestArrival::default().choose(&work(2_000_000), &paths);
         assert_eq!(found, Some(Choice { stream: paths[0].id, skip_bytes: 480_000 }));
     }
 
     #[test]
     fn it_is_left_out_where_the_others_will_be_done_sooner() {
         let paths = [path(0, true, 100 * MS, RATE), path(1, false, 4 * MS, RATE)];
-        assert_eq!(EarliestArrival.choose(&work(480_000), &paths), None);
-        assert!(EarliestArrival.choose(&work(490_000), &paths).is_some());
+        assert_eq!(EarliestArrival::default().choose(&work(480_000), &paths), None);
+        assert!(EarliestArrival::default().choose(&work(490_000), &paths).is_some());
     }
 
     #[test]
     fn the_path_with_the_earliest_arrival_takes_the_next_block() {
         let mut paths = [path(0, true, 20 * MS, RATE), path(1, true, 4 * MS, RATE)];
-        assert_eq!(EarliestArrival.choose(&work(BLOCK), &paths), Some(Choice::next(paths[1].id)));
+        assert_eq!(EarliestArrival::default().choose(&work(BLOCK), &paths), Some(Choice::next(paths[1].id)));
         // 20 ms of queue make it the later one.
-        paths[1].stats.unsent_bytes = 200_000;
-        assert_eq!(EarliestArrival.choose(&work(BLOCK), &paths), Some(Choice::next(paths[0].id)));
+        (paths[1].stats.unsent_bytes, paths[1].stats.unacked_bytes) = (200_000, 200_000);
+        assert_eq!(EarliestArrival::default().choose(&work(BLOCK), &paths), Some(Choice::next(paths[0].id)));
+    }
+
+    #[test]
+    fn what_a_path_was_given_counts_until_its_rate_has_sent_it() {
+        let mut paths = [path(0, true, 20 * MS, RATE), path(1, false, 4 * MS, RATE)];
+        let mut scheduler = EarliestArrival::default();
+        // 8 ms later at 10 MB/s; a block takes 1 ms.
+        let mut skip = |now_ns, unacked_bytes| {
+            paths[0].stats.unacked_bytes = unacked_bytes;
+            let work = Work { now_ns, ..work(2_000_000) };
+            scheduler.choose(&work, &paths).map(|choice| choice.skip_bytes)
+        };
+        assert_eq!([skip(0, 0), skip(0, 10_000), skip(0, 20_000)], [80_000, 90_000, 100_000].map(Some));
+        assert_eq!(skip(3 * MS, 30_000), Some(80_000), "all of it was sent");
+        assert_eq!(skip(3 * MS, 0), Some(80_000), "nothing is under way, so the rate is higher");
     }
 
     #[test]
     fn what_was_lost_goes_by_the_first_stream_that_is_ready() {
         let paths = [path(0, true, 100 * MS, RATE), path(1, false, 4 * MS, RATE)];
         let again = Work { is_again: true, ..work(BLOCK) };
-        assert_eq!(EarliestArrival.choose(&again, &paths), Some(Choice::next(paths[0].id)));
+        assert_eq!(EarliestArrival::default().choose(&again, &paths), Some(Choice::next(paths[0].id)));
     }
 
     #[test]
     fn a_path_of_which_nothing_is_known_is_used() {
         let unknown = Path { stats: Default::default(), ..path(3, true, 0, 0) };
-        assert_eq!(EarliestArrival.choose(&work(1), &[unknown]), Some(Choice::next(unknown.id)));
+        assert_eq!(EarliestArrival::default().choose(&work(1), &[unknown]), Some(Choice::next(unknown.id)));
     }
 }

@@ -49,7 +49,7 @@ pub struct Path {
     pub id: StreamId,
     /// It can take a block now.
     pub is_ready: bool,
-    /// What is known of it, with the blocks that were given to it since.
+    /// What is known of it, with what it was given and its connection has not taken.
     pub stats: PathStats,
 }
 
@@ -105,7 +105,7 @@ pub const SCHEDULERS: [&str; 5] = ["earliest", "poll-all", "round-robin", "ecf",
 #[must_use]
 pub fn scheduler(name: &str) -> Option<Box<dyn Scheduler>> {
     Some(match name {
-        "earliest" => Box::new(EarliestArrival),
+        "earliest" => Box::<EarliestArrival>::default(),
         "poll-all" => Box::<PollAll>::default(),
         "round-robin" => Box::<RoundRobin>::default(),
         "ecf" => Box::<Ecf>::default(),

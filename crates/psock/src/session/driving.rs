@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::stream::Stream;
-use crate::schedule::{Path, Work};
+use crate::schedule::Work;
 
 impl Session {
     pub(super) fn judge(&mut self, now_ns: u64) {
@@ -67,7 +67,7 @@ impl Session {
                 .iter()
                 .filter(|(_, stream)| !(has_trusted && stream.is_suspect()))
                 .filter(|(_, stream)| offset.is_none_or(|offset| !stream.carried.contains(&offset)))
-                .map(|(id, stream)| Path { id: *id, is_ready: stream.is_ready(), stats: stream.stats }),
+                .map(|(id, stream)| stream.path(*id)),
         );
         if let Some(offset) = offset {
             let carries = |stream: &Stream| !stream.is_suspect() && stream.carried.contains(&offset);

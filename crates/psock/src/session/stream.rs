@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Timing;
-use crate::schedule::PathStats;
+use crate::schedule::{Path, PathStats, StreamId};
 use crate::wire::{Frame, HEADER_BYTES, Violation};
 
 /// Frames without data are not added to more than this, so that a stream which takes nothing needs no memory.
@@ -123,6 +123,17 @@ impl Stream {
         self.is_suspect = false;
     }
 
+    /// As a scheduler is to see it.
+    pub fn path(&self, id: StreamId) -> Path {
+        let pending = self.pending().len() as u64;
+        let stats = PathStats {
+            unsent_bytes: self.stats.unsent_bytes + pending,
+            unacked_bytes: self.stats.unacked_bytes + pending,
+            ..self.stats
+        };
+        Path { id, is_ready: self.is_ready(), stats }
+    }
+
     /// The first frame, or part of data, of `bytes`, and what follows it; `None` until more bytes have come.
     pub fn split<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Part<'a>>, Violation> {
         let (offset, left) = self.body;
@@ -233,9 +244,6 @@ impl Stream {
         self.carried.insert(offset);
         // One at a time, so that little is committed early.
         self.is_writable = false;
-        let bytes = u64::from(len) + HEADER_BYTES as u64;
-        self.stats.unsent_bytes += bytes;
-        self.stats.unacked_bytes += bytes;
         self.totals.sent_bytes += u64::from(len);
         if is_again {
             self.totals.resent_bytes += u64::from(len);

@@ -13,7 +13,7 @@ import typer
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError, TrialError
-from weirlab.studies.psock.options import PORT, SessionOptions, StreamOptions, addresses
+from weirlab.studies.psock.options import PORT, SessionOptions, SourceOptions, StreamOptions, addresses
 
 PSOCK = """Copy bytes over several TCP connections at once.
 
@@ -70,14 +70,7 @@ def add_to(app: typer.Typer) -> None:
 def send(
     ctx: typer.Context,
     *,
-    host: Annotated[str, typer.Argument(help="Name or address of the receiver.", metavar="HOST")],
-    file: Annotated[
-        Path | None, typer.Argument(help="What to send (default: standard input).", metavar="FILE")
-    ] = None,
-    total: Annotated[
-        str | None, typer.Option("--bytes", help="Made-up bytes, instead: 500MB, 64MiB.", metavar="SIZE")
-    ] = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port.", metavar="PORT")] = PORT,
+    what: SourceOptions,
     streams: StreamOptions,
     session_options: SessionOptions,
     json: JsonOption = False,
@@ -86,26 +79,24 @@ def send(
     from weirlab.studies.psock import copying, tables
 
     with Session(ctx, as_json=json) as session:
-        if file is not None and total is not None:
-            raise InputError("FILE and --bytes exclude each other; give one")
+        host = what.host.strip("[]")
         how = session_options.how(streams.scheduler, streams.block, streams.unsent)
-        tries = copying.routes(host.strip("[]"), port, streams.paths(), streams.streams)
-        with _source(file, total) as source:
+        tries = copying.routes(host, what.port, streams.paths(), streams.streams)
+        with _source(what.file, what.total_bytes()) as source:
             made = copying.connect(tries, how)
-            copied = copying.send(made, source, copying.shown((host.strip("[]"), port)))
+            copied = copying.send(made, source, copying.shown((host, what.port)))
         document = {"kind": "psock send", **tables.document(copied)}
         session.finish(document, tables.sent(copied), [tables.streams(copied)])
 
 
 @contextmanager
-def _source(file: Path | None, total: str | None) -> Iterator[Iterator[bytes]]:
+def _source(file: Path | None, made_up_bytes: int | None) -> Iterator[Iterator[bytes]]:
     """What is to be sent, in parts."""
     from weirlab import files
-    from weirlab.link.settings import parse_size
     from weirlab.studies.psock import copying
 
-    if total is not None:
-        yield copying.made_up(parse_size(total, "--bytes"))
+    if made_up_bytes is not None:
+        yield copying.made_up(made_up_bytes)
     elif file is None:
         if sys.stdin.isatty():
             raise InputError("FILE is missing; give a file, --bytes, or data on standard input")

@@ -168,13 +168,16 @@ def _account(made: ParallelSocket) -> Account | None:
             raise TrialError("the receiver sends something else than its account")
     try:
         document = json.loads(answer)
-        numbers = [document[name] for name in ("received_bytes", "reorder_peak_bytes", "duplicate_bytes")]
-        digest = document["sha256"]
+        found = Account(
+            received_bytes=document["received_bytes"],
+            reorder_peak_bytes=document["reorder_peak_bytes"],
+            duplicate_bytes=document["duplicate_bytes"],
+            sha256=document["sha256"],
+        )
     except (ValueError, TypeError, LookupError):
         return None
-    if not (all(type(number) is int for number in numbers) and isinstance(digest, str)):
-        return None
-    return Account(*numbers, digest)
+    *numbers, digest = vars(found).values()
+    return found if all(type(each) is int for each in numbers) and isinstance(digest, str) else None
 
 
 def receive(made: ParallelSocket, sink: Callable[[bytes], object], peer: str, stop: Stop) -> Copied:

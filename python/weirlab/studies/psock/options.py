@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import typer
@@ -24,6 +25,32 @@ TokenOption = Annotated[
     str,
     typer.Option("--token", help="What both ends must know.", envvar="WEIR_PSOCK_TOKEN", metavar="TEXT"),
 ]
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What is sent, and where."""
+
+    host: Annotated[str, typer.Argument(help="Name or address of the receiver.", metavar="HOST")]
+    file: Annotated[
+        Path | None, typer.Argument(help="What to send (default: standard input).", metavar="FILE")
+    ] = None
+    total: Annotated[
+        str | None, typer.Option("--bytes", help="Made-up bytes, instead: 500MB, 64MiB.", metavar="SIZE")
+    ] = None
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65535, help="The receiver's port.", metavar="PORT")
+    ] = PORT
+
+    def total_bytes(self) -> int | None:
+        """``--bytes``; None where a file or standard input is sent."""
+        from weirlab.link.settings import parse_size
+
+        if self.total is None:
+            return None
+        if self.file is not None:
+            raise InputError("FILE and --bytes exclude each other; give one")
+        return parse_size(self.total, "--bytes")
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ def test_standard_input_is_sent_with_every_scheduler_and_shown_as_a_table(
     assert bytes(to.data) == b"0123456789" * 30_000
     assert "300 kB in " in answer.out
     assert f"with the scheduler {scheduler}." in answer.out
+    assert "ended early" not in answer.out
     assert "Streams" in answer.out
     assert "127.0.0.1:" in answer.out
     assert all(len(line) <= 80 for line in answer.out.partition("\n\n")[2].splitlines())

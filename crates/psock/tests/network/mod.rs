@@ -1,0 +1,98 @@
+//! A simulated network: TCP connections as sessions see them.
+
+use std::collections::VecDeque;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use weir_psock::schedule::PathStats;
+
+pub const MS: u64 = 1_000_000;
+pub const NEVER: u64 = u64::MAX;
+const SEGMENT_BYTES: usize = 1000;
+
+/// One direction of a TCP connection: bytes in order, late, or not at all.
+#[derive(Debug)]
+pub struct Pipe {
+    pub bytes_per_s: u64,
+    pub delay_ns: u64,
+    pub capacity: u64,
+    free_ns: u64,
+    pub last_ns: u64,
+    flying: VecDeque<(u64, Vec<u8>)>,
+    acks: VecDeque<(u64, u64)>,
+    unacked: u64,
+    acked: u64,
+    /// Nothing arrives from then on.
+    pub dead_ns: u64,
+}
+
+impl Pipe {
+    pub fn new(bytes_per_s: u64, delay_ns: u64, capacity: u64, dead_ns: u64) -> Self {
+        Self {
+            bytes_per_s,
+            delay_ns,
+            capacity,
+            free_ns: 0,
+            last_ns: 0,
+            flying: VecDeque::new(),
+            acks: VecDeque::new(),
+            unacked: 0,
+            acked: 0,
+            dead_ns,
+        }
+    }
+
+    pub fn room(&self) -> usize {
+        (self.capacity.saturating_sub(self.unacked)) as usize
+    }
+
+    pub fn push(&mut self, now: u64, bytes: &[u8], loss: f64, rng: &mut SmallRng) {
+        for segment in bytes.chunks(SEGMENT_BYTES) {
+            let len = segment.len() as u64;
+            self.free_ns = self.free_ns.max(now) + len * 1_000_000_000 / self.bytes_per_s;
+            // A segment that is lost comes a retransmission later, and holds up those behind it.
+            let again = if rng.random_bool(loss) { rng.random_range(MS..100 * MS) } else { 0 };
+            self.last_ns = self.last_ns.max(self.free_ns + self.delay_ns + again);
+            self.unacked += len;
+            if self.last_ns < self.dead_ns {
+                self.flying.push_back((self.last_ns, segment.to_vec()));
+            }
+            if self.last_ns + self.delay_ns < self.dead_ns {
+                self.acks.push_back((self.last_ns + self.delay_ns, len));
+            }
+        }
+    }
+
+    pub fn arrived(&mut self, now: u64) -> Option<Vec<u8>> {
+        while self.acks.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, len) = self.acks.pop_front().unwrap();
+            self.unacked -= len;
+            self.acked += len;
+        }
+        if self.flying.front().is_some_and(|(at, _)| *at <= now) {
+            return self.flying.pop_front().map(|(_, bytes)| bytes);
+        }
+        None
+    }
+
+    pub fn next_ns(&self) -> u64 {
+        let front = |at: Option<u64>| at.unwrap_or(NEVER);
+        front(self.flying.front().map(|each| each.0)).min(front(self.acks.front().map(|each| each.0)))
+    }
+
+    pub fn stats(&self) -> PathStats {
+        let rtt = 2 * self.delay_ns + SEGMENT_BYTES as u64 * 1_000_000_000 / self.bytes_per_s;
+        let cwnd = self.bytes_per_s * rtt / 1_000_000_000;
+        PathStats {
+            srtt_ns: rtt,
+            rttvar_ns: rtt / 8,
+            cwnd_bytes: cwnd,
+            mss_bytes: SEGMENT_BYTES as u64,
+            unacked_bytes: self.unacked,
+            unsent_bytes: self.unacked.saturating_sub(cwnd),
+            rate_bytes_per_s: self.bytes_per_s,
+            is_rate_limited: false,
+            acked_bytes: self.acked,
+        }
+    }
+}
