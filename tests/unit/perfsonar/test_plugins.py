@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -122,10 +123,21 @@ def test_options_become_a_spec_and_a_spec_options() -> None:
         ({"_token": "t"}, "single-ended"),
     ],
 )
-def test_a_spec_is_valid_or_the_reason_is_told(change: dict[str, Any], why: str) -> None:
-    told = answer("test/spec-is-valid", SPEC | change)
-    assert told["valid"] is not bool(why)
-    assert why in told.get("error", "")
+def test_what_no_spec_may_say_is_found(
+    change: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(HERE))
+    checking = importlib.import_module("weirtcp.checking")
+    told = checking.problem("spec", SPEC | change)
+    assert bool(told) is bool(why)
+    assert why in told
+
+
+def test_a_spec_is_valid_or_the_reason_is_told() -> None:
+    assert answer("test/spec-is-valid", SPEC) == {"valid": True}
+    told = answer("test/spec-is-valid", SPEC | {"connections": 1000})
+    assert told["valid"] is False
+    assert "connections: 1000" in told["error"]
 
 
 def test_participants_are_source_and_destination() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.store import Store
 from weirlab.web.measurements import Measurement, Measurements
+from weirlab.web.scenarios import child
 from weirlab.web.scenarios.asking import Asked, understood
 from weirlab.web.scenarios.desk import Scenarios
 
@@ -115,6 +117,28 @@ def test_a_simulated_scenario_is_carried_out_and_its_run_is_in_the_store(serve: 
     assert client.get(f"/api/runs/{run_id}").json()["simulated"] is True
     assert any(each["title"] for each in told)
     assert "weir_web_scenarios_total 1" in client.get("/metrics").text
+
+
+def test_a_child_whose_service_is_killed_ends_in_good_order(store: Store, tmp_path: Path) -> None:
+    (tmp_path / child.FILE).write_text(SMALL.replace("repetitions: 1", "repetitions: 1000"))
+    request = {"folder": str(tmp_path), "store": str(store.root), "name": "mine", "lab": None, "run_id": ""}
+    with programs.start(
+        programs.own(child.__name__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        heard = []
+        for line in process.stdout:
+            heard.append(json.loads(line))
+            if heard[-1].get("done") == 3:
+                # As the kernel does when a process dies.
+                process.stdin.close()
+    assert heard[-1]["event"] == "stopped", heard[-1]
+    (run_id,) = [each["run_id"] for each in heard if each["event"] == "run"]
+    assert run_id in heard[-1]["message"]
+    assert store.open(run_id).manifest.status == "interrupted"
 
 
 def test_without_the_right_nothing_is_started(client: TestClient) -> None:
