@@ -15,9 +15,9 @@ from fastapi.testclient import TestClient
 from weirlab._engine import TcpServer
 from weirlab.store import Store
 from weirlab.studies.tcp import sending
+from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.results import Interval
 from weirlab.web.transfers import explaining
-from weirlab.web.transfers.coarser import Coarser
 
 from .conftest import Serve, settled
 

@@ -14,12 +14,12 @@ from weirlab.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import sending, shares
 from weirlab.studies.tcp.measure import measuring
+from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.results import Interval
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.tables import for_page
 from weirlab.web.transfers import asking, explaining, rows
-from weirlab.web.transfers.coarser import Coarser
 
 RESULT: Final = "result.json"
 INTERVALS: Final = "intervals.json"
@@ -210,7 +210,8 @@ class Transfers:
             transfer.rest()
             return outcome, {"unexplained": _TOO_MUCH}
         often = replace(settings, interval_s=every_s)
-        measured = measuring.measure(often, transfer, 0.0, transfer.stop)
+        watched = measuring.Watched(transfer, 0.0)
+        measured = measuring.measured(sending.send(often, watched, transfer.stop, watched.event), watched)
         transfer.rest()
         try:
             return measured.outcome, {"why": explaining.why(measured)}

@@ -91,14 +91,11 @@ class Tunnel(Driver, ABC):
 
     def __init__(self, suites: Sequence[Suite], suite: str | None) -> None:
         self.suite = _chosen(self.product, suites, suite)
+        self.name = f"{self.kind}:{self.suite.name}" if self.suite.name else self.kind
         self._machines: list[Machine] = []
         self._between: tuple[socket.socket, socket.socket] | None = None
         self._filter: iptables.Iptables | None = None
         self._tokens = 0
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind}:{self.suite.name}" if self.suite.name else self.kind
 
     @property
     def encapsulation(self) -> Encapsulation:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.measure.clocks import Exchange, Offset, offset
+from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.measure.samples import Start
-from weirlab.studies.tcp.results import joined_latency
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +35,6 @@ class Watched:
     reports: list[Mapping[str, Any]] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
     began: Mapping[str, Any] = field(default_factory=dict)
-    _next_s: dict[str, float] = field(default_factory=dict)
-    _kept: dict[str, list[Interval]] = field(default_factory=dict)
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Any event of the engine."""
@@ -51,30 +49,21 @@ class Watched:
     def started(self, event: Mapping[str, Any]) -> None:
         self.observer.started(event)
 
+    def __post_init__(self) -> None:
+        self._coarser = Coarser(self.print_s)
+
     def interval(self, interval: Interval) -> None:
         """Shown every ``print_s``, whatever the period of the reports."""
-        kept = self._kept.setdefault(interval.direction, [])
-        kept.append(interval)
-        if interval.to_s >= self._next_s.get(interval.direction, self.print_s):
-            self._next_s[interval.direction] = interval.to_s + self.print_s
-            self.observer.interval(_joined(kept))
-            kept.clear()
+        for whole in self._coarser.take(interval):
+            self.observer.interval(whole)
+
+    def rest(self) -> None:
+        """Show what came after the last whole ``print_s``."""
+        for part in self._coarser.rest():
+            self.observer.interval(part)
 
     def blocks(self, event: Mapping[str, Any]) -> None:
         self.observer.blocks(event)
-
-
-def _joined(parts: Sequence[Interval]) -> Interval:
-    """Intervals one after the other as one."""
-    retransmissions = [each.retransmissions for each in parts if each.retransmissions is not None]
-    return replace(
-        parts[-1],
-        from_s=parts[0].from_s,
-        received_bytes=sum(each.received_bytes for each in parts),
-        sent_bytes=sum(each.sent_bytes for each in parts),
-        retransmissions=sum(retransmissions) if retransmissions else None,
-        latency=joined_latency([each.latency for each in parts if each.latency is not None]),
-    )
 
 
 @dataclass(frozen=True)

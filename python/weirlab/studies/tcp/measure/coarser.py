@@ -1,4 +1,4 @@
-"""Reports of a transfer that come often, as the longer intervals that a page draws; pure."""
+"""Reports of a transfer that come often, as the longer intervals that are shown; pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SLACK: float = 1e-9
 
 
 class Coarser:
-    """Takes intervals in order; gives those of about ``period_s``, by direction."""
+    """Takes intervals in order; gives those of about ``period_s`` by direction, or all if that is 0."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
@@ -20,6 +20,9 @@ class Coarser:
 
     def take(self, interval: Interval) -> Iterator[Interval]:
         """One more; the interval that is whole by it, if one is."""
+        if not self._period_s:
+            yield interval
+            return
         parts = self._parts.setdefault(interval.direction, [])
         parts.append(interval)
         # Ends lie at multiples, or the first one behind: then no drift adds up.
