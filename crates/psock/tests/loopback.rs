@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use weir_psock::io::{Listener, OpenError, Options, ParallelSocket, Route, SocketError};
 use weir_psock::schedule::SCHEDULERS;
-use weir_psock::session::{Config, SessionError};
-use weir_psock::wire::{Frame, GreetingError, Hello, Initiator, Reason, Violation};
+use weir_psock::session::{Config, SessionError, Timing};
+use weir_psock::wire::{Frame, GreetingError, Hello, Initiator, Reason, Responder, Violation};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Nothing here takes that long unless it never ends.
@@ -261,6 +261,30 @@ fn a_peer_that_lies_about_offsets_is_cut_off() {
     liar.read_to_end(&mut said).unwrap();
     let abort = Frame::Abort { reason: Reason::Violation }.emit();
     assert!(said.ends_with(&abort), "{said:?}");
+}
+
+#[test]
+fn a_session_fails_when_all_streams_are_gone_and_none_comes_back() {
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut hello = [0; weir_psock::wire::HELLO_BYTES];
+        stream.read_exact(&mut hello).unwrap();
+        let responder = Responder::open(b"", Hello::parse(&hello).unwrap(), [2; 16]);
+        stream.write_all(responder.reply()).unwrap();
+        let mut proof = [0; weir_psock::wire::PROOF_BYTES];
+        stream.read_exact(&mut proof).unwrap();
+        stream.write_all(&responder.verify(&proof).unwrap().0).unwrap();
+        // Then it is gone, and nobody listens there any more.
+    });
+    let timing = Timing { lost_ns: 300_000_000, ..Timing::default() };
+    let config = Config { timing, ..Config::default() };
+    let client = ParallelSocket::connect(&routes(to, 2), &Options { config, ..Options::default() }).unwrap();
+    server.join().unwrap();
+    let failed = client.read(&mut [0; 10], LONG).unwrap_err();
+    assert!(matches!(failed, SocketError::Session(SessionError::Lost(_))), "{failed:?}");
+    assert!(matches!(client.write(b"x", LONG), Err(SocketError::Session(SessionError::Lost(_)))));
 }
 
 #[test]
