@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,9 @@ from weirlab.errors import InputError, LabError
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.dut.tunnels import tunnel
 from weirlab.lab.dut.tunnels.tunnel import Tunnel
-from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.linux import slices
+from weirlab.lab.linux.namespace import Namespace, in_thread
+from weirlab.lab.machines.machine import CRITICAL
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup
 from weirlab.traffic.encapsulation.packets import Voice
@@ -126,6 +129,7 @@ def test_rules_of_the_near_gateway_see_packets_in_the_clear(lab: NetnsLab, traff
 def test_it_says_what_it_is_made_of(lab: NetnsLab) -> None:
     facts = lab.facts
     assert facts["dut_tool"]
+    assert facts.get("slice_ns", slices.SHORTEST_NS) == slices.SHORTEST_NS
     assert facts["dut_longest_packet_bytes"] == driver_of(lab).longest_packet_bytes(4)
 
 
@@ -134,6 +138,9 @@ def test_all_its_processes_work_on_the_devices_cpu(lab: NetnsLab) -> None:
         for process in machine.processes:
             threads = [int(name) for name in os.listdir(f"/proc/{process}/task")]
             assert [os.sched_getaffinity(thread) for thread in threads] == [{lab.site.cpu}] * len(threads)
+            if slices_can_be_shortened():
+                assert {slices.slice_ns(thread) for thread in threads} == {slices.SHORTEST_NS}
+                assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {CRITICAL}
 
 
 def test_the_inside_of_the_near_gateway_can_be_watched(lab: NetnsLab) -> None:
@@ -237,6 +244,16 @@ def test_a_trial_from_the_command_line(tmp_path: Path) -> None:
     assert document["dut"] == WIREGUARD
     assert document["received"] > 0
     assert document["dut_counters"]["near_tx_packets"] > 0
+
+
+def slices_can_be_shortened() -> bool:
+    """Linux 6.12, tried in a thread that ends with it."""
+
+    def attempt() -> bool:
+        slices.shorten(threading.get_native_id())
+        return slices.slice_ns(threading.get_native_id()) == slices.SHORTEST_NS
+
+    return in_thread(attempt)
 
 
 def between_gateways(lab: NetnsLab, payload: bytes) -> list[bytes]:

@@ -6,7 +6,7 @@ import ipaddress
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -23,8 +23,8 @@ from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.host import HostReader
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
 from weirlab.lab.inside.view import InsideView, Sample, view
-from weirlab.lab.isolation.aside import aside
-from weirlab.lab.linux import napi
+from weirlab.lab.isolation.aside import aside, threads_of
+from weirlab.lab.linux import napi, slices
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
@@ -249,6 +249,8 @@ class NetnsLab(NamespaceBed):
         if aimed is not None:
             self._ports = replace(wiring.IN0, name=aimed.inward), replace(wiring.OUT0, name=aimed.outward)
         self._rules: RuleSetup | None = None
+        self._slice_ns = 0
+        """Time slices of the device's threads, if they are not the usual ones."""
         self._session: Session | None = None
         self._sampler: Sampler | None = None
         self._seen: InsideView | None = None
@@ -263,6 +265,7 @@ class NetnsLab(NamespaceBed):
         return {
             **super().facts,
             "napi": f"threaded, bound to CPU {self._cores.dut}",
+            **({"slice_ns": self._slice_ns} if self._slice_ns else {}),
             **{f"dut_{name}": value for name, value in self._driver.facts().items()},
             **({} if self._aimed is None else {"test_traffic": self._aimed.sentence}),
         }
@@ -389,12 +392,17 @@ class NetnsLab(NamespaceBed):
         into, out_of = self._ports
         self._opened.callback(driver.stop)
         if "far" in netns:
-            # Threads of two gateways take turns on the device's CPU, and a real-time thread gives its equal
-            # no turn: so the engine, which would make them real time, does not know them.
-            kernel += napi.backlog_thread(self._cores.dut)
             # Warming up floods whatever is there, and a daemon may need seconds for what that leaves behind.
             self._loaded_engine()
             processes = driver.start(self.site)
+            # Threads of two gateways take turns on the device's CPU, and a real-time thread gives its equal
+            # no turn: so the engine, which would make them real time, does not know them.
+            for thread in (*kernel, *(each for process in processes for each in threads_of(process))):
+                # It may have ended; and without, other work is in the way more often, which trials show.
+                with suppress(OSError):
+                    slices.shorten(thread)
+                    self._slice_ns = slices.slice_ns(thread)
+            kernel += napi.backlog_thread(self._cores.dut)
             self._add_meter("dut", {"in": into.name, "near": wiring.NEAR.name}, ip=True)
             self._add_meter("far", {"far": wiring.FAR.name, "out": out_of.name})
         else:
