@@ -21,7 +21,7 @@ JSON lines on standard input, answers and news as JSON lines on standard output:
 ``{"id": 5, "said": NAME}``
     What a daemon printed last; ``{"id": 5, "said": [...]}``.
 ``{"id": 6, "show": SOURCE, "at": TARGET}``
-    Lets programs find the file SOURCE as TARGET; ``{"id": 6}``.
+    Lets programs find the file or folder SOURCE as TARGET; ``{"id": 6}``.
 
 What daemons and scripts write into the pipe ``NEWS``, line by line, is passed on as ``{"news": LINE}``.
 A request that cannot be done is answered with ``"error"``.
@@ -285,7 +285,7 @@ def tell(**words: object) -> None:
 
 
 def show(source: str, target: str) -> None:
-    """Mount a file over another one, which may be a link into /run, where there is nothing now."""
+    """Mount a file or folder over another one. A file may be a link into /run, where there is nothing now."""
     real = os.path.realpath(target)
     if not os.path.exists(real):
         os.makedirs(os.path.dirname(real), exist_ok=True)

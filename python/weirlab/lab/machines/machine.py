@@ -106,7 +106,7 @@ class Machine:
         self._ask(write=path, text=text, mode=0o755 if executable else 0o644)
 
     def show(self, source: Path, target: str) -> None:
-        """Let this machine's programs find ``source`` as the file ``target``."""
+        """Let this machine's programs find the file or folder ``source`` as ``target``."""
         self._ask(show=str(source), at=target)
 
     def start(

@@ -34,6 +34,9 @@ from weirlab.studies.voice.routing import Network
 PATIENCE_S: Final = 30.0
 """For what a program is sure to do if it works."""
 
+_BIND: Final = Path("/var/cache/bind")
+"""Where engines find their files: Debian's AppArmor profile lets named write there, and not below /tmp."""
+
 _POLL_S: Final = 0.05
 _ANSWER_S: Final = 0.5
 _SHOWN_LINES: Final = 6
@@ -84,7 +87,8 @@ class VoiceLab:
             self.folder = Path(tempfile.mkdtemp(prefix="weir-"))
             self._claim.own(self.folder)
             self._opened.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            self.daemons = engines.daemons(network, str(self.folder))
+            self._root = str(_BIND if _BIND.is_dir() else self.folder)
+            self.daemons = engines.daemons(network, self._root)
             self._write()
             with _explained():
                 self._wire()
@@ -209,7 +213,7 @@ class VoiceLab:
 
     def _write(self) -> None:
         """What the engines read."""
-        for name, text in configs(self.network, str(self.folder)).items():
+        for name, text in configs(self.network, self._root).items():
             path = self.folder / name
             files.make_folder(path.parent)
             files.write_bytes(path, text.encode())
@@ -237,6 +241,8 @@ class VoiceLab:
     def _start(self) -> None:
         assert self._machine is not None
         self._machine.show(self.folder / "resolv.conf", "/etc/resolv.conf")
+        if self._root != str(self.folder):
+            self._machine.show(self.folder, self._root)
         for daemon in self.daemons:
             host = self._hosts[daemon.address]
             self._machine.start(daemon.title, daemon.command, inside=host, log=self.log(daemon.name))
