@@ -76,3 +76,21 @@ def test_what_cannot_be_cut_is_refused(
     with pytest.raises(InputError, match=told):
         cutting.cut(source, out, filter=expression)
     assert not (capture.parent / "out").exists()
+
+
+def test_the_command_writes_the_part_that_it_shows(capture: Path, tmp_path: Path) -> None:
+    import json
+
+    from typer.testing import CliRunner
+
+    from weirlab.cli.app import app
+
+    out = tmp_path / "part.pcapng"
+    window = ["--from", "30ms", "--to", "80ms"]
+    told = CliRunner().invoke(app, ["trace", str(capture), *window, "--pcapng", str(out), "--json"])
+    assert told.exit_code == 0, told.stderr
+    document = json.loads(told.stdout)
+    assert document["pcapng"]["packets"] == document["capture"]["selected"]
+    assert trace.analyse(out)["capture"]["packets"] == document["capture"]["selected"]
+    shown = CliRunner().invoke(app, ["trace", str(capture), *window, "--pcapng", str(out)])
+    assert f"of {document['capture']['packets']} in {out}" in shown.stderr
