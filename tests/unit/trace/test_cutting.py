@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from weirlab import trace
+from weirlab.cli.app import app
 from weirlab.errors import InputError
 from weirlab.testing import Talk, write_pcap
 from weirlab.trace import cutting, times
@@ -82,3 +85,15 @@ def test_the_packets_of_a_connection_are_found_by_its_filter(capture: Path, tmp_
     (one,) = trace.read(capture).facts["connections"]
     part = cutting.cut(capture, tmp_path / "part.pcapng", filter=cutting.of(one))
     assert part.packets == part.read
+
+
+def test_the_command_writes_the_part_that_it_shows(capture: Path, tmp_path: Path) -> None:
+    out = tmp_path / "part.pcapng"
+    window = ["--from", "30ms", "--to", "80ms"]
+    told = CliRunner().invoke(app, ["trace", str(capture), *window, "--pcapng", str(out), "--json"])
+    assert told.exit_code == 0, told.stderr
+    document = json.loads(told.stdout)
+    assert document["pcapng"]["packets"] == document["capture"]["selected"]
+    assert trace.analyse(out)["capture"]["packets"] == document["capture"]["selected"]
+    shown = CliRunner().invoke(app, ["trace", str(capture), *window, "--pcapng", str(out)])
+    assert f"of {document['capture']['packets']} in {out}" in shown.stderr
