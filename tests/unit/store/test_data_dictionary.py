@@ -19,6 +19,7 @@ from weirlab.studies.calls.columns import PacketRow
 from weirlab.studies.capacity.trials.rows import CAPACITY_COLUMNS, INSIDE_COLUMNS
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
+from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
 from weirlab.trace.schema import FILES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -63,6 +64,9 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         "inside": list(INSIDE_COLUMNS),
         "switches": list(schema_of(SwitchRow)),
         "monitor": list(schema_of(MonitorRow)),
+        CALLS: list(schema_of(CallRow)),
+        MESSAGES: list(schema_of(MessageRow)),
+        LOGS: list(schema_of(LogRow)),
         **{name: list(kept) for name, kept in FILES.items()},
     }
     for name, names in stored.items():
