@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,15 @@ from typing import Any
 import pytest
 
 from weirlab.errors import InputError, LabError
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.store import Run, Store
 from weirlab.studies import reports, runner, scenarios
 from weirlab.studies.contract import Outcome
 from weirlab.studies.tcp import TcpStudy, page
+from weirlab.studies.tcp.results import Interval
 from weirlab.studies.tcp.study import kept, recording
-from weirlab.studies.tcp.study.running import Live
+from weirlab.studies.tcp.study.findings import View
+from weirlab.studies.tcp.study.running import Live, Silent
 from weirlab.studies.tcp.study.section import TcpScenario
 
 from .conftest import Served, Weir
@@ -175,6 +179,27 @@ def test_going_on_with_a_complete_run_measures_nothing(
     assert again.run.trials().height == 1
     assert again.told().conclusion.startswith("To the server: ")
     assert (tmp_path / "page.html").stat().st_size > 100_000
+
+
+class Impatient(Silent):
+    """Presses Ctrl-C as soon as something is reported."""
+
+    def interval(self, interval: Interval) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_keeps_what_was_measured_until_then(serve: Serve, tmp_path: Path) -> None:
+    store, what = Store(tmp_path), asked(serve().port, total=None, lasts="1h")
+    study = TcpStudy(Live(Impatient(), View(print_ns=1_000_000)))
+    with pytest.raises(Interrupted, match="1 finished trial kept"):
+        runner.run(study, store, what, Quiet())
+    run = store.open("last")
+    assert run.manifest.status == "interrupted"
+    assert kept.read(run).transfer.interrupted
+    # It is gone on with: nothing is left to be measured.
+    again = runner.resume(TcpStudy(), store, run.run_id, Quiet())
+    assert again.run.manifest.status == "complete"
+    assert again.run.trials().height == 1
 
 
 def test_a_server_that_does_not_answer_leaves_no_run_behind(free_port: int, tmp_path: Path) -> None:
