@@ -245,6 +245,7 @@ def main() -> None:
         write_examples(chosen.examples)
         return
     found: list[Row] = []
+    about = versions()
     console = Console(width=220)
     with contextlib.ExitStack() as stack:
         folder = chosen.keep or Path(stack.enter_context(TemporaryDirectory()))
@@ -268,10 +269,8 @@ def main() -> None:
     )
     chosen.out.mkdir(parents=True, exist_ok=True)
     path = chosen.out / f"planted-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
-    after = {"load average after": " ".join(f"{load:.2f}" for load in os.getloadavg())}
-    path.write_text(
-        json.dumps({"versions": versions() | after, "rows": [asdict(row) for row in found]}, indent=1)
-    )
+    about["load average after"] = " ".join(f"{load:.2f}" for load in os.getloadavg())
+    path.write_text(json.dumps({"versions": about, "rows": [asdict(row) for row in found]}, indent=1))
     console.print(f"raw: {path}")
 
 

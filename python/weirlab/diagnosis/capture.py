@@ -41,8 +41,8 @@ LONGEST: Final = 1.1
 AT_ONCE_RATIO: Final = 0.05
 """The same, of a round trip that had to be estimated."""
 TIMESTAMP_BYTES: Final = 12
-LEAST_MSS: Final = 500
-"""Bytes: less is not a full segment on any usual path."""
+LEAST_MSS: Final = 536
+"""Bytes, RFC 9293, 3.7.1: what is smaller is not a full segment."""
 WHOLE: Final = 0.8
 """Share of the bytes that come in whole segments, in a transfer that is not of small messages."""
 _SYN, _RST = 2, 4
@@ -272,4 +272,4 @@ def _usual(payloads: Ints) -> int:
     for one in sorted({int(value) for value in values if LEAST_MSS <= value <= most}):
         if float((counts * values)[values % one == 0].sum()) >= WHOLE * total:
             return one
-    return most
+    return max(most, LEAST_MSS)

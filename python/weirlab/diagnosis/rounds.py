@@ -16,7 +16,7 @@ FLAT_ROUNDS: Final = 6
 SAME_SEGMENTS: Final = 2.5
 FEW_SEGMENTS: Final = 4
 LEVEL_ROUNDS: Final = 12
-LEVEL_TRIPS: Final = 1.5
+LEVEL_TRIPS: Final = 2.5
 """Round trips that each lasts: an application that a busy host wakes late has a burst in most of them."""
 LEVEL_RATIO: Final = 1.6
 """Between the greatest flights of round trips whose mean stays the same."""

@@ -32,12 +32,14 @@ MOST_ROOM: Final = 1 / 3
 _FAR_BITS: Final = 34
 """More than is ever in flight."""
 LEAST_BURSTS: Final = 6
-CLOCKED: Final = 0.75
-"""Share of the bursts that must follow an ACK if ACKs let them out, however late a busy host is."""
+CLOCKED: Final = 0.5
+"""Share of the bursts that must follow an ACK soon if ACKs let them out: a busy host is late for some."""
 SOON: Final = 0.15
 """Of the time from burst to burst: so soon behind an ACK."""
-BY_CHANCE: Final = 0.5
-"""Share of the time that is so soon behind an ACK, from which on following one says nothing."""
+BEYOND_CHANCE: Final = 2.5
+"""Times as many must follow one as would if they came at any time. Where ACKs come all the time, none says
+anything.
+"""
 EMPTIED: Final = 0.85
 """Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
 free (``sk_stream_is_writeable``), a congestion window is filled again by each ACK.
@@ -197,12 +199,11 @@ def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> 
         return False
     soon_s = max(bursts.close_s, SOON * float(np.median(bursts.gap_s[mine])))
     followed = float((bursts.fresh[mine] & (bursts.since_ack_s[mine] <= soon_s)).mean())
-    # Where ACKs come all the time, whatever is sent follows one.
     at = events.at_ns[stretch]
     acks_ns = at[events.acks[stretch]]
     near_s = float(np.minimum(np.diff(acks_ns) / 1e9, soon_s).sum()) + soon_s
     by_chance = near_s * 1e9 / max(float(at[-1] - at[0]), 1.0)
-    return by_chance <= BY_CHANCE and followed >= CLOCKED
+    return followed >= max(CLOCKED, BEYOND_CHANCE * by_chance)
 
 
 def _by_chance(bursts: Bursts) -> Bools:

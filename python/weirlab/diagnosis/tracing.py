@@ -61,7 +61,9 @@ def read(
     timeline, facts = found
     blind = [] if sure else [_UNSURE]
     if not scaled:
-        timeline = replace(timeline, window_bytes=np.full_like(timeline.window_bytes, np.nan))
+        # A flight that stays the same may be that of a full window, too.
+        nothing = np.full_like(timeline.window_bytes, np.nan)
+        timeline = replace(timeline, window_bytes=nothing, flat=np.zeros_like(timeline.flat))
         blind.append(_UNSCALED)
     if facts.min_rtt_s <= 0:
         blind.append(_UNTIMED)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from weirlab.diagnosis import capture
+from weirlab.diagnosis.capture import Trips
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
 
@@ -121,3 +122,19 @@ def test_hardly_any_data_is_no_transfer() -> None:
 def test_segments_that_a_card_cuts_later_are_no_larger_mss(segments: int) -> None:
     payloads = np.array([1448 * segments] * 20 + [1448 * 3] * 10 + [1448, 600])
     assert capture._usual(payloads) == 1448
+
+
+def test_a_pause_of_the_sender_is_no_round_trip_and_a_queue_is_one() -> None:
+    # Three segments on end, and then nothing for 40 ms, over and over; or a steady stream behind a queue.
+    apart = np.cumsum([1, 1, 40] * 10) * MS
+    within = Trips(apart[3::3], np.full(9, 60 * MS)).without_pauses(apart, 25 * MS)
+    assert set(within.rtt_ns) == {60 * MS}
+    paused = Trips(apart[2::3], np.full(10, 60 * MS)).without_pauses(apart, 25 * MS)
+    assert set(paused.rtt_ns) == {25 * MS}
+    steady = np.arange(1, 21) * MS
+    queued = Trips(steady[5:], np.full(15, 60 * MS)).without_pauses(steady, 25 * MS)
+    assert set(queued.rtt_ns) == {60 * MS}
+
+
+def test_of_small_messages_none_is_a_full_segment() -> None:
+    assert capture._usual(np.full(30, 300)) == capture.LEAST_MSS

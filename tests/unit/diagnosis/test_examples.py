@@ -20,11 +20,17 @@ NAMED = {each["file"]: each["cause"] for each in ROW.finditer((EXAMPLE_FILES / "
 MOST_BYTES = 200_000
 
 
-def diagnosis(path: Path) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["trace", str(path), "--json"])
+def connection(path: Path, *options: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["trace", str(path), "--json", *options])
     assert result.exit_code == 0, result.output
-    (connection,) = json.loads(result.stdout)["connections"]
-    found: dict[str, Any] = connection["diagnosis"]
+    (found,) = json.loads(result.stdout)["connections"]
+    assert isinstance(found, dict)
+    return found
+
+
+def diagnosis(path: Path) -> dict[str, Any]:
+    found = connection(path)["diagnosis"]
+    assert isinstance(found, dict)
     return found
 
 
@@ -65,3 +71,24 @@ def test_what_was_once_taken_for_something_else_is_named(name: str, cause: str, 
     found = diagnosis(path)
     assert found["findings"][0]["cause"] == cause
     assert found["findings"][0]["share"] == pytest.approx(truth, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("backup.pcapng.zst", "application_write"),
+        ("radio-link.pcapng.zst", "loss"),
+        # Without the handshake the MSS is not known, nor the scale of the window.
+        ("requests.pcapng.zst", "nagle"),
+        ("overseas.pcapng.zst", "unknown"),
+    ],
+)
+def test_a_capture_that_begins_in_the_middle_claims_nothing_of_windows(name: str, cause: str) -> None:
+    whole = connection(EXAMPLE_FILES / name)
+    later = f"@{whole['first_ns'] / 1e9 + 1:.6f}"
+    part = connection(EXAMPLE_FILES / name, "--from", later)
+    assert part["begin"] == "middle"
+    assert part["diagnosis"]["findings"][0]["cause"] == cause
+    assert "whether the receiver's window was full" in [
+        each["what"] for each in part["diagnosis"]["cannot_be_told"]
+    ]

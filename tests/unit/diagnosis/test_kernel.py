@@ -136,6 +136,25 @@ def test_a_kernel_that_tells_no_memory_cannot_tell_the_send_buffer() -> None:
     assert "the send buffer was full" in [each.what for each in diagnosis.blind]
 
 
+def test_a_busy_host_that_wakes_the_writer_late_is_no_application_that_pauses() -> None:
+    # Of every 20 samples the buffer is full in 16, and almost empty in 4: 20 ms until it is filled again.
+    number = np.arange(2 * HALF + 1)
+    fill = np.where(number % 20 < 16, 30 * MSS, 10 * MSS)
+    written = (number // 20 + 1) * 40 * MSS
+    queued = np.where(number % 20 < 16, 20 * MSS, 5 * MSS)
+    diagnosis = found(
+        **{
+            **NOTHING_TO_SEND,
+            "skmem_sndbuf_bytes": 30 * MSS,
+            "skmem_wmem_queued_bytes": fill,
+            "wqueue_bytes": queued,
+            "bytes_acked": written - queued,
+            "bytes_sent": written,
+        }
+    )
+    assert diagnosis.share("send_buffer") > 0.9
+
+
 def test_settings_are_noted_whatever_the_limit_is() -> None:
     notes = found(options=0, advmss_bytes=536, data_segs_out=np.arange(401) * 100).notes
     assert [note.split(":")[0] for note in notes] == [
