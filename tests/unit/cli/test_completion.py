@@ -12,7 +12,7 @@ import pytest
 from weirlab.programs import find
 from weirlab.store import Store
 
-from .conftest import Weir
+from ..conftest import Weir
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("numpy", "polars", "pydantic", "rich")

@@ -12,7 +12,7 @@ import weirlab.studies
 from weirlab.cli import failures
 from weirlab.cli.app import _summaries, commands_of, parts
 
-from .conftest import Weir
+from ..conftest import Weir
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [

@@ -12,7 +12,7 @@ from weirlab.studies.calls.wire import KIND as CALLS
 from weirlab.testing import FakeBed, Trouble
 
 from ..measure.made import make_noise
-from .conftest import Weir
+from ..conftest import Weir
 
 Beds = Callable[..., list[FakeBed]]
 

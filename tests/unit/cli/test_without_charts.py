@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ..trace import made
-from .conftest import Weir
+from ..conftest import Weir
 
 
 @pytest.fixture(autouse=True)

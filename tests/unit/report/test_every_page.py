@@ -27,7 +27,7 @@ from weirlab.studies.search.page import tell_rfc2544
 from weirlab.studies.trace.page import tell as tell_trace
 from weirlab.trace import Trace
 
-from ..jobs.voice_captures import frames, pcap
+from ..studies.quality.captures import frames, pcap
 from ..studies.calls import test_page as test_calls_page
 from ..studies.capacity import test_page as test_capacity_page
 from ..studies.failover import test_page as test_failover_page

@@ -22,7 +22,7 @@ from weirlab.studies.capacity.trials import CAPACITY
 from weirlab.studies.runner import Outcome, resume_scenario, run_scenario
 from weirlab.traffic.spec import Traffic
 
-from .conftest import Told
+from ..conftest import Told
 
 # So slow that few calls fill it: 20 and 30 us per packet carry 500 and 333 calls.
 DEVICE = {"service_fixed_ns": 20_000.0, "service_per_rule_ns": 100.0, "service_per_byte_ns": 0.0}
