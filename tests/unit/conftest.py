@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,28 @@ def check(table: Table) -> None:
     assert all(set(first.split()) <= {word for line in lines for word in line.split()} for first in rows)
 
 
+@pytest.fixture(scope="session")
+def fitted_once() -> Iterator[None]:
+    """Let jobs that fit the models to the same trials share them; fits are tested in ``model``."""
+    from weirlab.studies.prediction import modelling
+
+    fit_all, known = modelling.fit_all, {}
+
+    def fit(observations: Iterable[Any], *, told: Callable[[int, int, str], object]) -> dict[str, Any]:
+        rows = list(observations)
+        key = repr(rows)
+        if key not in known:
+            known[key] = fit_all(rows, told=told)
+        else:
+            for done, name in enumerate((*known[key], "")):
+                told(done, len(known[key]), name)
+        return dict(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(modelling, "fit_all", fit)
+        yield
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command left on its two streams, and its exit code."""
@@ -84,7 +106,7 @@ def weir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weir:
 
 
 @pytest.fixture
-def bed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[FakeBed]]:
+def bed(monkeypatch: pytest.MonkeyPatch, fitted_once: None) -> Callable[..., list[FakeBed]]:
     """Let every job open fake beds; each takes up the script where the last one left it."""
 
     def use(*script: Any, **settings: Any) -> list[FakeBed]:
@@ -125,7 +147,7 @@ def scenario(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_store(tmp_path_factory: pytest.TempPathFactory, fitted_once: None) -> Path:
     """A store that holds a run of the whole scenario and nothing else."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "scenario.yaml").write_text(SCENARIO)

@@ -17,9 +17,9 @@ from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.registry import studies
 from weirlab.testing import FakeBed, FakeClock
 
+from ..conftest import Weir
 from ..studies.quality.captures import frames, pcap, talk, without
 from ..trace import made
-from ..conftest import Weir
 from .test_help import COMMANDS
 
 SHORT = ("--duration", "0.05", "--warmup", "0.01")

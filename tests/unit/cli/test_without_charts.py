@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ..trace import made
 from ..conftest import Weir
+from ..trace import made
 
 
 @pytest.fixture(autouse=True)
