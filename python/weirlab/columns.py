@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Final
 
 _UNITS: Final[Mapping[str, str]] = {
@@ -40,14 +40,17 @@ class Column:
 
 
 def described(row: type) -> list[Column]:
-    """The columns of ``row`` with what the string below each field says; reads the source.
+    """The columns of ``row`` with what the string below each field says, its bases' too; reads the source.
 
     Raises
     ------
     LookupError
         A field has no description.
     """
-    told = _docstrings(row)
+    told: dict[str, str] = {}
+    for part in reversed(row.__mro__):
+        if is_dataclass(part):
+            told |= _docstrings(part)
     return [
         Column(
             field.name, _TYPES.get(_plain(field.type), _plain(field.type)), unit(field.name), told[field.name]

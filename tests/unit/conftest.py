@@ -1,13 +1,22 @@
-"""What holds for every table that a test prints."""
+"""The command line as a function, a finished run, and what holds for every table that a test prints."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from weirlab.cli import layout
+from weirlab.cli.app import app
+from weirlab.jobs import testbeds
 from weirlab.tables import Table
+from weirlab.testing import FakeBed, FakeDevice
 
 _LINES = layout.lines
 _PATH = 40
@@ -38,3 +47,122 @@ def check(table: Table) -> None:
         assert layout._width(line) <= 80 or max(map(len, words)) >= _PATH, f"too wide: {line!r}"
     rows = table.rows and [row[0] for row in table.rows]
     assert all(set(first.split()) <= {word for line in lines for word in line.split()} for first in rows)
+
+
+@pytest.fixture(scope="session")
+def fitted_once() -> Iterator[None]:
+    """Let jobs that fit the models to the same trials share them; fits are tested in ``model``."""
+    from weirlab.studies.prediction import modelling
+
+    fit_all, known = modelling.fit_all, {}
+
+    def fit(observations: Iterable[Any], *, told: Callable[[int, int, str], object]) -> dict[str, Any]:
+        rows = list(observations)
+        key = repr(rows)
+        if key not in known:
+            known[key] = fit_all(rows, told=told)
+        else:
+            for done, name in enumerate((*known[key], "")):
+                told(done, len(known[key]), name)
+        return dict(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(modelling, "fit_all", fit)
+        yield
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command left on its two streams, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output, which must be one JSON document and nothing else."""
+        document = json.loads(self.out)
+        assert isinstance(document, dict)
+        return document
+
+
+Weir = Callable[..., Answer]
+
+
+@pytest.fixture
+def weir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weir:
+    """Runs the command line with a store of its own and a terminal of fixed width."""
+    monkeypatch.setenv("WEIR_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.delenv("WEIR_DEBUG", raising=False)
+
+    def run(*arguments: str | Path) -> Answer:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return Answer(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch, fitted_once: None) -> Callable[..., list[FakeBed]]:
+    """Let every job open fake beds; each takes up the script where the last one left it."""
+
+    def use(*script: Any, **settings: Any) -> list[FakeBed]:
+        opened: list[FakeBed] = []
+        rest = iter(script)
+
+        def open_bed(*_: object, **__: object) -> FakeBed:
+            opened.append(FakeBed(FakeDevice(service_per_byte_ns=0.2), rest, **settings))
+            return opened[-1]
+
+        monkeypatch.setattr(testbeds, "open_bed", open_bed)
+        return opened
+
+    return use
+
+
+SCENARIO = """\
+name: small
+lab: {kind: sim}
+profile:
+  positions: [0, 100, 1000]
+  sizes: [64, 1518]
+  load_shares: [0.05, 0.4, 0.7, 0.9, 1.2, 1.5]
+  repetitions: 1
+  trial_s: 0.05
+  warmup_s: 0.01
+verify:
+  - {positions: [200], draws: 3, repetitions: 1, trial_s: 0.05}
+report: null
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "scenario.yaml"
+    file.write_text(SCENARIO)
+    return file
+
+
+@pytest.fixture(scope="session")
+def finished_store(tmp_path_factory: pytest.TempPathFactory, fitted_once: None) -> Path:
+    """A store that holds a run of the whole scenario and nothing else."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "scenario.yaml").write_text(SCENARIO)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testbeds, "open_bed", lambda *_, **__: FakeBed(FakeDevice(service_per_byte_ns=0.2)))
+        asked = ["--store", str(folder / "store"), "run", str(folder / "scenario.yaml"), "--json"]
+        result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    return folder / "store"
+
+
+@pytest.fixture
+def finished(finished_store: Path, tmp_path: Path, bed: Callable[..., list[FakeBed]]) -> str:
+    """ID of a run of the whole scenario, a copy to do anything with; fake beds can be opened."""
+    bed()
+    store = shutil.copytree(finished_store, tmp_path / "store")
+    (run,) = store.glob("*-profile-*")
+    return run.name

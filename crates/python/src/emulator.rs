@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -121,8 +121,7 @@ pub fn emulate_path<'py>(
         })
         .map_err(|e: weir_link::SpecError| refuse(py, &e))?;
     let dict = PyDict::new(py);
-    dict.set_item("frame", PyArray1::from_iter(py, departed.iter().map(|each| each.frame)))?;
-    dict.set_item("due_ns", PyArray1::from_iter(py, departed.iter().map(|each| each.due_ns)))?;
+    columns!(dict, departed.iter(); frame, due_ns);
     set_counters(&dict, &counters)?;
     Ok(dict)
 }
@@ -266,11 +265,7 @@ fn progress_to_dict<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound
     }
     let dict = PyDict::new(py);
     dict.set_item("directions", directions)?;
-    dict.set_item("elapsed_ns", progress.elapsed_ns)?;
-    dict.set_item("cpu_ns", progress.cpu_ns)?;
-    dict.set_item("ended", progress.ended)?;
-    dict.set_item("real_time_refused", &progress.real_time_refused)?;
-    dict.set_item("failure", &progress.failure)?;
+    fields!(dict, progress; elapsed_ns, cpu_ns, ended, real_time_refused, failure);
     Ok(dict)
 }
 
@@ -278,22 +273,11 @@ fn direction_to_dict<'py>(py: Python<'py>, direction: &Direction) -> PyResult<Bo
     let dict = PyDict::new(py);
     set_counters(&dict, &direction.counters)?;
     let overload = &direction.overload;
-    for (name, value) in [
-        ("held", direction.held),
-        ("queued", direction.queued),
-        ("sent", direction.sent),
-        ("sent_bytes", direction.sent_bytes),
-        ("not_received", overload.not_received),
-        ("too_long", overload.too_long),
-        ("no_memory", overload.no_memory),
-        ("refused", overload.refused),
-        ("unfinished", overload.unfinished),
-        ("late_max_ns", direction.late.max_ns),
-        ("paced_bits", direction.pace.bits),
-        ("paced_ns", direction.pace.ns),
-    ] {
-        dict.set_item(name, value)?;
-    }
+    fields!(dict, direction; held, queued, sent, sent_bytes);
+    fields!(dict, overload; not_received, too_long, no_memory, refused, unfinished);
+    dict.set_item("late_max_ns", direction.late.max_ns)?;
+    dict.set_item("paced_bits", direction.pace.bits)?;
+    dict.set_item("paced_ns", direction.pace.ns)?;
     dict.set_item("refused_reason", &overload.reason)?;
     let counts = direction.late.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
     let buckets: Vec<(u32, u64)> = counts.map(|(bucket, &count)| (bucket as u32, count)).collect();
@@ -302,18 +286,7 @@ fn direction_to_dict<'py>(py: Python<'py>, direction: &Direction) -> PyResult<Bo
 }
 
 fn set_counters(dict: &Bound<'_, PyDict>, counters: &Counters) -> PyResult<()> {
-    for (name, value) in [
-        ("arrived", counters.arrived),
-        ("arrived_bytes", counters.arrived_bytes),
-        ("departed", counters.departed),
-        ("departed_bytes", counters.departed_bytes),
-        ("lost", counters.lost),
-        ("dropped_full", counters.dropped_full),
-        ("dropped_early", counters.dropped_early),
-        ("duplicated", counters.duplicated),
-        ("held_back", counters.held_back),
-    ] {
-        dict.set_item(name, value)?;
-    }
+    fields!(dict, counters; arrived, arrived_bytes, departed, departed_bytes, lost, dropped_full);
+    fields!(dict, counters; dropped_early, duplicated, held_back);
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! `weirlab._engine`: plans in, outcomes out. Nothing is decided here.
 
+#[macro_use]
+mod dicts;
+
 mod analysis;
 mod cut;
 mod emulator;

@@ -4,7 +4,7 @@ use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_engine::{
-    Backend, Bin, FlowOutcome, Frames, Heard, Look, Outcome, PacketLog, TaskTime, Windows, bounds_ns,
+    Backend, Bin, FlowOutcome, Frames, Heard, Outcome, PacketLog, TaskTime, Windows, bounds_ns,
 };
 
 /// The name that records use.
@@ -25,25 +25,9 @@ pub fn to_dict<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, Py
         _ => "",
     };
     dict.set_item("xdp_mode", mode)?;
-    for (name, value) in [
-        ("record_start_ns", outcome.record_start_ns),
-        ("record_end_ns", outcome.record_end_ns),
-        ("sent", outcome.sent),
-        ("sent_warmup", outcome.sent_warmup),
-        ("first_departure_ns", outcome.first_departure_ns),
-        ("last_departure_ns", outcome.last_departure_ns),
-        ("late_sum_ns", outcome.late_sum_ns),
-        ("late_max_ns", outcome.late_max_ns),
-        ("slipped_ns", outcome.slipped_ns),
-        ("arrived", outcome.arrived),
-        ("stray", outcome.stray),
-        ("receiver_dropped", outcome.receiver_dropped),
-        ("first_arrival_ns", outcome.first_arrival_ns),
-        ("last_arrival_ns", outcome.last_arrival_ns),
-        ("longest_gap_ns", outcome.longest_gap_ns),
-    ] {
-        dict.set_item(name, value)?;
-    }
+    fields!(dict, outcome; record_start_ns, record_end_ns, sent, sent_warmup, first_departure_ns);
+    fields!(dict, outcome; last_departure_ns, late_sum_ns, late_max_ns, slipped_ns, arrived, stray);
+    fields!(dict, outcome; receiver_dropped, first_arrival_ns, last_arrival_ns, longest_gap_ns);
     dict.set_item("histogram", histogram(py, &outcome.histogram)?)?;
     dict.set_item("windows", outcome.windows.map(|found| windows(py, &found)).transpose()?)?;
     dict.set_item("series", series(py, &outcome.bins)?)?;
@@ -70,10 +54,7 @@ pub fn frames_to_dict(py: Python<'_>, frames: Frames) -> PyResult<Bound<'_, PyDi
 /// What one CPU did while it was listened to.
 pub fn heard_to_dict<'py>(py: Python<'py>, heard: &Heard) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("cpu", heard.cpu)?;
-    dict.set_item("start_ns", heard.start_ns)?;
-    dict.set_item("end_ns", heard.end_ns)?;
-    dict.set_item("real_time", heard.real_time)?;
+    fields!(dict, heard; cpu, start_ns, end_ns, real_time);
     dict.set_item("gap_start_ns", PyArray1::from_iter(py, heard.gaps.iter().map(|gap| gap.start_ns)))?;
     dict.set_item("gap_ns", PyArray1::from_iter(py, heard.gaps.iter().map(|gap| gap.length_ns)))?;
     Ok(dict)
@@ -107,14 +88,7 @@ fn windows<'py>(py: Python<'py>, windows: &Windows) -> PyResult<Bound<'py, PyDic
     dict.set_item("count", PyArray1::from_slice(py, &windows.counts))?;
     dict.set_item("end", PyArray1::from_slice(py, &windows.ends))?;
     let looks = PyDict::new(py);
-    for (name, field) in [
-        ("at_ns", (|l| l.at_ns) as fn(&Look) -> u64),
-        ("sender_stolen_ns", |l| l.sender_stolen_ns),
-        ("device_stolen_ns", |l| l.device_stolen_ns),
-        ("device_clock_ns", |l| l.device_clock_ns),
-    ] {
-        looks.set_item(name, PyArray1::from_iter(py, windows.looks.iter().map(field)))?;
-    }
+    columns!(looks, windows.looks.iter(); at_ns, sender_stolen_ns, device_stolen_ns, device_clock_ns);
     for (name, field) in [("ran_ns", (|t| t.ran_ns) as fn(&TaskTime) -> u64), ("waited_ns", |t| t.waited_ns)]
     {
         let rows: Vec<Vec<u64>> = windows
@@ -130,37 +104,14 @@ fn windows<'py>(py: Python<'py>, windows: &Windows) -> PyResult<Bound<'py, PyDic
 
 fn series<'py>(py: Python<'py>, bins: &[Bin]) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    for (name, field) in [
-        ("sent", (|b| b.sent) as fn(&Bin) -> u64),
-        ("received", |b| b.received),
-        ("delay_sum_ns", |b| b.delay_sum_ns),
-        ("delay_min_ns", |b| b.delay_min_ns),
-        ("delay_max_ns", |b| b.delay_max_ns),
-        ("ipdv_sum_ns", |b| b.ipdv_sum_ns),
-        ("ipdv_count", |b| b.ipdv_count),
-        ("late_max_ns", |b| b.late_max_ns),
-    ] {
-        dict.set_item(name, PyArray1::from_iter(py, bins.iter().map(field)))?;
-    }
+    columns!(dict, bins.iter(); sent, received, delay_sum_ns, delay_min_ns, delay_max_ns, ipdv_sum_ns);
+    columns!(dict, bins.iter(); ipdv_count, late_max_ns);
     Ok(dict)
 }
 
 fn flows<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    for (name, field) in [
-        ("sent", (|f| f.sent) as fn(&FlowOutcome) -> u64),
-        ("received", |f| f.received),
-        ("duplicated", |f| f.duplicated),
-        ("reordered", |f| f.reordered),
-        ("delay_min_ns", |f| f.delay_min_ns),
-        ("delay_sum_ns", |f| f.delay_sum_ns),
-        ("delay_max_ns", |f| f.delay_max_ns),
-        ("ipdv_sum_ns", |f| f.ipdv_sum_ns),
-        ("ipdv_count", |f| f.ipdv_count),
-        ("longest_gap_ns", |f| f.longest_gap_ns),
-    ] {
-        dict.set_item(name, PyArray1::from_iter(py, flows.iter().map(field)))?;
-    }
-    dict.set_item("jitter_ns", PyArray1::from_iter(py, flows.iter().map(|f| f.jitter_ns)))?;
+    columns!(dict, flows.iter(); sent, received, duplicated, reordered, delay_min_ns, delay_sum_ns);
+    columns!(dict, flows.iter(); delay_max_ns, ipdv_sum_ns, ipdv_count, longest_gap_ns, jitter_ns);
     Ok(dict)
 }

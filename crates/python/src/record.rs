@@ -182,20 +182,13 @@ fn progress_to_dict<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound
     let interfaces = PyList::empty(py);
     for interface in &progress.interfaces {
         let dict = PyDict::new(py);
-        dict.set_item("name", &interface.name)?;
-        dict.set_item("seen", interface.seen)?;
-        dict.set_item("lost", interface.lost)?;
-        dict.set_item("filtered", interface.filtered)?;
-        dict.set_item("written", interface.written)?;
-        dict.set_item("not_written", interface.not_written)?;
+        fields!(dict, interface; name, seen, lost, filtered, written, not_written);
         interfaces.append(dict)?;
     }
     let dict = PyDict::new(py);
     dict.set_item("interfaces", interfaces)?;
-    dict.set_item("bytes", progress.bytes)?;
     dict.set_item("file", progress.file.to_string_lossy())?;
-    dict.set_item("failure", &progress.failure)?;
-    dict.set_item("ended", progress.ended)?;
+    fields!(dict, progress; bytes, failure, ended);
     Ok(dict)
 }
 
@@ -212,19 +205,14 @@ fn summary_to_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'p
 fn file_to_dict<'py>(py: Python<'py>, file: &File) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("path", file.path.to_string_lossy())?;
-    dict.set_item("frames", file.frames)?;
-    dict.set_item("bytes", file.bytes)?;
-    dict.set_item("first_ns", file.first_ns)?;
-    dict.set_item("last_ns", file.last_ns)?;
+    fields!(dict, file; frames, bytes, first_ns, last_ns);
     Ok(dict)
 }
 
 fn gap_to_dict<'py>(py: Python<'py>, gap: &Gap, progress: &Progress) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("interface", progress.interfaces.get(gap.interface).map(|interface| &interface.name))?;
-    dict.set_item("from_ns", gap.from_ns)?;
-    dict.set_item("to_ns", gap.to_ns)?;
-    dict.set_item("frames", gap.frames)?;
+    fields!(dict, gap; from_ns, to_ns, frames);
     dict.set_item("stage", if gap.stage == Stage::Ring { "ring" } else { "disk" })?;
     Ok(dict)
 }

@@ -94,23 +94,13 @@ impl Tap {
         let result = PyDict::new(py);
         for (name, side) in ["a", "b"].into_iter().zip(&counters.sides) {
             let of_side = PyDict::new(py);
-            of_side.set_item("received", side.received)?;
-            of_side.set_item("bytes", side.bytes)?;
-            of_side.set_item("forwarded", side.forwarded)?;
-            of_side.set_item("not_forwarded", side.not_forwarded)?;
-            of_side.set_item("copied", side.copied)?;
-            of_side.set_item("not_copied", side.not_copied)?;
-            of_side.set_item("cut", side.cut)?;
-            of_side.set_item("reason", &side.reason)?;
+            fields!(of_side, side; received, bytes, forwarded, not_forwarded, copied, not_copied, cut, reason);
             result.set_item(name, of_side)?;
         }
         let mirror = PyDict::new(py);
-        mirror.set_item("sent", counters.mirror.sent)?;
-        mirror.set_item("not_sent", counters.mirror.not_sent)?;
-        mirror.set_item("waiting", counters.mirror.waiting)?;
-        mirror.set_item("reason", &counters.mirror.reason)?;
+        fields!(mirror, counters.mirror; sent, not_sent, waiting, reason);
         result.set_item("mirror", mirror)?;
-        result.set_item("assumed", counters.assumed)?;
+        fields!(result, counters; assumed);
         Ok(result)
     }
 

@@ -5,14 +5,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use numpy::{Element, PyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_trace::capture::{CaptureError, Compression, Format};
 use weir_trace::packet::Opaque;
-use weir_trace::voice::{
-    Encoding, Kind, KnownBy, Loss, Measured, Options, Protocol, Row, Stream, Told, Voice,
-};
+use weir_trace::voice::{Encoding, Kind, KnownBy, Loss, Measured, Options, Protocol, Stream, Told, Voice};
 
 use crate::errors::{describe, exception};
 
@@ -109,25 +107,9 @@ fn packets<'py>(py: Python<'py>, streams: &[Stream]) -> PyResult<Bound<'py, PyDi
     let dict = PyDict::new(py);
     let owners = streams.iter().zip(0_u32..).flat_map(|(stream, i)| stream.rows.iter().map(move |_| i));
     dict.set_item("stream", PyArray1::from_iter(py, owners))?;
-    column(&dict, streams, "arrival_ns", |row| row.arrival_ns)?;
-    column(&dict, streams, "seq", |row| row.seq)?;
-    column(&dict, streams, "timestamp", |row| row.timestamp)?;
-    column(&dict, streams, "payload_type", |row| row.payload_type)?;
-    column(&dict, streams, "marker", |row| row.marker)?;
-    column(&dict, streams, "payload_bytes", |row| row.payload_bytes)?;
-    column(&dict, streams, "speech", |row| row.speech)?;
-    column(&dict, streams, "stretch", |row| row.stretch)?;
+    let rows = || streams.iter().flat_map(|stream| &stream.rows);
+    columns!(dict, rows(); arrival_ns, seq, timestamp, payload_type, marker, payload_bytes, speech, stretch);
     Ok(dict)
-}
-
-fn column<T: Element>(
-    dict: &Bound<'_, PyDict>,
-    streams: &[Stream],
-    name: &str,
-    field: impl Fn(&Row) -> T,
-) -> PyResult<()> {
-    let values = streams.iter().flat_map(|stream| &stream.rows).map(field);
-    dict.set_item(name, PyArray1::from_iter(dict.py(), values))
 }
 
 fn streams<'py>(py: Python<'py>, streams: &[Stream]) -> PyResult<Bound<'py, PyList>> {
@@ -147,34 +129,20 @@ pub fn measured<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, 
     let dict = PyDict::new(py);
     let (key, facts) = (&stream.key, &stream.facts);
     dict.set_item("src", key.src.to_string())?;
-    dict.set_item("src_port", key.src_port)?;
     dict.set_item("dst", key.dst.to_string())?;
-    dict.set_item("dst_port", key.dst_port)?;
+    fields!(dict, key; src_port, dst_port);
     dict.set_item("protocol", protocol_name(key.protocol))?;
     dict.set_item("ssrc", key.source)?;
     dict.set_item("vlan", key.tags.to_string())?;
     dict.set_item("interface", interface_name(key.interface))?;
-    dict.set_item("codec", &facts.codec)?;
     dict.set_item("payload_types", facts.payload_types.clone())?;
     dict.set_item("media", kind_name(facts.kind))?;
     dict.set_item("known_by", known_by_name(facts.known_by))?;
-    dict.set_item("payload_type", facts.payload_type)?;
-    dict.set_item("clock_hz", facts.clock_hz)?;
-    dict.set_item("part", stream.part)?;
-    dict.set_item("packets", stream.packets)?;
-    dict.set_item("payload_bytes", stream.payload_bytes)?;
-    dict.set_item("first_ns", stream.first_ns)?;
-    dict.set_item("last_ns", stream.last_ns)?;
-    dict.set_item("expected", stream.expected)?;
+    fields!(dict, facts; codec, payload_type, clock_hz);
+    fields!(dict, stream; part, packets, payload_bytes, first_ns, last_ns, expected);
     dict.set_item("lost", (stream.loss != Loss::Unknown).then_some(stream.lost))?;
     dict.set_item("loss_estimated", stream.loss == Loss::Estimated)?;
-    dict.set_item("loss_runs", stream.loss_runs)?;
-    dict.set_item("longest_run", stream.longest_run)?;
-    dict.set_item("copies", stream.copies)?;
-    dict.set_item("reordered", stream.reordered)?;
-    dict.set_item("strays", stream.strays)?;
-    dict.set_item("markers", stream.markers)?;
-    dict.set_item("gap_max_ns", stream.gap_max_ns)?;
+    fields!(dict, stream; loss_runs, longest_run, copies, reordered, strays, markers, gap_max_ns);
     dict.set_item("jitter_mean_ns", stream.jitter.map(|jitter| jitter.mean_ns))?;
     dict.set_item("jitter_max_ns", stream.jitter.map(|jitter| jitter.max_ns))?;
     Ok(dict)
@@ -224,29 +192,11 @@ fn capture<'py>(py: Python<'py>, voice: &Voice) -> PyResult<Bound<'py, PyDict>> 
     let dict = PyDict::new(py);
     dict.set_item("format", format_name(voice.format, voice.compression))?;
     let counts = &voice.counts;
-    dict.set_item("first_ns", counts.first_ns)?;
-    dict.set_item("last_ns", counts.last_ns)?;
-    for (name, value) in [
-        ("packets", counts.packets),
-        ("bytes", counts.bytes),
-        ("truncated", counts.truncated),
-        ("fragments", counts.fragments),
-        ("not_ip", counts.not_ip),
-        ("not_udp", counts.not_udp),
-        ("malformed", counts.malformed),
-        ("unknown_link", counts.unknown_link),
-        ("timeless", counts.timeless),
-        ("misdated", counts.misdated),
-        ("rtcp", counts.rtcp),
-        ("sip", counts.sip),
-        ("iax2", counts.iax2),
-        ("other_udp", counts.other_udp),
-    ] {
-        dict.set_item(name, value)?;
-    }
+    fields!(dict, counts; first_ns, last_ns, packets, bytes, truncated, fragments, not_ip, not_udp);
+    fields!(dict, counts; malformed, unknown_link, timeless, misdated, rtcp, sip, iax2, other_udp);
     dict.set_item("opaque", opaque(py, &counts.opaque)?)?;
     dict.set_item("unknown_links", counts.unknown_links.iter().copied().collect::<Vec<u16>>())?;
-    dict.set_item("cut_short", voice.cut_short)?;
+    fields!(dict, voice; cut_short);
     Ok(dict)
 }
 

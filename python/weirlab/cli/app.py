@@ -19,6 +19,7 @@ from typer.main import get_group
 
 from weirlab import interrupts
 from weirlab.cli import completion, failures, showing
+from weirlab.cli.help import HELP_OPTIONS, prepare_help
 from weirlab.cli.options.coercion import quicken
 from weirlab.cli.options.shapes import reshape
 from weirlab.cli.output import Globals
@@ -144,6 +145,8 @@ class Weir(TyperGroup):
         self.argv = argv = list(sys.argv[1:] if args is None else args)
         if completion.VARIABLE in os.environ:
             completion.answer()
+        else:
+            prepare_help(argv)
         with guarded():
             try:
                 code = super().main(argv, "weir", complete_var, standalone_mode=False, **extra)
@@ -165,7 +168,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": list(HELP_OPTIONS)},
 )
 
 

@@ -10,6 +10,7 @@ import typer
 from typer.main import get_command
 
 from weirlab.cli import failures
+from weirlab.cli.help import HELP_OPTIONS
 from weirlab.cli.options.shapes import shape
 
 _CONTROL: Final = re.compile(r"^([.'])", re.MULTILINE)
@@ -20,7 +21,7 @@ def page() -> str:
     from weirlab.cli.app import OVERVIEW, app, parts
 
     weir: Any = get_command(app)
-    root = typer.Context(weir, info_name="weir", help_option_names=["-h", "--help"])
+    root = typer.Context(weir, info_name="weir", help_option_names=list(HELP_OPTIONS))
     about = OVERVIEW.split("\nExit codes:")[0]
     first, _, rest = about.partition("\n")
     lines = [

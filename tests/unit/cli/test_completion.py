@@ -8,18 +8,33 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from weirlab.cli.app import app
 from weirlab.programs import find
 from weirlab.store import Store
 
-from .conftest import Weir
+from ..conftest import Weir
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("numpy", "polars", "pydantic", "rich")
 
 
+def completing(*words: str, store: Path) -> dict[str, str]:
+    """What bash tells about a line whose last word is to be completed."""
+    return {
+        "WEIR_STORE": str(store), "_WEIR_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(("weir", *words)),
+        "COMP_CWORD": str(len(words)),
+    }  # fmt: skip
+
+
 def complete(*words: str, store: Path) -> list[str]:
     """What bash is offered for the last of ``words``."""
+    return CliRunner().invoke(app, env=completing(*words, store=store)).stdout.split()
+
+
+@pytest.mark.parametrize("words", [("rep",), ("trial", "--backend", "x"), ("show", ""), ("run", "fire")])
+def test_a_key_was_pressed_so_nothing_heavy_is_imported(words: tuple[str, ...], tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['weir']\n"
         "from weirlab.cli import main\n"
@@ -28,17 +43,13 @@ def complete(*words: str, store: Path) -> list[str]:
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={
-            "PYTHONPATH": str(ROOT / "python"), "WEIR_STORE": str(store), "_WEIR_COMPLETE": "complete_bash",
-            "COMP_WORDS": " ".join(("weir", *words)), "COMP_CWORD": str(len(words)),
-        },
+        env={"PYTHONPATH": str(ROOT / "python"), **completing(*words, store=tmp_path)},
         capture_output=True,
         text=True,
         check=True,
-    )  # fmt: skip
-    # A key was pressed: nothing heavy may be imported.
+    )
     assert done.stderr.strip() == "[]"
-    return done.stdout.split()
+    assert done.stdout.split()
 
 
 @pytest.fixture

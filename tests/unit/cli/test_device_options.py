@@ -11,7 +11,7 @@ from weirlab.records import RuleSetup
 from weirlab.testing import FakeBed
 from weirlab.traffic.spec import Rate, Step
 
-from .conftest import Weir
+from ..conftest import Weir
 
 Beds = Callable[..., list[FakeBed]]
 

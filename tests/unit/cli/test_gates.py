@@ -13,9 +13,9 @@ from weirlab.store import Store
 from weirlab.studies.calls import requiring
 from weirlab.testing import FakeBed, Trouble, make_call_table, make_result
 
-from ..jobs.voice_captures import frames, later, pcap, talk, without
-from .conftest import Answer, Weir
-from .test_calls_sent import outcome as calls_outcome
+from ..conftest import Answer, Weir
+from ..studies.calls.test_sent import outcome as calls_outcome
+from ..studies.quality.captures import frames, later, pcap, talk, without
 
 Beds = Callable[..., list[FakeBed]]
 

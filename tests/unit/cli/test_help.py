@@ -12,7 +12,7 @@ import weirlab.studies
 from weirlab.cli import failures
 from weirlab.cli.app import _summaries, commands_of, parts
 
-from .conftest import Weir
+from ..conftest import Weir
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [
@@ -99,7 +99,7 @@ def test_the_overview_says_of_a_command_what_its_own_help_does(weir: Weir) -> No
 def test_help_needs_none_of_the_heavy_packages() -> None:
     heavy = (
         "numpy", "polars", "scipy", "altair", "pydantic", "pyroute2", "jinja2", "yaml", "weirlab._engine",
-        "hashlib", "secrets", "xml.etree.ElementTree", "asyncio",
+        "hashlib", "secrets", "xml.etree.ElementTree", "asyncio", "markdown_it", "pygments", "rich.markdown",
     )  # fmt: skip
     code = (
         "import sys; sys.argv = ['weir', '--help']\n"

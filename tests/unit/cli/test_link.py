@@ -16,7 +16,7 @@ from weirlab.link.session import Outcome, Rates, Snapshot
 from weirlab.link.settings import LogSettings, TapSettings
 from weirlab.link.verdict import verdict
 
-from .conftest import Weir
+from ..conftest import Weir
 
 ACCOUNT = Account(
     (Side("eth1", 10, 10, copied=9, not_copied=1, bytes=1000), Side("eth2", 5, 5, copied=5)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Weir
+from ..conftest import Weir
 
 MANY = "9" * 5000
 

@@ -17,7 +17,7 @@ from weirlab.testing import FakeBed, FakeDevice, Trouble
 from weirlab.traffic.sizes import Constant, Poisson
 from weirlab.traffic.spec import Flows, Rate, Step
 
-from .conftest import Weir
+from ..conftest import Weir
 
 Beds = Callable[..., list[FakeBed]]
 QUICK_PROFILE = (

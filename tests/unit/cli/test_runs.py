@@ -11,8 +11,8 @@ from weirlab.store import Store
 from weirlab.studies.calls.wire import KIND as CALLS
 from weirlab.testing import FakeBed, Trouble
 
+from ..conftest import Weir
 from ..measure.made import make_noise
-from .conftest import Weir
 
 Beds = Callable[..., list[FakeBed]]
 

@@ -6,7 +6,7 @@ import yaml
 
 from weirlab.studies import ready
 
-from .conftest import Weir
+from ..conftest import Weir
 
 
 def test_the_help_of_run_tells_every_ready_made_scenario(weir: Weir) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from weirlab.cli.options.shapes import limits, shape
 
-from .conftest import Weir
+from ..conftest import Weir
 
 
 @pytest.mark.parametrize(

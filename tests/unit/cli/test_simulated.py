@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.records import device_in_words
 
-from .conftest import Weir
+from ..conftest import Weir
 
 SMALL = (
     "--lab", "sim", "--dut", "nftables", "--quick", "--rules", "0,100", "--frame", "64",

@@ -14,7 +14,7 @@ from weirlab.cli.streams import guarded, tell
 from weirlab.errors import NobodyReads, OutputError
 from weirlab.tables import Table
 
-from .conftest import Weir
+from ..conftest import Weir
 
 COMMANDS = (["runs"], ["runs", "--json"], ["--help"], ["--version"])
 

@@ -19,9 +19,9 @@ from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
 from weirlab.testing import FakeBed, FakeClock
 
-from ..jobs.voice_captures import frames, pcap, talk, without
+from ..conftest import Weir
+from ..studies.quality.captures import frames, pcap, talk, without
 from ..trace import made
-from .conftest import Weir
 from .test_help import COMMANDS
 
 SHORT = ("--duration", "0.05", "--warmup", "0.01")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ..conftest import Weir
 from ..trace import made
-from .conftest import Weir
 
 
 @pytest.fixture(autouse=True)

@@ -39,7 +39,7 @@ def told() -> Told:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path, fitted_once: None) -> Store:
     clock = FakeClock()
 
     def later() -> Any:

@@ -15,6 +15,7 @@ from weirlab.quantities import NOTHING
 from weirlab.report import palette, spec
 from weirlab.report.story import Story
 from weirlab.studies.capacity.page import tell as tell_capacity
+from weirlab.studies.capacity.predicted import Foretold
 from weirlab.studies.failover.page import tell as tell_failover
 from weirlab.studies.monitor.page import tell as tell_monitor
 from weirlab.studies.profile.page import gather
@@ -27,11 +28,11 @@ from weirlab.studies.search.page import tell_rfc2544
 from weirlab.studies.trace.page import tell as tell_trace
 from weirlab.trace import Trace
 
-from ..jobs.voice_captures import frames, pcap
 from ..studies.calls import test_page as test_calls_page
 from ..studies.capacity import test_page as test_capacity_page
 from ..studies.failover import test_page as test_failover_page
 from ..studies.monitor import test_page as test_monitor_page
+from ..studies.quality.captures import frames, pcap
 from ..studies.search import test_page as test_search_page
 from ..trace import made
 from .contrast import contrast, over
@@ -96,8 +97,8 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
         rows = [
             trial(i, 100 * i, loss=max(0.0, (i - 5) / 20), position=p) for p in (0, 400) for i in range(1, 9)
         ]
-        predicted = [{"position": 400, "goal": test_capacity_page.GOAL, "calls": 2625}]
-        found = test_capacity_page.findings(rows, search=[searched(500)], predicted=predicted)
+        predicted = Foretold(test_capacity_page.GOAL, 400, 2625, 262_500.0, 264_000.0, 218.0)
+        found = test_capacity_page.findings(rows, search=(searched(500),), predicted=(predicted,))
         return tell_capacity(replace(found, manifest={**found.manifest, **dated}))
 
     def failover() -> Story:

@@ -12,8 +12,8 @@ from weirlab.studies.quality.page import story
 from weirlab.studies.quality.study import capture_quality
 from weirlab.studies.quality.voice_page import assessed, quality_page
 
-from ..jobs.test_quality import iax2_frames
-from ..jobs.voice_captures import Rtp, frames, pcap, talk, without
+from ..studies.quality.captures import Rtp, frames, pcap, talk, without
+from ..studies.quality.test_study import iax2_frames
 
 UNLOCKED = [20 * i + (0, 7, 2, 11, 5, 13, 1)[i % 7] for i in range(1, 40)]
 

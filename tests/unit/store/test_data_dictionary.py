@@ -16,7 +16,7 @@ from weirlab.records import PacketLog
 from weirlab.store import rows
 from weirlab.store.frames import schema_of
 from weirlab.studies.calls.columns import PacketRow
-from weirlab.studies.capacity.trials.rows import CAPACITY_COLUMNS, INSIDE_COLUMNS
+from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
 from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
@@ -60,8 +60,8 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
     stored: dict[str, list[str]] = {
         "trials": list(rows.TRIALS),
         **{name: list(kept) for name, kept in rows.DETAILS.items()},
-        "capacity": list(CAPACITY_COLUMNS),
-        "inside": list(INSIDE_COLUMNS),
+        "capacity": list(schema_of(CapacityRow)),
+        "inside": list(schema_of(InsideRow)),
         "switches": list(schema_of(SwitchRow)),
         "monitor": list(schema_of(MonitorRow)),
         CALLS: list(schema_of(CallRow)),

@@ -14,9 +14,7 @@ import pytest
 from weirlab.cli import app
 from weirlab.studies import registry
 
-from ..cli.conftest import Weir, weir
-
-__all__ = ["weir"]
+from ..conftest import Weir
 
 HERE = Path(__file__).parent
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "add-a-study.md"

@@ -11,13 +11,6 @@ use weir_trace::tcp::{Connection, Endpoint, Side, Summary};
 use super::kept::Kept;
 use crate::trace::{format_name, interface_name, measured, opaque};
 
-/// Sets items whose names are those of fields, or given.
-macro_rules! fields {
-    ($dict:expr, $of:expr; $($name:ident),* $(,)?) => {
-        $($dict.set_item(intern!($dict.py(), stringify!($name)), $of.$name)?;)*
-    };
-}
-
 pub fn to_dict<'py>(
     py: Python<'py>,
     facts: &Facts,

@@ -78,18 +78,13 @@ impl TcpWatcher {
             dict.set_item("remote", end(py, each.remote)?)?;
             dict.set_item("pid", each.process.as_ref().map(|process| process.pid))?;
             dict.set_item("process", each.process.as_ref().map(|process| &process.name))?;
-            dict.set_item("congestion", &each.congestion)?;
             dict.set_item("found_ns", time(each.found_ns))?;
             dict.set_item("ended_ns", each.ended_ns.map(time))?;
-            dict.set_item("samples", each.samples)?;
-            dict.set_item("missed", each.missed)?;
+            fields!(dict, each; congestion, samples, missed);
             list.append(dict)?;
         }
         let late = PyDict::new(py);
-        late.set_item("rounds", lateness.rounds)?;
-        late.set_item("mean_ns", lateness.mean_ns)?;
-        late.set_item("p99_ns", lateness.p99_ns)?;
-        late.set_item("max_ns", lateness.max_ns)?;
+        fields!(late, lateness; rounds, mean_ns, p99_ns, max_ns);
         let dict = PyDict::new(py);
         dict.set_item("connections", list)?;
         dict.set_item("lateness", late)?;

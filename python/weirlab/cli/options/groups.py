@@ -27,7 +27,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, update_wrapper
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
@@ -73,27 +73,37 @@ def _fields(group: Any) -> dict[str, Any]:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """``command`` as Typer is to see it: with the options of its groups in place of the groups.
 
-    Raises
-    ------
-    TypeError, ValueError
-        A group has no such option as is chosen, or two options of the command have one name.
+    They are made when its signature is asked for. ``inspect.signature`` then raises ``TypeError`` where a
+    group has no such option as is chosen, and ``ValueError`` where two options have one name.
     """
-    hints = get_type_hints(command, include_extras=True)
-    members = {
-        name: _Group.of(hints[name]) or _option(name, hints[name], parameter.default)
-        for name, parameter in signature(command).parameters.items()
-    }
-    everything = _Group(dict, members)
+    return _Grouped(command)
 
-    @wraps(command)
-    def run(**values: Any) -> None:
-        command(**everything.made(values))
 
-    parameters = list(everything.parameters())
-    # What inspect.signature() returns, and so what Typer makes options of.
-    vars(run)["__signature__"] = Signature(parameters)
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run
+class _Grouped:
+    """Calls ``command`` with its groups; the overview of all commands has no need of their options."""
+
+    def __init__(self, command: Callable[..., None]) -> None:
+        self._command = command
+        update_wrapper(self, command, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+        # Those of the signature are no names to be looked up.
+        self.__annotations__ = {}
+
+    def __call__(self, **values: Any) -> None:
+        self._command(**self._everything.made(values))
+
+    @property
+    def __signature__(self) -> Signature:
+        """What inspect.signature() returns, and so what Typer makes options of."""
+        return Signature(list(self._everything.parameters()))
+
+    @cached_property
+    def _everything(self) -> _Group:
+        hints = get_type_hints(self._command, include_extras=True)
+        members = {
+            name: _Group.of(hints[name]) or _option(name, hints[name], parameter.default)
+            for name, parameter in signature(self._command).parameters.items()
+        }
+        return _Group(dict, members)
 
 
 @dataclass(frozen=True)

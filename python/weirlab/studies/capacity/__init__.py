@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from weirlab.documents import plain
 from weirlab.jobs.work import Work
 from weirlab.studies.contract import Study, Told
 
@@ -50,7 +49,7 @@ class CapacityStudy(Study["CapacityScenario", "DeviceGround", "CapacityFindings"
     def told(self, outcome: Outcome[CapacityFindings]) -> Told:
         from weirlab.studies.capacity import study, tables, told
 
-        found = study.findings(outcome.run, plain(outcome.found.kept()))
+        found = study.findings(outcome.run, outcome.found.results)
         return Told(told.conclusion(outcome), tables.of(found))
 
     def page(self, run: Run) -> Story:

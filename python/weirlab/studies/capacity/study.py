@@ -36,17 +36,15 @@ from weirlab.studies.capacity.asked import (
     to_search,
     to_sweep,
 )
+from weirlab.studies.capacity.found import Counters, Found
 from weirlab.studies.capacity.predicted import Foretold, foretell
 from weirlab.studies.capacity.section import CapacityScenario
 from weirlab.studies.capacity.trials import (
     CAPACITY,
     SWEEP,
-    CallGoal,
     CallRecorder,
     CallTraffic,
     Carried,
-    Dropping,
-    Loss,
     Sweep,
     dropping,
     losses,
@@ -54,7 +52,6 @@ from weirlab.studies.capacity.trials import (
     sweep,
 )
 from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
-from weirlab.studies.capacity.trials.rows import Row
 from weirlab.studies.prediction import modelling
 from weirlab.traffic.schedule import compile_plan
 
@@ -75,77 +72,24 @@ _EACH_S: Final = 0.8
 class CapacityFindings:
     """What a run about capacity found."""
 
-    run: Run
     calibration: CalibrationOutcome | None
-    dropping: tuple[Dropping, ...]
-    """Where the sweep showed loss, per position; empty without one."""
-    carried: tuple[Carried, ...]
-    """What the search found, per position and goal; empty without one."""
-    foretold: tuple[Foretold, ...]
-    """What the model says, per position and goal; empty without one."""
-    checked: int
-    """Valid trials whose counts could be compared with the device's own."""
-    agreed: int
-    """Those of them in which both told the same."""
-    model: str
-    """Where the model came from; empty without one."""
-    losses: tuple[Loss, ...] = ()
-    """Packets sent and lost per position and number of calls, and which of them while the host disturbed."""
-
-    def measured(self, position: int, goal: CallGoal) -> int | None:
-        """Most calls at ``position``, by the search or else (without loss) by the sweep.
-
-        None where nobody knows, "at least" included.
-        """
-        for found in self.carried:
-            if (found.position, found.goal) == (position, goal):
-                return None if found.at_least else found.calls
-        swept = [one.carried for one in self.dropping if one.position == position and goal.mos is None]
-        return swept[0] if swept else None
-
-    @property
-    def first_losses(self) -> tuple[Loss, ...]:
-        """The losses that bound "without loss": at the fewest calls that were too many, per position."""
-        bounds = {(one.position, one.too_many) for one in self.carried if one.goal.mos is None}
-        bounds |= {
-            (one.position, one.dropped)
-            for one in self.dropping
-            if one.position not in {position for position, calls in bounds if calls}
-        }
-        return tuple(one for one in self.losses if (one.position, one.calls) in bounds and one.lost)
+    results: Found
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
         calibration = None if self.calibration is None else self.calibration.document()
-        return {"calibration": calibration, **self.kept()}
+        return {"calibration": calibration, **self.results.to_json()}
 
     def problem(self, run: Run) -> TrialError | None:
         """The error that it is when the host spoiled a search."""
         told = [
             f"{one.goal.name} at position {one.position}: {one.problem}"
-            for one in self.carried
+            for one in self.results.search
             if one.problem
         ]
         if not told:
             return None
         return TrialError(f"not everything was found: {'; '.join(told)} (run {run.run_id})")
-
-    def kept(self) -> dict[str, Any]:
-        """What the run keeps of it."""
-        return {
-            "sweep": [vars(one) for one in self.dropping],
-            "search": self.carried,
-            "model": self.model,
-            "predicted": [
-                {
-                    **vars(one),
-                    "ratio_to_measured": one.ratio(self.measured(one.position, one.goal)),
-                }
-                for one in self.foretold
-            ],
-            "counters": {"compared": self.checked, "agreed": self.agreed},
-            "losses": self.losses,
-        }
 
 
 def opened(asked: CapacityScenario, work: Work) -> AbstractContextManager[DeviceGround]:
@@ -173,25 +117,22 @@ def measured(
         if wanted.sweep is not None and not fixed:
             swept = to_sweep(scenario, _around(scenario, carried, writer))
             _sweep(bed, swept, scenario, setting, writer, keeper, progress)
-    lines = _still_valid(writer, keeper)
-    counted = [line["counters_agree"] for line in lines if line["counters_agree"] is not None]
+    rows = _still_valid(writer, keeper)
+    counted = [row.counters_agree for row in rows if row.counters_agree is not None]
     foretold: tuple[Foretold, ...] = ()
     if model is not None:
         trial_s = wanted.search.trial_s if wanted.search else wanted.sweep.trial_s if wanted.sweep else 1.0
         foretold = tuple(foretell(model, setting, goals_of(scenario), wanted.positions, trial_s))
-    found = CapacityFindings(
-        run=writer.run,
-        calibration=ground.calibrated,
-        dropping=tuple(dropping(lines, wanted.search.loss_ratio if wanted.search else 0.0)),
-        carried=carried,
-        foretold=foretold,
-        checked=len(counted),
-        agreed=sum(counted),
+    found = Found(
+        sweep=tuple(dropping(rows, wanted.search.loss_ratio if wanted.search else 0.0)),
+        search=carried,
         model=source,
-        losses=tuple(losses(lines)),
+        predicted=foretold,
+        counters=Counters(len(counted), sum(counted)),
+        losses=tuple(losses(rows)),
     )
-    writer.put_json(RESULT, found.kept())
-    return found
+    writer.put_json(RESULT, found)
+    return CapacityFindings(ground.calibrated, found)
 
 
 def page(run: Run) -> Story:
@@ -203,11 +144,11 @@ def page(run: Run) -> Story:
             f"run {run.run_id} was interrupted before its first trial with calls: go on with {RESUME} "
             f"{run.run_id}"
         )
-    return tell(findings(run, run.get_json(RESULT, dict) if run.has(RESULT) else {}))
+    return tell(findings(run, run.get_json(RESULT, Found) if run.has(RESULT) else Found()))
 
 
-def findings(run: Run, found: Mapping[str, Any]) -> Findings:
-    """What page and tables are made from; ``found`` as in :meth:`CapacityFindings.kept`."""
+def findings(run: Run, found: Found) -> Findings:
+    """What page and tables are made from."""
     from weirlab.studies.capacity.page import Findings
 
     inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
@@ -284,16 +225,16 @@ def _search(
     carried: list[Carried] = []
     for i, position in enumerate(wanted.positions):
         trials.expect(what.expected_s() * (len(wanted.positions) - i))
-        known = [row for row in keeper.valid_rows if row["position"] == position and row["phase"] in phases]
+        known = [row for row in keeper.valid_rows if row.position == position and row.phase in phases]
         carried += search_calls(trials, what, setting, position, lambda: keeper.valid_rows[-1], known)
     return tuple(carried)
 
 
-def _still_valid(writer: RunWriter, keeper: CallRecorder) -> list[Row]:
-    """Lines of valid trials, without those that turned out to belong to another state of the host."""
+def _still_valid(writer: RunWriter, keeper: CallRecorder) -> list[CapacityRow]:
+    """Of valid trials, without those that turned out to belong to another state of the host."""
     trials = writer.run.trials()
     valid = set(trials.filter("valid")["trial_id"].to_list())
-    return [row for row in keeper.valid_rows if row["trial_id"] in valid]
+    return [row for row in keeper.valid_rows if row.trial_id in valid]
 
 
 def _model(

@@ -88,7 +88,7 @@ def trials(findings: Findings) -> Iterator[Table]:
 
 def losses(findings: Findings) -> Iterator[Table]:
     """A row per number of rules and calls with loss, told apart by what the host did; none without any."""
-    rows = [one for one in findings.found.get("losses") or () if one["lost"]]
+    rows = [one for one in findings.found.losses if one.lost]
     if not rows:
         return
     yield Table(
@@ -105,24 +105,20 @@ def losses(findings: Findings) -> Iterator[Table]:
         ),
         tuple(
             (
-                rules(one["position"]),
-                count(one["calls"]),
-                count(one["trials"]),
-                count(one["sent"]),
-                count(one["lost"]),
-                NOTHING if one["disturbed_lost"] is None else count(one["disturbed_lost"]),
-                _ratio(one["disturbed_share"]),
-                _ratio(one["rest_loss_ratio"]),
+                rules(one.position),
+                count(one.calls),
+                count(one.trials),
+                count(one.sent),
+                count(one.lost),
+                NOTHING if one.disturbed_lost is None else count(one.disturbed_lost),
+                percent(one.disturbed_share),
+                percent(one.rest_ratio),
             )
             for one in rows
         ),
         range(1, 8),
         spare=("Trials", "Lost while the host disturbed"),
     )
-
-
-def _ratio(value: float | None) -> str:
-    return NOTHING if value is None else percent(value)
 
 
 def _known(value: Any, shown: str) -> str:

@@ -4,51 +4,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules, words
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
+    from weirlab.store import Run
+    from weirlab.studies.capacity.found import Found
     from weirlab.studies.capacity.study import CapacityFindings
     from weirlab.studies.capacity.trials import Carried, Dropping
     from weirlab.studies.contract import Outcome
 
-Row = dict[str, Any]
-
 
 def conclusion(outcome: Outcome[CapacityFindings]) -> str:
     """What came of it, a line for each thing that the reader came for."""
-    found = outcome.found
+    run, found = outcome.run, outcome.found.results
     lines = [
-        *_carried_lines(found),
+        *_carried_lines(run, found),
         *_host_lines(found),
         *_predicted_lines(found),
-        *_inside_line(found),
+        *_inside_line(run),
     ]
-    if found.checked:
+    counters = found.counters
+    if counters.compared:
         lines.append(
-            f"The device's own counters and Weir's agree in {found.agreed:,} of "
-            f"{plural(found.checked, 'trial')}."
+            f"The device's own counters and Weir's agree in {counters.agreed:,} of "
+            f"{plural(counters.compared, 'trial')}."
         )
     if outcome.report is not None:
         lines.append(f"Report: {outcome.report.path}")
-    return "\n".join([*lines, f"Run {outcome.run.run_id} is complete."])
+    return "\n".join([*lines, f"Run {run.run_id} is complete."])
 
 
-def _carried_lines(found: CapacityFindings) -> Iterator[str]:
-    device = device_in_words(str(found.run.manifest.facts.get("dut", "the device")), first=True)
+def _carried_lines(run: Run, found: Found) -> Iterator[str]:
+    device = device_in_words(str(run.manifest.facts.get("dut", "the device")), first=True)
     by_position: dict[int, list[Carried]] = {}
-    for one in found.carried:
+    for one in found.search:
         by_position.setdefault(one.position, []).append(one)
     for position, ones in by_position.items():
         yield f"{device}, {rules(position)}: {words([_carried(one) for one in ones])}."
     if not by_position:
-        for swept in found.dropping:
+        for swept in found.sweep:
             yield f"{device}, {rules(swept.position)}: {_swept(swept)}."
 
 
-def _host_lines(found: CapacityFindings) -> Iterator[str]:
+def _host_lines(found: Found) -> Iterator[str]:
     """Where packets begin to be lost, by how many of them the host's doing may be."""
     for one in found.first_losses:
         where = f"{plural(one.calls, 'call')} ({rules(one.position)})"
@@ -78,27 +79,30 @@ def _swept(one: Dropping) -> str:
     return begins if one.carried is None else f"carries {count(one.carried)} calls without loss, {begins}"
 
 
-def _predicted_lines(found: CapacityFindings) -> Iterator[str]:
+def _predicted_lines(found: Found) -> Iterator[str]:
     told = []
-    for one in found.foretold:
+    for one in found.predicted:
         ratio = one.ratio(found.measured(one.position, one.goal))
         if ratio is not None and one.calls is not None:
             apart = f"{ratio * 100:+.0f} %"
             told.append(f"{count(one.calls)} calls {one.goal.name} with {rules(one.position)} ({apart})")
     if told:
         yield f"The model of the profile (run {found.model}) predicts {words(told)}."
-    for one in found.foretold:
+    for one in found.predicted:
         for why in one.why_extrapolated:
             yield f"Its prediction for {rules(one.position)} is extrapolated: {why}."
 
 
-def _inside_line(found: CapacityFindings) -> Iterator[str]:
-    lines = [row for row in _rows(found) if row["samples_due"] is not None]
-    if not lines:
+def _inside_line(run: Run) -> Iterator[str]:
+    from weirlab.studies.capacity.trials import rows
+
+    valid = [row for row in rows.kept(run) if row.valid]
+    looked = [(row.samples_due, row.samples_taken or 0) for row in valid if row.samples_due is not None]
+    if not looked:
         return
-    due, taken = (sum(row[f"samples_{what}"] for row in lines) for what in ("due", "taken"))
-    latest = max(row["sample_late_max_s"] for row in lines)
-    starved = sum(row["samples_taken"] < row["samples_due"] for row in lines)
+    due, taken = (sum(numbers) for numbers in zip(*looked, strict=True))
+    latest = max(row.sample_late_max_s for row in valid if row.samples_due is not None)
+    starved = sum(taken < due for due, taken in looked)
     told = (
         f"; in {plural(starved, 'trial')} the device was too busy to be looked at in time" if starved else ""
     )
@@ -106,16 +110,6 @@ def _inside_line(found: CapacityFindings) -> Iterator[str]:
         f"From inside, {taken:,} of {due:,} samples were taken while calls stood, "
         f"the latest {duration(latest * 1e9)} late{told}."
     )
-
-
-def _rows(found: CapacityFindings) -> list[Row]:
-    from weirlab.store.frames import completed
-    from weirlab.studies.capacity.trials import CAPACITY
-    from weirlab.studies.capacity.trials.columns import CapacityRow
-
-    if not found.run.has_table(CAPACITY):
-        return []
-    return completed(CapacityRow, found.run.table(CAPACITY)).filter("valid").to_dicts()
 
 
 def _share(ratio: float) -> str:

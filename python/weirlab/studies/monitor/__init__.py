@@ -56,7 +56,7 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
     def told(self, outcome: Outcome[MonitorFindings]) -> Told:
         from weirlab.studies.monitor import tables, told
 
-        return Told(told.conclusion(outcome), tables.groups(list(map(vars, outcome.found.groups))))
+        return Told(told.conclusion(outcome), tables.groups(outcome.found.groups))
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.monitor import study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.documents import typed
@@ -183,10 +183,10 @@ def page(run: Run) -> Story:
         Evidence(
             manifest=vars(run.manifest),
             trials=frame,
-            groups=[asdict(group) for group in groups],
-            found=[asdict(one) for one in found],
-            costs=[asdict(cost) for cost in prices],
-            stalls=[asdict(effect) for effect in effects],
+            groups=groups,
+            found=found,
+            costs=prices,
+            stalls=effects,
             said=tuple(conclusions(groups, list(found), prices, effects)),
         )
     )

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import polars as pl
 
 from weirlab.report.numbers import NOTHING, count, percent, rate, significant
 from weirlab.studies.monitor.page.source import METHODS, PLACES, PUBLISHED, Evidence
+from weirlab.studies.monitor.trials import Group
 from weirlab.tables import Table
 
 
-def groups(found: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """A table per load, with a row per method and payload; ``found`` are groups as JSON."""
+def groups(found: Sequence[Group]) -> list[Table]:
+    """A table per load, with a row per method and payload."""
     order = list(METHODS)
-    ordered = sorted(found, key=lambda group: (order.index(group["method"]), group["payload_bytes"]))
-    loads = sorted({str(group["load"]): None for group in found}, key=lambda load: load != "max")
-    return [_groups([one for one in ordered if one["load"] == load], load) for load in loads]
+    ordered = sorted(found, key=lambda group: (order.index(group.method), group.payload_bytes))
+    loads = sorted({group.load: None for group in found}, key=lambda load: load != "max")
+    return [_groups([one for one in ordered if one.load == load], load) for load in loads]
 
 
-def _groups(found: Sequence[Mapping[str, Any]], load: str) -> Table:
+def _groups(found: Sequence[Group], load: str) -> Table:
     rows = [
         (
-            METHODS[group["method"]],
-            count(group["payload_bytes"]),
-            count(group["runs"]),
-            count(group["sent_per_min"]),
-            count(group["received_per_min"]),
-            NOTHING if group["logged_per_min"] is None else count(group["logged_per_min"]),
-            share(group["link_loss_ratio"]),
-            share(group["logged_loss_ratio"]),
-            share(group["record_loss_ratio"]),
+            METHODS[group.method],
+            count(group.payload_bytes),
+            count(group.runs),
+            count(group.sent_per_min),
+            count(group.received_per_min),
+            NOTHING if group.logged_per_min is None else count(group.logged_per_min),
+            share(group.link_loss_ratio),
+            share(group.logged_loss_ratio),
+            share(group.record_loss_ratio),
             _worst_places(group),
         )
         for group in found
@@ -80,14 +80,14 @@ def found(evidence: Evidence) -> Table:
     """Greatest rates at which nothing was lost."""
     rows = [
         (
-            METHODS[one["method"]],
-            count(one["frame_bytes"]),
-            NOTHING if one["greatest_pps"] is None else rate(one["greatest_pps"]),
-            NOTHING if one["greatest_pps"] is None else _bits(one["greatest_pps"], one["frame_bytes"]),
-            _loss_at(one["greatest_pps"], one["least_lossy_pps"]),
-            count(one["lost_link"]),
-            count(one["lost_record"]),
-            count(one["trials"]),
+            METHODS[one.method],
+            count(one.frame_bytes),
+            NOTHING if one.greatest_pps is None else rate(one.greatest_pps),
+            NOTHING if one.greatest_pps is None else _bits(one.greatest_pps, one.frame_bytes),
+            _loss_at(one.greatest_pps, one.least_lossy_pps),
+            count(one.lost_link),
+            count(one.lost_record),
+            count(one.trials),
         )
         for one in evidence.found
     ]
@@ -119,16 +119,16 @@ def stalls(evidence: Evidence) -> Table:
     """What a recorder that stands still does to link and record."""
     rows = [
         (
-            METHODS[one["method"]],
-            count(one["runs"]),
-            rate(one["rate_pps"]),
-            f"{one['stalled_s']:.2f} s",
-            count(one["sent"]),
-            count(one["link_lost"]),
-            _number(one["link_lost_bare"]),
-            count(one["missing"]),
-            count(one["named"]),
-            NOTHING if not _known(one["gap_s"]) else f"{one['gap_s']:.2f} s",
+            METHODS[one.method],
+            count(one.runs),
+            rate(one.rate_pps),
+            f"{one.stalled_s:.2f} s",
+            count(one.sent),
+            count(one.link_lost),
+            _number(one.link_lost_bare),
+            count(one.missing),
+            count(one.named),
+            NOTHING if not _known(one.gap_s) else f"{one.gap_s:.2f} s",
         )
         for one in evidence.stalls
     ]
@@ -184,8 +184,8 @@ def share(ratio: float | None) -> str:
     return "0" if ratio == 0 else percent(ratio)
 
 
-def _worst_places(group: Mapping[str, Any]) -> str:
-    lost = {place: value for place, value in group["lost_at"].items() if value}
+def _worst_places(group: Group) -> str:
+    lost = {place: value for place, value in group.lost_at.items() if value}
     worst = sorted(lost, key=lambda place: -lost[place])[:2]
     return ", ".join(f"{PLACES[place]} {percent(lost[place])}" for place in worst) or "nowhere"
 

@@ -19,7 +19,7 @@ from weirlab.quoting import quoted
 if TYPE_CHECKING:
     from weirlab.model.planning import Requirement
     from weirlab.requirements import Demand
-    from weirlab.studies.planning.study import PlanRequest
+    from weirlab.studies.planning.outcome import PlanRequest
     from weirlab.traffic.calls.codecs import VoiceStream
 
 PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
@@ -180,7 +180,7 @@ class PlanOptions:
         """The same, understood."""
         from weirlab.cli import gates
         from weirlab.studies.planning import requiring as required_plans
-        from weirlab.studies.planning.study import PlanRequest
+        from weirlab.studies.planning.outcome import PlanRequest
         from weirlab.traffic.calls.codecs import parse_codec
         from weirlab.traffic.load import parse_rate
 

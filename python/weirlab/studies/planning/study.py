@@ -3,220 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
 
 import numpy as np
 
 from weirlab import files
-from weirlab.errors import InputError, ModelError, NotMet, Undecided, WeirError
+from weirlab.errors import InputError, ModelError
 from weirlab.limits import MOST_INPUT_BYTES
-from weirlab.model import Device, Model, Queueing
+from weirlab.model import Device, Model
 from weirlab.model.base import Reason, refusal
 from weirlab.model.planning import (
     NOTHING_LOST,
-    Answer,
-    Conclusion,
     Find,
     OfferedLoad,
     Outlook,
     Question,
     Requirement,
     answer,
-    best,
     limits,
 )
 from weirlab.model.planning.judge import Judge, Settings
 from weirlab.model.planning.planner import outlook
 from weirlab.quoting import quoted
-from weirlab.requirements import Demand, Judgement
 from weirlab.rules import Advice, Ruleset, advise, parse_iptables, parse_nftables, reordered
 from weirlab.store import Store
 from weirlab.studies.planning import requiring as required_plans
+from weirlab.studies.planning.outcome import FreedGain, PlanOutcome, PlanRequest, RulesetGain, RulesetOutcome
 from weirlab.studies.prediction import modelling
 from weirlab.traffic.calls.codecs import VoiceStream
-from weirlab.traffic.sizes import SizeMix, mean_bytes
-from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
+from weirlab.traffic.sizes import mean_bytes
+from weirlab.traffic.spec import GAP_SCV
 from weirlab.units import NS_PER_S
-
-
-@dataclass(frozen=True)
-class PlanRequest:
-    """What the user gives, None where nothing was said."""
-
-    sources: tuple[str, ...]
-    """Model files and runs."""
-    device: str | None = None
-    find: Find | None = None
-    rate: Rate | None = None
-    sizes: SizeMix | None = None
-    position: float | None = None
-    stream: VoiceStream | None = None
-    calls: int | None = None
-    directions: int = 2
-    """Streams per call that pass the device."""
-    requirements: tuple[Requirement, ...] = ()
-    certainty: float = 0.95
-    arrivals: Arrivals | None = None
-    extrapolate: bool = False
-    ruleset: Path | None = None
-    reordered: Path | None = None
-    """Where to write the ruleset in its better order."""
-    model: str = Queueing.name
-    demands: tuple[Demand, ...] = ()
-    """What ``--require`` says; its limits are among the requirements as well."""
-
-
-@dataclass(frozen=True)
-class FreedGain:
-    """What a device would gain beside the better order if one more rule could move."""
-
-    rule: str
-    saved_ns: float
-    """Service time per packet."""
-    threshold_pps: float
-
-
-@dataclass(frozen=True)
-class RulesetGain:
-    """What the better order is worth to one device; outlooks at the asked load, None without one."""
-
-    device: str
-    threshold_before_pps: float
-    threshold_after_pps: float
-    before: Outlook | None
-    after: Outlook | None
-    why_extrapolated: tuple[str, ...]
-    freed: tuple[FreedGain, ...] = ()
-    """For each rule that keeps its place and would gain something."""
-
-
-@dataclass(frozen=True)
-class RulesetOutcome:
-    """Advice on a ruleset."""
-
-    path: Path
-    advice: Advice
-    gains: tuple[RulesetGain, ...]
-    written: Path | None
-
-    def document(self) -> dict[str, Any]:
-        """For ``--json``."""
-        advice = self.advice
-        return {
-            "path": self.path,
-            "packets": advice.before.packets,
-            "mean_position": advice.before.mean_position,
-            "new_mean_position": advice.after.mean_position,
-            "moves": advice.moves,
-            "orders": {chain.chain: [place + 1 for place in chain.order] for chain in advice.chains},
-            "kept_in_place": [one.text for one in advice.kept],
-            "freed": {
-                one.text: one.freed_mean_position
-                for one in advice.kept
-                if one.freed_mean_position is not None
-            },
-            "notes": advice.notes,
-            "gains": self.gains,
-            "written": self.written,
-        }
-
-
-@dataclass(frozen=True)
-class PlanOutcome:
-    """Every device's answer, and advice on the ruleset if one was given."""
-
-    question: Question | None
-    """None if only a ruleset was asked about."""
-    requirements: tuple[Requirement, ...]
-    answers: tuple[Answer, ...]
-    ruleset: RulesetOutcome | None = None
-    stream: VoiceStream | None = None
-    directions: int = 2
-    simulated: tuple[str, ...] = ()
-    """Those of the devices that were simulated ones."""
-    calls: int | None = None
-    """The load, where it was asked in calls."""
-    demands: tuple[Demand, ...] = ()
-
-    @property
-    def best(self) -> Answer | None:
-        """The device that answers best; None if none meets the limits."""
-        return best(list(self.answers))
-
-    @property
-    def verdict(self) -> Conclusion | None:
-        """``meets`` if a device does, else what the best of them answers; None without a question."""
-        order = get_args(Conclusion)
-        return min((one.verdict for one in self.answers), key=order.index, default=None)
-
-    @property
-    def judged(self) -> tuple[Judgement, ...]:
-        """What becomes of each requirement on the device that answers best."""
-        answer = self.best or next((one for one in self.answers if one.verdict == self.verdict), None)
-        if answer is None or self.question is None:
-            return ()
-        return required_plans.judged(self.demands, self.requirements, answer, self.question.call_pps)
-
-    def problem(self) -> WeirError | None:
-        """The error that it is when the answer is no, or the profiles do not decide the question."""
-        if self.verdict == "misses":
-            limits = self.question.limits if self.question else ()
-            return NotMet(f"the answer is no: {', '.join(limit.text for limit in limits)} cannot be kept")
-        if self.verdict != "undecided":
-            return None
-        names = [one.device for one in self.answers if one.verdict == "undecided"]
-        return Undecided(f"undecided: the profile of {', '.join(names)} is too noisy to answer this")
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the reader must know about the answers."""
-        found: dict[str, None] = {}
-        for one in self.answers:
-            if one.uncertain:
-                found[
-                    f"{one.device}: the model has no intervals for {', '.join(one.uncertain)}; there the "
-                    "answer is the bare prediction, which every second trial exceeds. Fit again: weir fit"
-                ] = None
-            if one.outlook is not None:
-                for why in one.outlook.why_extrapolated:
-                    found[f"{one.device}: extrapolated, {why}"] = None
-        return tuple(found)
-
-    def document(self) -> dict[str, Any]:
-        """For ``--json``."""
-        question, chosen = self.question, self.best
-        return {
-            "kind": "plan",
-            "find": question.find if question else None,
-            "given": None
-            if question is None
-            else {
-                "rate": question.load,
-                "frame_bytes": question.frame_bytes,
-                "position": question.position,
-                "gap_scv": question.gap_scv,
-                "call_pps": question.call_pps,
-            },
-            "certainty": question.certainty if question else None,
-            "verdict": self.verdict,
-            "limits": question.limits if question else (),
-            "requirements": [one.document() for one in self.judged],
-            "answers": [
-                {
-                    "device": a.device,
-                    "simulated": a.device in self.simulated,
-                    "verdict": a.verdict,
-                    "met": a.met,
-                    **{k: v for k, v in vars(a).items() if k != "device"},
-                }
-                for a in self.answers
-            ],
-            "best": chosen.device if chosen else None,
-            "warnings": self.warnings,
-            "ruleset": self.ruleset.document() if self.ruleset else None,
-        }
 
 
 def plan(store: Store, request: PlanRequest) -> PlanOutcome:

@@ -25,7 +25,7 @@ from weirlab.tables import Table
 if TYPE_CHECKING:
     from weirlab.model.planning import Answer, Conclusion, Headroom, Limit, Outlook, Question, Reach
     from weirlab.rules.advice import Kept
-    from weirlab.studies.planning.study import PlanOutcome, RulesetOutcome
+    from weirlab.studies.planning.outcome import PlanOutcome, RulesetOutcome
     from weirlab.traffic.calls.codecs import VoiceStream
 
 MOST_MOVES: Final = 20

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from weirlab.store.frames import frame_of
+from weirlab.studies.capacity.found import Counters, Found
 from weirlab.studies.capacity.page import Findings, tell
-from weirlab.studies.capacity.trials.rows import CAPACITY_COLUMNS, frame
+from weirlab.studies.capacity.predicted import Foretold
+from weirlab.studies.capacity.trials import CallGoal, Carried, Dropping, Loss
+from weirlab.studies.capacity.trials.columns import CapacityRow
 
-GOAL = {"name": "without loss", "bad_ratio": 0.0, "mos": None}
-HEARD = {"name": "with MOS 4 for 99 % of them", "bad_ratio": 0.01, "mos": 4.0}
+from .made import capacity_row
+
+GOAL = CallGoal("without loss")
+HEARD = CallGoal("with MOS 4 for 99 % of them", 0.01, 4.0)
 
 
-def trial(index: int, calls: int, loss: float = 0.0, position: int = 400, **more: Any) -> dict[str, Any]:
-    row = dict.fromkeys(CAPACITY_COLUMNS) | {
+def trial(index: int, calls: int, loss: float = 0.0, position: int = 400, **more: Any) -> CapacityRow:
+    usual: dict[str, Any] = {
         "trial_id": f"t{index}",
         "index": index,
-        "attempt": 1,
-        "valid": True,
-        "phase": "sweep",
         "position": position,
-        "calls": calls,
-        "run": 1,
-        "offered_pps": 100.0 * calls,
-        "achieved_pps": 100.0 * calls,
-        "sent": 100 * calls,
         "lost": round(100 * calls * loss),
         "loss_ratio": loss,
-        "delay_mean_ns": 2e4,
         "mos_min": 4.4 - 10 * loss,
         "mos_p1": 4.4 - 10 * loss,
         "mos_p50": 4.4,
@@ -42,10 +41,10 @@ def trial(index: int, calls: int, loss: float = 0.0, position: int = 400, **more
         "cpu_softirq": 0.5,
         "connections_max": 0,
     }
-    return row | more
+    return capacity_row(calls, **usual | more)
 
 
-def findings(rows: list[dict[str, Any]], lab: str = "netns", **found: Any) -> Findings:
+def findings(rows: list[CapacityRow], lab: str = "netns", **found: Any) -> Findings:
     manifest = {
         "run_id": "20261121-1200-capacity-abcd",
         "host": "bench",
@@ -53,17 +52,16 @@ def findings(rows: list[dict[str, Any]], lab: str = "netns", **found: Any) -> Fi
         "scenario": {"name": "Calls", "calls": {"codec": "g711", "transport": "rtp", "directions": "both"}},
         "facts": {"lab": lab, "dut": "iptables-legacy"},
     }
-    return Findings(manifest, frame(rows, CAPACITY_COLUMNS), pl.DataFrame(), found)
+    return Findings(manifest, frame_of(CapacityRow, rows), pl.DataFrame(), Found(**found))
 
 
-def searched(calls: int | None, goal: dict[str, Any] = GOAL, **more: Any) -> dict[str, Any]:
-    row = {"position": 400, "goal": goal, "calls": calls, "too_many": 2600, "at_least": False, "pps": 25e4}
-    return row | more
+def searched(calls: int | None, goal: CallGoal = GOAL, **more: Any) -> Carried:
+    return replace(Carried(goal, 400, calls, too_many=2600, pps=25e4), **more)
 
 
 def test_the_answer_says_how_many_calls_and_whether_the_model_knew() -> None:
-    predicted = [{"position": 400, "goal": GOAL, "calls": 2625}]
-    page = tell(findings([trial(1, 2500)], search=[searched(2500)], predicted=predicted))
+    predicted = Foretold(GOAL, 400, 2625, 262_500.0, 264_000.0, 218.0)
+    page = tell(findings([trial(1, 2500)], search=(searched(2500),), predicted=(predicted,)))
     assert page.answer == "iptables-legacy carries 2,500\u00a0calls with 400\u00a0rules without loss."
     assert page.lede == (
         "The model of its profile, which saw no call, is off by +5% (400\u00a0rules, without loss).",
@@ -71,14 +69,14 @@ def test_the_answer_says_how_many_calls_and_whether_the_model_knew() -> None:
 
 
 def test_a_device_that_outruns_the_sender_carries_at_least_so_many() -> None:
-    page = tell(findings([trial(1, 2500)], search=[searched(9000, at_least=True, too_many=None)]))
+    page = tell(findings([trial(1, 2500)], search=(searched(9000, at_least=True, too_many=None),)))
     assert "at least 9,000\u00a0calls" in page.answer
     assert page.tiles[0].value == "≥ 9,000"
 
 
 def test_a_sweep_alone_answers_too() -> None:
-    sweep = [{"position": 400, "carried": 2400, "carried_pps": 24e4, "dropped": 2500, "dropped_pps": 25e4}]
-    page = tell(findings([trial(1, 2400), trial(2, 2500, 0.01)], sweep=sweep))
+    swept = Dropping(400, 2400, 24e4, 2500, 25e4, 0.01, 2500)
+    page = tell(findings([trial(1, 2400), trial(2, 2500, 0.01)], sweep=(swept,)))
     assert "2,400\u00a0calls" in page.answer
     (table,) = next(chapter for chapter in page.chapters if chapter.key == "verdict").tables
     assert table.rows[0][1:5] == ("2,400", "2,500", "240\u00a0kpps", "sweep")
@@ -86,21 +84,20 @@ def test_a_sweep_alone_answers_too() -> None:
 
 def test_the_first_loss_is_named() -> None:
     page = tell(
-        findings([trial(1, 2400), trial(2, 2500, 0.01), trial(3, 2600, 0.02)], search=[searched(2400)])
+        findings([trial(1, 2400), trial(2, 2500, 0.01), trial(3, 2600, 0.02)], search=(searched(2400),))
     )
     titles = [figure.title for figure in page.figures]
     assert "The first trial with loss had 2,500\u00a0calls (400\u00a0rules)." in titles
 
 
-def lost(**changes: Any) -> dict[str, Any]:
-    row = {"position": 400, "calls": 2600, "trials": 7, "sent": 260_000, "lost": 400}
-    known = {"disturbed_sent": 9_000, "disturbed_lost": 300, "disturbed_share": 0.75, "rest_loss_ratio": 4e-4}
-    return row | known | changes
+def lost(**changes: Any) -> Loss:
+    usual = Loss(400, 2600, trials=7, sent=260_000, lost=400, disturbed_sent=10_000, disturbed_lost=300)
+    return replace(usual, **changes)
 
 
 def test_lost_packets_are_told_apart_by_what_the_host_did() -> None:
-    losses = [lost(calls=2400, lost=0, disturbed_share=None), lost()]
-    page = tell(findings([trial(1, 2400), trial(2, 2600, 0.01)], search=[searched(2400)], losses=losses))
+    losses = (lost(calls=2400, lost=0, disturbed_lost=0), lost())
+    page = tell(findings([trial(1, 2400), trial(2, 2600, 0.01)], search=(searched(2400),), losses=losses))
     chapter = next(chapter for chapter in page.chapters if chapter.key == "heard")
     assert chapter.said == (
         "Of the 400\u00a0packets lost at 2,600\u00a0calls (400\u00a0rules), 75\u00a0% were sent while the "
@@ -113,17 +110,17 @@ def test_lost_packets_are_told_apart_by_what_the_host_did() -> None:
 
 
 def test_what_is_not_known_of_the_host_is_not_said() -> None:
-    unknown = dict.fromkeys(("disturbed_sent", "disturbed_lost", "disturbed_share", "rest_loss_ratio"))
-    page = tell(findings([trial(1, 2600, 0.01)], search=[searched(2400)], losses=[lost(**unknown)]))
+    unknown = lost(disturbed_sent=None, disturbed_lost=None)
+    page = tell(findings([trial(1, 2600, 0.01)], search=(searched(2400),), losses=(unknown,)))
     chapter = next(chapter for chapter in page.chapters if chapter.key == "heard")
     assert chapter.said == ()
     assert chapter.tables[0].rows[0][-3:] == ("–", "–", "–")
-    from_before = tell(findings([trial(1, 2600, 0.01)], search=[searched(2400)]))
+    from_before = tell(findings([trial(1, 2600, 0.01)], search=(searched(2400),)))
     assert next(chapter for chapter in from_before.chapters if chapter.key == "heard").tables == ()
 
 
 def test_a_starved_sampler_is_evidence_and_no_idleness() -> None:
-    page = tell(findings([trial(1, 2400), trial(2, 2600, 0.05)], search=[searched(2400)]))
+    page = tell(findings([trial(1, 2400), trial(2, 2600, 0.05)], search=(searched(2400),)))
     told = next(figure for figure in page.figures if figure.key == "capacity-samples")
     assert told.title == (
         "Overload starves its own monitoring: 4 of 10 samples at 2,600\u00a0calls (400\u00a0rules)."
@@ -131,25 +128,25 @@ def test_a_starved_sampler_is_evidence_and_no_idleness() -> None:
 
 
 def test_a_simulated_device_has_no_inside() -> None:
-    rows = [trial(1, 2400, samples_due=None, samples_taken=None, cpu_idle=None)]
-    page = tell(findings(rows, lab="sim", search=[searched(2400)]))
+    rows = [trial(1, 2400, samples_due=None, samples_taken=None, cpu_idle=math.nan)]
+    page = tell(findings(rows, lab="sim", search=(searched(2400),)))
     inside = next(chapter for chapter in page.chapters if chapter.key == "inside")
     assert inside.empty
     assert page.simulated
 
 
 def test_counters_that_disagree_are_a_caution() -> None:
-    page = tell(findings([trial(1, 2400)], search=[searched(2400)], counters={"compared": 10, "agreed": 8}))
+    page = tell(findings([trial(1, 2400)], search=(searched(2400),), counters=Counters(10, 8)))
     assert page.caution == "The device's own counters disagree with Weir's in 2\u00a0valid trials."
 
 
 @pytest.mark.parametrize("rows", [[], [trial(1, 2400, valid=False)]])
-def test_a_run_without_valid_trials_says_so(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_a_run_without_valid_trials_says_so(rows: list[CapacityRow], tmp_path: Path) -> None:
     page = tell(findings(rows))
     assert page.answer == "No number of calls was found."
     assert len(page.html()) > 10_000
 
 
 def test_a_mos_that_was_asked_for_is_answered() -> None:
-    page = tell(findings([trial(1, 2400)], search=[searched(2400), searched(2500, HEARD)]))
+    page = tell(findings([trial(1, 2400)], search=(searched(2400), searched(2500, HEARD))))
     assert page.lede[0] == "It carries 2,500\u00a0calls with 400\u00a0rules with MOS 4 for 99 % of them."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -65,10 +65,10 @@ def made(folder: Any, found: list[Found], *mishaps: TrialFault | None, what: Mon
     return Evidence(
         MANIFEST,
         frame_of(MonitorRow, rows),
-        [asdict(group) for group in groups],
-        [asdict(one) for one in found],
-        [asdict(cost) for cost in prices],
-        [asdict(effect) for effect in effects],
+        groups,
+        found,
+        prices,
+        effects,
         tuple(conclusions(groups, found, prices, effects)),
     )
 
@@ -133,12 +133,12 @@ def test_shares_of_a_bar_are_all_frames(evidence: Evidence) -> None:
 
 
 def test_frames_in_no_count_are_told_as_such(evidence: Evidence) -> None:
-    group = dict(next(g for g in evidence.groups if g["load"] == "max" and g["method"] == "tap-ring"))
+    whole_group = next(g for g in evidence.groups if g.load == "max" and g.method == "tap-ring")
     # Two of a hundred frames are neither in the files nor known to be lost.
-    group["kept_ratio"] -= 0.02
+    group = replace(whole_group, kept_ratio=whole_group.kept_ratio - 0.02)
     shares = {row["fate"]: row["percent"] for row in charts.fate_rows([group]).iter_rows(named=True)}
     assert shares["in no count"] == pytest.approx(2.0)
-    assert shares["arrived or logged"] == pytest.approx(100 * group["kept_ratio"], rel=1e-3)
+    assert shares["arrived or logged"] == pytest.approx(100 * group.kept_ratio, rel=1e-3)
     whole = charts.fate_rows(evidence.groups)
     assert whole.filter(whole["fate"] == "in no count")["percent"].to_list() == [0.0] * len(evidence.groups)
 
@@ -165,7 +165,7 @@ def test_captions_name_bars_only_where_there_are_some(evidence: Evidence) -> Non
 
 
 def test_a_price_is_not_said_to_be_of_overload_where_the_sender_set_it(evidence: Evidence) -> None:
-    limited = [{**cost, "overload": False, "cut_ratio": 0.5} for cost in evidence.costs]
+    limited = [replace(cost, overload=False, cut_ratio=0.5) for cost in evidence.costs]
     told = tell(replace(evidence, costs=limited))
     assert plain(told.lede[0]).startswith("As fast as the sender can the link with copies carries at least")
     assert "copies cut to 128 bytes" in told.lede[0]

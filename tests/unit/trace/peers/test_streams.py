@@ -13,8 +13,8 @@ import pytest
 from weirlab import _engine
 from weirlab.studies.quality.study import QualityOutcome, capture_quality
 
-from ...jobs.test_quality import INVITE, iax2_frames
-from ...jobs.voice_captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without
+from ...studies.quality.captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without
+from ...studies.quality.test_study import INVITE, iax2_frames
 
 SPEECH = talk(300, jitter_us=3000)
 CASES: dict[str, list[Rtp]] = {

@@ -8,6 +8,7 @@ mod ranges;
 mod recent;
 mod repeats;
 mod rtt;
+mod window;
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,7 @@ use recent::Recent;
 pub use recent::is_soon;
 use repeats::Repeats;
 use rtt::{Path, Smoothed, Sums, Ticks};
+pub use window::Advertised;
 
 use super::facts::{From, Side};
 use super::segment::{ACK, FIN, RST, SYN, Segment};
@@ -135,17 +137,6 @@ pub struct Sender {
     recovery_until: i64,
     /// Of its ACKs without data; kept for rows only.
     ack_ticks: Ticks,
-}
-
-/// What a packet says about the window of its sender.
-#[derive(Clone, Copy, Debug)]
-pub struct Advertised {
-    /// Scaled.
-    pub window: u32,
-    /// As it was before.
-    pub unchanged: bool,
-    /// The SYN of who advertises it was seen.
-    pub syn_seen: bool,
 }
 
 /// SYNs sent again before anything else happened.
@@ -304,47 +295,6 @@ impl Sender {
     /// Did this very packet pass just before?
     pub fn has_passed(&self, segment: &Segment<'_>) -> bool {
         self.recent.has(segment)
-    }
-
-    /// A packet's window, scaled.
-    #[inline]
-    pub fn scaled(&self, segment: &Segment<'_>) -> u32 {
-        // The window of a SYN is never scaled (RFC 7323 section 2.2).
-        u32::from(segment.window) << if segment.has(SYN) { 0 } else { self.shift }
-    }
-
-    /// Takes the window that a packet advertises.
-    #[inline]
-    pub fn advertise(&mut self, segment: &Segment<'_>) -> Advertised {
-        let window = self.scaled(segment);
-        let found = Advertised { window, unchanged: self.window == Some(window), syn_seen: self.syn_seen };
-        if segment.has(SYN) {
-            self.window = Some(window);
-            return found;
-        }
-        if segment.has(RST) {
-            return found;
-        }
-        let side = &mut self.side;
-        side.window = Some(side.window.map_or((window, window), |(a, b)| (a.min(window), b.max(window))));
-        match (window, self.zero_since) {
-            (0, None) => {
-                side.zero_windows += 1;
-                self.zero_since = Some(segment.time_ns);
-            }
-            (1.., Some(since)) => {
-                side.zero_window_ns = side.zero_window_ns.saturating_add(elapsed(since, segment.time_ns));
-                self.zero_since = None;
-            }
-            _ => {}
-        }
-        self.window = Some(window);
-        found
-    }
-
-    #[inline]
-    pub fn window_is_closed(&self) -> bool {
-        self.zero_since.is_some()
     }
 
     /// Data sent and not yet acknowledged; 0 before the other end acknowledged anything, and behind a gap of the

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from weirlab.report.numbers import rules
+from weirlab.studies.capacity.found import Found
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,13 @@ class Findings:
     trials, inside:
         Its tables ``capacity`` and ``inside``; the latter is empty where the device was not looked into.
     found:
-        What it keeps under ``capacity``: ``sweep``, ``search``, ``predicted``, ``counters``.
+        What it keeps under ``capacity``.
     """
 
     manifest: Mapping[str, Any]
     trials: pl.DataFrame
     inside: pl.DataFrame
-    found: Mapping[str, Any]
+    found: Found
 
     @property
     def valid(self) -> pl.DataFrame:
@@ -84,37 +85,36 @@ def verdicts(findings: Findings) -> list[Verdict]:
     return list(_verdicts(findings.found))
 
 
-def _verdicts(found: Mapping[str, Any]) -> Iterator[Verdict]:
-    predicted = {(one["position"], one["goal"]["name"]): one["calls"] for one in found.get("predicted") or ()}
+def _verdicts(found: Found) -> Iterator[Verdict]:
+    predicted = {(one.position, one.goal.name): one.calls for one in found.predicted}
     searched = set()
-    for one in found.get("search") or ():
-        goal = one["goal"]
-        searched.add((one["position"], goal["mos"]))
+    for one in found.search:
+        searched.add((one.position, one.goal.mos))
         yield Verdict(
-            position=one["position"],
-            goal=goal["name"],
-            mos=goal["mos"],
-            calls=one["calls"],
-            too_many=one["too_many"],
-            at_least=bool(one["at_least"]),
-            pps=one["pps"],
+            position=one.position,
+            goal=one.goal.name,
+            mos=one.goal.mos,
+            calls=one.calls,
+            too_many=one.too_many,
+            at_least=one.at_least,
+            pps=one.pps,
             by="search",
-            predicted=predicted.get((one["position"], goal["name"])),
-            problem=one.get("problem") or "",
+            predicted=predicted.get((one.position, one.goal.name)),
+            problem=one.problem,
         )
-    for one in found.get("sweep") or ():
-        if (one["position"], None) in searched:
+    for swept in found.sweep:
+        if (swept.position, None) in searched:
             continue
-        goals = [name for position, name in predicted if position == one["position"] and "loss" in name]
+        goals = [name for position, name in predicted if position == swept.position and "loss" in name]
         name = goals[0] if goals else "without loss"
         yield Verdict(
-            position=one["position"],
+            position=swept.position,
             goal=name,
             mos=None,
-            calls=one["carried"],
-            too_many=one["dropped"],
-            at_least=one["dropped"] is None,
-            pps=one["carried_pps"],
+            calls=swept.carried,
+            too_many=swept.dropped,
+            at_least=swept.dropped is None,
+            pps=swept.carried_pps,
             by="sweep",
-            predicted=predicted.get((one["position"], name)),
+            predicted=predicted.get((swept.position, name)),
         )

@@ -101,8 +101,8 @@ def _calls(one: Verdict) -> str:
 
 def _caution(findings: Findings, found: list[Verdict]) -> str:
     parts = [f"{one.name}: {one.problem}." for one in found if one.problem]
-    counters = findings.found.get("counters") or {}
-    apart = (counters.get("compared") or 0) - (counters.get("agreed") or 0)
+    counters = findings.found.counters
+    apart = counters.compared - counters.agreed
     if apart:
         parts.append(f"The device's own counters disagree with Weir's in {plural(apart, 'valid trial')}.")
     return " ".join(parts)
@@ -119,11 +119,11 @@ def _tiles(findings: Findings, found: list[Verdict]) -> Iterator[Tile]:
         yield Tile("Predicted", percent(worst.off, space="\u00a0"), f"largest error, {worst.name}")
     else:
         yield Tile("Predicted", NOTHING, "no model, or nothing to compare it with")
-    counters = findings.found.get("counters") or {}
-    if counters.get("compared"):
+    counters = findings.found.counters
+    if counters.compared:
         yield Tile(
             "Counters that agree",
-            f"{count(counters['agreed'])} of {count(counters['compared'])}",
+            f"{count(counters.agreed)} of {count(counters.compared)}",
             "trials in which the device's interfaces count what Weir counts",
         )
     else:
@@ -169,14 +169,16 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
 def _hosts_part(findings: Findings, found: list[Verdict]) -> Iterator[str]:
     """Of the losses that bound "without loss": how many packets were sent while the host disturbed."""
     bounds = {(one.position, one.too_many) for one in found if one.mos is None}
-    for one in findings.found.get("losses") or ():
-        if (one["position"], one["calls"]) not in bounds or one["disturbed_share"] is None:
+    for one in findings.found.losses:
+        if (one.position, one.calls) not in bounds or not math.isfinite(one.disturbed_share):
             continue
-        lost, calls = plural(one["lost"], "packet"), plural(one["calls"], "call")
-        ratio = one["rest_loss_ratio"]
-        rest = "" if ratio is None else f" Of the packets sent at other times {percent(ratio)} were lost."
+        lost, calls = plural(one.lost, "packet"), plural(one.calls, "call")
+        ratio = one.rest_ratio
+        rest = (
+            f" Of the packets sent at other times {percent(ratio)} were lost." if math.isfinite(ratio) else ""
+        )
         yield (
-            f"Of the {lost} lost at {calls} ({rules(one['position'])}), {percent(one['disturbed_share'])} "
+            f"Of the {lost} lost at {calls} ({rules(one.position)}), {percent(one.disturbed_share)} "
             f"were sent while the host disturbed device or sender.{rest}"
         )
 
@@ -196,8 +198,8 @@ def _setting(findings: Findings) -> Pairs:
         ("Rules", words([rules(position) for position in findings.positions]) or NOTHING),
         ("Trials", count(valid.height)),
     ]
-    if findings.found.get("model"):
-        pairs.append(("Model from", str(findings.found["model"])))
+    if findings.found.model:
+        pairs.append(("Model from", findings.found.model))
     return pairs
 
 

@@ -1,13 +1,20 @@
-"""The columns of the tables ``capacity`` and ``inside``, as rows; null stands for what was not measured."""
+"""The columns of the tables ``capacity`` and ``inside``, as rows; null stands for what was not measured.
+
+In a row that is None, or NaN for a real number.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
+
+Phase = Literal["sweep", "search"]
 
 
-@dataclass(frozen=True)
-class CapacityRow:
-    """One attempt at a trial with calls. A call is as good as the worse of its two directions."""
+@dataclass(frozen=True, kw_only=True)
+class Attempted:
+    """An attempt at a trial with calls, and what became of its packets."""
 
     trial_id: str
     """The attempt in `trials`."""
@@ -23,7 +30,7 @@ class CapacityRow:
     """Matching position: rules walked before the calls are accepted."""
     calls: int
     """Calls at once."""
-    run: int
+    run: int | None
     """Repetition within a sweep; null in a search."""
     offered_pps: float
     """Nominal load, both directions together."""
@@ -39,83 +46,119 @@ class CapacityRow:
     """`lost` over `sent`."""
     delay_mean_ns: float
     """Mean one-way delay of all packets."""
-    mos_min: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallQuality:
+    """What callers heard in one trial; a call is as good as the worse of its two directions."""
+
+    mos_min: float = math.nan
     """MOS of the worst call, 1 to 4.5."""
-    mos_p1: float
+    mos_p1: float = math.nan
     """MOS that 99 % of the calls reach."""
-    mos_p5: float
+    mos_p5: float = math.nan
     """MOS that 95 % of the calls reach."""
-    mos_p50: float
+    mos_p50: float = math.nan
     """MOS of the median call."""
-    good_share: float
+    good_share: float = math.nan
     """Share of the calls with at least the MOS asked for."""
-    poor_share: float
+    poor_share: float = math.nan
     """Share of the calls below MOS 3.6, where many users are dissatisfied (ITU-T G.109)."""
-    loss_forward: float
+    loss_forward: float = math.nan
     """Loss ratio of speech from the sender's side, 0 to 1."""
-    loss_back: float
+    loss_back: float = math.nan
     """Loss ratio of speech from the receiver's side, 0 to 1."""
-    delay_p99_ns: float
+    delay_p99_ns: float = math.nan
     """99th percentile of the delay of the worst call."""
-    jitter_ns: float
+    jitter_ns: float = math.nan
     """Mean over the calls of their jitter (RFC 3550)."""
-    longest_gap_ns: float
+    longest_gap_ns: float = math.nan
     """Longest time between two arrivals of one call."""
-    entered: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What the device's own interfaces counted."""
+
+    entered: int | None = None
     """Frames that reached the device, warm-up included, by the counters of its interfaces."""
-    left: int
+    left: int | None = None
     """Frames that left the device, warm-up included, by the counters of its interfaces."""
-    entered_difference: int
+    entered_difference: int | None = None
     """Frames that the device saw more (or, below 0, fewer) than were sent."""
-    left_difference: int
+    left_difference: int | None = None
     """Frames that left and did not arrive, or (below 0) arrived without having left."""
-    counters_agree: bool
+    counters_agree: bool | None = None
     """Whether both differences are within what neighbours may send."""
-    host_user: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromOutside:
+    """What the device's CPU did, seen from outside."""
+
+    host_user: float = math.nan
     """Seconds of the device's CPU in user mode, seen from outside over the whole attempt."""
-    host_system: float
+    host_system: float = math.nan
     """Seconds of the device's CPU in the kernel, seen from outside."""
-    host_idle: float
+    host_idle: float = math.nan
     """Seconds in which the device's CPU was idle, seen from outside."""
-    host_irq: float
+    host_irq: float = math.nan
     """Seconds of the device's CPU in interrupts, seen from outside."""
-    host_softirq: float
+    host_softirq: float = math.nan
     """Seconds of the device's CPU in softirqs, seen from outside."""
-    host_steal: float
+    host_steal: float = math.nan
     """Seconds that the hypervisor took from the device's CPU, seen from outside."""
-    disturbed_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disturbed:
+    """What departed in the bins of one trial that the host disturbed."""
+
+    disturbed_s: float = math.nan
     """Recorded time in bins that the host disturbed."""
-    disturbed_sent: int
+    disturbed_sent: int | None = None
     """Packets that departed in these bins."""
-    disturbed_lost: int
+    disturbed_lost: int | None = None
     """Of these, packets that never arrived."""
-    cpu_user: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromInside:
+    """What an agent on the device's CPU saw."""
+
+    cpu_user: float = math.nan
     """Share of the device's CPU in user mode, 0 to 1, seen by an agent on it."""
-    cpu_system: float
+    cpu_system: float = math.nan
     """Share of the device's CPU in the kernel, 0 to 1, seen from inside."""
-    cpu_idle: float
+    cpu_idle: float = math.nan
     """Share of time in which the device's CPU was idle, 0 to 1, seen from inside."""
-    cpu_irq: float
+    cpu_irq: float = math.nan
     """Share of the device's CPU in interrupts, 0 to 1, seen from inside."""
-    cpu_softirq: float
+    cpu_softirq: float = math.nan
     """Share of the device's CPU in softirqs, 0 to 1, seen from inside."""
-    cpu_steal: float
+    cpu_steal: float = math.nan
     """Share of the device's CPU that the hypervisor took, 0 to 1, seen from inside."""
-    covered_s: float
+    covered_s: float = math.nan
     """Time that the `cpu_` columns cover."""
-    samples_due: int
+    samples_due: int | None = None
     """Samples that the agent was to take in the recorded time."""
-    samples_taken: int
+    samples_taken: int | None = None
     """Samples that it took before the recorded time was over."""
-    sample_late_mean_s: float
+    sample_late_mean_s: float = math.nan
     """Mean lateness of the samples; those never taken count until the end of the recorded time."""
-    sample_late_max_s: float
+    sample_late_max_s: float = math.nan
     """Greatest lateness of a sample."""
-    connections_max: int
+    connections_max: int | None = None
     """Most entries in the device's connection table."""
 
 
-@dataclass(frozen=True)
+# A dataclass has the fields of its last base first.
+@dataclass(frozen=True, kw_only=True)
+class CapacityRow(FromInside, Disturbed, FromOutside, Counted, CallQuality, Attempted):
+    """One attempt at a trial with calls. A call is as good as the worse of its two directions."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsideRow:
     """One sample of the agent inside of the device; shares and counts are those since the sample before."""
 
@@ -125,23 +168,23 @@ class InsideRow:
     """When the sample was due, from the start of recording."""
     late_s: float
     """How much later it was taken."""
-    cpu_user: float
+    cpu_user: float = math.nan
     """Share of the device's CPU in user mode, 0 to 1."""
-    cpu_system: float
+    cpu_system: float = math.nan
     """Share of the device's CPU in the kernel, 0 to 1."""
-    cpu_idle: float
+    cpu_idle: float = math.nan
     """Share of time in which the device's CPU was idle, 0 to 1."""
-    cpu_irq: float
+    cpu_irq: float = math.nan
     """Share of the device's CPU in interrupts, 0 to 1."""
-    cpu_softirq: float
+    cpu_softirq: float = math.nan
     """Share of the device's CPU in softirqs, 0 to 1."""
-    cpu_steal: float
+    cpu_steal: float = math.nan
     """Share of the device's CPU that the hypervisor took, 0 to 1."""
-    connections: int
+    connections: int | None = None
     """Entries in the device's connection table."""
-    entered: int
+    entered: int | None = None
     """Frames that came into the device."""
-    forwarded: int
+    forwarded: int | None = None
     """Frames that left the device."""
-    blocked: int
+    blocked: int | None = None
     """Frames that came in and did not leave."""

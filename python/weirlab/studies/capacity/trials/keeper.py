@@ -16,15 +16,10 @@ from weirlab.measure.calls import heard as with_calls
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.records import F64, U64, FlowTable, TrialRecord
 from weirlab.store import RunWriter
+from weirlab.store.frames import frame_of
 from weirlab.studies.capacity.trials import boxes, losses, rows
-from weirlab.studies.capacity.trials.rows import (
-    CAPACITY,
-    CAPACITY_COLUMNS,
-    INSIDE,
-    INSIDE_COLUMNS,
-    Phase,
-    Row,
-)
+from weirlab.studies.capacity.trials.columns import CallQuality, CapacityRow, InsideRow, Phase
+from weirlab.studies.capacity.trials.rows import CAPACITY, INSIDE
 
 _BUFFERS = Buffers()
 
@@ -49,13 +44,12 @@ class CallRecorder:
         self._bed = bed
         self._good_mos = good_mos
         self._buffers = buffers
-        run = writer.run
-        self._capacity: list[Row] = run.table(CAPACITY).to_dicts() if run.has_table(CAPACITY) else []
+        self._rows = rows.kept(writer.run)
 
     @property
-    def valid_rows(self) -> list[Row]:
-        """The lines of all valid trials kept so far, in order."""
-        return [row for row in self._capacity if row["valid"]]
+    def valid_rows(self) -> list[CapacityRow]:
+        """Of all valid trials kept so far, in order."""
+        return [row for row in self._rows if row.valid]
 
     def complete(self, record: TrialRecord, phase: Phase, run: int | None) -> TrialRecord:
         """``record`` as it is to be kept, with its rows of the tables.
@@ -75,11 +69,11 @@ class CallRecorder:
             _require_both_ways(record, summary)
         seen = self._bed.seen_inside() if isinstance(self._bed, Watchable) else None
         host = losses.disturbed(record.result, record.host, seen)
-        line = rows.capacity_row(record, summary, counted, seen, host, phase=phase, run=run)
-        tables = {CAPACITY: rows.frame([line], CAPACITY_COLUMNS)}
+        row = rows.capacity_row(record, summary, counted, seen, host, phase=phase, run=run)
+        tables = {CAPACITY: frame_of(CapacityRow, [row])}
         if details := rows.inside_rows(record, seen, IN0.name, OUT0.name):
-            tables[INSIDE] = rows.frame(details, INSIDE_COLUMNS)
-        self._capacity.append(line)
+            tables[INSIDE] = frame_of(InsideRow, details)
+        self._rows.append(row)
         return replace(slim(record), tables=tables)
 
 
@@ -129,7 +123,7 @@ def summed(flows: FlowTable, groups: Sequence[npt.NDArray[np.bool_]]) -> FlowTab
     )
 
 
-def _require_both_ways(record: TrialRecord, heard: rows.CallQuality) -> None:
+def _require_both_ways(record: TrialRecord, heard: CallQuality) -> None:
     """A device that drops all of one direction has not been told to let it through."""
     for dead, alive, way in (
         (heard.loss_back, heard.loss_forward, "from the receiver's side (in by out0)"),

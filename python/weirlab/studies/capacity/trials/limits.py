@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+
+from weirlab.studies.capacity.trials.columns import CapacityRow
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,19 @@ class Dropping:
     """Most calls tried."""
 
 
-def dropping(rows: Iterable[Mapping[str, Any]], loss_ratio: float = 0.0) -> list[Dropping]:
-    """Per position what the valid lines of a sweep show; loss up to ``loss_ratio`` counts as none."""
-    by_position: dict[int, dict[int, list[Mapping[str, Any]]]] = {}
+def dropping(rows: Iterable[CapacityRow], loss_ratio: float = 0.0) -> list[Dropping]:
+    """Per position what the valid rows of a sweep show; loss up to ``loss_ratio`` counts as none."""
+    by_position: dict[int, dict[int, list[CapacityRow]]] = {}
     for row in rows:
-        if row["phase"] == "sweep" and row["valid"]:
-            by_position.setdefault(row["position"], {}).setdefault(row["calls"], []).append(row)
+        if row.phase == "sweep" and row.valid:
+            by_position.setdefault(row.position, {}).setdefault(row.calls, []).append(row)
     return [_at(position, counts, loss_ratio) for position, counts in sorted(by_position.items())]
 
 
-def _at(position: int, counts: Mapping[int, list[Mapping[str, Any]]], tolerated: float) -> Dropping:
+def _at(position: int, counts: Mapping[int, list[CapacityRow]], tolerated: float) -> Dropping:
     ordered = sorted(counts)
     dropped = next(
-        (count for count in ordered if median(row["loss_ratio"] for row in counts[count]) > tolerated), None
+        (count for count in ordered if median(row.loss_ratio for row in counts[count]) > tolerated), None
     )
     below = [count for count in ordered if dropped is None or count < dropped]
     carried = below[-1] if below else None
@@ -49,10 +50,10 @@ def _at(position: int, counts: Mapping[int, list[Mapping[str, Any]]], tolerated:
         None if carried is None else _pps(counts[carried]),
         dropped,
         None if dropped is None else _pps(counts[dropped]),
-        None if dropped is None else float(median(row["loss_ratio"] for row in counts[dropped])),
+        None if dropped is None else float(median(row.loss_ratio for row in counts[dropped])),
         ordered[-1],
     )
 
 
-def _pps(rows: list[Mapping[str, Any]]) -> float:
-    return float(median(row["offered_pps"] for row in rows))
+def _pps(rows: list[CapacityRow]) -> float:
+    return float(median(row.offered_pps for row in rows))

@@ -10,7 +10,7 @@ host can be seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,18 +18,10 @@ from weirlab.lab.inside.view import InsideView
 from weirlab.measure import windows
 from weirlab.measure.windows import WAITED, Disturbance
 from weirlab.records import EngineResult, HostSample
+from weirlab.studies.capacity.trials.columns import CapacityRow, Disturbed
 
 _LOOKS_NS: Final = 5_000_000
 """For so long at most the agent inside the device reads counters, its turns of some 3 ms included."""
-
-
-@dataclass(frozen=True)
-class Disturbed:
-    """What departed in the bins of one trial that the host disturbed."""
-
-    disturbed_s: float
-    disturbed_sent: int
-    disturbed_lost: int
 
 
 @dataclass(frozen=True)
@@ -85,24 +77,28 @@ def disturbed(result: EngineResult, host: HostSample, inside: InsideView | None 
     bins = ~windows.kept_bins(result, windows.left_out(result, found))
     series = result.series
     sent, received = int(series.sent[bins].sum()), int(series.received[bins].sum())
-    return Disturbed(int(bins.sum()) * series.bin_ns / 1e9, sent, max(sent - received, 0))
+    return Disturbed(
+        disturbed_s=int(bins.sum()) * series.bin_ns / 1e9,
+        disturbed_sent=sent,
+        disturbed_lost=max(sent - received, 0),
+    )
 
 
-def losses(rows: Iterable[Mapping[str, Any]]) -> list[Loss]:
-    """By position and number of calls, of the valid lines of the table ``capacity``; in that order."""
-    groups: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+def losses(rows: Iterable[CapacityRow]) -> list[Loss]:
+    """By position and number of calls, of the valid rows; in that order."""
+    groups: dict[tuple[int, int], list[CapacityRow]] = {}
     for row in rows:
-        if row["valid"]:
-            groups.setdefault((row["position"], row["calls"]), []).append(row)
+        if row.valid:
+            groups.setdefault((row.position, row.calls), []).append(row)
     return [
         Loss(
             position,
             calls,
             len(lines),
-            sum(line["sent"] for line in lines),
-            sum(line["lost"] for line in lines),
-            _total(lines, "disturbed_sent"),
-            _total(lines, "disturbed_lost"),
+            sum(line.sent for line in lines),
+            sum(line.lost for line in lines),
+            _total(line.disturbed_sent for line in lines),
+            _total(line.disturbed_lost for line in lines),
         )
         for (position, calls), lines in sorted(groups.items())
     ]
@@ -118,8 +114,11 @@ def _is_own(one: Disturbance, result: EngineResult, inside: InsideView | None) -
     )
 
 
-def _total(lines: list[Mapping[str, Any]], name: str) -> int | None:
-    """None where a line does not know."""
-    values = [line.get(name) for line in lines]
-    known = [int(value) for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+def _total(values: Iterable[int | None]) -> int | None:
+    """None where one is not known."""
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total

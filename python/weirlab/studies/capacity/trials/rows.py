@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
-import polars as pl
-from polars.datatypes import DataType, DataTypeClass
 
 from weirlab.lab.host import STATES
 from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
-from weirlab.store.frames import schema_of
+from weirlab.store import Run
+from weirlab.store.frames import rows_of
 from weirlab.studies.capacity.trials.boxes import Count
-from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
-from weirlab.studies.capacity.trials.losses import Disturbed
+from weirlab.studies.capacity.trials.columns import CallQuality, CapacityRow, Disturbed, InsideRow, Phase
 
 CAPACITY: Final = "capacity"
 INSIDE: Final = "inside"
@@ -27,30 +24,10 @@ INSIDE: Final = "inside"
 SHARES: Final = tuple(state for state in STATES if state not in ("nice", "iowait"))
 """States of the device's CPU that are told apart; the others belong to ``idle``, see ``lab.inside.view``."""
 
-Columns = Mapping[str, DataType | DataTypeClass]
-Phase = Literal["sweep", "search"]
-Row = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class CallQuality:
-    """What callers heard in one trial; a call is as good as the worse of its two directions."""
-
-    mos_min: float
-    mos_p1: float
-    mos_p5: float
-    mos_p50: float
-    good_share: float
-    """Share of the calls with at least the MOS asked for."""
-    poor_share: float
-    """Share of the calls below MOS 3.6, where many users are dissatisfied (ITU-T G.109)."""
-    loss_forward: float
-    loss_back: float
-    delay_p99_ns: float
-    """Of the worst call."""
-    jitter_ns: float
-    """Mean over the calls."""
-    longest_gap_ns: float
+def kept(run: Run) -> list[CapacityRow]:
+    """The rows of the table ``capacity`` of ``run``; none where it has no such table yet."""
+    return rows_of(CapacityRow, run.table(CAPACITY)) if run.has_table(CAPACITY) else []
 
 
 def heard(table: CallTable, good_mos: float) -> CallQuality:
@@ -91,40 +68,36 @@ def capacity_row(
     *,
     phase: Phase,
     run: int | None,
-) -> Row:
-    """One row of the table ``capacity``; null stands for what was not measured."""
+) -> CapacityRow:
+    """The row of the table ``capacity`` for ``record``."""
     result, calls = record.result, record.spec.traffic.calls
     assert calls is not None
     seconds = record.host.cpu_s.get("dut", {})
-    return {
-        "trial_id": record.trial_id,
-        "index": record.index,
-        "attempt": record.attempt,
-        "valid": record.valid,
-        "phase": phase,
-        "position": record.spec.rules.position,
-        "calls": calls.count,
-        "run": run,
-        "offered_pps": record.offered_pps,
-        "achieved_pps": result.achieved_pps,
-        "forwarded_pps": result.forwarding_pps,
-        "sent": result.sent,
-        "lost": max(result.lost, 0),
-        "loss_ratio": max(result.loss_ratio, 0.0),
-        "delay_mean_ns": result.delay_mean_ns,
-        **(dict.fromkeys(CallQuality.__dataclass_fields__) if what is None else asdict(what)),
-        "entered": None if boxes is None else boxes.entered,
-        "left": None if boxes is None else boxes.left,
-        "entered_difference": None if boxes is None else boxes.entered_difference,
-        "left_difference": None if boxes is None else boxes.left_difference,
-        "counters_agree": None if boxes is None else boxes.agree,
-        **{f"host_{state}": seconds.get(state) for state in SHARES},
-        **(dict.fromkeys(Disturbed.__dataclass_fields__) if host is None else asdict(host)),
+    return CapacityRow(
+        trial_id=record.trial_id,
+        index=record.index,
+        attempt=record.attempt,
+        valid=record.valid,
+        phase=phase,
+        position=record.spec.rules.position,
+        calls=calls.count,
+        run=run,
+        offered_pps=record.offered_pps,
+        achieved_pps=result.achieved_pps,
+        forwarded_pps=result.forwarding_pps,
+        sent=result.sent,
+        lost=max(result.lost, 0),
+        loss_ratio=max(result.loss_ratio, 0.0),
+        delay_mean_ns=result.delay_mean_ns,
+        **({} if what is None else vars(what)),
+        **_counted(boxes),
+        **_by_state("host", seconds),
+        **({} if host is None else vars(host)),
         **_seen(inside),
-    }
+    )
 
 
-def inside_rows(record: TrialRecord, inside: InsideView | None, into: str, out_of: str) -> list[Row]:
+def inside_rows(record: TrialRecord, inside: InsideView | None, into: str, out_of: str) -> list[InsideRow]:
     """One row of the table ``inside`` per sample taken in the recorded time of ``record``.
 
     Shares and counts are those since the sample before; the first has none.
@@ -132,43 +105,41 @@ def inside_rows(record: TrialRecord, inside: InsideView | None, into: str, out_o
     if inside is None:
         return []
     start_ns = record.result.record_start_ns
-    rows: list[Row] = []
+    rows: list[InsideRow] = []
     before: Sample | None = None
     for sample in inside.samples:
-        counted: Row = {"entered": None, "forwarded": None, "blocked": None}
-        if before is not None and {into, out_of} <= sample.counters.keys():
-            counted |= between(before, sample, into, out_of)
-        shares = cpu_share(before, sample) if before is not None else {}
+        counted = {into, out_of} <= sample.counters.keys()
         rows.append(
-            {
-                "trial_id": record.trial_id,
-                "due_s": (sample.due_ns - start_ns) / 1e9,
-                "late_s": (sample.taken_ns - sample.due_ns) / 1e9,
-                **{f"cpu_{state}": shares.get(state) for state in SHARES},
-                "connections": sample.connections,
-                **counted,
-            }
+            InsideRow(
+                trial_id=record.trial_id,
+                due_s=(sample.due_ns - start_ns) / 1e9,
+                late_s=(sample.taken_ns - sample.due_ns) / 1e9,
+                connections=sample.connections,
+                **({} if before is None else _by_state("cpu", cpu_share(before, sample))),
+                **(between(before, sample, into, out_of) if before is not None and counted else {}),
+            )
         )
         before = sample
     return rows
 
 
-CAPACITY_COLUMNS: Final = schema_of(CapacityRow)
-INSIDE_COLUMNS: Final = schema_of(InsideRow)
-
-
-def frame(rows: Sequence[Row], columns: Columns) -> pl.DataFrame:
-    """``rows`` as a table with these columns, all of them and no others."""
-    return pl.DataFrame(rows, schema=columns, orient="row")
-
-
-def _seen(inside: InsideView | None) -> Row:
-    if inside is None:
-        return dict.fromkeys(
-            name for name in CAPACITY_COLUMNS if name.startswith(("cpu_", "samples_", "sample_"))
-        ) | {"covered_s": None, "connections_max": None}
+def _counted(boxes: Count | None) -> dict[str, Any]:
+    if boxes is None:
+        return {}
     return {
-        **{f"cpu_{state}": inside.cpu_share.get(state) for state in SHARES},
+        "entered": boxes.entered,
+        "left": boxes.left,
+        "entered_difference": boxes.entered_difference,
+        "left_difference": boxes.left_difference,
+        "counters_agree": boxes.agree,
+    }
+
+
+def _seen(inside: InsideView | None) -> dict[str, Any]:
+    if inside is None:
+        return {}
+    return {
+        **_by_state("cpu", inside.cpu_share),
         "covered_s": inside.covered_s,
         "samples_due": inside.due,
         "samples_taken": inside.taken,
@@ -176,6 +147,10 @@ def _seen(inside: InsideView | None) -> Row:
         "sample_late_max_s": inside.late_max_s,
         "connections_max": inside.connections_max,
     }
+
+
+def _by_state(prefix: str, spent: Mapping[str, float]) -> dict[str, Any]:
+    return {f"{prefix}_{state}": spent.get(state, math.nan) for state in SHARES}
 
 
 def _loss(table: CallTable, rows: Any) -> float:

@@ -8,6 +8,7 @@ goals, so one that was made for one goal, or by a sweep with trials of the same 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.search.throughput import nothing_arrived
 from weirlab.measure.search.trials import Trials
 from weirlab.measure.trial import FailedTrial
-from weirlab.studies.capacity.trials.rows import Row
+from weirlab.studies.capacity.trials.columns import CapacityRow
 from weirlab.studies.capacity.trials.setting import CallTraffic
 
 _FIRST_CALLS: Final = 500
@@ -42,12 +43,12 @@ class CallGoal:
     bad_ratio: float = 0.0
     mos: float | None = None
 
-    def judged(self, row: Row) -> mlr.Measured:
-        """A trial's line as the search wants to see it."""
+    def judged(self, row: CapacityRow) -> mlr.Measured:
+        """A trial's row as the search wants to see it."""
         if self.mos is None:
-            return mlr.Measured(row["sent"], row["lost"])
-        good = row["good_share"]
-        return mlr.Measured(row["calls"], 0 if good is None else round((1 - good) * row["calls"]))
+            return mlr.Measured(row.sent, row.lost)
+        bad = 1 - row.good_share
+        return mlr.Measured(row.calls, round(bad * row.calls) if math.isfinite(bad) else 0)
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,11 @@ class Carried:
 class _Counted:
     """Trials at one position by their number of calls; each is made once and serves every goal."""
 
-    def __init__(self, measure: Callable[[int], Row], known: Iterable[Row]) -> None:
+    def __init__(self, measure: Callable[[int], CapacityRow], known: Iterable[CapacityRow]) -> None:
         self._measure = measure
-        self._rows: defaultdict[int, list[Row]] = defaultdict(list)
+        self._rows: defaultdict[int, list[CapacityRow]] = defaultdict(list)
         for row in known:
-            self._rows[row["calls"]].append(row)
+            self._rows[row.calls].append(row)
         self._unsent: dict[int, mlr.Measured] = {}
         self.pps: dict[int, float] = {}
         self.spoiled: dict[int, str] = {}
@@ -138,7 +139,7 @@ class _Counted:
                     return beyond.measured
             row = self._rows[count][taken[count]]
             taken[count] += 1
-            self.pps[count] = row["offered_pps"]
+            self.pps[count] = row.offered_pps
             return goal.judged(row)
 
         return take
@@ -162,17 +163,17 @@ def search_calls(
     what: Search,
     setting: CallTraffic,
     position: int,
-    row_of: Callable[[], Row],
-    known: Sequence[Row] = (),
+    row_of: Callable[[], CapacityRow],
+    known: Sequence[CapacityRow] = (),
 ) -> list[Carried]:
     """Search every goal of ``what`` at ``position``.
 
     Parameters
     ----------
     row_of:
-        The line that the newest trial left.
+        The row that the newest trial left.
     known:
-        Lines of trials of the same length at this position that were made before.
+        Rows of trials of the same length at this position that were made before.
 
     Raises
     ------
@@ -180,7 +181,7 @@ def search_calls(
         The device forwards nothing at all.
     """
 
-    def measure(count: int) -> Row:
+    def measure(count: int) -> CapacityRow:
         spec = setting.spec(
             position, count, trial_s=what.trial_s, warmup_s=what.warmup_s, label=f"{count} calls"
         )

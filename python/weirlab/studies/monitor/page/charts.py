@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -12,6 +12,7 @@ from weirlab.report.numbers import rounded
 from weirlab.report.vega import alt
 from weirlab.studies.monitor.bed import RECORDING
 from weirlab.studies.monitor.page.source import METHODS, PLACES, PUBLISHED, cost_name
+from weirlab.studies.monitor.trials import Cost, Group
 
 _LEAST_PERCENT: Final = 0.001
 """Below, the axis of losses is linear down to 0."""
@@ -27,21 +28,21 @@ _FATE_COLOURS: Final = (
 )  # fmt: skip
 
 
-def loss_rows(groups: Sequence[Mapping[str, Any]], column: str, *, published: bool) -> pl.DataFrame:
+def loss_rows(groups: Sequence[Group], column: str, *, published: bool) -> pl.DataFrame:
     """Per recording method and payload the median share that is not in the record, in percent."""
     rows: list[dict[str, Any]] = []
     for group in groups:
-        if group["method"] not in RECORDING or group[column] is None:
+        if group.method not in RECORDING or getattr(group, column) is None:
             continue
-        low, high = group["logged_loss_range"] if column == "logged_loss_ratio" else (None, None)
+        low, high = group.logged_loss_range if column == "logged_loss_ratio" else (None, None)
         rows.append(
             {
-                "what": METHODS[group["method"]],
-                "payload": group["payload_bytes"],
-                "loss_percent": _percent(group[column]),
+                "what": METHODS[group.method],
+                "payload": group.payload_bytes,
+                "loss_percent": _percent(getattr(group, column)),
                 "low_percent": _percent(low),
                 "high_percent": _percent(high),
-                "runs": group["runs"],
+                "runs": group.runs,
             }
         )
     if published:
@@ -113,21 +114,21 @@ def _colours(names: Sequence[str]) -> list[str]:
     return [palette.LIGHT["soft"] if name == _PUBLISHED else ramp[measured.index(name)] for name in names]
 
 
-def fate_rows(groups: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+def fate_rows(groups: Sequence[Group]) -> pl.DataFrame:
     """Per group, in percent of the frames sent, where they ended as far as its record is concerned.
 
     What arrived or was logged is counted there, not what the losses leave; what is in no count is told.
     """
     rows: list[dict[str, Any]] = []
     for group in groups:
-        places = _places(group["method"])
-        lost = {place: 100 * float(group["lost_at"][place] or 0.0) for place in places}
-        kept = 100 * float(group["kept_ratio"] or 0.0)
+        places = _places(group.method)
+        lost = {place: 100 * group.lost_at[place] for place in places}
+        kept = 100 * group.kept_ratio
         shares = {KEPT: kept, **{PLACES[place]: share for place, share in lost.items()}}
         shares[UNKNOWN] = max(rounded(100 - sum(shares.values())) or 0.0, 0.0)
         rows += [
             {
-                "row": f"{METHODS[group['method']]}, {group['payload_bytes']} B",
+                "row": f"{METHODS[group.method]}, {group.payload_bytes} B",
                 "fate": fate,
                 "order": _FATES.index(fate),
                 "percent": rounded(share),
@@ -180,13 +181,13 @@ def fates(frame: pl.DataFrame) -> alt.LayerChart:
     return alt.LayerChart(layer=[bars, axes.row_names(base, y)], **axes.framed(axes.ROW * len(names)))
 
 
-def cost_rows(costs: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+def cost_rows(costs: Sequence[Cost]) -> pl.DataFrame:
     """Per method and payload the rate that reached the far end, with copies and without."""
     rows = []
     for cost in costs:
-        row = f"{cost_name(cost)}: {100 * cost['ratio']:.3g} %"
-        for what, name in (("with copies", "with_pps"), ("without", "without_pps")):
-            rows.append({"row": row, "what": what, "kpps": rounded(cost[name] / 1e3), "runs": cost["runs"]})
+        row = f"{cost_name(cost)}: {100 * cost.ratio:.3g} %"
+        for what, pps in (("with copies", cost.with_pps), ("without", cost.without_pps)):
+            rows.append({"row": row, "what": what, "kpps": rounded(pps / 1e3), "runs": cost.runs})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from weirlab.studies.monitor.trials import Cost, Found, Group, StallEffect
+
 METHODS: Final = {
     "tap-ring": "tap, ring",
     "tap-mirror": "tap, mirror",
@@ -31,10 +33,10 @@ PLACES: Final = {
 """What is called a remainder has no counter of its own."""
 
 
-def cost_name(cost: Mapping[str, Any]) -> str:
+def cost_name(cost: Cost) -> str:
     """Method and payload of a price, and whether its copies are never cut."""
-    whole = ", whole copies" if cost["whole"] else ""
-    return f"{METHODS[cost['method']]}{whole}, {cost['payload_bytes']:,} B"
+    whole = ", whole copies" if cost.whole else ""
+    return f"{METHODS[cost.method]}{whole}, {cost.payload_bytes:,} B"
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,17 @@ class Evidence:
     trials
         Its table ``monitor``.
     groups, found, costs, stalls
-        What ``weirlab.studies.monitor.trials`` makes of them, as JSON.
+        What ``weirlab.studies.monitor.trials`` makes of them.
     said
         The same in sentences.
     """
 
     manifest: Mapping[str, Any]
     trials: pl.DataFrame
-    groups: Sequence[Mapping[str, Any]]
-    found: Sequence[Mapping[str, Any]]
-    costs: Sequence[Mapping[str, Any]]
-    stalls: Sequence[Mapping[str, Any]]
+    groups: Sequence[Group]
+    found: Sequence[Found]
+    costs: Sequence[Cost]
+    stalls: Sequence[StallEffect]
     said: Sequence[str]
 
     @property
@@ -87,14 +89,14 @@ class Evidence:
     @property
     def loads(self) -> list[str]:
         """Of the validation: as fast as possible first, then as in the scenario."""
-        found = dict.fromkeys(str(group["load"]) for group in self.groups)
+        found = dict.fromkeys(group.load for group in self.groups)
         return sorted(found, key=lambda load: load != "max")
 
-    def groups_at(self, load: str) -> list[Mapping[str, Any]]:
+    def groups_at(self, load: str) -> list[Group]:
         """The groups of one load, by method as in :data:`METHODS`."""
         order = list(METHODS)
-        mine = [group for group in self.groups if group["load"] == load]
-        return sorted(mine, key=lambda group: (order.index(group["method"]), group["payload_bytes"]))
+        mine = [group for group in self.groups if group.load == load]
+        return sorted(mine, key=lambda group: (order.index(group.method), group.payload_bytes))
 
 
 def load_words(load: str) -> str:

@@ -8,14 +8,13 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.monitor import tables
 from weirlab.studies.monitor.bed import RECORDING, WORDS
-from weirlab.studies.monitor.page import charts
-from weirlab.studies.monitor.page.source import Evidence, cost_name, load_words, when
+from weirlab.studies.monitor.page import figures
+from weirlab.studies.monitor.page.source import Evidence, load_words
 
 _TERMS: Final = (
     (
@@ -95,53 +94,53 @@ def _answer(evidence: Evidence) -> list[str]:
     if (price := _price(evidence)) is not None:
         said.append(price)
     for one in evidence.stalls:
-        if one["method"] == "tap-ring":
-            link = "lost nothing" if not one["link_lost"] else f"lost {count(one['link_lost'])} frames"
+        if one.method == "tap-ring":
+            link = "lost nothing" if not one.link_lost else f"lost {count(one.link_lost)} frames"
             said.append(
-                f"While the recorder stood still for {one['stalled_s']:.0f} s the link {link}, and the "
-                f"record named {count(one['named'])} of {count(one['missing'])} missing frames."
+                f"While the recorder stood still for {one.stalled_s:.0f} s the link {link}, and the "
+                f"record named {count(one.named)} of {count(one.missing)} missing frames."
             )
     return said or list(evidence.said[:2]) or ["No trial was measured."]
 
 
 def _price(evidence: Evidence) -> str | None:
     """What the link keeps of its rate with the tap's ring, as it is used and with copies never cut."""
-    mine = [cost for cost in evidence.costs if cost["method"] == "tap-ring"]
+    mine = [cost for cost in evidence.costs if cost.method == "tap-ring"]
     worst, whole = (
-        min((c for c in mine if c["whole"] == is_whole), key=lambda c: float(c["ratio"]), default=None)
+        min((c for c in mine if c.whole == is_whole), key=lambda c: c.ratio, default=None)
         for is_whole in (False, True)
     )
     if worst is None:
         return None
-    cut = ", copies cut to 128 bytes" if worst["cut_ratio"] > 0 else ""
+    cut = ", copies cut to 128 bytes" if worst.cut_ratio > 0 else ""
     said = (
-        f"{'In overload' if worst['overload'] else 'As fast as the sender can'} the link with copies carries "
-        f"at least {percent(float(worst['ratio']), 3)} of what it carries without "
-        f"({worst['payload_bytes']:,} B payload{cut})"
+        f"{'In overload' if worst.overload else 'As fast as the sender can'} the link with copies carries "
+        f"at least {percent(worst.ratio, 3)} of what it carries without "
+        f"({worst.payload_bytes:,} B payload{cut})"
     )
     if whole is not None:
-        said += f", and {percent(float(whole['ratio']), 3)} with copies whole at any price"
+        said += f", and {percent(whole.ratio, 3)} with copies whole at any price"
     return f"{said}."
 
 
 def _of_search(evidence: Evidence) -> str | None:
-    mine = [one for one in evidence.found if one["method"] == "tap-ring"]
+    mine = [one for one in evidence.found if one.method == "tap-ring"]
     if not mine:
         return None
-    carried = [one for one in mine if one["greatest_pps"] is not None]
+    carried = [(one.frame_bytes, one.greatest_pps) for one in mine if one.greatest_pps is not None]
     if not carried:
         return "The tap with its ring lost frames at every rate that was tried."
     # Small frames come first: there a rate is hardest.
-    one = min(carried, key=lambda found: int(found["frame_bytes"]))
+    frame_bytes, greatest_pps = min(carried)
     lead = (
-        f"Up to {rate(one['greatest_pps'])} of {one['frame_bytes']:,}-byte frames every frame was forwarded "
+        f"Up to {rate(greatest_pps)} of {frame_bytes:,}-byte frames every frame was forwarded "
         "and logged in most trials"
     )
     for other in evidence.found:
-        if (other["method"], other["frame_bytes"]) == ("tcpdump-bridge", one["frame_bytes"]):
-            if other["greatest_pps"] is None:
+        if (other.method, other.frame_bytes) == ("tcpdump-bridge", frame_bytes):
+            if other.greatest_pps is None:
                 return f"{lead}; tcpdump on the bridge lost frames at every rate that was tried."
-            return f"{lead}; with tcpdump on the bridge up to {rate(other['greatest_pps'])}."
+            return f"{lead}; with tcpdump on the bridge up to {rate(other.greatest_pps)}."
     return f"{lead}."
 
 
@@ -152,15 +151,15 @@ def _of_paced(evidence: Evidence) -> str | None:
         return None
     worst = {
         method: max(
-            (g for g in evidence.groups_at(loads[0]) if g["method"] == method),
-            key=lambda g: float(g["logged_loss_ratio"]),
+            (g for g in evidence.groups_at(loads[0]) if g.method == method),
+            key=lambda g: g.logged_loss_ratio,
             default=None,
         )
         for method in RECORDING
     }
     told = [
-        f"{WORDS[method]} {'lost nothing' if not group['logged_loss_ratio'] else 'lost up to '}"
-        + ("" if not group["logged_loss_ratio"] else percent(float(group["logged_loss_ratio"])))
+        f"{WORDS[method]} {'lost nothing' if not group.logged_loss_ratio else 'lost up to '}"
+        + ("" if not group.logged_loss_ratio else percent(group.logged_loss_ratio))
         for method, group in worst.items()
         if group is not None
     ]
@@ -190,20 +189,20 @@ def _remainder(evidence: Evidence) -> int:
 
 def _tiles(evidence: Evidence) -> Iterator[Tile]:
     for one in evidence.found:
-        if one["method"] == "tap-ring":
+        if one.method == "tap-ring":
             yield Tile(
-                f"Without loss, {one['frame_bytes']:,} B frames",
-                NOTHING if one["greatest_pps"] is None else rate(one["greatest_pps"]),
+                f"Without loss, {one.frame_bytes:,} B frames",
+                NOTHING if one.greatest_pps is None else rate(one.greatest_pps),
                 "tap with a ring: forwarded and logged",
             )
     for cost in evidence.costs:
-        if cost["method"] == "tap-ring":
+        if cost.method == "tap-ring":
             yield Tile(
-                f"Link with {'whole ' if cost['whole'] else ''}copies, {cost['payload_bytes']:,} B",
-                percent(float(cost["ratio"]), 3),
+                f"Link with {'whole ' if cost.whole else ''}copies, {cost.payload_bytes:,} B",
+                percent(cost.ratio, 3),
                 "of the rate without copies"
-                + (", in overload" if cost["overload"] else "; the sender set the limit")
-                + (", copies cut to 128 bytes" if cost["cut_ratio"] > 0 else ""),
+                + (", in overload" if cost.overload else "; the sender set the limit")
+                + (", copies cut to 128 bytes" if cost.cut_ratio > 0 else ""),
             )
     valid = evidence.valid
     if valid.height:
@@ -218,10 +217,10 @@ def _chapters(evidence: Evidence) -> Iterator[Chapter]:
         "loss",
         "Loss over payload size",
         "Loss",
-        figures=tuple(_losses(evidence)),
+        figures=tuple(figures.losses(evidence)),
         details=(tables.published(),),
     )
-    yield Chapter("where", "Where frames were lost", "Where", figures=tuple(_where(evidence)))
+    yield Chapter("where", "Where frames were lost", "Where", figures=tuple(figures.where(evidence)))
     yield Chapter(
         "cost",
         "What copying costs the link",
@@ -229,7 +228,7 @@ def _chapters(evidence: Evidence) -> Iterator[Chapter]:
         intro=_ring_of(evidence, "copy_cost", "so that copies find room and cost what they cost")
         if evidence.costs
         else "",
-        figures=tuple(_costs(evidence)),
+        figures=tuple(figures.costs(evidence)),
     )
     yield Chapter(
         "stall",
@@ -294,115 +293,3 @@ def _setting(evidence: Evidence) -> Pairs:
         pairs.append(("Records", "in memory (/dev/shm)" if memory else "on disk"))
         pairs.append(("A trial lasts", f"{wanted.get('trial_s', math.nan):g} s"))
     return pairs
-
-
-def _losses(evidence: Evidence) -> Iterator[Figure]:
-    for load in evidence.loads:
-        groups = evidence.groups_at(load)
-        columns = [("logged_loss_ratio", "Not logged, % of the frames sent")]
-        if load == "max":
-            columns.append(("record_loss_ratio", "Not logged, % of the frames that came by"))
-        for column, axis in columns:
-            of_sent = column == "logged_loss_ratio"
-            frame = charts.loss_rows(groups, column, published=load == "max" and of_sent)
-            if not frame.height or "payload" not in frame.columns:
-                continue
-            yield Figure(
-                f"monitor-loss-{_key(load)}{'' if of_sent else '-by'}",
-                "loss",
-                f"sent {load_words(load)}{'' if of_sent else ', of what came by'}",
-                _loss_title(groups, column, load),
-                f"Medians over the runs{', bars from the least to the greatest' if of_sent else ''}. "
-                "The axis is logarithmic down to 0.001 %, and linear from there to 0.",
-                f"Share of frames that are not in the record over payload size, sent {load_words(load)}.",
-                charts.loss(frame, axis),
-                frame,
-            )
-
-
-def _loss_title(groups: list[Mapping[str, Any]], column: str, load: str) -> str:
-    worst: dict[str, float] = {}
-    for group in groups:
-        if group["method"] in RECORDING and group[column] is not None and math.isfinite(group[column]):
-            worst[group["method"]] = max(worst.get(group["method"], 0.0), float(group[column]))
-    clean = [WORDS[method] for method, value in worst.items() if value <= 0]
-    lossy = {method: value for method, value in worst.items() if value > 0}
-    if not lossy:
-        return "Every frame is in every record (median run)."
-    most = max(lossy, key=lambda method: lossy[method])
-    told = f"{WORDS[most]} misses up to {percent(lossy[most])} {when(load)}"
-    told = told[0].upper() + told[1:]
-    return f"{told}; {' and '.join(clean)} nothing." if clean else f"{told}."
-
-
-def _where(evidence: Evidence) -> Iterator[Figure]:
-    for load in evidence.loads:
-        groups = evidence.groups_at(load)
-        payloads = sorted({int(group["payload_bytes"]) for group in groups})
-        shown = [group for group in groups if group["payload_bytes"] in (payloads[0], payloads[-1])]
-        frame = charts.fate_rows(shown)
-        if not frame.height:
-            continue
-        yield Figure(
-            f"monitor-where-{_key(load)}",
-            "where",
-            f"sent {load_words(load)}",
-            _where_title(frame, load),
-            "All frames sent, in all runs, with the smallest and the largest payload: the part that is in "
-            "the record's files (arrived, where nobody records), and where the others were lost.",
-            f"Where frames were lost, per method, sent {load_words(load)}.",
-            charts.fates(frame),
-            frame,
-        )
-
-
-def _where_title(frame: pl.DataFrame, load: str) -> str:
-    lost = frame.filter((pl.col("order") > 0) & (pl.col("percent") > 0)).sort("percent", descending=True)
-    if not lost.height:
-        return f"Nothing was lost anywhere {when(load)}."
-    worst = lost.row(0, named=True)
-    return f"Most is lost here: {worst['fate']} ({worst['row']}, {percent(worst['percent'] / 100)})."
-
-
-def _costs(evidence: Evidence) -> Iterator[Figure]:
-    if not evidence.costs:
-        return
-    frame = charts.cost_rows(evidence.costs)
-    worst = min(evidence.costs, key=lambda cost: float(cost["ratio"]))
-    overload = all(cost["overload"] for cost in evidence.costs)
-    yield Figure(
-        "monitor-cost",
-        "cost",
-        "the link in overload" if overload else "sent as fast as possible",
-        f"The most expensive copies leave the link {percent(float(worst['ratio']), 3)} of its rate "
-        f"({cost_name(worst)}).",
-        "Medians over runs that took turns. A recorder that shares the bridge's CPU is part of the price."
-        + _doubts(evidence),
-        "Rate at the far end with copies and without, per method and payload.",
-        charts.link_rates(frame, "in overload" if overload else "when sent as fast as possible"),
-        frame,
-    )
-
-
-def _doubts(evidence: Evidence) -> str:
-    """Why a price may be too low."""
-    said = ""
-    least = min((float(cost["logged_ratio"]) for cost in evidence.costs), default=1.0)
-    if least < 0.999:
-        said += (
-            f" Not every frame that came by was recorded (at worst {percent(least, 3)}): a copy that finds "
-            "no room costs less."
-        )
-    most = max((float(cost["cut_ratio"]) for cost in evidence.costs), default=0.0)
-    if most > 0:
-        said += (
-            " While the bridge had no time left, copies were cut to their first 128 bytes, unless called "
-            f"whole (at most {percent(most, 3)} of the frames): the link comes first."
-        )
-    if not all(cost["overload"] for cost in evidence.costs):
-        said += " Not all bridges were in overload: there the sender set the limit."
-    return said
-
-
-def _key(load: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in load).strip("-").lower()

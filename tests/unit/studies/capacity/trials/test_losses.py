@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,14 @@ from weirlab.lab.inside.view import Sample, view
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample
+from weirlab.store.frames import frame_of, rows_of
+from weirlab.studies.capacity.trials.columns import CapacityRow
 from weirlab.studies.capacity.trials.losses import disturbed, losses
 from weirlab.studies.capacity.trials.setting import CallTraffic
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
+
+from ..made import capacity_row
 
 DEVICE = SimDevice(service_fixed_ns=10_000.0, service_per_rule_ns=0.0, base_delay_ns=0.0)
 """Some 98,000 packets/s, which is 980 calls of G.711 in both directions."""
@@ -84,9 +89,9 @@ def test_where_nobody_looked_nothing_is_said() -> None:
     assert disturbed(result, replace(host, management_s=0.01)) is None, "a session, and nobody knows when"
 
 
-def line(**changes: object) -> dict[str, object]:
-    usual = {"valid": True, "position": 0, "calls": 10, "sent": 1000, "lost": 10}
-    return usual | {"disturbed_sent": 100, "disturbed_lost": 4} | changes
+def line(calls: int = 10, **changes: Any) -> CapacityRow:
+    usual = {"sent": 1000, "lost": 10, "disturbed_sent": 100, "disturbed_lost": 4}
+    return capacity_row(calls, **usual | changes)
 
 
 def test_trials_with_as_many_calls_are_added_up() -> None:
@@ -106,8 +111,8 @@ def test_one_trial_that_does_not_know_makes_the_sum_unknown() -> None:
 
 
 def test_lines_of_runs_from_before_do_not_know() -> None:
-    old = {name: value for name, value in line().items() if not name.startswith("disturbed")}
-    (found,) = losses([old])
+    old = frame_of(CapacityRow, [line()]).drop("disturbed_s", "disturbed_sent", "disturbed_lost")
+    (found,) = losses(rows_of(CapacityRow, old))
     assert found.disturbed_lost is None
 
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from weirlab.records import FlowTable
+from weirlab.store.frames import frame_of, rows_of
+from weirlab.studies.capacity.trials.columns import CallQuality, CapacityRow
 from weirlab.studies.capacity.trials.keeper import summed
 from weirlab.studies.capacity.trials.limits import dropping
-from weirlab.studies.capacity.trials.rows import (
-    CAPACITY_COLUMNS,
-    call_mos,
-    capacity_row,
-    frame,
-    heard,
-    inside_rows,
-)
+from weirlab.studies.capacity.trials.rows import call_mos, capacity_row, heard, inside_rows
 from weirlab.studies.capacity.trials.setting import CallTraffic
 from weirlab.testing import make_call_table, make_record
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
+
+from .. import made
 
 
 def setting(**changes: object) -> CallTraffic:
@@ -70,15 +67,16 @@ def test_a_row_has_every_column_measured_or_not() -> None:
     spec = setting().spec(400, 10, trial_s=0.1, warmup_s=0.0)
     record = make_record(spec=spec, role="calls")
     row = capacity_row(record, heard(make_call_table(10), 4.0), None, None, phase="sweep", run=3)
-    assert row.keys() == CAPACITY_COLUMNS.keys()
-    table = frame([row], CAPACITY_COLUMNS)
+    table = frame_of(CapacityRow, [row])
+    assert rows_of(CapacityRow, table)[0].mos_p1 == row.mos_p1
     assert table["position"].item() == 400
     assert table["calls"].item() == 10
     assert table["counters_agree"].item() is None
     assert table["cpu_idle"].item() is None
     assert table["samples_due"].item() is None
     bare = capacity_row(record, None, None, None, phase="search", run=None)
-    assert bare.keys() == CAPACITY_COLUMNS.keys()
+    frame = frame_of(CapacityRow, [bare])
+    assert all(frame[field.name].item() is None for field in fields(CallQuality))
     assert inside_rows(record, None, "in0", "out0") == []
 
 
@@ -104,11 +102,8 @@ def test_flows_are_summed_by_direction() -> None:
     assert np.isnan(two.delay_mean_ns[1])
 
 
-def line(calls: int, loss: float, position: int = 0, **more: object) -> dict[str, object]:
-    return {
-        "phase": "sweep", "valid": True, "position": position, "calls": calls, "loss_ratio": loss,
-        "offered_pps": 100.0 * calls, **more,
-    }  # fmt: skip
+def line(calls: int, loss: float, position: int = 0, **more: Any) -> CapacityRow:
+    return made.capacity_row(calls, position=position, loss_ratio=loss, **more)
 
 
 def test_the_device_drops_where_most_trials_lose_something() -> None:
@@ -136,5 +131,6 @@ def test_what_a_call_adds_depends_on_who_talks() -> None:
     assert not setting(directions="forward").spec(0, 5, trial_s=0.1, warmup_s=0).rules.both_ways
 
 
-def test_tables_without_rows_have_their_columns() -> None:
-    assert frame([], CAPACITY_COLUMNS).schema == pl.Schema(CAPACITY_COLUMNS)
+def test_columns_begin_with_the_attempt_and_end_with_what_was_seen_inside() -> None:
+    columns = frame_of(CapacityRow, []).columns
+    assert (columns[0], columns[-1], len(columns)) == ("trial_id", "connections_max", 52)

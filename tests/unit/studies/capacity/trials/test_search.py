@@ -13,9 +13,12 @@ from weirlab.measure.trial import FailedTrial
 from weirlab.measure.validity import CAREFUL_LIMITS
 from weirlab.records import TrialSpec
 from weirlab.studies.capacity.trials import CallGoal, CallTraffic, Carried, Search, search_calls
+from weirlab.studies.capacity.trials.columns import CapacityRow
 from weirlab.testing import make_record, make_result
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
+
+from ..made import capacity_row
 
 SETTING = CallTraffic(Calls((CallClass(parse_codec("g711")),), 1, rtcp=False))
 LOSSLESS = CallGoal("without loss")
@@ -30,7 +33,7 @@ class FormulaTrials:
     def __init__(self, lossless: int, good: int, sender: int = 10**9, spoiled: int | None = None) -> None:
         self.lossless, self.good, self.sender, self.spoiled = lossless, good, sender, spoiled
         self.made: Counter[int] = Counter()
-        self.row: dict[str, Any] = {}
+        self.row = row(1, 0, 1.0)
 
     def run(self, spec: TrialSpec) -> None:
         assert spec.traffic.calls is not None
@@ -47,16 +50,13 @@ class FormulaTrials:
         self.row = row(calls, 0 if calls <= self.lossless else 50, 1.0 if calls <= self.good else 0.5)
 
 
-def row(calls: int, lost: int, good_share: float) -> dict[str, Any]:
-    return {
-        "calls": calls, "sent": calls * 10, "lost": lost, "good_share": good_share,
-        "offered_pps": 100.0 * calls,
-    }  # fmt: skip
+def row(calls: int, lost: int, good_share: float) -> CapacityRow:
+    return capacity_row(calls, phase="search", run=None, sent=calls * 10, lost=lost, good_share=good_share)
 
 
-def found(trials: FormulaTrials, known: list[dict[str, Any]] | None = None, **changes: Any) -> list[Carried]:
+def found(trials: FormulaTrials, known: list[CapacityRow] | None = None, **changes: Any) -> list[Carried]:
     what = Search(**{"goals": (LOSSLESS, GOOD), "trial_s": 0.1, "warmup_s": 0.0, "trials": 3, **changes})
-    row_of: Callable[[], dict[str, Any]] = lambda: trials.row  # noqa: E731
+    row_of: Callable[[], CapacityRow] = lambda: trials.row  # noqa: E731
     return search_calls(trials, what, SETTING, 400, row_of, known or [])  # type: ignore[arg-type]
 
 

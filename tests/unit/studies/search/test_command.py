@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.testing import FakeBed, Trouble
 
-from .conftest import Weir
+from ...conftest import Weir
 
 Beds = Callable[..., list[FakeBed]]
 

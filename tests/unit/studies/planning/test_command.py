@@ -10,7 +10,7 @@ import pytest
 from weirlab.model import Device, fit_all, save_devices
 from weirlab.testing import queue
 
-from .conftest import Weir
+from ...conftest import Weir
 
 OLD, NEW = queue.Device(), queue.Device(fixed_ns=800.0, per_rule_ns=1.0)
 

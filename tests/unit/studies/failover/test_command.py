@@ -9,7 +9,7 @@ from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.registry import studies
 from weirlab.testing import FakeClock
 
-from .conftest import Weir
+from ...conftest import Weir
 
 SHORT = ("--calls", "20", "--codec", "g711", "--event", "0.5", "--after", "12", "--repetitions", "2")
 

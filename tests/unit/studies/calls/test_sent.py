@@ -16,7 +16,7 @@ from weirlab.studies.calls.study import CallsOutcome
 from weirlab.testing import make_call_table, make_record
 from weirlab.traffic.calls.spec import parse_calls
 
-from .conftest import Weir
+from ...conftest import Weir
 
 SMALL = ("--calls", "20", "--duration", "1", "--warmup", "0.5", "--send", "--lab", "sim")
 

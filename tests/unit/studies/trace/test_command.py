@@ -14,11 +14,11 @@ from weirlab.studies.trace import why
 from weirlab.testing.tcp import Side
 from weirlab.trace.facts import Analysis
 
-from ..trace import made
-from ..trace.slow import sixty, window_limited
-from .conftest import Weir
+from ...conftest import Weir
+from ...trace import made
+from ...trace.slow import sixty, window_limited
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 RECEIVER = Side("198.51.100.1", 80)
 Answer = Callable[[Analysis], list[dict[str, Any]]]
 

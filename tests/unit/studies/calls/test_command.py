@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Weir
+from ...conftest import Weir
 
 PUBLISHED = [
     ("g711", "rtp", 214, 615_677, 12_313),

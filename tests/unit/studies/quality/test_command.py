@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ..jobs.voice_captures import frames, later, pcap, talk, without
-from .conftest import Weir
+from ...conftest import Weir
+from .captures import frames, later, pcap, talk, without
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from weirlab import _engine
 from weirlab.errors import InputError
 from weirlab.studies.quality.study import Encoding, capture_quality
 
-from .voice_captures import (
+from .captures import (
     Rtp,
     ethernet,
     frames,

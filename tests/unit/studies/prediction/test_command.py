@@ -10,7 +10,7 @@ from weirlab.records import TrialSpec
 from weirlab.store import Store
 from weirlab.traffic.spec import Rate, Step, Traffic
 
-from .conftest import Weir
+from ...conftest import Weir
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from weirlab.studies.search.study import Asked, rfc2544, search
 from weirlab.testing import FakeBed, Trouble
 from weirlab.traffic.sizes import Constant
 
-from .conftest import DEVICE, Told
+from ..conftest import DEVICE, Told
 
 Scripted = Callable[..., FakeBed]
 

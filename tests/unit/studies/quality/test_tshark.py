@@ -17,8 +17,8 @@ import pytest
 from weirlab import _engine
 from weirlab.studies.quality.study import QualityOutcome, capture_quality
 
-from .test_quality import INVITE
-from .voice_captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without
+from .captures import Rtp, ethernet, frames, later, pcap, talk, udp_over_ip, without
+from .test_study import INVITE
 
 _TOOLS = ("tshark", "editcap", "mergecap", "text2pcap")
 _ABSENT = [tool for tool in _TOOLS if shutil.which(tool) is None]

@@ -22,7 +22,7 @@ from weirlab.studies.capacity.trials import CAPACITY
 from weirlab.studies.runner import Outcome, resume_scenario, run_scenario
 from weirlab.traffic.spec import Traffic
 
-from .conftest import Told
+from ..conftest import Told
 
 # So slow that few calls fill it: 20 and 30 us per packet carry 500 and 333 calls.
 DEVICE = {"service_fixed_ns": 20_000.0, "service_per_rule_ns": 100.0, "service_per_byte_ns": 0.0}
@@ -71,7 +71,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 def test_the_search_finds_what_the_device_carries(finished: Finished) -> None:
     outcome, _ = finished
-    lossless = {one.position: one for one in outcome.found.carried if one.goal.mos is None}
+    lossless = {one.position: one for one in outcome.found.results.search if one.goal.mos is None}
     for position, truth in TRUTH.items():
         found = lossless[position]
         assert found.calls is not None
@@ -81,7 +81,7 @@ def test_the_search_finds_what_the_device_carries(finished: Finished) -> None:
 
 def test_the_sweep_shows_where_it_begins_to_drop(finished: Finished) -> None:
     outcome, _ = finished
-    found = {one.position: (one.carried, one.dropped) for one in outcome.found.dropping}
+    found = {one.position: (one.carried, one.dropped) for one in outcome.found.results.sweep}
     assert found[0] in {(400, 500), (500, 600)}
     assert found[100] == (300, 400)
 
@@ -90,10 +90,10 @@ def test_the_model_of_the_profile_predicts_it_within_ten_percent(
     finished: Finished,
 ) -> None:
     outcome, _ = finished
-    assert outcome.found.model == outcome.run.run_id
-    for one in outcome.found.foretold:
+    assert outcome.found.results.model == outcome.run.run_id
+    for one in outcome.found.results.predicted:
         if one.goal.mos is None:
-            ratio = one.ratio(outcome.found.measured(one.position, one.goal))
+            ratio = one.ratio(outcome.found.results.measured(one.position, one.goal))
             assert ratio is not None
             assert abs(ratio) < 0.1
             assert one.threshold_pps == pytest.approx(100 * TRUTH[one.position], rel=0.03)
@@ -112,7 +112,8 @@ def test_every_trial_has_its_line(finished: Finished) -> None:
     carried = swept.filter(swept["loss_ratio"] == 0)
     assert (carried["good_share"] == 1).all()
     assert table["counters_agree"].all()
-    assert outcome.found.checked == outcome.found.agreed == table["valid"].sum()
+    counters = outcome.found.results.counters
+    assert counters.compared == counters.agreed == table["valid"].sum()
     assert table["samples_due"].is_null().all(), "a simulated device has no inside"
 
 
@@ -154,7 +155,7 @@ def test_how_much_of_a_loss_was_the_hosts_is_told(store: Store, monkeypatch: pyt
     swept = {"first": 300, "last": 350, "step": 50, "repetitions": 2, "trial_s": 0.4, "warmup_s": 0.05}
     outcome = run_scenario(store, scenario(positions=[0], sweep=swept, search=None, predict=None), Quiet())
     assert isinstance(outcome.found, CapacityFindings)
-    (first,) = outcome.found.first_losses
+    (first,) = outcome.found.results.first_losses
     assert (first.calls, first.disturbed_share) == (300, 1)
     (told, _) = json.loads(json.dumps(plain(outcome.document())))["losses"]
     assert told["disturbed_lost"] == told["lost"] == first.lost > 0
@@ -198,7 +199,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert table["trial_id"].to_list()[:trials_before] == kept
     assert table["trial_id"].n_unique() == table.height
     assert table.filter(table["phase"] == "sweep").height == 8
-    assert all(one.calls is not None for one in outcome.found.carried)
+    assert all(one.calls is not None for one in outcome.found.results.search)
     assert outcome.run.manifest.status == "complete"
 
 
@@ -208,8 +209,8 @@ def test_a_model_that_is_named_is_used(store: Store, finished: Finished) -> None
     wanted = scenario(predict={"model": str(file)}, sweep=sweep, search=None)
     outcome = run_scenario(store, wanted, Quiet())
     assert isinstance(outcome.found, CapacityFindings)
-    assert outcome.found.model == str(file)
-    assert [one.position for one in outcome.found.foretold] == [0, 100]
+    assert outcome.found.results.model == str(file)
+    assert [one.position for one in outcome.found.results.predicted] == [0, 100]
     assert set(outcome.run.trials()["role"]) == {"calls"}
 
 
@@ -241,8 +242,8 @@ def test_the_sweep_lies_around_what_the_search_finds_however_many_that_are(store
         told := Told(),
     )
     assert isinstance(found.found, CapacityFindings)
-    (swept,) = found.found.dropping
-    carried = [one.calls for one in found.found.carried if one.calls is not None]
+    (swept,) = found.found.results.sweep
+    carried = [one.calls for one in found.found.results.search if one.calls is not None]
     assert swept.carried is not None
     assert swept.dropped is not None
     assert swept.carried <= max(carried)

@@ -21,7 +21,7 @@ from weirlab.jobs import testbeds
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, make_record, make_result, make_spec
 
-from .conftest import Weir
+from ...conftest import Weir
 
 Make = Callable[..., str]
 USUAL, SLOW = FakeDevice(), FakeDevice(service_fixed_ns=FakeDevice().service_fixed_ns * 1.25)

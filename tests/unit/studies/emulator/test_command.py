@@ -13,7 +13,7 @@ from weirlab.studies.emulator import running
 from weirlab.studies.emulator.account import COUNTED, Account, read_account
 from weirlab.studies.emulator.spec import PathSpec
 
-from .conftest import Weir
+from ...conftest import Weir
 
 
 class FakeLink:

@@ -1,0 +1,67 @@
+"""The plain values that travel from the test bed to the report.
+
+Data moves in one direction: a :class:`TrialSpec` says what to do, a test bed answers
+with an :class:`EngineResult`, a trial wraps it with what the host did as a
+:class:`TrialRecord`; the store keeps records, models read them as
+:class:`Observation`. Nothing here does I/O. Units are in the names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weirlab.records.result import (
+    F64,
+    U64,
+    Backend,
+    Disturbed,
+    EngineResult,
+    FlowTable,
+    Histogram,
+    Looks,
+    PacketLog,
+    Series,
+    Span,
+    Windows,
+)
+from weirlab.records.spec import RuleSetup, TrialSpec
+from weirlab.records.trial import CallTable, HostSample, Observation, TrialRecord
+
+__all__ = [
+    "F64",
+    "SIMULATION",
+    "SLOWEST_UNPACED_PPS",
+    "U64",
+    "Backend",
+    "CallTable",
+    "Disturbed",
+    "EngineResult",
+    "FlowTable",
+    "Histogram",
+    "HostSample",
+    "Looks",
+    "Observation",
+    "PacketLog",
+    "RuleSetup",
+    "Series",
+    "Span",
+    "TrialRecord",
+    "TrialSpec",
+    "Windows",
+    "device_in_words",
+]
+
+SLOWEST_UNPACED_PPS: Final = 500_000
+"""The XDP sender is faster than this when told to send as fast as possible, unless something holds it
+up, such as memory that the host has yet to back."""
+
+SIMULATION: Final = "sim"
+"""Name of the lab in which nothing is measured, since its device is simulated."""
+
+_DEVICES: Final = {"ruleset": "your ruleset", "none": "the plain cable", "simulated": "the simulated device"}
+
+
+def device_in_words(dut: str, *, first: bool = False) -> str:
+    """What sentences call the device recorded as ``dut``; ``first`` where the sentence begins with it."""
+    said = _DEVICES.get(dut, dut)
+    return said[:1].upper() + said[1:] if first and dut in _DEVICES else said

@@ -1,0 +1,232 @@
+"""What sender and receiver counted in one trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.traffic.plan import CallFlows
+
+U64 = npt.NDArray[np.uint64]
+F64 = npt.NDArray[np.float64]
+
+Backend = Literal["xdp", "af_packet", "sim", "tcp"]
+
+
+@dataclass(frozen=True)
+class FlowTable:
+    """Per-flow results; every array has one element per flow, in flow order.
+
+    ``delay_min_ns``, ``delay_mean_ns``, ``delay_max_ns``, ``jitter_ns`` (RFC 3550) and
+    ``longest_gap_ns`` are NaN where nothing, or too little, was received.
+    ``reordered`` counts in the sense of RFC 4737.
+    """
+
+    sent: U64
+    received: U64
+    lost: U64
+    duplicated: U64
+    reordered: U64
+    delay_min_ns: F64
+    delay_mean_ns: F64
+    delay_max_ns: F64
+    jitter_ns: F64
+    longest_gap_ns: F64
+
+
+@dataclass(frozen=True)
+class PacketLog:
+    """Every probe that arrived, copies included, if it departed in the recorded window.
+
+    One row per arrival, shapes (arrivals,), in order of arrival within each direction. Times are
+    CLOCK_MONOTONIC ns. ``seq`` counts within the flow from 0, warm-up included; ``first_seq``,
+    one element per flow, is the first recorded one, so that the recorded packets of flow ``f``
+    are ``first_seq[f] .. first_seq[f] + FlowTable.sent[f] - 1``. ``missed`` arrivals found no
+    room in the log: where it is not 0 the log is incomplete and says nothing about loss.
+    """
+
+    flow: npt.NDArray[np.uint32]
+    seq: npt.NDArray[np.uint32]
+    sent_ns: U64
+    arrival_ns: U64
+    first_seq: U64
+    call_flows: CallFlows
+    missed: int = 0
+
+
+@dataclass(frozen=True)
+class Series:
+    """Time series in bins of equal width, binned by departure time from the start of recording."""
+
+    bin_ns: int
+    sent: U64
+    received: U64
+    delay_mean_ns: F64
+    delay_max_ns: F64
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What the scheduler had counted when the sender looked: at its first packet, at the first one of
+    every bin, and at the end; shapes (bins + 2,) or (bins + 2, threads).
+
+    ``at_ns`` is 0 where no packet departed, and nothing else is known then. ``sender_stolen_ns`` and
+    ``device_stolen_ns`` are what the hypervisor had taken from their CPUs, the latter up to
+    ``device_clock_ns`` by the scheduler's clock; ``ran_ns`` and ``waited_ns`` are how long each thread of
+    the device had had its CPU, and waited for it. Source: ``bpf/look.h``.
+    """
+
+    at_ns: U64
+    sender_stolen_ns: U64
+    device_stolen_ns: U64
+    device_clock_ns: U64
+    ran_ns: U64
+    waited_ns: U64
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What each bin of the series has besides, so that some of them can be left out; shapes (bins,).
+
+    ``delay_sum_ns`` and ``delay_min_ns`` are of its packets, the latter 0 without any; ``ipdv_sum_ns`` sums
+    ``ipdv_count`` differences of RFC 3550 between them and the packets before them in their flows;
+    ``late_max_ns`` is the sender's. The histogram of bin ``i`` lies between ``end[i - 1]`` and ``end[i]``
+    of ``lower_ns``, ``upper_ns`` and ``count``, shapes (filled buckets,).
+    """
+
+    delay_sum_ns: U64
+    delay_min_ns: U64
+    ipdv_sum_ns: U64
+    ipdv_count: U64
+    late_max_ns: U64
+    lower_ns: U64
+    upper_ns: U64
+    count: U64
+    end: U64
+    looks: Looks | None
+    """None where nobody could look."""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Delay histogram: bucket ``i`` counts ``lower_ns[i] <= delay < upper_ns[i]``; empty buckets left out.
+
+    Buckets are at most 1 % wide (exact below 128 ns) up to beyond 10 s.
+    """
+
+    lower_ns: U64
+    upper_ns: U64
+    count: U64
+
+    def quantile_ns(self, q: float) -> float:
+        """Delay in ns at quantile ``q`` (0-1), interpolated inside its bucket; NaN when empty."""
+        total = float(self.count.sum())
+        if total == 0:
+            return float("nan")
+        cumulative = np.cumsum(self.count, dtype=np.float64)
+        target = q * total
+        i = min(int(np.searchsorted(cumulative, target, side="left")), len(cumulative) - 1)
+        before = float(cumulative[i]) - float(self.count[i])
+        share = (target - before) / float(self.count[i])
+        low, high = float(self.lower_ns[i]), float(self.upper_ns[i])
+        return low + min(max(share, 0.0), 1.0) * (high - low)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Whole bins, from the start of recording, and why they do not count."""
+
+    begin_ns: int
+    end_ns: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """What a trial would say with the bins that were left out."""
+
+    sent: int
+    received: int
+    delay_mean_ns: float
+    delay_p99_ns: float
+
+    @property
+    def loss_ratio(self) -> float:
+        return (self.sent - self.received) / self.sent if self.sent else float("nan")
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """What sender and receiver counted in the recorded part of one trial.
+
+    Times are CLOCK_MONOTONIC ns; ``sent`` and everything below it refer to packets that
+    departed between ``record_start_ns`` and ``record_end_ns``. ``slipped_ns`` is how far
+    the sender was behind its schedule at the end (after a stall it sends slightly faster
+    for a while instead of a burst that nobody asked for). ``stray`` counts frames at the
+    receiver that are not probes of this trial, ``receiver_dropped`` those that its socket
+    had no room for.
+    """
+
+    backend: Backend
+    xdp_mode: str
+    record_start_ns: int
+    record_end_ns: int
+    sent: int
+    sent_warmup: int
+    first_departure_ns: int
+    last_departure_ns: int
+    late_mean_ns: float
+    late_max_ns: int
+    slipped_ns: int
+    received: int
+    lost: int
+    duplicated: int
+    reordered: int
+    stray: int
+    delay_min_ns: float
+    delay_mean_ns: float
+    delay_max_ns: float
+    jitter_ns: float
+    """Mean over all packets of |D| of RFC 3550: what the RFC's smoothed J converges to."""
+    longest_gap_ns: float
+    last_arrival_ns: int
+    first_arrival_ns: int
+    histogram: Histogram
+    series: Series
+    flows: FlowTable
+    receiver_dropped: int = 0
+    arrived: int = 0
+    """Probes that arrived in all; ``received`` are those that departed while it was recorded."""
+    packets: PacketLog | None = None
+    """Only where calls were sent."""
+    windows: Windows | None = None
+    left_out: tuple[Span, ...] = ()
+    """Bins that the host disturbed and that count nowhere but in ``series`` and ``flows``: ``sent``,
+    ``received``, delays and jitter are of the others. ``duplicated``, ``reordered``, ``stray`` and
+    ``longest_gap_ns`` cannot be divided and are those of the whole trial."""
+
+    @property
+    def left_out_s(self) -> float:
+        return sum(span.end_ns - span.begin_ns for span in self.left_out) / 1e9
+
+    @property
+    def record_s(self) -> float:
+        """Length of the recorded window, less what was left out."""
+        return (self.record_end_ns - self.record_start_ns) / 1e9 - self.left_out_s
+
+    @property
+    def achieved_pps(self) -> float:
+        """Packets that departed in the recorded window over ``record_s``."""
+        return self.sent / self.record_s if self.record_s else float("nan")
+
+    @property
+    def forwarding_pps(self) -> float:
+        """Forwarding rate: packets sent in the recorded window that arrived, over ``record_s``."""
+        return self.received / self.record_s if self.record_s else float("nan")
+
+    @property
+    def loss_ratio(self) -> float:
+        return self.lost / self.sent if self.sent else float("nan")

@@ -1,0 +1,84 @@
+"""What one trial does: its traffic, and how the device is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from weirlab.documents import SPARSE
+from weirlab.errors import InputError
+from weirlab.traffic.places import Places, mean_position, validate
+from weirlab.traffic.spec import Traffic
+
+
+@dataclass(frozen=True)
+class RuleSetup:
+    """What the device under test is to do with the test traffic.
+
+    ``position`` is the matching position: the 1-based place of the rule that accepts
+    the test traffic; 0 means no filter rules at all. ``stateful`` puts connection
+    tracking in front. Where rules at several positions accept a share of the traffic
+    each, ``places`` says where and how much, and ``position`` is the last of them: make
+    such a setup with :meth:`mixed`.
+    """
+
+    position: int = 0
+    stateful: bool = False
+    places: Places = field(default=(), metadata=SPARSE)
+    both_ways: bool = field(default=False, metadata=SPARSE)
+    """Traffic comes from both sides, and the accepting rule matches it in either direction."""
+
+    def __post_init__(self) -> None:
+        """Raises ``InputError`` for places that cannot be set up."""
+        validate(self.places)
+        if self.places and self.places[-1][0] != self.position:
+            raise InputError(
+                f"matching position {self.position} must be the last of the places {self.places}; "
+                "RuleSetup.mixed sees to it"
+            )
+        if self.places and self.both_ways:
+            raise InputError(
+                "traffic of both sides cannot match at several positions: the rules tell the positions apart "
+                "by destinations behind the device; choose one position, or one direction"
+            )
+
+    @classmethod
+    def mixed(cls, places: Places, stateful: bool = False) -> Self:
+        """Rules at several positions that accept a share of the traffic each."""
+        validate(places)
+        return cls(places[-1][0] if places else 0, stateful, places)
+
+    @property
+    def mean_position(self) -> float:
+        """Mean matching position of the packets, steps left aside."""
+        return mean_position(self.places) if self.places else float(self.position)
+
+    @property
+    def accepting(self) -> tuple[int, ...]:
+        """Positions of the rules that accept test traffic, ascending; empty without rules."""
+        if self.places:
+            return tuple(position for position, _ in self.places)
+        return (self.position,) if self.position else ()
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One trial: this traffic through a device that is set up like this.
+
+    With ``cross_traffic`` a management session is open meanwhile: a monitoring system that
+    asks the device for its counters and rules, and whose work the device's CPU does as well.
+    """
+
+    traffic: Traffic
+    rules: RuleSetup = RuleSetup()
+    label: str = ""
+    cross_traffic: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """What a reader looks for first stands first."""
+        return {
+            "label": self.label,
+            "rules": self.rules,
+            "traffic": self.traffic,
+            "cross_traffic": self.cross_traffic,
+        }

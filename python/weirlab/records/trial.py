@@ -1,0 +1,150 @@
+"""One trial with what the host did and what callers heard, and what a model sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from weirlab.records.result import F64, U64, Disturbed, EngineResult
+from weirlab.records.spec import TrialSpec
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class CallTable:
+    """What was heard: one row per call and direction with media, shapes (rows,).
+
+    Ratios are 0-1; NaN where it was not measured (no delay where nothing arrived, no burst ratio
+    where nothing was lost). ``late`` packets came after their time to be played out, so the
+    jitter buffer threw them away. Everything that ends in ``_fixed`` and ``_adaptive`` belongs to
+    that kind of jitter buffer; ``r_factor`` and ``mos`` are those of the better one.
+    """
+
+    call: U64
+    back: npt.NDArray[np.bool_]
+    """False: the sender's side talks."""
+    call_class: npt.NDArray[np.int64]
+    """Index into ``Calls.classes``."""
+    sent: U64
+    received: U64
+    lost: U64
+    duplicated: U64
+    reordered: U64
+    loss_runs: U64
+    """Unbroken runs of lost packets."""
+    longest_run: U64
+    burst_ratio: F64
+    """BurstR of ITU-T G.107: mean length of a loss run over what random loss would give."""
+    delay_min_ns: F64
+    delay_mean_ns: F64
+    delay_p50_ns: F64
+    delay_p95_ns: F64
+    delay_p99_ns: F64
+    delay_max_ns: F64
+    jitter_ns: F64
+    """Mean over the packets of the RFC 3550 estimate."""
+    jitter_max_ns: F64
+    longest_gap_ns: F64
+    """Longest time between arrivals."""
+    late_fixed: U64
+    playout_fixed_ns: F64
+    """From speaking to hearing: packet, network, jitter buffer."""
+    mos_fixed: F64
+    late_adaptive: U64
+    playout_adaptive_ns: F64
+    mos_adaptive: F64
+    r_factor: F64
+    mos: F64
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+@dataclass(frozen=True)
+class HostSample:
+    """What the host did during a trial.
+
+    ``cpu_s`` maps a role (``sender``, ``dut``) to seconds per state (``user, nice, system,
+    irq, softirq, steal, idle, iowait``) on that role's core. ``None`` where the machine
+    does not expose a value.
+    """
+
+    wall_s: float
+    cpu_s: dict[str, dict[str, float]]
+    frequency_mhz: float | None = None
+    temperature_c: float | None = None
+    memory_used_bytes: int | None = None
+    softnet_dropped: int = 0
+    softnet_squeezed: int = 0
+    dut_wait_s: float | None = None
+    """Time that the device was ready to run while something else had its CPU."""
+    handover_ns: float | None = None
+    """Time for a cache line to pass from the sender's CPU to the device's and back."""
+    handover_change: float = 1.0
+    """By which factor that changed during the trial; 1 or more."""
+    management_s: float | None = None
+    """CPU time of the management session, which the device may have waited for; None without one."""
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One trial as kept in the store. ``invalid`` holds the reasons; empty means valid."""
+
+    trial_id: str
+    run_id: str
+    index: int
+    attempt: int
+    started_at: str
+    spec: TrialSpec
+    lab: str
+    dut: str
+    offered_pps: float
+    """Nominal offered load, averaged over the recorded window."""
+    result: EngineResult
+    host: HostSample
+    dut_counters: dict[str, int] = field(default_factory=dict)
+    invalid: tuple[str, ...] = ()
+    role: Literal["profile", "verify", "single", "calibrate", "search", "calls"] = "single"
+    calls: CallTable | None = None
+    """What callers heard, where calls were sent."""
+    disturbed: Disturbed | None = None
+    """Where bins were left out: the result with them."""
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """Rows that a study's own tables have of this trial, by table; kept together with it."""
+
+    @property
+    def valid(self) -> bool:
+        return not self.invalid
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a model sees of one valid trial.
+
+    ``position`` is the mean matching position, ``frame_bytes`` the mean frame size, and
+    ``gap_scv`` the squared coefficient of variation of the gaps between arrivals (0:
+    constant, 1: Poisson). ``packets`` were received. NaN stands for what was not measured.
+    """
+
+    rate_pps: float
+    frame_bytes: float
+    position: float
+    forwarding_pps: float
+    loss_ratio: float
+    delay_mean_ns: float
+    delay_p50_ns: float
+    delay_p90_ns: float
+    delay_p99_ns: float
+    jitter_ns: float
+    extra: dict[str, Any] = field(default_factory=dict)
+    delay_p999_ns: float = float("nan")
+    gap_scv: float = 0.0
+    stateful: bool = False
+    cross_traffic: bool = False
+    packets: int = 0
