@@ -316,7 +316,7 @@ fn server_event_dict(py: Python<'_>, event: ServerEvent) -> PyResult<Bound<'_, P
             dict.set_item("why", why)?;
             "refused"
         }
-        ServerEvent::Began { number, peer, request } => {
+        ServerEvent::Began { number, peer, request, with } => {
             dict.set_item("number", number)?;
             dict.set_item("peer", end(py, peer)?)?;
             dict.set_item("up", request.up)?;
@@ -325,6 +325,7 @@ fn server_event_dict(py: Python<'_>, event: ServerEvent) -> PyResult<Bound<'_, P
             dict.set_item("lasts_ns", request.lasts_ns)?;
             dict.set_item("total_bytes", request.bytes)?;
             dict.set_item("bytes_per_s", request.bytes_per_s)?;
+            dict.set_item("with", with)?;
             "began"
         }
         ServerEvent::Ended { number, peer, received, sent, lasted_ns, failure } => {

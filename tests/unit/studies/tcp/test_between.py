@@ -10,6 +10,7 @@ import pytest
 from weirlab.errors import InputError
 from weirlab.studies import scenarios
 from weirlab.studies.tcp import serving
+from weirlab.studies.tcp.show import tables
 
 from .conftest import Answer, Served, Weir
 
@@ -64,6 +65,18 @@ def test_a_wrong_token_of_either_is_told(between: Callable[..., Answer]) -> None
     assert (refused.code, "which is to be the client, says: the token is wrong" in refused.err) == (5, True)
     refused = between("send", client_token="")
     assert (refused.code, "--client-token" in refused.err) == (2, True), refused.err
+
+
+def test_the_far_client_says_with_whom_it_sends_and_which_way(weir: Weir, serve: Serve) -> None:
+    server, client = serve(token="one"), serve(token="other", errands=True)
+    answer = weir(
+        *("tcp", "send", "127.0.0.1", "--port", server.port, "--token", "one", "--bytes", "1MB"),
+        *("--client", "127.0.0.1", "--client-port", client.port, "--client-token", "other"),
+    )
+    assert answer.code == 0, answer.err
+    far, near = (tables.server_event(each.wait_for("began")) for each in (client, server))
+    assert far.endswith(f"with 127.0.0.1 port {server.port} begins, connections: 1 from here")
+    assert near.endswith("begins, connections: 1 to here")
 
 
 @pytest.mark.parametrize(

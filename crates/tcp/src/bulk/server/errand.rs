@@ -48,7 +48,8 @@ pub fn serve(principal: Principal, house: &Arc<House>) {
         return;
     }
     let number = house.transfers.fetch_add(1, SeqCst) + 1;
-    house.tell(ServerEvent::Began { number, peer, request: Box::new(errand.request.clone()) });
+    let with = Some(format!("{} port {}", errand.host, errand.port));
+    house.tell(ServerEvent::Began { number, peer, request: Box::new(errand.request.clone()), with });
     let mut moved = Moved::default();
     let begun_ns = now_ns();
     let failure = carry(line, &errand, house, number, &mut moved).err().unwrap_or_default();

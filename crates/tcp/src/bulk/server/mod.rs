@@ -103,6 +103,8 @@ pub enum ServerEvent {
         peer: SocketAddr,
         /// What it is.
         request: Box<Request>,
+        /// The server with which this one has it, as its client; None: with whoever asked for it.
+        with: Option<String>,
     },
     /// A transfer ended.
     Ended {

@@ -120,7 +120,7 @@ fn transfer(
     await_go(&mut writer, &incoming)?;
     let number = house.transfers.fetch_add(1, SeqCst) + 1;
     moved.number = Some(number);
-    house.tell(ServerEvent::Began { number, peer, request: Box::new(request.clone()) });
+    house.tell(ServerEvent::Began { number, peer, request: Box::new(request.clone()), with: None });
     lock(&house.stopping).insert(number, inputs.clone());
     // Whoever stopped the server before that has not seen this transfer.
     if house.stop.load(SeqCst) {

@@ -193,12 +193,14 @@ def server_event(event: Mapping[str, Any]) -> str:
     peer = address if port is None else shown((address, port))
     match event["event"]:
         case "began":
+            # With another server, this one is the client.
+            far = event["with"]
+            named = ("from here", "to here") if far else ("to here", "from here")
             ways = [
-                f"{event[way]} {word}"
-                for way, word in (("up", "to here"), ("down", "from here"))
-                if event[way]
+                f"{event[way]} {word}" for way, word in zip(("up", "down"), named, strict=True) if event[way]
             ]
-            return f"{peer}: transfer {event['number']} begins, connections: {words(ways)}"
+            between = f" with {far}" if far else ""
+            return f"{peer}: transfer {event['number']}{between} begins, connections: {words(ways)}"
         case "ended":
             moved = [
                 f"{octets(event[key])} {word}"
