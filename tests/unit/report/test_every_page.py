@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,14 @@ from weirlab.studies.quality.voice_page import assessed
 from weirlab.studies.search.page import tell as tell_search
 from weirlab.studies.search.page import tell_rfc2544
 from weirlab.studies.trace.page import tell as tell_trace
+from weirlab.studies.voice.fakes import FakeLab
+from weirlab.studies.voice.plan import load as load_plan
+from weirlab.studies.voice.plan import ready
+from weirlab.studies.voice.proof.calling import made as proof_of
+from weirlab.studies.voice.proof.findings import ProofFindings
+from weirlab.studies.voice.proof.page import tell as tell_voice
+from weirlab.studies.voice.proof.planned import planned
+from weirlab.studies.voice.routing import Network
 from weirlab.trace import Trace
 
 from ..studies.calls import test_page as test_calls_page
@@ -49,6 +58,7 @@ KINDS = (
     "calls",
     "quality",
     "trace",
+    "voice",
 )
 DATE = "2026-11-22"
 DEVICES = {
@@ -61,6 +71,7 @@ DEVICES = {
     "calls": "simulated",
     "quality": "calls.pcap",
     "trace": "connection 0 in made.pcap",
+    "voice": "numbering plan campus",
 }
 MARKS = ("point", "line", "rule", "bar", "rect", "area")
 
@@ -151,6 +162,19 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
         assert told.made_from.date == "2026-01-31"
         return replace(told, made_from=replace(told.made_from, date=DATE))
 
+    def voice() -> Story:
+        network = Network(load_plan(ready.find(Path("campus"))), date.fromisoformat(DATE))
+        lab = FakeLab(network, folder, unheard=frozenset({"office"}))
+        proved = [proof_of(lab, call) for call in planned(network, fall_back=True)]
+        found = ProofFindings("campus", tuple(row for row, _ in proved), partly=False)
+        manifest = {
+            "facts": {"lab": "netns", "dut": "voice routing"},
+            "scenario": {},
+            "host": "here",
+            **dated,
+        }
+        return tell_voice(found, [message for _, listed in proved for message in listed], manifest)
+
     return Made(
         {
             "profile": profile,
@@ -162,6 +186,7 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
             "calls": calls,
             "quality": quality,
             "trace": trace,
+            "voice": voice,
         }
     )
 

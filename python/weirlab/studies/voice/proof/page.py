@@ -15,7 +15,7 @@ from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
 from weirlab.report.vega import alt
 from weirlab.studies.voice.proof import tables
-from weirlab.studies.voice.proof.rows import CallRow, MessageRow, titled
+from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, CallRow, MessageRow, titled
 
 if TYPE_CHECKING:
     from weirlab.studies.voice.proof.findings import ProofFindings
@@ -75,6 +75,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[
     yield Chapter(
         "calls",
         "Calls",
+        figures=tuple(_setups(found.rows)),
         tables=tuple(filter(None, (tables.acceptance(found.rows), listed))),
         details=(tables.media(found.rows),),
     )
@@ -90,6 +91,54 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[
         figures=tuple(drawn),
         missing="No call was made.",
     )
+
+
+def _setups(rows: Sequence[CallRow]) -> Iterator[Figure]:
+    """How long callers wait for the answer; none if nobody answered."""
+    data = setup_rows(rows)
+    if data.is_empty():
+        return
+    longest = data.sort("setup_ms").row(-1, named=True)
+    yield Figure(
+        key="setup",
+        section="calls",
+        panel="",
+        title=f"The longest set-up is {duration(longest['setup_ms'] * 1e6)}, of {longest['row']}.",
+        caption="From the caller's INVITE to the answer 200; a fall-back waits for the first target.",
+        alt="A row per answered call with a point at its set-up time.",
+        chart=setups(data),
+        data=data,
+    )
+
+
+def setup_rows(rows: Sequence[CallRow]) -> pl.DataFrame:
+    """A row per answered call."""
+    answered = [row for row in rows if not math.isnan(row.setup_ms)]
+    listed = [{"row": titled(row), "setup_ms": row.setup_ms, "verdict": row.verdict} for row in answered]
+    return pl.DataFrame(listed, schema={"row": pl.String, "setup_ms": pl.Float64, "verdict": pl.String})
+
+
+def setups(data: pl.DataFrame) -> alt.LayerChart:
+    """A row per call, with the number above its point."""
+    names = data["row"].unique(maintain_order=True).to_list()
+    domain = axes.log_domain(*axes.extent(data, "setup_ms"))
+    base = alt.Chart(axes.data(data))
+    y = axes.rows(names)
+    verdicts = [AS_PLANNED, NOT_AS_PLANNED]
+    colours = alt.Scale(domain=verdicts, range=palette.models(len(verdicts)))
+    shapes = alt.Scale(domain=verdicts, range=["circle", "cross"])
+    points = base.mark_point(filled=True, size=70, yOffset=10).encode(
+        x=alt.X("setup_ms:Q", title="Set-up time, ms", scale=axes.log(domain), axis=axes.log_axis(domain)),
+        y=y,
+        color=alt.Color("verdict:N", title=None, scale=colours, sort=verdicts),
+        shape=alt.Shape("verdict:N", title=None, scale=shapes),
+        tooltip=[
+            alt.Tooltip("row:N", title="call"),
+            alt.Tooltip("setup_ms:Q", title="ms", format=",.4~g"),
+            alt.Tooltip("verdict:N", title="verdict"),
+        ],
+    )
+    return alt.LayerChart(layer=[points, axes.row_names(base, y)], **axes.framed(axes.ROW * len(names)))
 
 
 def _figure(row: CallRow, messages: Sequence[MessageRow]) -> Figure:
