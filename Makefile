@@ -19,10 +19,8 @@ demo: build ## Measure a firewall, model it, predict, verify, report (a simulate
 
 test: build ## Run every test that this machine can run
 	@cargo test --workspace --locked --quiet
-	@pytest -n auto --maxprocesses 8 --dist loadfile tests/unit
+	@pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests/wheel tests/browser tests/unit
 	@pytest tests/netns
-	@pytest tests/wheel
-	@pytest tests/browser
 
 kills: build ## Kill every long command and see what is left (root; ARGS="--kills 20")
 	@python tests/kills $(ARGS)
