@@ -19,6 +19,13 @@ from weirlab.studies.calls.columns import PacketRow
 from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
+from weirlab.studies.tcp.study.columns import (
+    ConnectionRow,
+    DiagnosisRow,
+    DirectionRow,
+    FindingRow,
+    TransferRow,
+)
 from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
 from weirlab.trace.schema import FILES
 
@@ -67,6 +74,11 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         CALLS: list(schema_of(CallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),
+        "transfers": list(schema_of(TransferRow)),
+        "directions": list(schema_of(DirectionRow)),
+        "connections": list(schema_of(ConnectionRow)),
+        "diagnoses": list(schema_of(DiagnosisRow)),
+        "findings": list(schema_of(FindingRow)),
         **{name: list(kept) for name, kept in FILES.items()},
     }
     for name, names in stored.items():

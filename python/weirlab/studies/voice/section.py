@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -36,9 +37,18 @@ class VoiceScenario(Root):
 
     def beside(self, folder: Path) -> Self:
         """With the plan beside the scenario, unless it is the name of one that comes with Weir."""
-        from weirlab.studies.voice.plan import ready
-
-        if self.voice.plan.is_absolute() or str(self.voice.plan) in ready.names():
+        if self.voice.plan.is_absolute() or self._is_ready:
             return self
         proof = self.voice.model_copy(update={"plan": folder / self.voice.plan})
         return self.model_copy(update={"voice": proof})
+
+    def files(self) -> Iterator[tuple[int | str, ...]]:
+        found = super().files()
+        return (place for place in found if place != ("voice", "plan") or not self._is_ready)
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the plan is the name of one that comes with Weir."""
+        from weirlab.studies.voice.plan import ready
+
+        return str(self.voice.plan) in ready.names()

@@ -8,7 +8,7 @@ import resource
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 CAPTURE: Final = "capture"
 """The upload, as it came."""
@@ -117,8 +117,14 @@ def _export(request: dict[str, Any]) -> dict[str, Any]:
     drawn = folder / GRAPHS / arrays.name(request["connection"], request["side"])
     part = (request["from_ns"], request["to_ns"], request["origin_ns"])
     points = arrays.points(drawn, *part, chosen=request["chosen"])
-    save = points.write_csv if request["format"] == "csv" else points.write_parquet
-    files.write(folder / request["target"], save, private=True)
+
+    def fill(file: BinaryIO) -> None:
+        if request["format"] == "csv":
+            points.write_csv(file)
+        else:
+            points.write_parquet(file)
+
+    files.write(folder / request["target"], fill, private=True)
     return {"points": points.height}
 
 

@@ -126,7 +126,7 @@ def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter
         return TcpFindings(kept.read(writer.run), live.view)
     with Stop() as stop:
         outcome = begun.transfer.carry(begun.watched, stop)
-    begun.watched.rest()
+        begun.watched.rest()
     begun.stop_capture()
     what = asked.tcp
     found = result.found(
