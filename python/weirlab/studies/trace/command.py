@@ -240,12 +240,13 @@ def _document(found: Diagnosis | None) -> dict[str, Any] | None:
 def _conclusion(
     analysis: Analysis, shown: list[Connection], reasons: dict[int, Diagnosis], number: int | None
 ) -> str:
-    """About the capture, and the connection that was asked for."""
+    """About the capture, and the connection that was asked for or is the only one."""
     said = [words.capture(analysis)]
-    if number is not None:
+    if number is not None or len(shown) == 1:
         said += [words.conclusion(each) for each in shown]
-        for each in reasons.values():
-            said += [each.sentence, *diagnosis.remarks(each)]
+        for one, each in reasons.items():
+            more = [f"--connection {one} shows the evidence."] if number is None else diagnosis.remarks(each)
+            said += [each.sentence, *more]
     return "\n".join(said)
 
 
@@ -259,10 +260,10 @@ def _tables(
         return beside
     caption = others.titled("TCP connections", len(shown), options.limit, left_out, "--limit shows more, ")
     start_ns = facts.start_ns(analysis)
-    found = [
-        tables.overview(listed, caption, start_ns, absolute=options.absolute),
-        tables.conclusions(listed),
-    ]
-    if reasons:
-        found.append(diagnosis.sentences(reasons))
+    found = [tables.overview(listed, caption, start_ns, absolute=options.absolute)]
+    # The conclusion says it of an only one.
+    if len(shown) > 1:
+        found.append(tables.conclusions(listed))
+        if reasons:
+            found.append(diagnosis.sentences(reasons))
     return [*found, tables.data(listed), *beside]

@@ -262,7 +262,7 @@ def test_it_says_why_a_connection_was_slow(weir: Weir, tmp_path: Path, place: fl
     file = window_limited(tmp_path / "slow.pcap", place)
     shown = weir("trace", file)
     assert shown.code == 0, shown.err
-    assert "Why not faster (--connection tells the rest)" in shown.out
+    assert "--connection 0 shows the evidence." in shown.out
     assert "of the time the receiver's window was full: its buffer of 8.19 kB allows" in shown.out
     whole = weir("trace", file, "--connection", "0", "--target", "100Mbit/s").out
     for text in ("Where the time went", "Evidence", "limited by", "would be needed for 100 Mbit/s"):
