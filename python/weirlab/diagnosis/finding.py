@@ -51,7 +51,7 @@ class Summary:
     segment_bytes: float
     retransmitted: int
     loss_ratio: float
-    """Of segments, those sent again for a reason."""
+    """Of segments, those retransmitted for a reason."""
     duplicate_acks: int | None
     sack_blocks: int | None
     rtt_mean_s: float | None

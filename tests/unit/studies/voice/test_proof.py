@@ -199,10 +199,10 @@ def test_a_call_that_goes_astray_makes_the_exit_code_9(
     answer = voice("prove", "campus")
     assert answer.code == 9
     assert f"1 call did not go as planned: {NUMBER}: way phone > core > desk instead of" in answer.err
-    assert "11 of 12 calls went as campus plans." in answer.out
+    assert "11 of 12 calls went as the plan campus says." in answer.out
     run = Store(tmp_path / "store").open("last")
     story = VoiceStudy().page(run)
-    assert story.answer == "11 of 12 calls went as campus plans."
+    assert story.answer == "11 of 12 calls went as the plan campus says."
     assert story.lede[0].startswith(f"{NUMBER}: way phone > core > desk instead of phone > core > cyrus")
     assert [tile.value for tile in story.tiles[:2]] == ["11 of 12", "3.00 ms"]
     assert len(story.chapters[1].figures) == 12

@@ -54,7 +54,7 @@ def connection(kept: Kept, number: int) -> Pairs:
         ("Least round trip", _last(rows, "min_rtt_us", lambda us: duration(us * 1e3))),
         ("Slow-start threshold at the end", _threshold(rows)),
         ("Segments with data sent", _last(rows, "data_segs_out", count)),
-        ("Sent again needlessly (DSACK)", _last(rows, "dsack_dups", count)),
+        ("Spurious retransmissions (DSACK)", _last(rows, "dsack_dups", count)),
         ("Retransmission time-outs", _last(rows, "total_rto", count)),
         ("Segments received out of order", _last(far, "rcv_ooopack", count)),
     ]
@@ -76,7 +76,7 @@ def connections(kept: Kept) -> Table:
         )
         for each in kept.connections
     ]
-    columns = ("#", "Client", "Direction", "Received", "Throughput", "Sent again", "Mean RTT", "Main cause")
+    columns = ("#", "Client", "Direction", "Received", "Throughput", "Retransmitted", "Mean RTT", "Main cause")
     return Table("Connections", columns, rows, {0, 3, 4, 5, 6})
 
 
@@ -94,7 +94,7 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
         )
         for each in found.values()
     ]
-    columns = ("Seen from", "Main cause", "Share", "Throughput", "Sent again", "Mean RTT", "Greatest window")
+    columns = ("Seen from", "Main cause", "Share", "Throughput", "Retransmitted", "Mean RTT", "Greatest window")
     return Table("The same transfer from each place", columns, rows, {2, 3, 4, 5, 6}) if rows else None
 
 

@@ -119,7 +119,7 @@ def unsent(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
 
 
 def retransmissions(kept: Kept, over: Axis) -> pl.DataFrame:
-    """Segments sent again in each piece, all connections together; pieces without any are left out."""
+    """Retransmitted segments in each piece, all connections together; pieces without any are left out."""
     parts = [
         _grown(samples_of(kept, "sender"), "total_retrans", over, SENDER),
         _grown(kept.packets, "retransmissions", over, CAPTURE),

@@ -164,7 +164,7 @@ def _tiles(kept: Kept) -> Iterator[Tile]:
     again = [each.retransmissions for each in kept.directions if each.retransmissions is not None]
     if again:
         lost = f"{percent(one.loss_ratio)} lost" if one.loss_ratio else "none was lost"
-        yield Tile("Sent again", plural(sum(again), "segment"), lost)
+        yield Tile("Retransmitted", plural(sum(again), "segment"), lost)
 
 
 def _chapters(
@@ -282,8 +282,8 @@ def _over_time(kept: Kept, axis: lines.Axis) -> Iterator[Figure]:
     if frame.height:
         again, step = sum(each.retransmissions or 0 for each in kept.directions), duration(axis.step_ns)
         yield _figure(
-            "again", every, f"{plural(again, 'segment')} sent again.",
-            charts.events(frame, axis, f"Sent again, segments in {step}", "segments"), frame,
+            "again", every, f"{plural(again, 'segment')} retransmitted.",
+            charts.events(frame, axis, f"Retransmitted segments in {step}", "segments"), frame,
         )  # fmt: skip
 
 
@@ -327,7 +327,7 @@ def _buffers(frame: pl.DataFrame) -> str:
 def _unseen(kept: Kept) -> Iterator[str]:
     again = [each.retransmissions for each in kept.directions if each.retransmissions is not None]
     if again and not any(again):
-        yield "Nothing was sent again."
+        yield "Nothing was retransmitted."
 
 
 def _compared(kept: Kept) -> Chapter:

@@ -60,9 +60,9 @@ class DirectionRow:
     throughput_bps: float
     """Received bytes over that time, in bit/s."""
     retransmissions: int | None
-    """Segments sent again."""
+    """Retransmitted segments."""
     retransmitted_bytes: int | None
-    """Bytes sent again."""
+    """Retransmitted bytes."""
     rtt_min_us: float
     """Least round-trip time, by the sender's kernel, in µs."""
     rtt_mean_us: float
@@ -122,9 +122,9 @@ class ConnectionRow:
     throughput_bps: float
     """Received bytes over that time, in bit/s."""
     retransmissions: int | None
-    """Segments sent again."""
+    """Retransmitted segments."""
     retransmitted_bytes: int | None
-    """Bytes sent again."""
+    """Retransmitted bytes."""
     rtt_min_us: float
     """Least round-trip time, in µs."""
     rtt_mean_us: float
@@ -198,4 +198,4 @@ class PacketsRow:
     rtt_max_us: float
     """Greatest round-trip time, in µs."""
     retransmissions: int | None
-    """Segments sent again so far."""
+    """Retransmitted segments so far."""

@@ -41,7 +41,7 @@ class ProofFindings:
     def sentence(self) -> str:
         """What the calls say of the plan."""
         tried = len(self.rows) - len(self.left_out)
-        said = f"{len(self.proved)} of {plural(tried, 'call')} went as {self.plan} plans"
+        said = f"{len(self.proved)} of {plural(tried, 'call')} went as the plan {self.plan} says"
         if self.left_out:
             said += f"; {plural(len(self.left_out), 'call')} could not be tried"
         return f"{said}."
