@@ -14,8 +14,6 @@ from typing import Any
 from weirtcp.checking import INTERVAL, LASTS, seconds
 from weirtcp.settings import PORT, Settings
 
-SETUP_S = 10.0
-"""For both ends to start and to find each other."""
 END_S = 5.0
 """For the last data, and for the diagnosis."""
 _AGAIN_S = 0.5
@@ -24,9 +22,9 @@ _NOBODY = 4
 _MOST_REPORTS = 20_000
 
 
-def lasts_s(spec: dict[str, Any]) -> float:
+def lasts_s(spec: dict[str, Any], settings: Settings) -> float:
     """How long a run takes in all."""
-    return SETUP_S + seconds(spec.get("duration", LASTS)) + END_S
+    return settings.setup_s + seconds(spec.get("duration", LASTS)) + END_S
 
 
 def source(spec: dict[str, Any], served: dict[str, Any], settings: Settings) -> dict[str, Any]:
@@ -35,12 +33,12 @@ def source(spec: dict[str, Any], served: dict[str, Any], settings: Settings) -> 
     The destination may need a moment to start, so a refused connection is tried again for a while.
     """
     port, token = int(served.get("port", PORT)), str(served.get("_token", ""))
-    give_up = time.monotonic() + SETUP_S
+    give_up = time.monotonic() + settings.setup_s
     # The run would otherwise stay in the run store of the user.
     with tempfile.TemporaryDirectory(prefix="weirtcp-") as store:
         command = [settings.weir, "--store", store, *_measure(spec, port)]
         while True:
-            code, out, err = _run(command, token, lasts_s(spec))
+            code, out, err = _run(command, token, lasts_s(spec, settings))
             if code != _NOBODY or time.monotonic() > give_up:
                 break
             time.sleep(_AGAIN_S)
@@ -59,7 +57,7 @@ def destination(spec: dict[str, Any], served: dict[str, Any], settings: Settings
         *(settings.weir, "tcp", "serve", "--json", "--transfers", "1", "--max-clients", "1"),
         *("--bind", _everywhere(), "--port", str(served["port"]), "--max-time", f"{most_s:.3f}s"),
     ]
-    code, out, err = _run(command, str(served["_token"]), lasts_s(spec))
+    code, out, err = _run(command, str(served["_token"]), lasts_s(spec, settings))
     document = _last(out)
     diags = f"{' '.join(command)}\n{err}".strip()
     if document.get("transfers") == 1 and not document.get("broken_off"):

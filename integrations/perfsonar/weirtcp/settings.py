@@ -11,10 +11,15 @@ FILE = "/etc/pscheduler/tool/weirtcp.conf"
 VARIABLE = "WEIRTCP_CONF"
 """Names another file: for trying the plug-ins out."""
 PORT = 29100
+SETUP_S = 10.0
+"""For both ends to start and to find each other."""
 
 
 class Settings:
-    """``weir`` (path of the program) and ``port`` of the section ``weirtcp``; both may be left out."""
+    """``weir`` (path of the program), ``port`` and ``setup`` (seconds) of the section ``weirtcp``.
+
+    All may be left out.
+    """
 
     def __init__(self) -> None:
         read = configparser.ConfigParser()
@@ -24,6 +29,7 @@ class Settings:
         section = read["weirtcp"] if read.has_section("weirtcp") else read["DEFAULT"]
         self.weir = section.get("weir", fallback="") or shutil.which("weir") or ""
         self.port = section.getint("port", fallback=PORT)
+        self.setup_s = section.getfloat("setup", fallback=SETUP_S)
         self.file = path
 
     def problem(self) -> str:

@@ -54,12 +54,17 @@ def validated(document: Document, kind: type[M], about: str = "") -> M:
         )
 
 
-def checked(document: Document, kind: type[R], about: str = "") -> R:
+def checked(document: Document, kind: type[R], about: str = "", *, no_files: str = "") -> R:
     """Validate a parsed document as a scenario of ``kind``; ``about`` lists what else files can be about.
+
+    Where ``no_files`` says why, keys that name files of this host are refused before anything opens one.
 
     Raises ``InputError`` with one line per problem, each beginning ``file:line:column``.
     """
     scenario = validated(document, kind, about)
+    named = [(document.where(loc), f"{_dotted(loc)}: {no_files}") for loc in scenario.files()]
+    if no_files and named:
+        refuse(document, named)
     conflicts = [
         (document.where(loc), f"{_dotted(loc)}: {reason}")
         for loc, reason in (*_too_much(scenario), *scenario.conflicts())

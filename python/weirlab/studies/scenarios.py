@@ -43,8 +43,8 @@ def loads(text: str, name: str = "<text>") -> Root:
     return check(parse(text, name))
 
 
-def check(document: Document) -> Root:
-    """Validate a parsed document of any kind; see :func:`load`."""
+def check(document: Document, *, no_files: str = "") -> Root:
+    """Validate a parsed document of any kind; see :func:`load`, and ``checked`` for ``no_files``."""
     if not isinstance(document.value, dict):
         place = document.at(document.where(()))
         raise InputError(f"{place}: a scenario consists of keys such as 'name:' and 'profile:'")
@@ -54,7 +54,7 @@ def check(document: Document) -> Root:
         place = document.at(document.where((about[1],), key=True))
         raise InputError(f"{place}: {about[1]}: the file has '{about[0]}' already; write a file for each")
     kind = kind_of(document.value)
-    return checked(document, known[kind or next(iter(known))], "" if kind else listed())
+    return checked(document, known[kind or next(iter(known))], "" if kind else listed(), no_files=no_files)
 
 
 def telling(keys: Iterable[str]) -> list[str]:

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from weirlab import files
-from weirlab.errors import InputError, StoreError
+from weirlab.errors import InputError, StoreError, WeirError
 from weirlab.quoting import printable, shortened
 from weirlab.store.files import read_json, write_json
 
@@ -97,7 +98,13 @@ class Measurement:
 
     def remove(self, message: str) -> None:
         """Remove its data; what it was, and ``message``, stays."""
-        self.change(stage="removed", message=message, facts={}, size_bytes=0)
+        told = partial(self.change, stage="removed", message=message, facts={}, size_bytes=0)
+        try:
+            told()
+        except WeirError:
+            # A full disk has room for this when the data is gone.
+            self.empty()
+            told()
         self.empty()
 
     def empty(self) -> None:

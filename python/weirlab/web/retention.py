@@ -79,14 +79,18 @@ class Retention:
             if not old and not (most and total > most):
                 continue
             why = f"data is kept for {plural(days, 'day')} here" if old else _room(most)
-            one.remove(f"This data was removed on {self.now():%Y-%m-%d}: {why}.")
-            total -= held
-            self.removed += 1
+            # One that is damaged, or was taken away, keeps nobody from removing the others.
+            with suppress(WeirError, OSError):
+                if one.state.stage not in _OVER:
+                    continue
+                one.remove(f"This data was removed on {self.now():%Y-%m-%d}: {why}.")
+                total -= held
+                self.removed += 1
 
     def _work(self) -> None:
         while True:
             # Damaged, or on a disk that refuses: the others are looked at the next time.
-            with suppress(WeirError):
+            with suppress(WeirError, OSError):
                 self.sweep()
             if self._closing.wait(_EVERY_S):
                 return

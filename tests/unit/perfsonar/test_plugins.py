@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -69,10 +70,12 @@ def answer(command: str, given: Any = None, *arguments: str, conf: Path | None =
 @pytest.fixture
 def conf(tmp_path: Path) -> Path:
     """A configuration that names this environment's ``weir``, and a port that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    # Below the ports that the system hands out (ip_local_port_range): no other test gets it.
+    for port in range(20_000 + os.getpid() % 1000 * 10, 32_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            break
     path = tmp_path / "weirtcp.conf"
-    path.write_text(f"[weirtcp]\nweir = {Path(sys.executable).parent / 'weir'}\nport = {port}\n")
+    path.write_text(f"[weirtcp]\nweir = {Path(sys.executable).parent / 'weir'}\nport = {port}\nsetup = 60\n")
     return path
 
 

@@ -170,6 +170,10 @@ def test_what_is_wrong_with_a_scenario_is_told_with_its_lines(serve: Serve, stor
             "name: c\ncapacity: {positions: [0], predict: {model: /etc/shadow}}\n",
             "capacity.predict.model",
         ),
+        # Nothing of the file may be in the message, as there would be if it was read first.
+        ("name: t\ntcp: {path: {both: {trace: /etc/passwd}}}\n", "tcp.path.both.trace"),
+        ("name: t\ntcp: {path: {up: {trace: /etc/passwd}}}\n", "tcp.path.up.trace"),
+        ("name: v\nvoice: {plan: /etc/passwd}\n", "voice.plan"),
     ],
 )
 def test_a_scenario_from_the_page_names_no_file_of_the_host(text: str, place: str) -> None:

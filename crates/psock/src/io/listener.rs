@@ -147,6 +147,8 @@ impl Drop for Listener {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        // Sessions that nobody accepted: their threads hold this house, and it holds them.
+        lock(&self.house.queue).waiting.clear();
     }
 }
 
@@ -302,7 +304,15 @@ fn open(
         lock(&house.sessions).remove(&id);
         return Err(error);
     }
-    lock(&house.queue).waiting.push_back((ParallelSocket::new(shared), peer));
+    let mut queue = lock(&house.queue);
+    let made = ParallelSocket::new(shared);
+    if house.stop.load(SeqCst) {
+        drop(queue);
+        // Nobody accepts any more; dropped without the lock.
+        return Ok(());
+    }
+    queue.waiting.push_back((made, peer));
+    drop(queue);
     house.changed.notify_one();
     Ok(())
 }

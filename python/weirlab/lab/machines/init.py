@@ -28,6 +28,7 @@ A request that cannot be done is answered with ``"error"``.
 """
 
 import ctypes
+import errno
 import json
 import os
 import selectors
@@ -288,6 +289,8 @@ def show(source: str, target: str) -> None:
     """Mount a file or folder over another one. A file may be a link into /run, where there is nothing now."""
     real = os.path.realpath(target)
     if not os.path.exists(real):
+        if not real.startswith("/run/"):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), real)
         os.makedirs(os.path.dirname(real), exist_ok=True)
         os.close(os.open(real, os.O_WRONLY | os.O_CREAT, 0o644))
     mount(source.encode(), real, b"none", MS_BIND)

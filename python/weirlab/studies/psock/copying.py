@@ -191,10 +191,10 @@ def receive(made: ParallelSocket, sink: Callable[[bytes], object], peer: str, st
     digest = hashlib.sha256()
     begun, total = time.monotonic(), 0
     while (data := made.read(CHUNK_BYTES, _WAIT_S)) != b"":
+        if stop.requested:
+            made.abort()
+            raise TrialError(f"interrupted after {total} bytes")
         if data is None:
-            if stop.requested:
-                made.abort()
-                raise TrialError(f"interrupted after {total} bytes")
             continue
         digest.update(data)
         sink(data)

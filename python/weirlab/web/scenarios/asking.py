@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from weirlab import limits
 from weirlab.cli.options import LabKind
 from weirlab.scenario import document
-from weirlab.scenario.load import refuse
 from weirlab.scenario.model import Root
 from weirlab.studies import ready, scenarios
 from weirlab.studies.commands.scenarios import in_lab
@@ -47,11 +46,5 @@ def understood(asked: Asked) -> Root:
         host is refused, too: whoever may start one may not read or write there.
     """
     read = document.parse(asked.text, asked.name or "scenario")
-    what = scenarios.check(read)
-    named = [
-        (read.where(place), f"{'.'.join(map(str, place))}: a scenario from the page names no file")
-        for place in what.files()
-    ]
-    if named:
-        refuse(read, named)
+    what = scenarios.check(read, no_files="a scenario from the page names no file")
     return in_lab(what, asked.lab)

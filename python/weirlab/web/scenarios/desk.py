@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weirlab import files, programs
+from weirlab.cli import failures
 from weirlab.errors import InputError, WeirError
 from weirlab.quoting import printable, shortened
 from weirlab.scenario.model import Root
@@ -208,8 +209,9 @@ class Scenarios:
         while (job := self._next()) is not None:
             try:
                 self._carry_out(job)
-            except WeirError as error:
-                self._end(job, "failed", str(error))
+            except Exception as error:
+                # Whatever one of them ran into, the next ones are carried out.
+                self._end(job, "failed", failures.explain(error).message)
             finally:
                 self.bench.release()
 
@@ -298,6 +300,9 @@ class Scenarios:
                 self._end(job, "failed", _text(last["message"]))
             case _ if self._closing and not job.cancelled:
                 self._end(job, "queued", "")
+            case _ if job.cancelled:
+                # Interrupted before it could answer.
+                self._end(job, "stopped", "It was stopped.")
             case _:
                 said = f"The process that carried it out ended without an answer (exit code {code})."
                 self._end(job, "failed", said)

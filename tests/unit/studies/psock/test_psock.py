@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import select
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,10 +121,11 @@ def test_another_token_is_refused(weir: Weir, receiver: Callable[..., Receiver])
 
 
 def test_nobody_there_is_said(weir: Weir) -> None:
-    listener = ParallelListener([("127.0.0.1", 0)], HOW)
-    _, port = listener.addresses[0]
-    del listener
-    answer = weir("psock", "send", "127.0.0.1", "--bytes", "1kB", "--port", port)
+    with socket.socket() as silent:
+        # Bound, so that nobody else gets the port, and not listening.
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        answer = weir("psock", "send", "127.0.0.1", "--bytes", "1kB", "--port", port)
     assert answer.code == LabError.exit_code
     assert f"cannot connect to 127.0.0.1:{port}" in answer.err
 

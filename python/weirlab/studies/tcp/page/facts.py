@@ -76,7 +76,9 @@ def connections(kept: Kept) -> Table:
         )
         for each in kept.connections
     ]
-    columns = ("#", "Client", "Direction", "Received", "Throughput", "Retransmitted", "Mean RTT", "Main cause")
+    columns = (
+        "#", "Client", "Direction", "Received", "Throughput", "Retransmitted", "Mean RTT", "Main cause",
+    )  # fmt: skip
     return Table("Connections", columns, rows, {0, 3, 4, 5, 6})
 
 
@@ -94,7 +96,9 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
         )
         for each in found.values()
     ]
-    columns = ("Seen from", "Main cause", "Share", "Throughput", "Retransmitted", "Mean RTT", "Greatest window")
+    columns = (
+        "Seen from", "Main cause", "Share", "Throughput", "Retransmitted", "Mean RTT", "Greatest window",
+    )  # fmt: skip
     return Table("The same transfer from each place", columns, rows, {2, 3, 4, 5, 6}) if rows else None
 
 

@@ -219,6 +219,13 @@ class TcpScenario(Root):
 
     tcp: TcpSection
 
+    def files(self) -> Iterator[tuple[int | str, ...]]:
+        """See :meth:`Root.files`; a trace of a path is a file."""
+        yield from super().files()
+        for name in ("both", "up", "down") if self.tcp.path is not None else ():
+            if "trace" in getattr(self.tcp.path, name):
+                yield "tcp", "path", name, "trace"
+
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""
         what = self.tcp

@@ -49,7 +49,7 @@ class Watcher:
         self._hosts = {name: ip_address(address).packed for name, address in hosts.items()}
         self._socket = switch.call(_listening)
         self._frames: list[Frame] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._wake, self._stop = os.pipe()
         self._thread = threading.Thread(target=self._read, name="weir-voice-watch", daemon=True)
         self._thread.start()
@@ -57,11 +57,14 @@ class Watcher:
     def begin(self) -> None:
         """Forget everything up to now."""
         with self._lock:
+            self._take_all()
             self._frames = []
 
     def end(self) -> list[Frame]:
         """Everything since, by time."""
         with self._lock:
+            # What has arrived may still wait for the thread.
+            self._take_all()
             found, self._frames = self._frames, []
         return sorted(found, key=lambda frame: frame.at_ns)
 
@@ -80,9 +83,12 @@ class Watcher:
             ready, _, _ = select.select(waiting, [], [])
             if self._wake in ready:
                 return
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    self._take()
+            self._take_all()
+
+    def _take_all(self) -> None:
+        with self._lock, contextlib.suppress(BlockingIOError):
+            while True:
+                self._take()
 
     def _take(self) -> None:
         content, more, _, address = self._socket.recvmsg(_MOST_BYTES, 64)
@@ -96,8 +102,7 @@ class Watcher:
         for level, kind, value in more:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, nanoseconds = _TIMESPEC.unpack(value)
-                with self._lock:
-                    self._frames.append(Frame(seconds * _NS_PER_S + nanoseconds, content, delivered))
+                self._frames.append(Frame(seconds * _NS_PER_S + nanoseconds, content, delivered))
 
 
 def _destination(content: bytes) -> bytes:
