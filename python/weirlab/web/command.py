@@ -18,11 +18,11 @@ WEB_HELP = """Serve runs, captures and live tests to a browser, until Ctrl-C.
 
 The page lists the runs of the store, opens their reports and compares two.
 It takes captures (pcap, pcapng; also gzip, zstd) and draws their TCP
-connections down to the packet. It sends to a host that runs weir tcp serve,
-and draws what happens while it happens. Every capture and test has a data
-ID, by which it is found again in another session. With --allow-run it also
-starts scenarios (weir run) and shows how far they are; as root, where they
-need network namespaces.
+connections down to the packet. It runs TCP tests against a host that runs
+weir tcp serve, and draws them live. Every capture and test has a data ID,
+which finds it again in another session. With --allow-run it also starts
+scenarios (weir run) and shows their progress; those with network namespaces
+need root.
 
 It listens on loopback: whoever has an account on this host can use it. Any
 other address needs a token of 16 characters or more, which each browser is
@@ -56,7 +56,7 @@ class ListenOptions:
         str,
         typer.Option(
             "--token",
-            help="What users must know.",
+            help="Secret that users must enter.",
             envvar="WEIR_WEB_TOKEN",
             metavar="TEXT",
             show_default=False,
@@ -82,11 +82,15 @@ class LimitOptions:
 
     PANEL: ClassVar = "Limits"
 
-    max_upload: Annotated[str, typer.Option(help="Of one capture, as it is sent.", metavar="SIZE")] = "4GB"
-    max_memory: Annotated[str, typer.Option(help="Of the process that reads a capture.", metavar="SIZE")] = (
-        "4GB"
+    max_upload: Annotated[
+        str, typer.Option(help="Largest upload of one capture, as sent.", metavar="SIZE")
+    ] = "4GB"
+    max_memory: Annotated[
+        str, typer.Option(help="Most memory of the process that reads a capture.", metavar="SIZE")
+    ] = "4GB"
+    max_time: Annotated[str, typer.Option(help="Longest time for reading a capture.", metavar="TIME")] = (
+        "10min"
     )
-    max_time: Annotated[str, typer.Option(help="For reading a capture.", metavar="TIME")] = "10min"
     max_transfer: Annotated[str, typer.Option(help="How long a TCP test may last.", metavar="TIME")] = "5min"
     readers: Annotated[
         int, typer.Option(min=1, max=64, help="Captures read at once; others wait.", metavar="N")

@@ -26,16 +26,15 @@ Examples:
   weir psock send localhost data.bin     send a file
 """
 
-SEND = """Send a file, standard input or made-up bytes to weir psock serve.
+SEND = """Send a file, standard input or generated data to weir psock serve.
 
 Without --path, all streams use the path that the system chooses. A path is
 given by its ends: the address of this host, that of the other, or both.
-Streams that end are made again until everything has arrived.
+Streams that end are reopened until everything has arrived.
 
-Schedulers: earliest gives each stream the block whose turn comes when the
-stream can have delivered it; poll-all gives the next block to any stream that
-can take it; round-robin gives blocks in turn; ecf and blest are those of
-multipath TCP.
+Schedulers: earliest gives each stream the block that is due when the stream
+can deliver it; poll-all gives the next block to any stream that can take it;
+round-robin gives blocks in turn; ecf and blest come from multipath TCP.
 
 Examples:
   weir psock send localhost data.bin
@@ -47,10 +46,11 @@ Examples:
 
 SERVE = """Receive what weir psock send sends, until Ctrl-C.
 
-It listens on loopback. Any other address needs a token, which clients prove
-to know; it never crosses the network, but data do in clear. Sessions are
-received one after the other. Data are counted and dropped unless --out names
-a file, which is written as a whole or not at all.
+It listens on loopback by default. Any other address needs a token. Clients
+prove that they know it; it never crosses the network. The data crosses the
+network unencrypted. Sessions are received one after another. The data is
+counted and discarded, unless --out names a file, which is written as a whole
+or not at all.
 
 Examples:
   weir psock serve

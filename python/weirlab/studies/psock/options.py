@@ -23,7 +23,7 @@ LOOPBACK: Final = "127.0.0.1"
 Scheduler = Literal["earliest", "poll-all", "round-robin", "ecf", "blest"]
 TokenOption = Annotated[
     str,
-    typer.Option("--token", help="What both ends must know.", envvar="WEIR_PSOCK_TOKEN", metavar="TEXT"),
+    typer.Option("--token", help="Shared secret of both ends.", envvar="WEIR_PSOCK_TOKEN", metavar="TEXT"),
 ]
 
 
@@ -36,7 +36,8 @@ class SourceOptions:
         Path | None, typer.Argument(help="What to send (default: standard input).", metavar="FILE")
     ] = None
     total: Annotated[
-        str | None, typer.Option("--bytes", help="Made-up bytes, instead: 500MB, 64MiB.", metavar="SIZE")
+        str | None,
+        typer.Option("--bytes", help="Generated data instead: 500MB, 64MiB.", metavar="SIZE"),
     ] = None
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, help="The receiver's port.", metavar="PORT")
@@ -64,13 +65,13 @@ class SessionOptions:
         str,
         typer.Option(
             "--memory",
-            help="For data that wait, in each direction: for others before them, or for an acknowledgement.",
+            help="Buffer of each direction, for data that waits for earlier data or for an acknowledgement.",
             metavar="SIZE",
         ),
     ] = "4MiB"
     lost: Annotated[
         str,
-        typer.Option("--lost-after", help="Give up without any connection for this time.", metavar="TIME"),
+        typer.Option("--lost-after", help="Fail after this time without any connection.", metavar="TIME"),
     ] = "15s"
     congestion: Annotated[
         str, typer.Option("--congestion", help="Congestion control of this end, e.g. cubic.", metavar="NAME")
@@ -119,7 +120,7 @@ class StreamOptions:
         list[str] | None,
         typer.Option(
             "--path",
-            help="A path by its ends: address here, address there, or one of them; repeatable.",
+            help="A path, given by its local address, its remote address, or both; repeatable.",
             metavar="[LOCAL][,REMOTE]",
         ),
     ] = None
@@ -127,13 +128,13 @@ class StreamOptions:
         "earliest"
     )
     block: Annotated[
-        str, typer.Option("--block", help="Bytes that one stream takes at once, to 64KiB.", metavar="SIZE")
+        str, typer.Option("--block", help="Size of a block of data, up to 64KiB.", metavar="SIZE")
     ] = "32KiB"
     unsent: Annotated[
         str,
         typer.Option(
             "--unsent",
-            help="What a stream may hold and not have sent (TCP_NOTSENT_LOWAT); 0: the system's.",
+            help="Most unsent bytes that a stream may hold (TCP_NOTSENT_LOWAT); 0: the system's limit.",
             metavar="SIZE",
         ),
     ] = "64KiB"
