@@ -105,8 +105,10 @@ def test_runs_are_found_opened_and_compared(
     page.evaluate("document.querySelectorAll('.run input').forEach((each) => each.click())")
     page.wait_for("document.querySelector('a[href^=\"#/compare/\"]')")
     page.evaluate("document.querySelector('a[href^=\"#/compare/\"]').click()")
-    page.wait_for("document.querySelector('h1').innerText.startsWith('Changed for the worse')")
-    assert page.evaluate("document.querySelectorAll('.pair section').length") == 2
+    page.wait_for("document.querySelector('h1')?.innerText.startsWith('Changed for the worse')")
+    # What is said of each run comes later.
+    page.wait_for("document.querySelectorAll('.pair section').length === 2")
+    page.wait_for("document.querySelector('iframe')")
     assert page.evaluate("document.querySelector('iframe').contentDocument") is None
     photograph(page, shots, "compare")
     page.evaluate(f"location.hash = '#/runs/{after}'")
