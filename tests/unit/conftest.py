@@ -86,6 +86,11 @@ class Answer:
         assert isinstance(document, dict)
         return document
 
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Standard output, which must be JSON Lines and nothing else."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
 
 Weir = Callable[..., Answer]
 

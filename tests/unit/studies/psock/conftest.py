@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,21 +15,7 @@ from weirlab.link.stopping import Stop
 from weirlab.studies.psock.copying import Served, serve
 from weirlab.studies.psock.options import SessionOptions
 
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command left on its two streams, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        document = json.loads(self.out)
-        assert isinstance(document, dict)
-        return document
-
+from ...conftest import Answer
 
 Weir = Callable[..., Answer]
 

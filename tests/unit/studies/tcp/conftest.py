@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,29 +13,10 @@ from typer.testing import CliRunner
 from weirlab._engine import TcpServer
 from weirlab.cli.app import app
 
+from ...conftest import Answer
+
 DEADLINE_S = 60.0
 """How long something that is sure to happen may take on a busy machine."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command left on its two streams, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        """Standard output, which must be JSON Lines and nothing else."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Standard output, which must be one JSON document and nothing else."""
-        document = json.loads(self.out)
-        assert isinstance(document, dict)
-        return document
 
 
 Weir = Callable[..., Answer]

@@ -1,32 +1,14 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from weirlab.cli.app import app
 
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command left on its two streams, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Standard output, which must be one JSON document and nothing else."""
-        document = json.loads(self.out)
-        assert isinstance(document, dict)
-        return document
-
+from ...conftest import Answer
 
 Voice = Callable[..., Answer]
 
