@@ -1,6 +1,7 @@
 //! Connections sampled at a fixed period, and waited for where they do not exist yet.
 
 mod filter;
+mod finder;
 mod sampler;
 
 use std::net::SocketAddr;
@@ -121,7 +122,7 @@ impl Watcher {
         let diag = Diag::open()?;
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);
-        let work = move || sampler::run(diag, options, &for_thread);
+        let work = move || sampler::run(diag, &options, &for_thread);
         let thread = thread::Builder::new().name("watch".to_owned()).spawn(work).map_err(open)?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }

@@ -1,34 +1,24 @@
-//! The thread that finds connections and samples them.
+//! The thread that samples the connections that another one finds.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::{Lateness, MOST_CONNECTIONS, MOST_SAMPLES, Options, Row, Shared, Watched, lock};
+use super::finder::{Finder, Found};
+use super::{Lateness, MOST_SAMPLES, Options, Row, Shared, lock};
 use crate::clock::{now_ns, sleep_until, wake_precisely};
 use crate::diag::{Diag, DiagError, Id, State};
 use crate::times::histogram;
 
-/// How often connections are looked for: once some are there, and at most while there are none.
-const LOOK_NS: u64 = 10_000_000;
-const LOOK_SOONEST_NS: u64 = 1_000_000;
 /// How long a stop may go unnoticed.
 const NAP_NS: u64 = 100_000_000;
 
 /// Watches until it is told to stop, or all connections have ended.
-pub fn run(diag: Diag, options: Options, shared: &Shared) {
-    wake_precisely();
-    let mut sampler = Sampler {
-        diag,
-        options,
-        shared,
-        alive: Vec::new(),
-        judged: HashSet::new(),
-        lateness: histogram(),
-        next_look_ns: 0,
-    };
-    let done = sampler.watch();
+pub fn run(diag: Diag, options: &Options, shared: &Shared) {
+    let done = watch(diag, options, shared);
     let mut progress = lock(&shared.progress);
     progress.failure = done.err().map(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
@@ -37,48 +27,70 @@ pub fn run(diag: Diag, options: Options, shared: &Shared) {
     progress.ended = true;
 }
 
+fn watch(diag: Diag, options: &Options, shared: &Shared) -> Result<(), DiagError> {
+    let mut finder = Finder::new(options, shared)?;
+    // However soon it is told to stop: what is there is sampled once.
+    let alive = finder.look()?;
+    let mut sampler = Sampler { diag, options, shared, alive, lateness: histogram() };
+    if !options.wait {
+        wake_precisely();
+        return sampler.watch(None);
+    }
+    let over = AtomicBool::new(false);
+    let (listener, found) = channel();
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let listener = listener;
+            finder.keep_looking(&listener, &over);
+        });
+        // After the other thread has begun, which is not to inherit it.
+        wake_precisely();
+        let done = sampler.watch(Some(&found));
+        over.store(true, SeqCst);
+        looking.thread().unpark();
+        done
+    })
+}
+
 struct Sampler<'a> {
     diag: Diag,
-    options: Options,
+    options: &'a Options,
     shared: &'a Shared,
     alive: Vec<(u32, Id)>,
-    /// Cookies of connections that were found, or are not meant.
-    judged: HashSet<u64>,
     lateness: Histogram<u64>,
-    next_look_ns: u64,
 }
 
 impl Sampler<'_> {
-    fn watch(&mut self) -> Result<(), DiagError> {
+    fn watch(&mut self, found: Option<&Receiver<Found>>) -> Result<(), DiagError> {
         let period = self.options.period_ns.max(1);
+        // While there is nothing to sample, nothing is late.
+        while self.alive.is_empty() {
+            let Some(found) = found else { return Ok(()) };
+            if self.shared.stop.load(SeqCst) {
+                return Ok(());
+            }
+            match found.recv_timeout(Duration::from_nanos(NAP_NS)) {
+                Ok(fresh) => self.alive.extend(fresh?),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
         let mut due = now_ns();
-        let (mut looked, mut seen) = (false, false);
-        // However soon it is told to stop: what is there is sampled once.
-        while !looked || !self.shared.stop.load(SeqCst) {
+        let mut sampled = false;
+        while !sampled || !self.shared.stop.load(SeqCst) {
             let now = now_ns();
             if now < due {
                 sleep_until(due.min(now + NAP_NS));
                 continue;
             }
-            if !seen || (self.options.wait && now >= self.next_look_ns) {
-                self.look()?;
-                looked = true;
-                // While there is nothing to sample, nothing is late.
-                if !seen {
-                    due = now_ns();
-                }
-                seen |= !self.alive.is_empty();
-                if !seen {
-                    if !self.options.wait {
-                        return Ok(());
-                    }
-                    due = now_ns() + period.clamp(LOOK_SOONEST_NS, LOOK_NS);
-                    continue;
-                }
-            }
+            self.take(found)?;
             let late = now_ns().saturating_sub(due);
             let missed = late / period;
             self.round(late, missed)?;
+            sampled = true;
+            if self.alive.is_empty() {
+                self.take(found)?;
+            }
             if self.alive.is_empty() {
                 return Ok(());
             }
@@ -87,44 +99,10 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Looks for connections that are not known yet.
-    fn look(&mut self) -> Result<(), DiagError> {
-        let filter = &self.options.filter;
-        let mut fresh = filter.candidates(&mut self.diag)?;
-        fresh.retain(|each| !self.judged.contains(&each.id.cookie));
-        self.next_look_ns = now_ns() + LOOK_NS;
-        if fresh.is_empty() {
-            return Ok(());
-        }
-        let owners = if filter.has_process() { filter.owners() } else { HashMap::new() };
-        let mut progress = lock(&self.shared.progress);
-        for found in fresh {
-            let owner = owners.get(&found.inode);
-            if !filter.fits_owner(owner) {
-                // A connection that waits to be accepted belongs to nobody yet.
-                if found.inode != 0 {
-                    self.judged.insert(found.id.cookie);
-                }
-                continue;
-            }
-            self.judged.insert(found.id.cookie);
-            if progress.connections.len() >= MOST_CONNECTIONS {
-                progress.left_out += 1;
-                continue;
-            }
-            self.alive.push((progress.connections.len() as u32, found.id));
-            progress.connections.push(Watched {
-                local: found.id.local,
-                remote: found.id.remote,
-                inode: found.inode,
-                process: owner.cloned(),
-                is_named: owner.is_some(),
-                congestion: found.congestion,
-                found_ns: now_ns(),
-                ended_ns: None,
-                samples: 0,
-                missed: 0,
-            });
+    /// Takes over what was found meanwhile.
+    fn take(&mut self, found: Option<&Receiver<Found>>) -> Result<(), DiagError> {
+        for fresh in found.into_iter().flat_map(Receiver::try_iter) {
+            self.alive.extend(fresh?);
         }
         Ok(())
     }

@@ -1,0 +1,140 @@
+//! Connections that are meant, found as they come.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+
+use super::{MOST_CONNECTIONS, Options, Shared, Watched, lock};
+use crate::clock::{now_ns, thread_cpu_ns};
+use crate::diag::{Diag, DiagError, Id};
+
+/// A connection by its number among those watched.
+pub type Found = Result<Vec<(u32, Id)>, DiagError>;
+
+/// Pauses between two looks: while nothing was found, and just after something was.
+const SOONEST_NS: u64 = 1_000_000;
+const SOON_NS: u64 = 10_000_000;
+/// The longest pause.
+const LATEST_NS: u64 = 1_000_000_000;
+/// After a find the pause is this part of the time since then: connections of one program come in groups.
+const SINCE: u64 = 4;
+/// It grows until looking takes this part of a CPU's time. The kernel walks its whole table of connections for each
+/// look, a millisecond or more, which what is watched would feel.
+const COST: u64 = 500;
+
+/// Finds them, and gives them their numbers.
+pub struct Finder<'a> {
+    diag: Diag,
+    options: &'a Options,
+    shared: &'a Shared,
+    /// Cookies of connections that were found, or are not meant.
+    judged: HashSet<u64>,
+    found_ns: Option<u64>,
+}
+
+impl<'a> Finder<'a> {
+    pub fn new(options: &'a Options, shared: &'a Shared) -> Result<Self, DiagError> {
+        Ok(Self { diag: Diag::open()?, options, shared, judged: HashSet::new(), found_ns: None })
+    }
+
+    /// Looks again and again, until it is over or nobody listens.
+    pub fn keep_looking(mut self, listener: &Sender<Found>, over: &AtomicBool) {
+        let mut pause_ns = self.pause_ns(0, now_ns());
+        loop {
+            thread::park_timeout(Duration::from_nanos(pause_ns));
+            if over.load(SeqCst) {
+                return;
+            }
+            let began = thread_cpu_ns();
+            let found = self.look();
+            let failed = found.is_err();
+            if found.as_ref().map_or(true, |found| !found.is_empty()) && listener.send(found).is_err()
+                || failed
+            {
+                return;
+            }
+            pause_ns = self.pause_ns(thread_cpu_ns() - began, now_ns());
+        }
+    }
+
+    fn pause_ns(&self, cost_ns: u64, now_ns: u64) -> u64 {
+        pause_ns(cost_ns, self.found_ns.map(|at| now_ns.saturating_sub(at)), self.options.period_ns)
+    }
+
+    /// Looks for connections that are not known yet.
+    pub fn look(&mut self) -> Found {
+        let filter = &self.options.filter;
+        let mut fresh = filter.candidates(&mut self.diag)?;
+        fresh.retain(|each| !self.judged.contains(&each.id.cookie));
+        let mut found = Vec::new();
+        if fresh.is_empty() {
+            return Ok(found);
+        }
+        let owners = if filter.has_process() { filter.owners() } else { HashMap::new() };
+        let mut progress = lock(&self.shared.progress);
+        for each in fresh {
+            let owner = owners.get(&each.inode);
+            if !filter.fits_owner(owner) {
+                // A connection that waits to be accepted belongs to nobody yet.
+                if each.inode != 0 {
+                    self.judged.insert(each.id.cookie);
+                }
+                continue;
+            }
+            self.judged.insert(each.id.cookie);
+            if progress.connections.len() >= MOST_CONNECTIONS {
+                progress.left_out += 1;
+                continue;
+            }
+            found.push((progress.connections.len() as u32, each.id));
+            self.found_ns = Some(now_ns());
+            progress.connections.push(Watched {
+                local: each.id.local,
+                remote: each.id.remote,
+                inode: each.inode,
+                process: owner.cloned(),
+                is_named: owner.is_some(),
+                congestion: each.congestion,
+                found_ns: now_ns(),
+                ended_ns: None,
+                samples: 0,
+                missed: 0,
+            });
+        }
+        Ok(found)
+    }
+}
+
+/// Time until the next look, after one that took `cost_ns`; `since_ns` after the last find, if there was one.
+fn pause_ns(cost_ns: u64, since_ns: Option<u64>, period_ns: u64) -> u64 {
+    let Some(since_ns) = since_ns else { return period_ns.clamp(SOONEST_NS, SOON_NS) };
+    let dearest = cost_ns.saturating_mul(COST).clamp(SOON_NS, LATEST_NS);
+    (since_ns / SINCE).clamp(SOON_NS, dearest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_connection_is_looked_for_as_often_as_it_will_be_sampled() {
+        assert_eq!(pause_ns(5_000_000, None, 2_000_000), 2_000_000);
+        assert_eq!(pause_ns(5_000_000, None, 10), SOONEST_NS);
+        assert_eq!(pause_ns(5_000_000, None, u64::MAX), SOON_NS);
+    }
+
+    #[test]
+    fn soon_after_a_find_others_are_looked_for_often() {
+        assert_eq!(pause_ns(1_400_000, Some(0), 1), SOON_NS);
+        assert_eq!(pause_ns(1_400_000, Some(100_000_000), 1), 25_000_000);
+    }
+
+    #[test]
+    fn later_looks_take_a_fixed_part_of_the_time() {
+        assert_eq!(pause_ns(1_000_000, Some(u64::MAX), 1), 500_000_000);
+        assert_eq!(pause_ns(1_000, Some(u64::MAX), 1), SOON_NS);
+        assert_eq!(pause_ns(50_000_000, Some(u64::MAX), 1), LATEST_NS);
+    }
+}
