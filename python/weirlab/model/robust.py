@@ -67,7 +67,7 @@ def fit(
         found = least_squares(
             slopes.residual,
             first,
-            jac=slopes.jacobian,  # type: ignore[arg-type]
+            jac=slopes.jacobian,
             bounds=(low, high),
             x_scale=np.maximum(np.abs(first), 0.01 * (high - low)),
             loss="soft_l1",
@@ -111,7 +111,7 @@ class _Slopes:
 
     def residual(self, x: F64) -> F64:
         self._evaluate(x)
-        return self._values[0]
+        return np.asarray(self._values[0])
 
     def jacobian(self, x: F64) -> F64:
         """Shape (n, p)."""
