@@ -18,14 +18,13 @@ fitting, so that all coefficients are of similar size.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import OptimizeWarning, curve_fit
+from scipy.optimize import least_squares
 
 from weirlab.documents import SPARSE
 from weirlab.errors import ModelError
@@ -255,11 +254,8 @@ def _fit_below(below: Table, quantity: str, unit: float) -> Below:
         return Below(0.0, 0.0, float("nan"), 0.0)
     table = below.where(known)
     y = getattr(table, quantity) / _US
-    flat = float(np.ptp(table.position)) == 0
-    x = (table.rate_pps / _MPPS, table.position / unit)
-    start = [0.0, 0.0, float(np.median(y)), 0.0]
-    wide = [np.inf] * 3 + ([1e-12] if flat else [np.inf])
-    return Below(*map(float, _curve(_below, x, y, start, [-w for w in wide], wide)))
+    x, n = table.rate_pps / _MPPS, table.position / unit
+    return Below(*_sum((x**2, x, np.ones_like(x), n), y, 2, (True, True, True, float(np.ptp(n)) > 0)))
 
 
 def _fit_above(over: Table, quantity: str, unit: float) -> Above:
@@ -268,12 +264,9 @@ def _fit_above(over: Table, quantity: str, unit: float) -> Above:
         return Above(0.0, float("nan"), 0.0)
     table = over.where(known)
     y = getattr(table, quantity) / _US
+    x, n = table.rate_pps / _MPPS, table.position / unit
     # A line needs two points: with one load or one position its slope stays 0.
-    still = [float(np.ptp(table.rate_pps)) == 0, False, float(np.ptp(table.position)) == 0]
-    wide = [1e-12 if fixed else np.inf for fixed in still]
-    x = (table.rate_pps / _MPPS, table.position / unit)
-    start = [0.0, float(np.median(y)), 0.0]
-    return Above(*map(float, _curve(_above, x, y, start, [-w for w in wide], wide)))
+    return Above(*_sum((x, np.ones_like(x), n), y, 1, (float(np.ptp(x)) > 0, True, float(np.ptp(n)) > 0)))
 
 
 def _fit_loss(over: Table, share: F64, unit: float) -> Loss:
@@ -302,38 +295,46 @@ def _loss_at_top(over: Table, position: float) -> float:
     return float(np.median(rows.loss_ratio[rows.rate_pps >= 0.98 * rows.rate_pps.max()]))
 
 
+def _sum(columns: Sequence[F64], y: F64, constant: int, free: Sequence[bool]) -> list[float]:
+    """Coefficients of ``columns``, each of shape (n,), whose sum is ``y``; 0 where they are not ``free``.
+
+    That of the column ``constant`` begins at the median of ``y``, the others at 0.
+    """
+    mask = np.array(free, dtype=np.bool_)
+    start = np.zeros(len(columns))
+    start[constant] = np.median(y)
+    matrix = np.stack(columns, axis=1)[:, mask]
+    coefficients = np.zeros(len(columns))
+    coefficients[mask] = _least(lambda p: matrix @ p - y, y, start[mask], jac=lambda _: matrix)
+    return [float(c) for c in coefficients]
+
+
 def _curve(
     f: Callable[..., F64],
     x: F64 | tuple[F64, F64],
     y: F64,
-    start: list[float],
-    low: list[float],
-    high: list[float],
+    start: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
 ) -> F64:
-    """``curve_fit`` with a loss that outliers cannot dominate."""
-    begin = np.clip(start, low, high)
+    """Parameters within ``low`` and ``high`` for which ``f`` of ``x`` is ``y``."""
+    return _least(lambda p: f(x, *p) - y, y, np.clip(start, low, high), bounds=(low, high))
+
+
+def _least(residual: Callable[[F64], F64], y: F64, start: F64, **settings: Any) -> F64:
+    """Least squares with a loss that outliers cannot dominate."""
     outlier = max(0.1 * float(np.median(np.abs(y))), 1e-6)
     try:
-        with warnings.catch_warnings():
-            # Coefficients held fixed have no covariance; nobody asks for it.
-            warnings.simplefilter("ignore", OptimizeWarning)
-            found, _ = curve_fit(
-                f,
-                x,
-                y,
-                begin,
-                bounds=(low, high),
-                method="trf",
-                loss="soft_l1",
-                f_scale=outlier,
-                max_nfev=2000,
-            )
-    except (RuntimeError, ValueError) as error:
+        found = least_squares(residual, start, loss="soft_l1", f_scale=outlier, max_nfev=2000, **settings)
+        problem = "" if found.success else found.message
+    except ValueError as error:
+        problem = str(error)
+    if problem:
         raise ModelError(
-            f"the piecewise model's curves do not fit these trials ({error}); measure a profile with more "
+            f"the piecewise model's curves do not fit these trials ({problem}); measure a profile with more "
             "loads per position"
-        ) from error
-    return np.asarray(found, dtype=np.float64)
+        )
+    return np.asarray(found.x, dtype=np.float64)
 
 
 def _unique(table: Table) -> F64:

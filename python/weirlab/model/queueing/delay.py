@@ -122,7 +122,7 @@ def filling(q: float | None, rho: F64, variability: F64, places: float, rarity: 
     return waiting.quantile_fraction(q, rho, variability, places, rarity)
 
 
-def _waiting(service_scv: float, interruption_ns: float, load: DelayInput) -> tuple[F64, F64]:
+def _waiting(service_scv: float | F64, interruption_ns: float | F64, load: DelayInput) -> tuple[F64, F64]:
     own = waiting.variability(load.gap_scv, service_scv)
     rare = waiting.rarity(load.rho, load.gap_scv, service_scv)
     # Interruptions come whenever they like: nothing makes waiting for them rare.
@@ -161,7 +161,7 @@ def fit_delay(
 
     def unpack(y: F64) -> F64:
         values = y.copy()
-        values[_SCV] = math.exp(y[_SCV])
+        values[..., _SCV] = np.exp(y[..., _SCV])
         return values
 
     def predicted(y: F64, at: DelayInput) -> F64:
@@ -198,7 +198,7 @@ def fit_delay(
 
 
 def _evaluate(values: F64, q: float | None, load: DelayInput, places: float) -> F64:
-    base, per_byte, cold_per_rule, wake, wake_pps, scv, interruption = values
+    base, per_byte, cold_per_rule, wake, wake_pps, scv, interruption = robust.each(values)
     variability, rarity = _waiting(scv, interruption, load)
     full = filling(q, load.rho, variability, places, rarity)
     idle = cold_per_rule * load.position + wake / (1.0 + load.rate_pps / wake_pps)

@@ -46,8 +46,12 @@ class Disturbance:
         """Delay by the host that a share of ``1 - q`` of all packets exceeds."""
         if self.share <= 0:
             return np.zeros_like(rho)
-        exceeded = (1.0 - q) * np.maximum(1.0 - rho, _LEAST_LEFT) / self.share
-        return np.asarray(self.scale_ns * np.maximum(exceeded ** (-1.0 / self.tail) - 1.0, 0.0))
+        return _quantile_ns(q, rho, self.share, self.scale_ns, self.tail)
+
+
+def _quantile_ns(q: float, rho: F64, share: float | F64, scale_ns: float | F64, tail: float | F64) -> F64:
+    exceeded = (1.0 - q) * np.maximum(1.0 - rho, _LEAST_LEFT) / share
+    return np.asarray(scale_ns * np.maximum(exceeded ** (-1.0 / tail) - 1.0, 0.0))
 
 
 def joined(own_ns: F64, host_ns: F64) -> F64:
@@ -82,12 +86,13 @@ def fit_disturbance(
         return Disturbance()
 
     def residual(values: F64) -> F64:
-        host = Disturbance(math.exp(values[0]), math.exp(values[1]), values[2])
+        share, scale, tail = robust.each(values)
+        host = np.exp(share), np.exp(scale), tail
         parts = [
-            np.log((undisturbed_ns + joined(wait, host.quantile_ns(q, rho)))[mask] / delay[mask])
+            np.log((undisturbed_ns + joined(wait, _quantile_ns(q, rho, *host)))[..., mask] / delay[mask])
             for q, wait, delay, mask in zip(quantiles, waiting_ns, delays_ns, known, strict=True)
         ]
-        return np.concatenate(parts)
+        return np.concatenate(parts, axis=-1)
 
     typical = float(np.median(undisturbed_ns))
     starts = [[math.log(0.01), math.log(f * typical), 1.5] for f in (0.3, 3.0)]

@@ -73,7 +73,7 @@ def fit_jitter(load: DelayInput, jitter_ns: F64, variability: F64, queue_packets
 
 
 def _evaluate(values: F64, load: DelayInput, full: F64) -> F64:
-    base, wake, wake_pps, busy, overload, overload_service = values
+    base, wake, wake_pps, busy, overload, overload_service = robust.each(values)
     below = (
         base + wake / (1.0 + load.rate_pps / wake_pps) + busy * np.minimum(load.rho, 1.0) * load.service_ns
     )

@@ -204,20 +204,25 @@ def _coordinates(position: F64, frame_bytes: F64) -> F64:
 
 
 def _evaluate(values: F64, position: F64, frame_bytes: F64) -> F64:
-    fixed, per_rule, per_byte, io, io_per_byte, spread, late, bend = values
+    fixed, per_rule, per_byte, io, io_per_byte, spread, late, bend = robust.each(values)
     each = np.asarray(per_rule)
-    if bend > 0 and late > per_rule:
-        share = expit(np.log(np.maximum(position, 1e-3) / bend) / _BEND_WIDTH)
-        each = per_rule + (late - per_rule) * share
+    bends = (bend > 0) & (late > per_rule)
+    if bends.any():
+        share = expit(np.log(np.maximum(position, 1e-3) / np.where(bends, bend, 1.0)) / _BEND_WIDTH)
+        each = np.where(bends, per_rule + (late - per_rule) * share, per_rule)
     rules = fixed + each * position + per_byte * frame_bytes
-    if io <= 0 and io_per_byte <= 0:
+    two = (io > 0) | (io_per_byte > 0)
+    if not two.any():
         return np.asarray(rules)
     transfer = io + io_per_byte * frame_bytes
-    if spread <= 0:
-        return np.asarray(np.maximum(rules, transfer))
-    z = (transfer - rules) / spread
-    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    return np.asarray(transfer * ndtr(z) + rules * ndtr(-z) + spread * density)
+    slower = np.maximum(rules, transfer)
+    fluctuates = spread > 0
+    if fluctuates.any():
+        wide = np.where(fluctuates, spread, 1.0)
+        z = (transfer - rules) / wide
+        density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        slower = np.where(fluctuates, transfer * ndtr(z) + rules * ndtr(-z) + wide * density, slower)
+    return np.asarray(np.where(two, slower, rules))
 
 
 def _different(frame_bytes: F64) -> int:
