@@ -133,7 +133,7 @@ def runs(
             for run in found
         ]
         columns = ("Run", "Status", "Created (UTC)", "Trials", "Invalid", "Name")
-        tables = [Table("Runs", columns, rows, {3, 4}, spare=_SPARE)] if rows else []
+        tables = [Table("Runs", columns, rows, spare=_SPARE)] if rows else []
         document = {"kind": "runs", "store": session.store.root, "runs": found}
         session.finish(document, wording.runs(found, session.store.root, kind), tables)
 

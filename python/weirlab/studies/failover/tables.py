@@ -47,9 +47,7 @@ def _outages(named: Named) -> Table:
         for name, one in named
     ]
     caption = "Time without packets: medians over the runs, in brackets the lowest and highest"
-    return Table(
-        caption, columns, rows, range(1, 10), ("Event took", "Back", "Forward", "Runs", "Longest gap")
-    )
+    return Table(caption, columns, rows, spare=("Event took", "Back", "Forward", "Runs", "Longest gap"))
 
 
 def _losses(named: Named) -> Table:
@@ -69,7 +67,7 @@ def _losses(named: Named) -> Table:
         for name, one in named
     ]
     spare = ("Invalid", "States kept", "Duplicated", "Reordered")
-    return Table("Packets, streams and states", columns, rows, range(1, 8), spare)
+    return Table("Packets, streams and states", columns, rows, spare=spare)
 
 
 def _heard(named: Named) -> Table:
@@ -88,7 +86,7 @@ def _heard(named: Named) -> Table:
         for name, one in named
     ]
     spare = ("Jitter after", "Jitter before", "MOS after", "3.6 or better")
-    return Table("What callers heard: medians over calls and runs", columns, rows, range(1, 9), spare)
+    return Table("What callers heard: medians over calls and runs", columns, rows, spare=spare)
 
 
 def attempts(rows: Sequence[SwitchRow]) -> Table:
@@ -114,7 +112,7 @@ def attempts(rows: Sequence[SwitchRow]) -> Table:
         "Pair", "Event", "Run", "Gap of the median call", "Of the worst call", "Back after", "Lost",
         "Lost / rate", "Streams alive", "The event itself took", "MOS affected", "Valid",
     )  # fmt: skip
-    return Table("Every attempt", columns, cells, range(2, 11), details=True)
+    return Table("Every attempt", columns, cells, details=True)
 
 
 def _span(found: Spread, shown: Shown) -> str:

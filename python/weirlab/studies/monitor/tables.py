@@ -51,7 +51,6 @@ def _groups(found: Sequence[Group], load: str) -> Table:
             "Lost where",
         ),
         rows,
-        range(1, 9),
         spare=("Lost where", "Runs", "Arrived", "Missed by the record"),
     )
 
@@ -70,7 +69,6 @@ def published() -> Table:
             )
             for one in PUBLISHED
         ),
-        frozenset(range(4)),
     )
 
 
@@ -102,7 +100,6 @@ def found(evidence: Evidence) -> Table:
             "Trials",
         ),
         tuple(rows),
-        frozenset(range(1, 8)),
     )
 
 
@@ -145,7 +142,6 @@ def stalls(evidence: Evidence) -> Table:
             "From first to last gap",
         ),
         tuple(rows),
-        frozenset(range(1, 10)),
     )
 
 
@@ -170,7 +166,6 @@ def left_out(evidence: Evidence) -> Table | None:
         "Attempts that were left out, or whose counters do not agree",
         ("Method", "Part", "Payload, B", "Load", "Run", "Left out because", "Counters"),
         rows,
-        {2, 4},
         details=True,
     )
 
