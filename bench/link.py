@@ -13,8 +13,6 @@ there every frame is received and timed.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -24,15 +22,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from pyroute2 import IPRoute
 from rich.console import Console
-from rich.table import Table
 
 from machine import versions
+from summary import Summary
+from summary import about as called
+from summary import parser as options
 from weirlab.errors import LabError, WeirError
 from weirlab.interrupts import shielded
 from weirlab.lab import clean
@@ -49,8 +47,6 @@ from weirlab.traffic.load import parse_rate
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Traffic
-
-HERE = Path(__file__).resolve().parent
 
 TX: Final = Port("tx0", "02:77:65:69:72:01", "198.18.0.2/24", "2001:2:0:1::2/120")
 RX: Final = Port("rx0", "02:77:65:69:72:04", "198.19.0.2/24", "2001:2:0:2::2/120")
@@ -303,7 +299,7 @@ def trials(repeats: int, seconds: float, *, netem: bool, console: Console) -> It
                 yield trial("lateness", "netem, 10 ms", load, 214, seconds, netem=("delay", "10ms"))
 
 
-def summary(rows: list[Row]) -> list[tuple[str, ...]]:
+def medians(rows: list[Row]) -> list[tuple[str, ...]]:
     """Medians by case."""
     found = []
     for key in dict.fromkeys((each.series, each.case, each.frame_bytes, each.load) for each in rows):
@@ -350,58 +346,29 @@ LEGEND: Final = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options("link", __doc__)
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default 5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a trial (default 2)")
-    parser.add_argument(
-        "--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-link)"
-    )
-    options = parser.parse_args()
-    if options.repeats < 1 or options.seconds <= 0:
+    asked = parser.parse_args()
+    if asked.repeats < 1 or asked.seconds <= 0:
         parser.error("--repeats has to be 1 or more, and --seconds above 0")
-    now = datetime.now(UTC)
-    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-link"
     console = Console()
     rows: list[Row] = []
     try:
         clean.clean()
-        about: dict[str, Any] = {
-            "date": f"{now:%Y-%m-%d %H:%M} UTC",
-            "command": " ".join(["bench/link.py", *sys.argv[1:]]),
-            "versions": versions(),
-        }
         netem = has_netem()
-        about["netem"] = "in this run" if netem else "not in this kernel, so not in this run"
-        for each in trials(options.repeats, options.seconds, netem=netem, console=console):
-            rows.append(each)
+        about = {
+            **called("link"),
+            "versions": versions(),
+            "netem": "in this run" if netem else "not in this kernel, so not in this run",
+        }
+        rows += trials(asked.repeats, asked.seconds, netem=netem, console=console)
     except WeirError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
-    shown = summary(rows)
-    out.mkdir(parents=True, exist_ok=True)
-    raw = {**about, "trials": [asdict(each) for each in rows]}
-    (out / "raw.json").write_text(json.dumps(raw, indent=1) + "\n")
-    lines = [
-        f"# The link emulator side by side, {about['date']}",
-        "",
-        f"`{about['command']}`; raw data in `raw.json`.",
-        "",
-        *(f"- {name}: {value}" for name, value in about["versions"].items()),
-        f"- netem: {about['netem']}",
-        "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|" + "---|" * len(HEADINGS),
-        *("| " + " | ".join(cells) + " |" for cells in shown),
-    ]
-    (out / "README.md").write_text("\n".join([*lines, "", LEGEND, ""]))
-    table = Table(*HEADINGS)
-    for cells in shown:
-        table.add_row(*cells)
-    console.print(table)
-    console.print(LEGEND)
-    console.print(f"netem: {about['netem']}. Raw data and summary: {out}")
+    facts = {**about["versions"], "netem": about["netem"]}
+    shown = Summary("The link emulator side by side", about, facts, {HEADINGS: medians(rows)}, LEGEND)
+    shown.publish(asked.out, {"trials": [asdict(each) for each in rows]}, console)
     return 0
 
 

@@ -12,30 +12,28 @@ fails on this machine has a row that says why; the others are measured.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
+import machine
 from cable import WINDOW_S
 from senders import Case, Sample, cases, drop_early, sample
+from summary import Summary
+from summary import about as called
+from summary import parser as options
 from weirlab.errors import WeirError
 from weirlab.lab.netns import PlainPair
 
-HERE = Path(__file__).resolve().parent
 FULL_SPEED = ("sender", "frame B", "carries", "Mpps", "range", "arrived", "weir is")
 PACED = ("sender", "nominal pps", "pps", "deviation", "arrived")
 FAILED = "failed"
@@ -77,17 +75,12 @@ def run_all(repeats: int, console: Console) -> tuple[list[Case], list[Sample], d
 
 
 def versions() -> dict[str, str]:
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")]
     return {
-        "weir": _first_line("git", "-C", str(HERE), "describe", "--always", "--dirty"),
+        **machine.versions(),
         "trafgen": _first_line("trafgen", "--version"),
         "xdp-trafficgen": _first_line("xdp-trafficgen", "udp", "--version"),
         "mgen": _first_line("mgen", "help"),
         "iperf3": _first_line("iperf3", "--version"),
-        "kernel": platform.release(),
-        "load average before": " ".join(f"{load:.2f}" for load in os.getloadavg()),
-        "cpu": f"{os.cpu_count()} x {models[0] if models else platform.machine()}",
     }
 
 
@@ -142,71 +135,32 @@ def failures(samples: list[Sample]) -> list[str]:
     ]
 
 
-def page(
-    shown: dict[tuple[str, ...], list[tuple[str, ...]]], failed: list[str], about: dict[str, Any]
-) -> str:
-    """The summary in Markdown."""
-    lines = [
-        f"# Generators side by side, {about['date']}",
-        "",
-        f"`{about['command']}`: medians of {about['repeats']}; raw data in `raw.json`.",
-        "",
-        *(f"- {name}: {value}" for name, value in (about["versions"] | about["facts"]).items()),
-    ]
-    for headings, rows in shown.items():
-        lines += ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-    if failed:
-        lines += ["", "Failed:", "", *(f"- {line}" for line in failed)]
-    return "\n".join([*lines, "", LEGEND, ""])
+def summary(todo: list[Case], samples: list[Sample], about: Mapping[str, Any]) -> Summary:
+    """What comes of all samples."""
+    shown = dict(zip((FULL_SPEED, PACED), tables(todo, samples), strict=True))
+    facts = {**about["versions"], **about["facts"]}
+    failed = [f"Failed: {line}" for line in failures(samples)]
+    return Summary("Generators side by side, medians", about, facts, shown, LEGEND, failed)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options("peers", __doc__)
     parser.add_argument(
         "--repeats", type=int, default=3, help="times that every case is measured (default 3)"
     )
-    parser.add_argument(
-        "--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-peers)"
-    )
-    options = parser.parse_args()
-    if options.repeats < 1:
+    asked = parser.parse_args()
+    if asked.repeats < 1:
         parser.error("--repeats has to be 1 or more")
-    now = datetime.now(UTC)
-    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-peers"
     console = Console()
+    about = {**called("peers"), "repeats": asked.repeats}
     try:
-        found = versions()
-        todo, samples, facts = run_all(options.repeats, console)
+        about["versions"] = versions()
+        todo, samples, about["facts"] = run_all(asked.repeats, console)
     except WeirError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
-
-    about = {
-        "date": f"{now:%Y-%m-%d %H:%M} UTC",
-        "command": " ".join(["bench/peers.py", *sys.argv[1:]]),
-        "repeats": options.repeats,
-        "versions": found,
-        "facts": facts,
-    }
-    shown = dict(zip((FULL_SPEED, PACED), tables(todo, samples), strict=True))
-    out.mkdir(parents=True, exist_ok=True)
-    raw = {**about, "cases": [asdict(case) for case in todo], "samples": [asdict(each) for each in samples]}
-    (out / "raw.json").write_text(json.dumps(raw, indent=1) + "\n")
-    failed = failures(samples)
-    (out / "README.md").write_text(page(shown, failed, about))
-
-    for headings, rows in shown.items():
-        table = Table(*headings)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    for line in failed:
-        console.print(f"Failed: {line}", markup=False)
-    console.print(LEGEND)
-    console.print(f"Raw data and summary: {out}")
+    raw = {"cases": [asdict(case) for case in todo], "samples": [asdict(each) for each in samples]}
+    summary(todo, samples, about).publish(asked.out, raw, console)
     return 0
 
 

@@ -10,19 +10,19 @@ the counters of every trial are held against each other.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from machine import versions
+from summary import Summary, Tables
+from summary import about as called
+from summary import parser as options
 from weirlab.errors import WeirError
 from weirlab.jobs.progress import Quiet
 from weirlab.scenario.load import from_plain
@@ -33,15 +33,14 @@ from weirlab.studies.monitor.section import MonitorScenario
 from weirlab.studies.monitor.study import MonitorFindings
 from weirlab.studies.runner import run_scenario
 
-HERE = Path(__file__).resolve().parent
 RATES = ("100kpps", "200kpps", "300kpps", "max")
 COST = ("copies by", "payload B", "kpps with", "kpps without", "ratio", "in the record", "cut")
 RECORD = ("recorded by", "payload B", "load", "link lost", "record lost", "in the record / by tcpdump")
 SEARCH = ("recorded by", "frame B", "nothing lost up to", "Gbit/s", "tap is")
-STALL = ("recorded by", "sent", "link lost", "nobody records", "record misses", "names")
+STALL = ("recorded by", "sent", "link lost", "without a recorder", "record misses", "reports")
 LEGEND = (
     "Medians of runs that took turns. Ratio: frames at the far end in overload with copies, over those "
-    "without on the same bridge. Link lost: of the frames sent; record lost: of the frames that came by. "
+    "without on the same bridge. Link lost: of the frames sent; record lost: of the frames that reached it. "
     "In the record / by tcpdump: frames in the record over those that tcpdump on the bridge has in its own. "
     "Cut: copies of the first 128 bytes only, as the bridge had no time left; whole: neither cut nor left "
     "out."
@@ -80,7 +79,7 @@ def scenario(repeats: int, trial_s: float) -> MonitorScenario:
     return from_plain(content, "the benchmark", MonitorScenario)
 
 
-def tables(outcome: Outcome[MonitorFindings]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+def tables(outcome: Outcome[MonitorFindings]) -> Tables:
     """What :data:`COST` and the others are the headings of."""
     cost: list[tuple[str, ...]] = [
         (
@@ -142,75 +141,42 @@ def tables(outcome: Outcome[MonitorFindings]) -> dict[tuple[str, ...], list[tupl
     return {COST: cost, RECORD: record, SEARCH: searched, STALL: stalled}
 
 
-def page(shown: dict[tuple[str, ...], list[tuple[str, ...]]], about: dict[str, Any]) -> str:
-    """The summary in Markdown."""
-    lines = [
-        f"# Link monitors side by side, {about['date']}",
-        "",
-        f"`{about['command']}`; raw data in `raw.json`.",
-        "",
-        *(f"- {name}: {value}" for name, value in (about["versions"] | about["facts"]).items()),
-        "",
-        *(f"- {line}" for line in about["conclusions"]),
-        f"- {about['balance']}",
-    ]
-    for headings, rows in shown.items():
-        lines += ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([*lines, "", LEGEND, ""])
+def summary(outcome: Outcome[MonitorFindings], about: Mapping[str, Any]) -> Summary:
+    """What comes of a run."""
+    found = outcome.found
+    agree = len(found.rows) - found.unbalanced
+    balance = (
+        f"Counters agree in {agree:,} of {len(found.rows):,} trials; {found.remainder:,} frames disappeared "
+        "where losses are not counted."
+    )
+    facts = {**about["versions"], **about["facts"]}
+    remarks = (*found.conclusions, balance)
+    return Summary("Link monitors side by side", about, facts, tables(outcome), LEGEND, remarks)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options("tap", __doc__)
     parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
     parser.add_argument("--trial", type=float, default=1.0, help="seconds of a trial (default 1)")
-    parser.add_argument(
-        "--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-tap)"
-    )
-    options = parser.parse_args()
-    if options.repeats < 1 or options.trial <= 0:
+    asked = parser.parse_args()
+    if asked.repeats < 1 or asked.trial <= 0:
         parser.error("--repeats has to be 1 or more, and --trial above 0")
-    now = datetime.now(UTC)
-    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-tap"
     console = Console()
+    about = {**called("tap"), "repeats": asked.repeats}
     try:
-        found = versions()
+        about["versions"] = versions()
         with TemporaryDirectory(prefix="weir-bench-") as scratch:
-            what = scenario(options.repeats, options.trial)
+            what = scenario(asked.repeats, asked.trial)
             outcome = run_scenario(Store(Path(scratch)), what, Told(console))
             facts = dict(outcome.run.manifest.facts)
     except WeirError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
 
-    said = outcome.found
-    closed = len(said.rows) - said.unbalanced
-    about = {
-        "date": f"{now:%Y-%m-%d %H:%M} UTC",
-        "command": " ".join(["bench/tap.py", *sys.argv[1:]]),
-        "repeats": options.repeats,
-        "versions": found,
-        "facts": {name: value for name, value in facts.items() if name not in ("command", "lab", "dut")},
-        "conclusions": outcome.found.conclusions,
-        "balance": f"Counters agree in {closed:,} of {len(said.rows):,} trials; {said.remainder:,} "
-        "frames got lost where nobody counts.",
-    }
-    shown = tables(outcome)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "raw.json").write_text(
-        json.dumps({**about, "trials": [asdict(row) for row in outcome.found.rows]}, indent=1) + "\n"
-    )
-    (out / "README.md").write_text(page(shown, about))
-    for headings, rows in shown.items():
-        table = Table(*headings)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    console.print(LEGEND)
-    console.print(about["balance"])
-    console.print(f"Raw data and summary: {out}")
+    about["facts"] = {name: each for name, each in facts.items() if name not in ("command", "lab", "dut")}
+    shown = summary(outcome, about)
+    trials = [asdict(row) for row in outcome.found.rows]
+    shown.publish(asked.out, {"remarks": shown.remarks, "trials": trials}, console)
     return 0
 
 

@@ -11,26 +11,25 @@ of 1 kB measures.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from machine import versions
+from summary import Summary, Tables
+from summary import about as called
+from summary import parser as options
 
-HERE = Path(__file__).resolve().parent
 NAMES = ("weir-bench-tcp-a", "weir-bench-tcp-b")
 ADDRESS = "198.18.0.2"
 CONTROL = "cubic"
@@ -209,7 +208,7 @@ def run_all(seconds: float, repeats: int, console: Console) -> list[Run]:
     return runs
 
 
-def tables(runs: Sequence[Run]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+def tables(runs: Sequence[Run]) -> Tables:
     """What :data:`SPEED` and the others are the headings of."""
     start_s = statistics.median(run.cpu_s for run in runs if run.case == "start")
 
@@ -260,57 +259,24 @@ def tables(runs: Sequence[Run]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
     return {SPEED: speed, COST: cost, MANY: many}
 
 
-def page(shown: dict[tuple[str, ...], list[tuple[str, ...]]], about: dict[str, Any]) -> str:
-    """The summary in Markdown."""
-    lines = [
-        f"# TCP: bulk transfers and watching, {about['date']}",
-        "",
-        f"`{about['command']}`; raw data in `raw.json`.",
-        "",
-        *(f"- {name}: {value}" for name, value in about["versions"].items()),
-    ]
-    for headings, rows in shown.items():
-        lines += ["", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([*lines, "", LEGEND, ""])
+def summary(runs: Sequence[Run], about: Mapping[str, Any]) -> Summary:
+    """What comes of all runs."""
+    title = "TCP: bulk transfers and watching"
+    return Summary(title, about, about["versions"], tables(runs), LEGEND)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options("tcp", __doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each transfer (default 10)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
-    parser.add_argument(
-        "--out", type=Path, help="folder for README.md and raw.json (default bench/runs/DATE-tcp)"
-    )
-    options = parser.parse_args()
-    if options.repeats < 1 or options.seconds < 1:
+    asked = parser.parse_args()
+    if asked.repeats < 1 or asked.seconds < 1:
         parser.error("--repeats and --seconds have to be 1 or more")
-    now = datetime.now(UTC)
-    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-tcp"
     console = Console()
-    found = versions()
+    about = {**called("tcp"), "versions": versions()}
     with two_hosts():
-        runs = run_all(options.seconds, options.repeats, console)
-    about = {
-        "date": f"{now:%Y-%m-%d %H:%M} UTC",
-        "command": " ".join(["bench/tcp.py", *sys.argv[1:]]),
-        "versions": found,
-    }
-    shown = tables(runs)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "raw.json").write_text(
-        json.dumps({**about, "runs": [asdict(run) for run in runs]}, indent=1) + "\n"
-    )
-    (out / "README.md").write_text(page(shown, about))
-    for headings, rows in shown.items():
-        table = Table(*headings)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    console.print(LEGEND)
-    console.print(f"Raw data and summary: {out}")
+        runs = run_all(asked.seconds, asked.repeats, console)
+    summary(runs, about).publish(asked.out, {"runs": [asdict(run) for run in runs]}, console)
     return 0
 
 

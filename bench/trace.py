@@ -13,7 +13,6 @@ program needs to start weighs less.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -22,17 +21,17 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from machine import versions
+from summary import Summary, Tables
+from summary import about as called
+from summary import parser as options
 
-HERE = Path(__file__).resolve().parent
 WEIR = Path(sys.executable).with_name("weir")
 HEADINGS = ("program", "does", "s", "range", "M packets/s", "MB", "weir is")
 LEGEND = (
@@ -194,52 +193,33 @@ def rows(samples: Sequence[Sample], packets: int) -> list[tuple[str, ...]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options("trace", __doc__)
     parser.add_argument("file", type=Path, help="capture: pcap, also in zstd")
     parser.add_argument("--times", type=int, default=1, help="the file so often behind itself (default 1)")
     parser.add_argument("--repeats", type=int, default=7, help="turns (default 7)")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="the core for all")
-    parser.add_argument("--out", type=Path, help="folder of the raw data (default bench/runs/DATE-trace)")
-    options = parser.parse_args()
-    now = datetime.now(UTC)
-    out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-trace"
+    asked = parser.parse_args()
     console = Console()
     samples: list[Sample] = []
+    about = called("trace")
     with TemporaryDirectory(prefix="weir-bench-", dir=_memory()) as folder:
-        file = unpacked(options.file, Path(folder))
-        if options.times > 1:
-            longer(file, options.times)
+        file = unpacked(asked.file, Path(folder))
+        if asked.times > 1:
+            longer(file, asked.times)
         packets, file_bytes = packets_in(file), file.stat().st_size
         here = [case for case in cases() if shutil.which(case.command[0])]
-        for turn in range(options.repeats):
+        for turn in range(asked.repeats):
             for case in here:
-                if turn < (case.repeats or options.repeats):
-                    samples.append(sample(case, file, options.cpu))
+                if turn < (case.repeats or asked.repeats):
+                    samples.append(sample(case, file, asked.cpu))
                     took = f"{samples[-1].seconds:.3f} s"
                     console.print(f"turn {turn + 1}: {case.program}, {case.task}: {took}")
-    found = rows(samples, packets)
-    found_versions = versions()
-    about = {
-        "date": f"{now:%Y-%m-%d %H:%M} UTC",
-        "command": " ".join(["bench/trace.py", *sys.argv[1:]]),
-        "capture": f"{options.times} x {options.file.name}: {packets:,} packets, {file_bytes:,} bytes",
-        "versions": found_versions,
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    raw = {**about, "samples": [asdict(each) for each in samples]}
-    (out / "raw.json").write_text(json.dumps(raw, indent=1) + "\n")
-    lines = [f"# Trace analysis side by side, {about['date']}", "", f"`{about['command']}`", ""]
-    lines += [f"- {about['capture']}", *(f"- {name}: {value}" for name, value in found_versions.items()), ""]
-    lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    lines += ["| " + " | ".join(row) + " |" for row in found]
-    (out / "README.md").write_text("\n".join([*lines, "", LEGEND, ""]))
-    table = Table(*HEADINGS)
-    for row in found:
-        table.add_row(*row)
-    console.print(table)
-    console.print(LEGEND)
+    about["capture"] = f"{asked.times} x {asked.file.name}: {packets:,} packets, {file_bytes:,} bytes"
+    about["versions"] = versions()
+    facts = {"capture": about["capture"], **about["versions"]}
+    found: Tables = {HEADINGS: rows(samples, packets)}
+    shown = Summary("Trace analysis side by side", about, facts, found, LEGEND)
+    shown.publish(asked.out, {"samples": [asdict(each) for each in samples]}, console)
     return 0
 
 

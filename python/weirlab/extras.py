@@ -1,15 +1,25 @@
-"""What an installation may leave out: the extras of the package, and what to say where one is missing."""
+"""What an installation may lack: extras of the package, or the engine; and what to say then."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final
 
-from weirlab.errors import MissingCapability
+from weirlab.errors import LabError, MissingCapability
+
+
+@contextmanager
+def engine_needed() -> Iterator[None]:
+    """Turn the failure to import ``weirlab._engine`` in the block into ``LabError``."""
+    try:
+        yield
+    except ImportError as error:
+        raise LabError(f"the engine is not built ({error}); make build builds it") from error
 
 
 @dataclass(frozen=True)

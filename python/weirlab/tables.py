@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from weirlab.quantities import NOTHING
 from weirlab.quoting import printable
+
+# No text can be read in two ways, so that foreign ones take no time.
+_NUMBER: Final = (
+    r"(?:[≥≤<>~]\s?|at least |at most |up to |below )?[+−-]?\d+(?:,\d{3})*(?:\.\d+)?"
+    r"(?:\s?(?:%(?:-points)?|[A-Za-zµ°]{1,10}(?:/[A-Za-z]+)?))?"
+)
+_SEVERAL: Final = rf"{_NUMBER}(?:(?:, | ?/ ?| ?[–+=] ?| of | to ){_NUMBER})*"
+_NUMBERS: Final = re.compile(rf"{NOTHING}|none|\[?{_SEVERAL}\]?(?: \({_SEVERAL}\))?")
+"""``1,000``, ``≥ 1.3 Mpps``, ``20 ms (18 to 25 ms)``, ``3 of 5``, ``[-1 %, 2 %]``, or ``none``."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +33,8 @@ class Table:
     rows:
         Cells, as many per row as there are headings.
     numeric:
-        Indices of the columns that are set flush right and never broken over lines.
+        Indices of the columns that are set flush right and never broken over lines. Unless some are given,
+        these are the columns in which every cell is a number: with a unit, or several of them.
     spare:
         Headings of the columns that a narrow terminal does without, the first to go first.
     details:
@@ -40,6 +53,12 @@ class Table:
         object.__setattr__(self, "caption", printable(self.caption))
         object.__setattr__(self, "columns", tuple(map(printable, self.columns)))
         object.__setattr__(self, "rows", tuple(tuple(map(printable, row)) for row in self.rows))
-        object.__setattr__(self, "numeric", frozenset(self.numeric))
+        object.__setattr__(self, "numeric", frozenset(self.numeric or self._numbers()))
         if unknown := [name for name in self.spare if name not in self.columns]:
             raise ValueError(f"{self.caption}: no columns {', '.join(unknown)} to do without")
+
+    def _numbers(self) -> Iterator[int]:
+        for index in range(len(self.columns)):
+            known = [row[index] for row in self.rows if row[index]]
+            if known and all(map(_NUMBERS.fullmatch, known)):
+                yield index

@@ -22,7 +22,8 @@ from weirlab.lab import clean, dut, wiring
 from weirlab.lab.cores import Cores, choose
 from weirlab.lab.isolation import partition
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
-from weirlab.lab.netns import BackendChoice, NetnsLab, PlainPair
+from weirlab.lab.namespaces import BackendChoice
+from weirlab.lab.netns import NetnsLab, PlainPair
 from weirlab.measure import windows
 from weirlab.records import RuleSetup
 from weirlab.traffic.spec import Flows, Rate, Traffic

@@ -256,6 +256,33 @@ def test_what_a_killed_writer_left_goes_with_the_next_file_and_a_living_ones_sta
     assert not living.exists()
 
 
+def test_a_folder_is_listed_again_only_after_others_changed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path] = []
+    listed = os.listdir
+
+    def counting(path: Path) -> list[str]:
+        seen.append(path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", counting)
+    for content in (b"one", b"two"):
+        files.write_bytes(tmp_path / "out", content)
+    assert len(seen) == 1
+    left = tmp_path / f".{'3' * 32}.tmp"
+    left.write_text("half")
+    os.utime(tmp_path, ns=(0, 0))
+    with left.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        files.write_bytes(tmp_path / "out", b"three")
+    assert left.exists()
+    # Nothing else changed, but its writer may have been killed.
+    files.write_bytes(tmp_path / "out", b"four")
+    assert not left.exists()
+    assert len(seen) == 3
+
+
 def test_no_link_is_swept(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("whole")

@@ -31,7 +31,7 @@ def tables(found: Diagnosis) -> list[Table]:
         for number, said in enumerate(each.evidence)
     ]
     made = [
-        Table("Where the time went", ("Cause", "Share", "Time", "Confidence"), causes, {1, 2}),
+        Table("Where the time went", ("Cause", "Share", "Time", "Confidence"), causes),
         Table("What shows it", ("Cause", "Evidence"), evidence),
         Table("Transfer", ("", ""), _summary(found)),
     ]
@@ -43,7 +43,7 @@ def tables(found: Diagnosis) -> list[Table]:
 def sentences(found: Mapping[int, Diagnosis]) -> Table:
     """A sentence per connection, by its number."""
     rows = [(str(number), each.sentence) for number, each in found.items()]
-    return Table("Why not faster (--connection tells the rest)", ("#", ""), rows, {0})
+    return Table("Why not faster (--connection tells the rest)", ("#", ""), rows)
 
 
 def remarks(found: Diagnosis) -> list[str]:
@@ -75,7 +75,7 @@ def _summary(found: Diagnosis) -> list[tuple[str, str]]:
 def _counters(found: Diagnosis) -> Table:
     counters = found.counters or {}
     rows = [(said, percent(counters[name])) for name, said in _COUNTERS.items()]
-    return Table("The kernel's own counters", ("Held up by", "Share"), rows, {1})
+    return Table("The kernel's own counters", ("Held up by", "Share"), rows)
 
 
 def _window(one: Summary) -> str:

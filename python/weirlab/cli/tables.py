@@ -27,13 +27,13 @@ def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
         )
         for row in rows
     ]
-    return [Table("Forwarding rate in overload", columns, cells, range(6), spare=("Trials",))]
+    return [Table("Forwarding rate in overload", columns, cells, spare=("Trials",))]
 
 
 def reasons(counts: Mapping[str, int]) -> Table:
     """Why attempts are invalid, and how many of them."""
     rows = [(reason, count(n)) for reason, n in counts.items()]
-    return Table("Reasons of invalid attempts", ("Reason", "Attempts"), rows, {1}, details=True)
+    return Table("Reasons of invalid attempts", ("Reason", "Attempts"), rows, details=True)
 
 
 def effects(found: Sequence[Effect]) -> list[Table]:
@@ -61,4 +61,4 @@ def effects(found: Sequence[Effect]) -> list[Table]:
         for each in found
     ]
     caption = "With over without, at the same loads"
-    return [Table(caption, columns, rows, range(4, 8), spare=("Trials", "Loads"), details=True)]
+    return [Table(caption, columns, rows, spare=("Trials", "Loads"), details=True)]

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab import files
-from weirlab.errors import InputError, LabError
+from weirlab.errors import InputError
+from weirlab.extras import engine_needed
 from weirlab.lab import wiring
 from weirlab.traffic.calls.impairments import Arrivals, Impairments, impair
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S
@@ -56,10 +57,8 @@ def write_plan(path: Path, plan: Plan, faults: Impairments | None = None) -> tup
     StoreError
         The disk refuses; nothing stays behind.
     """
-    try:
+    with engine_needed():
         from weirlab import _engine
-    except ImportError as error:
-        raise LabError(f"the engine is not built ({error}); make build builds it") from error
     tx, rx = wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(wiring.RX0.mac)
     try:
         raw = _engine.frames(plan, tx, rx, rx, tx)

@@ -1,204 +1,35 @@
-"""Test beds in network namespaces of this machine."""
+"""The lab in network namespaces of this machine, and its plain cable."""
 
 from __future__ import annotations
 
 import ipaddress
-import platform
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
-
-from pyroute2.netlink.exceptions import NetlinkError
+from typing import Final
 
 from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.interrupts import interruptible, shielded
-from weirlab.lab import clean, wiring
+from weirlab.interrupts import shielded
+from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver, Site
-from weirlab.lab.cores import Cores, choose, share_a_core
+from weirlab.lab.cores import Cores
 from weirlab.lab.dut.aiming import Aimed
 from weirlab.lab.dut.fitting import check_fit
-from weirlab.lab.host import HostReader
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
 from weirlab.lab.inside.view import InsideView, Sample, view
-from weirlab.lab.isolation.aside import aside, threads_of
+from weirlab.lab.isolation.aside import threads_of
 from weirlab.lab.linux import napi, slices
 from weirlab.lab.linux.conntrack import forget_connections
-from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.management.session import Session
-from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, RuleSetup
-from weirlab.traffic.places import Places
+from weirlab.lab.namespaces import BackendChoice, NamespaceBed, explained
+from weirlab.records import EngineResult, RuleSetup
 from weirlab.traffic.plan import Plan
 from weirlab.traffic.schedule import compile_plan
-from weirlab.traffic.spec import Rate, Traffic
-
-if TYPE_CHECKING:
-    from weirlab._engine import Engine
-
-BackendChoice = Literal["auto", "xdp", "af_packet"]
-
-_WARM_UP_S: Final = 0.05
-_WARM_UP_ROUNDS: Final = 100
-_WARM_ROUNDS: Final = 3
-"""So many in a row must be fast: free memory that is warm may precede memory that is not."""
+from weirlab.traffic.spec import Traffic
 
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
-
-
-class NamespaceBed(ABC):
-    """What the test beds in namespaces share: ownership, engine, counters, and leaving nothing behind."""
-
-    __test__ = False
-
-    lab = "netns"
-    _parts: tuple[str, ...] = ("tx", "rx")
-    _destination = wiring.RX0
-    """Where the sender's frames are addressed to."""
-    _back_destination = wiring.TX0
-    """Where those are addressed to that the receiver's side sends, when calls are answered."""
-    _places: Places = ()
-    """Where the rules accept test traffic, if at several positions."""
-
-    def __init__(self, backend: BackendChoice, cores: Cores | None, isolated: bool = True) -> None:
-        self._backend = backend
-        self._engine: Engine | None = None
-        self._opened = ExitStack()
-        self._meters: list[Counters] = []
-        self._threads: list[int] = []
-        clean.clean()
-        self._cores = cores or choose()
-        self._host = HostReader({"sender": self._cores.sender, "dut": self._cores.dut}, handover=_handover_ns)
-        self._claim = clean.Claim()
-        self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in self._parts}
-        try:
-            # Before the device's threads are bound: the kernel would unbind them.
-            if isolated:
-                self._claim.isolate({self._cores.sender, self._cores.dut})
-            with _explained():
-                self._build()
-                self._add_meter("tx", {"tx": wiring.TX0.name})
-                self._add_meter("rx", {"rx": wiring.RX0.name})
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def backend(self) -> str:
-        """How packets are sent and received; finding out loads the engine's programs."""
-        return str(self._loaded_engine().backend)
-
-    @property
-    def facts(self) -> Mapping[str, object]:
-        fallback = self._engine.fallback_reason if self._engine is not None else None
-        refused = self._engine.real_time_refused if self._engine is not None else None
-        isolation = self._claim.isolation
-        return {
-            "kernel": platform.release(),
-            "sender_cpu": self._cores.sender,
-            "dut_cpu": self._cores.dut,
-            "cpus_share_a_core": share_a_core(self._cores),
-            "mtu_bytes": wiring.MTU_BYTES,
-            **({"fallback_reason": fallback} if fallback else {}),
-            **({"real_time_refused": refused} if refused else {}),
-            **({"isolation": isolation.words} if isolation else {}),
-        }
-
-    @property
-    def namespaces(self) -> Mapping[str, str]:
-        """Name of the namespace of each part (``tx``, ``dut``, ``rx``)."""
-        return {part: netns.name for part, netns in self._netns.items()}
-
-    def run(self, traffic: Traffic) -> EngineResult:
-        return self.play(compile_plan(traffic, self._places))
-
-    def play(self, plan: Plan) -> EngineResult:
-        """Send a schedule as it is."""
-        from weirlab.lab.engine import to_result
-
-        engine = self._loaded_engine()
-        with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
-            raw = engine.run(
-                plan,
-                wiring.mac_bytes(wiring.TX0.mac),
-                wiring.mac_bytes(self._destination.mac),
-                wiring.mac_bytes(wiring.RX0.mac),
-                wiring.mac_bytes(self._back_destination.mac),
-            )
-        return to_result(raw, plan)
-
-    def counters(self) -> dict[str, int]:
-        values: dict[str, int] = {}
-        for meter in self._meters:
-            values |= meter.read()
-        return values
-
-    def host(self) -> HostSample:
-        return self._host.sample()
-
-    def close(self) -> None:
-        """Remove everything that this lab made. May be called twice."""
-        engine, self._engine = self._engine, None
-        self._meters = []
-        try:
-            if engine is not None:
-                engine.close()
-        finally:
-            self._opened.close()
-            self._claim.release()
-
-    def __enter__(self) -> NamespaceBed:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    @abstractmethod
-    def _build(self) -> None:
-        """Wire the namespaces up."""
-
-    def _add_meter(self, part: str, interfaces: Mapping[str, str], *, ip: bool = False) -> None:
-        meter = Counters(self._netns[part], interfaces, ip=ip)
-        self._opened.callback(meter.close)
-        self._meters.append(meter)
-
-    def _loaded_engine(self) -> Engine:
-        if self._engine is None:
-            try:
-                from weirlab._engine import Engine
-            except ImportError as error:
-                raise LabError(f"the engine is not built ({error}); make build builds it") from error
-            self._engine = Engine(
-                tx_netns=self._netns["tx"].name,
-                tx_if=wiring.TX0.name,
-                rx_netns=self._netns["rx"].name,
-                rx_if=wiring.RX0.name,
-                tx_cpu=self._cores.sender,
-                spin_cpu=self._cores.dut,
-                device_threads=self._threads,
-                backend=self._backend,
-            )
-            self._warm_up(self._engine)
-        return self._engine
-
-    @interruptible
-    def _warm_up(self, engine: Engine) -> None:
-        """Send until frames lie in memory that was used before.
-
-        On a virtual machine the host may back memory only when it is touched, and take it back
-        when it is free for a while: at some 5 µs a page the first hundreds of thousands of
-        frames leave thirty times more slowly.
-        """
-        plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
-        fast = 0
-        for _ in range(_WARM_UP_ROUNDS):
-            raw = engine.run(plan, wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(self._destination.mac))
-            fast = fast + 1 if raw["sent"] >= SLOWEST_UNPACED_PPS * _WARM_UP_S else 0
-            if raw["backend"] != "xdp" or fast == _WARM_ROUNDS:
-                return
 
 
 class NetnsLab(NamespaceBed):
@@ -288,7 +119,7 @@ class NetnsLab(NamespaceBed):
             return
         if "mgmt" not in self._netns:
             station = Namespace(self._claim.namespace_name("mgmt"))
-            with _explained():
+            with explained():
                 wiring.build_management(self._netns["dut"], station)
             self._netns["mgmt"] = station
         self._session = Session(self._netns["dut"], self._netns["mgmt"], self._cores, self._driver.listing())
@@ -354,7 +185,7 @@ class NetnsLab(NamespaceBed):
         self._seen = None
         check_fit(self._driver, int(plan.frame_bytes.max()), plan.ip)
         if plan.media is not None and self._rules is not None and self._rules.stateful:
-            with _explained():
+            with explained():
                 self._netns["dut"].call(forget_connections)
         if self._sampler is None:
             result = super().play(plan)
@@ -492,20 +323,3 @@ def connections(traffic: Traffic) -> int:
     """How many connections a firewall sees: what both sides of a call send each other is one."""
     answered = traffic.calls is not None and traffic.calls.directions == "both"
     return traffic.flows.count // 2 if answered else traffic.flows.count
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turns what the kernel answers into errors that say what to do."""
-    try:
-        yield
-    except PermissionError as error:
-        raise MissingCapability(f"{error.strerror}; {way_out(error)}") from error
-    except (OSError, NetlinkError) as error:
-        raise LabError(f"the lab cannot be built: {error}; see weir doctor") from error
-
-
-def _handover_ns(cpu: int, other: int) -> float | None:
-    from weirlab._engine import handover_ns
-
-    return handover_ns(cpu, other)

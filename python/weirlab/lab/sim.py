@@ -8,7 +8,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from weirlab.errors import InputError, LabError
+from weirlab.errors import InputError
+from weirlab.extras import engine_needed
 from weirlab.lab.host import STATES
 from weirlab.records import EngineResult, HostSample, RuleSetup
 from weirlab.traffic.places import flow_groups
@@ -119,10 +120,8 @@ class SimLab:
         self._cross_traffic = on
 
     def run(self, traffic: Traffic) -> EngineResult:
-        try:
+        with engine_needed():
             from weirlab._engine import simulate
-        except ImportError as error:
-            raise LabError(f"the engine is not built ({error}); make build builds it") from error
         from weirlab.lab.engine import to_result
 
         rules, device = self._rules, self._device

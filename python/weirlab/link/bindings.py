@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from weirlab import programs
-from weirlab.errors import LabError
+from weirlab.extras import engine_needed
 from weirlab.link.settings import RING_BYTES, SNAP_BYTES, Recording, TapSettings
 
 COUNT_S: Final = 120.0
@@ -44,10 +44,8 @@ class Recorder(Protocol):
 
 def open_tap(settings: TapSettings) -> Tap:
     """The XDP bridge that ``settings`` ask for. Raises ``MissingCapability`` where XDP cannot run."""
-    try:
+    with engine_needed():
         from weirlab._engine import Tap as EngineTap
-    except ImportError as error:
-        raise LabError(f"the engine is not built ({error}); make build builds it") from error
     recording = settings.recording
     filtered = recording is not None and bool(recording.filter)
     ring_bytes = recording.ring_bytes if recording is not None else RING_BYTES
@@ -77,10 +75,8 @@ def open_recorder(
     comment: str = "",
 ) -> Recorder:
     """A recorder that writes to ``path`` from a ring or an interface."""
-    try:
+    with engine_needed():
         from weirlab._engine import Recorder as EngineRecorder
-    except ImportError as error:
-        raise LabError(f"the engine is not built ({error}); make build builds it") from error
     return EngineRecorder(
         path,
         ring_fds=ring_fds,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Final, Literal
 
 from weirlab import files
+from weirlab.amounts import parse_size as parse_size
+from weirlab.amounts import parse_time as parse_time
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 
@@ -26,12 +27,6 @@ MOST_TAP_RING_BYTES: Final = 1 << 30
 """The engine's largest ring of one CPU; a tap's ring is divided among all of them."""
 
 _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(?:(?P<by>[:-])[0-9a-fA-F]{2})(?:(?P=by)[0-9a-fA-F]{2}){4}")
-_POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]?b|[kmgt]ib|[kmgt]|)", re.IGNORECASE)
-_MOST_BYTES: Final = 1 << 62
-_MOST_S: Final = 1e9
-_TIME_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_TIME: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*(ms|s|min|m|h|d|)")
 
 
 @dataclass(frozen=True)
@@ -122,34 +117,12 @@ def parse_mac(text: str, option: str = "--logger-mac") -> bytes:
     return mac
 
 
-def parse_size(text: str, option: str) -> int:
-    """Bytes of ``500MB`` (a thousand each, as a disk's), ``64MiB`` or ``64M`` (1024 each), ``65536``."""
-    match = _SIZE.fullmatch(text.strip())
-    value = 0
-    if match:
-        unit = match[2].lower()
-        base = 1000 if unit.endswith("b") and "i" not in unit else 1024
-        value = int(Decimal(match[1]) * base ** _POWERS[unit[:1].strip("b")])
-    if not 1 <= value <= _MOST_BYTES:
-        raise InputError(f"{option} {quoted(text)} is no size; accepted are 500MB, 64MiB, 65536 (bytes)")
-    return value
-
-
 def parse_ring(text: str, most_bytes: int) -> int:
     """Bytes of ``--ring``, which cannot be more than ``most_bytes``."""
     found = parse_size(text, "--ring")
     if found > most_bytes:
         raise InputError(f"--ring {quoted(text)}: at most {most_bytes >> 20:,} MiB are possible here")
     return found
-
-
-def parse_time(text: str, option: str) -> float:
-    """Seconds of ``10``, ``90s``, ``5min``, ``1h``."""
-    match = _TIME.fullmatch(text.strip().lower())
-    value = float(match[1]) * _TIME_UNITS_S[match[2]] if match else 0.0
-    if not 0 < value <= _MOST_S:
-        raise InputError(f"{option} {quoted(text)} is no time; accepted are 90s, 5min, 1h, 10 (seconds)")
-    return value
 
 
 def check_files(recording: Recording, manifest: Path, *, force: bool) -> None:

@@ -119,6 +119,10 @@ class Study(Generic[A, G, F]):
         """The outcome for a terminal."""
         raise NotImplementedError(f"{self.key} has nothing to tell")
 
+    def said(self, run: Run) -> Sequence[str]:
+        """What ``run`` found, in sentences, for ``weir show``; none where there is nothing yet."""
+        return ()
+
     def page(self, run: Run) -> Page | None:
         """The page about ``run``; None for a study without one.
 

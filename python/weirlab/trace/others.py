@@ -23,11 +23,11 @@ def tables(analysis: Analysis, most: int) -> list[Table]:
     if streams := analysis["streams"]:
         caption = titled(_STREAMS, len(streams), most, streams_left_out(analysis))
         rows = [_stream_row(each) for each in streams[:most]]
-        found.append(Table(caption, _STREAM_COLUMNS, rows, range(3, 12), _STREAM_SPARE))
+        found.append(Table(caption, _STREAM_COLUMNS, rows, spare=_STREAM_SPARE))
     if esp := analysis["esp"]:
         caption = titled("ESP flows", len(esp), most, analysis["esp_left_out"])
         rows = [_esp_row(each) for each in esp[:most]]
-        found.append(Table(caption, _ESP_COLUMNS, rows, range(2, 8), ("Copies", "Reordered", "Bytes")))
+        found.append(Table(caption, _ESP_COLUMNS, rows, spare=("Copies", "Reordered", "Bytes")))
     return found
 
 

@@ -81,8 +81,8 @@ def test_a_sender_that_fails_once_is_measured_by_its_other_repeats() -> None:
 
 def test_the_summary_tells_every_failure_once() -> None:
     about = {"date": "", "command": "", "repeats": 2, "versions": {}, "facts": {}}
-    lines = peers.failures([failed(OTHER), failed(OTHER, 1), failed(PACED)])
-    text = peers.page({}, lines, about)
+    samples = [failed(OTHER), failed(OTHER, 1), failed(PACED)]
+    text = peers.summary([OTHER, PACED], samples, about).markdown()
     assert text.count("Flushing TX_RING failed") == 2
-    assert "- other, full speed: stopped" in text
-    assert "- other, 1,000 pps: stopped" in text
+    assert "- Failed: other, full speed: stopped" in text
+    assert "- Failed: other, 1,000 pps: stopped" in text

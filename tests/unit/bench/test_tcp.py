@@ -40,4 +40,4 @@ def test_the_cost_of_watching_is_told_beside_what_was_missed() -> None:
         ("1ms", "0.950 x", "2"),
     ]
     assert shown[tcp.MANY] == [("50", "10ms", "100", "7", "3", "9")]
-    assert "| 50 | 10ms |" in tcp.page(shown, {"date": "", "command": "", "versions": {}})
+    assert "| 50 | 10ms |" in tcp.summary(RUNS, {"date": "", "command": "", "versions": {}}).markdown()

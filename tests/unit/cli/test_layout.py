@@ -23,7 +23,7 @@ def drawn(table: Table, columns: int | None) -> list[str]:
 
 
 def test_a_table_that_fits_is_drawn_as_it_is() -> None:
-    table = Table("Runs", ("Run", "Trials"), [(RUN, "5"), ("other", "12")], numeric={1})
+    table = Table("Runs", ("Run", "Trials"), [(RUN, "5"), ("other", "12")])
     assert drawn(table, 80) == [
         "Runs",
         " Run                         Trials",
@@ -34,7 +34,7 @@ def test_a_table_that_fits_is_drawn_as_it_is() -> None:
 
 
 def test_headings_break_between_words_only() -> None:
-    table = Table("", ("Name", "Duplicated reordered"), [("a", "1")], numeric={1})
+    table = Table("", ("Name", "Duplicated reordered"), [("a", "1")])
     head = drawn(table, 20)[:2]
     assert head == ["       Duplicated", " Name   reordered"]
 
@@ -46,14 +46,14 @@ def test_texts_break_between_words_and_never_between_a_number_and_its_unit() -> 
 
 
 def test_two_ends_break_behind_the_sign_between_them() -> None:
-    table = Table("", ("From > to", "n"), [("192.0.2.1:4000 > 192.0.2.2:4002", "1")], {1})
+    table = Table("", ("From > to", "n"), [("192.0.2.1:4000 > 192.0.2.2:4002", "1")])
     assert drawn(table, 24)[2:] == [" 192.0.2.1:4000 >  1", " 192.0.2.2:4002"]
 
 
 def test_columns_that_can_be_spared_go_first_and_are_named() -> None:
     columns = ("Device", "Forwarding rate", "Mean delay", "Remark")
     rows = [("iptables", "820 kpps", "12.4 µs", "quiet")]
-    table = Table("", columns, rows, {1, 2}, spare=("Remark", "Mean delay"))
+    table = Table("", columns, rows, spare=("Remark", "Mean delay"))
     lines = drawn(table, 32)
     assert "820 kpps" in lines[3]
     assert "quiet" not in "".join(lines)
@@ -64,7 +64,7 @@ def test_columns_that_can_be_spared_go_first_and_are_named() -> None:
 
 def test_without_columns_to_spare_those_on_the_right_go() -> None:
     names = [f"Column{i}" for i in range(20)]
-    lines = drawn(Table("", names, [["1" * 7] * 20], range(20)), 40)
+    lines = drawn(Table("", names, [["1" * 7] * 20]), 40)
     assert lines[0].split() == ["Column0", "Column1", "Column2", "Column3"]
     assert "Column4, Column5" in " ".join(lines)
 
@@ -72,7 +72,7 @@ def test_without_columns_to_spare_those_on_the_right_go() -> None:
 @pytest.mark.parametrize("columns", [10, 20, 40, 80])
 def test_an_id_a_number_and_a_path_are_never_broken(columns: int) -> None:
     path = "/var/lib/weir/20261122-072836-trial-35f4/report.html"
-    table = Table("", ("Run", "Packets", "Path"), [(RUN, "123,456,789", path)], {1}, spare=("Path",))
+    table = Table("", ("Run", "Packets", "Path"), [(RUN, "123,456,789", path)], spare=("Path",))
     text = "\n".join(layout.lines(table, columns))
     assert RUN in text
     assert "123,456,789" in text
@@ -80,7 +80,7 @@ def test_an_id_a_number_and_a_path_are_never_broken(columns: int) -> None:
 
 
 def test_signs_of_double_width_stand_in_line() -> None:
-    lines = layout.lines(Table("", ("Name", "n"), [("東京", "1"), ("abcd", "2")], {1}), 80)
+    lines = layout.lines(Table("", ("Name", "n"), [("東京", "1"), ("abcd", "2")]), 80)
     assert lines[2:] == [" 東京  1", " abcd  2"]
 
 
@@ -120,7 +120,7 @@ def test_json_is_never_folded() -> None:
 def test_no_word_is_lost_or_broken_in_what_is_shown(
     rows: list[list[str]], numeric: set[int], columns: int
 ) -> None:
-    table = Table("Caption", ("One", "Two words", "Three", "Four"), rows, numeric, spare=("Four", "Three"))
+    table = Table("Caption", ("One", "Two words", "Three", "Four"), rows, spare=("Four", "Three"))
     text = "\n".join(layout.lines(table, columns, note=False))
     kept = [i for i, heading in enumerate(table.columns) if heading.split()[0] in text.split("──")[0]]
     assert kept[:1] == [0]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections.abc import Callable
@@ -8,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from weirlab import files
 from weirlab.errors import MissingCapability
 from weirlab.interrupts import shielded
 from weirlab.lab import clean
@@ -169,7 +169,7 @@ def test_waiting_to_be_alone_can_be_interrupted_also_where_that_is_shielded(
         with clean.alone(locks):
             pytest.fail("another lab is inside")
 
-    monkeypatch.setattr(files.fcntl, "flock", held)
+    monkeypatch.setattr(fcntl, "flock", held)
     with pytest.raises(KeyboardInterrupt):
         build()
 

@@ -135,10 +135,8 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
 
     def rfc2544() -> Story:
         results = [test_search_page.result("64"), test_search_page.result("512")]
-        searched = test_search_page.searched(
-            results, kind="rfc2544", tests=test_search_page.TESTS, goal=test_search_page.NDR
-        )
-        return tell_rfc2544(replace(searched, manifest={**searched.manifest, **dated}))
+        tested = test_search_page.of_rfc2544(results)
+        return tell_rfc2544(replace(tested, manifest={**tested.manifest, **dated}))
 
     def calls() -> Story:
         table = test_calls_page.make_call_table(12)

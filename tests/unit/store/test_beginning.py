@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import signal
@@ -9,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from weirlab import files
 from weirlab.errors import StoreError
 from weirlab.store import Store, catalogue
 from weirlab.store.writer import RunWriter
@@ -112,7 +112,7 @@ def test_waiting_for_another_process_that_begins_a_run_can_be_interrupted(
         signal.raise_signal(signal.SIGTERM)
         pytest.fail("it went on waiting")
 
-    monkeypatch.setattr(files.fcntl, "flock", held)
+    monkeypatch.setattr(fcntl, "flock", held)
     with pytest.raises(KeyboardInterrupt):
         store.create("trial", {}, {})
     assert os.listdir(store.root) == []

@@ -112,6 +112,7 @@ class RecordOptions:
         return [option for option, value in given.items() if value]
 
     def _recording(self, write: Path, ring_bytes: int | None) -> Recording:
+        from weirlab.amounts import parse_size, parse_time
         from weirlab.link import settings
 
         size, time = self.rotate_size, self.rotate_time
@@ -122,8 +123,8 @@ class RecordOptions:
             path=path,
             filter=self.filter,
             snap_bytes=min(self.snap or settings.SNAP_BYTES, settings.SNAP_BYTES),
-            rotate_bytes=settings.parse_size(size, "--rotate-size") if size else None,
-            rotate_seconds=settings.parse_time(time, "--rotate-time") if time else None,
+            rotate_bytes=parse_size(size, "--rotate-size") if size else None,
+            rotate_seconds=parse_time(time, "--rotate-time") if time else None,
             keep_files=self.keep,
             zstd=compressed,
             ring_bytes=ring_bytes or settings.RING_BYTES,
@@ -132,6 +133,6 @@ class RecordOptions:
 
 def seconds(duration: str | None) -> float | None:
     """``--duration`` in seconds."""
-    from weirlab.link.settings import parse_time
+    from weirlab.amounts import parse_time
 
     return None if duration is None else parse_time(duration, "--duration")

@@ -44,10 +44,10 @@ def of(outcome: Outcome) -> list[Table]:
             else ""
         )
         columns = ["From", "To", "Interface", "Lost at", "Frames"]
-        shown.append(Table(f"Missing from the record{more}", columns, rows, {4}))
+        shown.append(Table(f"Missing from the record{more}", columns, rows))
     if files:
         rows = [[str(file["path"]), count(file["frames"]), size(file["bytes"])] for file in files]
-        shown.append(Table("Files", ["File", "Frames", "Size"], rows, {1, 2}))
+        shown.append(Table("Files", ["File", "Frames", "Size"], rows))
     return shown
 
 
@@ -72,7 +72,7 @@ def link(snapshot: Snapshot, *, live: bool) -> Table | None:
         if account.cut:
             row.append(count(side.cut))
         rows.append(row)
-    return Table("Link", columns, rows, range(1, len(columns)))
+    return Table("Link", columns, rows)
 
 
 def mirror(account: Account) -> Table | None:
@@ -84,7 +84,7 @@ def mirror(account: Account) -> Table | None:
         account.mirror.interface,
         *map(count, (account.mirror.sent, account.mirror.not_sent, account.mirror.waiting)),
     ]
-    return Table("Mirror", columns, [row], range(1, len(columns)))
+    return Table("Mirror", columns, [row])
 
 
 def record(account: Account) -> Table | None:
@@ -96,7 +96,7 @@ def record(account: Account) -> Table | None:
         [each.name, *map(count, (each.seen, each.lost, each.filtered, each.written, each.not_written))]
         for each in account.recorded
     ]
-    return Table("Recorder", columns, rows, range(1, len(columns)))
+    return Table("Recorder", columns, rows)
 
 
 def size(size_bytes: float) -> str:

@@ -6,15 +6,19 @@ import errno
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from weirlab.interrupts import shielded
+from weirlab.errors import LabError
+from weirlab.interrupts import interruptible, shielded
 from weirlab.lab.linux import interface, syscalls
 
 DIRECTORY: Final = Path("/run/netns")
+_LOCK_S: Final = 10.0
+_LOCK_POLL_S: Final = 0.02
 
 T = TypeVar("T")
 
@@ -124,13 +128,28 @@ class _Outcome(Generic[T]):
         return self._value[0]
 
 
+@interruptible
+def _lock(fd: int) -> None:
+    """Two processes that bind at once would stack mounts; iproute2 takes the same lock, for moments."""
+    end_s = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end_s:
+                raise LabError(
+                    f"no namespace can be made: another program has held the lock of {DIRECTORY} for "
+                    f"{_LOCK_S:.0f} s; end it (fuser -v {DIRECTORY} names it) and try again"
+                ) from None
+        time.sleep(_LOCK_POLL_S)
+
+
 def _prepare_directory() -> None:
     """Make /run/netns a shared mount, as iproute2 does: every mount namespace sees the same names."""
     DIRECTORY.mkdir(mode=0o755, parents=True, exist_ok=True)
     fd = os.open(DIRECTORY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # Two processes that bind at once would stack mounts; iproute2 takes the same lock.
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        _lock(fd)
         try:
             syscalls.share_mount(str(DIRECTORY))
         except OSError as error:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from weirlab.documents import Measured
 from weirlab.errors import InputError, TrialError
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import SENDER_RESERVE
@@ -19,7 +20,7 @@ from weirlab.measure.search.trials import Trials
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.traffic.load import rate_pps
-from weirlab.traffic.sizes import SizeMix, describe
+from weirlab.traffic.sizes import SizeMix, describe, mean_bytes
 from weirlab.traffic.spec import Arrivals, Flows, Rate, Traffic
 
 PACED_LIMIT_PPS: Final = Profile.paced_limit_pps
@@ -44,16 +45,26 @@ class Setting:
     rules: RuleSetup = _NO_RULES
 
     @property
+    def sizes_text(self) -> str:
+        """``64``, ``imix``: as :func:`weirlab.traffic.sizes.parse_sizes` reads it."""
+        return describe(self.sizes)
+
+    @property
+    def frame_bytes(self) -> float:
+        """Mean frame size."""
+        return mean_bytes(self.sizes)
+
+    @property
     def text(self) -> str:
         """For people: ``position 400, 64 B``."""
-        sizes = describe(self.sizes)
+        sizes = self.sizes_text
         return f"position {self.rules.position}, {sizes}{' B' if sizes.isdigit() else ''}"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "position": self.rules.position,
             "stateful": self.rules.stateful,
-            "sizes_text": describe(self.sizes),
+            "sizes_text": self.sizes_text,
         }
 
 
@@ -90,7 +101,7 @@ class Point:
     """What a search found in one setting."""
 
     setting: Setting
-    max_load_pps: float
+    max_load_pps: Measured
     """The highest load that could be offered."""
     found: tuple[Found, ...]
     """In the order of the goals; empty when the search failed."""

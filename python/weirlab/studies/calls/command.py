@@ -201,10 +201,10 @@ def calls(
     result: JudgedOptions,
 ) -> None:
     """Calculate, write or make calls."""
+    from weirlab.amounts import parse_line
     from weirlab.studies.calls import sheets
     from weirlab.studies.calls.study import write_calls
     from weirlab.studies.calls.wire import calls_sheet
-    from weirlab.traffic.calls.lines import parse_line
 
     with result.session(ctx) as session:
         if action.send and action.write is not None:

@@ -81,7 +81,7 @@ def _percentiles(outcome: CallsOutcome) -> Table:
     rows = [
         (name, *(text(value) for value in (s.p1, s.p5, s.p50, s.p95, s.p99))) for name, s, text in quantities
     ]
-    return Table("What callers hear", columns, rows, range(1, 6))
+    return Table("What callers hear", columns, rows)
 
 
 def _groups(outcome: CallsOutcome) -> Table:
@@ -107,7 +107,7 @@ def _groups(outcome: CallsOutcome) -> Table:
         for name, group in groups.items()
         if group is not None
     ]
-    return Table("Groups of callers", columns, rows, range(1, 7), spare=("Not measured",))
+    return Table("Groups of callers", columns, rows, spare=("Not measured",))
 
 
 def _worst(outcome: CallsOutcome) -> Table:

@@ -79,7 +79,7 @@ def _packets(sheet: CallSheet) -> Table:
         )
         for each in sheet.classes
     ]
-    return Table("Packets", columns, rows, range(2, 9), spare=("Per packet", "Without FCS", "On the wire"))
+    return Table("Packets", columns, rows, spare=("Per packet", "Without FCS", "On the wire"))
 
 
 def _title(each: ClassSheet) -> str:
@@ -123,7 +123,7 @@ def _load(sheet: CallSheet) -> Table:
         rows.append(row(f"mean of all, who talk {percent(sheet.activity)} of the time", everybody))
     if sheet.control.rate_pps:
         rows.append(row("control packets (RTCP), per direction", sheet.control))
-    return Table("Load while everybody talks", columns, rows, range(1, 6))
+    return Table("Load while everybody talks", columns, rows)
 
 
 def _line(sheet: CallSheet) -> Table:
@@ -159,4 +159,4 @@ def _line(sheet: CallSheet) -> Table:
         )
         rows.append((_PUBLISHED, "this mix", "", count(max_pps), count(calls), ""))
     caption = f"Line limits; these calls take {percent(sheet.line_share)} of {_bit_rate(sheet.line_bps)}"
-    return Table(caption, columns, rows, range(2, 6))
+    return Table(caption, columns, rows)

@@ -35,7 +35,7 @@ def worst(callers: Iterable[Mapping[str, Any]], caption: str) -> Table:
         )
         for each in callers
     ]
-    return Table(caption, columns, rows, {0, *range(2, 10)}, ("Burst ratio", "Longest gap", "Longest run"))
+    return Table(caption, columns, rows, spare=("Burst ratio", "Longest gap", "Longest run"))
 
 
 def _time(ns: float | None) -> str:

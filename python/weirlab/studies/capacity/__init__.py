@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,11 @@ class CapacityStudy(Study["CapacityScenario", "DeviceGround", "CapacityFindings"
 
         found = study.findings(outcome.run, outcome.found.results)
         return Told(told.conclusion(outcome), tables.of(found))
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.capacity import study, told
+
+        return told.said(run, study.found(run))
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.capacity import study

@@ -144,7 +144,12 @@ def page(run: Run) -> Story:
             f"run {run.run_id} was interrupted before its first trial with calls: go on with {RESUME} "
             f"{run.run_id}"
         )
-    return tell(findings(run, run.get_json(RESULT, Found) if run.has(RESULT) else Found()))
+    return tell(findings(run, found(run)))
+
+
+def found(run: Run) -> Found:
+    """What ``run`` found so far."""
+    return run.get_json(RESULT, Found) if run.has(RESULT) else Found()
 
 
 def findings(run: Run, found: Found) -> Findings:

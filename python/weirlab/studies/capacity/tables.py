@@ -36,7 +36,6 @@ def found(most: Sequence[Verdict]) -> Table:
             )
             for one in most
         ),
-        {1, 2, 3, 5, 6},
         spare=("By", "Packets/s"),
     )
 
@@ -80,7 +79,6 @@ def trials(findings: Findings) -> Iterator[Table]:
             )
             for row in grouped.iter_rows(named=True)
         ),
-        range(1, 12),
         spare=("Samples taken", "CPU idle", "Median MOS", "Worst MOS", "Trials", "Packets/s"),
         details=True,
     )  # fmt: skip
@@ -116,7 +114,6 @@ def losses(findings: Findings) -> Iterator[Table]:
             )
             for one in rows
         ),
-        range(1, 8),
         spare=("Trials", "Lost while the host disturbed"),
     )
 

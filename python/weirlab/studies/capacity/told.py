@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 def conclusion(outcome: Outcome[CapacityFindings]) -> str:
     """What came of it, a line for each thing that the reader came for."""
-    run, found = outcome.run, outcome.found.results
+    lines = said(outcome.run, outcome.found.results)
+    if outcome.report is not None:
+        lines.append(f"Report: {outcome.report.path}")
+    return "\n".join([*lines, f"Run {outcome.run.run_id} is complete."])
+
+
+def said(run: Run, found: Found) -> list[str]:
+    """What was found, a sentence each."""
     lines = [
         *_carried_lines(run, found),
         *_host_lines(found),
@@ -32,9 +39,7 @@ def conclusion(outcome: Outcome[CapacityFindings]) -> str:
             f"The device's own counters and Weir's agree in {counters.agreed:,} of "
             f"{plural(counters.compared, 'trial')}."
         )
-    if outcome.report is not None:
-        lines.append(f"Report: {outcome.report.path}")
-    return "\n".join([*lines, f"Run {run.run_id} is complete."])
+    return lines
 
 
 def _carried_lines(run: Run, found: Found) -> Iterator[str]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from weirlab.cli import completing
 from weirlab.cli.options import JsonOption, StoreOption
 from weirlab.cli.output import Session
-from weirlab.errors import InputError
+from weirlab.errors import InputError, WeirError
 from weirlab.quoting import quoted
 from weirlab.tables import Table
+
+if TYPE_CHECKING:
+    from weirlab.store import Run
 
 REPORT = """Write the report of a run: one HTML file that needs no network.
 
@@ -35,7 +39,7 @@ Examples:
   weir --store /mnt/lab/weir runs
 """
 
-SHOW = """Show what a run measured, where, and what has been made of it.
+SHOW = """Show what a run found, what it measured and where.
 
 RUN is an ID, the beginning of one, or "last".
 
@@ -129,7 +133,7 @@ def runs(
             for run in found
         ]
         columns = ("Run", "Status", "Created (UTC)", "Trials", "Invalid", "Name")
-        tables = [Table("Runs", columns, rows, {3, 4}, spare=_SPARE)] if rows else []
+        tables = [Table("Runs", columns, rows, spare=_SPARE)] if rows else []
         document = {"kind": "runs", "store": session.store.root, "runs": found}
         session.finish(document, wording.runs(found, session.store.root, kind), tables)
 
@@ -141,7 +145,20 @@ def show(ctx: typer.Context, run: RunArgument, store: StoreOption = None, json: 
 
     with Session(ctx, as_json=json, store=store) as session:
         outcome = show(session.store, run)
-        session.finish(outcome.document(), wording.run(outcome), tables.run(outcome))
+        said = _said(session, outcome.run)
+        document = {**outcome.document(), "findings": said}
+        session.finish(document, wording.run(outcome), tables.run(outcome), lead="\n".join(said))
+
+
+def _said(session: Session, run: Run) -> Sequence[str]:
+    """What ``run`` found; what it holds can be shown without that, too."""
+    from weirlab.studies.registry import study_of
+
+    try:
+        return study_of(run).said(run)
+    except WeirError as error:
+        session.say(str(error))
+        return ()
 
 
 def export(

@@ -32,7 +32,7 @@ def run(outcome: RunOutcome) -> list[Table]:
     tables = [Table("Run", ("", ""), facts)]
     if outcome.counts:
         rows = [(role, str(n["attempts"]), str(n["valid"])) for role, n in outcome.counts.items()]
-        tables.append(Table("Trials", ("Trials", "Attempts", "Valid"), rows, {1, 2}))
+        tables.append(Table("Trials", ("Trials", "Attempts", "Valid"), rows))
     tables += thresholds(outcome.thresholds)
     if outcome.reasons:
         tables.append(reasons(outcome.reasons))

@@ -203,13 +203,13 @@ def tables(outcome: ComparisonOutcome) -> list[Table]:
         )
         for one in outcome.findings
     ]
-    found = [Table("After against before", columns, rows, range(2, 6), spare=("Run to run", "Settings"))]
+    found = [Table("After against before", columns, rows, spare=("Run to run", "Settings"))]
     for one in outcome.findings:
         if one.verdict in ("worse", "better") and len(one.matches) > 1:
             most = sorted(one.matches, key=lambda match: -abs(match.difference))[:_SHOWN]
             listed = [(match.place.text, change(one, math.expm1(match.difference))) for match in most]
             caption = f"{one.title[0].upper()}{one.title[1:]}: most changed"
-            found.append(Table(caption, ("Setting", "Change"), listed, {1}, details=True))
+            found.append(Table(caption, ("Setting", "Change"), listed, details=True))
     return found
 
 

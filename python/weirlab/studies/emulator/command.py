@@ -159,7 +159,7 @@ class RunOptions:
 
     def how(self) -> How:
         """The same for the emulator."""
-        from weirlab.link.settings import parse_time
+        from weirlab.amounts import parse_time
         from weirlab.studies.emulator.running import How
 
         for_s = None if self.for_ is None else parse_time(self.for_, "--for")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from weirlab import files, limits
+from weirlab.amounts import parse_size
 from weirlab.errors import InputError
-from weirlab.link.settings import parse_size
 from weirlab.quoting import quoted
 from weirlab.studies.emulator.spec import (
     Amount,

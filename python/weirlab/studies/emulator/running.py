@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.errors import InputError, MissingCapability
+from weirlab.extras import engine_needed
 from weirlab.interrupts import shielded
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.nft import FAMILY, first_line, nft
@@ -176,10 +177,8 @@ def _chain(end: End) -> str:
 
 
 def _started(a: End, b: End, up: PathSpec, down: PathSpec, how: How) -> Emulator:
-    try:
+    with engine_needed():
         from weirlab._engine import Emulator as EngineEmulator
-    except ImportError as error:
-        raise LabError(f"the engine is not built ({error}); make build builds it") from error
     return EngineEmulator(
         a=a.interface,
         b=b.interface,

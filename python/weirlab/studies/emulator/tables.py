@@ -144,7 +144,7 @@ def of(account: Account) -> list[Table]:
         for way in account.directions
     ]
     spare = ("On the link", "Duplicated", "Reordered")
-    fates = Table("Frames", columns, rows, range(2, len(columns)), spare)
+    fates = Table("Frames", columns, rows, spare=spare)
     columns = ["From", "To", "Rate set", "Rate kept", "Error", "Late p50", "p99", "p99.9", "Max"]
     rows = [
         [
@@ -157,7 +157,7 @@ def of(account: Account) -> list[Table]:
         ]
         for way in account.directions
     ]
-    timing = Table("The emulator itself", columns, rows, range(2, len(columns)), ("p99.9", "Late p50"))
+    timing = Table("The emulator itself", columns, rows, spare=("p99.9", "Late p50"))
     return [fates, timing]
 
 

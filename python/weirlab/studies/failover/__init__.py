@@ -63,6 +63,12 @@ class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings
 
         return Told(told.conclusion(outcome), tables.compared(outcome.found.groups))
 
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.failover.study import kept
+        from weirlab.studies.failover.switches import compare, conclusions
+
+        return tuple(conclusions(compare(kept(run))))
+
     def page(self, run: Run) -> Story:
         from weirlab.studies.failover import study
 

@@ -15,7 +15,6 @@ from weirlab.documents import plain
 from weirlab.errors import InputError, MissingCapability, TrialError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
-from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
@@ -164,12 +163,11 @@ def measured(
     return found
 
 
-def stored(run: Run) -> FailoverFindings:
-    """What a run holds, measured earlier or still under way."""
-    rows = tuple(rows_of(SwitchRow, run.table(SWITCHES))) if run.has_table(SWITCHES) else ()
-    load = run.get_json(LOAD, CommonLoad)
-    scenario = scenario_of(run, FailoverScenario)
-    return _concluded(load, _plan(scenario, _pairs(scenario)), rows, 0.0)
+def kept(run: Run) -> tuple[SwitchRow, ...]:
+    """Every attempt that ``run`` holds."""
+    if not run.has_table(SWITCHES):
+        return ()
+    return tuple(rows_of(SwitchRow, completed(SwitchRow, run.table(SWITCHES))))
 
 
 def page(run: Run) -> Story:
@@ -180,17 +178,13 @@ def page(run: Run) -> Story:
         raise InputError(
             f"run {run.run_id} was interrupted before its first switch: go on with {RESUME} {run.run_id}"
         )
-    switches = completed(SwitchRow, run.table(SWITCHES))
-    groups = compare(rows_of(SwitchRow, switches))
     return tell(
         SwitchRun(
             manifest=vars(run.manifest),
-            switches=switches,
+            rows=kept(run),
             calls=run.table(CALLS) if run.has_table(CALLS) else pl.DataFrame(),
             series=run.table(SERIES) if run.has_table(SERIES) else pl.DataFrame(),
-            groups=[group.to_json() for group in groups],
-            said=tuple(conclusions(groups)),
-            load=run.get_json("load", dict) if run.has("load") else {},
+            load=run.get_json(LOAD, CommonLoad) if run.has(LOAD) else None,
         )
     )
 

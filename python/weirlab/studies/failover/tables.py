@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from weirlab.report.numbers import NOTHING, count, duration, percent, significant
 from weirlab.studies.failover.switches.compare import Group, Spread
 from weirlab.studies.failover.switches.pair import named_event
+from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.tables import Table
 
 Shown = Callable[[float], str]
@@ -46,9 +47,7 @@ def _outages(named: Named) -> Table:
         for name, one in named
     ]
     caption = "Time without packets: medians over the runs, in brackets the lowest and highest"
-    return Table(
-        caption, columns, rows, range(1, 10), ("Event took", "Back", "Forward", "Runs", "Longest gap")
-    )
+    return Table(caption, columns, rows, spare=("Event took", "Back", "Forward", "Runs", "Longest gap"))
 
 
 def _losses(named: Named) -> Table:
@@ -59,7 +58,7 @@ def _losses(named: Named) -> Table:
         (
             name,
             _span(one.spread["lost"], count),
-            _shown(one.spread["glitch_ms"].median, lambda value: f"{significant(value)} ms"),
+            _ms(one.spread["glitch_ms"].median),
             *(count(one.spread[what].median) for what in ("reordered", "duplicated")),
             f"{_span(one.spread['alive'], count)} of {count(one.spread['streams'].median)}",
             count(one.spread["states_surviving"].median),
@@ -68,7 +67,7 @@ def _losses(named: Named) -> Table:
         for name, one in named
     ]
     spare = ("Invalid", "States kept", "Duplicated", "Reordered")
-    return Table("Packets, streams and states", columns, rows, range(1, 8), spare)
+    return Table("Packets, streams and states", columns, rows, spare=spare)
 
 
 def _heard(named: Named) -> Table:
@@ -87,25 +86,25 @@ def _heard(named: Named) -> Table:
         for name, one in named
     ]
     spare = ("Jitter after", "Jitter before", "MOS after", "3.6 or better")
-    return Table("What callers heard: medians over calls and runs", columns, rows, range(1, 9), spare)
+    return Table("What callers heard: medians over calls and runs", columns, rows, spare=spare)
 
 
-def attempts(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A row per attempt, invalid ones with their reasons; ``rows`` as the run keeps them, in order."""
+def attempts(rows: Sequence[SwitchRow]) -> Table:
+    """A row per attempt, invalid ones with their reasons."""
     cells = [
         (
-            str(row["pair"]),
-            str(row["kind"]),
-            str(row["repetition"]),
-            _shown(row["gap_p50_ns"], duration),
-            _shown(row["gap_max_ns"], duration),
-            _shown(row["resumed_ns"] if row["lost"] else None, duration),
-            count(row["lost"]),
-            _shown(row["glitch_ms"], lambda value: f"{significant(value)} ms"),
-            f"{row['alive']:,} of {row['streams']:,}",
-            _shown(row["event_took_ns"], duration),
-            _shown(row["mos_affected"], _mos),
-            "yes" if row["valid"] else f"no: {row['invalid']}",
+            row.pair,
+            row.kind,
+            str(row.repetition),
+            duration(row.gap_p50_ns),
+            duration(row.gap_max_ns),
+            duration(row.resumed_ns) if row.lost else NOTHING,
+            count(row.lost),
+            _ms(row.glitch_ms),
+            f"{row.alive:,} of {row.streams:,}",
+            duration(row.event_took_ns),
+            _mos(row.mos_affected),
+            "yes" if row.valid else f"no: {row.invalid}",
         )
         for row in rows
     ]
@@ -113,7 +112,7 @@ def attempts(rows: Sequence[Mapping[str, Any]]) -> Table:
         "Pair", "Event", "Run", "Gap of the median call", "Of the worst call", "Back after", "Lost",
         "Lost / rate", "Streams alive", "The event itself took", "MOS affected", "Valid",
     )  # fmt: skip
-    return Table("Every attempt", columns, cells, range(2, 11), details=True)
+    return Table("Every attempt", columns, cells, details=True)
 
 
 def _span(found: Spread, shown: Shown) -> str:
@@ -124,8 +123,8 @@ def _span(found: Spread, shown: Shown) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def _shown(value: float | None, shown: Shown) -> str:
-    return NOTHING if value is None or not math.isfinite(value) else shown(value)
+def _ms(value: float) -> str:
+    return f"{significant(value)} ms" if math.isfinite(value) else NOTHING
 
 
 def _mos(value: float) -> str:

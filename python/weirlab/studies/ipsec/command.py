@@ -123,9 +123,9 @@ def bytes_(
     json: JsonOption = False,
 ) -> None:
     """Calculate bytes on the wire."""
+    from weirlab.amounts import parse_line
     from weirlab.studies.ipsec import tables
     from weirlab.studies.ipsec.sheet import Question, sheet
-    from weirlab.traffic.calls.lines import parse_line
 
     with Session(ctx, as_json=json) as session:
         version: IpNumber = 4 if calls.ip == "4" else 6

@@ -76,7 +76,7 @@ def _stream(each: StreamSheet, sheet: Sheet) -> Table:
         what += f" in IPv{sheet.question.outer_ip}"
     what += ", ESP in UDP" if sheet.question.natt else ""
     title = f"{what}, one direction, {significant(each.stream.rate_pps)} packets/s"
-    return Table(title, columns, rows, range(1, len(columns)), ("By IP alone", "Inner MTU", "kbit/s"))
+    return Table(title, columns, rows, spare=("By IP alone", "Inner MTU", "kbit/s"))
 
 
 def _title(row: Row) -> str:
@@ -101,7 +101,7 @@ def _matrix(sheet: Sheet, title: str, what: str) -> Table:
         )
         for packet_ms in published.PACKET_TIMES_MS
     ]
-    return Table(title, columns, rows, range(len(columns)))
+    return Table(title, columns, rows)
 
 
 def _kilobits(bps: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,11 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
         from weirlab.studies.monitor import tables, told
 
         return Told(told.conclusion(outcome), tables.groups(outcome.found.groups))
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.monitor import study
+
+        return study.said(run)
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.monitor import study

@@ -161,7 +161,7 @@ def measured(
     writer.put_json(RESULT, findings.kept())
     if findings.unbalanced:
         progress.note(
-            f"in {findings.unbalanced} attempts counters do not agree: see the column 'balance' of the table "
+            f"counters do not agree in {findings.unbalanced} attempts: see the column 'balance' of the table "
             f"'{TRIALS}'"
         )
     return findings
@@ -175,21 +175,31 @@ def page(run: Run) -> Story:
         raise InputError(
             f"run {run.run_id} was interrupted before its first trial: go on with {RESUME} {run.run_id}"
         )
-    frame = completed(MonitorRow, run.table(TRIALS))
-    rows = rows_of(MonitorRow, frame)
-    groups, effects, prices = compare(rows), stalls(rows), costs(rows)
-    found = run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
+    rows = _rows(run)
     return tell(
         Evidence(
             manifest=vars(run.manifest),
-            trials=frame,
-            groups=groups,
-            found=found,
-            costs=prices,
-            stalls=effects,
-            said=tuple(conclusions(groups, list(found), prices, effects)),
+            rows=rows,
+            groups=compare(rows),
+            found=_found(run),
+            costs=costs(rows),
+            stalls=stalls(rows),
         )
     )
+
+
+def said(run: Run) -> list[str]:
+    """What ``run`` shows, a sentence each."""
+    rows = _rows(run)
+    return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))
+
+
+def _rows(run: Run) -> list[MonitorRow]:
+    return rows_of(MonitorRow, completed(MonitorRow, run.table(TRIALS))) if run.has_table(TRIALS) else []
+
+
+def _found(run: Run) -> tuple[Found, ...]:
+    return run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
 
 
 def _searched(
@@ -202,7 +212,7 @@ def _searched(
     planned: int,
 ) -> tuple[Found, ...]:
     """What the searches found, those of an earlier session included."""
-    known = [*writer.run.get_json(SEARCH, _searches)] if writer.has(SEARCH) else []
+    known = [*_found(writer.run)]
     if (wanted := what.search) is None:
         return tuple(known)
     goal = Goal(
@@ -243,7 +253,7 @@ def _search_s(what: Monitor, writer: RunWriter) -> float:
     if (wanted := what.search) is None:
         return 0.0
     left = len(wanted.methods) * len(wanted.frames)
-    left -= len(writer.run.get_json(SEARCH, _searches)) if writer.has(SEARCH) else 0
+    left -= len(_found(writer.run))
     return max(left, 0) * _SEARCH_TRIALS * wanted.repetitions * (wanted.trial_s + 0.4)
 
 

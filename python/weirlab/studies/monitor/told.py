@@ -18,12 +18,12 @@ def conclusion(outcome: Outcome[MonitorFindings]) -> str:
     attempts, valid = len(found.rows), sum(row.valid for row in found.rows)
     spoiled = f", {plural(attempts - valid, 'attempt')} spoiled by the host" if attempts > valid else ""
     open_sums = (
-        f" In {plural(found.unbalanced, 'attempt')} counters do not agree."
+        f" Counters do not agree in {plural(found.unbalanced, 'attempt')}."
         if found.unbalanced
         else " The counters of every trial agree."
     )
     if found.remainder:
-        open_sums += f" {plural(found.remainder, 'frame')} got lost where nobody counts."
+        open_sums += f" {plural(found.remainder, 'frame')} disappeared where losses are not counted."
     report = "" if outcome.report is None else f" Report: {outcome.report.path}"
     lines.append(
         f"Run {outcome.run.run_id}: {found.planned - len(found.missing)} of {found.planned} trials "

@@ -93,7 +93,7 @@ def _answers(outcome: PlanOutcome) -> Table:
                 rate(room.left_pps) if room else NOTHING,
             ]
         rows.append(row)
-    return Table("Answers", columns, rows, {2, *range(4, len(columns))})
+    return Table("Answers", columns, rows)
 
 
 def _outlooks(outcome: PlanOutcome) -> list[Table]:
@@ -126,7 +126,7 @@ def _outlooks(outcome: PlanOutcome) -> list[Table]:
             ]
         )
     caption = f"Predicted, and what {kept} of trials keep to"
-    return [Table(caption, columns, rows, range(1, len(columns)), details=True)]
+    return [Table(caption, columns, rows, details=True)]
 
 
 def _bound(sign: str, value: float, show: object) -> str:
@@ -312,9 +312,7 @@ def _ruleset(found: RulesetOutcome) -> list[Table]:
         ]
         caption = f"Rules to move (the first {MOST_MOVES} of {len(moves)})"
         columns = ("Chain", "From place", "To place", "Matches", "Rule")
-        result.append(
-            Table(caption if len(moves) > MOST_MOVES else "Rules to move", columns, rows, {1, 2, 3})
-        )
+        result.append(Table(caption if len(moves) > MOST_MOVES else "Rules to move", columns, rows))
     if found.gains and moves:
         columns = ("Device", "Threshold now", "Then", "p99 delay now", "p99 delay then")
         gains = [
@@ -327,7 +325,7 @@ def _ruleset(found: RulesetOutcome) -> list[Table]:
             )
             for gain in found.gains
         ]
-        result.append(Table("What the new order wins", columns, gains, range(1, 5)))
+        result.append(Table("What the new order wins", columns, gains))
     remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept]
     remarks += [("note", text) for text in advice.notes]
     if remarks:

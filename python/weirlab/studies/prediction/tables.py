@@ -34,7 +34,7 @@ def parameters(models: Mapping[str, Any], *, details: bool = False) -> list[Tabl
             rows.append((one.name, significant(one.value, 4), error, one.unit, one.meaning, name))
     columns = ("Parameter", "Value", "Standard error", "Unit", "Meaning", "Model")
     caption = "Parameters of the models"
-    return [Table(caption, columns, rows, {1, 2}, ("Model",), details)] if rows else []
+    return [Table(caption, columns, rows, spare=("Model",), details=details)] if rows else []
 
 
 def devices(outcome: DevicesOutcome) -> list[Table]:
@@ -54,7 +54,7 @@ def devices(outcome: DevicesOutcome) -> list[Table]:
         for name, parameter in first.items()
     ]
     columns = ("Parameter", *found, "Unit", "Meaning")
-    return [Table("Queueing model", columns, rows, range(1, 1 + len(found)))]
+    return [Table("Queueing model", columns, rows)]
 
 
 def prediction(outcome: PredictionOutcome) -> list[Table]:
@@ -86,7 +86,7 @@ def prediction(outcome: PredictionOutcome) -> list[Table]:
         (label, *(cell for model in models for cell in cells(model, name, shown)))
         for label, name, shown in lines
     ]
-    return [Table("Prediction", ("", *columns), rows, range(1, 1 + len(columns)))]
+    return [Table("Prediction", ("", *columns), rows)]
 
 
 _NAMES: Final = {
@@ -133,7 +133,7 @@ def _summary(rows: Iterable[ErrorRow]) -> list[Table]:
         for quantity in dict.fromkeys(row.quantity for row in single)
     ]
     caption = "Mean absolute errors on single held-out trials"
-    return [Table(caption, ("Quantity", *models), cells, range(1, 1 + len(models)))] if cells else []
+    return [Table(caption, ("Quantity", *models), cells)] if cells else []
 
 
 def errors(rows: Iterable[ErrorRow]) -> list[Table]:
@@ -152,7 +152,7 @@ def _errors(rows: Sequence[ErrorRow], caption: str, *, details: bool) -> Table:
     columns = (*_COLUMNS, _COVERAGE) if covered else _COLUMNS
     lines = [(*_error_cells(row), *((_coverage(row),) if covered else ())) for row in rows]
     spare = ("95 % CI", *((_COVERAGE,) if covered else ()), "Std. dev.", "n")
-    return Table(caption, columns, lines, range(2, len(columns)), spare, details)
+    return Table(caption, columns, lines, spare=spare, details=details)
 
 
 def _error_cells(row: ErrorRow) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def comparison_tables(outcome: TransientsOutcome) -> list[Table]:
         title = (
             f"{comparison.what} ({comparison.setup}; {trials}, bins of {duration(comparison.series.bin_ns)})"
         )
-        tables.append(Table(title, columns, rows, {0, *range(2, 9)}, spare))
+        tables.append(Table(title, columns, rows, spare=spare))
     return tables
 
 
@@ -134,7 +134,7 @@ def over_time_tables(outcome: OverTimeOutcome) -> list[Table]:
         for i, row in enumerate(rows)
         if i in (0, len(rows) - 1) or row[1:] != rows[i - 1][1:] or row[0].startswith("before")
     ]
-    return [Table(outcome.rate_text, columns, rows, range(1, len(columns)))]
+    return [Table(outcome.rate_text, columns, rows)]
 
 
 def over_time(outcome: OverTimeOutcome) -> str:

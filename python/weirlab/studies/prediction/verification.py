@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -202,12 +202,20 @@ def score(run: Run, models: Models) -> VerificationOutcome:
     )
 
 
-def errors_of(run: Run) -> Sequence[ErrorRow]:
+def stored(run: Run) -> VerificationOutcome | None:
+    """What :func:`score` found; None if ``run`` was not verified, or by a Weir that kept less."""
+    if not (errors := errors_of(run)):
+        return None
+    trials = run.get_json(VERIFICATION, lambda content: int(content["trials"]))
+    return VerificationOutcome(run, errors, trials, machine.judged(run, _RESUME), verdict.undecided(run))
+
+
+def errors_of(run: Run) -> tuple[ErrorRow, ...]:
     """The errors kept with ``run``; none if it was not verified, or by a Weir that kept less."""
     return run.get_json(VERIFICATION, _errors) if run.has(VERIFICATION) else ()
 
 
-def _errors(content: Mapping[str, Any]) -> Sequence[ErrorRow]:
+def _errors(content: Mapping[str, Any]) -> tuple[ErrorRow, ...]:
     if content.get("format") != FORMAT:
         return ()
     return typed(tuple[ErrorRow, ...], content["errors"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,11 @@ class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):
         from weirlab.studies.profile.wording import scenario
 
         return Told(scenario(outcome), tables.scenario(outcome.found), wording.machine(outcome.found.verdict))
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.profile import wording
+
+        return wording.said(run)
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.profile import study

@@ -124,7 +124,7 @@ def calibrate(
         plan = section(Calibrate, {**wanted, **given(trials)})
         outcome = calibrate(session.store, device.where(), plan, session.progress, command=session.command)
         shown = [tables.calibration(map(vars, outcome.calibration.points))]
-        session.finish(outcome.document(), wording.calibration(outcome), shown)
+        session.finish(outcome.document(), wording.calibration(outcome.calibration), shown)
 
 
 def trial(

@@ -47,10 +47,10 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     if states:
         rows = [(role, *(f"{times.get(state, 0.0):.2f}" for state in states)) for role, times in cpu.items()]
         columns = ("CPU", *states)
-        tables.append(Table("CPU time in s", columns, rows, range(1, len(columns)), details=True))
+        tables.append(Table("CPU time in s", columns, rows, details=True))
     counters = [(name, count(value)) for name, value in record.dut_counters.items() if value]
     if counters:
-        tables.append(Table("Counters of the device", ("", ""), counters, {1}, details=True))
+        tables.append(Table("Counters of the device", ("", ""), counters, details=True))
     return tables
 
 
@@ -89,7 +89,7 @@ def calibration(points: Iterable[Mapping[str, Any]]) -> Table:
         )
         for point in points
     ]
-    return Table("Over a plain cable", columns, rows, range(1, 8), ("Invalid", "Valid trials"))
+    return Table("Over a plain cable", columns, rows, spare=("Invalid", "Valid trials"))
 
 
 def _known(value: float | None, shown: Callable[[float], str]) -> str:

@@ -12,12 +12,25 @@ from weirlab.studies.prediction.wording import verification
 from weirlab.traffic.places import describe_places
 
 if TYPE_CHECKING:
-    from weirlab.jobs.calibrations import CalibrationOutcome
     from weirlab.jobs.profiles import ProfileOutcome
     from weirlab.jobs.trials import TrialOutcome
     from weirlab.measure.adaptive import AdaptiveOutcome
+    from weirlab.measure.calibrate import Calibration
+    from weirlab.store import Run
     from weirlab.studies.contract import Outcome
     from weirlab.studies.profile.findings import ProfileFindings
+
+
+def said(run: Run) -> tuple[str, ...]:
+    """What a calibration found, or how far models are off by their verification."""
+    from weirlab.measure import calibrate
+    from weirlab.studies.prediction.verification import stored
+
+    if run.manifest.kind == calibrate.KIND:
+        known = run.has(calibrate.RESULT)
+        return (calibration(run.get_json(calibrate.RESULT, calibrate.Calibration)),) if known else ()
+    found = stored(run)
+    return () if found is None else (verification(found),)
 
 
 def trial(outcome: TrialOutcome) -> str:
@@ -41,9 +54,8 @@ def trial(outcome: TrialOutcome) -> str:
     )
 
 
-def calibration(outcome: CalibrationOutcome) -> str:
+def calibration(found: Calibration) -> str:
     """The tool's own error."""
-    found = outcome.calibration
     return (
         f"Weir's own error here: pacing within {percent(found.pacing_error_ratio)} up to "
         f"{rate(found.paced_limit_pps)}, time stamps +{duration(found.delay_p50_ns)} (median) and at most "

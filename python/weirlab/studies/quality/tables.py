@@ -19,7 +19,6 @@ _COLUMNS: Final = (
     "Stream", "From > to", "Codec", "MOS", "R", "Lost", "Longest run", "Late", "Jitter", "Max. jitter",
     "Delay p95", "Longest gap", "Copies", "Reordered", "Packets", "Duration", "Source",
 )  # fmt: skip
-_TEXTS: Final = {1, 2, 16}
 _SPARE: Final = (
     "Source", "Duration", "Packets", "Reordered", "Copies", "Longest gap", "Max. jitter", "Delay p95", "R",
     "Longest run",
@@ -50,7 +49,7 @@ def streams(listed: Iterable[Row], caption: str) -> Table:
         )
         for row in listed
     ]
-    return Table(caption, _COLUMNS, cells, set(range(len(_COLUMNS))) - _TEXTS, _SPARE)
+    return Table(caption, _COLUMNS, cells, spare=_SPARE)
 
 
 def of(outcome: QualityOutcome, most: int) -> list[Table]:
@@ -75,7 +74,7 @@ def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
         )
         for i, stream in ((i, outcome.streams[i]) for i in shown)
     ]
-    return Table("Packets and loss", columns, cells, range(5), details=True)
+    return Table("Packets and loss", columns, cells, details=True)
 
 
 def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
@@ -95,7 +94,7 @@ def _heard(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
         for i in shown
     ]
     caption = "Delay beyond that of the stream's fastest packet, and jitter buffers"
-    return Table(caption, columns, cells, range(9), details=True)
+    return Table(caption, columns, cells, details=True)
 
 
 def _behind(outcome: QualityOutcome, buffer: PlayoutQuality, i: int) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weirlab.studies.contract import Study
@@ -19,9 +20,15 @@ class SearchStudy(Study[Any, Any, Any]):
     commands = {"weirlab.studies.search.command": ("search", "rfc2544")}
 
     def page(self, run: Run) -> Story:
-        from weirlab.studies.search.pages import search_page
+        from weirlab.studies.search.stored import search_page
 
         return search_page(run)
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.search import stored, told
+
+        points = stored.points(run)
+        return (f"{told.search_finding(points, stored.device(run))}.",) if points else ()
 
 
 class Rfc2544Study(Study[Any, Any, Any]):
@@ -31,6 +38,12 @@ class Rfc2544Study(Study[Any, Any, Any]):
     title = "throughput, latency, frame loss rate and back-to-back frames (RFC 2544)"
 
     def page(self, run: Run) -> Story:
-        from weirlab.studies.search.pages import rfc2544_page
+        from weirlab.studies.search.stored import rfc2544_page
 
         return rfc2544_page(run)
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.search import stored, told
+
+        results = stored.results(run)
+        return (f"{told.rfc2544_finding(results[0], stored.device(run))}.",) if results else ()

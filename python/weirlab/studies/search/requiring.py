@@ -6,14 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weirlab.requirements import (
-    Case,
-    Demand,
-    Judgement,
-    Quantity,
-    judge,
-)
-from weirlab.traffic.sizes import mean_bytes
+from weirlab.requirements import Case, Demand, Judgement, Quantity, judge
 
 if TYPE_CHECKING:
     from weirlab.measure.search import Goal
@@ -58,4 +51,4 @@ def _search_case(quantity: Quantity, outcome: SearchOutcome, number: int) -> Cas
         if math.isinf(high)
         else "the bounds of the search lie on both sides: narrower ones (--width)"
     )
-    return Case(low, low, high, where, why=why, frame_bytes=mean_bytes(point.setting.sizes))
+    return Case(low, low, high, where, why=why, frame_bytes=point.setting.frame_bytes)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.quantities import clock, count, duration, percent, plural, rate, rules
-from weirlab.documents import plain
 from weirlab.records import device_in_words
 from weirlab.studies.search import tables
 from weirlab.tables import Table
-from weirlab.traffic.sizes import describe, mean_bytes
 
 if TYPE_CHECKING:
-    from weirlab.measure.search import Found, Goal, Setting
+    from weirlab.measure.search import Found, Goal, Point, Setting
     from weirlab.studies.search.rfc2544 import Result
     from weirlab.studies.search.study import Rfc2544Outcome, SearchOutcome
 
@@ -25,31 +23,33 @@ def device(outcome: SearchOutcome | Rfc2544Outcome) -> str:
 
 def search_tables(outcome: SearchOutcome) -> list[Table]:
     """One row per setting and goal."""
-    return [*tables.bounds(plain(outcome.points))]
+    return [*tables.bounds(outcome.points)]
 
 
 def search_sentence(outcome: SearchOutcome) -> str:
-    """The first goal of every setting, at most three of them."""
-    parts = [
-        f"{_told(point.setting, outcome.conditions.dut)}: {_carried(point.found[0])}"
-        for point in outcome.points
-        if point.found
-    ]
+    """What was found, and by how much work."""
+    return f"{search_finding(outcome.points, outcome.conditions.dut)} {_work(outcome)}."
+
+
+def search_finding(points: Sequence[Point], dut: str) -> str:
+    """The first goal of every setting, at most three of them; no full stop."""
+    parts = [f"{_told(point.setting, dut)}: {_carried(point.found[0])}" for point in points if point.found]
     told = "; ".join(parts[:3]) + (f"; {len(parts) - 3} more in the table" if len(parts) > 3 else "")
-    return (
-        f"{device(outcome)}, {told or 'nothing was found'} "
-        f"({plural(outcome.trials, 'trial')} in {clock(outcome.elapsed_s)}, run {outcome.run.run_id})."
-    )
+    return f"{device_in_words(dut, first=True)}, {told or 'nothing was found'}"
 
 
 def rfc2544_tables(outcome: Rfc2544Outcome) -> list[Table]:
     """One table per test, in the RFC's order and form."""
-    return tables.rfc2544(plain(outcome.results), outcome.suite.tests)
+    return tables.rfc2544(outcome.results, outcome.suite.tests)
 
 
 def rfc2544_sentence(outcome: Rfc2544Outcome) -> str:
-    """The first setting's results."""
-    first = outcome.results[0]
+    """What was found first, and by how much work."""
+    return f"{rfc2544_finding(outcome.results[0], outcome.conditions.dut)} {_work(outcome)}."
+
+
+def rfc2544_finding(first: Result, dut: str) -> str:
+    """The results of the ``first`` setting; no full stop."""
     parts = []
     if first.found is not None:
         parts.append(_carried(first.found))
@@ -62,17 +62,19 @@ def rfc2544_sentence(outcome: Rfc2544Outcome) -> str:
         more = "at least " if first.bursts.at_least else ""
         parts.append(f"bursts of up to {more}{count(first.bursts.mean_frames)} frames without loss")
     what = ", ".join(parts) or "nothing was found"
-    return (
-        f"{device(outcome)}, {_told(first.setting, outcome.conditions.dut)}: {what} "
-        f"({plural(outcome.trials, 'trial')} in {clock(outcome.elapsed_s)}, run {outcome.run.run_id})."
-    )
+    return f"{device_in_words(dut, first=True)}, {_told(first.setting, dut)}: {what}"
+
+
+def _work(outcome: SearchOutcome | Rfc2544Outcome) -> str:
+    trials = plural(outcome.trials, "trial")
+    return f"({trials} in {clock(outcome.elapsed_s)}, run {outcome.run.run_id})"
 
 
 def search_lead(outcome: SearchOutcome) -> list[str]:
     """What a report says before its tables."""
     return [
         *_lead(outcome),
-        *(f"Goal {_goal_in_words(goal)}." for goal in outcome.goals),
+        *(f"Goal {goal_in_words(goal)}." for goal in outcome.goals),
         *(f"Not found: {point.setting.text}: {point.problem}." for point in outcome.points if point.problem),
     ]
 
@@ -81,7 +83,7 @@ def rfc2544_lead(outcome: Rfc2544Outcome) -> list[str]:
     """What a report says before its tables: also where it is shorter than the RFC asks for."""
     suite = outcome.suite
     told = [
-        f"Goal {_goal_in_words(suite.goal)}. RFC 2544: one trial of at least 60 s, no loss.",
+        f"Goal {goal_in_words(suite.goal)}. RFC 2544: one trial of at least 60 s, no loss.",
         f"Latency: {suite.repetitions} trials of {suite.latency_s:g} s, every frame time-stamped at "
         "departure and arrival. RFC 2544: 20 trials of at least 120 s, one tagged frame each.",
         f"Frame loss rate: one trial of {suite.loss_s:g} s per load. RFC 2544: 60 s.",
@@ -154,8 +156,8 @@ def _where_row(setting: Setting) -> dict[str, Any]:
     return {
         "rules": setting.rules.position,
         "stateful": setting.rules.stateful,
-        "sizes": describe(setting.sizes),
-        "frame_bytes": mean_bytes(setting.sizes),
+        "sizes": setting.sizes_text,
+        "frame_bytes": setting.frame_bytes,
     }
 
 
@@ -165,7 +167,7 @@ def _found_row(found: Found) -> dict[str, Any]:
 
 
 def _told(setting: Setting, dut: str) -> str:
-    sizes = describe(setting.sizes)
+    sizes = setting.sizes_text
     frames = f"{sizes}-byte frames" if sizes.isdigit() else f"frames {sizes}"
     return frames if dut in ("ruleset", "none") else f"{rules(setting.rules.position)}, {frames}"
 
@@ -178,7 +180,8 @@ def _carried(found: Found) -> str:
     return f"{found.goal.name} {'at least ' if found.at_least else ''}{rate(throughput)}{limit}"
 
 
-def _goal_in_words(goal: Goal) -> str:
+def goal_in_words(goal: Goal) -> str:
+    """How a goal judges trials and loads."""
     return (
         f"{goal.name}: trials of {goal.trial_s:g} s with at most {percent(goal.loss_ratio)} lost; a load "
         f"is carried when at most {percent(goal.exceed_ratio)} of {goal.duration_sum_s:g} s are worse; "

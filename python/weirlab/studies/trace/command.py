@@ -228,7 +228,7 @@ def _reported(
 
 
 def _rate_bps(text: str) -> float:
-    from weirlab.traffic.calls.lines import parse_line
+    from weirlab.amounts import parse_line
 
     return parse_line(text)
 

@@ -63,7 +63,7 @@ def overview(listed: Sequence[Connection], caption: str, start_ns: int, *, absol
             )
         )
     spare = ("Captured", *(() if absolute else ("Start",)), "End", "b sent", "Duration", "a sent")
-    return Table(caption, columns, rows, {0, *range(2, 8), 9}, spare)
+    return Table(caption, columns, rows, spare=spare)
 
 
 def data(listed: Sequence[Connection]) -> Table:
@@ -96,13 +96,13 @@ def data(listed: Sequence[Connection]) -> Table:
             )
         )
     spare = ("Out of order", "Segments", "Duplicate ACKs", "Zero windows")
-    return Table("Data of the side that sent more", columns, rows, {0, *range(2, 12)}, spare, details=True)
+    return Table("Data of the side that sent more", columns, rows, spare=spare, details=True)
 
 
 def conclusions(listed: Sequence[Connection]) -> Table:
     """A sentence per connection."""
     rows = [(str(each["id"]), words.conclusion(each)) for each in listed]
-    return Table("What happened", ("#", ""), rows, {0}, details=len(rows) > _TOLD)
+    return Table("What happened", ("#", ""), rows, details=len(rows) > _TOLD)
 
 
 def whole(connection: Connection, start_ns: int, *, absolute: bool) -> list[Table]:
@@ -115,4 +115,4 @@ def both(connection: Connection) -> Table:
     """What each side sent, in columns."""
     a, b = sides(connection)
     columns = ("", f"a  {endpoint(a)}", f"b  {endpoint(b)}")
-    return Table("What each side sent", columns, sheet.both(connection), {1, 2})
+    return Table("What each side sent", columns, sheet.both(connection))

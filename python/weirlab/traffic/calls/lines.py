@@ -10,12 +10,10 @@ whole streams fit into these.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.errors import InputError
-from weirlab.quoting import quoted
+from weirlab.amounts import parse_line as parse_line
 from weirlab.traffic.calls import control
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes
@@ -25,21 +23,6 @@ PUBLISHED_BYTES_PER_S: Final = 134_217_728
 """2^30 bit/s."""
 
 LINES: Final[tuple[str, ...]] = ("10Mbit/s", "100Mbit/s", "1Gbit/s", "10Gbit/s", "25Gbit/s", "100Gbit/s")
-
-_LINE: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kmg]?)(?:bit/s|bps|bit|b/s)?")
-_SCALE: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
-
-
-def parse_line(text: str) -> float:
-    """Line rate in bit/s of a text such as ``1Gbit/s``, ``100M`` or ``10Gbps``."""
-    plain = text.strip().lower().replace(" ", "")
-    match = _LINE.fullmatch(plain)
-    if match is None or float(match[1]) <= 0 or "B" in text:
-        raise InputError(
-            f"line rate {quoted(text)} not understood; accepted are e.g. '100Mbit/s', '1Gbit/s' and '10G' "
-            "(bits, not bytes)"
-        )
-    return float(match[1]) * _SCALE[match[2]]
 
 
 @dataclass(frozen=True)

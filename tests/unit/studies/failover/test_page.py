@@ -12,9 +12,8 @@ import polars as pl
 import pytest
 
 from weirlab.report.numbers import NOTHING
-from weirlab.store.frames import frame_of
 from weirlab.studies.failover.page import SwitchRun, tell
-from weirlab.studies.failover.switches import compare, conclusions
+from weirlab.studies.failover.switches import CommonLoad
 from weirlab.studies.failover.switches.rows import SwitchRow
 
 MANIFEST = {
@@ -64,7 +63,7 @@ def switch(
     return SwitchRow(**(known | more))  # type: ignore[arg-type]
 
 
-def campaign(*rows: SwitchRow, load: dict[str, object] | None = None) -> SwitchRun:
+def campaign(*rows: SwitchRow, load: CommonLoad | None = None) -> SwitchRun:
     starts = np.arange(-2000, 3000, 5)
     series = [
         pl.DataFrame(
@@ -81,16 +80,7 @@ def campaign(*rows: SwitchRow, load: dict[str, object] | None = None) -> SwitchR
         for row in rows
     ]
     calls = [pl.DataFrame({"trial_id": row.trial_id, "gap_ns": [row.gap_p50_ns] * 5}) for row in rows]
-    groups = compare(rows)
-    return SwitchRun(
-        MANIFEST,
-        frame_of(SwitchRow, rows),
-        pl.concat(calls),
-        pl.concat(series),
-        [group.to_json() for group in groups],
-        tuple(conclusions(groups)),
-        load or {},
-    )
+    return SwitchRun(MANIFEST, rows, pl.concat(calls), pl.concat(series), load)
 
 
 def test_the_answer_names_the_gap_of_a_sudden_death() -> None:
@@ -132,14 +122,14 @@ def test_a_run_of_returns_alone_is_answered() -> None:
 
 
 def test_a_load_that_the_host_limits_is_not_laid_to_the_pair() -> None:
-    load = {"reduced": True, "by_host": True, "calls": 30, "wanted_calls": 200, "limited_by": "ucarp 1 s"}
+    load = CommonLoad(200, 30, 816.0, limited_by="ucarp 1 s", by_host=True)
     caution = tell(campaign(switch(1, 350), load=load)).caution
     assert "the host, not the pair, sets the limit" in caution
     assert "ucarp" not in caution
 
 
 def test_a_smaller_load_than_asked_for_is_a_caution() -> None:
-    load = {"reduced": True, "calls": 900, "wanted_calls": 3000, "limited_by": "ucarp 1 s"}
+    load = CommonLoad(3000, 900, 24_480.0, limited_by="ucarp 1 s")
     page = tell(campaign(switch(1, 350), load=load))
     assert page.caution == (
         "The pairs carry 900 of the 3,000 calls asked for without loss (ucarp 1 s sets the limit)."

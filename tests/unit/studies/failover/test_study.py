@@ -16,7 +16,7 @@ from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.bed import schedule
 from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.studies.failover.section import FailoverScenario
-from weirlab.studies.failover.study import FailoverFindings, load_text, stored
+from weirlab.studies.failover.study import FailoverFindings, load_text
 from weirlab.studies.failover.switches import Pair
 from weirlab.studies.failover.switches.event import Clocks
 from weirlab.testing import FakeClock
@@ -101,16 +101,14 @@ def test_one_command_measures_every_pair_and_draws_conclusions(store: Store) -> 
     assert [pair["sharing"] for pair in manifest.facts["pairs"]] == ["direct", "off"]
 
 
-def test_the_document_is_complete_and_the_run_gives_the_same_again(store: Store) -> None:
+def test_the_document_is_complete_and_the_run_says_the_same_again(store: Store) -> None:
     outcome = run(store, Opener())
     document = outcome.document()
     assert len(document["switches"]) == 8
     assert document["load"]["calls"] == 30
     assert len(document["groups"]) == 4
     assert len(document["conclusions"]) == 6  # Each group by itself, and both kinds with and without states.
-    again = stored(store.open("last")).document()
-    for name in ("load", "groups", "conclusions", "planned", "missing"):
-        assert repr(again[name]) == repr(document[name])
+    assert FailoverStudy().said(store.open("last")) == document["conclusions"]
 
 
 def test_the_schedule_of_all_switches_is_compiled_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

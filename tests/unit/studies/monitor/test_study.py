@@ -139,7 +139,7 @@ def test_a_trial_that_stays_spoiled_is_a_problem_with_a_way_on(store: Store) -> 
 def test_sums_that_do_not_close_are_told(store: Store) -> None:
     outcome = run(store, Opener(TrialFault(vanished=3)))
     assert outcome.found.unbalanced == 1
-    assert "In 1 attempt counters do not agree." in monitored.conclusion(outcome)
+    assert "Counters do not agree in 1 attempt." in monitored.conclusion(outcome)
 
 
 def test_what_is_printed_has_conclusions_and_a_row_per_group(
@@ -147,7 +147,7 @@ def test_what_is_printed_has_conclusions_and_a_row_per_group(
 ) -> None:
     outcome = whole
     told = monitored.conclusion(outcome)
-    assert told.startswith("Up to ")
+    assert told.startswith("At up to ")
     assert "The counters of every trial agree." in told
     tables = outcome.told().tables
     assert [len(table.rows) for table in tables] == [METHODS * 2] * 2
@@ -160,7 +160,7 @@ def test_frames_that_only_a_difference_tells_of_are_said_to_be_such(
     rows = (replace(outcome.found.rows[0], lost_behind=2, lost_logger=1),)
     behind = replace(outcome, found=replace(outcome.found, rows=rows))
     assert (outcome.found.remainder, behind.found.remainder) == (0, 3)
-    assert "agree. 3 frames got lost where nobody counts." in monitored.conclusion(behind)
+    assert "agree. 3 frames disappeared where losses are not counted." in monitored.conclusion(behind)
 
 
 def test_the_document_is_plain(whole: Outcome[MonitorFindings]) -> None:
@@ -177,7 +177,7 @@ def test_a_report_is_written_and_can_be_written_again(store: Store, tmp_path: Pa
     outcome = run(store, Opener(), out=tmp_path / "page.html")
     assert outcome.report is not None
     page = (tmp_path / "page.html").read_text()
-    assert "every frame was forwarded and logged" in page
+    assert "forwarded and logged every frame in most trials" in page
     again = report(store, outcome.run.run_id, out=tmp_path / "again.html")
     assert again.path.read_text() == page
 

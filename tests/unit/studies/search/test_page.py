@@ -4,39 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
+from weirlab.measure.search import NDR, PDR, Found, Goal, Point, Setting, Shape
+from weirlab.records import RuleSetup
 from weirlab.report.story import Chapter, Story
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.studies.reports import report
-from weirlab.studies.search.page import Searched, charts, tell, tell_rfc2544
+from weirlab.studies.search import Rfc2544Study, SearchStudy
+from weirlab.studies.search.page import Searched, Tested, charts, tell, tell_rfc2544
+from weirlab.studies.search.rfc2544 import (
+    TESTS,
+    Bursts,
+    Latency,
+    LossCurve,
+    LossPoint,
+    Result,
+    Suite,
+    Test,
+)
+from weirlab.studies.search.told import rfc2544_sentence, search_sentence
 from weirlab.traffic.sizes import Constant
 
-NDR = {
-    "name": "NDR", "loss_ratio": 0.0, "trial_s": 0.2, "duration_sum_s": 2.2, "exceed_ratio": 0.5,
-    "relative_width": 0.005,
-}  # fmt: skip
-PDR = {**NDR, "name": "PDR", "loss_ratio": 0.005}
+
+def found(lower: float | None, upper: float | None, *, goal: Goal = NDR, at_least: bool = False) -> Found:
+    return Found(goal, lower, lower, upper, None if lower is None else 0.0, at_least)
 
 
-def found(lower: float | None, upper: float | None, *, goal: Any = NDR, at_least: bool = False) -> Any:
-    return {
-        "goal": goal,
-        "conditional_throughput_pps": lower,
-        "lower_pps": lower,
-        "upper_pps": upper,
-        "loss_ratio": None if lower is None else 0.0,
-        "at_least": at_least,
-    }
+def setting(size: str) -> Setting:
+    return Setting(Constant(int(size)), RuleSetup(100))
 
 
-def point(*goals: Any, size: str = "64", position: int = 100, problem: str = "") -> dict[str, Any]:
-    where = {"position": position, "stateful": False, "sizes_text": size}
-    return {**where, "max_load_pps": 1.8e6, "trials": 5, "problem": problem, "goals": list(goals)}
+def point(*goals: Found, size: str = "64", problem: str = "") -> Point:
+    return Point(setting(size), 1.8e6, goals, 5, 1.0, problem)
 
 
 def attempts(*rows: tuple[float, float, str], size: str = "64") -> pl.DataFrame:
@@ -66,17 +69,20 @@ TRIED = attempts(
 )
 
 
-def searched(
-    points: Sequence[Any], trials: pl.DataFrame = TRIED, kind: str = "search", **asked: Any
-) -> Searched:
-    manifest = {
-        "kind": kind,
-        "run_id": "20261122-081903-search-9c9d",
-        "facts": {"dut": "nftables", "lab": "netns", "backend": "xdp"},
-        "scenario": {"name": "search", kind: {"goals": [NDR, PDR], **asked}},
-        "host": "box",
-    }
-    return Searched(manifest, trials, points)
+MANIFEST = {
+    "run_id": "20261122-081903-search-9c9d",
+    "facts": {"dut": "nftables", "lab": "netns", "backend": "xdp"},
+    "scenario": {"name": "search"},
+    "host": "box",
+}
+
+
+def searched(points: Sequence[Point], trials: pl.DataFrame = TRIED) -> Searched:
+    return Searched(MANIFEST, trials, Shape(), points, (NDR, PDR))
+
+
+def of_rfc2544(results: Sequence[Result], *tests: Test) -> Tested:
+    return Tested(MANIFEST, TRIED, Shape(), results, Suite(tests=tests or TESTS))
 
 
 def chapter(told: Story, key: str) -> Chapter:
@@ -151,28 +157,22 @@ def test_more_settings_than_are_drawn_are_admitted() -> None:
     assert "Left out: 2\u00a0more settings" in drawn.intro
 
 
-LATENCY = {
-    "rate_pps": 7e5, "at_least": False, "repetitions": 20, "mean_ns": 5e4, "min_ns": 3e4, "max_ns": 9e4,
-    "std_ns": 1e4, "p99_ns": 8e4, "loss_ratio": 0.0,
-}  # fmt: skip
-LOSS = {"max_load_pps": 1.8e6, "points": [
-    {"share": share, "offered_pps": share * 1.8e6, "sent": 100, "received": 100, "loss_ratio": loss}
-    for share, loss in ((1.0, 0.6), (0.4, 0.02), (0.3, 0.0), (0.2, 0.0))
-]}  # fmt: skip
-BURSTS = {"rate_pps": 1.8e6, "frames": [410, 420], "at_least": False, "mean_frames": 415.0, "std_frames": 7.1,
-          "corrected_buffer_s": 1.4e-4, "buffer_frames": 255.0}  # fmt: skip
-TESTS = ("throughput", "latency", "loss", "bursts")
-
-
-def result(size: str, **parts: Any) -> dict[str, Any]:
-    where = {"position": 100, "stateful": False, "sizes_text": size, "max_load_pps": 1.8e6}
-    throughput = point(found(700e3, 705e3), size=size)
-    tests = {"throughput": throughput, "latency": LATENCY, "loss": LOSS, "bursts": BURSTS}
-    return {**where, **tests, "problems": [], **parts}
+def result(size: str) -> Result:
+    where = setting(size)
+    received = ((1.0, 40), (0.4, 98), (0.3, 100), (0.2, 100))
+    losses = tuple(LossPoint(share, share * 1.8e6, 100, arrived) for share, arrived in received)
+    return Result(
+        where,
+        1.8e6,
+        point(found(700e3, 705e3), size=size),
+        Latency(where, 7e5, False, 20, 5e4, 3e4, 9e4, 1e4, 8e4, 0.0),
+        LossCurve(where, 1.8e6, losses),
+        Bursts(where, 1.8e6, 7e5, (410, 420), False),
+    )
 
 
 def test_the_four_tests_of_rfc_2544_have_a_chapter_with_figure_and_table_each() -> None:
-    told = tell_rfc2544(searched([result("64"), result("512")], kind="rfc2544", tests=TESTS, goal=NDR))
+    told = tell_rfc2544(of_rfc2544([result("64"), result("512")]))
     assert told.answer.startswith("nftables carries 700")
     for key, title in (("throughput", "26.1"), ("latency", "26.2"), ("loss", "26.3"), ("bursts", "26.4")):
         one = chapter(told, key)
@@ -184,8 +184,9 @@ def test_the_four_tests_of_rfc_2544_have_a_chapter_with_figure_and_table_each() 
 
 
 def test_tests_that_were_not_wanted_have_no_chapter_and_failed_ones_are_named() -> None:
-    one = result("64", throughput=None, latency=None, bursts=None, problems=["loss: a trial stayed invalid"])
-    told = tell_rfc2544(searched([one], kind="rfc2544", tests=("loss",), goal=NDR))
+    whole = result("64")
+    one = Result(whole.setting, 1.8e6, loss=whole.loss, problems=("loss: a trial stayed invalid",))
+    told = tell_rfc2544(of_rfc2544([one], "loss"))
     assert {chapter.key for chapter in told.chapters} == {"setting", "loss", "invalid"}
     assert "a trial stayed invalid" in told.caution
     assert "carries" not in told.answer
@@ -196,18 +197,19 @@ def test_the_report_of_a_run_is_a_page_of_its_kind(kind: str, tmp_path: Path) ->
     """It once was that of a profile, which said that there was no valid trial."""
     from weirlab.jobs.progress import Quiet
     from weirlab.jobs.work import Work
-    from weirlab.measure.search import NDR as GOAL
-    from weirlab.measure.search import Setting, Shape
-    from weirlab.studies.search.rfc2544 import Suite
+    from weirlab.studies.search import stored
     from weirlab.studies.search.study import Asked, rfc2544, search
 
     store = Store(tmp_path / "store")
     asked = Asked(Lab(kind="sim"), Dut(), [Setting(Constant(64))], Shape())
     if kind == "search":
-        search(Work(store, Quiet()), asked, [GOAL])
+        searched = search(Work(store, Quiet()), asked, [NDR])
+        assert stored.points(searched.run) == searched.points
+        assert search_sentence(searched).startswith(SearchStudy().said(searched.run)[0].removesuffix("."))
     else:
-        suite = Suite(tests=("throughput", "loss"), repetitions=1)
-        rfc2544(Work(store, Quiet()), asked, suite)
+        tested = rfc2544(Work(store, Quiet()), asked, Suite(tests=("throughput", "loss"), repetitions=1))
+        assert stored.results(tested.run) == tested.results
+        assert rfc2544_sentence(tested).startswith(Rfc2544Study().said(tested.run)[0].removesuffix("."))
     page = report(store, "last", out=tmp_path / "page.html").path.read_text(encoding="utf-8")
     assert "The simulated device carries" in page
     assert "no valid trial" not in page

@@ -78,7 +78,7 @@ class FlowsFindings:
         return [(count(number), duration(ns)) for number, ns in self.delay_ns.items()]
 
     def table(self) -> Table:
-        return Table("Delay", ("Flows", "Median delay"), self.rows(), numeric={0, 1})
+        return Table("Delay", ("Flows", "Median delay"), self.rows())
 
     @property
     def sentence(self) -> str:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.errors import InputError
-from weirlab.traffic.calls.lines import line, line_calls, parse_line, published_line
+from weirlab.amounts import parse_line
+from weirlab.traffic.calls.lines import line, line_calls, published_line
 from weirlab.traffic.calls.spec import CallClass, parse_calls
 
 
@@ -74,9 +74,3 @@ def test_a_mix_lies_between_its_parts_in_proportion() -> None:
     parts = [line_calls(parse_calls(1, text), 1e9) for text in ("g711", "gsm-slow")]
     harmonic = 2 / (1 / parts[0] + 1 / parts[1])
     assert line_calls(mix, 1e9) == pytest.approx(harmonic, rel=1e-3)
-
-
-@pytest.mark.parametrize("text", ["", "fast", "1GB/s", "0Mbit/s", "-1G"])
-def test_what_is_no_line_rate_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="line rate"):
-        parse_line(text)

@@ -123,11 +123,11 @@ class Disturbed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromInside:
-    """What an agent on the device's CPU saw."""
+class CpuShares:
+    """What an agent on the device's CPU saw it do."""
 
     cpu_user: float = math.nan
-    """Share of the device's CPU in user mode, 0 to 1, seen by an agent on it."""
+    """Share of the device's CPU in user mode, 0 to 1, seen from inside."""
     cpu_system: float = math.nan
     """Share of the device's CPU in the kernel, 0 to 1, seen from inside."""
     cpu_idle: float = math.nan
@@ -138,6 +138,12 @@ class FromInside:
     """Share of the device's CPU in softirqs, 0 to 1, seen from inside."""
     cpu_steal: float = math.nan
     """Share of the device's CPU that the hypervisor took, 0 to 1, seen from inside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromInside(CpuShares):
+    """What the agent saw in one trial, and how well it could look."""
+
     covered_s: float = math.nan
     """Time that the `cpu_` columns cover."""
     samples_due: int | None = None
@@ -159,8 +165,8 @@ class CapacityRow(FromInside, Disturbed, FromOutside, Counted, CallQuality, Atte
 
 
 @dataclass(frozen=True, kw_only=True)
-class InsideRow:
-    """One sample of the agent inside of the device; shares and counts are those since the sample before."""
+class Sampled:
+    """A sample of the agent."""
 
     trial_id: str
     """The attempt in `trials`."""
@@ -168,18 +174,12 @@ class InsideRow:
     """When the sample was due, from the start of recording."""
     late_s: float
     """How much later it was taken."""
-    cpu_user: float = math.nan
-    """Share of the device's CPU in user mode, 0 to 1."""
-    cpu_system: float = math.nan
-    """Share of the device's CPU in the kernel, 0 to 1."""
-    cpu_idle: float = math.nan
-    """Share of time in which the device's CPU was idle, 0 to 1."""
-    cpu_irq: float = math.nan
-    """Share of the device's CPU in interrupts, 0 to 1."""
-    cpu_softirq: float = math.nan
-    """Share of the device's CPU in softirqs, 0 to 1."""
-    cpu_steal: float = math.nan
-    """Share of the device's CPU that the hypervisor took, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsideRow(CpuShares, Sampled):
+    """One sample of the agent inside of the device; shares and counts are those since the sample before."""
+
     connections: int | None = None
     """Entries in the device's connection table."""
     entered: int | None = None

@@ -14,7 +14,7 @@ from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import wiring as single
 from weirlab.lab.cores import Cores
-from weirlab.lab.netns import BackendChoice, NamespaceBed
+from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.studies.failover.bed import wiring
 from weirlab.studies.failover.bed.base import AddressProtocol, Event, Transition

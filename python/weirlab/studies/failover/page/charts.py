@@ -27,15 +27,15 @@ def gap_rows(groups: Sequence[Group]) -> pl.DataFrame:
     rows = []
     for group in groups:
         expected = group.expected_ns or (None, None)
-        for run in group.runs.sort("repetition").iter_rows(named=True):
-            dead = run["streams"] > 0 and run["dead"] >= run["streams"]
+        for run in sorted(group.runs, key=lambda run: run.repetition):
+            dead = run.streams > 0 and run.dead >= run.streams
             rows.append(
                 {
                     "row": group.name,
                     "what": f"master {KINDS[group.kind]}",
-                    "run": run["repetition"],
-                    "gap_ms": rounded(run["gap_p50_ns"] / 1e6),
-                    "longest_ms": rounded(run["gap_max_ns"] / 1e6),
+                    "run": run.repetition,
+                    "gap_ms": rounded(run.gap_p50_ns / 1e6),
+                    "longest_ms": rounded(run.gap_max_ns / 1e6),
                     "fate": "stream died" if dead else "call went on",
                     "timers_from_ms": None if expected[0] is None else rounded(expected[0] / 1e6),
                     "timers_to_ms": None if expected[1] is None else rounded(expected[1] / 1e6),
@@ -96,8 +96,16 @@ def mos_rows(groups: Sequence[Group]) -> pl.DataFrame:
             ("the affected seconds", "mos_affected"),
             ("after", "mos_after"),
         ):
-            middle, low, high = (rounded(value) for value in group.spread(name))
-            rows.append({"row": group.name, "when": when, "mos": middle, "low": low, "high": high})
+            found = group.found.spread[name]
+            rows.append(
+                {
+                    "row": group.name,
+                    "when": when,
+                    "mos": rounded(found.median),
+                    "low": rounded(found.low),
+                    "high": rounded(found.high),
+                }
+            )
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -147,12 +155,12 @@ def mos(frame: pl.DataFrame) -> alt.LayerChart:
 
 def arrival_rows(group: Group, series: pl.DataFrame) -> pl.DataFrame:
     """Packets that arrived per ms around the event in the group's typical run, per direction."""
-    mine = series.filter(pl.col("trial_id") == group.typical).sort("back", "start_ns")
+    run = group.typical
+    mine = series.filter(pl.col("trial_id") == run.trial_id).sort("back", "start_ns")
     starts = mine["start_ns"].unique().sort()
     bin_ns = float(starts[1] - starts[0])
-    resumed = group.runs.filter(pl.col("trial_id") == group.typical)["resumed_ns"][0]
-    gap = group.runs.filter(pl.col("trial_id") == group.typical)["gap_p50_ns"][0]
-    shown = max(3.0 * float(resumed if resumed is not None else gap), 40 * bin_ns)
+    silence_ns = run.resumed_ns if np.isfinite(run.resumed_ns) else run.gap_p50_ns
+    shown = max(3.0 * silence_ns, 40 * bin_ns)
     low, high = -0.35 * shown, shown
     # Bins that hold a whole number of the table's, so that a chart has no more points than it can show.
     joined = max(int(np.ceil((high - low) / bin_ns / _MOST_POINTS)), 1)
@@ -227,7 +235,7 @@ def call_rows(groups: Sequence[Group], calls: pl.DataFrame) -> pl.DataFrame:
     """Share of the streams whose longest silence exceeds each length, in each group's typical run."""
     frames = []
     for group in groups:
-        mine = calls.filter((pl.col("trial_id") == group.typical) & pl.col("gap_ns").is_not_null())
+        mine = calls.filter((pl.col("trial_id") == group.typical.trial_id) & pl.col("gap_ns").is_not_null())
         gap = np.sort(mine["gap_ns"].to_numpy())
         if not len(gap):
             continue

@@ -1,17 +1,22 @@
-"""What the page is made from: the tables that a run keeps of its switches, in groups."""
+"""What the page is made from: the switches of a run, in groups, and what their packets show."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from weirlab.report.numbers import duration
 from weirlab.studies.failover.switches.compare import Group as Compared
+from weirlab.studies.failover.switches.compare import Spread, compare
+from weirlab.studies.failover.switches.load import CommonLoad
 from weirlab.studies.failover.switches.pair import KINDS, named_event
+from weirlab.studies.failover.switches.rows import SwitchRow
+from weirlab.units import NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -22,43 +27,45 @@ class SwitchRun:
     ----------
     manifest:
         The run's, as a mapping.
-    switches, calls, series:
-        Its tables ``switches``, ``switch_calls`` and ``switch_series``.
-    groups:
-        One mapping per pair and kind of event, as ``measure.failover.Group.to_json`` gives it.
-    said:
-        What the groups show, a sentence each.
+    rows:
+        Every attempt.
+    calls, series:
+        Its tables ``switch_calls`` and ``switch_series``.
     load:
-        What the pair was found to carry, as JSON; empty if it was not asked.
+        What the pairs carry.
     """
 
     manifest: Mapping[str, Any]
-    switches: pl.DataFrame
+    rows: Sequence[SwitchRow]
     calls: pl.DataFrame
     series: pl.DataFrame
-    groups: Sequence[Mapping[str, Any]]
-    said: Sequence[str]
-    load: Mapping[str, Any]
+    load: CommonLoad | None = None
 
     @property
-    def valid(self) -> pl.DataFrame:
+    def valid(self) -> list[SwitchRow]:
         """The attempts that count."""
-        return self.switches.filter("valid")
+        return [row for row in self.rows if row.valid]
+
+    @cached_property
+    def compared(self) -> tuple[Compared, ...]:
+        """What each kind of event does to each pair."""
+        return compare(self.rows)
 
 
 @dataclass(frozen=True)
 class Group:
     """One pair and kind of event with its valid runs."""
 
-    pair: str
-    kind: str
-    runs: pl.DataFrame
-    numbers: Mapping[str, Any]
+    found: Compared
+    runs: Sequence[SwitchRow]
 
     @property
-    def found(self) -> Compared:
-        """The numbers as they were computed."""
-        return Compared.from_json(self.numbers)
+    def pair(self) -> str:
+        return self.found.pair
+
+    @property
+    def kind(self) -> str:
+        return self.found.kind
 
     @property
     def key(self) -> str:
@@ -73,15 +80,7 @@ class Group:
 
     def median(self, name: str) -> float:
         """Median of a column over the runs; NaN where it was never measured."""
-        return self.spread(name)[0]
-
-    def spread(self, name: str) -> tuple[float, float, float]:
-        """Median, least and greatest of a column over the runs."""
-        found = self.numbers["spread"][name]
-        low, middle, high = (
-            math.nan if found[which] is None else float(found[which]) for which in ("low", "median", "high")
-        )
-        return middle, low, high
+        return self.found.spread[name].median
 
     @property
     def dead(self) -> bool:
@@ -92,8 +91,8 @@ class Group:
     @property
     def expected_ns(self) -> tuple[float, float] | None:
         """When the protocol's timers let the other firewall take over; None where they promise nothing."""
-        earliest, latest = self.numbers["expected_s"]
-        return (earliest * 1e9, latest * 1e9) if latest and latest > 0 else None
+        earliest, latest = self.found.expected_s
+        return (earliest * NS_PER_S, latest * NS_PER_S) if latest > 0 else None
 
     @property
     def gap_text(self) -> str:
@@ -101,23 +100,25 @@ class Group:
         return "no end" if self.dead else duration(self.median("gap_p50_ns"))
 
     @property
-    def typical(self) -> str:
-        """ID of the trial whose median gap is in the middle."""
-        ordered = self.runs.sort("gap_p50_ns", "index")
-        return str(ordered["trial_id"][(ordered.height - 1) // 2])
+    def typical(self) -> SwitchRow:
+        """The run whose median gap is in the middle."""
+        ordered = sorted(self.runs, key=lambda row: (row.gap_p50_ns, row.index))
+        return ordered[(len(ordered) - 1) // 2]
 
 
 def groups(campaign: SwitchRun) -> list[Group]:
-    """Every group with a valid run, pairs together, soft before hard before return."""
-    order = campaign.switches.sort("index")["pair"].unique(maintain_order=True).to_list()
+    """Every group with a valid run, pairs as they were planned, soft before hard before return."""
+    planned = sorted(campaign.rows, key=lambda row: row.index)
+    pairs, kinds = list(dict.fromkeys(row.pair for row in planned)), list(KINDS)
+    measured = [row for row in campaign.valid if math.isfinite(row.gap_p50_ns)]
     found = [
-        Group(pair, kind, runs, numbers)
-        for numbers in campaign.groups
-        for pair, kind in [(str(numbers["pair"]), str(numbers["kind"]))]
-        if (
-            runs := campaign.valid.filter(
-                (pl.col("pair") == pair) & (pl.col("kind") == kind) & pl.col("gap_p50_ns").is_not_null()
-            )
-        ).height
+        Group(each, [row for row in measured if (row.pair, row.kind) == (each.pair, each.kind)])
+        for each in campaign.compared
     ]
-    return sorted(found, key=lambda group: (order.index(group.pair), list(KINDS).index(group.kind)))
+    shown = [group for group in found if group.runs]
+    return sorted(shown, key=lambda group: (pairs.index(group.pair), kinds.index(group.kind)))
+
+
+def median(values: Sequence[float]) -> float:
+    """NaN where nothing was measured."""
+    return Spread.of(values).median

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import polars as pl
 
@@ -14,7 +14,8 @@ from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.failover import tables
 from weirlab.studies.failover.page import charts
-from weirlab.studies.failover.page.source import Group, SwitchRun, groups
+from weirlab.studies.failover.page.source import Group, SwitchRun, groups, median
+from weirlab.studies.failover.switches.compare import conclusions
 
 AUDIBLE_NS: Final = 150e6
 """Callers notice silences of this length (spec of the published measurement)."""
@@ -83,7 +84,7 @@ def tell(campaign: SwitchRun) -> Story:
 
 def _subject(campaign: SwitchRun) -> str:
     """The pairs by their protocols: ``pairs with keepalived and ucarp``."""
-    protocols = campaign.switches["protocol"].unique(maintain_order=True).to_list()
+    protocols = list(dict.fromkeys(row.protocol for row in campaign.rows))
     return f"pairs with {words(protocols)}" if protocols else "redundant pairs"
 
 
@@ -101,11 +102,11 @@ def _answer(found: list[Group]) -> list[str]:
         if worst is not best:
             lead += f" to {worst.gap_text} ({worst.pair})"
         said.append(f"{lead}.")
-    lossless = [group for group in soft if group.numbers.get("lossless")]
+    lossless = [group for group in soft if group.found.lossless]
     if lossless:
         said.append(
             f"When it steps down in good order, {lossless[0].pair} loses nothing in "
-            f"{plural(lossless[0].runs.height, 'run')}."
+            f"{plural(len(lossless[0].runs), 'run')}."
         )
     elif soft:
         best = min(soft, key=lambda group: group.median("lost"))
@@ -115,7 +116,7 @@ def _answer(found: list[Group]) -> list[str]:
         )
     if back and len(said) + bool(dead) < 3:
         worst = max(back, key=lambda group: group.median("lost"))
-        lost = "nothing is" if worst.numbers.get("lossless") else f"{count(worst.median('lost'))} packets are"
+        lost = "nothing is" if worst.found.lossless else f"{count(worst.median('lost'))} packets are"
         said.append(f"When a dead firewall comes back, {lost} lost at worst ({worst.pair}).")
     if dead:
         one = dead[0]
@@ -127,18 +128,16 @@ def _answer(found: list[Group]) -> list[str]:
 
 
 def _caution(campaign: SwitchRun) -> str:
-    spoiled = campaign.switches.filter(~pl.col("valid")).height
+    spoiled = len(campaign.rows) - len(campaign.valid)
     load, parts = campaign.load, []
-    if load.get("by_host"):
-        parts.append(
-            f"Only {count(load['calls'])} of the {count(load['wanted_calls'])} calls asked for could be sent "
-            f"undisturbed: the host, not the pair, sets the limit."
-        )
-    elif load.get("reduced"):
-        parts.append(
-            f"The pairs carry {count(load['calls'])} of the {count(load['wanted_calls'])} calls asked for "
-            f"without loss ({load['limited_by']} sets the limit)."
-        )
+    if load is not None and load.reduced:
+        of_wanted = f"{count(load.calls)} of the {count(load.wanted_calls)} calls asked for"
+        if load.by_host:
+            parts.append(
+                f"Only {of_wanted} could be sent undisturbed: the host, not the pair, sets the limit."
+            )
+        else:
+            parts.append(f"The pairs carry {of_wanted} without loss ({load.limited_by} sets the limit).")
     if spoiled:
         parts.append(f"Left out: {plural(spoiled, 'attempt')} spoiled by the host or by a slow cut.")
     return " ".join(parts)
@@ -152,29 +151,27 @@ def _tiles(campaign: SwitchRun, found: list[Group]) -> Iterator[Tile]:
             yield Tile(
                 f"{label}: gap of the median call",
                 best.gap_text,
-                f"{best.pair}, median of {plural(best.runs.height, 'run')}",
+                f"{best.pair}, median of {plural(len(best.runs), 'run')}",
             )
         else:
             yield Tile(f"{label}: gap of the median call", NOTHING, "not measured")
-    valid = campaign.valid
-    if valid.height:
+    if valid := campaign.valid:
         yield Tile(
             "Load",
-            rate(float(valid["achieved_pps"].median() or math.nan)),  # type: ignore[arg-type]
-            f"{count(float(valid['calls'].median() or 0))} calls at once",  # type: ignore[arg-type]
+            rate(median([row.achieved_pps for row in valid])),
+            f"{count(median([row.calls for row in valid]))} calls at once",
         )
         yield Tile(
             "Switches",
-            count(valid.height),
+            count(len(valid)),
             f"{plural(len({g.pair for g in found}), 'pair')}, every packet logged",
         )
 
 
 def _chapters(campaign: SwitchRun, found: list[Group]) -> Iterator[Chapter]:
-    attempts = campaign.switches.sort("index", "attempt")
-    yield Chapter(
-        "compared", "Pairs compared", "Compared", figures=tuple(_compared(found)), said=tuple(campaign.said)
-    )
+    attempts = sorted(campaign.rows, key=lambda row: (row.index, row.attempt))
+    said = tuple(conclusions(campaign.compared))
+    yield Chapter("compared", "Pairs compared", "Compared", figures=tuple(_compared(found)), said=said)
     yield Chapter(
         "arrivals",
         "Around the switch",
@@ -196,21 +193,20 @@ def _chapters(campaign: SwitchRun, found: list[Group]) -> Iterator[Chapter]:
         "All numbers",
         "Numbers",
         tables=tuple(tables.compared([one.found for one in found])),
-        details=(tables.attempts(attempts.to_dicts()),) if attempts.height else (),
+        details=(tables.attempts(attempts),) if attempts else (),
     )
 
 
 def _setting(campaign: SwitchRun) -> Pairs:
-    facts: Mapping[str, Any] = campaign.manifest.get("facts") or {}
-    valid = campaign.valid
+    facts = campaign.manifest.get("facts") or {}
     pairs: Pairs = [
         ("Host", str(campaign.manifest.get("host") or NOTHING)),
         ("Kernel", str(campaign.manifest.get("kernel") or NOTHING)),
     ]
-    if valid.height:
-        pairs.append(("Calls at once", count(float(valid["calls"].max() or 0))))  # type: ignore[arg-type]
-        pairs.append(("Packets sent", rate(float(valid["achieved_pps"].median() or math.nan))))  # type: ignore[arg-type]
-        closed = bool(valid["admission_closed"].all())
+    if valid := campaign.valid:
+        pairs.append(("Calls at once", count(max(row.calls for row in valid))))
+        pairs.append(("Packets sent", rate(median([row.achieved_pps for row in valid]))))
+        closed = all(row.admission_closed for row in valid)
         pairs.append(("New calls during the event", "not admitted" if closed else "admitted"))
     known = {
         "keepalived": "keepalived",
@@ -264,7 +260,9 @@ def _compared(found: list[Group]) -> Iterator[Figure]:
 def _arrivals(campaign: SwitchRun, found: list[Group]) -> Iterator[Figure]:
     kept = set(campaign.series["trial_id"].to_list()) if campaign.series.height else set()
     frames = {
-        group.key: charts.arrival_rows(group, campaign.series) for group in found if group.typical in kept
+        group.key: charts.arrival_rows(group, campaign.series)
+        for group in found
+        if group.typical.trial_id in kept
     }
     for group in found:
         frame = frames.get(group.key)
@@ -288,7 +286,7 @@ def _switch_title(group: Group) -> str:
     if group.dead:
         return "Nothing arrives any more: the new master does not know the streams."
     lost = group.median("lost")
-    if group.numbers.get("lossless"):
+    if group.found.lossless:
         return f"Nothing is lost; the longest silence of a call is {duration(group.median('gap_max_ns'))}."
     return f"A gap of {group.gap_text} for the median call; {count(lost)} packets are lost."
 

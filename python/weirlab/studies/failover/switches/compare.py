@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -43,11 +43,6 @@ class Spread:
         if len(known) == 0:
             return cls(math.nan, math.nan, math.nan)
         return cls(float(np.median(known)), float(known.min()), float(known.max()))
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, float | None]) -> Spread:
-        known = (values.get(name) for name in ("median", "low", "high"))
-        return cls(*(math.nan if value is None else float(value) for value in known))
 
 
 @dataclass(frozen=True)
@@ -95,16 +90,6 @@ class Group:
         """Share of the streams that went on, over all runs (median)."""
         streams = self.spread["streams"].median
         return self.spread["alive"].median / streams if streams else math.nan
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Group:
-        """As :meth:`to_json` gave it; what was never measured is NaN."""
-        own = {
-            each.name: values[each.name] for each in fields(cls) if each.name not in ("spread", "expected_s")
-        }
-        earliest, latest = (number or 0.0 for number in values["expected_s"])
-        spread = {name: Spread.from_json(values["spread"].get(name) or {}) for name in SPREAD}
-        return cls(**own, expected_s=(earliest, latest), spread=spread)
 
     def to_json(self) -> dict[str, Any]:
         return {

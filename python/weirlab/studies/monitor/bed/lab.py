@@ -14,35 +14,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyroute2.netlink.exceptions import NetlinkError
-
-from weirlab.errors import LabError, MissingCapability
-from weirlab.interrupts import interruptible, shielded
+from weirlab.extras import engine_needed
+from weirlab.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
 from weirlab.lab.isolation.aside import aside
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.namespaces import explained, open_engine, warm_up
 from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
 from weirlab.link.recording.process import Source
-from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample
+from weirlab.records import EngineResult, HostSample
 from weirlab.studies.monitor.bed import tcpdump, wiring
 from weirlab.studies.monitor.bed.base import Recording, Settings, Stages, TapLike
 from weirlab.studies.monitor.bed.recording import OwnRecorder
 from weirlab.studies.monitor.bed.stages import stages_of
 from weirlab.studies.monitor.bed.tcpdump import Tcpdump
 from weirlab.traffic.schedule import compile_plan
-from weirlab.traffic.spec import Rate, Traffic
+from weirlab.traffic.spec import Traffic
 
 if TYPE_CHECKING:
     from weirlab._engine import Engine
-
-_WARM_UP_S: Final = 0.05
-_WARM_UP_ROUNDS: Final = 100
-_WARM_ROUNDS: Final = 3
 
 _OF_TAP: Final = ("received", "not_forwarded", "copied", "not_copied", "cut")
 _PATIENCE_S: Final = 10.0
@@ -53,10 +47,8 @@ OpenTap = Callable[..., TapLike]
 
 def open_tap(**options: Any) -> TapLike:
     """``weirlab._engine.Tap``, when it is needed."""
-    try:
+    with engine_needed():
         from weirlab._engine import Tap
-    except ImportError as error:
-        raise LabError(f"the engine is not built ({error}); make build builds it") from error
     return Tap(**options)
 
 
@@ -104,7 +96,7 @@ class LinkLab:
             # Before the bridge's threads are bound: the kernel would unbind them.
             spared = () if self._recorder_cpu is None else (self._recorder_cpu,)
             self._claim.isolate({self._cores.sender, self._cores.dut}, spared)
-            with _explained():
+            with explained("link"):
                 self._build()
         except BaseException:
             self.close()
@@ -220,7 +212,7 @@ class LinkLab:
         for meter in self._meters.values():
             self._opened.callback(meter.close)
         self._engine = self._open_engine()
-        self._warm_up(self._engine)
+        warm_up(self._engine, wiring.TX_MAC, wiring.RX_MAC)
         if method.startswith("tap-"):
             self._tap = self._open_tap()
             self._xdp_mode, self._warnings = self._tap.xdp_mode, self._tap.warnings
@@ -236,12 +228,8 @@ class LinkLab:
         return Path(scratch.name)
 
     def _open_engine(self) -> Engine:
-        try:
-            from weirlab._engine import Engine
-        except ImportError as error:
-            raise LabError(f"the engine is not built ({error}); make build builds it") from error
         at_receiver = self._settings.method == "tcpdump-receiver"
-        return Engine(
+        return open_engine(
             tx_netns=self._netns["tx"].name,
             tx_if=wiring.TX,
             rx_netns=self._netns["rx"].name,
@@ -250,17 +238,6 @@ class LinkLab:
             spin_cpu=self._cores.dut,
             backend=self._settings.backend,
         )
-
-    @interruptible
-    def _warm_up(self, engine: Engine) -> None:
-        """As in :mod:`weirlab.lab.netns`: send until frames lie in memory that was used before."""
-        plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
-        fast = 0
-        for _ in range(_WARM_UP_ROUNDS):
-            raw = engine.run(plan, mac_bytes(wiring.TX_MAC), mac_bytes(wiring.RX_MAC))
-            fast = fast + 1 if raw["sent"] >= SLOWEST_UNPACED_PPS * _WARM_UP_S else 0
-            if raw["backend"] != "xdp" or fast == _WARM_ROUNDS:
-                return
 
     def _open_tap(self) -> TapLike:
         settings = self._settings
@@ -384,14 +361,3 @@ def spare_cpu(cores: Cores, allowed: set[int]) -> int:
     """The CPU for who records: one that neither sends nor forwards, else the one that forwards."""
     left = sorted(allowed - {cores.sender, cores.dut})
     return left[0] if left else cores.dut
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turns what the kernel answers into errors that say what to do."""
-    try:
-        yield
-    except PermissionError as error:
-        raise MissingCapability(f"{error.strerror}; {way_out(error)}") from error
-    except (OSError, NetlinkError) as error:
-        raise LabError(f"the link cannot be built: {error}; see weir doctor") from error

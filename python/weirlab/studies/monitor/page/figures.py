@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import polars as pl
 
 from weirlab.report.figure import Figure
-from weirlab.report.numbers import percent
+from weirlab.report.numbers import percent, words
 from weirlab.studies.monitor.bed import RECORDING, WORDS
 from weirlab.studies.monitor.page import charts
 from weirlab.studies.monitor.page.source import Evidence, cost_name, load_words, when
-from weirlab.studies.monitor.trials import Group
+from weirlab.studies.monitor.trials import CUT_BYTES, Group
 
 
 def losses(evidence: Evidence) -> Iterator[Figure]:
@@ -21,7 +21,7 @@ def losses(evidence: Evidence) -> Iterator[Figure]:
         groups = evidence.groups_at(load)
         columns = [("logged_loss_ratio", "Not logged, % of the frames sent")]
         if load == "max":
-            columns.append(("record_loss_ratio", "Not logged, % of the frames that came by"))
+            columns.append(("record_loss_ratio", "Missed by the record, % of the frames that reached it"))
         for column, axis in columns:
             of_sent = column == "logged_loss_ratio"
             frame = charts.loss_rows(groups, column, published=load == "max" and of_sent)
@@ -30,7 +30,7 @@ def losses(evidence: Evidence) -> Iterator[Figure]:
             yield Figure(
                 f"monitor-loss-{_key(load)}{'' if of_sent else '-by'}",
                 "loss",
-                f"sent {load_words(load)}{'' if of_sent else ', of what came by'}",
+                f"sent {load_words(load)}{'' if of_sent else ', of the frames that reached the record'}",
                 _loss_title(groups, column, load),
                 f"Medians over the runs{', bars from the least to the greatest' if of_sent else ''}. "
                 "The axis is logarithmic down to 0.001 %, and linear from there to 0.",
@@ -53,7 +53,7 @@ def _loss_title(groups: list[Group], column: str, load: str) -> str:
     most = max(lossy, key=lambda method: lossy[method])
     told = f"{WORDS[most]} misses up to {percent(lossy[most])} {when(load)}"
     told = told[0].upper() + told[1:]
-    return f"{told}; {' and '.join(clean)} nothing." if clean else f"{told}."
+    return f"{told}; {words(clean)} miss{'es' * (len(clean) == 1)} nothing." if clean else f"{told}."
 
 
 def where(evidence: Evidence) -> Iterator[Figure]:
@@ -70,8 +70,8 @@ def where(evidence: Evidence) -> Iterator[Figure]:
             "where",
             f"sent {load_words(load)}",
             _where_title(frame, load),
-            "All frames sent, in all runs, with the smallest and the largest payload: the part that is in "
-            "the record's files (arrived, where nobody records), and where the others were lost.",
+            "Of all frames sent in all runs, with the smallest and the largest payload: how many are in the "
+            "record's files (without a recorder: how many arrived), and where the others were lost.",
             f"Where frames were lost, per method, sent {load_words(load)}.",
             charts.fates(frame),
             frame,
@@ -83,7 +83,7 @@ def _where_title(frame: pl.DataFrame, load: str) -> str:
     if not lost.height:
         return f"Nothing was lost anywhere {when(load)}."
     worst = lost.row(0, named=True)
-    return f"Most is lost here: {worst['fate']} ({worst['row']}, {percent(worst['percent'] / 100)})."
+    return f"Most frames are lost here: {worst['fate']} ({worst['row']}, {percent(worst['percent'] / 100)})."
 
 
 def costs(evidence: Evidence) -> Iterator[Figure]:
@@ -99,8 +99,8 @@ def costs(evidence: Evidence) -> Iterator[Figure]:
         "the link in overload" if overload else "sent as fast as possible",
         f"The most expensive copies leave the link {percent(worst.ratio, 3)} of its rate "
         f"({cost_name(worst)}).",
-        "Medians over runs that took turns. A recorder that shares the bridge's CPU is part of the price."
-        + _doubts(evidence),
+        "Medians over runs with and without copies in turn. Where the recorder shares the bridge's CPU, its "
+        "work is part of the cost." + _doubts(evidence),
         "Rate at the far end with copies and without, per method and payload.",
         charts.link_rates(frame, "in overload" if overload else "when sent as fast as possible"),
         frame,
@@ -108,22 +108,22 @@ def costs(evidence: Evidence) -> Iterator[Figure]:
 
 
 def _doubts(evidence: Evidence) -> str:
-    """Why a price may be too low."""
+    """Why a cost may be too low."""
     said = ""
     least = min((cost.logged_ratio for cost in evidence.costs), default=1.0)
     if least < 0.999:
         said += (
-            f" Not every frame that came by was recorded (at worst {percent(least, 3)}): a copy that finds "
-            "no room costs less."
+            f" At worst, {percent(least, 3)} of the frames that reached the record are in it: a copy that "
+            "finds no room costs less."
         )
     most = max((cost.cut_ratio for cost in evidence.costs), default=0.0)
     if most > 0:
         said += (
-            " While the bridge had no time left, copies were cut to their first 128 bytes, unless called "
-            f"whole (at most {percent(most, 3)} of the frames): the link comes first."
+            f" The link comes first: when the bridge had no time left, it cut copies to {CUT_BYTES} bytes "
+            f"(of at most {percent(most, 3)} of the frames). Whole copies are never cut."
         )
     if not all(cost.overload for cost in evidence.costs):
-        said += " Not all bridges were in overload: there the sender set the limit."
+        said += " Where a bridge was not in overload, the sender set the limit."
     return said
 
 

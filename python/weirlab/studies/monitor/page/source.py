@@ -6,35 +6,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import polars as pl
-
-from weirlab.studies.monitor.trials import Cost, Found, Group, StallEffect
+from weirlab.studies.monitor.trials import Cost, Found, Group, MonitorRow, StallEffect, conclusions
 
 METHODS: Final = {
     "tap-ring": "tap, ring",
     "tap-mirror": "tap, mirror",
     "tcpdump-bridge": "tcpdump on the bridge",
     "tcpdump-receiver": "tcpdump at the receiver",
-    "tap-bare": "tap, nobody records",
-    "plain-bridge": "kernel's bridge, nobody records",
+    "tap-bare": "tap, no recorder",
+    "plain-bridge": "kernel's bridge, no recorder",
 }
 """Short, for axes and tables; those that record first."""
 
 PLACES: Final = {
-    "before": "no room at the bridge's interface",
-    "bridge": "not forwarded",
-    "behind": "behind the bridge (a remainder)",
-    "ring": "ring full",
+    "before": "bridge's receive ring full",
+    "bridge": "not forwarded by the bridge",
+    "behind": "behind the bridge (not counted)",
+    "ring": "tap's ring full",
     "mirror": "not sent by the mirror",
-    "logger": "between mirror and logger (a remainder)",
-    "socket": "recorder's socket",
-    "disk": "not written",
+    "logger": "between mirror and logger (not counted)",
+    "socket": "recorder's socket full",
+    "disk": "not written to disk",
 }
-"""What is called a remainder has no counter of its own."""
+"""What is not counted is the difference between two counters."""
 
 
 def cost_name(cost: Cost) -> str:
-    """Method and payload of a price, and whether its copies are never cut."""
+    """Method and payload, and whether copies are never cut."""
     whole = ", whole copies" if cost.whole else ""
     return f"{METHODS[cost.method]}{whole}, {cost.payload_bytes:,} B"
 
@@ -65,26 +63,28 @@ class Evidence:
     ----------
     manifest
         The run's, as a mapping.
-    trials
-        Its table ``monitor``.
+    rows
+        Every attempt.
     groups, found, costs, stalls
         What ``weirlab.studies.monitor.trials`` makes of them.
-    said
-        The same in sentences.
     """
 
     manifest: Mapping[str, Any]
-    trials: pl.DataFrame
+    rows: Sequence[MonitorRow]
     groups: Sequence[Group]
     found: Sequence[Found]
     costs: Sequence[Cost]
     stalls: Sequence[StallEffect]
-    said: Sequence[str]
 
     @property
-    def valid(self) -> pl.DataFrame:
+    def valid(self) -> list[MonitorRow]:
         """The attempts that count."""
-        return self.trials.filter("valid")
+        return [row for row in self.rows if row.valid]
+
+    @property
+    def said(self) -> list[str]:
+        """What was found, a sentence each."""
+        return conclusions(self.groups, self.found, self.costs, self.stalls)
 
     @property
     def loads(self) -> list[str]:
@@ -100,10 +100,10 @@ class Evidence:
 
 
 def load_words(load: str) -> str:
-    """``as fast as possible``, or the load as it was asked for."""
+    """``as fast as possible``, ``at 400kpps``."""
     return "as fast as possible" if load == "max" else f"at {load}"
 
 
 def when(load: str) -> str:
     """The same at the end of a sentence."""
-    return "when frames come as fast as possible" if load == "max" else f"at {load}"
+    return "when frames are sent as fast as possible" if load == "max" else f"at {load}"

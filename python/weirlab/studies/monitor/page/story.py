@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import polars as pl
-
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Tile
@@ -15,47 +13,50 @@ from weirlab.studies.monitor import tables
 from weirlab.studies.monitor.bed import RECORDING, WORDS
 from weirlab.studies.monitor.page import figures
 from weirlab.studies.monitor.page.source import Evidence, load_words
+from weirlab.studies.monitor.trials import CUT_BYTES
 
 _TERMS: Final = (
     (
         "Tap, ring",
-        "An XDP program forwards between two interfaces and puts a copy of each frame into a ring in "
-        "memory, from which a recorder on the same host writes a file.",
+        "An XDP program forwards frames between two interfaces and copies each of them into a ring in "
+        "memory. A recorder on the same host writes the copies to a file.",
     ),
     (
         "Tap, mirror",
-        "The same program, whose copies leave by a third interface to a logger, which records them.",
+        "The same program, but the copies leave by a third interface. A logger at its far end records them.",
     ),
     (
         "tcpdump on the bridge, at the receiver",
-        "A bridge of the kernel in place of the tap, and tcpdump -w with its usual settings on the "
-        "interface where frames come in, or where the link ends.",
+        "The kernel's bridge takes the place of the tap. tcpdump -w, with its default settings, records on "
+        "the interface where frames enter the bridge, or at the end of the link.",
     ),
     (
         "Not logged",
-        "Share of the frames sent, by the sender's own count, that are not in the record's files: what the "
-        "published validation calls loss. It includes frames that the link itself lost.",
+        "Share of the frames sent, by the sender's own count, that are not in the record's files. The "
+        "published validation calls this loss. It includes frames lost on the link itself.",
     ),
     (
-        "Of what came by",
-        "Share of the frames that came to where the record is taken and are not in it.",
+        "Missed by the record",
+        "Share of the frames that reached the point where the record is taken, and are not in it.",
     ),
     (
-        "No room at the bridge's interface",
-        "The ring between cable and bridge was full, because the bridge had not finished with earlier "
-        "frames: overload of the link, before any monitor.",
+        "Bridge's receive ring full",
+        "The bridge was still busy with earlier frames. The link itself is overloaded, and these frames are "
+        "lost before any monitor sees them.",
     ),
     (
-        "Sum of the stages",
-        "Every trial is checked where counters of different parts must agree: what the sender sent, what was "
-        "refused, taken in, forwarded and copied, what who records saw and dropped, and what is in the "
-        "files, which are read again.",
+        "Counters agree",
+        "In every trial the counters of all stages must add up: frames sent, refused, received, forwarded "
+        "and copied, frames that the recorder saw and dropped, and frames in the files (read once more).",
     ),
     (
-        "A remainder",
-        "Behind the bridge and between mirror and logger nobody counts what is lost: there it is what one "
-        "counter has and the next one has not, which closes any sum. In no count: neither kept nor lost at "
-        "any place.",
+        "Not counted",
+        "Behind the bridge, and between mirror and logger, there is no counter of losses. A loss there is "
+        "the difference between the counters on both sides, so that these always agree.",
+    ),
+    (
+        "In no count",
+        "Neither kept nor lost at any known place.",
     ),
 )
 
@@ -79,15 +80,12 @@ def tell(evidence: Evidence) -> Story:
 
 def _subject(evidence: Evidence) -> str:
     """The monitors by their programs: ``link monitors: tap and tcpdump``."""
-    methods = (
-        evidence.trials["method"].unique(maintain_order=True).to_list() if evidence.trials.height else []
-    )
-    programs = dict.fromkeys(method.split("-")[0] for method in methods if method in RECORDING)
+    programs = dict.fromkeys(row.method.split("-")[0] for row in evidence.rows if row.method in RECORDING)
     return f"link monitors: {words(list(programs))}" if programs else "link monitors"
 
 
 def _answer(evidence: Evidence) -> list[str]:
-    """The rate without loss beside tcpdump, the link's price, the stall: at most three sentences."""
+    """The rate without loss beside tcpdump's, what copying costs, the stall: at most three sentences."""
     said = []
     if (first := _of_search(evidence) or _of_paced(evidence)) is not None:
         said.append(first)
@@ -97,8 +95,8 @@ def _answer(evidence: Evidence) -> list[str]:
         if one.method == "tap-ring":
             link = "lost nothing" if not one.link_lost else f"lost {count(one.link_lost)} frames"
             said.append(
-                f"While the recorder stood still for {one.stalled_s:.0f} s the link {link}, and the "
-                f"record named {count(one.named)} of {count(one.missing)} missing frames."
+                f"While the recorder was stalled for {one.stalled_s:.0f} s, the link {link}; the record "
+                f"misses {count(one.missing)} frames and reports {count(one.named)} of them as missing."
             )
     return said or list(evidence.said[:2]) or ["No trial was measured."]
 
@@ -112,14 +110,14 @@ def _price(evidence: Evidence) -> str | None:
     )
     if worst is None:
         return None
-    cut = ", copies cut to 128 bytes" if worst.cut_ratio > 0 else ""
+    cut = f", copies cut to {CUT_BYTES} bytes" if worst.cut_ratio > 0 else ""
     said = (
-        f"{'In overload' if worst.overload else 'As fast as the sender can'} the link with copies carries "
-        f"at least {percent(worst.ratio, 3)} of what it carries without "
+        f"{'In overload' if worst.overload else 'At the greatest rate of the sender'}, the link with copies "
+        f"carries at least {percent(worst.ratio, 3)} of what it carries without "
         f"({worst.payload_bytes:,} B payload{cut})"
     )
     if whole is not None:
-        said += f", and {percent(whole.ratio, 3)} with copies whole at any price"
+        said += f", and {percent(whole.ratio, 3)} with copies that are never cut"
     return f"{said}."
 
 
@@ -129,18 +127,18 @@ def _of_search(evidence: Evidence) -> str | None:
         return None
     carried = [(one.frame_bytes, one.greatest_pps) for one in mine if one.greatest_pps is not None]
     if not carried:
-        return "The tap with its ring lost frames at every rate that was tried."
-    # Small frames come first: there a rate is hardest.
+        return "The tap with a ring lost frames at every rate that was tried."
+    # Small frames are the hardest.
     frame_bytes, greatest_pps = min(carried)
     lead = (
-        f"Up to {rate(greatest_pps)} of {frame_bytes:,}-byte frames every frame was forwarded "
-        "and logged in most trials"
+        f"At up to {rate(greatest_pps)} of {frame_bytes:,}-byte frames, the tap with a ring forwarded and "
+        "logged every frame in most trials"
     )
     for other in evidence.found:
         if (other.method, other.frame_bytes) == ("tcpdump-bridge", frame_bytes):
             if other.greatest_pps is None:
                 return f"{lead}; tcpdump on the bridge lost frames at every rate that was tried."
-            return f"{lead}; with tcpdump on the bridge up to {rate(other.greatest_pps)}."
+            return f"{lead}; tcpdump on the bridge did at up to {rate(other.greatest_pps)}."
     return f"{lead}."
 
 
@@ -169,22 +167,16 @@ def _of_paced(evidence: Evidence) -> str | None:
 
 
 def _caution(evidence: Evidence) -> str:
-    spoiled = evidence.trials.filter(~pl.col("valid")).height
-    open_sums = evidence.valid.filter(pl.col("balance") != "").height
+    spoiled = len(evidence.rows) - len(evidence.valid)
+    disagree = sum(bool(row.balance) for row in evidence.valid)
     parts = []
-    if open_sums:
-        parts.append(f"In {plural(open_sums, 'trial')} counters do not agree; they are listed at the end.")
-    if remainder := _remainder(evidence):
-        parts.append(f"{plural(remainder, 'frame')} got lost where nobody counts (see Notes).")
+    if disagree:
+        parts.append(f"Counters do not agree in {plural(disagree, 'trial')}, listed under All numbers.")
+    if uncounted := sum(row.remainder for row in evidence.valid):
+        parts.append(f"{plural(uncounted, 'frame')} disappeared where losses are not counted (see Notes).")
     if spoiled:
         parts.append(f"Left out: {plural(spoiled, 'attempt')} spoiled by the host.")
     return " ".join(parts)
-
-
-def _remainder(evidence: Evidence) -> int:
-    """Frames missing in valid trials where nobody counts."""
-    columns = [name for name in ("lost_behind", "lost_logger") if name in evidence.valid.columns]
-    return sum(int(evidence.valid[name].sum() or 0) for name in columns)
 
 
 def _tiles(evidence: Evidence) -> Iterator[Tile]:
@@ -202,14 +194,11 @@ def _tiles(evidence: Evidence) -> Iterator[Tile]:
                 percent(cost.ratio, 3),
                 "of the rate without copies"
                 + (", in overload" if cost.overload else "; the sender set the limit")
-                + (", copies cut to 128 bytes" if cost.cut_ratio > 0 else ""),
+                + (f", copies cut to {CUT_BYTES} bytes" if cost.cut_ratio > 0 else ""),
             )
-    valid = evidence.valid
-    if valid.height:
-        closed = valid.filter(pl.col("balance") == "").height
-        yield Tile(
-            "Trials whose counters agree", f"{closed:,} of {valid.height:,}", "without spoiled attempts"
-        )
+    if valid := evidence.valid:
+        agree = sum(not row.balance for row in valid)
+        yield Tile("Trials whose counters agree", f"{agree:,} of {len(valid):,}", "without spoiled attempts")
 
 
 def _chapters(evidence: Evidence) -> Iterator[Chapter]:
@@ -225,16 +214,22 @@ def _chapters(evidence: Evidence) -> Iterator[Chapter]:
         "cost",
         "What copying costs the link",
         "Cost",
-        intro=_ring_of(evidence, "copy_cost", "so that copies find room and cost what they cost")
+        intro=_ring_of(
+            evidence, "copy_cost", "large enough for every copy, so that copying shows its full cost"
+        )
         if evidence.costs
         else "",
         figures=tuple(figures.costs(evidence)),
     )
     yield Chapter(
         "stall",
-        "When the recorder stands still",
+        "When the recorder stalls",
         "Stall",
-        intro=_ring_of(evidence, "stall", "too small for the pause, so that there is a gap to name")
+        intro=_ring_of(
+            evidence,
+            "stall",
+            "too small for the pause, so that frames go missing and the record has to report them",
+        )
         if evidence.stalls
         else "",
         tables=(tables.stalls(evidence),) if evidence.stalls else (),
@@ -278,9 +273,11 @@ def _setting(evidence: Evidence) -> Pairs:
         cpu = facts.get("recorder_cpu")
         shared = cpu is not None and cpu == facts.get("bridge_cpu")
         pairs.append(("Sender", f"CPU {facts['sender_cpu']}, packets by {facts.get('backend', NOTHING)}"))
-        pairs.append(("Bridge", f"CPU {facts['bridge_cpu']}, receive work in kernel threads"))
+        pairs.append(("Bridge", f"CPU {facts['bridge_cpu']}, frames processed by kernel threads"))
         where = "wherever the scheduler puts it" if cpu is None else f"CPU {cpu}"
-        pairs.append(("Recorder", f"{where}, shared with the bridge, which goes first" if shared else where))
+        pairs.append(
+            ("Recorder", f"{where}, shared with the bridge, which has priority" if shared else where)
+        )
     if facts.get("xdp_mode"):
         pairs.append(("Tap", f"XDP, {facts['xdp_mode']}"))
     if facts.get("tap_warnings"):

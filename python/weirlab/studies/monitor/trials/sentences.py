@@ -53,8 +53,8 @@ def _of_search(found: Sequence[Found]) -> Iterator[str]:
                 else f"when more was asked for, the sender was no faster, and {where}"
             )
             yield (
-                f"Up to {rate(one.greatest_pps)} of {one.frame_bytes}-byte frames {who} forwarded and logged "
-                f"every frame in most trials; {beyond}."
+                f"At up to {rate(one.greatest_pps)} of {one.frame_bytes}-byte frames, {who} forwarded and "
+                f"logged every frame in most trials; {beyond}."
             )
 
 
@@ -65,10 +65,10 @@ def _of_validation(groups: Sequence[Group]) -> Iterator[str]:
             mine = [group for group in paced if (group.load, group.method) == (load, method)]
             worst = max(mine, key=lambda group: group.logged_loss_ratio)
             if worst.logged_loss_ratio <= 0:
-                yield f"At {load} {WORDS[method]} logged every frame of every payload (median run)."
+                yield f"At {load}, {WORDS[method]} logged every frame of every payload (median run)."
             else:
                 yield (
-                    f"At {load} {WORDS[method]} lost up to {percent(worst.logged_loss_ratio)} of the frames "
+                    f"At {load}, {WORDS[method]} lost up to {percent(worst.logged_loss_ratio)} of the frames "
                     f"(payload {worst.payload_bytes} B)."
                 )
 
@@ -79,8 +79,8 @@ def _of_copies(found: Sequence[Cost]) -> Iterator[str]:
         overload = all(cost.overload for cost in mine)
         told = ", ".join(_price(cost, overload) for cost in mine)
         lead = "In overload" if overload else "Sent as fast as possible"
-        who = f"{WORDS[method]}, copies whole at any price," if whole else WORDS[method]
-        yield f"{lead} {who} forwards so much of what {WORDS[BARE[method]]} does: {told}."
+        who = f"{WORDS[method]}, its copies never cut," if whole else WORDS[method]
+        yield f"{lead}, {who} forwards this share of what {WORDS[BARE[method]]} does: {told}."
 
 
 def _price(cost: Cost, overload: bool) -> str:
@@ -98,15 +98,15 @@ def _of_stalls(found: Sequence[StallEffect]) -> Iterator[str]:
     for one in found:
         link = "the link lost nothing" if not one.link_lost else f"the link lost {one.link_lost:,.0f} frames"
         if one.link_lost and math.isfinite(one.link_lost_bare):
-            link += f" ({one.link_lost_bare:,.0f} when nobody records)"
+            link += f" ({one.link_lost_bare:,.0f} without a recorder)"
         if not one.missing:
             record = "the record missed none"
         elif one.named:
-            record = f"the record misses {one.missing:,.0f} and names {one.named:,.0f} of them"
+            record = f"the record misses {one.missing:,.0f} and reports {one.named:,.0f} of them as missing"
         else:
-            record = f"the record misses {one.missing:,.0f} and does not say where"
+            record = f"the record misses {one.missing:,.0f} and reports none of them"
         who = f"the recorder of {WORDS[one.method]}" if one.method.startswith("tap-") else WORDS[one.method]
-        yield f"While {who} stood still for {one.stalled_s:.1f} s, {link}; {record}."
+        yield f"While {who} was stalled for {one.stalled_s:.1f} s, {link}; {record}."
 
 
 def _upper(text: str) -> str:

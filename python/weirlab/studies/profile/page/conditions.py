@@ -130,7 +130,6 @@ def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
         f"Spoiled attempts{left_out}",
         ("Rules", "Frames", "Load", "Attempt", "Reason"),
         rows,
-        frozenset({2, 3}),
     )
     return text, [summary, details]
 

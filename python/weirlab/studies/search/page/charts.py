@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from weirlab.measure.search import Point
 from weirlab.report import axes, palette
 from weirlab.report.numbers import percent, rounded
 from weirlab.report.vega import alt
-from weirlab.studies.search.page.source import Point, goals
 
 NO_LOSS: Final = "nothing lost"
 MORE: Final = "more lost"
@@ -25,7 +25,7 @@ _TICKS: Final = (-100, -30, -10, -3, -1, 0, 1, 3, 10, 30, 100, 300)
 
 def outcomes(point: Point) -> list[str]:
     """What a trial can show, in order: one for each loss that a goal lets pass."""
-    passed = sorted({goal["goal"]["loss_ratio"] for goal in goals(point)} - {0.0})
+    passed = sorted({found.goal.loss_ratio for found in point.found} - {0.0})
     return [NO_LOSS, *(f"at most {percent(ratio)} lost" for ratio in passed), MORE, SPOILED]
 
 
@@ -36,21 +36,21 @@ def course(point: Point, trials: pl.DataFrame) -> pl.DataFrame:
     otherwise; the bounds are the highest load carried below the lowest that is too much. ``load_percent`` is
     the load relative to the result.
     """
-    found = goals(point)[0]
-    goal = found["goal"]
-    passed = sorted({each["goal"]["loss_ratio"] for each in goals(point)} | {0.0})
+    found = point.found[0]
+    goal = found.goal
+    passed = sorted({each.goal.loss_ratio for each in point.found} | {0.0})
     names = outcomes(point)
-    reference = found["lower_pps"] or found["upper_pps"] or point["max_load_pps"]
+    reference = found.lower_pps or found.upper_pps or point.max_load_pps
     tried: dict[float, list[bool]] = {}
     rows: list[dict[str, Any]] = []
     for number, trial in enumerate(trials.iter_rows(named=True), 1):
         load, loss = float(trial["offered_pps"]), trial["loss_ratio"]
         if trial["valid"]:
-            tried.setdefault(load, []).append(loss > goal["loss_ratio"])
+            tried.setdefault(load, []).append(loss > goal.loss_ratio)
             outcome = next((names[i] for i, ratio in enumerate(passed) if loss <= ratio), MORE)
         else:
             outcome = SPOILED
-        bad = {each: sum(marks) / len(marks) > goal["exceed_ratio"] for each, marks in tried.items()}
+        bad = {each: sum(marks) / len(marks) > goal.exceed_ratio for each, marks in tried.items()}
         upper = min((each for each, is_bad in bad.items() if is_bad), default=None)
         lower = max(
             (e for e, is_bad in bad.items() if not is_bad and (upper is None or e < upper)), default=None

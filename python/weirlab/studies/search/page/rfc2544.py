@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from weirlab.measure.search import Setting
+from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate
 from weirlab.report.story import Chapter, Story, place
-from weirlab.report.tables import Tile
+from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.search import tables
 from weirlab.studies.search.page import charts
-from weirlab.studies.search.page.source import Point, Searched, goals
+from weirlab.studies.search.page.source import Tested, setup
 from weirlab.studies.search.page.story import (
     TERMS,
     answer,
     caution,
+    facts,
     figure,
-    goal_in_words,
     search_chapter,
-    setting,
-    setup,
     spoiled_chapter,
     throughput_figures,
+    trials_tile,
 )
+from weirlab.studies.search.rfc2544 import Result, Suite, Test
 
 _TERMS = (
     *TERMS,
@@ -39,149 +41,115 @@ _TERMS = (
 )
 
 
-def tell(searched: Searched) -> Story:
+def tell(tested: Tested) -> Story:
     """The page about the tests of RFC 2544."""
-    points = list(searched.found)
-    tests = list(searched.asked.get("tests") or ())
-    # A search of its own stands below the setting that it was made in.
-    throughput: list[Point] = [{**point, **(point.get("throughput") or {"goals": []})} for point in points]
-    first = points[0] if points else None
+    results = tested.results
+    first = results[0] if results else None
+    problems = [f"{tested.where(one.setting)}: {text}" for one in results for text in one.problems]
     return Story(
-        subject=f"RFC 2544 tests of {searched.device}",
-        manifest=searched.manifest,
-        simulated=searched.lab == "sim",
-        answer=_answer(searched, first, throughput[0] if throughput else None),
+        subject=f"RFC 2544 tests of {tested.device}",
+        manifest=tested.manifest,
+        simulated=tested.lab == "sim",
+        answer=_answer(tested, first),
         lede=tuple(_lede(first)),
-        caution=caution(searched, [f"{searched.where(p)}: {text}" for p in points for text in p["problems"]]),
-        place=place(searched.manifest, searched.lab, searched.device),
-        tiles=tuple(_tiles(searched, first, throughput[0] if throughput else None)),
-        chapters=tuple(_chapters(searched, points, throughput, tests)),
+        caution=caution(tested, problems),
+        place=place(tested.manifest, tested.lab, tested.device),
+        tiles=tuple(_tiles(tested, first)),
+        chapters=tuple(_chapters(tested)),
         terms=_TERMS,
     )
 
 
-def _answer(searched: Searched, point: Point | None, throughput: Point | None) -> str:
+def _answer(tested: Tested, first: Result | None) -> str:
     """The throughput, or the first result that there is."""
-    if throughput is not None and goals(throughput):
-        return answer(searched, throughput)
-    told = list(_lede(point))
-    if told and point is not None:
-        return f"{searched.device}, {searched.where(point)}: {told[0][:1].lower()}{told[0][1:]}"
-    problems = "; ".join(point["problems"]) if point else ""
-    return f"Nothing was found{': ' + problems if problems else ''}."
+    if first is None:
+        return "Nothing was found."
+    if first.found is not None:
+        return answer(tested, first.throughput)
+    if told := list(_lede(first)):
+        return f"{tested.device}, {tested.where(first.setting)}: {told[0][:1].lower()}{told[0][1:]}"
+    return f"Nothing was found{': ' if first.problems else ''}{'; '.join(first.problems)}."
 
 
-def _lede(point: Point | None) -> Iterator[str]:
-    if point is None:
+def _lede(first: Result | None) -> Iterator[str]:
+    if first is None:
         return
-    if latency := point.get("latency"):
-        yield f"Frames take {duration(latency['mean_ns'])} on average at {rate(latency['rate_pps'])}."
-    if loss := point.get("loss"):
-        top = loss["points"][0]
-        yield f"At {rate(top['offered_pps'])}, the highest load, {percent(top['loss_ratio'])} are lost."
-    if bursts := point.get("bursts"):
-        more = "at least " if bursts["at_least"] else ""
-        yield f"Bursts of up to {more}{count(bursts['mean_frames'])} frames pass without loss."
+    if latency := first.latency:
+        yield f"Frames take {duration(latency.mean_ns)} on average at {rate(latency.rate_pps)}."
+    if first.loss is not None:
+        top = first.loss.points[0]
+        yield f"At {rate(top.offered_pps)}, the highest load, {percent(top.loss_ratio)} are lost."
+    if bursts := first.bursts:
+        more = "at least " if bursts.at_least else ""
+        yield f"Bursts of up to {more}{count(bursts.mean_frames)} frames pass without loss."
 
 
-def _tiles(searched: Searched, point: Point | None, throughput: Point | None) -> Iterator[Tile]:
-    found = goals(throughput)[0] if throughput and goals(throughput) else None
-    pps = found and found["conditional_throughput_pps"]
+def _tiles(tested: Tested, first: Result | None) -> Iterator[Tile]:
+    found = first.found if first else None
+    pps = found and found.conditional_throughput_pps
     yield Tile(
         "Throughput",
-        f"{'≥ ' if found and found['at_least'] else ''}{rate(pps)}" if pps else NOTHING,
-        searched.where(throughput) if throughput else "not measured",
+        f"{'≥ ' if found and found.at_least else ''}{rate(pps)}" if pps else NOTHING,
+        tested.where(first.setting) if first else "not measured",
     )
-    latency = point.get("latency") if point else None
+    latency = first.latency if first else None
     yield Tile(
-        "Latency there", duration(latency["mean_ns"]) if latency else NOTHING,
-        f"mean of {plural(latency['repetitions'], 'trial')}" if latency else "not measured",
+        "Latency there", duration(latency.mean_ns) if latency else NOTHING,
+        f"mean of {plural(latency.repetitions, 'trial')}" if latency else "not measured",
     )  # fmt: skip
-    bursts = point.get("bursts") if point else None
+    bursts = first.bursts if first else None
     yield Tile(
         "Back-to-back",
-        f"{'≥ ' if bursts['at_least'] else ''}{count(bursts['mean_frames'])}" if bursts else NOTHING,
-        f"frames at {rate(bursts['rate_pps'])}" if bursts else "not measured",
+        f"{'≥ ' if bursts.at_least else ''}{count(bursts.mean_frames)}" if bursts else NOTHING,
+        f"frames at {rate(bursts.rate_pps)}" if bursts else "not measured",
     )
-    spoiled = searched.spoiled.height
-    note = f"{count(spoiled)} more were spoiled by the host" if spoiled else "none was invalid"
-    yield Tile("Trials", count(searched.trials.height - spoiled), f"valid; {note}")
+    yield trials_tile(tested)
 
 
-def _chapters(
-    searched: Searched, points: list[Point], throughput: list[Point], tests: list[str]
-) -> Iterator[Chapter]:
-    goal = searched.asked.get("goal")
-    if "throughput" in tests:
-        yield Chapter(
-            "throughput",
-            "Throughput (section 26.1)",
-            "Throughput",
-            figures=tuple(throughput_figures(searched, throughput)),
-            tables=tuple(tables.bounds(throughput, tables.RFC2544)),
-        )
-    if "latency" in tests:
-        yield Chapter(
-            "latency",
-            "Latency (section 26.2)",
-            "Latency",
-            figures=tuple(_latency(points)),
-            tables=tuple(tables.latency(points)),
-        )
-    if "loss" in tests:
-        yield Chapter(
-            "loss",
-            "Frame loss rate (section 26.3)",
-            "Loss",
-            figures=tuple(_loss(searched, points)),
-            tables=tuple(tables.loss(points)),
-        )
-    if "bursts" in tests:
-        yield Chapter(
-            "bursts",
-            "Back-to-back frames (section 26.4)",
-            "Bursts",
-            figures=tuple(_bursts(points)),
-            tables=tuple(tables.bursts(points)),
-        )
-    if any(goals(point) for point in throughput):
-        yield search_chapter(searched, throughput)
+def _chapters(tested: Tested) -> Iterator[Chapter]:
+    tests, results = tested.suite.tests, tested.results
+    throughput = [one.throughput for one in results if one.throughput is not None]
+    figures: dict[Test, tuple[str, Iterator[Figure]]] = {
+        "throughput": ("Throughput (section 26.1)", throughput_figures(throughput)),
+        "latency": ("Latency (section 26.2)", _latency(results)),
+        "loss": ("Frame loss rate (section 26.3)", _loss(tested)),
+        "bursts": ("Back-to-back frames (section 26.4)", _bursts(results)),
+    }
+    for test, (title, drawn) in figures.items():
+        if test in tests:
+            shown = tuple(tables.rfc2544(results, [test]))
+            yield Chapter(test, title, test.capitalize(), figures=tuple(drawn), tables=shown)
+    if any(point.found for point in throughput):
+        yield search_chapter(tested, throughput)
     yield Chapter(
         "setting",
         "What was tested",
         "Setting",
-        facts=[*setting(searched, [goal_in_words(goal)] if goal else []), *_shorter(searched)],
+        facts=[*facts(tested, [tested.suite.goal]), *_shorter(tested.suite)],
     )
-    yield spoiled_chapter(searched)
+    yield spoiled_chapter(tested)
 
 
-def _shorter(searched: Searched) -> list[tuple[str, str]]:
+def _shorter(suite: Suite) -> Pairs:
     """Where the tests are shorter than the RFC asks for."""
-    asked = searched.asked
-    if "latency_s" not in asked:
-        return []
-    bursts = asked.get("burst_repetitions") or asked.get("repetitions", 0)
     return [
-        (
-            "Latency trials",
-            f"{asked['repetitions']} of {asked['latency_s']:g} s; the RFC: 20 of at least 120 s",
-        ),
-        ("Loss trials", f"one of {asked['loss_s']:g} s per load; the RFC: 60 s"),
-        ("Burst searches", f"{bursts}; the RFC: 50"),
+        ("Latency trials", f"{suite.repetitions} of {suite.latency_s:g} s; the RFC: 20 of at least 120 s"),
+        ("Loss trials", f"one of {suite.loss_s:g} s per load; the RFC: 60 s"),
+        ("Burst searches", f"{suite.bursts}; the RFC: 50"),
     ]
 
 
-def _latency(points: list[Point]) -> Iterator[Any]:
+def _row(setting: Setting, value: float, low: float, high: float) -> dict[str, Any]:
+    """For :func:`charts.over_sizes`."""
+    where = {"setup": setup(setting), "frame_bytes": setting.frame_bytes}
+    return {**where, "value": value, "low": low, "high": high}
+
+
+def _latency(results: Sequence[Result]) -> Iterator[Figure]:
     rows = [
-        {
-            "setup": setup(point),
-            "frame_bytes": tables.frame_bytes(point),
-            "value": found["mean_ns"] / 1e3,
-            "low": found["min_ns"] / 1e3,
-            "high": found["max_ns"] / 1e3,
-        }
-        for point in points
-        if (found := point.get("latency"))
+        _row(found.setting, found.mean_ns / 1e3, found.min_ns / 1e3, found.max_ns / 1e3)
+        for found in (one.latency for one in results)
+        if found is not None
     ]
     if not rows:
         return
@@ -198,16 +166,17 @@ def _latency(points: list[Point]) -> Iterator[Any]:
     )  # fmt: skip
 
 
-def _loss(searched: Searched, points: list[Point]) -> Iterator[Any]:
-    rows = [
+def _loss(tested: Tested) -> Iterator[Figure]:
+    rows: list[dict[str, Any]] = [
         {
-            "setup": searched.where(point),
-            "load_percent": 100 * each["share"],
-            "offered_pps": each["offered_pps"],
-            "loss_percent": 100 * each["loss_ratio"],
+            "setup": tested.where(one.setting),
+            "load_percent": 100 * each.share,
+            "offered_pps": each.offered_pps,
+            "loss_percent": 100 * each.loss_ratio,
         }
-        for point in points
-        for each in (point.get("loss") or {}).get("points", ())
+        for one in tested.results
+        if one.loss is not None
+        for each in one.loss.points
     ]
     if not rows:
         return
@@ -228,17 +197,11 @@ def _loss(searched: Searched, points: list[Point]) -> Iterator[Any]:
     )  # fmt: skip
 
 
-def _bursts(points: list[Point]) -> Iterator[Any]:
+def _bursts(results: Sequence[Result]) -> Iterator[Figure]:
     rows = [
-        {
-            "setup": setup(point),
-            "frame_bytes": tables.frame_bytes(point),
-            "value": found["mean_frames"],
-            "low": min(found["frames"]),
-            "high": max(found["frames"]),
-        }
-        for point in points
-        if (found := point.get("bursts"))
+        _row(found.setting, found.mean_frames, min(found.frames), max(found.frames))
+        for found in (one.bursts for one in results)
+        if found is not None
     ]
     if not rows:
         return

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weirlab.documents import Measured
 from weirlab.errors import InputError
 from weirlab.measure.search import Setting, Shape, Trials
 from weirlab.measure.search.throughput import whole
@@ -29,13 +30,13 @@ class Latency:
     at_least: bool
     """The device carries more than ``rate_pps``, but the sender does not."""
     repetitions: int
-    mean_ns: float
-    min_ns: float
+    mean_ns: Measured
+    min_ns: Measured
     """Smallest of the trials' means."""
-    max_ns: float
-    std_ns: float
+    max_ns: Measured
+    std_ns: Measured
     """Standard deviation of the trials' means; NaN for a single trial."""
-    p99_ns: float
+    p99_ns: Measured
     """Average of the trials' 99th percentiles."""
     loss_ratio: float
     """Frames lost in all trials together."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
+from weirlab.documents import Measured
 from weirlab.errors import InputError
 from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.search import Goal, Point, Setting, Shape, Trials, expected_s, search_setting, sender_pps
@@ -86,7 +87,7 @@ class Result:
     """What the tests found in one setting; None for a test that was not wanted or not possible."""
 
     setting: Setting
-    max_load_pps: float
+    max_load_pps: Measured
     throughput: Point | None = None
     latency: Latency | None = None
     loss: LossCurve | None = None

@@ -163,7 +163,7 @@ def test_a_price_that_the_sender_set_is_told(writer: RunWriter) -> None:
     )
     assert not any(cost.overload for cost in found)
     (said,) = conclusions([], [], found, [])
-    assert said.startswith("Sent as fast as possible the tap with a ring")
+    assert said.startswith("Sent as fast as possible, the tap with a ring")
     assert "In overload" not in said
     assert "100 % at 10 B (35 % of the frames recorded; the sender set the limit)" in said
 
@@ -172,7 +172,7 @@ def test_a_price_says_that_copies_were_cut() -> None:
     cost = Cost("tap-ring", 1400, 7, 9.6e5, 1e6, 0.96, 0.5, 0.85, True)
     (said,) = conclusions([], [], [cost], [])
     assert said == (
-        "In overload the tap with a ring forwards so much of what the tap without copies does: 96 % at "
+        "In overload, the tap with a ring forwards this share of what the tap without copies does: 96 % at "
         "1400 B (copies cut to 128 bytes for 85 % of the frames; 50 % of the frames recorded)."
     )
 
@@ -193,7 +193,7 @@ def test_whole_copies_are_measured_beside_the_same_bridge_and_told_apart(writer:
         (10, True),
         (1400, True),
     ]
-    assert "the tap with a ring, copies whole at any price, forwards" in conclusions([], [], found, [])[1]
+    assert "the tap with a ring, its copies never cut, forwards" in conclusions([], [], found, [])[1]
 
 
 def test_what_is_searched_is_told_in_thousands_per_second() -> None:
@@ -314,19 +314,19 @@ def test_conclusions_begin_with_the_rate_without_loss(writer: RunWriter) -> None
     )
     found = [searched("tap-ring")[0], Found("tcpdump-bridge", 60, None, 2e4, 2, 5, 0)]
     said = conclusions(compare(rows), found, costs(rows), stalls(rows))
-    assert said[0].startswith("Up to ")
-    assert "of 60-byte frames the tap with a ring forwarded and logged every frame" in said[0]
+    assert said[0].startswith("At up to ")
+    assert "of 60-byte frames, the tap with a ring forwarded and logged every frame" in said[0]
     assert said[1] == (
         "Tcpdump on the bridge lost 60-byte frames at every rate that was tried, down to 20.0 kpps."
     )
-    assert "At 400kpps the tap with a ring logged every frame of every payload (median run)." in said
-    assert "At 400kpps tcpdump on the bridge lost up to 25 % of the frames (payload 10 B)." in said
-    assert any(line.startswith("In overload the tap with a ring forwards so much") for line in said)
+    assert "At 400kpps, the tap with a ring logged every frame of every payload (median run)." in said
+    assert "At 400kpps, tcpdump on the bridge lost up to 25 % of the frames (payload 10 B)." in said
+    assert any(line.startswith("In overload, the tap with a ring forwards this share") for line in said)
     assert (
-        "While the recorder of the tap with a ring stood still for 0.5 s, the link lost nothing; the record "
-        "misses 30,000 and names 30,000 of them." in said
+        "While the recorder of the tap with a ring was stalled for 0.5 s, the link lost nothing; the record "
+        "misses 30,000 and reports 30,000 of them as missing." in said
     )
     assert any(
-        line.startswith("While tcpdump on the bridge stood still") and "does not say where" in line
+        line.startswith("While tcpdump on the bridge was stalled") and "reports none of them" in line
         for line in said
     )

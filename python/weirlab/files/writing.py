@@ -1,11 +1,4 @@
-"""Files that the user names, or the store writes: one way to write them, one way to read them.
-
-An output is there in full or not at all. It takes the place of a regular file or of nothing: never of a
-device, a pipe or a socket, and a symbolic link is neither followed nor replaced. Folders on the way to it may
-be links. Nobody can foresee the name under which it is made, and no link planted there is followed.
-
-An input is a regular file or a pipe that somebody writes into, and never larger than it may reasonably be.
-"""
+"""Outputs: there in full or not at all, and never in place of anything but a regular file."""
 
 from __future__ import annotations
 
@@ -14,70 +7,25 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from weirlab.errors import InputError, StoreError
-from weirlab.interrupts import interruptible
-from weirlab.quoting import printable, shortened
+from weirlab.errors import InputError
+from weirlab.files.refusals import ELSEWHERE, LONG_NAME, explain, kind_of, shown, telling
 
-ELSEWHERE: Final = "choose another place"
 SCRATCH: Final = ".*.tmp"
 """What :func:`write` calls a file for a moment, before it takes the place of another one."""
 
 _SCRATCH_NAME: Final = re.compile(r"\.[0-9a-f]{16,32}\.tmp")
-_SHOWN: Final = 320
-"""Characters of a path in a message; a name alone may have 255."""
-_BLOCK_BYTES: Final = 1 << 16
-_LONG_NAME: Final = ("the name is too long", "give a shorter one")
-_ADVICE: Final[dict[int, tuple[str, str]]] = {
-    errno.ENOSPC: ("no space is left on the disk", "free some space there or {elsewhere}"),
-    errno.EDQUOT: ("the disk quota is used up", "free some space there or {elsewhere}"),
-    errno.EFBIG: ("the file would be larger than is allowed", "{elsewhere}, or raise the limit (ulimit -f)"),
-    errno.EROFS: ("the file system is read-only", "make it writable for this user or {elsewhere}"),
-    errno.EACCES: ("permission denied", "make it writable for this user or {elsewhere}"),
-    errno.EPERM: ("operation not permitted", "make it writable for this user or {elsewhere}"),
-    errno.ENOTDIR: ("a part of this path is a file, not a folder", "{elsewhere}"),
-    errno.EEXIST: ("a file is in the way where a folder is needed", "{elsewhere}"),
-    errno.EISDIR: ("a folder is in the way where a file is needed", "{elsewhere}"),
-    errno.ELOOP: ("a symbolic link is in the way, or links lead in a circle", "{elsewhere}"),
-    errno.EIO: ("the disk reports an input/output error", "check the disk or {elsewhere}"),
-    errno.ENAMETOOLONG: _LONG_NAME,
-}
-_KINDS: Final = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFLNK: "a symbolic link",
-}
 
-# Polars passes the operating system's error on as text only, and not always that.
-_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
+# As open(2) has it for file systems and kernels without O_TMPFILE.
+_NO_NAMELESS: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
-
-def explain(path: Path, doing: str, error: Exception, elsewhere: str = ELSEWHERE) -> StoreError:
-    """The ``StoreError`` that tells what ``doing`` with ``path`` met, and the way out."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number is None and (match := _OS_ERROR.search(str(error))):
-        number = int(match[1])
-    if number is None and doing == "write" and _is_full(path):
-        number = errno.ENOSPC
-    fallback = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    what, advice = _ADVICE.get(number or 0, (fallback, "{elsewhere}"))
-    return StoreError(f"cannot {doing} {shown(path)}: {what}; {advice.format(elsewhere=elsewhere)}")
-
-
-@contextmanager
-def telling(path: Path, doing: str, elsewhere: str = ELSEWHERE) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into ``StoreError`` about ``path``."""
-    try:
-        yield
-    except OSError as error:
-        raise explain(path, doing, error, elsewhere) from error
+_swept: Final[dict[tuple[int, int], int]] = {}
+"""Folders in which nothing was left, by device and inode: when this process changed them last, in ns."""
 
 
 def check_output(path: Path, option: str = "", *, makes_folder: bool = False) -> None:
@@ -130,7 +78,7 @@ def write(
     Whatever goes wrong before that step, a disk that fills up or Ctrl-C, ``path`` keeps what it had and no
     other file stays. Only ``kill -9`` can leave one, called as :data:`SCRATCH` says: between giving the file
     that name and replacing ``path`` by it, or at any time where the file system has no files without names.
-    The next file that is written to the folder sweeps it away.
+    The next file that is written to the folder, by anybody or after any change there, sweeps it away.
 
     Parameters
     ----------
@@ -156,15 +104,19 @@ def write(
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _refuse_other_kinds(path)
-            sweep(path.parent)
+            nothing_left = _changed_ns(folder) == _swept.get(_identity(folder)) or sweep(path.parent)
             with _nameless(folder, scratch, 0o600 if private else 0o666) as file:
+                begun_ns = _changed_ns(folder)
                 fill(file)
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
                 # That may have taken long.
                 _refuse_other_kinds(path)
+                alone = _changed_ns(folder) == begun_ns
                 _put(file.fileno(), folder, scratch, path.name)
+            if nothing_left and alone:
+                _swept[_identity(folder)] = _changed_ns(folder)
             if durable:
                 _sync(folder)
         except BaseException:
@@ -187,85 +139,23 @@ def write_bytes(
     write(path, lambda file: file.write(content), private=private, durable=durable, elsewhere=elsewhere)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what writers left in ``folder`` that were killed; files of those that live are locked."""
+def sweep(folder: Path) -> bool:
+    """Remove what writers left in ``folder`` that were killed; files of those that live are locked.
+
+    Returns whether there is nothing left to remove, now or when these are killed.
+    """
     with suppress(OSError):
-        for name in os.listdir(folder):
-            if _SCRATCH_NAME.fullmatch(name):
-                _remove_stale(folder / name)
+        found = [name for name in os.listdir(folder) if _SCRATCH_NAME.fullmatch(name)]
+        for name in found:
+            _remove_stale(folder / name)
+        return not found
+    return False
 
 
 def make_folder(path: Path, elsewhere: str = ELSEWHERE) -> None:
     """Make the folder ``path``, and those above it, where they are missing."""
     with telling(path, "make the folder", elsewhere):
         path.mkdir(parents=True, exist_ok=True)
-
-
-@interruptible
-def wait_for_lock(fd: int) -> None:
-    """Take the lock of ``fd`` by flock(2), for which its holder may let others wait for as long as it likes.
-
-    Raises ``OSError`` where the file system does not lock.
-    """
-    fcntl.flock(fd, fcntl.LOCK_EX)
-
-
-def read_bytes(path: Path, what: str, limit: int) -> bytes:
-    """All of an input. ``what`` it is expected to be, for messages, e.g. "a ruleset".
-
-    Raises ``InputError`` for one that cannot be read, is neither a regular file nor a pipe that somebody
-    writes into, or has more than ``limit`` bytes.
-    """
-    advice = f"give the path of {what}"
-    try:
-        # Without O_NONBLOCK a pipe would be waited for until somebody opens its other end.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        try:
-            mode = os.fstat(fd).st_mode
-            first: bytes | None = None
-            if stat.S_ISFIFO(mode):
-                first = _first(fd)
-                if first == b"":
-                    raise InputError(
-                        f"{shown(path)}: that is a pipe into which nobody writes, or one that was read "
-                        f"already; {advice}"
-                    )
-                os.set_blocking(fd, True)
-            elif not stat.S_ISREG(mode):
-                raise InputError(f"{shown(path)}: that is {_kind(mode)}; {advice}")
-            content = (first or b"") + _up_to(fd, limit + 1)
-        finally:
-            os.close(fd)
-    except FileNotFoundError:
-        raise InputError(f"{shown(path)}: no such file; {advice}") from None
-    except OSError as error:
-        reason = _LONG_NAME[0] if error.errno == errno.ENAMETOOLONG else error.strerror
-        raise InputError(f"{shown(path)}: cannot be read: {reason}; {advice}") from error
-    if len(content) > limit:
-        raise InputError(f"{shown(path)}: more than {limit:,} bytes, and {what} is never so large; {advice}")
-    return content
-
-
-def read_text(path: Path, what: str, limit: int) -> str:
-    """As :func:`read_bytes`, for UTF-8 with any line ends, which become ``\\n``."""
-    content = read_bytes(path, what, limit)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        column = error.start - content.rfind(b"\n", 0, error.start)
-        raise InputError(f"{shown(path)}:{line}:{column}: not UTF-8 text, and {what} is") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def shown(path: Path) -> str:
-    """A path for a message: printable, its middle left out where it is very long."""
-    return shortened(printable(str(path)), _SHOWN)
-
-
-# As open(2) has it for file systems and kernels without O_TMPFILE.
-_NO_NAMELESS: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
-_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _try(folder: Path) -> None:
@@ -319,6 +209,15 @@ def _put(fd: int, folder: int, scratch: str, name: str) -> None:
     os.replace(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
+def _identity(folder: int) -> tuple[int, int]:
+    found = os.fstat(folder)
+    return found.st_dev, found.st_ino
+
+
+def _changed_ns(folder: int) -> int:
+    return os.fstat(folder).st_mtime_ns
+
+
 def _remove_stale(scratch: Path) -> None:
     with suppress(OSError):
         fd = os.open(scratch, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -350,7 +249,7 @@ def _refuse_other_kinds(path: Path, option: str = "") -> None:
         )
     if not stat.S_ISREG(mode):
         raise InputError(
-            f"{_named(path, option)}: that is {_kind(mode)}, which is not replaced; name a regular file"
+            f"{_named(path, option)}: that is {kind_of(mode)}, which is not replaced; name a regular file"
         )
 
 
@@ -365,16 +264,12 @@ def _mode(path: Path, option: str = "") -> int | None:
         raise InputError(f"{_named(path, option)}: no file can have this name; give another one") from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise InputError(f"{_named(path, option)}: {'; '.join(_LONG_NAME)}") from None
+            raise InputError(f"{_named(path, option)}: {'; '.join(LONG_NAME)}") from None
         raise explain(path, "write", error) from error
 
 
 def _named(path: Path, option: str) -> str:
     return f"{option} {shown(path)}".strip()
-
-
-def _kind(mode: int) -> str:
-    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 
 def _sync(folder: int) -> None:
@@ -384,28 +279,3 @@ def _sync(folder: int) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _first(pipe: int) -> bytes | None:
-    """What a pipe has to say at first: empty if nobody writes into it, None if somebody is about to."""
-    try:
-        return os.read(pipe, 1)
-    except BlockingIOError:
-        return None
-
-
-def _up_to(fd: int, size: int) -> bytes:
-    """All there is, but at most ``size`` bytes."""
-    chunks = []
-    while size > 0 and (chunk := os.read(fd, min(size, _BLOCK_BYTES))):
-        chunks.append(chunk)
-        size -= len(chunk)
-    return b"".join(chunks)
-
-
-def _is_full(path: Path) -> bool:
-    try:
-        state = os.statvfs(path.parent)
-    except OSError:
-        return False
-    return state.f_bavail * state.f_frsize < _BLOCK_BYTES
