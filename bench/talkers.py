@@ -31,6 +31,8 @@ FULL = 0.95
 """Of what a buffer held when no more came: then it was full. What still comes are the bytes of probes."""
 GAP_S = 0.05
 """Between datagrams of others; what is longer is a pause of their sender."""
+NUMBERS = {"SO_MAX_PACING_RATE": 47}
+"""Options that Python does not name (asm-generic/socket.h)."""
 STAMPS = 35
 """``SO_TIMESTAMPNS`` (asm-generic/socket.h)."""
 
@@ -46,7 +48,8 @@ def prepared(order: dict[str, Any]) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     for name, value in order.get("options", {}).items():
         level = socket.SOL_SOCKET if name.startswith("SO_") else socket.IPPROTO_TCP
-        made.setsockopt(level, getattr(socket, name), value.encode() if isinstance(value, str) else value)
+        number = NUMBERS.get(name) or getattr(socket, name)
+        made.setsockopt(level, number, value.encode() if isinstance(value, str) else value)
     return made
 
 
@@ -178,15 +181,26 @@ def bulk(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def slow(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Writes `write_bytes` every `every_s` for a `share` of the time, then all it may; counts the pauses."""
-    begun, held = time.monotonic(), 0.0
+    """Writes `write_bytes` every `every_s` for a `share` of the time, then all it may.
+
+    Counts the time between its writes, which a busy host makes longer, and not that in which a full buffer
+    kept it from writing.
+    """
+    begun, blocked = time.monotonic(), 0.0
     while time.monotonic() < begun + order["seconds"] * order["share"]:
-        talk.sendall(bytes(order["write_bytes"]))
-        before = time.monotonic()
+        data = bytes(order["write_bytes"])
+        try:
+            written = talk.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            written = 0
+        if written < len(data):
+            before = time.monotonic()
+            talk.sendall(data[written:])
+            blocked += time.monotonic() - before
         time.sleep(order["every_s"])
-        held += time.monotonic() - before
+    held = time.monotonic() - begun - blocked
     bulk(talk, {"seconds": order["seconds"] * (1 - order["share"])})
-    return {"held_s": held}
+    return {"held_s": held, "blocked_s": blocked}
 
 
 def asking(talk: socket.socket, order: dict[str, Any]) -> Told:

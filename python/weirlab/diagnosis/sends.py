@@ -40,6 +40,11 @@ BEYOND_CHANCE: Final = 2.5
 """Times as many must follow one as would if they came at any time. Where ACKs come all the time, none says
 anything.
 """
+REFILLS: Final = 0.5
+"""Of what bursts differ in size, their peaks may differ. A full buffer is filled up to the same mark again,
+however late the application is woken and however much ACKs have freed until then; what an application writes
+at a pace of its own differs in its peaks at least as much as in its size.
+"""
 EMPTIED: Final = 0.85
 """Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
 free (``sk_stream_is_writeable``), a congestion window is filled again by each ACK.
@@ -152,8 +157,8 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
 def clocked(events: Events, bursts: Bursts | None, stretch: Bools) -> Bools:
     """``stretch`` (by event) where ACKs let the data out, though the host may have been late to answer them.
 
-    An application that is woken by the ACK that makes room in its send buffer sends a moment later; one that
-    sends by a clock of its own does not care for ACKs.
+    An application that is woken by the ACK that makes room in its send buffer sends a moment later, and fills
+    the buffer up again; one that sends by a clock of its own does not care for ACKs.
     """
     found = np.zeros(len(stretch), dtype=bool)
     if bursts is None:
@@ -161,8 +166,11 @@ def clocked(events: Events, bursts: Bursts | None, stretch: Bools) -> Bools:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], stretch, [False]]).astype(np.int8)))
     for first, behind in zip(edges[::2], edges[1::2], strict=True):
         mine = (bursts.other >= first) & (bursts.other < behind) & bursts.begins & ~bursts.tail
-        if mine.sum() >= LEAST_BURSTS and _is_clocked(events, bursts, mine, slice(first, behind)):
-            found[first:behind] = True
+        if mine.sum() < LEAST_BURSTS or not _may_be_let_out(bursts, mine):
+            continue
+        part = slice(first, behind)
+        if _is_clocked(events, bursts, mine, part) or _refills(events, bursts.other[mine], behind):
+            found[part] = True
     return found
 
 
@@ -193,10 +201,25 @@ def _bursts(events: Events, new: Ints, last_ack: Ints, mss: int, close_s: float)
     )
 
 
-def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> bool:
+def _may_be_let_out(bursts: Bursts, mine: Bools) -> bool:
     # Bursts that end with less than a segment end where the application's data does.
-    if float(np.median(bursts.left[mine])) > EMPTIED or float(bursts.short[mine].mean()) > MOSTLY:
-        return False
+    emptied = float(np.median(bursts.left[mine])) <= EMPTIED
+    return emptied and float(bursts.short[mine].mean()) <= MOSTLY
+
+
+def _refills(events: Events, begin: Ints, behind: int) -> bool:
+    """Whether bursts, which begin at these events, fill up what ACKs have freed."""
+    peaks = np.maximum.reduceat((events.sent - events.acked)[:behind], begin)
+    sizes = np.diff(np.append(events.sent[np.maximum(begin - 1, 0)], events.sent[behind - 1]))
+    return 0 < _scatter(sizes) and _scatter(peaks) <= REFILLS * _scatter(sizes)
+
+
+def _scatter(values: Ints) -> float:
+    low, high = np.quantile(values, (0.25, 0.75))
+    return float(high - low)
+
+
+def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> bool:
     soon_s = max(bursts.close_s, SOON * float(np.median(bursts.gap_s[mine])))
     followed = float((bursts.fresh[mine] & (bursts.since_ack_s[mine] <= soon_s)).mean())
     at = events.at_ns[stretch]
