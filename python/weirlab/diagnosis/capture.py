@@ -135,7 +135,12 @@ class Trips:
 
 
 def read(
-    packets: Packets, source: Source, facts: Facts, trips: Trips, behind: Trips
+    packets: Packets,
+    source: Source,
+    facts: Facts,
+    trips: Trips,
+    behind: Trips,
+    echoes: Trips | None = None,
 ) -> tuple[Timeline, Facts] | None:
     """A timeline from the packets of a connection.
 
@@ -152,6 +157,8 @@ def read(
     behind
         From the point of capture to the sender and back: how much later each ACK counts. With time stamps
         only the least counts: data counts from when it left, not from when it came.
+    echoes
+        The same as measured, pauses and queues included.
 
     Returns
     -------
@@ -173,10 +180,18 @@ def read(
             close_s += left.tick_ns / 1e9
         else:
             close_s += least_s * (AT_ONCE_RATIO if len(behind.time_ns) > 1 else AT_ONCE_UNSURE)
-    if left is not None and source == "receiver" and least_s > 0:
-        trips = _queued_trips(packets, left, least_s)
+    if left is not None:
+        back_ns = _back_ns(packets, left, behind, echoes)
+        behind = Trips(packets.time_ns[:1], np.array([back_ns]))
+        if source == "receiver":
+            least_s = back_ns / 1e9
+            facts = replace(facts, min_rtt_s=least_s)
+            trips = _queued_trips(packets, left, least_s)
     # Data does not come before the ACK that let it out, however its round trip was rounded.
     p, data, acks = _as_sent(packets, data, acks, behind, 0.0 if source == "sender" else close_s / 2, left)
+    waited_s = _waited_s(packets, p, left)
+    # What the sender did until data came that found a queue cost nothing: the bottleneck was busy all the while.
+    outlasted = _next(waited_s > close_s, data)
     at = p.time_ns.astype(np.float64)
     first_seq = int(p.seq[data][0])
     sent = np.maximum.accumulate(np.where(data, p.seq + p.payload_bytes, first_seq))
@@ -204,9 +219,14 @@ def read(
     since_s = (at - at[0]) / 1e9
     flat = is_flat(since_s, flight, lost, round_s, mss) & ~limited
     level = is_level(since_s, flight, lost, round_s, mss) & ~limited
-    even = paced(events, mss) & ~limited if source == "sender" else np.zeros(len(at), dtype=bool)
-    steady = clocked(events, found.bursts, flat | level) & ~even
-    idle = found.idle & ~limited & ~steady & ~even
+    even = np.zeros(len(at), dtype=bool)
+    if source == "sender" or left is not None:
+        even = paced(events, mss, None if source == "sender" else waited_s) & ~limited
+    if source == "receiver" and len(trips.time_ns) <= 1:
+        # A queue, which keeps the flight as level, would not be seen.
+        flat[:] = level[:] = False
+    steady = clocked(events, found.bursts, flat | level, mss) & ~even
+    idle = found.idle & ~limited & ~steady & ~even & ~outlasted
     # What follows the last data is its way to the receiver and back, which nothing limits.
     last = int(np.flatnonzero(data)[-1])
     kept = slice(int(np.argmax(known)), last + 1)
@@ -244,6 +264,32 @@ def read(
     return timeline, replace(facts, mss_bytes=mss, data_bytes=int((acked - first_seq)[kept][-1]))
 
 
+def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) -> int:
+    """The least from the point of capture to the sender and back, without what data waited on its way."""
+    found = [int(behind.rtt_ns.min())] if len(behind.rtt_ns) else []
+    if echoes is not None and len(echoes.rtt_ns):
+        came_ns = p.time_ns[p.from_sender]
+        at = np.minimum(np.searchsorted(came_ns, echoes.time_ns), len(came_ns) - 1)
+        found.append(max(int((echoes.rtt_ns - left.waited_ns(came_ns)[at]).min()), 0))
+    return min(found, default=0)
+
+
+def _waited_s(packets: Packets, p: Packets, left: Departures | None) -> Floats:
+    """By event: in queues before the point of capture; 0 where it is not known."""
+    found = np.zeros(len(p.time_ns))
+    if left is not None:
+        waited_ns = left.waited_ns(packets.time_ns[packets.from_sender])
+        found[p.from_sender] = waited_ns[np.argsort(left.left_ns, kind="stable")] / 1e9
+    return found
+
+
+def _next(mask: Bools, data: Bools) -> Bools:
+    """By event: ``mask`` at the next data; at the last data where there is none."""
+    sent = np.flatnonzero(data)
+    after = np.searchsorted(sent, np.arange(len(data)), side="right")
+    return np.asarray(mask[sent[np.minimum(after, len(sent) - 1)]])
+
+
 def _queued_trips(p: Packets, left: Departures, least_s: float) -> Trips:
     """Of the whole path, by how long each packet of the sender waited on its way to the receiver."""
     waited = left.waited_ns(p.time_ns[p.from_sender])
@@ -262,7 +308,7 @@ def _as_sent(
         late_s = np.nan_to_num(behind.until(times[theirs].astype(np.float64)))
     else:
         times[p.from_sender] = left.left_ns
-        late_s = np.full(int(theirs.sum()), behind.rtt_ns.min() / 1e9 if len(behind.rtt_ns) else 0.0)
+        late_s = np.full(int(theirs.sum()), float(behind.rtt_ns[0]) / 1e9)
     late_s = np.maximum(late_s - early_s, 0.0)
     # One after the other, as they were sent.
     times[theirs] = np.maximum.accumulate(times[theirs] + (late_s * 1e9).astype(np.int64))

@@ -1,4 +1,4 @@
-"""Whether a sender paced its segments, from a capture beside it.
+"""Whether a sender paced its segments, by when they left.
 
 A pacer lets a burst go, waits for as long as the burst takes at its rate, and lets the next one go, whenever
 ACKs come. Linux makes bursts of a millisecond, or of two segments (``tcp_tso_autosize``). An application that
@@ -28,33 +28,54 @@ EVENLY: Final = 0.6
 """Share of the bursts whose time per byte is within ``NEAR`` of the usual one."""
 SOON: Final = 0.15
 """Of the time from burst to burst: so soon behind an ACK it may have been let out by it."""
+FASTER: Final = 1.5
+"""Than bursts follow each other, what is in one must come."""
+FEW: Final = 0.2
+"""Share of the bursts that may have found a queue."""
 MOST_CHANCE: Final = 0.75
 """Where ACKs come all the time, none says anything."""
 
 
-def paced(events: Events, mss: int) -> Bools:
-    """By event: the sender kept a pace of its own. ``mss`` in bytes."""
+def paced(events: Events, mss: int, waited_s: Floats | None) -> Bools:
+    """By event: the sender kept a pace of its own.
+
+    Parameters
+    ----------
+    events
+        In the order of the sender.
+    mss
+        In bytes.
+    waited_s
+        By event, in queues before the point of capture; None beside the sender. Only there it is seen whether
+        ACKs let segments out. Elsewhere they must have found no queue, and their bursts must have come faster
+        than they follow each other: else the path has spread them.
+    """
     found = np.zeros(len(events.at_ns), dtype=bool)
     before = np.concatenate([[np.iinfo(np.int64).min], events.sent[:-1]])
     new = np.flatnonzero(events.data & (events.sent > before))
     if len(new) < BURSTS:
         return found
-    gaps_s = np.diff(events.at_ns[new]) / 1e9
-    begin = new[np.concatenate([[True], gaps_s > APART_S])]
+    begins = np.concatenate([[True], np.diff(events.at_ns[new]) / 1e9 > APART_S])
+    begin, last = new[begins], new[np.concatenate([begins[1:], [True]])]
     if len(begin) <= BURSTS:
         return found
     at_s = (events.at_ns[begin] - events.at_ns[0]) / 1e9
-    first = events.sent[begin] - events.payload_bytes[begin]
-    sizes, gaps = np.diff(first).astype(np.float64), np.diff(at_s)
-    acks = np.flatnonzero(events.acks)
-    acks_s = (events.at_ns[acks] - events.at_ns[0]) / 1e9
-    last = np.searchsorted(acks_s, at_s, side="right") - 1
-    since = np.where(last >= 0, at_s - acks_s[np.maximum(last, 0)], np.inf) if len(acks) else np.full(
-        len(at_s), np.inf
-    )
+    sizes = np.diff(events.sent[begin] - events.payload_bytes[begin]).astype(np.float64)
+    gaps = np.diff(at_s)
+    acks_s = (events.at_ns[events.acks] - events.at_ns[0]) / 1e9
+    inner_s = (events.at_ns[last] - events.at_ns[begin]) / 1e9
+    inner = events.sent[last] - events.sent[begin]
     for start in range(0, len(sizes) - BURSTS + 1, BURSTS // 2):
         some = slice(start, start + BURSTS)
-        if _is_even(sizes[some], gaps[some], mss) and not _follows(at_s[some], gaps[some], since[some], acks_s):
+        if not _is_even(sizes[some], gaps[some], mss):
+            continue
+        if waited_s is None:
+            alone = not _follows(at_s[some], gaps[some], acks_s)
+        else:
+            rate = float(sizes[some].sum() / gaps[some].sum())
+            faster = float(inner[some].sum()) > FASTER * rate * float(inner_s[some].sum())
+            alone = faster and float((waited_s[begin[some]] > 0).mean()) < FEW
+        if alone:
             found[begin[start] : begin[start + BURSTS]] = True
     return found
 
@@ -71,10 +92,13 @@ def _is_even(sizes: Floats, gaps: Floats, mss: int) -> bool:
     return float((np.abs(each - usual) <= NEAR * usual).mean()) >= EVENLY
 
 
-def _follows(at_s: Floats, gaps: Floats, since: Floats, acks_s: Floats) -> bool:
+def _follows(at_s: Floats, gaps: Floats, acks_s: Floats) -> bool:
     """Whether ACKs may have let the bursts out: many more are right behind one than would be by chance."""
     soon = SOON * float(np.median(gaps))
     within = acks_s[(acks_s >= at_s[0]) & (acks_s <= at_s[-1])]
     near = float(np.minimum(np.diff(within), soon).sum()) + soon if len(within) else 0.0
     chance = near / max(float(at_s[-1] - at_s[0]), 1e-9)
+    last = np.searchsorted(acks_s, at_s, side="right") - 1
+    since = np.full(len(at_s), np.inf)
+    since[last >= 0] = at_s[last >= 0] - acks_s[last[last >= 0]]
     return chance > MOST_CHANCE or float((since <= soon).mean()) > (1 + chance) / 2

@@ -41,9 +41,9 @@ BEYOND_CHANCE: Final = 2.5
 anything.
 """
 REFILLS: Final = 0.5
-"""Of what bursts differ in size, their peaks may differ. A full buffer is filled up to the same mark again,
-however late the application is woken and however much ACKs have freed until then; what an application writes
-at a pace of its own differs in its peaks at least as much as in its size.
+"""Of what bursts differ in size, the flight after them may differ, and by a segment. A full buffer is filled up
+to the same mark again, however late the application is woken and however much ACKs have freed until then; an
+application that writes at a pace of its own leaves a flight that differs at least as much as what it writes.
 """
 EMPTIED: Final = 0.85
 """Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
@@ -154,7 +154,7 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     return Sends(idle, held, bursts)
 
 
-def clocked(events: Events, bursts: Bursts | None, stretch: Bools) -> Bools:
+def clocked(events: Events, bursts: Bursts | None, stretch: Bools, mss: int) -> Bools:
     """``stretch`` (by event) where ACKs let the data out, though the host may have been late to answer them.
 
     An application that is woken by the ACK that makes room in its send buffer sends a moment later, and fills
@@ -169,7 +169,10 @@ def clocked(events: Events, bursts: Bursts | None, stretch: Bools) -> Bools:
         if mine.sum() < LEAST_BURSTS or not _may_be_let_out(bursts, mine):
             continue
         part = slice(first, behind)
-        if _is_clocked(events, bursts, mine, part) or _refills(events, bursts.other[mine], behind):
+        sizes, peaks = _scatters(events, bursts.other[mine], behind)
+        if peaks > max(REFILLS * sizes, mss):
+            continue
+        if sizes > 0 and peaks <= REFILLS * sizes or _is_clocked(events, bursts, mine, part):
             found[part] = True
     return found
 
@@ -207,14 +210,15 @@ def _may_be_let_out(bursts: Bursts, mine: Bools) -> bool:
     return emptied and float(bursts.short[mine].mean()) <= MOSTLY
 
 
-def _refills(events: Events, begin: Ints, behind: int) -> bool:
-    """Whether bursts, which begin at these events, fill up what ACKs have freed."""
+def _scatters(events: Events, begin: Ints, behind: int) -> tuple[float, float]:
+    """How much bursts, which begin at these events, differ in size, and in what is in flight after them."""
     peaks = np.maximum.reduceat((events.sent - events.acked)[:behind], begin)
     sizes = np.diff(np.append(events.sent[np.maximum(begin - 1, 0)], events.sent[behind - 1]))
-    return 0 < _scatter(sizes) and _scatter(peaks) <= REFILLS * _scatter(sizes)
+    return _scatter(sizes), _scatter(peaks)
 
 
 def _scatter(values: Ints) -> float:
+    """Between the quartiles."""
     low, high = np.quantile(values, (0.25, 0.75))
     return float(high - low)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DELAYED_S: Final = 0.015
 """Beyond a round trip: an ACK so late was delayed on purpose (RFC 1122: up to 500 ms; Linux: 40 ms)."""
+QUEUE_S: Final = 0.001
+"""By so much hosts scatter what is no queue."""
 SHORTEST_WINDOW_S: Final = 0.01
 """Of a rate: less is the order in which packets happen to come."""
 

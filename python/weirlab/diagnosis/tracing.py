@@ -56,7 +56,8 @@ def read(
         source, sure = shown, True
     data_ns = packets.time_ns[packets.from_sender & (packets.payload_bytes > 0)]
     trips, behind = _trips(round_trips, connection, name, source, data_ns)
-    found = capture.read(packets, source, _facts(connection, name, trips), trips, behind)
+    echoes = _series(round_trips, "b" if name == "a" else "a", "echo")
+    found = capture.read(packets, source, _facts(connection, name, trips), trips, behind, echoes)
     if found is None:
         return None
     timeline, facts = found

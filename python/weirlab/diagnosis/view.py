@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.diagnosis.timeline import Facts, Timeline, lasting, rates, recent_most, weighted_quantile
+from weirlab.diagnosis.timeline import (
+    QUEUE_S,
+    Facts,
+    Timeline,
+    lasting,
+    rates,
+    recent_most,
+    weighted_quantile,
+)
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 QUEUE_RATIO: Final = 1.1
-"""A round trip so much longer than the least has waited in a queue; ``QUEUE_S`` is what hosts scatter."""
-QUEUE_S: Final = 0.001
+"""A round trip so much longer than the least, and by :data:`~weirlab.diagnosis.timeline.QUEUE_S`, has waited in
+a queue."""
 PLAIN_QUEUE_RATIO: Final = 1.2
 FULL: Final = 0.8
 """Of the capacity, from which on it counts as used in full (as in BBR's and Dapper's rules)."""

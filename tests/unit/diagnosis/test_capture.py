@@ -91,10 +91,35 @@ def test_a_pacer_is_told_from_an_application_and_from_acks_beside_the_sender() -
     )
 
 
-def test_what_a_pacer_does_cannot_be_told_at_the_receiver() -> None:
-    diagnosis = found(Sender(BULK, pace_bytes_per_s=1e6, rate_bytes_per_s=5e6), "receiver")
-    assert diagnosis.main.key != "pacing"
-    assert "pacing held data back" in [each.what for each in diagnosis.blind]
+def test_at_the_receiver_a_pacer_is_seen_by_time_stamps_alone_and_with_less_confidence() -> None:
+    sender = Sender(BULK, pace_bytes_per_s=1e6, rate_bytes_per_s=5e6)
+    diagnosis = found(sender, "receiver")
+    assert diagnosis.main.key == "pacing"
+    assert diagnosis.findings[0].confidence == "low"
+    blind = found(sender, "receiver without time stamps")
+    assert "pacing held data back" in [each.what for each in blind.blind]
+
+
+def test_a_pause_that_a_queue_outlasts_costs_nothing() -> None:
+    # Every 60 ms as much as the bottleneck transmits in 60 ms, behind a queue of 100 ms.
+    writes = [(0.0, 200_500)] + [(n * 0.06, 120_500) for n in range(1, 60)]
+    diagnosis = found(Sender(writes, rate_bytes_per_s=2e6), "receiver")
+    assert diagnosis.main.key == "bottleneck"
+    assert diagnosis.share("bottleneck") > 0.9
+
+
+def test_a_flight_that_stays_the_same_says_nothing_where_no_queue_can_be_seen() -> None:
+    sender = Sender(BULK, buffer_bytes=100 * MSS)
+    packets, _, facts = sender.packets()
+    packets, _ = at_the_receiver(packets, sender)
+    packets = replace(packets, tsval=np.full(len(packets.seq), np.nan))
+    handshake = Trips(packets.time_ns[:1], np.array([round(RTT_S * 1e9)]))
+    read = capture.read(packets, "receiver", facts, handshake, handshake)
+    assert read is not None
+    diagnosis = diagnose(*read)
+    assert diagnosis is not None
+    assert diagnosis.share("send_buffer") == 0
+    assert "the send buffer was full" in [each.what for each in diagnosis.blind]
 
 
 def test_an_application_that_writes_evenly_is_no_pacer() -> None:

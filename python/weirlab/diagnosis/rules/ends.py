@@ -305,7 +305,8 @@ def _pacing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     t, limit = view.timeline, view.facts.pacing_limit_bytes_per_s
     rate, _ = got_through(view, part)
     if t.source != "kernel":
-        return f"segments left evenly, at {bit_rate(rate)}, and not as ACKs came", (
+        acks = ", and not as ACKs came" if t.source == "sender" else ", and found no queue"
+        return f"segments left evenly, at {bit_rate(rate)}{acks}", (
             "small bursts of whole segments left one as far behind the other as each was long",
             "the congestion control (such as BBR), or a limit of the socket, sets the pace",
             "whether the path carries more cannot be seen: no queue stood",
@@ -351,7 +352,7 @@ HOST_RULES: Final = (
         causes.PACING,
         _paced,
         _pacing,
-        {"kernel": "medium", "sender": "medium"},
+        {"kernel": "medium", "sender": "medium", "between": "low", "receiver": "low"},
         {"sender": _PACE, "between": _PACE, "receiver": _PACE},
         _WRITES,
     ),
