@@ -373,9 +373,7 @@ def _settings(draw: Draw) -> Case:
         causes.BOTTLENECK,
         lambda truth: truth.utilisation,
         "link busy",
-        _path(
-            draw("delay_s", 0.01, 0.005, 0.02), draw("rate_bps", 5e6, 3e6, 8e6), draw("queue", 60, 50, 80)
-        ),
+        _path(draw("delay_s", 0.01, 0.005, 0.02), draw("rate_bps", 5e6, 3e6, 8e6), draw("queue", 60, 50, 80)),
         send={"mode": "bulk", "options": {"TCP_MAXSEG": int(draw("mss_bytes", 700, 536, 1000))}},
         sysctls=({}, {"net/ipv4/tcp_window_scaling": 0, "net/ipv4/tcp_sack": 0}),
         notes=("window scaling is off", "SACK is off", "the MSS is"),

@@ -65,7 +65,7 @@ class Row:
     named: str = ""
     said: float | None = None
     untold: bool = False
-    """It cannot be told from there: `said` is of what stands for it, and the diagnosis says so. Never right."""
+    """It cannot be told from there, and the diagnosis says so; `said` is of what stands for it. Not right."""
     void: str = ""
     """Why there is nothing to find."""
     noted: Sequence[str] = ()

@@ -1,11 +1,12 @@
 """When packets left their sender, by the sender's own clock in the time-stamp option (RFC 7323).
 
-Away from the sender a capture shows when a packet came by. TSval tells when it left, to a tick: how much later
-it came than the least delayed packet is the queue before the point of capture.
+Away from the sender a capture shows when a packet came by. TSval tells when it left, to a tick: how much
+later it came than the least delayed packet is the queue before the point of capture.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 TICKS_NS: Final = (1e3, 1e6, 1e9 / 300, 4e6, 10e6)
-"""Of clocks in use: Linux since 6.7 with ``tcp_usec_ts``, Linux since 4.13, Windows and BSD; older Linux by its
-HZ. Slower ones show no queue worth the name.
+"""Of clocks in use: Linux since 6.7 with ``tcp_usec_ts``; Linux since 4.13, Windows and BSD; older Linux by
+its HZ. Slower ones show no queue worth the name.
 """
 NEAR: Final = 0.08
 """So far a measured tick may be from one of these: a queue that grows makes a clock seem slow."""
@@ -35,7 +36,7 @@ PARTS: Final = 64
 
 @dataclass(frozen=True)
 class Departures:
-    """By packet of the sender: when it left, as if it had come by without a queue, in ns on the capture's axis.
+    """By packet of the sender: when it left, in ns on the capture's axis, as if no queue had held it up.
 
     True to ``tick_ns``, and never too early; to the ns where no queue held the packet up.
     """
@@ -45,7 +46,7 @@ class Departures:
 
     def waited_ns(self, came_ns: Ints) -> Ints:
         """In queues before the point of capture."""
-        return np.maximum(came_ns - self.left_ns, 0)
+        return np.asarray(np.maximum(came_ns - self.left_ns, 0))
 
 
 def departures(came_ns: Ints, tsval: Floats) -> Departures | None:
@@ -84,8 +85,9 @@ def departures(came_ns: Ints, tsval: Floats) -> Departures | None:
 
 def _carried_on(tsval: Floats) -> Floats:
     """Beyond 32 bits, from 0; those that were overtaken go back."""
-    steps = np.diff(tsval.astype(np.int64), prepend=int(tsval[0]))
-    return np.cumsum((steps + (1 << 31)) % (1 << 32) - (1 << 31)).astype(np.float64)
+    whole = tsval.astype(np.int64)
+    steps = np.concatenate([[0], whole[1:] - whole[:-1]])
+    return np.cumsum(np.mod(steps + (1 << 31), 1 << 32) - (1 << 31)).astype(np.float64)
 
 
 def _tick(came_ns: Ints, ticks: Floats) -> float | None:
@@ -109,7 +111,7 @@ def _drift(since: Floats, late: Floats) -> float:
         while len(edge) > 1 and not _turns_left(since, late, edge[-2], edge[-1], int(at)):
             edge.pop()
         edge.append(int(at))
-    over = [(one, other) for one, other in zip(edge, edge[1:], strict=False) if since[other] >= whole / 2]
+    over = [(one, other) for one, other in itertools.pairwise(edge) if since[other] >= whole / 2]
     if not over or since[over[0][1]] <= since[over[0][0]]:
         return 0.0
     one, other = over[0]

@@ -167,7 +167,9 @@ def _blocking(fill: Floats, c: Mapping[str, Floats], lasts: Floats, within_s: fl
     writes = np.diff(written, append=written[-1:]) > 0
     # Until the next sample ACKs free memory, by more than the data in it.
     freed = np.diff(c["bytes_acked"], append=c["bytes_acked"][-1:]) / np.maximum(c["wqueue_bytes"], 1) * fill
-    above = writes & (fill - freed > WRITES_ABOVE) & (fill < 1)
+    # Who stops short of a full buffer could have written more.
+    stops = np.append(fill[1:], fill[-1:]) < 1
+    above = writes & stops & (fill - freed > WRITES_ABOVE) & (fill < 1)
     freely = recent_most(above.astype(float), lasts, within_s) > 0
     most = recent_most(fill, lasts, within_s)
     full = (fill >= WAKES_BELOW) & ~freely & (most >= 1)
@@ -234,7 +236,7 @@ def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -
         sack=bool(options & _OPTION_SACK),
         timestamps=bool(options & _OPTION_TIMESTAMPS),
         offered_mss_bytes=int(last("advmss_bytes")) or None,
-        pacing="BBR" if bbr else "socket" if limited else None,
+        pacing="BBR" if bbr else "the socket" if limited else None,
         pacing_limit_bytes_per_s=float(np.nanmin(limit)) if limited else None,
         counters=_counters(grown, float(times[-1] - times[0]) * 1e6),
     )

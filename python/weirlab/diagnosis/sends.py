@@ -41,9 +41,9 @@ BEYOND_CHANCE: Final = 2.5
 anything.
 """
 REFILLS: Final = 0.5
-"""Of what bursts differ in size, the flight after them may differ, and by a segment. A full buffer is filled up
-to the same mark again, however late the application is woken and however much ACKs have freed until then; an
-application that writes at a pace of its own leaves a flight that differs at least as much as what it writes.
+"""Of what bursts differ in size, the flight after them may differ, and by a segment. A full buffer is filled
+up to the same mark again, however late the application is woken and however much ACKs have freed until then;
+an application that writes at a pace of its own leaves a flight that differs as much as what it writes.
 """
 EMPTIED: Final = 0.85
 """Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
@@ -172,7 +172,7 @@ def clocked(events: Events, bursts: Bursts | None, stretch: Bools, mss: int) -> 
         sizes, peaks = _scatters(events, bursts.other[mine], behind)
         if peaks > max(REFILLS * sizes, mss):
             continue
-        if sizes > 0 and peaks <= REFILLS * sizes or _is_clocked(events, bursts, mine, part):
+        if (sizes > 0 and peaks <= REFILLS * sizes) or _is_clocked(events, bursts, mine, part):
             found[part] = True
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,9 +23,6 @@ QUEUE_S: Final = 0.001
 """By so much hosts scatter what is no queue."""
 SHORTEST_WINDOW_S: Final = 0.01
 """Of a rate: less is the order in which packets happen to come."""
-
-
-Pacing = Literal["BBR", "socket"]
 
 
 @dataclass(frozen=True)
@@ -94,8 +91,8 @@ class Facts:
     sack: bool | None = None
     timestamps: bool | None = None
     offered_mss_bytes: int | None = None
-    pacing: Pacing | None = None
-    """What sets a pace: the congestion control, or a limit of the socket."""
+    pacing: str | None = None
+    """What sets a pace: the congestion control by its name, or ``the socket``."""
     pacing_limit_bytes_per_s: float | None = None
     """Of the socket (``SO_MAX_PACING_RATE``)."""
     counters: Mapping[str, float] | None = None

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 QUEUE_RATIO: Final = 1.1
-"""A round trip so much longer than the least, and by :data:`~weirlab.diagnosis.timeline.QUEUE_S`, has waited in
-a queue."""
+"""A round trip so much longer than the least, and by ``QUEUE_S`` more, has waited in a queue."""
 PLAIN_QUEUE_RATIO: Final = 1.2
 FULL: Final = 0.8
 """Of the capacity, from which on it counts as used in full (as in BBR's and Dapper's rules)."""
@@ -31,6 +30,8 @@ LEAST_QUEUED: Final = 0.1
 """Share of the time for which a queue must stand before the rate meanwhile is taken for the capacity."""
 SHARED_TRIPS: Final = 8
 """Round trips for which others must have had a part: acknowledged data comes in bursts, too."""
+STEADY_RATE_TRIPS: Final = 4
+"""Round trips after which a rate is none of a burst."""
 MOSTLY: Final = 0.5
 """Of the time, for which a queue must stand meanwhile."""
 PROBED: Final = 0.03
@@ -108,8 +109,10 @@ class View:
         if queued_s < max(least * t.seconds, 2 * self.facts.min_rtt_s):
             return None
         found = weighted_quantile(self.rate[held], t.lasts_s[held], 0.75)
-        # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link.
-        most = weighted_quantile(self.rate, t.lasts_s, 0.9)
+        # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link, apart
+        # from what was held up before.
+        steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
+        most = weighted_quantile(steady, t.lasts_s, 0.9)
         return found if found > 0 and found >= FULL * most else None
 
     def _probing(self) -> Bools:

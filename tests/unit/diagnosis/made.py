@@ -99,8 +99,10 @@ class Sender:
                 unwritten, written = unwritten - more, written + more
             room = min(cwnd, self.window_bytes) - (sent - acked)
             burst = 0
-            while sent < written and room >= min(MSS, written - sent) and (
-                not self.pace_bytes_per_s or paced_s <= now
+            while (
+                sent < written
+                and room >= min(MSS, written - sent)
+                and (not self.pace_bytes_per_s or paced_s <= now)
             ):
                 part = min(MSS, written - sent)
                 rows.append((now, True, 1 + sent, part, 1))

@@ -33,8 +33,8 @@ def test_a_queue_is_what_comes_later_than_the_least_delayed(tick: int) -> None:
     found = departures(came, stamped(left, tick))
     assert found is not None
     assert found.tick_ns == tick
-    # As if they had come by without a queue, never too early, and true to a tick: the least delayed packet may
-    # have left a moment after one.
+    # As if they had come by without a queue, never too early, and true to a tick: the least delayed packet
+    # may have left a moment after one.
     off = found.left_ns - (left + WAY)
     assert off.min() >= -0.02 * tick
     assert off.max() <= 1.05 * tick

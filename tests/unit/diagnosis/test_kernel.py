@@ -216,7 +216,7 @@ def test_an_application_that_pauses_is_told_with_what_it_wrote_and_what_got_thro
     columns = {"notsent_bytes": half(0, 200 * MSS), "bytes_acked": acked, "bytes_sent": acked + 100 * MSS}
     said = found(total_retrans=half(0, 1), **columns).sentence
     assert "the application had nothing to send: it wrote 1.73 Mbit/s meanwhile" in said
-    assert said.endswith("while it had more to send, 16.0 Mbit/s got through.")
+    assert said.endswith("when it had more to send, 16.0 Mbit/s got through.")
 
 
 def test_loss_is_told_with_the_loss_that_a_wanted_throughput_bears() -> None:

@@ -29,7 +29,9 @@ def test_a_probe_of_the_tail_that_was_not_needed_is_no_loss() -> None:
 
 
 def test_series_of_earlier_versions_have_no_time_stamps() -> None:
-    assert tracing._tsval(pl.DataFrame({"seq": [1, 2]})).tolist() == pytest.approx([float("nan")] * 2, nan_ok=True)
+    assert tracing._tsval(pl.DataFrame({"seq": [1, 2]})).tolist() == pytest.approx(
+        [float("nan")] * 2, nan_ok=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,7 @@ def test_a_setting_that_is_off_is_told_with_who_does_not_offer_it(
     a: dict[str, object], b: dict[str, object], refused: dict[str, str]
 ) -> None:
     made = connection(
-        a=side("192.0.2.2", 40000, options={**OPTIONS, **a}), b=side("192.0.2.1", 443, options={**OPTIONS, **b})
+        a=side("192.0.2.2", 40000, options={**OPTIONS, **a}),
+        b=side("192.0.2.1", 443, options={**OPTIONS, **b}),
     )
     assert tracing._refused(made, "a") == refused

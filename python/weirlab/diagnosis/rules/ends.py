@@ -50,7 +50,7 @@ def _window(view: View, part: Floats) -> tuple[float, float, float]:
 
 
 def wanted(view: View, allowed_bps: float) -> float | None:
-    """The throughput that was asked for, or else what the path carries, in bit/s; None if there is no more."""
+    """The throughput that was asked for, or else what the path carries, in bit/s; None if that is no more."""
     target = view.target_bps
     if target is None and view.capacity is not None and view.capacity * 8 > 1.2 * allowed_bps:
         target = view.capacity * 8
@@ -66,7 +66,7 @@ def needed(view: View, allowed_bps: float, rtt_s: float, what: str) -> str:
 
 
 def got_through(view: View, part: Floats) -> tuple[float, float | None]:
-    """Bit/s on average in a part of the time; and the usual rate in the rest, where that is longer and faster."""
+    """Bit/s on average in a part of the time; and the usual rate in the rest, if that is long and faster."""
     t = view.timeline
     inside = float((part * t.lasts_s).sum())
     mean = float((view.rate * part * t.lasts_s).sum()) / inside if inside > 0 else 0.0
@@ -95,9 +95,9 @@ def _buffer(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
     if t.source != "kernel":
         return why, (
-            f"the data in flight came up to {size(flight)} again and again: new data filled what ACKs had freed",
+            f"the data in flight came up to {size(flight)} again and again: it filled what ACKs had freed",
             "the receiver's window was open, nothing was lost and no queue built up",
-            "a congestion window that is held fixed, or a limit of the application's own, would look the same",
+            "a fixed congestion window, or a limit of the application's own, would look the same",
         )
     return why, (
         "everything written had been sent, and its memory filled the send buffer",
@@ -122,7 +122,9 @@ def _writing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     wrote, reached = got_through(view, part)
     why = f"it wrote {bit_rate(wrote)} meanwhile, and TCP could have sent more"
     if reached is not None:
-        why = f"it wrote {bit_rate(wrote)} meanwhile; while it had more to send, {bit_rate(reached)} got through"
+        why = (
+            f"it wrote {bit_rate(wrote)} meanwhile; when it had more to send, {bit_rate(reached)} got through"
+        )
     return why, tuple(evidence)
 
 
@@ -317,12 +319,10 @@ def _pacing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
             f"the socket's limit of {bit_rate(limit * 8)} (SO_MAX_PACING_RATE) was reached",
             (room, f"{bit_rate(rate)} were delivered meanwhile"),
         )
-    estimate = view.usual(t.estimate_bytes_per_s, part) * 8
-    return (
-        f"BBR sent at {bit_rate(view.usual(t.pacing_bytes_per_s, part) * 8)}, by its estimate of what the path "
-        f"carries ({bit_rate(estimate)})",
-        (room, f"{bit_rate(rate)} were delivered meanwhile"),
-    )
+    pace, estimate = (view.usual(each, part) * 8 for each in (t.pacing_bytes_per_s, t.estimate_bytes_per_s))
+    by = f", by its estimate of what the path carries ({bit_rate(estimate)})" if estimate > 0 else ""
+    why = f"{view.facts.pacing} sent at {bit_rate(pace)}{by}"
+    return why, (room, f"{bit_rate(rate)} were delivered meanwhile")
 
 
 def _late(view: View) -> Bools:
