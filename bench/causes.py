@@ -99,15 +99,21 @@ def _after_growth(limit_bytes: float, rtt_s: float) -> Callable[[Truth], float]:
 
 
 def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
-    """While the receiver's buffer was full, and a round trip more per time that it was.
+    """While the receiver's buffer was full, half a round trip before and half a round trip after.
 
     The sender has used the window up half a round trip before the last data fill the buffer, and learns half
-    a round trip late that it is open again.
+    a round trip late that it is open again. What follows the last data counts no more.
     """
+    half_ns = rtt_s / 2 * 1e9
 
     def share(truth: Truth) -> float:
-        told = truth.receiver
-        return min((float(told["held_s"]) + int(told["times"]) * rtt_s) / truth.seconds, 1.0)
+        begun = ended = float(truth.sender["began_ns"])
+        ends, held = begun + truth.seconds * 1e9, 0.0
+        for since, until in truth.receiver["held_ns"]:
+            # Some may be less than a round trip apart.
+            held += max(min(until + half_ns, ends) - max(since - half_ns, ended), 0.0)
+            ended = max(until + half_ns, ended)
+        return held / 1e9 / truth.seconds
 
     return share
 
