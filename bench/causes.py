@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ MSS = 1448
 SECONDS = 6.0
 INITIAL_SEGMENTS = 10
 UNSCALED = 65_535
+BUSY = 0.5
+"""Share of the time; a link that is busy for longer is itself the limit."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,11 @@ class Case:
     receive: Mapping[str, Any] = field(default_factory=lambda: {"mode": "fast"})
     sysctls: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
     untold: Mapping[str, Cause] = field(default_factory=dict)
-    """By place: what is right there, if the diagnosis says that the planted cause cannot be told from it."""
+    """By place: what stands for the planted cause where that cannot be told; the diagnosis is to say so."""
+    void: Callable[[Truth], str] = lambda truth: ""
+    """Why what was planted did not happen, or was not what limited the transfer."""
+    notes: Sequence[str] = ()
+    """Beginnings of what is to be said of settings, whatever the limit is."""
     seconds: float = SECONDS
     drawn: Mapping[str, float] = field(default_factory=dict)
 
@@ -93,21 +99,33 @@ def _after_growth(limit_bytes: float, rtt_s: float) -> Callable[[Truth], float]:
 
 
 def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
-    """While the receiver's buffer was full, and a round trip more per time that it was.
+    """While the receiver's buffer was full, half a round trip before and half a round trip after.
 
     The sender has used the window up half a round trip before the last data fill the buffer, and learns half
-    a round trip late that it is open again.
+    a round trip late that it is open again. What follows the last data counts no more.
     """
+    half_ns = rtt_s / 2 * 1e9
 
     def share(truth: Truth) -> float:
-        told = truth.receiver
-        return min((float(told["held_s"]) + int(told["times"]) * rtt_s) / truth.seconds, 1.0)
+        begun = ended = float(truth.sender["began_ns"])
+        ends, held = begun + truth.seconds * 1e9, 0.0
+        for since, until in truth.receiver["held_ns"]:
+            # Some may be less than a round trip apart.
+            held += max(min(until + half_ns, ends) - max(since - half_ns, ended), 0.0)
+            ended = max(until + half_ns, ended)
+        return held / 1e9 / truth.seconds
 
     return share
 
 
 def _since_first_hit(truth: Truth) -> float:
     return 1 - truth.first_hit_s / truth.seconds
+
+
+def _where_idle(truth: Truth) -> str:
+    """Loss and reordering limit nothing where the link is busy all the same."""
+    busy = truth.utilisation
+    return f"the link was busy {busy * 100:.0f} % of the time" if busy > BUSY else ""
 
 
 def _idle_link(truth: Truth) -> float:
@@ -119,7 +137,7 @@ def _slow_writer(draw: Draw) -> Case:
         "slow writer",
         causes.APPLICATION_WRITE,
         lambda truth: float(truth.sender["held_s"]) / truth.seconds,
-        "application's pauses",
+        "application between its writes",
         _path(draw("delay_s", 0.02, 0.008, 0.04), draw("rate_bps", 20e6, 15e6, 50e6), 100),
         send={
             "mode": "slow",
@@ -164,6 +182,7 @@ def _send_buffer(draw: Draw) -> Case:
             "chunk": chunk,
             "options": {"SO_SNDBUF": buffer},
         },
+        untold=dict.fromkeys(("sender", "receiver"), causes.APPLICATION_WRITE),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -208,6 +227,7 @@ def _random_loss(draw: Draw) -> Case:
             loss=loss,
             seed=f"{draw('seed', 7, 1, 1000):.0f}",
         ),
+        void=_where_idle,
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -278,6 +298,7 @@ def _reordering(draw: Draw) -> Case:
             {"net/ipv4/tcp_recovery": 0, "net/ipv4/tcp_max_reordering": 3, "net/ipv4/tcp_timestamps": 0},
             {},
         ),
+        void=_where_idle,
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -313,6 +334,59 @@ def _starved(draw: Draw) -> Case:
     )
 
 
+def _pacing(draw: Draw) -> Case:
+    delay_s, rate_bps = draw("delay_s", 0.02, 0.01, 0.04), draw("rate_bps", 100e6, 60e6, 150e6)
+    limit_bps = rate_bps * draw("limit_share", 0.2, 0.08, 0.5)
+    bbr = draw("bbr", 2, 1, 4) >= 2
+    return Case(
+        "pacing limit",
+        causes.PACING,
+        _after_growth(limit_bps / 8 * 2 * delay_s, 2 * delay_s),
+        "arithmetic",
+        _path(delay_s, rate_bps, 500),
+        send={
+            "mode": "bulk",
+            "options": {
+                "SO_MAX_PACING_RATE": int(limit_bps / 8),
+                "TCP_CONGESTION": "bbr" if bbr else "cubic",
+            },
+        },
+        untold={"receiver": causes.APPLICATION_WRITE},
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
+def _bbr(draw: Draw) -> Case:
+    return Case(
+        "bottleneck under BBR",
+        causes.BOTTLENECK,
+        lambda truth: truth.utilisation,
+        "link busy",
+        _path(
+            draw("delay_s", 0.02, 0.01, 0.04),
+            draw("rate_bps", 20e6, 5e6, 40e6),
+            draw("queue", 300, 200, 500),
+        ),
+        send={"mode": "bulk", "options": {"TCP_CONGESTION": "bbr"}},
+        untold={"sender": causes.PACING},
+        seconds=draw("seconds", SECONDS, 6, 9),
+    )
+
+
+def _settings(draw: Draw) -> Case:
+    return Case(
+        "odd settings",
+        causes.BOTTLENECK,
+        lambda truth: truth.utilisation,
+        "link busy",
+        _path(draw("delay_s", 0.01, 0.005, 0.02), draw("rate_bps", 5e6, 3e6, 8e6), draw("queue", 60, 50, 80)),
+        send={"mode": "bulk", "options": {"TCP_MAXSEG": int(draw("mss_bytes", 700, 536, 1000))}},
+        sysctls=({}, {"net/ipv4/tcp_window_scaling": 0, "net/ipv4/tcp_sack": 0}),
+        notes=("window scaling is off", "SACK is off", "the MSS is"),
+        seconds=draw("seconds", SECONDS, 5, 9),
+    )
+
+
 MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
     "slow writer": _slow_writer,
     "slow reader": _slow_reader,
@@ -326,6 +400,9 @@ MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
     "reordering": _reordering,
     "Nagle, delayed ACK": _nagle,
     "starved receiver": _starved,
+    "pacing limit": _pacing,
+    "bottleneck under BBR": _bbr,
+    "odd settings": _settings,
 }
 
 

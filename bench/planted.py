@@ -65,7 +65,13 @@ class Row:
     named: str = ""
     said: float | None = None
     untold: bool = False
-    """It cannot be told from there: `said` is of what stands for it, and the diagnosis says so."""
+    """It cannot be told from there, and the diagnosis says so; `said` is of what stands for it. Not right."""
+    void: str = ""
+    """Why there is nothing to find."""
+    noted: Sequence[str] = ()
+    """What is said of settings."""
+    missing: Sequence[str] = ()
+    """What should be, and is not."""
     sentence: str = ""
     findings: Mapping[str, float] = field(default_factory=dict)
     blind: Sequence[str] = ()
@@ -73,7 +79,7 @@ class Row:
 
     @property
     def names_it(self) -> bool:
-        return self.named == self.planted or self.untold
+        return self.named == self.planted and not self.void
 
     @property
     def right(self) -> bool:
@@ -89,6 +95,7 @@ class Kept:
     truth: float
     complaints: Sequence[str]
     drawn: Mapping[str, float]
+    void: str = ""
 
 
 def keep(case: Case, seed: int | None, made: Planted, folder: Path) -> Kept:
@@ -98,7 +105,8 @@ def keep(case: Case, seed: int | None, made: Planted, folder: Path) -> Kept:
     truth = Truth(
         seconds, made.talk["sender"], made.talk["receiver"], made.account, _first_hit_s(case, made.files)
     )
-    kept = Kept(case.name, seed, case.truth(truth), tuple(complaints(made.account)), case.drawn)
+    told = tuple(complaints(made.account))
+    kept = Kept(case.name, seed, case.truth(truth), told, case.drawn, case.void(truth))
     (folder / "case.json").write_text(json.dumps(asdict(kept), indent=1))
     return kept
 
@@ -158,6 +166,7 @@ def _row(kept: Kept, source: str, found: Diagnosis | None) -> Row:
         "planted": case.cause.key,
     }
     about |= {"truth": kept.truth, "drawn": kept.drawn, "complaints": tuple(kept.complaints)}
+    about["void"] = kept.void
     if found is None:
         return Row(**about)
     instead = case.untold.get(source)
@@ -168,6 +177,8 @@ def _row(kept: Kept, source: str, found: Diagnosis | None) -> Row:
         named=found.main.key,
         said=found.share(instead.key if untold and instead is not None else case.cause.key),
         untold=untold,
+        noted=found.notes,
+        missing=[each for each in case.notes if not any(note.startswith(each) for note in found.notes)],
         sentence=found.sentence,
         findings={each.cause.key: each.share for each in found.findings},
         blind=blind,
@@ -204,14 +215,16 @@ def _percent(value: float | None) -> str:
 
 def _told(row: Row) -> str:
     mark = "*" if row.right else ""
-    return f"{row.named or 'nothing'} {_percent(row.said)}{mark}{' †' if row.untold else ''}"
+    missing = f", not said: {', '.join(row.missing)}" if row.missing else ""
+    return f"{row.named or 'nothing'} {_percent(row.said)}{mark}{' †' if row.untold else ''}{missing}"
 
 
 def _shown(found: Sequence[Row]) -> Table:
     table = Table(
         title="Planted causes",
         caption="named: the largest share; beside it, the share of the planted cause. * within 5 points. "
-        "† the planted cause cannot be told from there, and the diagnosis says so.",
+        "† the planted cause cannot be told from there, and the diagnosis says so: not counted as right. "
+        "void: what was planted was not what limited the transfer.",
     )
     for heading in ("planted", "seed", "truth", "from", *SOURCES, "counters: app/receiver/buffer/network"):
         table.add_column(heading)
@@ -221,7 +234,7 @@ def _shown(found: Sequence[Row]) -> Table:
         table.add_row(
             name,
             "-" if seed is None else str(seed),
-            _percent(mine["kernel"].truth),
+            f"void: {mine['kernel'].void}" if mine["kernel"].void else _percent(mine["kernel"].truth),
             planted(name).says,
             *(_told(mine[source]) for source in SOURCES),
             " / ".join(
@@ -229,6 +242,17 @@ def _shown(found: Sequence[Row]) -> Table:
             ),
         )
     return table
+
+
+def _counted(source: str, found: Sequence[Row]) -> str:
+    looks = [row for row in found if not row.void]
+    named, right = (sum(test) for test in ((r.names_it for r in looks), (r.right for r in looks)))
+    untold = sum(row.untold for row in looks)
+    return (
+        f"{source}: of {len(looks)} looks {named} name the planted cause first, {right} of them within "
+        f"{NEAR * 100:.0f} points of the truth; {untold} say that it cannot be told from there; "
+        f"{len(looks) - named - untold} are wrong. {len(found) - len(looks)} are void."
+    )
 
 
 def main() -> None:
@@ -261,12 +285,9 @@ def main() -> None:
             for said in some[0].complaints:
                 print(f"{some[0].case:20} emulator: {said}", flush=True)
     console.print(_shown(found))
-    named = sum(row.names_it for row in found)
-    right = sum(row.right for row in found)
-    console.print(
-        f"{len(found)} looks: {named} name the planted cause first, {right} of them within "
-        f"{NEAR * 100:.0f} points of the truth."
-    )
+    for source in SOURCES:
+        console.print(_counted(source, [row for row in found if row.source == source]))
+    console.print(_counted("all", found))
     chosen.out.mkdir(parents=True, exist_ok=True)
     path = chosen.out / f"planted-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
     about["load average after"] = " ".join(f"{load:.2f}" for load in os.getloadavg())

@@ -4,8 +4,8 @@
     python talkers.py send '{"host": "198.18.0.2", "port": 5001, "mode": "bulk", "seconds": 5}'
 
 Each prints a line of JSON when it is ready, and one at the end: `began_ns` and `ended_ns` (since 1970), and
-`held_s`, the time for which it was itself the reason that nothing moved; receivers that held data up add
-`times`, how often.
+`held_s`, the time for which it was itself the reason that nothing moved; receivers that held data up tell
+when instead: `held_ns`, pairs of times (since 1970).
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ FULL = 0.95
 """Of what a buffer held when no more came: then it was full. What still comes are the bytes of probes."""
 GAP_S = 0.05
 """Between datagrams of others; what is longer is a pause of their sender."""
+NUMBERS = {"SO_MAX_PACING_RATE": 47}
+"""Options that Python does not name (asm-generic/socket.h)."""
 STAMPS = 35
 """``SO_TIMESTAMPNS`` (asm-generic/socket.h)."""
 
-Told = dict[str, float]
+Told = dict[str, Any]
 
 
 def say(**what: Any) -> None:
@@ -46,7 +48,8 @@ def prepared(order: dict[str, Any]) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     for name, value in order.get("options", {}).items():
         level = socket.SOL_SOCKET if name.startswith("SO_") else socket.IPPROTO_TCP
-        made.setsockopt(level, getattr(socket, name), value.encode() if isinstance(value, str) else value)
+        number = NUMBERS.get(name) or getattr(socket, name)
+        made.setsockopt(level, number, value.encode() if isinstance(value, str) else value)
     return made
 
 
@@ -68,7 +71,7 @@ def fast(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 def sleepy(talk: socket.socket, order: dict[str, Any]) -> Told:
     """Reads for `reads_s`, then for `sleeps_s` not at all; counts the time in which its buffer was full."""
-    held, times = 0.0, 0
+    held: list[tuple[float, float]] = []
     turn = time.monotonic() + order["reads_s"]
     while talk.recv(4 * CHUNK):
         if time.monotonic() < turn:
@@ -83,10 +86,15 @@ def sleepy(talk: socket.socket, order: dict[str, Any]) -> Told:
         woken, last = time.monotonic(), unread(talk)
         looking.join()
         full = next((at for at, waiting in seen if waiting >= FULL * last), woken)
-        held += woken - full
-        times += 1
+        held.append((full, woken))
         turn = woken + order["reads_s"]
-    return {"held_s": held, "times": times}
+    return {"held_ns": since_1970(held)}
+
+
+def since_1970(held: list[tuple[float, float]]) -> list[tuple[int, int]]:
+    """Times of the monotonic clock, in s, as ns since 1970."""
+    apart = time.time_ns() - time.monotonic_ns()
+    return [(round(since * 1e9) + apart, round(until * 1e9) + apart) for since, until in held]
 
 
 def look(talk: socket.socket, until: float, seen: list[tuple[float, int]]) -> None:
@@ -127,7 +135,7 @@ def starved(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def crowd(talk: socket.socket, ends: float) -> Told:
-    """Take a CPU until ``ends``; tell for how long the buffer of `talk` was full meanwhile, and how often."""
+    """Take a CPU until ``ends``; tell when the buffer of `talk` was full meanwhile."""
     seen: list[tuple[float, int]] = []
     due = 0.0
     while (now := time.monotonic()) < ends:
@@ -136,10 +144,14 @@ def crowd(talk: socket.socket, ends: float) -> Told:
             due = now + STEP_S
     enough = 0.8 * max(waiting for _, waiting in seen)
     full = [waiting >= enough for _, waiting in seen]
-    times = sum(now and not before for before, now in zip([False, *full], full, strict=False))
     until = [at for at, _ in seen[1:]] + [ends]
-    held = sum(end - at for (at, _), end, is_full in zip(seen, until, full, strict=True) if is_full)
-    return {"held_s": held, "times": times}
+    held: list[tuple[float, float]] = []
+    for (at, _), end, is_full, was_full in zip(seen, until, full, [False, *full[:-1]], strict=True):
+        if is_full and was_full:
+            held[-1] = (held[-1][0], end)
+        elif is_full:
+            held.append((at, end))
+    return {"held_ns": since_1970(held)}
 
 
 def answering(talk: socket.socket, order: dict[str, Any]) -> Told:
@@ -178,15 +190,26 @@ def bulk(talk: socket.socket, order: dict[str, Any]) -> Told:
 
 
 def slow(talk: socket.socket, order: dict[str, Any]) -> Told:
-    """Writes `write_bytes` every `every_s` for a `share` of the time, then all it may; counts the pauses."""
-    begun, held = time.monotonic(), 0.0
+    """Writes `write_bytes` every `every_s` for a `share` of the time, then all it may.
+
+    Counts the time between its writes, which a busy host makes longer, and not that in which a full buffer
+    kept it from writing.
+    """
+    begun, blocked = time.monotonic(), 0.0
     while time.monotonic() < begun + order["seconds"] * order["share"]:
-        talk.sendall(bytes(order["write_bytes"]))
-        before = time.monotonic()
+        data = bytes(order["write_bytes"])
+        try:
+            written = talk.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            written = 0
+        if written < len(data):
+            before = time.monotonic()
+            talk.sendall(data[written:])
+            blocked += time.monotonic() - before
         time.sleep(order["every_s"])
-        held += time.monotonic() - before
+    held = time.monotonic() - begun - blocked
     bulk(talk, {"seconds": order["seconds"] * (1 - order["share"])})
-    return {"held_s": held}
+    return {"held_s": held, "blocked_s": blocked}
 
 
 def asking(talk: socket.socket, order: dict[str, Any]) -> Told:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weirlab.diagnosis.departures import Departures, departures
+from weirlab.diagnosis.pacing import paced
 from weirlab.diagnosis.rounds import growing_until, is_flat, is_level
 from weirlab.diagnosis.sends import Events, Sight, clocked, last_known, sends
 from weirlab.diagnosis.timeline import Facts, Timeline
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 AT_ONCE_S: Final = 0.001
 """What follows an ACK within this time was let out by it. A host that is not busy needs a tenth of it."""
+PARTS: Final = 8
+"""Of a round trip."""
 USUAL_NS: Final = 100_000_000
 """Round trips are alike for so long."""
 AT_ONCE_UNSURE: Final = 0.2
@@ -52,7 +56,8 @@ _SYN, _RST = 2, 4
 class Packets:
     """All packets of a connection in the order of the capture, as in ``segments`` of ``docs/trace.md``.
 
-    ``from_sender`` tells who sent each; ``again`` those that carry what had been sent before.
+    ``from_sender`` tells who sent each; ``again`` those that carry what had been sent before, and that the
+    receiver did not report as needless probes; ``tsval`` is NaN without time stamps.
     """
 
     time_ns: Ints
@@ -63,6 +68,7 @@ class Packets:
     window_bytes: Ints
     flags: Ints
     again: Bools
+    tsval: Floats
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,12 @@ class Trips:
 
 
 def read(
-    packets: Packets, source: Source, facts: Facts, trips: Trips, behind: Trips
+    packets: Packets,
+    source: Source,
+    facts: Facts,
+    trips: Trips,
+    behind: Trips,
+    echoes: Trips | None = None,
 ) -> tuple[Timeline, Facts] | None:
     """A timeline from the packets of a connection.
 
@@ -146,7 +157,10 @@ def read(
     trips
         Round trips of the whole path, from sender to receiver and back.
     behind
-        From the point of capture to the sender and back: how much later each ACK counts.
+        From the point of capture to the sender and back: how much later each ACK counts. With time stamps
+        only the least counts: data counts from when it left, not from when it came.
+    echoes
+        The same as measured, pauses and queues included.
 
     Returns
     -------
@@ -159,11 +173,28 @@ def read(
         return None
     mss = facts.mss_bytes or _usual(packets.payload_bytes[data])
     least_s = facts.min_rtt_s
+    left = None
     close_s = AT_ONCE_S
     if source != "sender":
-        close_s += least_s * (AT_ONCE_RATIO if len(behind.time_ns) > 1 else AT_ONCE_UNSURE)
+        ours = packets.from_sender
+        left = departures(packets.time_ns[ours], packets.tsval[ours])
+        if left is not None:
+            close_s += left.tick_ns / 1e9
+        else:
+            close_s += least_s * (AT_ONCE_RATIO if len(behind.time_ns) > 1 else AT_ONCE_UNSURE)
+    if left is not None:
+        back_ns = _back_ns(packets, left, behind, echoes)
+        behind = Trips(packets.time_ns[:1], np.array([back_ns]))
+        if source == "receiver":
+            least_s = back_ns / 1e9
+            facts = replace(facts, min_rtt_s=least_s)
+            trips = _queued_trips(packets, left, least_s)
     # Data does not come before the ACK that let it out, however its round trip was rounded.
-    p, data, acks = _as_sent(packets, data, acks, behind, 0.0 if source == "sender" else close_s / 2)
+    early_s = 0.0 if source == "sender" else close_s / 2
+    p, data, acks = _as_sent(packets, data, acks, behind, early_s, left)
+    waited_s = _waited_s(packets, p, left)
+    # What the sender did until data came that found a queue cost nothing: the bottleneck was busy meanwhile.
+    outlasted = _next(waited_s > close_s, data)
     at = p.time_ns.astype(np.float64)
     first_seq = int(p.seq[data][0])
     sent = np.maximum.accumulate(np.where(data, p.seq + p.payload_bytes, first_seq))
@@ -191,8 +222,14 @@ def read(
     since_s = (at - at[0]) / 1e9
     flat = is_flat(since_s, flight, lost, round_s, mss) & ~limited
     level = is_level(since_s, flight, lost, round_s, mss) & ~limited
-    steady = clocked(events, found.bursts, flat | level)
-    idle = found.idle & ~limited & ~steady
+    even = np.zeros(len(at), dtype=bool)
+    if source == "sender" or left is not None:
+        even = paced(events, mss, None if source == "sender" else waited_s) & ~limited
+    if source == "receiver" and len(trips.time_ns) <= 1:
+        # A queue, which keeps the flight as level, would not be seen.
+        flat[:] = level[:] = False
+    steady = clocked(events, found.bursts, flat | level, mss) & ~even
+    idle = found.idle & ~limited & ~steady & ~even & ~outlasted
     # What follows the last data is its way to the receiver and back, which nothing limits.
     last = int(np.flatnonzero(data)[-1])
     kept = slice(int(np.argmax(known)), last + 1)
@@ -200,7 +237,7 @@ def read(
     held = found.held & ~tight & ~recovery
     # Where data arrives it counts as it does, and not when the gaps before it are filled.
     arrived = np.cumsum(np.where(data, p.payload_bytes, 0))
-    delivered = arrived if source == "receiver" else acked - first_seq
+    delivered = arrived if source == "receiver" and left is None else acked - first_seq
     rtt = trips.at(at)
     timeline = Timeline(
         source=source,
@@ -214,11 +251,13 @@ def read(
         lost=lost[kept],
         recovery=recovery[kept],
         held_small=held[kept],
-        flat=(steady | (flat & ~idle))[kept],
+        flat=(steady | (flat & ~idle & ~even))[kept],
+        paced=even[kept],
         starting=np.zeros(len(at[kept]), dtype=bool),
         cwnd_room_bytes=np.full(len(at[kept]), np.nan),
         buffer_fill=np.full(len(at[kept]), np.nan),
         pacing_bytes_per_s=np.full(len(at[kept]), np.nan),
+        estimate_bytes_per_s=np.full(len(at[kept]), np.nan),
         unread_bytes=np.full(len(at[kept]), np.nan),
         cpu_wait=np.full(len(at[kept]), np.nan),
     )
@@ -228,14 +267,56 @@ def read(
     return timeline, replace(facts, mss_bytes=mss, data_bytes=int((acked - first_seq)[kept][-1]))
 
 
+def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) -> int:
+    """The least from the point of capture to the sender and back, without what data waited on its way."""
+    found = [int(behind.rtt_ns.min())] if len(behind.rtt_ns) else []
+    if echoes is not None and len(echoes.rtt_ns):
+        came_ns = p.time_ns[p.from_sender]
+        at = np.minimum(np.searchsorted(came_ns, echoes.time_ns), len(came_ns) - 1)
+        found.append(max(int((echoes.rtt_ns - left.waited_ns(came_ns)[at]).min()), 0))
+    return min(found, default=0)
+
+
+def _waited_s(packets: Packets, p: Packets, left: Departures | None) -> Floats:
+    """By event: in queues before the point of capture; 0 where it is not known."""
+    found = np.zeros(len(p.time_ns))
+    if left is not None:
+        waited_ns = left.waited_ns(packets.time_ns[packets.from_sender])
+        found[p.from_sender] = waited_ns[np.argsort(left.left_ns, kind="stable")] / 1e9
+    return found
+
+
+def _next(mask: Bools, data: Bools) -> Bools:
+    """By event: ``mask`` at the next data; at the last data where there is none."""
+    sent = np.flatnonzero(data)
+    after = np.searchsorted(sent, np.arange(len(data)), side="right")
+    return np.asarray(mask[sent[np.minimum(after, len(sent) - 1)]])
+
+
+def _queued_trips(p: Packets, left: Departures, least_s: float) -> Trips:
+    """Of the whole path, by how long each packet of the sender waited on its way to the receiver."""
+    waited = left.waited_ns(p.time_ns[p.from_sender])
+    # Within its tick it left at any time, and not only at its end.
+    waited = np.where(waited > 0, waited + round(left.tick_ns / 2), 0)
+    order = np.argsort(left.left_ns, kind="stable")
+    least_ns = round(least_s * 1e9)
+    # No ACK was delayed here, but a busy host may deliver late.
+    return Trips(left.left_ns[order], waited[order] + least_ns).least(least_ns // PARTS)
+
+
 def _as_sent(
-    p: Packets, data: Bools, acks: Bools, behind: Trips, early_s: float
+    p: Packets, data: Bools, acks: Bools, behind: Trips, early_s: float, left: Departures | None
 ) -> tuple[Packets, Bools, Bools]:
     """The packets in the order in which the sender knew of them; of ACKs, rather ``early_s`` too early."""
     times = p.time_ns.copy()
     theirs = ~p.from_sender
+    if left is None:
+        late_s = np.nan_to_num(behind.until(times[theirs].astype(np.float64)))
+    else:
+        times[p.from_sender] = left.left_ns
+        late_s = np.full(int(theirs.sum()), float(behind.rtt_ns[0]) / 1e9)
+    late_s = np.maximum(late_s - early_s, 0.0)
     # One after the other, as they were sent.
-    late_s = np.maximum(np.nan_to_num(behind.until(times[theirs].astype(np.float64))) - early_s, 0.0)
     times[theirs] = np.maximum.accumulate(times[theirs] + (late_s * 1e9).astype(np.int64))
     order = np.argsort(times, kind="stable")
     moved = Packets(
@@ -247,6 +328,7 @@ def _as_sent(
         window_bytes=p.window_bytes[order],
         flags=p.flags[order],
         again=p.again[order],
+        tsval=p.tsval[order],
     )
     return moved, data[order], acks[order]
 

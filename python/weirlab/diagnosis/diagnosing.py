@@ -119,11 +119,7 @@ def _blind(view: View, shares: Mapping[str, float]) -> list[Blind]:
     found: dict[str, Blind] = {}
     for rule in RULES:
         why = rule.blind.get(source)
-        if why is None or rule.cause.key in shares:
-            continue
-        if rule.cause is causes.FOREIGN and "bottleneck" not in shares:
-            continue
-        if rule.cause is causes.RECEIVER_HOST and "application_read" not in shares:
+        if why is None or rule.cause.key in shares or shares.keys().isdisjoint(rule.looks_like):
             continue
         found[rule.cause.key] = Blind(rule.cause.held, why)
     if source == "kernel":

@@ -24,7 +24,7 @@ NEEDED: Final = (
 """Fields of ``weir tcp watch`` without which there is no diagnosis."""
 USEFUL: Final = (
     "delivered", "wqueue_bytes", "rqueue_bytes", "skmem_wmem_queued_bytes", "skmem_sndbuf_bytes",
-    "bbr_bandwidth_bytes_per_s",
+    "bbr_bandwidth_bytes_per_s", "bbr_pacing_gain_256ths",
 )  # fmt: skip
 """Fields that make it better."""
 
@@ -38,7 +38,8 @@ LATE_S: Final = 0.05
 """So late a busy host may run an application that it has woken."""
 _RECOVERY: Final = 3
 """``ca_state``: 3 is fast recovery, 4 what follows a time-out."""
-_NO_THRESHOLD: Final = 0x7FFF_FFFF
+BBR_STARTS: Final = 2.0
+"""Pacing gain: 2.89 in BBR's start-up, at most 1.25 later."""
 _NO_LIMIT: Final = 2.0**63
 
 
@@ -149,10 +150,12 @@ def _timeline(times: Floats, c: Mapping[str, Floats], receiver: Receiver | None)
         recovery=c["ca_state"] >= _RECOVERY,
         held_small=held & ~short,
         flat=_no(starts),
+        paced=_no(starts),
         starting=_starting(c),
         cwnd_room_bytes=room,
         buffer_fill=_blocking(fill, c, lasts, max(usual, 0.02)),
         pacing_bytes_per_s=c["pacing_rate_bytes_per_s"],
+        estimate_bytes_per_s=c["bbr_bandwidth_bytes_per_s"],
         unread_bytes=_at(starts, receiver, "unread_bytes"),
         cpu_wait=_at(starts, receiver, "cpu_wait"),
     )
@@ -164,7 +167,9 @@ def _blocking(fill: Floats, c: Mapping[str, Floats], lasts: Floats, within_s: fl
     writes = np.diff(written, append=written[-1:]) > 0
     # Until the next sample ACKs free memory, by more than the data in it.
     freed = np.diff(c["bytes_acked"], append=c["bytes_acked"][-1:]) / np.maximum(c["wqueue_bytes"], 1) * fill
-    above = writes & (fill - freed > WRITES_ABOVE) & (fill < 1)
+    # Who stops short of a full buffer could have written more.
+    stops = np.append(fill[1:], fill[-1:]) < 1
+    above = writes & stops & (fill - freed > WRITES_ABOVE) & (fill < 1)
     freely = recent_most(above.astype(float), lasts, within_s) > 0
     most = recent_most(fill, lasts, within_s)
     full = (fill >= WAKES_BELOW) & ~freely & (most >= 1)
@@ -183,9 +188,11 @@ def _delivered(c: Mapping[str, Floats]) -> Floats:
 
 
 def _starting(c: Mapping[str, Floats]) -> Bools:
-    """The congestion window is below the threshold, and used."""
+    """The congestion window is below the threshold, and used; under BBR, which has none, its start-up."""
     used = c["unacked"] >= c["snd_cwnd"] / 2
-    return np.asarray((c["snd_cwnd"] < c["snd_ssthresh"]) & used)
+    below = np.asarray((c["snd_cwnd"] < c["snd_ssthresh"]) & used)
+    gain = c["bbr_pacing_gain_256ths"] / 256
+    return np.where(np.isfinite(c["bbr_bandwidth_bytes_per_s"]), gain >= BBR_STARTS, below)
 
 
 def _no(like: Floats) -> Bools:
@@ -215,6 +222,8 @@ def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -
     smoothed = c["rtt_us"][c["rtt_us"] > 0]
     least_us = float(np.min(least)) if len(least) else float(np.min(smoothed)) if len(smoothed) else 0.0
     limit = c["max_pacing_rate_bytes_per_s"]
+    limited = bool((limit < _NO_LIMIT).any())
+    bbr = bool(np.isfinite(c["bbr_bandwidth_bytes_per_s"]).any())
     return Facts(
         mss_bytes=int(last("snd_mss_bytes")),
         min_rtt_s=least_us / 1e6,
@@ -227,7 +236,8 @@ def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -
         sack=bool(options & _OPTION_SACK),
         timestamps=bool(options & _OPTION_TIMESTAMPS),
         offered_mss_bytes=int(last("advmss_bytes")) or None,
-        paced=bool(np.isfinite(c["bbr_bandwidth_bytes_per_s"]).any() or (limit < _NO_LIMIT).any()),
+        pacing="BBR" if bbr else "the socket" if limited else None,
+        pacing_limit_bytes_per_s=float(np.nanmin(limit)) if limited else None,
         counters=_counters(grown, float(times[-1] - times[0]) * 1e6),
     )
 

@@ -13,6 +13,11 @@ GROWS: Final = 1.5
 """In two round trips; slow start does it in one, with delayed ACKs (RFC 5681 section 3.1)."""
 FLAT_ROUNDS: Final = 6
 """Round trips in which a congestion window that is used grows by as many segments at least."""
+FLAT_AGAIN: Final = 12
+"""The same after a loss: CUBIC adds half a segment per round trip then (RFC 9438 section 4.3)."""
+GROWN_PER_TRIP: Final = 0.5
+REGAINED: Final = 1.2
+"""Round trips per segment of the window: twice what that growth takes for the 30 % that a loss costs."""
 SAME_SEGMENTS: Final = 2.5
 FEW_SEGMENTS: Final = 4
 LEVEL_ROUNDS: Final = 12
@@ -49,38 +54,75 @@ def growing_until(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: 
 def is_flat(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, mss: int) -> Bools:
     """By piece: the greatest flight stayed the same for :data:`FLAT_ROUNDS`, and nothing had been lost.
 
-    A few segments are no limit of anything: they are little to send.
+    After a loss only where a congestion window that is used would have grown meanwhile (:func:`_free`). A few
+    segments are no limit of anything: they are little to send.
     """
     flat = np.zeros(len(start_s), dtype=bool)
     if len(start_s) == 0:
         return flat
     most, numbers = _most(start_s, flight_bytes, round_s)
-    if len(most) < FLAT_ROUNDS:
-        return flat
-    windows = np.lib.stride_tricks.sliding_window_view(most, FLAT_ROUNDS)
-    steady = windows.max(axis=1) - windows.min(axis=1) <= SAME_SEGMENTS * mss
-    steady &= windows.min(axis=1) >= FEW_SEGMENTS * mss
+    so_far, _ = _most(start_s, lost, round_s)
     rounds = np.zeros(len(most), dtype=bool)
-    for number in np.flatnonzero(steady):
-        rounds[number : number + FLAT_ROUNDS] = True
-    return np.asarray(rounds[numbers] & (lost <= 0))
+    for length, after_loss in ((FLAT_ROUNDS, False), (FLAT_AGAIN, True)):
+        if len(most) < length:
+            break
+        windows = np.lib.stride_tricks.sliding_window_view(most, length)
+        steady = windows.max(axis=1) - windows.min(axis=1) <= SAME_SEGMENTS * mss
+        steady &= windows.min(axis=1) >= FEW_SEGMENTS * mss
+        steady &= _free(so_far, windows.max(axis=1) / mss, length, 1.0, after_loss)
+        rounds |= _covered(steady, length, len(most))
+    return np.asarray(rounds[numbers])
 
 
 def is_level(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, mss: int) -> Bools:
-    """By piece: the greatest flight varied for :data:`LEVEL_ROUNDS` round trips, and did not grow."""
+    """By piece: the greatest flight varied for :data:`LEVEL_ROUNDS` round trips, and did not grow.
+
+    After a loss as in :func:`is_flat`, and if growth would be seen in what it varies by.
+    """
     level = np.zeros(len(start_s), dtype=bool)
     if len(start_s) == 0:
         return level
     most, numbers = _most(start_s, flight_bytes, LEVEL_TRIPS * round_s)
     if len(most) < LEVEL_ROUNDS:
         return level
+    so_far, _ = _most(start_s, lost, LEVEL_TRIPS * round_s)
     windows = np.lib.stride_tricks.sliding_window_view(most, LEVEL_ROUNDS)
     half = LEVEL_ROUNDS // 2
     earlier, later = windows[:, :half].mean(axis=1), windows[:, half:].mean(axis=1)
-    steady = np.abs(later - earlier) <= np.maximum(SAME_SEGMENTS * mss, LEVEL * earlier)
+    same = np.maximum(SAME_SEGMENTS * mss, LEVEL * earlier)
+    steady = np.abs(later - earlier) <= same
     steady &= windows.max(axis=1) <= LEVEL_RATIO * windows.min(axis=1)
     steady &= windows.min(axis=1) >= FEW_SEGMENTS * mss
-    rounds = np.zeros(len(most), dtype=bool)
-    for number in np.flatnonzero(steady):
-        rounds[number : number + LEVEL_ROUNDS] = True
-    return np.asarray(rounds[numbers] & (lost <= 0))
+    segments = windows.max(axis=1) / mss
+    free = _free(so_far, segments, LEVEL_ROUNDS, LEVEL_TRIPS, after_loss=True)
+    free &= GROWN_PER_TRIP * mss * half * LEVEL_TRIPS >= 2 * same
+    steady &= free | _free(so_far, segments, LEVEL_ROUNDS, LEVEL_TRIPS, after_loss=False)
+    return np.asarray(_covered(steady, LEVEL_ROUNDS, len(most))[numbers])
+
+
+def _free(so_far: Floats, segments: Floats, length: int, trips: float, after_loss: bool) -> Bools:
+    """By window of ``length`` rounds, of so many ``trips`` each: nothing was lost in it, nor before.
+
+    ``after_loss``: or so long ago that the congestion window has regained what the loss took, and grows.
+    CUBIC stays where it was for seconds, unless Reno would be beyond that by then (RFC 9438 section 4.3).
+    ``so_far``: losses until the end of each round; 0 where nothing was sent in it. ``segments``: in flight at
+    most.
+    """
+    so_far = np.maximum.accumulate(so_far)
+    before = np.concatenate([[0.0], so_far[: len(so_far) - length]])
+    clean = so_far[length - 1 :] <= before
+    if not after_loss:
+        return np.asarray(clean & (before <= 0))
+    number = np.arange(len(so_far))
+    last = np.maximum.accumulate(np.where(np.diff(so_far, prepend=0.0) > 0, number, -np.inf))
+    since = (number - last)[length - 1 :] * trips
+    return np.asarray(clean & (since >= REGAINED * segments))
+
+
+def _covered(windows: Bools, length: int, total: int) -> Bools:
+    """Round trips that are in any of the windows."""
+    edges = np.zeros(total + 1, dtype=np.int64)
+    at = np.flatnonzero(windows)
+    np.add.at(edges, at, 1)
+    np.add.at(edges, at + length, -1)
+    return np.asarray(np.cumsum(edges)[:total] > 0)

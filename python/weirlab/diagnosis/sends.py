@@ -40,6 +40,11 @@ BEYOND_CHANCE: Final = 2.5
 """Times as many must follow one as would if they came at any time. Where ACKs come all the time, none says
 anything.
 """
+REFILLS: Final = 0.5
+"""Of what bursts differ in size, the flight after them may differ, and by a segment. A full buffer is filled
+up to the same mark again, however late the application is woken and however much ACKs have freed until then;
+an application that writes at a pace of its own leaves a flight that differs as much as what it writes.
+"""
 EMPTIED: Final = 0.85
 """Share of the flight that is left before a burst: an application sleeps until a third of its send buffer is
 free (``sk_stream_is_writeable``), a congestion window is filled again by each ACK.
@@ -149,11 +154,11 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     return Sends(idle, held, bursts)
 
 
-def clocked(events: Events, bursts: Bursts | None, stretch: Bools) -> Bools:
+def clocked(events: Events, bursts: Bursts | None, stretch: Bools, mss: int) -> Bools:
     """``stretch`` (by event) where ACKs let the data out, though the host may have been late to answer them.
 
-    An application that is woken by the ACK that makes room in its send buffer sends a moment later; one that
-    sends by a clock of its own does not care for ACKs.
+    An application that is woken by the ACK that makes room in its send buffer sends a moment later, and fills
+    the buffer up again; one that sends by a clock of its own does not care for ACKs.
     """
     found = np.zeros(len(stretch), dtype=bool)
     if bursts is None:
@@ -161,8 +166,14 @@ def clocked(events: Events, bursts: Bursts | None, stretch: Bools) -> Bools:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], stretch, [False]]).astype(np.int8)))
     for first, behind in zip(edges[::2], edges[1::2], strict=True):
         mine = (bursts.other >= first) & (bursts.other < behind) & bursts.begins & ~bursts.tail
-        if mine.sum() >= LEAST_BURSTS and _is_clocked(events, bursts, mine, slice(first, behind)):
-            found[first:behind] = True
+        if mine.sum() < LEAST_BURSTS or not _may_be_let_out(bursts, mine):
+            continue
+        part = slice(first, behind)
+        sizes, peaks = _scatters(events, bursts.other[mine], behind)
+        if peaks > max(REFILLS * sizes, mss):
+            continue
+        if (sizes > 0 and peaks <= REFILLS * sizes) or _is_clocked(events, bursts, mine, part):
+            found[part] = True
     return found
 
 
@@ -193,10 +204,26 @@ def _bursts(events: Events, new: Ints, last_ack: Ints, mss: int, close_s: float)
     )
 
 
-def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> bool:
+def _may_be_let_out(bursts: Bursts, mine: Bools) -> bool:
     # Bursts that end with less than a segment end where the application's data does.
-    if float(np.median(bursts.left[mine])) > EMPTIED or float(bursts.short[mine].mean()) > MOSTLY:
-        return False
+    emptied = float(np.median(bursts.left[mine])) <= EMPTIED
+    return emptied and float(bursts.short[mine].mean()) <= MOSTLY
+
+
+def _scatters(events: Events, begin: Ints, behind: int) -> tuple[float, float]:
+    """How much bursts, which begin at these events, differ in size, and in what is in flight after them."""
+    peaks = np.maximum.reduceat((events.sent - events.acked)[:behind], begin)
+    sizes = np.diff(np.append(events.sent[np.maximum(begin - 1, 0)], events.sent[behind - 1]))
+    return _scatter(sizes), _scatter(peaks)
+
+
+def _scatter(values: Ints) -> float:
+    """Between the quartiles."""
+    low, high = np.quantile(values, (0.25, 0.75))
+    return float(high - low)
+
+
+def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> bool:
     soon_s = max(bursts.close_s, SOON * float(np.median(bursts.gap_s[mine])))
     followed = float((bursts.fresh[mine] & (bursts.since_ack_s[mine] <= soon_s)).mean())
     at = events.at_ns[stretch]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DELAYED_S: Final = 0.015
 """Beyond a round trip: an ACK so late was delayed on purpose (RFC 1122: up to 500 ms; Linux: 40 ms)."""
+QUEUE_S: Final = 0.001
+"""By so much hosts scatter what is no queue."""
 SHORTEST_WINDOW_S: Final = 0.01
 """Of a rate: less is the order in which packets happen to come."""
 
@@ -46,12 +48,16 @@ class Timeline:
     """Less than a segment waits for the ACK of another one."""
     flat: Bools
     """The flight follows the ACKs, and no longer grows although nothing is lost (captures)."""
+    paced: Bools
+    """Segments leave evenly, and not as ACKs come (captures)."""
     starting: Bools
     """Slow start."""
     cwnd_room_bytes: Floats
     buffer_fill: Floats
     """Share of the send buffer in use, at most, in the last round trip; 0 where it blocks nobody."""
     pacing_bytes_per_s: Floats
+    estimate_bytes_per_s: Floats
+    """Of the path's capacity, by the congestion control (BBR)."""
     unread_bytes: Floats
     """At the receiver."""
     cpu_wait: Floats
@@ -85,11 +91,14 @@ class Facts:
     sack: bool | None = None
     timestamps: bool | None = None
     offered_mss_bytes: int | None = None
-    paced: bool = False
-    """The congestion control paces by itself (BBR), or the socket has a limit."""
+    pacing: str | None = None
+    """What sets a pace: the congestion control by its name, or ``the socket``."""
+    pacing_limit_bytes_per_s: float | None = None
+    """Of the socket (``SO_MAX_PACING_RATE``)."""
     counters: Mapping[str, float] | None = None
     """The kernel's, as shares: ``application``, ``receiver``, ``send_buffer``, ``network``."""
-    settings: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """By option, who did not offer it: ``the sender`` or ``the receiver`` (captures)."""
 
 
 def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, trips: float = 1.0) -> Floats:

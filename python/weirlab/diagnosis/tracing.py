@@ -14,7 +14,7 @@ from weirlab.diagnosis.finding import Blind, Diagnosis
 from weirlab.diagnosis.timeline import Facts
 from weirlab.diagnosis.worth import least_ns, worth_it
 from weirlab.diagnosis.worth import source as where
-from weirlab.trace.facts import RETRANSMISSIONS, Connection, SideName, busier, side
+from weirlab.trace.facts import RETRANSMISSIONS, Connection, SideName, SynOptions, busier, side
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,7 +44,8 @@ def read(
         ack=rows["ack"].to_numpy(),
         window_bytes=rows["window_bytes"].cast(int).to_numpy(),
         flags=rows["flags"].cast(int).to_numpy(),
-        again=rows["meaning"].cast(str).is_in(RETRANSMISSIONS).to_numpy(),
+        again=_again(rows, _of(trace.scan_sack(), number), name),
+        tsval=_tsval(rows),
     )
     scaled = _is_scaled(connection)
     if not scaled:
@@ -55,7 +56,8 @@ def read(
         source, sure = shown, True
     data_ns = packets.time_ns[packets.from_sender & (packets.payload_bytes > 0)]
     trips, behind = _trips(round_trips, connection, name, source, data_ns)
-    found = capture.read(packets, source, _facts(connection, name, trips), trips, behind)
+    echoes = _series(round_trips, "b" if name == "a" else "a", "echo")
+    found = capture.read(packets, source, _facts(connection, name, trips), trips, behind, echoes)
     if found is None:
         return None
     timeline, facts = found
@@ -107,6 +109,33 @@ def _shown(rows: pl.DataFrame, sender: SideName) -> Source | None:
     if is_here(to_receiver, to_sender):
         return "receiver"
     return "between" if min(to_receiver, to_sender) > HOST_NS else None
+
+
+def _again(rows: pl.DataFrame, blocks: pl.DataFrame, sender: SideName) -> NDArray[np.bool_]:
+    """Retransmissions, but for probes of the tail that had not been needed, by DSACK (RFC 8985 section 7.4):
+    such a probe does not make the congestion window smaller.
+    """
+    import polars as pl
+
+    meaning = rows["meaning"].cast(str)
+    needless = blocks.filter((pl.col("from_side").cast(str) != sender) & (pl.col("duplicate") != 0))
+    needless = needless.sort("left")
+    again = meaning.is_in(RETRANSMISSIONS).to_numpy()
+    if len(needless) == 0:
+        return again
+    first = rows["seq"].to_numpy()
+    behind = first + rows["payload_bytes"].cast(int).to_numpy()
+    at = np.searchsorted(needless["left"].to_numpy(), first, side="right") - 1
+    reaches = np.maximum.accumulate(needless["right"].to_numpy())
+    told = (at >= 0) & (reaches[np.maximum(at, 0)] >= behind)
+    return np.asarray(again & ~(told & (meaning == "tail_probe").to_numpy()))
+
+
+def _tsval(rows: pl.DataFrame) -> NDArray[np.float64]:
+    """NaN without the option; series of earlier versions have none."""
+    if "tsval" not in rows.columns:
+        return np.full(len(rows), np.nan)
+    return rows["tsval"].cast(float).fill_null(np.nan).to_numpy()
 
 
 def _of(frame: pl.LazyFrame, number: int) -> pl.DataFrame:
@@ -176,7 +205,27 @@ def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
         sack=_agreed(connection, "sack"),
         timestamps=_agreed(connection, "timestamps"),
         offered_mss_bytes=mss or None,
+        refused=_refused(connection, sender),
     )
+
+
+_OPTIONS: Final = ("window_scale", "sack", "timestamps")
+
+
+def _refused(connection: Connection, sender: SideName) -> dict[str, str]:
+    """By option, who did not offer it: an answer offers only what the first SYN (of ``a``) does."""
+    ends = connection["a"]["options"], connection["b"]["options"]
+    if ends[0] is None or ends[1] is None:
+        return {}
+    names = [f"the {'sender' if name == sender else 'receiver'}" for name in ("a", "b")]
+    lacking = {option: [not _offers(end, option) for end in ends if end] for option in _OPTIONS}
+    return {option: names[each.index(True)] for option, each in lacking.items() if True in each}
+
+
+def _offers(end: SynOptions, option: str) -> bool:
+    # A window scale of 0 is an offer, too.
+    offer = dict(end)[option]
+    return offer is not None and offer is not False
 
 
 def _agreed(connection: Connection, option: str) -> bool | None:
@@ -184,5 +233,4 @@ def _agreed(connection: Connection, option: str) -> bool | None:
     offers = [end["options"] for end in (connection["a"], connection["b"])]
     if any(each is None for each in offers):
         return None
-    # A window scale of 0 is an offer, too.
-    return all((offer := dict(each or {})[option]) is not None and offer is not False for each in offers)
+    return all(_offers(each, option) for each in offers if each is not None)

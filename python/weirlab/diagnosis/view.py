@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.diagnosis.timeline import Facts, Timeline, lasting, rates, weighted_quantile
+from weirlab.diagnosis.timeline import (
+    QUEUE_S,
+    Facts,
+    Timeline,
+    lasting,
+    rates,
+    recent_most,
+    weighted_quantile,
+)
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
 QUEUE_RATIO: Final = 1.1
-"""A round trip so much longer than the least has waited in a queue; ``QUEUE_S`` is what hosts scatter."""
-QUEUE_S: Final = 0.001
+"""A round trip so much longer than the least, and by ``QUEUE_S`` more, has waited in a queue."""
 PLAIN_QUEUE_RATIO: Final = 1.2
 FULL: Final = 0.8
 """Of the capacity, from which on it counts as used in full (as in BBR's and Dapper's rules)."""
@@ -23,8 +30,20 @@ LEAST_QUEUED: Final = 0.1
 """Share of the time for which a queue must stand before the rate meanwhile is taken for the capacity."""
 SHARED_TRIPS: Final = 8
 """Round trips for which others must have had a part: acknowledged data comes in bursts, too."""
+STEADY_RATE_TRIPS: Final = 4
+"""Round trips after which a rate is none of a burst."""
 MOSTLY: Final = 0.5
 """Of the time, for which a queue must stand meanwhile."""
+PROBED: Final = 0.03
+"""The same of a sender that paces, in which it sends faster for a while to see whether more gets through
+(BBR: a quarter more in one of eight round trips)."""
+FASTER: Final = 1.12
+"""Than what is usually delivered, when it does so."""
+STEADY_TRIPS: Final = 16
+"""Round trips in which BBR's estimate grows by half as long as its probes find more capacity."""
+STEADY: Final = 1.1
+AT_LIMIT: Final = 0.95
+"""Of the socket's pacing limit."""
 ROOM: Final = 1 / 3
 """Of the congestion window that TCP may leave unused to send larger bursts (``tcp_tso_should_defer``)."""
 
@@ -75,17 +94,64 @@ class View:
     def capacity(self) -> float | None:
         """Of the bottleneck, bytes per second: what was delivered while a queue stood in front of it.
 
-        None where no queue was ever seen: then the most that was delivered says nothing of what could be.
+        None where no queue was ever seen: then the most that was delivered says nothing of what could be,
+        unless a sender that paces tries whether there is more.
         """
+        found = self._behind_queue()
+        return self._estimated() if found is None else found
+
+    def _behind_queue(self) -> float | None:
         t = self.timeline
-        held = self.queued & ~self.idle
+        held, least = self.queued & ~self.idle, LEAST_QUEUED
+        if self.share(t.paced.astype(np.float64)) > MOSTLY:
+            held, least = held & self._probing(), PROBED
         queued_s = float(t.lasts_s[held].sum())
-        if queued_s < max(LEAST_QUEUED * t.seconds, 2 * self.facts.min_rtt_s):
+        if queued_s < max(least * t.seconds, 2 * self.facts.min_rtt_s):
             return None
         found = weighted_quantile(self.rate[held], t.lasts_s[held], 0.75)
-        # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link.
-        most = weighted_quantile(self.rate, t.lasts_s, 0.9)
+        # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link, apart
+        # from what was held up before.
+        steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
+        most = weighted_quantile(steady, t.lasts_s, 0.9)
         return found if found > 0 and found >= FULL * most else None
+
+    def _probing(self) -> Bools:
+        """More left within the last round trips than is usually delivered."""
+        t = self.timeline
+        left = rates(t.start_s, t.lasts_s, t.acked_bytes + t.flight_bytes, t.rtt_s)
+        usual = weighted_quantile(self.rate, t.lasts_s, 0.5)
+        return np.asarray(recent_most(left, t.lasts_s, 2 * self.facts.min_rtt_s) > FASTER * usual)
+
+    def _estimated(self) -> float | None:
+        """By BBR, once its probes find no more."""
+        t, trips_s = self.timeline, STEADY_TRIPS * self.facts.min_rtt_s
+        if not t.knows("estimate_bytes_per_s") or bool(self.at_limit.any()) or t.seconds < 3 * trips_s:
+            return None
+        ends = t.start_s + t.lasts_s
+        last = ends > ends[-1] - trips_s
+        before = ~last & (ends > ends[-1] - 2 * trips_s)
+        found, earlier = (
+            weighted_quantile(t.estimate_bytes_per_s, t.lasts_s * part, 0.5) for part in (last, before)
+        )
+        return found if 0 < found <= STEADY * earlier else None
+
+    @cached_property
+    def at_limit(self) -> Bools:
+        """The socket's pacing limit is reached."""
+        limit = self.facts.pacing_limit_bytes_per_s
+        if limit is None:
+            return np.zeros(len(self.timeline.lasts_s), dtype=bool)
+        return np.asarray(self.timeline.pacing_bytes_per_s >= AT_LIMIT * limit)
+
+    def behind_queue(self, held: Bools) -> Bools:
+        """Where the bottleneck is busy anyway, although ``held`` says that the sender had a limit of its own.
+
+        A busy host lengthens some round trips, too; a queue that such a limit fills stands most of the time.
+        """
+        both = held & self.plainly_queued
+        if self.share(both.astype(np.float64)) <= MOSTLY * self.share(held.astype(np.float64)):
+            return np.zeros(len(both), dtype=bool)
+        return np.asarray(both & self.saturated)
 
     @cached_property
     def shared(self) -> Bools:
@@ -120,9 +186,9 @@ class View:
         t, mss = self.timeline, self.facts.mss_bytes
         cwnd = t.cwnd_room_bytes + t.flight_bytes
         waits = t.unsent_bytes >= mss
-        return np.asarray(
-            waits & (t.cwnd_room_bytes > ROOM * cwnd + 2 * mss) & ~self.window_full & ~t.recovery
-        )
+        # Who paces sends small bursts, and leaves no room for larger ones.
+        unused = (0.0 if self.facts.pacing else ROOM) * cwnd + 2 * mss
+        return np.asarray(waits & (t.cwnd_room_bytes > unused) & ~self.window_full & ~t.recovery)
 
     def share(self, weights: Floats) -> float:
         """Of the time."""

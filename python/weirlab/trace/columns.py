@@ -39,6 +39,8 @@ class SegmentRow:
     """Data sent and not yet acknowledged, after the packet."""
     sack_blocks: int
     """SACK blocks that it carries."""
+    tsval: int | None
+    """Time stamp by the clock of its sender (TSval, RFC 7323), as sent; empty without the option."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class Trace:
     def segments(self) -> pl.DataFrame:
         """One row per TCP packet: ``time_ns``, ``seq`` and ``ack`` (counted from the initial ones, carried on
         beyond 32 bits), ``payload_bytes``, ``window_bytes`` (scaled), ``flags``, ``meaning``,
-        ``flight_bytes``, ``sack_blocks``.
+        ``flight_bytes``, ``sack_blocks``, ``tsval`` (null without time stamps).
         """
         return self.scan_segments().collect()
 

@@ -126,6 +126,7 @@ FILES: Final[dict[str, dict[str, Any]]] = {
         "meaning": pl.UInt8,
         "flight_bytes": _U32,
         "sack_blocks": pl.UInt8,
+        "tsval": _I64,
     },
     "rtt": _ROW | {"time_ns": _I64, "rtt_ns": _I64, "seq": _I64, "method": pl.UInt8},
     "sack": _ROW | {"time_ns": _I64, "left": _I64, "right": _I64, "duplicate": pl.UInt8},

@@ -57,6 +57,8 @@ class Sender:
     cwnd_bytes: int = 1_000 * MSS
     buffer_bytes: int = 10_000 * MSS
     wakes_s: tuple[float, ...] = ()
+    pace_bytes_per_s: float = 0.0
+    """Two segments at a time; 0: none."""
     rate_bytes_per_s: float = 1e9
     slow_start: bool = False
     rtt_s: float = RTT_S
@@ -72,7 +74,7 @@ class Sender:
         heapq.heapify(events)
         cwnd = 10 * MSS if self.slow_start else self.cwnd_bytes
         unwritten = written = sent = acked = 0
-        free_s = 0.0
+        free_s = paced_s = 0.0
         woken = 0
         sleeps = False
         rows: list[tuple[float, bool, int, int, int]] = []
@@ -96,10 +98,18 @@ class Sender:
                 more = min(unwritten, self.buffer_bytes - (written - acked))
                 unwritten, written = unwritten - more, written + more
             room = min(cwnd, self.window_bytes) - (sent - acked)
-            while sent < written and room >= min(MSS, written - sent):
+            burst = 0
+            while (
+                sent < written
+                and room >= min(MSS, written - sent)
+                and (not self.pace_bytes_per_s or paced_s <= now)
+            ):
                 part = min(MSS, written - sent)
                 rows.append((now, True, 1 + sent, part, 1))
-                sent, room = sent + part, room - part
+                sent, room, burst = sent + part, room - part, burst + part
+                if self.pace_bytes_per_s and burst >= 2 * MSS:
+                    paced_s = now + burst / self.pace_bytes_per_s
+                    heapq.heappush(events, (paced_s, 2, 0, 0))
                 free_s = max(free_s, now) + part / self.rate_bytes_per_s
                 heapq.heappush(events, (free_s + self.rtt_s, 1, round(now * 1e9), sent))
         facts = replace(self.facts, data_bytes=sent, segments=sent // MSS)
@@ -120,6 +130,8 @@ class Sender:
             window_bytes=np.where(ours, 60_000, self.window_bytes).astype(np.int64),
             flags=np.full(count, 16, dtype=np.int64),
             again=np.zeros(count, dtype=bool),
+            # The clock of the sender is soon beyond 32 bits.
+            tsval=np.where(ours, (times // MS + 2**32 - 100) % 2**32, NAN),
         )
 
     def _trips(self, trips: list[tuple[float, float]]) -> Trips:

@@ -67,6 +67,50 @@ def test_each_cause_is_named_by_what_only_it_does(cause: str, columns: dict[str,
     assert diagnosis.findings[0].evidence
 
 
+BBR: dict[str, object] = {
+    "seconds": 4.0,
+    "unacked": 50,
+    "wqueue_bytes": 250 * MSS,
+    # BBR has none.
+    "snd_ssthresh": 0x7FFF_FFFF,
+    "bbr_bandwidth_bytes_per_s": 100 * MSS / RTT_S,
+    "bbr_pacing_gain_256ths": 256,
+    "pacing_rate_bytes_per_s": 100 * MSS / RTT_S,
+}
+
+
+def test_what_bbr_probes_in_vain_is_the_capacity() -> None:
+    diagnosis = found(**BBR)
+    assert diagnosis.main.key == "bottleneck"
+    assert diagnosis.share("bottleneck") > 0.95
+    assert diagnosis.sentence.endswith("it carries 16.0 Mbit/s, as the probes of BBR found.")
+    # Its congestion window is always below the threshold; its start-up is over.
+    assert diagnosis.share("slow_start") == 0
+    assert found(**{**BBR, "bbr_pacing_gain_256ths": 739}).main.key == "slow_start"
+
+
+def test_bbr_that_still_finds_more_is_held_back_by_its_own_pace() -> None:
+    growing = np.linspace(0.3, 1.0, 801) * 100 * MSS / RTT_S
+    diagnosis = found(**{**BBR, "bbr_bandwidth_bytes_per_s": growing})
+    assert diagnosis.main.key == "pacing"
+    assert "BBR sent at 16.0 Mbit/s, by its estimate of what the path carries" in diagnosis.sentence
+    # Where much less leaves than the pace allows, the host is late.
+    slow = {"bbr_bandwidth_bytes_per_s": growing, "pacing_rate_bytes_per_s": 1e9}
+    assert found(**{**BBR, **slow}).main.key == "sender_host"
+
+
+def test_a_limit_of_the_socket_is_no_estimate_of_the_path() -> None:
+    limit = 100 * MSS / RTT_S
+    diagnosis = found(**{**BBR, "max_pacing_rate_bytes_per_s": limit})
+    assert diagnosis.main.key == "pacing"
+    assert diagnosis.findings[0].confidence == "high"
+    assert diagnosis.sentence == (
+        "100 % of the time pacing held data back: the socket's limit of 16.0 Mbit/s (SO_MAX_PACING_RATE) was "
+        "reached."
+    )
+    assert diagnosis.summary.capacity_bps is None
+
+
 def test_the_sentence_has_window_round_trip_and_what_would_be_needed() -> None:
     said = found(target_bps=200e6, snd_wnd_bytes=100 * MSS).sentence
     assert said == (
@@ -164,6 +208,25 @@ def test_settings_are_noted_whatever_the_limit_is() -> None:
         "the MSS is 536 B",
         "segments carry 100 B on average, of 1,000 B that fit",
     ]
+
+
+def test_an_application_that_pauses_is_told_with_what_it_wrote_and_what_got_through_otherwise() -> None:
+    # In the first half nothing waits, and a tenth is written.
+    acked = np.cumsum(half(1_000, 10_000))
+    columns = {"notsent_bytes": half(0, 200 * MSS), "bytes_acked": acked, "bytes_sent": acked + 100 * MSS}
+    said = found(total_retrans=half(0, 1), **columns).sentence
+    assert "the application had nothing to send: it wrote 1.73 Mbit/s meanwhile" in said
+    assert said.endswith("when it had more to send, 16.0 Mbit/s got through.")
+
+
+def test_loss_is_told_with_the_loss_that_a_wanted_throughput_bears() -> None:
+    said = found(target_bps=100e6, total_retrans=3).sentence
+    # 1.22 MSS / (RTT sqrt(p)) is 100 Mbit/s at a loss of 3.8e-6.
+    assert said.endswith("(16.0 Mbit/s at an RTT of 50.0 ms); 100 Mbit/s would need a loss below 0.00038 %.")
+
+
+def test_what_nothing_looks_like_is_not_said_to_be_hidden() -> None:
+    assert [each.what for each in found(snd_wnd_bytes=100 * MSS).blind] == []
 
 
 def test_nothing_is_said_of_a_connection_that_sent_nothing() -> None:

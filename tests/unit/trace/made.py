@@ -208,7 +208,12 @@ def write_series(folder: Path, segments: int = 2000, lasts_s: float = 2.0, numbe
     codes = [MEANINGS.index(cause) for cause in RETRANSMISSIONS]
     step_ns = int(lasts_s * 1e9) // segments
     i = pl.int_range(segments, eager=True)
-    rows = {"connection": pl.lit(number), "sack_blocks": pl.lit(0), "flags": pl.lit(0x10)}
+    rows = {
+        "connection": pl.lit(number),
+        "sack_blocks": pl.lit(0),
+        "flags": pl.lit(0x10),
+        "tsval": pl.lit(None, pl.Int64),
+    }
     sent = pl.DataFrame({"i": i}).select(
         from_side=0,
         time_ns=START_NS + 20_000_000 + pl.col("i") * step_ns,

@@ -102,6 +102,7 @@ columns! {
         meaning: U8 as Small(i32).repeats() = |r| r.meaning as i32;
         flight_bytes: U32 as Small(i32) = |r| r.flight_bytes.cast_signed();
         sack_blocks: U8 as Small(i32).repeats() = |r| r.sack_blocks.into();
+        tsval: I64 as MaybeI64(Option<i64>).optional() = |r| r.tsval.map(i64::from);
     }
 }
 

@@ -57,6 +57,7 @@ fn segment(connection: u32, from: From, time_ns: i64, meaning: Meaning) -> Segme
         meaning,
         flight_bytes: 2_000,
         sack_blocks: 0,
+        tsval: (from == From::A).then_some(u32::MAX),
     };
     SegmentRow { window_bytes: if meaning == Meaning::Ack { 4_000 } else { 65_535 }, ..new }
 }
@@ -208,4 +209,16 @@ fn the_first_failure_is_kept_and_ends_the_writing() {
     }
     let refused = Series::<Full, _>::new(|_| Err(io::ErrorKind::PermissionDenied.into()), 100, |_| {});
     assert_eq!(refused.err().map(|e| e.to_string()), Some("segments.parquet cannot be made".to_owned()));
+}
+
+#[test]
+fn a_time_stamp_is_there_where_one_was_sent() {
+    let files = Files::default();
+    let mut series = series(&files);
+    for from in [From::A, From::B] {
+        series.segment(&segment(0, from, 7, Meaning::New));
+    }
+    series.finish().unwrap();
+    let found: Vec<_> = files.rows("segments.parquet").iter().map(|row| row["tsval"].clone()).collect();
+    assert_eq!(found, [Field::Long(u32::MAX.into()), Field::Null]);
 }

@@ -88,6 +88,8 @@ pub struct SegmentRow {
     pub flight_bytes: u32,
     /// SACK blocks in it.
     pub sack_blocks: u8,
+    /// Its time stamp by the clock of its sender (`TSval`, RFC 7323 section 3.2).
+    pub tsval: Option<u32>,
 }
 
 /// How a round trip was measured.

@@ -8,6 +8,7 @@ from weirlab.diagnosis.rules.ends import (
     APPLICATION_RULES,
     FLAT_RULES,
     HOST_RULES,
+    LIMIT_RULES,
     WINDOW_RULES,
 )
 from weirlab.diagnosis.rules.network import GROWTH_RULES, LOSS_RULES, PATH_RULES
@@ -16,10 +17,11 @@ from weirlab.diagnosis.rules.rule import Rule
 RULES: Final[tuple[Rule, ...]] = (
     *APPLICATION_RULES,
     *WINDOW_RULES,
+    *FLAT_RULES,
+    *LIMIT_RULES,
     *PATH_RULES,
     *HOST_RULES,
     *LOSS_RULES,
-    *FLAT_RULES,
     *GROWTH_RULES,
 )
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.rule import Rule
+from weirlab.diagnosis.timeline import DELAYED_S, weighted_quantile
 from weirlab.diagnosis.view import View
-from weirlab.trace.quantities import bit_rate, count, duration, percent, size
+from weirlab.trace.quantities import bit_rate, duration, percent, plural, size
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 BUFFER_FULL: Final = 1.0
 """Of the send buffer: an application is blocked only by one that was full to the last byte."""
 UNSCALED: Final = 65_535
+REST: Final = 0.05
+"""Share of the time without a cause, from which on it shows what the transfer does without it."""
 SHRUNK: Final = 0.5
 """Of the greatest window: what is missing then lies unread in the buffer."""
-MOSTLY: Final = 0.5
+KEEPS_PACE: Final = 0.5
+"""Of the pace that is set: what leaves slower than that is held up by the host."""
 STARVED: Final = 0.25
 """Share of the time in which a thread waited for a CPU from which on that is what kept it."""
 
@@ -45,14 +49,31 @@ def _window(view: View, part: Floats) -> tuple[float, float, float]:
     return window, rtt, window * 8 / rtt if rtt > 0 else float("nan")
 
 
-def needed(view: View, allowed_bps: float, rtt_s: float, what: str) -> str:
-    """What a faster transfer would need."""
+def wanted(view: View, allowed_bps: float) -> float | None:
+    """The throughput that was asked for, or else what the path carries, in bit/s; None if that is no more."""
     target = view.target_bps
     if target is None and view.capacity is not None and view.capacity * 8 > 1.2 * allowed_bps:
         target = view.capacity * 8
-    if target is None or target <= allowed_bps:
+    return target if target is not None and target > allowed_bps else None
+
+
+def needed(view: View, allowed_bps: float, rtt_s: float, what: str) -> str:
+    """What a faster transfer would need."""
+    target = wanted(view, allowed_bps)
+    if target is None:
         return f"twice the throughput needs twice the {what}"
     return f"{size(target * rtt_s / 8, 2)} would be needed for {bit_rate(target)}"
+
+
+def got_through(view: View, part: Floats) -> tuple[float, float | None]:
+    """Bit/s on average in a part of the time; and the usual rate in the rest, if that is long and faster."""
+    t = view.timeline
+    inside = float((part * t.lasts_s).sum())
+    mean = float((view.rate * part * t.lasts_s).sum()) / inside if inside > 0 else 0.0
+    rest = weighted_quantile(view.rate, (1 - part) * t.lasts_s, 0.5)
+    if not t.seconds - inside > max(REST * t.seconds, 2 * view.facts.min_rtt_s) or not rest > 1.2 * mean:
+        return mean * 8, None
+    return mean * 8, rest * 8
 
 
 # -- the sending application ---------------------------------------------------------------------------------
@@ -74,9 +95,9 @@ def _buffer(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
     if t.source != "kernel":
         return why, (
-            f"the data in flight stayed at {size(flight)}, each ACK was answered at once by as much new data",
+            f"the data in flight came up to {size(flight)} again and again: it filled what ACKs had freed",
             "the receiver's window was open, nothing was lost and no queue built up",
-            "a congestion window that is held fixed at the sender would look the same",
+            "a fixed congestion window, or a limit of the application's own, would look the same",
         )
     return why, (
         "everything written had been sent, and its memory filled the send buffer",
@@ -98,7 +119,13 @@ def _writing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
         evidence.insert(
             0, "a segment shorter than the MSS, or new data without an ACK before it, ended each pause"
         )
-    return "TCP could have sent more", tuple(evidence)
+    wrote, reached = got_through(view, part)
+    why = f"it wrote {bit_rate(wrote)} meanwhile, and TCP could have sent more"
+    if reached is not None:
+        why = (
+            f"it wrote {bit_rate(wrote)} meanwhile; when it had more to send, {bit_rate(reached)} got through"
+        )
+    return why, tuple(evidence)
 
 
 def _nagle(view: View) -> Bools:
@@ -111,9 +138,9 @@ def _held(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     each = float((part * t.lasts_s).sum()) / max(len(starts), 1)
     least = view.facts.min_rtt_s
     why = (
-        f"{count(len(starts))} times for {seconds(each)} on average, with an RTT of {seconds(least)}"
-        + ("; the receiver delays ACKs" if each > least + 0.015 else "")
-        + "; TCP_NODELAY, or writing each message at once, avoids it"
+        f"{plural(len(starts), 'time')}, for {seconds(each)} on average at an RTT of {seconds(least)}"
+        + (", as the receiver delays ACKs" if each > least + DELAYED_S else "")
+        + "; TCP_NODELAY, or one write per message, avoids it"
     )
     return why, ("less than a segment waited, and left as soon as the segment before it was acknowledged",)
 
@@ -139,6 +166,7 @@ APPLICATION_RULES: Final = (
             "between": _BUFFER,
             "receiver": _BUFFER,
         },
+        (causes.APPLICATION_WRITE.key, causes.PACING.key, causes.UNKNOWN.key),
     ),
     Rule(
         causes.APPLICATION_WRITE,
@@ -153,13 +181,10 @@ APPLICATION_RULES: Final = (
 
 
 def _limited(view: View) -> Bools:
-    # Where the bottleneck is busy anyway, a larger window would only make the queue longer. A busy host
-    # lengthens some round trips, too; a queue that the window fills stands all the time.
+    # Where the bottleneck is busy anyway, a larger window would only make the queue longer. But while the
+    # window is closed nothing stands in a queue, however long the last round trip was.
     opened = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
-    both = opened & view.plainly_queued
-    queued = view.share(both.astype(np.float64)) > MOSTLY * view.share(opened.astype(np.float64))
-    # While the window is closed nothing stands in a queue, however long the last round trip was.
-    return view.window_full & ~(opened & view.saturated & view.plainly_queued & queued)
+    return view.window_full & ~view.behind_queue(opened)
 
 
 def _most_window(view: View) -> Floats:
@@ -181,7 +206,7 @@ def _starved(view: View) -> Bools:
 
 def _waiting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     waited = view.usual(view.timeline.cpu_wait, part)
-    why = f"it was ready to run and had no CPU {percent(waited)} of the time"
+    why = f"it was ready to run and had no CPU for {percent(waited)} of that time, while its buffer was full"
     return why, ("the kernel's scheduler says so (schedstat)", *_reading(view, part)[1])
 
 
@@ -195,7 +220,11 @@ def _reading(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     ]
     if t.knows("unread_bytes"):
         evidence.append(f"{size(view.usual(t.unread_bytes, part))} lay unread at the receiver")
-    return f"what it had not read filled its buffer, and its window fell to {size(window)}", tuple(evidence)
+    why = f"unread data filled its buffer, and its window fell to {size(window)}"
+    _, reached = got_through(view, part)
+    if reached is not None:
+        why += f"; while it read, {bit_rate(reached)} got through"
+    return why, tuple(evidence)
 
 
 def _unscaled(view: View) -> Bools:
@@ -219,8 +248,10 @@ def _full(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
 def _scaling(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     _, evidence = _full(view, part)
     _, rtt, allowed = _window(view, part)
+    target = wanted(view, allowed)
+    more = "" if target is None else f"; {size(target * rtt / 8, 2)} would be needed for {bit_rate(target)}"
     return (
-        f"without it no window exceeds 65.5 kB, which allows {at_rtt(allowed, rtt)}",
+        f"without it no window exceeds 65.5 kB, which allows {at_rtt(allowed, rtt)}{more}",
         ("the handshake did not agree on window scaling (RFC 7323)", *evidence),
     )
 
@@ -236,6 +267,7 @@ WINDOW_RULES: Final = (
         _waiting,
         {"kernel": "high"},
         {"sender": _READER, "between": _READER, "receiver": _READER},
+        (causes.APPLICATION_READ.key,),
     ),
     Rule(
         causes.APPLICATION_READ,
@@ -261,16 +293,36 @@ WINDOW_RULES: Final = (
 # -- the sender's host ---------------------------------------------------------------------------------------
 
 
+def _at_limit(view: View) -> Bools:
+    return view.has_room & view.at_limit
+
+
 def _paced(view: View) -> Bools:
-    return view.has_room & view.facts.paced
+    t = view.timeline
+    kept = view.rate >= KEEPS_PACE * t.pacing_bytes_per_s
+    return t.paced | (view.has_room & kept & (view.facts.pacing is not None))
 
 
 def _pacing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
-    rate = view.usual(view.timeline.pacing_bytes_per_s, part) * 8
-    return f"segments left at {bit_rate(rate)}", (
-        "data waited although both windows were open",
-        "the congestion control, or a limit of the socket, sets the pace",
-    )
+    t, limit = view.timeline, view.facts.pacing_limit_bytes_per_s
+    rate, _ = got_through(view, part)
+    if t.source != "kernel":
+        acks = ", and not as ACKs came" if t.source == "sender" else ", and found no queue"
+        return f"segments left evenly, at {bit_rate(rate)}{acks}", (
+            "small bursts of whole segments left one as far behind the other as each was long",
+            "the congestion control (such as BBR), or a limit of the socket, sets the pace",
+            "whether the path carries more cannot be seen: no queue stood",
+        )
+    room = f"both windows had room for {size(view.usual(t.cwnd_room_bytes, part))} more, and data waited"
+    if limit is not None and view.share(part * view.at_limit) > view.share(part) / 2:
+        return (
+            f"the socket's limit of {bit_rate(limit * 8)} (SO_MAX_PACING_RATE) was reached",
+            (room, f"{bit_rate(rate)} were delivered meanwhile"),
+        )
+    pace, estimate = (view.usual(each, part) * 8 for each in (t.pacing_bytes_per_s, t.estimate_bytes_per_s))
+    by = f", by its estimate of what the path carries ({bit_rate(estimate)})" if estimate > 0 else ""
+    why = f"{view.facts.pacing} sent at {bit_rate(pace)}{by}"
+    return why, (room, f"{bit_rate(rate)} were delivered meanwhile")
 
 
 def _late(view: View) -> Bools:
@@ -279,21 +331,30 @@ def _late(view: View) -> Bools:
 
 def _hosting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     waited = view.usual(view.timeline.unsent_bytes, part)
-    return f"{size(waited)} waited although both windows were open", (
+    return f"{size(waited)} waited although both windows had room", (
         "neither window, nor pacing, nor a recovery kept the data back: CPU, interface or queues of the host",
     )
 
 
-_PACE: Final = "pacing and an application that writes evenly look alike on the wire"
-_HOST: Final = "a host without CPU looks like an application that does not write"
+def _flat(view: View) -> Bools:
+    flat = view.timeline.flat
+    return flat & ~view.behind_queue(flat)
 
+
+_PACE: Final = "a pace that the sender keeps and an application that writes evenly look alike on the wire"
+_HOST: Final = "a host without CPU looks like an application that does not write"
+_WRITES: Final = (causes.APPLICATION_WRITE.key, causes.SEND_BUFFER.key, causes.UNKNOWN.key)
+
+FLAT_RULES: Final = (Rule(causes.SEND_BUFFER, _flat, _buffer),)
+LIMIT_RULES: Final = (Rule(causes.PACING, _at_limit, _pacing, {"kernel": "high"}),)
 HOST_RULES: Final = (
     Rule(
         causes.PACING,
         _paced,
         _pacing,
-        {"kernel": "medium"},
+        {"kernel": "medium", "sender": "medium", "between": "low", "receiver": "low"},
         {"sender": _PACE, "between": _PACE, "receiver": _PACE},
+        _WRITES,
     ),
     Rule(
         causes.SENDER_HOST,
@@ -301,7 +362,6 @@ HOST_RULES: Final = (
         _hosting,
         {"kernel": "medium"},
         {"sender": _HOST, "between": _HOST, "receiver": _HOST},
+        _WRITES,
     ),
 )
-
-FLAT_RULES: Final = (Rule(causes.SEND_BUFFER, lambda view: view.timeline.flat, _buffer),)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.rules.ends import at_rtt, seconds
+from weirlab.diagnosis.rules.ends import at_rtt, seconds, wanted
 from weirlab.diagnosis.rules.rule import Rule
 from weirlab.diagnosis.view import View
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
@@ -44,7 +44,7 @@ def _sharing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     rate, rtt = view.usual(view.rate, part), view.usual(view.timeline.rtt_s, part)
     capacity = view.capacity or float("nan")
     return (
-        f"{bit_rate(rate * 8)} were left of {bit_rate(capacity * 8)}, while the RTT was {seconds(rtt)}",
+        f"this transfer got {bit_rate(rate * 8)} of {bit_rate(capacity * 8)}, at an RTT of {seconds(rtt)}",
         (
             f"a queue stood: the least RTT was {seconds(view.facts.min_rtt_s)}",
             f"at other times this transfer alone had {bit_rate(capacity * 8)}",
@@ -64,13 +64,21 @@ def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     capacity = (view.capacity or float("nan")) * 8
     rtt = view.usual(view.timeline.rtt_s, part * view.queued)
     least = view.facts.min_rtt_s
+    if not view.share(part * view.queued) > 0:
+        return f"it carries {bit_rate(capacity)}, as the probes of BBR found", (
+            "BBR sends a quarter more in one of eight round trips, and no more was delivered",
+            f"no queue stood: the RTT stayed near {seconds(least)}",
+        )
     evidence = [
         f"while a queue stood, {bit_rate(capacity)} were delivered",
         f"the RTT rose from {seconds(least)} to {seconds(rtt)}",
     ]
     if view.facts.retransmitted:
         evidence.append(f"{plural(view.facts.retransmitted, 'segment')} were retransmitted")
-    return f"it carries {bit_rate(capacity)}, and a queue stood in front of it", tuple(evidence)
+    if view.share(part * view.queued) > view.share(part) / 2:
+        return f"it carries {bit_rate(capacity)}, and a queue stood in front of it", tuple(evidence)
+    used = view.usual(view.rate, part) * 8 / capacity
+    return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
 
 
 def _spurious(view: View) -> bool:
@@ -85,7 +93,7 @@ def _disordered(view: View) -> Bools:
 def _disorder(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     facts = view.facts
     again = plural(facts.retransmitted, "retransmitted segment")
-    why = f"{count(facts.spurious)} of {again} had arrived already"
+    why = f"{count(facts.spurious)} of {again} had arrived already: they were late, not lost"
     evidence = ["the receiver reported them by DSACK (RFC 2883)"]
     if facts.reordered:
         evidence.append(f"segments out of order were seen {count(facts.reordered)} times")
@@ -111,10 +119,19 @@ def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
         else "the RTT is not known: no data was acknowledged that was sent once",
         _before(view),
     ]
-    why = f"{percent(ratio)} of the segments were lost, which held it at {size(flight)}"
+    why = f"{percent(ratio)} of the segments were lost, which held it near {size(flight)}"
     if rtt > 0:
-        why += f" ({at_rtt(flight * 8 / rtt, rtt)})"
+        why += f" ({at_rtt(flight * 8 / rtt, rtt)}){_bearable(view, flight * 8 / rtt, rtt)}"
     return why, tuple(evidence)
+
+
+def _bearable(view: View, allowed_bps: float, rtt_s: float) -> str:
+    """The loss at which a wanted throughput can be had, by the same formula."""
+    target = wanted(view, allowed_bps)
+    if target is None:
+        return ""
+    ratio = (MATHIS * view.facts.mss_bytes * 8 / (rtt_s * target)) ** 2
+    return f"; {bit_rate(target)} would need a loss below {percent(ratio)}"
 
 
 def _before(view: View) -> str:
@@ -154,6 +171,7 @@ PATH_RULES: Final = (
         _sharing,
         {"kernel": "medium", "sender": "medium", "between": "medium", "receiver": "medium"},
         {"kernel": _OTHERS, "sender": _OTHERS, "between": _OTHERS, "receiver": _OTHERS},
+        (causes.BOTTLENECK.key,),
     ),
     Rule(
         causes.BOTTLENECK,

@@ -29,3 +29,5 @@ class Rule:
     """``medium`` where nothing is said."""
     blind: Mapping[Source, str] = field(default_factory=dict)
     """Why it cannot be told."""
+    looks_like: tuple[str, ...] = ()
+    """Causes that it would be taken for: without any of them there is nothing to be blind for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from weirlab.diagnosis.rules.ends import UNSCALED, at_rtt
 from weirlab.diagnosis.view import View
 from weirlab.trace.quantities import octets, percent
 
@@ -19,22 +20,30 @@ HEADERS: Final = 40
 Check = Callable[[View], str | None]
 
 
+def _by(view: View, option: str) -> str:
+    who = view.facts.refused.get(option)
+    return "" if who is None else f" ({who} does not offer it)"
+
+
 def _scaling(view: View) -> str | None:
     if view.facts.window_scaling is not False:
         return None
-    return "window scaling is off: no window exceeds 65.5 kB (RFC 7323)"
+    least = view.facts.min_rtt_s
+    allows = f", which allows {at_rtt(UNSCALED * 8 / least, least)}" if least > 0 else ""
+    return f"window scaling is off{_by(view, 'window_scale')}: no window exceeds 65.5 kB{allows} (RFC 7323)"
 
 
 def _sack(view: View) -> str | None:
     if view.facts.sack is not False:
         return None
-    return "SACK is off: a round trip repairs one loss only (RFC 2018)"
+    return f"SACK is off{_by(view, 'sack')}: each round trip repairs one loss only (RFC 2018)"
 
 
 def _timestamps(view: View) -> str | None:
     if view.facts.timestamps is not False:
         return None
-    return "time stamps are off: spurious retransmissions are noticed late (RFC 7323, RFC 3522)"
+    off = f"time stamps are off{_by(view, 'timestamps')}"
+    return f"{off}: spurious retransmissions are noticed late (RFC 7323, RFC 3522)"
 
 
 def _mss(view: View) -> str | None:

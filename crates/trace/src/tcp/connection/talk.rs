@@ -294,6 +294,7 @@ impl Row {
                 meaning: self.meaning,
                 flight_bytes: u32::try_from(self.flight).unwrap_or(u32::MAX),
                 sack_blocks: segment.block_count() as u8,
+                tsval: segment.timestamps().map(|(value, _)| value),
             });
         }
     }

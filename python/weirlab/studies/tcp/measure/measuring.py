@@ -110,7 +110,8 @@ def diagnoses(measured: Measured, target_bps: float | None = None) -> dict[int, 
         if read is None:
             continue
         timeline, facts = read
-        facts = replace(facts, paced=facts.paced or one["congestion"] in PACED)
+        if facts.pacing is None and one["congestion"] in PACED:
+            facts = replace(facts, pacing=one["congestion"].upper())
         diagnosis = diagnose(timeline, facts, target_bps=target_bps)
         if diagnosis is not None:
             found[number] = diagnosis

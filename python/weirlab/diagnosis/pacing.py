@@ -1,0 +1,104 @@
+"""Whether a sender paced its segments, by when they left.
+
+A pacer lets a burst go, waits for as long as the burst takes at its rate, and lets the next one go, whenever
+ACKs come. Linux makes bursts of a millisecond, or of two segments (``tcp_tso_autosize``). An application that
+writes evenly hardly ever writes whole segments, and so few; what ACKs let out leaves right behind them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from weirlab.diagnosis.sends import Events
+    from weirlab.diagnosis.timeline import Bools, Floats
+
+APART_S: Final = 0.0002
+"""Between bursts."""
+BURSTS: Final = 32
+"""That are looked at together."""
+BURST_S, BURST_SEGMENTS, ROOMY = 0.001, 2, 1.5
+"""A pacer's burst: the longer of the two, and how much more it may be."""
+MOSTLY: Final = 0.9
+"""Share of the bursts that are of whole segments."""
+NEAR: Final = 0.3
+EVENLY: Final = 0.6
+"""Share of the bursts whose time per byte is within ``NEAR`` of the usual one."""
+SOON: Final = 0.15
+"""Of the time from burst to burst: so soon behind an ACK it may have been let out by it."""
+FASTER: Final = 1.5
+"""Than bursts follow each other, what is in one must come."""
+FEW: Final = 0.2
+"""Share of the bursts that may have found a queue."""
+MOST_CHANCE: Final = 0.75
+"""Where ACKs come all the time, none says anything."""
+
+
+def paced(events: Events, mss: int, waited_s: Floats | None) -> Bools:
+    """By event: the sender kept a pace of its own.
+
+    Parameters
+    ----------
+    events
+        In the order of the sender.
+    mss
+        In bytes.
+    waited_s
+        By event, in queues before the point of capture; None beside the sender. Only there it is seen whether
+        ACKs let segments out. Elsewhere they must have found no queue, and their bursts must have come faster
+        than they follow each other: else the path has spread them.
+    """
+    found = np.zeros(len(events.at_ns), dtype=bool)
+    before = np.concatenate([[np.iinfo(np.int64).min], events.sent[:-1]])
+    new = np.flatnonzero(events.data & (events.sent > before))
+    if len(new) < BURSTS:
+        return found
+    begins = np.concatenate([[True], np.diff(events.at_ns[new]) / 1e9 > APART_S])
+    begin, last = new[begins], new[np.concatenate([begins[1:], [True]])]
+    if len(begin) <= BURSTS:
+        return found
+    at_s = (events.at_ns[begin] - events.at_ns[0]) / 1e9
+    sizes = np.diff(events.sent[begin] - events.payload_bytes[begin]).astype(np.float64)
+    gaps = np.diff(at_s)
+    acks_s = (events.at_ns[events.acks] - events.at_ns[0]) / 1e9
+    inner_s = (events.at_ns[last] - events.at_ns[begin]) / 1e9
+    inner = events.sent[last] - events.sent[begin]
+    for start in range(0, len(sizes) - BURSTS + 1, BURSTS // 2):
+        some = slice(start, start + BURSTS)
+        if not _is_even(sizes[some], gaps[some], mss):
+            continue
+        if waited_s is None:
+            alone = not _follows(at_s[some], gaps[some], acks_s)
+        else:
+            rate = float(sizes[some].sum() / gaps[some].sum())
+            faster = float(inner[some].sum()) > FASTER * rate * float(inner_s[some].sum())
+            alone = faster and float((waited_s[begin[some]] > 0).mean()) < FEW
+        if alone:
+            found[begin[start] : begin[start + BURSTS]] = True
+    return found
+
+
+def _is_even(sizes: Floats, gaps: Floats, mss: int) -> bool:
+    """Small bursts of whole segments, each as far behind the one before as that was long."""
+    if float((sizes % mss == 0).mean()) < MOSTLY or (sizes <= 0).any():
+        return False
+    rate = float(sizes.sum() / gaps.sum())
+    if float(np.median(sizes)) > ROOMY * max(BURST_SEGMENTS * mss, rate * BURST_S):
+        return False
+    each = gaps / sizes
+    usual = float(np.median(each))
+    return float((np.abs(each - usual) <= NEAR * usual).mean()) >= EVENLY
+
+
+def _follows(at_s: Floats, gaps: Floats, acks_s: Floats) -> bool:
+    """Whether ACKs may have let the bursts out: many more are right behind one than would be by chance."""
+    soon = SOON * float(np.median(gaps))
+    within = acks_s[(acks_s >= at_s[0]) & (acks_s <= at_s[-1])]
+    near = float(np.minimum(np.diff(within), soon).sum()) + soon if len(within) else 0.0
+    chance = near / max(float(at_s[-1] - at_s[0]), 1e-9)
+    last = np.searchsorted(acks_s, at_s, side="right") - 1
+    since = np.full(len(at_s), np.inf)
+    since[last >= 0] = at_s[last >= 0] - acks_s[last[last >= 0]]
+    return chance > MOST_CHANCE or float((since <= soon).mean()) > (1 + chance) / 2
