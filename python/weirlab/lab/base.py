@@ -163,7 +163,7 @@ class DutDriver(Protocol):
         """The command with which an administrator lists the rules and their counters; empty without."""
 
     def counters(self) -> Mapping[str, int]:
-        """What the device itself counts, cumulative and by names of its own; empty where it counts nothing."""
+        """What the device itself counts, cumulative, by names of its own; empty where it counts nothing."""
 
     def facts(self) -> Mapping[str, object]:
         """Tool versions and how the rules are laid out."""

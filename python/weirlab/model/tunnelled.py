@@ -22,9 +22,9 @@ import numpy.typing as npt
 from weirlab.errors import ModelError
 from weirlab.model.base import (
     DELAYS,
+    F64,
     LEVELS,
     QUANTITIES,
-    F64,
     Band,
     Prediction,
     Predictor,
@@ -51,8 +51,8 @@ def tunnelled(rules: Queueing, tunnel: Queueing, cpus: int = 1) -> Predictor:
     for profiled, whose in ((rules.profiled, "rules"), (tunnel.profiled, "tunnel")):
         if profiled.position_min > NO_RULES:
             raise ModelError(
-                f"the profile of the {whose} begins at position {profiled.position_min:g}, but position 0 (no "
-                "rules) is needed: weir profile --rules 0,..."
+                f"the profile of the {whose} begins at position {profiled.position_min:g}, but position 0 "
+                "(no rules) is needed: weir profile --rules 0,..."
             )
     both = _both(rules.profiled, tunnel.profiled)
     if cpus > 1:
@@ -191,7 +191,7 @@ def _band(name: str, value: F64, first: Prediction, second: Prediction, level: i
 def _both(rules: Profiled, tunnel: Profiled) -> Profiled:
     """What both profiles say something about.
 
-    A load need be in one of them only: the faster of the two was profiled with more than the slower one bears.
+    A load need be in one of them only: the faster one was profiled with more than the slower one bears.
     """
     common = Profiled(
         rate_min_pps=min(rules.rate_min_pps, tunnel.rate_min_pps),
@@ -206,13 +206,13 @@ def _both(rules: Profiled, tunnel: Profiled) -> Profiled:
     )
     if common.frame_min_bytes > common.frame_max_bytes + 0.5:
         raise ModelError(
-            f"the rules were profiled with frames of {_span(rules)}, the tunnel with {_span(tunnel)}: profile "
-            "both with the same (weir profile --frame)"
+            f"the rules were profiled with frames of {_span(rules)}, the tunnel with {_span(tunnel)}: "
+            "profile both with the same (weir profile --frame)"
         )
     if common.gap_scv_min > common.gap_scv_max:
         raise ModelError(
-            "the rules and the tunnel were profiled with different gaps between packets: profile both with the "
-            "same (weir profile measures both kinds)"
+            "the rules and the tunnel were profiled with different gaps between packets: profile both with "
+            "the same (weir profile measures both kinds)"
         )
     return common
 

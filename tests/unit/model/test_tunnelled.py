@@ -31,7 +31,9 @@ def tunnel() -> Queueing:
     return fitted(TUNNEL, (0,))
 
 
-def fitted(device: queue.Device, positions: tuple[float, ...], frames: tuple[float, ...] = (FRAME,)) -> Queueing:
+def fitted(
+    device: queue.Device, positions: tuple[float, ...], frames: tuple[float, ...] = (FRAME,)
+) -> Queueing:
     rows = queue.profile(device, positions, frames, packets=1000)
     model = Queueing.fit(rows)
     return model.with_calibration(calibrate(Queueing, rows, model))
@@ -130,7 +132,9 @@ def test_profiles_that_do_not_fit_together_are_refused(rules: Queueing, tunnel: 
     with pytest.raises(ModelError, match=r"profile of the tunnel begins at position 50.*--rules 0"):
         tunnelled(rules, behind)
     short = replace(tunnel, profiled=replace(tunnel.profiled, frame_min_bytes=64.0, frame_max_bytes=64.0))
-    with pytest.raises(ModelError, match="the rules were profiled with frames of 218 B, the tunnel with 64 B"):
+    with pytest.raises(
+        ModelError, match="the rules were profiled with frames of 218 B, the tunnel with 64 B"
+    ):
         tunnelled(rules, short)
     gaps = replace(tunnel, profiled=replace(tunnel.profiled, gap_scv_min=1.0, gap_scv_max=1.0))
     with pytest.raises(ModelError, match="different gaps"):

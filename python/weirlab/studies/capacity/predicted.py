@@ -55,7 +55,11 @@ class Foretold:
 
 
 def foretell(
-    model: Predictor, setting: CallTraffic, goals: Sequence[CallGoal], positions: Sequence[int], trial_s: float
+    model: Predictor,
+    setting: CallTraffic,
+    goals: Sequence[CallGoal],
+    positions: Sequence[int],
+    trial_s: float,
 ) -> list[Foretold]:
     """The most calls that meet each goal at each position.
 

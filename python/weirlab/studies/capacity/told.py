@@ -85,12 +85,9 @@ def _predicted_lines(found: Found) -> Iterator[str]:
         ratio = one.ratio(found.measured(one.position, one.goal))
         if ratio is not None and one.calls is not None:
             apart = f"{ratio * 100:+.0f} %"
-            between = ""
             if one.least_calls is not None and one.most_calls is not None:
-                between = f" ({count(one.least_calls)} to {count(one.most_calls)})"
-            told.append(
-                f"{count(one.calls)} calls{between} {one.goal.name} with {rules(one.position)} ({apart})"
-            )
+                apart += f", 90 % interval {count(one.least_calls)} to {count(one.most_calls)}"
+            told.append(f"{count(one.calls)} calls {one.goal.name} with {rules(one.position)} ({apart})")
     if told:
         yield f"The model of the profile (run {found.model}) predicts {words(told)}."
     for one in found.predicted:

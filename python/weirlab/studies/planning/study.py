@@ -115,7 +115,9 @@ def _asked(store: Store, request: PlanRequest) -> list[Asked]:
     if not request.tunnels:
         return [Asked(device.name, _model(device, request), device.simulated) for device in devices]
     if not devices:
-        raise InputError("--tunnel stands behind rules: name their model, too: weir plan RULES --tunnel MODEL")
+        raise InputError(
+            "--tunnel stands behind rules: name their model, too: weir plan RULES --tunnel MODEL"
+        )
     tunnels = _loaded(store, request.tunnels)
     _require_distinct(tunnels)
     return [

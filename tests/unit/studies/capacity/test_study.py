@@ -173,7 +173,10 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Model files of rules without a tunnel, and of a tunnel without rules, that together are the device."""
     folder = tmp_path_factory.mktemp("models")
     made = {
-        "model": (queue.Device(fixed_ns=1500.0, per_rule_ns=DEVICE["service_per_rule_ns"]), (0, 50, 100, 150)),
+        "model": (
+            queue.Device(fixed_ns=1500.0, per_rule_ns=DEVICE["service_per_rule_ns"]),
+            (0, 50, 100, 150),
+        ),
         "tunnel": (queue.Device(fixed_ns=DEVICE["service_fixed_ns"]), (0,)),
     }
     for name, (device, positions) in made.items():
@@ -199,6 +202,8 @@ def test_a_tunnel_behind_rules_is_predicted_from_a_profile_of_each(
         assert one.most_calls is not None
         assert 0.8 * one.calls < one.least_calls <= one.calls <= one.most_calls < 1.25 * one.calls
     assert results.model == "{model} with {tunnel} behind it".format(**profiled)
+    told = f"90 % interval {lossless[0].least_calls} to {lossless[0].most_calls}"
+    assert told in words.conclusion(outcome).replace("\u00a0", " ")
     table = outcome.told().tables[0]
     cell = next(row for row in table.rows)[table.columns.index("Predicted")].replace("\u00a0", " ")
     first = lossless[0]

