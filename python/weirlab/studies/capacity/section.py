@@ -100,8 +100,8 @@ class Prediction(Section):
     """A run with a fitted profile (its ID or ``last``), or a model file; left out: a profile is
     measured first, by the same run."""
     tunnel: str | None = None
-    """The same of a tunnel without rules, where ``model`` is that of the rules without a tunnel: predicted is
-    the tunnel behind the rules, on one CPU."""
+    """A run with a fitted profile of a tunnel without rules, or a model file. ``model`` then is that of the
+    rules without a tunnel, and predicted is the tunnel behind the rules, on one CPU."""
     profile: Profile | None = None
     """That profile; left out: a quick one around the positions, with the calls' frame size."""
     flows: Count | None = None

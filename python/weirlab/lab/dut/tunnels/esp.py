@@ -99,7 +99,7 @@ class Esp(Tunnel):
 
     def counters(self) -> Mapping[str, int]:
         """What became of packets, by gateway: encapsulated, decapsulated, dropped by reason."""
-        found = {}
+        found: dict[str, int] = {}
         for side, machine in zip(("near", "far"), self._machines, strict=False):
             try:
                 content = machine.path(_COUNTERS).read_bytes()
