@@ -172,7 +172,7 @@ def esp_key_bytes(suite: str) -> tuple[list[int], int]:
 
 def run_esp_gateway(
     *,
-    inside: tuple[str, bytes, bytes, int],
+    inside: str,
     outside: tuple[str, bytes, bytes, int],
     suite: str,
     ends: tuple[str, str],
@@ -185,12 +185,13 @@ def run_esp_gateway(
 ) -> None:
     """Be a gateway of an ESP tunnel until a signal comes.
 
-    ``inside`` and ``outside``: name of the interface where packets are in the clear, or have ESP, the
-    gateway's Ethernet address there (not the interface's own), that of its neighbour, and the MTU.
+    ``inside``: name of the TUN interface to make, where packets are in the clear. ``outside``: name of the
+    interface where they have ESP, the gateway's Ethernet address there (not the interface's own), that of
+    the other gateway, and the MTU.
     ``ends``: IP addresses of this gateway and of the other one. ``sending`` and ``receiving``: SPI,
     encryption key and authentication key, as of ``EspOutbound``. ``counters``: a file to make for
     ``ESP_COUNTERS``. ``ValueError`` for an association that cannot be, ``MissingCapability`` without
-    CAP_NET_RAW, ``LabError`` where an interface is missing, down or goes away.
+    CAP_NET_RAW and CAP_NET_ADMIN, ``LabError`` where an interface is missing, down or goes away.
     """
 
 def frames(

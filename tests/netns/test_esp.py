@@ -110,13 +110,13 @@ def test_a_packet_that_would_not_fit_is_counted_and_dropped(known: tuple[NetnsLa
     assert longest is not None
     near = Namespace(lab.namespaces["dut"])
     # The kernel would fragment it.
-    near.call(lambda: interface.send_through(esp.KERNEL.name, (), longest + 1))
+    near.call(lambda: interface.send_through(esp.INTERFACE, (), longest + 1))
     try:
         with ends(lab) as (sender, _), changes(lab) as changed:
             sender.sendto(bytes(longest + 1 - 28), ("198.19.1.1", 9))
             changed("near_esp_out_too_long", 1)
     finally:
-        near.call(lambda: interface.send_through(esp.KERNEL.name, (), longest))
+        near.call(lambda: interface.send_through(esp.INTERFACE, (), longest))
 
 
 @contextmanager

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use weir_engine::gateway::{Gateway, GatewayError, Options, Side};
+use weir_engine::gateway::{Gateway, GatewayError, Options, Outside};
 use weir_esp::Suite;
 
 use crate::errors::{describe, exception, translate_port};
 use crate::esp::{Given, refusal};
 
 /// Interface, the gateway's address there, the neighbour's, and the MTU.
-type GivenSide = (String, [u8; 6], [u8; 6], usize);
+type GivenOutside = (String, [u8; 6], [u8; 6], usize);
 /// SPI, encryption key and authentication key.
 type GivenKeys = (u32, Vec<u8>, Vec<u8>);
 
@@ -21,8 +21,8 @@ type GivenKeys = (u32, Vec<u8>, Vec<u8>);
 #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
 pub fn run_esp_gateway(
     py: Python<'_>,
-    inside: GivenSide,
-    outside: GivenSide,
+    inside: String,
+    outside: GivenOutside,
     suite: &str,
     ends: (String, String),
     sending: GivenKeys,
@@ -32,12 +32,13 @@ pub fn run_esp_gateway(
     window: usize,
     counters: PathBuf,
 ) -> PyResult<()> {
+    let (interface, address, neighbour, mtu_bytes) = outside;
     let (here, there) = ends;
     let sending = given(suite, sending, (here.clone(), there.clone()), natt)?;
     let receiving = given(suite, receiving, (there, here), natt)?;
     let options = Options {
-        inside: side(inside),
-        outside: side(outside),
+        inside,
+        outside: Outside { interface, address, neighbour, mtu_bytes },
         sending: sending.association(),
         receiving: receiving.association(),
         iv_key,
@@ -75,14 +76,11 @@ fn given(
     Given::new(spi, suite, encryption_key, authentication_key, Some(tunnel), natt, false)
 }
 
-fn side((interface, address, neighbour, mtu_bytes): GivenSide) -> Side {
-    Side { interface, address, neighbour, mtu_bytes }
-}
-
 fn translate(py: Python<'_>, error: &GatewayError) -> PyErr {
     match error {
         GatewayError::Port(error) => translate_port(py, error),
         GatewayError::Association(error) => refusal(error),
+        GatewayError::Tun { .. } => exception(py, "MissingCapability", &describe(error)),
         GatewayError::Transport | GatewayError::Counters { .. } | GatewayError::Gone { .. } => {
             exception(py, "LabError", &describe(error))
         }

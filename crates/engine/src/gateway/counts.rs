@@ -23,7 +23,7 @@ counts! {
     out_not_ip: "Neither IPv4 nor IPv6, or cut short.",
     out_too_long: "They would exceed the outer interface's MTU.",
     out_exhausted: "There was no sequence number left.",
-    out_ring_full: "The kernel had no room for them: the gateway is overloaded.",
+    out_queue_full: "The kernel had no room for them: the gateway is overloaded.",
     out_not_sent: "The outer interface did not take them.",
     in_packets: "Decapsulated.",
     in_malformed: "No IP packets, fragments, or cut short.",
@@ -32,8 +32,8 @@ counts! {
     in_replayed: "They came before.",
     in_bad_tag: "The integrity check failed.",
     in_discarded: "Authentic, but of no use: bad padding or payload, dummies, congestion that would go unnoticed.",
-    in_ring_full: "The kernel had no room for them: the gateway is overloaded.",
-    in_not_sent: "The inner interface did not take them.",
+    in_queue_full: "The kernel had no room for them: the gateway is overloaded.",
+    in_not_sent: "The kernel did not take them.",
 }
 
 impl Counts {

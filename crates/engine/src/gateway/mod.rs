@@ -1,10 +1,11 @@
-//! A gateway of a tunnel in user space: what comes in by its inner interface leaves by the outer one with ESP
-//! (RFC 4303), and the other way round.
+//! A gateway of a tunnel in user space: IP packets that the kernel routes to its TUN interface leave by another
+//! interface with ESP (RFC 4303), and the other way round.
 //!
-//! One thread does both directions, over packet sockets. The gateway has Ethernet addresses of its own, so
-//! that the kernel, which sees the same frames, takes them for another host's and drops them.
+//! One thread does both directions. Where packets have ESP they pass packet sockets, and the gateway has an
+//! Ethernet address of its own: the kernel, which sees the same frames, takes them for another host's.
 
 mod counts;
+mod tun;
 mod ways;
 
 use std::fs::File;
@@ -20,24 +21,25 @@ use crate::engine::Endpoint;
 use crate::mapped::Mapped;
 use crate::packet::port::{BATCH, Port, PortError, Sent};
 use counts::Counts;
+use tun::Tun;
 use ways::{Inward, Outward};
 
-/// Of each interface. Half a thousand frames wait, as in the rings of a network card, and more are dropped.
+/// Half a thousand frames wait, as in the ring of a network card, and more are dropped.
 const RING_MIB: usize = 1;
-/// Batches between two looks at what sockets dropped and whether to stop.
-const LOOK_EVERY: u32 = 64;
+/// Batches between two looks at what the kernel dropped and whether to stop.
+const LOOK_EVERY: u32 = 1024;
 /// So soon after the last frame the counters are complete.
 const CALM_MS: i32 = 10;
 const IDLE_MS: i32 = 500;
 
-/// An interface of the gateway.
+/// Where packets have ESP.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct Outside {
     /// Name of the interface, in the namespace of this process.
     pub interface: String,
     /// The gateway's Ethernet address there, which is not the interface's.
     pub address: [u8; 6],
-    /// Ethernet address of the neighbour that all frames go to.
+    /// Ethernet address of the other gateway.
     pub neighbour: [u8; 6],
     /// Longest IP packet that leaves by it.
     pub mtu_bytes: usize,
@@ -45,10 +47,10 @@ pub struct Side {
 
 /// What a gateway does, and where.
 pub struct Options<'a> {
-    /// Where packets are in the clear.
-    pub inside: Side,
+    /// Name of the TUN interface to make, where packets are in the clear.
+    pub inside: String,
     /// Where they have ESP.
-    pub outside: Side,
+    pub outside: Outside,
     /// For what leaves; in tunnel mode.
     pub sending: Association<'a>,
     /// For what comes.
@@ -70,6 +72,14 @@ pub enum GatewayError {
     /// A security association that cannot be.
     #[error(transparent)]
     Association(#[from] AssociationError),
+    /// The TUN interface cannot be made.
+    #[error("cannot make the interface {interface} (needs CAP_NET_ADMIN and /dev/net/tun): {source}")]
+    Tun {
+        /// Its name.
+        interface: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
     /// Only whole packets are carried between gateways.
     #[error("a gateway needs tunnel mode")]
     Transport,
@@ -91,7 +101,7 @@ pub enum GatewayError {
 
 /// A gateway that carries packets while [`run`](Self::run) does.
 pub struct Gateway {
-    inside: Port,
+    inside: Tun,
     outside: Port,
     outward: Outward,
     inward: Inward,
@@ -100,7 +110,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Makes it; frames that arrive are kept from here on.
+    /// Makes it, with its TUN interface, which is down; frames that arrive are kept from here on.
     ///
     /// # Errors
     /// [`GatewayError`].
@@ -114,12 +124,14 @@ impl Gateway {
         let refuse = |source| GatewayError::Counters { path: path.display().to_string(), source };
         let file = File::options().read(true).write(true).create_new(true).open(path).map_err(refuse)?;
         file.set_len(size_of::<Counts>() as u64).map_err(refuse)?;
-        let here = |side: &Side| Endpoint { netns: None, interface: side.interface.clone() };
+        let outside = Endpoint { netns: None, interface: options.outside.interface.clone() };
+        let inside = &options.inside;
         Ok(Self {
-            inside: Port::open(&here(&options.inside), RING_MIB)?,
-            outside: Port::open(&here(&options.outside), RING_MIB)?,
-            outward: Outward::new(sender, options.sending.suite, &options.inside, &options.outside),
-            inward: Inward::new(receiver, &options.inside, &options.outside),
+            outside: Port::open(&outside, RING_MIB)?,
+            inside: Tun::create(inside)
+                .map_err(|source| GatewayError::Tun { interface: inside.clone(), source })?,
+            outward: Outward::new(sender, options.sending.suite, &options.outside),
+            inward: Inward::new(receiver, &options.outside),
             counts: Counts::default(),
             board: Mapped::new(&file, 1).map_err(refuse)?,
         })
@@ -155,32 +167,40 @@ impl Gateway {
         }
     }
 
-    /// A batch from the inner interface to the outer one; whether there were frames.
+    /// A batch into the tunnel; whether there were packets.
     fn carry_out(&mut self) -> bool {
         let Self { inside, outside, outward, counts, .. } = self;
-        let taken = take(inside, |frame, len| outward.add(frame, len, counts));
+        let mut taken = 0;
+        while taken < BATCH
+            && let Some(len) = inside.read(outward.room())
+        {
+            outward.add(len, counts);
+            taken += 1;
+        }
+        if taken == 0 {
+            return false;
+        }
         outward.seal(counts);
         send(outside, outward.frames(), &mut counts.out_not_sent);
         outward.clear();
-        taken
+        true
     }
 
-    /// A batch from the outer interface to the inner one; whether there were frames.
+    /// A batch out of the tunnel; whether there were frames.
     fn carry_in(&mut self) -> bool {
         let Self { inside, outside, inward, counts, .. } = self;
         let taken = take(outside, |frame, len| inward.add(frame, len, counts));
-        send(inside, inward.frames(), &mut counts.in_not_sent);
+        for packet in inward.packets() {
+            counts.in_not_sent += u64::from(!inside.write(packet));
+        }
         inward.clear();
         taken
     }
 
     /// Waits for frames; whether there are some.
     fn wait(&self, most_ms: i32) -> bool {
-        let mut polled = [&self.inside, &self.outside].map(|port| libc::pollfd {
-            fd: port.descriptor(),
-            events: libc::POLLIN,
-            revents: 0,
-        });
+        let descriptors = [self.inside.descriptor(), self.outside.descriptor()];
+        let mut polled = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
         // SAFETY: two valid descriptors, in an array of two.
         let ready = unsafe { libc::poll(polled.as_mut_ptr(), 2, most_ms) };
         ready > 0 && polled.iter().any(|polled| polled.revents & libc::POLLIN != 0)
@@ -188,15 +208,11 @@ impl Gateway {
 
     /// What only a system call tells.
     fn look(&mut self) -> Result<(), GatewayError> {
-        self.counts.out_ring_full += self.inside.not_received();
-        self.counts.in_ring_full += self.outside.not_received();
+        let gone = |interface: &String| GatewayError::Gone { interface: interface.clone() };
+        self.counts.out_queue_full = self.inside.dropped().ok_or_else(|| gone(&self.inside.name))?;
+        self.counts.in_queue_full += self.outside.not_received();
         self.tell();
-        for port in [&self.inside, &self.outside] {
-            if !port.is_there() {
-                return Err(GatewayError::Gone { interface: port.name.clone() });
-            }
-        }
-        Ok(())
+        if self.outside.is_there() { Ok(()) } else { Err(gone(&self.outside.name)) }
     }
 
     fn tell(&mut self) {

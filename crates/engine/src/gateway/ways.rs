@@ -1,10 +1,11 @@
-//! Both directions of a gateway: Ethernet frames in, Ethernet frames out, no I/O.
+//! Both directions of a gateway, without I/O: IP packets in the clear on one side, Ethernet frames with ESP on the
+//! other.
 
 use std::ops::Range;
 
 use weir_esp::{Inbound, Outbound, Slot, Suite};
 
-use super::Side;
+use super::Outside;
 use super::counts::Counts;
 use crate::packet::port::BATCH;
 
@@ -18,55 +19,55 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 /// From the clear into the tunnel.
 pub struct Outward {
     sender: Outbound,
-    way: Way,
+    /// Destination and source of what is sent.
+    front: [u8; 2 * ADDRESS_BYTES],
     longest_bytes: usize,
+    batch: Batch,
 }
 
 /// From the tunnel into the clear.
 pub struct Inward {
     receiver: Inbound,
-    way: Way,
+    own: [u8; ADDRESS_BYTES],
     not_ip: u64,
+    batch: Batch,
 }
 
-/// What both have: where frames come from and go to, and room for a batch of them.
-struct Way {
-    own: [u8; ADDRESS_BYTES],
-    /// Destination and source of what is sent.
-    front: [u8; 2 * ADDRESS_BYTES],
+/// Buffers, and where in them packets or frames are.
+struct Batch {
     buffers: Vec<Box<[u8]>>,
-    /// Where in the buffers frames are, or packets that become some.
     ranges: Vec<Range<usize>>,
 }
 
 impl Outward {
-    pub fn new(sender: Outbound, suite: Suite, inside: &Side, outside: &Side) -> Self {
+    pub fn new(sender: Outbound, suite: Suite, outside: &Outside) -> Self {
         let longest_bytes = longest_inside(&sender, suite, outside.mtu_bytes);
         let len = ETHERNET_BYTES + sender.headroom() + longest_bytes + sender.tailroom();
-        Self { sender, way: Way::new(inside.address, outside, len), longest_bytes }
+        let mut front = [0; 2 * ADDRESS_BYTES];
+        front[..ADDRESS_BYTES].copy_from_slice(&outside.neighbour);
+        front[ADDRESS_BYTES..].copy_from_slice(&outside.address);
+        Self { sender, front, longest_bytes, batch: Batch::new(len) }
     }
 
-    /// Takes a frame of `len` bytes, of which `frame` is what was received. One for another host is ignored.
-    pub fn add(&mut self, frame: &[u8], len: usize, counts: &mut Counts) {
-        if !self.way.is_for(frame) {
-            return;
-        }
-        let Some(packet) = packet_in(frame) else {
-            counts.out_not_ip += 1;
-            return;
-        };
-        if len > frame.len() || packet.len() > self.longest_bytes {
+    /// Where the next packet is to be put; of one that is too long there is room for a byte too much.
+    pub fn room(&mut self) -> &mut [u8] {
+        let start = self.start();
+        &mut self.batch.next()[start..=start + self.longest_bytes]
+    }
+
+    /// Takes the packet of `len` bytes that was put there.
+    pub fn add(&mut self, len: usize, counts: &mut Counts) {
+        if len > self.longest_bytes {
             counts.out_too_long += 1;
             return;
         }
-        let start = ETHERNET_BYTES + self.sender.headroom();
-        self.way.next()[start..start + packet.len()].copy_from_slice(packet);
-        self.way.ranges.push(start..start + packet.len());
+        let start = self.start();
+        self.batch.ranges.push(start..start + len);
     }
 
     /// Encapsulates what was added.
     pub fn seal(&mut self, counts: &mut Counts) {
-        let Way { front, buffers, ranges, .. } = &mut self.way;
+        let Batch { buffers, ranges } = &mut self.batch;
         let packets = buffers.iter_mut().zip(ranges.iter());
         let mut slots: Vec<_> =
             packets.map(|(buffer, range)| Slot { buffer, range: range.clone(), error: None }).collect();
@@ -75,7 +76,7 @@ impl Outward {
             *range = match slot.error {
                 None => {
                     counts.out_packets += 1;
-                    framed(slot.buffer, slot.range.clone(), front)
+                    framed(slot.buffer, slot.range.clone(), &self.front)
                 }
                 Some(error) => {
                     *counts.of_outgoing(error) += 1;
@@ -87,37 +88,37 @@ impl Outward {
 
     /// Frames to be sent, after [`seal`](Self::seal).
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
-        self.way.frames()
+        self.batch.taken()
     }
 
     /// Begins a new batch.
     pub fn clear(&mut self) {
-        self.way.ranges.clear();
+        self.batch.ranges.clear();
+    }
+
+    const fn start(&self) -> usize {
+        ETHERNET_BYTES + self.sender.headroom()
     }
 }
 
 impl Inward {
-    pub fn new(receiver: Inbound, inside: &Side, outside: &Side) -> Self {
-        // What is inside of a packet is shorter than the packet.
-        let len = ETHERNET_BYTES + outside.mtu_bytes;
-        Self { receiver, way: Way::new(outside.address, inside, len), not_ip: 0 }
+    pub fn new(receiver: Inbound, outside: &Outside) -> Self {
+        Self { receiver, own: outside.address, not_ip: 0, batch: Batch::new(outside.mtu_bytes) }
     }
 
-    /// Takes a frame of `len` bytes and decapsulates it. One for another host is ignored.
+    /// Takes a frame of `len` bytes, of which `frame` is what was received, and decapsulates it. One for another
+    /// host is ignored.
     pub fn add(&mut self, frame: &[u8], len: usize, counts: &mut Counts) {
-        if !self.way.is_for(frame) {
+        if !frame.starts_with(&self.own) {
             return;
         }
-        let front = self.way.front;
-        let buffer = self.way.next();
+        let buffer = self.batch.next();
         match packet_in(frame) {
-            Some(packet) if len <= frame.len() && frame.len() <= buffer.len() => {
-                let there = &mut buffer[ETHERNET_BYTES..ETHERNET_BYTES + packet.len()];
+            Some(packet) if len <= frame.len() && packet.len() <= buffer.len() => {
+                let there = &mut buffer[..packet.len()];
                 there.copy_from_slice(packet);
                 if let Ok(inside) = self.receiver.decapsulate(there) {
-                    let range = ETHERNET_BYTES + inside.start..ETHERNET_BYTES + inside.end;
-                    let range = framed(buffer, range, &front);
-                    self.way.ranges.push(range);
+                    self.batch.ranges.push(inside);
                 }
             }
             _ => self.not_ip += 1,
@@ -125,28 +126,21 @@ impl Inward {
         counts.take_incoming(self.receiver.counts(), self.not_ip);
     }
 
-    /// Frames to be sent.
-    pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
-        self.way.frames()
+    /// Packets that were inside.
+    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        self.batch.taken()
     }
 
     /// Begins a new batch.
     pub fn clear(&mut self) {
-        self.way.ranges.clear();
+        self.batch.ranges.clear();
     }
 }
 
-impl Way {
-    fn new(own: [u8; ADDRESS_BYTES], to: &Side, buffer_bytes: usize) -> Self {
-        let mut front = [0; 2 * ADDRESS_BYTES];
-        front[..ADDRESS_BYTES].copy_from_slice(&to.neighbour);
-        front[ADDRESS_BYTES..].copy_from_slice(&to.address);
+impl Batch {
+    fn new(buffer_bytes: usize) -> Self {
         let buffers = (0..BATCH).map(|_| vec![0; buffer_bytes].into_boxed_slice()).collect();
-        Self { own, front, buffers, ranges: Vec::with_capacity(BATCH) }
-    }
-
-    fn is_for(&self, frame: &[u8]) -> bool {
-        frame.starts_with(&self.own)
+        Self { buffers, ranges: Vec::with_capacity(BATCH) }
     }
 
     /// The buffer for one more; a batch has at most [`BATCH`].
@@ -154,7 +148,7 @@ impl Way {
         &mut self.buffers[self.ranges.len()]
     }
 
-    fn frames(&self) -> impl Iterator<Item = &[u8]> {
+    fn taken(&self) -> impl Iterator<Item = &[u8]> {
         let there = self.buffers.iter().zip(&self.ranges).filter(|(_, range)| !range.is_empty());
         there.map(|(buffer, range)| &buffer[range.clone()])
     }
@@ -192,21 +186,18 @@ mod tests {
 
     use super::*;
 
-    const HOST: [u8; 6] = [2, 0, 0, 0, 0, 1];
-    const NEAR_IN: [u8; 6] = [2, 0, 0, 0, 0, 2];
-    const NEAR_OUT: [u8; 6] = [2, 0, 0, 0, 0, 3];
-    const FAR_OUT: [u8; 6] = [2, 0, 0, 0, 0, 4];
-    const FAR_IN: [u8; 6] = [2, 0, 0, 0, 0, 5];
+    const NEAR: [u8; 6] = [2, 0, 0, 0, 0, 3];
+    const FAR: [u8; 6] = [2, 0, 0, 0, 0, 4];
     const MTU: usize = 1500;
     const SHORTEST: usize = 20;
 
-    fn side(address: [u8; 6], neighbour: [u8; 6]) -> Side {
-        Side { interface: String::new(), address, neighbour, mtu_bytes: MTU }
+    fn side(address: [u8; 6], neighbour: [u8; 6]) -> Outside {
+        Outside { interface: String::new(), address, neighbour, mtu_bytes: MTU }
     }
 
     /// The near gateway's way out and the far gateway's way in.
     fn pair(suite: Suite, udp: bool, key: u8) -> (Outward, Inward) {
-        let keys = [[1; 36], [key; 36]];
+        let keys: &'static [[u8; 36]; 2] = Box::leak(Box::new([[1; 36], [key; 36]]));
         let of = |key: &'static [u8; 36]| Association {
             spi: 0x1000,
             suite,
@@ -219,24 +210,30 @@ mod tests {
             udp: udp.then(UdpPorts::default),
             esn: false,
         };
-        let keys: &'static [[u8; 36]; 2] = Box::leak(Box::new(keys));
         let sender = Outbound::new(&of(&keys[0]), &[3; 16]).expect("a valid association");
         let receiver = Inbound::new(&of(&keys[1]), DEFAULT_WINDOW).expect("a valid association");
-        let outward = Outward::new(sender, suite, &side(NEAR_IN, HOST), &side(NEAR_OUT, FAR_OUT));
-        (outward, Inward::new(receiver, &side(FAR_IN, HOST), &side(FAR_OUT, NEAR_OUT)))
+        (Outward::new(sender, suite, &side(NEAR, FAR)), Inward::new(receiver, &side(FAR, NEAR)))
     }
 
-    /// A frame for the near gateway's inner interface, with an IPv4 packet of `len` bytes.
-    fn frame(len: usize, fill: u8) -> Vec<u8> {
+    /// An IPv4 packet of `len` bytes.
+    fn packet(len: usize, fill: u8) -> Vec<u8> {
         let mut packet = vec![fill; len];
         packet[..SHORTEST]
             .copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
         packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        [&NEAR_IN[..], &HOST, &IPV4, &packet].concat()
+        packet
     }
 
-    fn sealed(outward: &mut Outward, frames: &[Vec<u8>], counts: &mut Counts) -> Vec<Vec<u8>> {
-        frames.iter().for_each(|frame| outward.add(frame, frame.len(), counts));
+    /// As a read into the room that there is.
+    fn put(outward: &mut Outward, packet: &[u8], counts: &mut Counts) {
+        let room = outward.room();
+        let len = packet.len().min(room.len());
+        room[..len].copy_from_slice(&packet[..len]);
+        outward.add(len, counts);
+    }
+
+    fn sealed(outward: &mut Outward, packets: &[Vec<u8>], counts: &mut Counts) -> Vec<Vec<u8>> {
+        packets.iter().for_each(|packet| put(outward, packet, counts));
         outward.seal(counts);
         let made = outward.frames().map(<[u8]>::to_vec).collect();
         outward.clear();
@@ -245,7 +242,7 @@ mod tests {
 
     fn opened(inward: &mut Inward, frames: &[Vec<u8>], counts: &mut Counts) -> Vec<Vec<u8>> {
         frames.iter().for_each(|frame| inward.add(frame, frame.len(), counts));
-        let made = inward.frames().map(<[u8]>::to_vec).collect();
+        let made = inward.packets().map(<[u8]>::to_vec).collect();
         inward.clear();
         made
     }
@@ -261,15 +258,12 @@ mod tests {
         ) {
             let (mut outward, mut inward) = pair(suite, udp, 1);
             let mut counts = Counts::default();
-            let clear: Vec<_> = lens.iter().zip(0..).map(|(&len, fill)| frame(len, fill)).collect();
+            let clear: Vec<_> = lens.iter().zip(0..).map(|(&len, fill)| packet(len, fill)).collect();
             let between = sealed(&mut outward, &clear, &mut counts);
             for frame in &between {
-                prop_assert!(frame.starts_with(&[&FAR_OUT[..], &NEAR_OUT, &IPV4].concat()));
+                prop_assert!(frame.starts_with(&[&FAR[..], &NEAR, &IPV4].concat()));
             }
-            let inside = opened(&mut inward, &between, &mut counts);
-            let same = |frames: &[Vec<u8>]| -> Vec<_> { frames.iter().map(|f| f[12..].to_vec()).collect() };
-            prop_assert_eq!(same(&inside), same(&clear));
-            prop_assert!(inside.iter().all(|frame| frame.starts_with(&[HOST, FAR_IN].concat())));
+            prop_assert_eq!(&opened(&mut inward, &between, &mut counts), &clear);
             let all = clear.len() as u64;
             prop_assert_eq!((counts.out_packets, counts.in_packets), (all, all));
         }
@@ -281,11 +275,12 @@ mod tests {
             let (mut outward, _) = pair(suite, udp, 1);
             let mut counts = Counts::default();
             let longest = outward.longest_bytes;
-            let made = sealed(&mut outward, &[frame(longest, 0), frame(longest + 1, 0)], &mut counts);
+            let packets = [packet(longest, 0), packet(longest + 1, 0), packet(longest + 100, 0)];
+            let made = sealed(&mut outward, &packets, &mut counts);
             assert_eq!(made.len(), 1, "{suite:?}");
             let len = made[0].len() - ETHERNET_BYTES;
             assert!(len <= MTU && len + suite.align() > MTU, "{suite:?}: {len}");
-            assert_eq!(counts, Counts { out_packets: 1, out_too_long: 1, ..Counts::default() });
+            assert_eq!(counts, Counts { out_packets: 1, out_too_long: 2, ..Counts::default() });
         }
     }
 
@@ -293,14 +288,14 @@ mod tests {
     fn drops_are_counted_by_their_reason() {
         let (mut outward, mut inward) = pair(Suite::AesGcm, false, 1);
         let mut counts = Counts::default();
-        let between = sealed(&mut outward, &[frame(100, 0), frame(100, 1)], &mut counts);
+        let between = sealed(&mut outward, &[packet(100, 0), packet(100, 1)], &mut counts);
         let mut forged = between[1].clone();
         *forged.last_mut().expect("it is not empty") ^= 1;
         let mut foreign = between[0].clone();
         foreign[ETHERNET_BYTES + SHORTEST] ^= 1;
         let cut = between[0][..60].to_vec();
-        let arp = [&FAR_OUT[..], &NEAR_OUT, &[0x08, 0x06], &[0; 28]].concat();
-        let stray = [&HOST[..], &between[0][6..]].concat();
+        let arp = [&FAR[..], &NEAR, &[0x08, 0x06], &[0; 28]].concat();
+        let stray = [&NEAR[..], &between[0][6..]].concat();
         let frames = [between[0].clone(), between[0].clone(), forged, foreign, cut, arp, stray];
         assert_eq!(opened(&mut inward, &frames, &mut counts).len(), 1);
         let expected = Counts {
@@ -319,29 +314,26 @@ mod tests {
     fn other_keys_let_nothing_through() {
         let (mut outward, mut inward) = pair(Suite::AesCbcHmacSha1, true, 2);
         let mut counts = Counts::default();
-        let between = sealed(&mut outward, &[frame(200, 0)], &mut counts);
+        let between = sealed(&mut outward, &[packet(200, 0)], &mut counts);
         assert_eq!(opened(&mut inward, &between, &mut counts).len(), 0);
         assert_eq!((counts.in_packets, counts.in_bad_tag), (0, 1));
     }
 
     #[test]
-    fn what_is_no_packet_for_this_gateway_stays_out_of_the_tunnel() {
+    fn what_is_no_packet_stays_out_of_the_tunnel() {
         let (mut outward, _) = pair(Suite::AesGcm, false, 1);
         let mut counts = Counts::default();
-        let arp = [&NEAR_IN[..], &HOST, &[0x08, 0x06], &[0; 28]].concat();
-        let stray = [&FAR_IN[..], &frame(100, 0)[6..]].concat();
-        let cut = frame(100, 0)[..80].to_vec();
-        assert!(sealed(&mut outward, &[arp, stray, cut], &mut counts).is_empty());
-        assert_eq!(counts, Counts { out_not_ip: 2, ..Counts::default() });
+        let cut = packet(100, 0)[..80].to_vec();
+        assert!(sealed(&mut outward, &[vec![0; 40], cut, vec![]], &mut counts).is_empty());
+        assert_eq!(counts, Counts { out_not_ip: 3, ..Counts::default() });
     }
 
     #[test]
     fn a_frame_of_which_only_a_part_was_received_is_dropped() {
         let (mut outward, mut inward) = pair(Suite::AesGcm, false, 1);
         let mut counts = Counts::default();
-        outward.add(&frame(100, 0), 5000, &mut counts);
-        let between = sealed(&mut outward, &[frame(100, 0)], &mut counts);
+        let between = sealed(&mut outward, &[packet(100, 0)], &mut counts);
         inward.add(&between[0], 5000, &mut counts);
-        assert_eq!((counts.out_too_long, counts.in_malformed, counts.in_packets), (1, 1, 0));
+        assert_eq!((counts.in_malformed, counts.in_packets), (1, 0));
     }
 }

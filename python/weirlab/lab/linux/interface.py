@@ -5,7 +5,6 @@ Call these inside :meth:`weirlab.lab.linux.namespace.Namespace.call`.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -138,12 +137,7 @@ def delete_veths() -> None:
         for link in netlink.get_links():
             info = link.get_attr("IFLA_LINKINFO")
             if info is not None and info.get_attr("IFLA_INFO_KIND") == "veth":
-                try:
-                    netlink.link("del", index=link["index"])
-                except NetlinkError as error:
-                    # It was the other end of one that was deleted before.
-                    if error.code != errno.ENODEV:
-                        raise
+                netlink.link("del", index=link["index"])
 
 
 def set_offloads(name: str, *, gro: bool) -> None:

@@ -1,12 +1,7 @@
 """ESP in tunnel mode by gateways of Weir's own, in user space, with keys that each run makes.
 
-::
-
-    the kernel, with rules          the gateway's process
-    in0 ── routes ── esp0 ───────── esp1 ── ESP ── wan0 ───────── wan0 of the other one
-
-There is no key exchange: both get their keys before they start. The process has Ethernet addresses of its own
-on both cables; the kernel takes frames to them for another host's.
+There is no key exchange: both processes get their keys before they start. On the cable between the gateways a
+process has an Ethernet address of its own; the kernel takes frames to it for another host's.
 """
 
 from __future__ import annotations
@@ -23,16 +18,10 @@ from weirlab.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.dut.tunnels import gateway, strongswan
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel
-from weirlab.lab.linux import interface
-from weirlab.lab.linux.interface import Port
 
-KERNEL: Final = Port("esp0", "02:77:65:69:72:21", "169.254.0.1/30", "2001:db8:0:2::1/126")
-"""Where the kernel of a gateway sends what is for the tunnel; addresses of that link alone (RFC 3927)."""
-CLEAR: Final = Port("esp1", "02:77:65:69:72:22", "169.254.0.2/30", "2001:db8:0:2::2/126")
-"""The other end of that cable, where the kernel itself has no address."""
-INSIDE: Final = Port(CLEAR.name, "02:77:65:69:72:23", CLEAR.ipv4, CLEAR.ipv6)
-"""The process there."""
-OUTSIDE: Final = ("02:77:65:69:72:24", "02:77:65:69:72:25")
+INTERFACE: Final = "esp0"
+
+OUTSIDE: Final = ("02:77:65:69:72:21", "02:77:65:69:72:22")
 """Ethernet addresses of the near and the far process on the cable between the gateways."""
 
 FIRST_SPI: Final = 0x1000
@@ -93,9 +82,10 @@ class Esp(Tunnel):
     def begin(self, near: Gateway, far: Gateway) -> None:
         there, back = (new_keys(self.cipher, self.suite.name, FIRST_SPI + number) for number in (0, 1))
         for here, number, sending, receiving in ((near, 0, there, back), (far, 1, back, there)):
-            self._wire(here)
             here.machine.write(_CONFIG, json.dumps(dict(self._config(here, number, sending, receiving))))
             self.daemon(here, _DAEMON, programs.own(gateway.__name__, _CONFIG))
+        for here in (near, far):
+            self.route(here, INTERFACE)
 
     def counters(self) -> Mapping[str, int]:
         """What became of packets, by gateway: encapsulated, decapsulated, dropped by reason."""
@@ -111,27 +101,13 @@ class Esp(Tunnel):
             found |= {f"{side}_esp_{name}": value for name, value in zip(names, values, strict=True)}
         return found
 
-    def _wire(self, here: Gateway) -> None:
-        """Make the cable between the kernel and the process, and send by it what is for the tunnel."""
-        mtu_bytes = self.longest_packet_bytes(4)
-
-        def make(fd: int) -> None:
-            interface.create_pair(KERNEL, CLEAR, fd, mtu_bytes)
-            for port in (KERNEL, CLEAR):
-                interface.set_offloads(port.name, gro=False)
-            interface.send_through(CLEAR.name, (), mtu_bytes)
-            interface.bring_up([KERNEL], wiring.behind(INSIDE, KERNEL, here.networks))
-
-        with wiring.descriptor(here.namespace) as fd:
-            here.namespace.call(lambda: make(fd))
-
     def _config(
         self, here: Gateway, number: int, sending: Keys, receiving: Keys
     ) -> Iterator[tuple[str, object]]:
         """The arguments of :func:`weirlab._engine.run_esp_gateway`, bytes as hexadecimal digits."""
-        own, others = OUTSIDE[number], OUTSIDE[1 - number]
-        yield "inside", _side(CLEAR.name, INSIDE.mac, KERNEL.mac, self.longest_packet_bytes(4))
-        yield "outside", _side(wiring.NEAR.name, own, others, wiring.BETWEEN_MTU_BYTES)
+        own, others = (wiring.mac_bytes(OUTSIDE[each]).hex() for each in (number, 1 - number))
+        yield "inside", INTERFACE
+        yield "outside", [wiring.NEAR.name, own, others, wiring.BETWEEN_MTU_BYTES]
         yield "suite", self.cipher
         yield "ends", [here.address, here.peer]
         for name, keys in (("sending", sending), ("receiving", receiving)):
@@ -156,7 +132,3 @@ def new_keys(cipher: str, name: str, spi: int) -> Keys:
     lengths, authentication_bytes = esp_key_bytes(cipher)
     encryption_bytes = lengths[-1] if name.startswith("aes256") else lengths[0]
     return Keys(spi, secrets.token_bytes(encryption_bytes), secrets.token_bytes(authentication_bytes))
-
-
-def _side(name: str, own: str, neighbour: str, mtu_bytes: int) -> list[object]:
-    return [name, wiring.mac_bytes(own).hex(), wiring.mac_bytes(neighbour).hex(), mtu_bytes]

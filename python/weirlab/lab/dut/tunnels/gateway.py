@@ -35,11 +35,8 @@ def counter_names() -> tuple[str, ...]:
 
 def _understood(arguments: dict[str, Any]) -> dict[str, Any]:
     """The same with bytes and tuples, as the engine takes them."""
-    sides = {
-        side: (name, bytes.fromhex(own), bytes.fromhex(neighbour), mtu_bytes)
-        for side in ("inside", "outside")
-        for name, own, neighbour, mtu_bytes in [arguments[side]]
-    }
+    name, own, neighbour, mtu_bytes = arguments["outside"]
+    outside = (name, bytes.fromhex(own), bytes.fromhex(neighbour), mtu_bytes)
     keys = {
         way: (spi, bytes.fromhex(encryption), bytes.fromhex(authentication))
         for way in ("sending", "receiving")
@@ -47,7 +44,8 @@ def _understood(arguments: dict[str, Any]) -> dict[str, Any]:
     }
     natt = None if arguments["natt"] is None else tuple(arguments["natt"])
     iv_key = bytes.fromhex(arguments["iv_key"])
-    return arguments | sides | keys | {"ends": tuple(arguments["ends"]), "natt": natt, "iv_key": iv_key}
+    others = {"outside": outside, "ends": tuple(arguments["ends"]), "natt": natt, "iv_key": iv_key}
+    return arguments | others | keys
 
 
 if __name__ == "__main__":
