@@ -1,7 +1,7 @@
 """The Rust engine: XDP live frames, packet sockets, and the simulated device."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,6 +160,39 @@ class EspInbound:
 
     def decapsulate(self, packet: bytes) -> bytes:
         """The IP packet inside. Raises ``ValueError`` with the reason why it was dropped."""
+
+ESP_COUNTERS: Final[tuple[str, ...]]
+"""Names of a gateway's counters: those of its file, 8 bytes each, in the host's byte order."""
+
+def esp_key_bytes(suite: str) -> tuple[list[int], int]:
+    """Lengths that a suite's encryption key may have, salt included, and that of its authentication key.
+
+    ``ValueError`` where there is no such suite.
+    """
+
+def run_esp_gateway(
+    *,
+    inside: str,
+    outside: tuple[str, bytes, bytes, int],
+    suite: str,
+    ends: tuple[str, str],
+    sending: tuple[int, bytes, bytes],
+    receiving: tuple[int, bytes, bytes],
+    iv_key: bytes,
+    natt: tuple[int, int] | None,
+    window: int,
+    counters: str,
+) -> None:
+    """Be a gateway of an ESP tunnel until a signal comes.
+
+    ``inside``: name of the TUN interface to make, where packets are in the clear. ``outside``: name of the
+    interface where they have ESP, the gateway's Ethernet address there (not the interface's own), that of
+    the other gateway, and the MTU.
+    ``ends``: IP addresses of this gateway and of the other one. ``sending`` and ``receiving``: SPI,
+    encryption key and authentication key, as of ``EspOutbound``. ``counters``: a file to make for
+    ``ESP_COUNTERS``. ``ValueError`` for an association that cannot be, ``MissingCapability`` without
+    CAP_NET_RAW and CAP_NET_ADMIN, ``LabError`` where an interface is missing, down or goes away.
+    """
 
 def frames(
     plan: Plan,

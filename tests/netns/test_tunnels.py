@@ -38,6 +38,9 @@ WIREGUARD: Final = "wireguard-go"
 NAMES: Final = [
     WIREGUARD,
     "wireguard-kernel",
+    "esp:aes128gcm16",
+    "esp:aes256-sha256",
+    "esp-udp:aes128-sha1",
     "openvpn:aes-128-gcm",
     "openvpn:chacha20-poly1305",
     "openvpn:aes-128-cbc",
@@ -299,7 +302,8 @@ def capture(lab: NetnsLab) -> Iterator[Callable[[], list[bytes]]]:
                     frame, (_, _, direction, *_) = tap.recvfrom(4096)
                 except BlockingIOError:
                     return found
-                if direction == socket.PACKET_HOST and frame[12:14] == b"\x08\x00":
+                # A gateway may have an address of its own, and the kernel takes it for another host's.
+                if direction != socket.PACKET_OUTGOING and frame[12:14] == b"\x08\x00":
                     found.append(frame)
 
         frames()

@@ -9,6 +9,7 @@ mod clock;
 pub mod emulator;
 mod engine;
 mod frames;
+pub mod gateway;
 mod histogram;
 mod layout;
 mod mapped;
@@ -32,6 +33,7 @@ pub use histogram::{BUCKETS, bounds_ns, bucket};
 pub use layout::{Look, TaskTime, WATCHED};
 pub use noise::{Gap, Heard, Way, listen};
 pub use outcome::{Backend, Bin, FlowOutcome, Outcome, PacketLog, Windows};
+pub use packet::port::PortError;
 pub use plan::{
     Entry, Impairment, Macs, Media, MediaFlow, NEXT_FLOW, NO_PAYLOAD, Packet, Phase, Plan, PlanError, Side,
 };

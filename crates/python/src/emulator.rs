@@ -15,7 +15,7 @@ use weir_link::{
     Red, Reorder, Selection, Trace,
 };
 
-use crate::errors::{describe, exception};
+use crate::errors::{describe, exception, translate_port};
 use crate::{NETNS_DIR, outcome};
 
 /// A link between two interfaces, each in a named network namespace or here.
@@ -133,15 +133,8 @@ fn refuse(py: Python<'_>, error: &dyn std::error::Error) -> PyErr {
 fn translate(py: Python<'_>, error: &EmulatorError) -> PyErr {
     let class = match error {
         EmulatorError::Spec(_) | EmulatorError::Same { .. } => "InputError",
-        EmulatorError::Socket { .. } => "MissingCapability",
-        EmulatorError::Netns { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            "MissingCapability"
-        }
-        EmulatorError::Netns { .. }
-        | EmulatorError::Missing { .. }
-        | EmulatorError::Down { .. }
-        | EmulatorError::NotEthernet { .. }
-        | EmulatorError::Thread(_) => "LabError",
+        EmulatorError::Port(error) => return translate_port(py, error),
+        EmulatorError::Thread(_) => "LabError",
     };
     exception(py, class, &describe(error))
 }

@@ -1,8 +1,8 @@
 //! Rust's errors as Weir's Python exceptions; the only place that knows both.
 
 use pyo3::prelude::*;
-use weir_engine::EngineError;
 use weir_engine::tap::TapError;
+use weir_engine::{EngineError, PortError};
 
 /// The exception of `weirlab.errors` that fits.
 pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
@@ -33,6 +33,21 @@ pub fn translate_tap(py: Python<'_>, error: &TapError) -> PyErr {
         | TapError::Same { .. }
         | TapError::Taken { .. }
         | TapError::System { .. } => "LabError",
+    };
+    exception(py, class, &describe(error))
+}
+
+/// The exception of `weirlab.errors` that fits.
+pub fn translate_port(py: Python<'_>, error: &PortError) -> PyErr {
+    let class = match error {
+        PortError::Socket { .. } => "MissingCapability",
+        PortError::Netns { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            "MissingCapability"
+        }
+        PortError::Netns { .. }
+        | PortError::Missing { .. }
+        | PortError::Down { .. }
+        | PortError::NotEthernet { .. } => "LabError",
     };
     exception(py, class, &describe(error))
 }

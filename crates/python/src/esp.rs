@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict};
 use weir_esp::{Association, Inbound, Mode, Outbound, Slot, Suite, UdpPorts};
 
 /// As `Association`, but it owns its keys for the moment.
-struct Given {
+pub struct Given {
     spi: u32,
     suite: Suite,
     encryption_key: Vec<u8>,
@@ -20,7 +20,7 @@ struct Given {
 }
 
 impl Given {
-    fn new(
+    pub fn new(
         spi: u32,
         suite: &str,
         encryption_key: Vec<u8>,
@@ -41,7 +41,7 @@ impl Given {
         Ok(Self { spi, suite, encryption_key, authentication_key, mode, udp, esn })
     }
 
-    fn association(&self) -> Association<'_> {
+    pub fn association(&self) -> Association<'_> {
         Association {
             spi: self.spi,
             suite: self.suite,
@@ -58,7 +58,7 @@ fn address(text: &str) -> PyResult<IpAddr> {
     text.parse().map_err(|_| PyValueError::new_err(format!("{text:?} is no IP address")))
 }
 
-fn refusal(error: impl std::error::Error) -> PyErr {
+pub fn refusal(error: impl std::error::Error) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 

@@ -8,6 +8,7 @@ mod cut;
 mod emulator;
 mod errors;
 mod esp;
+mod gateway;
 mod media;
 mod outcome;
 mod plan;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use weir_engine::{
     Backend, BackendChoice, Device, DeviceError, Endpoint, Engine as Inner, EngineError, Macs, Noise,
     Options, Way,
@@ -253,6 +254,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Engine>()?;
     m.add_class::<esp::EspInbound>()?;
     m.add_class::<esp::EspOutbound>()?;
+    m.add("ESP_COUNTERS", PyTuple::new(m.py(), weir_engine::gateway::COUNTERS)?)?;
     m.add_class::<record::Recorder>()?;
     m.add_class::<tap::Tap>()?;
     psock::add_to(m)?;
@@ -261,6 +263,8 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(cut::cut_captures, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::check_path, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::emulate_path, m)?)?;
+    m.add_function(wrap_pyfunction!(gateway::esp_key_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(gateway::run_esp_gateway, m)?)?;
     m.add_function(wrap_pyfunction!(frames, m)?)?;
     m.add_function(wrap_pyfunction!(handover_ns, m)?)?;
     m.add_function(wrap_pyfunction!(listen, m)?)?;

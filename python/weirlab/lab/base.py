@@ -162,6 +162,9 @@ class DutDriver(Protocol):
     def listing(self) -> list[str]:
         """The command with which an administrator lists the rules and their counters; empty without."""
 
+    def counters(self) -> Mapping[str, int]:
+        """What the device itself counts, cumulative, by names of its own; empty where it counts nothing."""
+
     def facts(self) -> Mapping[str, object]:
         """Tool versions and how the rules are laid out."""
 
@@ -203,3 +206,6 @@ class Driver(ABC):
 
     def listing(self) -> list[str]:
         return []
+
+    def counters(self) -> Mapping[str, int]:
+        return {}

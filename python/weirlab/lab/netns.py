@@ -101,6 +101,9 @@ class NetnsLab(NamespaceBed):
             **({} if self._aimed is None else {"test_traffic": self._aimed.sentence}),
         }
 
+    def counters(self) -> dict[str, int]:
+        return {**super().counters(), **self._driver.counters()}
+
     def set_rules(self, rules: RuleSetup) -> None:
         if rules == self._rules:
             return

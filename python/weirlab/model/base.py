@@ -79,15 +79,8 @@ class Prediction:
     intervals: dict[str, dict[int, Band]] = field(default_factory=dict)
 
 
-class Model(Protocol):
-    """A fitted model of a device under test. Instances never change after the fit."""
-
-    name: ClassVar[str]
-
-    @classmethod
-    def fit(cls, observations: Iterable[Observation]) -> Self:
-        """Fit to valid trials; raises ``ModelError`` saying which trials are missing."""
-        ...
+class Predictor(Protocol):
+    """What says how a device, or several in a row, will do."""
 
     def predict(
         self,
@@ -107,6 +100,17 @@ class Model(Protocol):
 
     def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
         """Offered load above which packets are lost."""
+        ...
+
+
+class Model(Predictor, Protocol):
+    """A fitted model of a device under test. Instances never change after the fit."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def fit(cls, observations: Iterable[Observation]) -> Self:
+        """Fit to valid trials; raises ``ModelError`` saying which trials are missing."""
         ...
 
 

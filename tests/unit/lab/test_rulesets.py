@@ -99,6 +99,8 @@ def test_names_of_drivers() -> None:
         "nftables-set",
         "nftables-vmap",
         "ruleset",
+        "esp",
+        "esp-udp",
         "openvpn",
         "strongswan",
         "strongswan-kernel",

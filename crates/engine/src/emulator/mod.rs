@@ -9,7 +9,6 @@ mod pool;
 mod port;
 mod progress;
 mod pump;
-mod ring;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +22,7 @@ use weir_link::{PathSpec, SpecError};
 pub use progress::{Direction, Late, Overload, Paced, Progress};
 
 use crate::engine::Endpoint;
+use crate::packet::port::PortError;
 use port::Port;
 use pump::Pump;
 
@@ -58,42 +58,9 @@ pub enum EmulatorError {
         /// Its name.
         interface: String,
     },
-    /// A namespace cannot be entered.
-    #[error("cannot enter network namespace {path}: {source}")]
-    Netns {
-        /// Its path.
-        path: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// An interface does not exist.
-    #[error("there is no interface {interface} in network namespace {netns}")]
-    Missing {
-        /// Its name.
-        interface: String,
-        /// Where it was looked for.
-        netns: String,
-    },
-    /// An interface cannot carry frames.
-    #[error("interface {interface} is down: bring it up first (ip link set {interface} up)")]
-    Down {
-        /// Its name.
-        interface: String,
-    },
-    /// Frames of an interface are not those of Ethernet.
-    #[error("interface {interface} is no Ethernet interface: only Ethernet frames can be carried")]
-    NotEthernet {
-        /// Its name.
-        interface: String,
-    },
-    /// Packet sockets do not work here.
-    #[error("cannot use packet sockets on {interface} (needs CAP_NET_RAW): {source}")]
-    Socket {
-        /// The interface.
-        interface: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
+    /// An interface cannot be used.
+    #[error(transparent)]
+    Port(#[from] PortError),
     /// There is no thread to be had.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

@@ -60,6 +60,12 @@ impl Frame {
     }
 }
 
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 impl Clone for Frame {
     /// For a duplicate, which is made even where the memory is used up.
     fn clone(&self) -> Self {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use weir_link::{Pace, Path, PathSpec};
 
 use super::pool::{Frame, Pool};
-use super::port::{BATCH, Port, Sent};
+use super::port::Port;
 use super::progress::{Direction, Late, Overload, Paced, Progress};
 use super::{Options, Shared, lock};
 use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
+use crate::packet::port::{BATCH, Sent};
 use crate::priority;
 use crate::thread::{check, pin, take_precedence};
 

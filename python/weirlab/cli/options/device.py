@@ -48,8 +48,8 @@ class DeviceOptions:
         str | None,
         typer.Option(
             "--dut",
-            help="iptables (default), nftables, forward, wireguard, openvpn, strongswan (or with its suite, "
-            "strongswan:aes128-sha1), none, ... (weir doctor).",
+            help="iptables (default), nftables, forward, esp, wireguard, openvpn, strongswan (or with its "
+            "suite, strongswan:aes128-sha1), none, ... (weir doctor).",
         ),
     ] = None
     rules: Annotated[

@@ -17,6 +17,7 @@ from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
 from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.tunnels import strongswan, wireguard
+from weirlab.lab.dut.tunnels.esp import Esp, EspInUdp
 from weirlab.lab.dut.tunnels.openvpn import OpenVpn
 from weirlab.lab.dut.tunnels.tunnel import Tunnel
 from weirlab.quoting import quoted
@@ -30,6 +31,8 @@ GROUP: Final = "weirlab.devices"
 Factory = Callable[[Path | None], DutDriver]
 
 TUNNELS: Final[dict[str, Callable[[str | None], Tunnel]]] = {
+    "esp": Esp,
+    "esp-udp": EspInUdp,
     "openvpn": OpenVpn,
     "strongswan": strongswan.usual,
     "strongswan-kernel": strongswan.StrongSwanKernel,
@@ -43,8 +46,11 @@ TUNNELS: Final[dict[str, Callable[[str | None], Tunnel]]] = {
 ``wireguard`` and ``strongswan`` are what the kernel does where it can, otherwise a program's own.
 """
 
-VARIANTS: Final = frozenset({"strongswan-kernel", "strongswan-libipsec", "wireguard-go", "wireguard-kernel"})
-"""Tunnels of which one is enough: ``strongswan`` and ``wireguard`` are whichever works here."""
+VARIANTS: Final = frozenset(
+    {"esp-udp", "strongswan-kernel", "strongswan-libipsec", "wireguard-go", "wireguard-kernel"}
+)
+"""Tunnels of which one is enough: ``strongswan`` and ``wireguard`` are whichever works here, ``esp`` tells of
+``esp-udp`` as well."""
 
 
 def drivers() -> dict[str, Factory]:

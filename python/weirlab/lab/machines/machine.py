@@ -101,6 +101,10 @@ class Machine:
         """Process numbers, as outside of it, of everything that runs in it."""
         return descendants(self._first)
 
+    def path(self, path: str) -> Path:
+        """Where its owner finds what this machine's programs find at ``path``."""
+        return Path(f"/proc/{self._first}/root{path}")
+
     def write(self, path: str, text: str, *, executable: bool = False) -> None:
         """Write a file that only this machine sees; ``path`` is below /run."""
         self._ask(write=path, text=text, mode=0o755 if executable else 0o644)

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.model.base import DELAYS, F64, Bool, Model, Prediction
+from weirlab.model.base import DELAYS, F64, Bool, Prediction, Predictor
 from weirlab.model.intervals.calibration import NEAR
 from weirlab.model.planning import certainty as intervals
 from weirlab.model.planning.requirements import Limit
@@ -59,7 +59,7 @@ class Judge:
     intervals has only its predictions, see ``uncertain``.
     """
 
-    model: Model
+    model: Predictor
     limits: tuple[Limit, ...]
     certainty: float = intervals.DEFAULT
     gap_scv: float = 0.0

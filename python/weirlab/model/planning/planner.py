@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from weirlab.errors import InputError
-from weirlab.model.base import F64, QUANTITIES, Model
+from weirlab.model.base import F64, QUANTITIES, Predictor
 from weirlab.model.planning import certainty as intervals
 from weirlab.model.planning.judge import BOUNDED, Decision, Judge, Settings
 from weirlab.model.planning.requirements import Limit
@@ -157,7 +157,7 @@ class Answer:
         return self.headroom.ratio if self.headroom else 0.0
 
 
-def answer(device: str, model: Model, question: Question) -> Answer:
+def answer(device: str, model: Predictor, question: Question) -> Answer:
     """What ``model`` says to ``question``; ``refused`` instead of extrapolating unless allowed."""
     judge = Judge(model, question.limits, question.certainty, question.gap_scv, question.extrapolate)
     if question.find in ("rate", "calls"):

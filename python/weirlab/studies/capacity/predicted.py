@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 from scipy.stats import binom
 
-from weirlab.model import Model
+from weirlab.model.base import TOLD_LEVEL, Prediction, Predictor
 from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.quality.assess import Coded, opinion
 from weirlab.quality.codecs import impairment
@@ -40,6 +42,10 @@ class Foretold:
     threshold_pps: float
     frame_bytes: float
     why_extrapolated: tuple[str, ...] = ()
+    least_calls: int | None = None
+    """Lower end of the interval that 90 % of measurements fall into; None where the model has no interval."""
+    most_calls: int | None = None
+    """Its upper end."""
 
     def ratio(self, measured: int | None) -> float | None:
         """Predicted over measured, less 1; None where either is missing."""
@@ -49,7 +55,11 @@ class Foretold:
 
 
 def foretell(
-    model: Model, setting: CallTraffic, goals: Sequence[CallGoal], positions: Sequence[int], trial_s: float
+    model: Predictor,
+    setting: CallTraffic,
+    goals: Sequence[CallGoal],
+    positions: Sequence[int],
+    trial_s: float,
 ) -> list[Foretold]:
     """The most calls that meet each goal at each position.
 
@@ -57,7 +67,7 @@ def foretell(
     both directions and its control packets to the load. Without loss: the highest load at which the model
     loses nothing. With a MOS: the highest at which the loss that it foresees still leaves so many calls
     good. There each packet of a trial of ``trial_s`` seconds is lost with the same chance, whichever call
-    it belongs to.
+    it belongs to. The interval is that of the threshold, on which both depend.
     """
     traffic = setting.spec(0, _TRIED, trial_s=trial_s, warmup_s=0.0).traffic
     call_pps = rate_pps(traffic.rate, traffic.sizes) / _TRIED
@@ -76,11 +86,37 @@ def foretell(
             bad = predicted.loss_ratio > allowed
             reached = float(rates[-1] if not bad.any() else rates[max(int(np.argmax(bad)) - 1, 0)])
             calls = int(reached / call_pps)
-            why = tuple(model.predict(reached, frame, position).why)
+            there = model.predict(reached, frame, position)
+            ends = (None, None) if not calls else _ends(there, reached / call_pps)
             found.append(
-                Foretold(goal, position, calls or None, calls * call_pps or None, threshold, frame, why)
+                Foretold(
+                    goal,
+                    position,
+                    calls or None,
+                    calls * call_pps or None,
+                    threshold,
+                    frame,
+                    tuple(there.why),
+                    *ends,
+                )
             )
     return found
+
+
+def _ends(found: Prediction, calls: float) -> tuple[int | None, int | None]:
+    """Between which numbers of calls a measurement is to lie, by the interval of the threshold.
+
+    Where a profile has too few settings to calibrate that, by what the model takes for its error.
+    """
+    threshold = float(found.threshold_pps)
+    if bands := found.intervals.get("threshold_pps"):
+        low, high = float(bands[TOLD_LEVEL].low), float(bands[TOLD_LEVEL].high)
+    elif "threshold_pps" in found.spread:
+        width = float(ndtri((100 + TOLD_LEVEL) / 200) * found.spread["threshold_pps"])
+        low, high = threshold * math.exp(-width), threshold * math.exp(width)
+    else:
+        return None, None
+    return math.floor(calls * low / threshold), math.ceil(calls * high / threshold)
 
 
 def tolerable_loss(calls: Calls, goal: CallGoal, delay_ms: float, trial_s: float) -> float:

@@ -99,6 +99,9 @@ class Prediction(Section):
     model: str | None = None
     """A run with a fitted profile (its ID or ``last``), or a model file; left out: a profile is
     measured first, by the same run."""
+    tunnel: str | None = None
+    """A run with a fitted profile of a tunnel without rules, or a model file. ``model`` then is that of the
+    rules without a tunnel, and predicted is the tunnel behind the rules, on one CPU."""
     profile: Profile | None = None
     """That profile; left out: a quick one around the positions, with the calls' frame size."""
     flows: Count | None = None
@@ -166,6 +169,11 @@ class CapacityScenario(Root):
             )
         if wanted.predict is not None and wanted.predict.model and wanted.predict.flows:
             yield ("capacity", "predict", "flows"), "belongs to a profile to measure, but a model is named"
+        if wanted.predict is not None and wanted.predict.tunnel and not wanted.predict.model:
+            yield (
+                ("capacity", "predict", "tunnel"),
+                "stands behind rules: name their profile as 'model', measured with a device without a tunnel",
+            )
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
         """See :meth:`Root.trials`; those of a search follow from each other and are few."""
@@ -187,8 +195,10 @@ class CapacityScenario(Root):
         yield from super().files()
         predict = self.capacity.predict
         # What is no run is a model file.
-        if predict is not None and predict.model is not None and not _RUN.fullmatch(predict.model):
-            yield "capacity", "predict", "model"
+        for name in ("model", "tunnel"):
+            source = None if predict is None else getattr(predict, name)
+            if source is not None and not _RUN.fullmatch(source):
+                yield "capacity", "predict", name
 
 
 def _of_sweep(sweep: Sweep, *, searched: bool) -> Iterator[Conflict]:

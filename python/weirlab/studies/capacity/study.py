@@ -22,7 +22,9 @@ from weirlab.measure.search.trials import MAX_ATTEMPTS
 from weirlab.measure.sequence import next_index
 from weirlab.measure.terms import Terms
 from weirlab.measure.trial import Entry
-from weirlab.model import Model, Queueing
+from weirlab.model import Queueing
+from weirlab.model.base import Predictor
+from weirlab.model.tunnelled import tunnelled
 from weirlab.records import device_in_words
 from weirlab.store import Run, RunWriter, Store
 from weirlab.store.frames import completed
@@ -244,16 +246,27 @@ def _still_valid(writer: RunWriter, keeper: CallRecorder) -> list[CapacityRow]:
 
 def _model(
     store: Store, bed: TestBed, scenario: CapacityScenario, writer: RunWriter, progress: Progress
-) -> tuple[Model | None, str]:
+) -> tuple[Predictor | None, str]:
     """The model to predict with and where it came from; measured first if none is named."""
     predict = scenario.capacity.predict
     if predict is None:
         return None, ""
     if predict.model is not None:
-        models, run = modelling.find(store, predict.model)
-        return models[Queueing.name], predict.model if run is None else run.run_id
+        rules, source = _named(store, predict.model)
+        if predict.tunnel is None:
+            return rules, source
+        tunnel, behind = _named(store, predict.tunnel)
+        return tunnelled(rules, tunnel), f"{source} with {behind} behind it"
     profiles.measured(bed, profile_of(scenario), writer, progress)
     return modelling.fit_run(writer.run, progress)[Queueing.name], writer.run_id
+
+
+def _named(store: Store, source: str) -> tuple[Queueing, str]:
+    """The queueing model of a file or a run, and what it came from."""
+    models, run = modelling.find(store, source)
+    model = models[Queueing.name]
+    assert isinstance(model, Queueing)
+    return model, source if run is None else run.run_id
 
 
 def check(scenario: CapacityScenario, store: Store) -> None:
@@ -268,7 +281,9 @@ def check(scenario: CapacityScenario, store: Store) -> None:
             spec = setting.spec(0, count, trial_s=what.trial_s, warmup_s=what.warmup_s)
             compile_plan(spec.traffic)
     if wanted.predict is not None and wanted.predict.model is not None:
-        modelling.find(store, wanted.predict.model)
+        rules, _ = _named(store, wanted.predict.model)
+        if wanted.predict.tunnel is not None:
+            tunnelled(rules, _named(store, wanted.predict.tunnel)[0])
     elif wanted.predict is not None:
         profiles.refuse_impossible(profile_of(scenario))
 

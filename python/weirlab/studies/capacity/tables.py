@@ -31,7 +31,7 @@ def found(most: Sequence[Verdict]) -> Table:
                 NOTHING if one.too_many is None else count(one.too_many),
                 NOTHING if one.pps is None else rate(one.pps),
                 one.by,
-                NOTHING if one.predicted is None else count(one.predicted),
+                _predicted(one),
                 f"{one.off:+.1%}" if math.isfinite(one.off) else NOTHING,
             )
             for one in most
@@ -116,6 +116,15 @@ def losses(findings: Findings) -> Iterator[Table]:
         ),
         spare=("Trials", "Lost while the host disturbed"),
     )
+
+
+def _predicted(one: Verdict) -> str:
+    if one.predicted is None:
+        return NOTHING
+    if one.between is None:
+        return count(one.predicted)
+    least, most = one.between
+    return f"{count(one.predicted)} ({count(least)} to {count(most)})"
 
 
 def _known(value: Any, shown: str) -> str:

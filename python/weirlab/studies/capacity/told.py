@@ -90,6 +90,8 @@ def _predicted_lines(found: Found) -> Iterator[str]:
         ratio = one.ratio(found.measured(one.position, one.goal))
         if ratio is not None and one.calls is not None:
             apart = f"{ratio * 100:+.0f} %"
+            if one.least_calls is not None and one.most_calls is not None:
+                apart += f", 90 % interval {count(one.least_calls)} to {count(one.most_calls)}"
             told.append(f"{count(one.calls)} calls {one.goal.name} with {rules(one.position)} ({apart})")
     if told:
         yield f"The model of the profile (run {found.model}) predicts {words(told)}."

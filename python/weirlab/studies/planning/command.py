@@ -33,6 +33,9 @@ meets the requirement but the profile is too noisy to be sure, the plan is
 undecided (exit code 7 as well; JSON: verdict). If the answer is no, the exit
 code is 9. --require also takes what is found: rate, calls or rules.
 
+With --tunnel, the rules of MODEL stand in front of a tunnel that was profiled
+without rules: how many calls pass this tunnel behind these rules?
+
 With --ruleset, the mean matching position is read from its counters and a
 better order of its rules is looked for that means the same.
 
@@ -41,6 +44,7 @@ Examples:
   weir plan a.json b.json --rate 90kpps --rules 50 --class cyclic --cycle 4ms
   weir plan last --codec g711 --calls 500 --find rules --certainty 99%
   weir plan last --codec g711 --rules 400 --require 'calls>=300'
+  weir plan rules.json --tunnel esp.json --codec g711 --rules 400
   weir plan last --given rules=400 --given frame=214 --find rate --json
   weir plan last --ruleset saved.rules --rate 200kpps --reordered new.rules
 """
@@ -67,6 +71,21 @@ class ModelOptions:
         list[str] | None, typer.Option("--models", help="The same as MODEL.", metavar="MODEL")
     ] = None
     device: DeviceOption = None
+    tunnel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tunnel",
+            help="Model of a tunnel behind the rules of MODEL; repeatable.",
+            metavar="MODEL",
+            autocompletion=completing.runs,
+        ),
+    ] = None
+    cpus: Annotated[
+        int | None,
+        typer.Option(
+            "--cpus", min=1, max=2, help="CPUs of rules and tunnel: 1 for both (default), 2 for one each."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -192,9 +211,13 @@ class PlanOptions:
         said = merged(question.given or [], values)
         chosen = None if said["codec"] is None else parse_codec(said["codec"])
         demands = gates.demands(wanted.require, required_plans.KNOWN)
+        if asked.cpus is not None and not asked.tunnel:
+            raise InputError("--cpus divides rules from a tunnel: add --tunnel MODEL")
         sized = said["frame"] is not None or said["sizes"] is not None
         return PlanRequest(
             sources=tuple(asked.models or ()) + tuple(asked.more or ()),
+            tunnels=tuple(asked.tunnel or ()),
+            cpus=asked.cpus or 1,
             device=said["device"],
             find=question.find,
             rate=None if said["rate"] is None else parse_rate(said["rate"]),

@@ -23,6 +23,10 @@ class PlanRequest:
 
     sources: tuple[str, ...]
     """Model files and runs."""
+    tunnels: tuple[str, ...] = ()
+    """The same of tunnels, which stand behind the rules of ``sources``."""
+    cpus: int = 1
+    """How many CPUs rules and tunnel have: 1 for both, or 2 for one each."""
     device: str | None = None
     find: Find | None = None
     rate: Rate | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from weirlab import files
 from weirlab.errors import InputError, ModelError
 from weirlab.limits import MOST_INPUT_BYTES
-from weirlab.model import Device, Model
-from weirlab.model.base import Reason, refusal
+from weirlab.model import Device, Model, Queueing
+from weirlab.model.base import Predictor, Reason, refusal
 from weirlab.model.planning import (
     NOTHING_LOST,
     Find,
@@ -24,6 +25,7 @@ from weirlab.model.planning import (
 )
 from weirlab.model.planning.judge import Judge, Settings
 from weirlab.model.planning.planner import outlook
+from weirlab.model.tunnelled import tunnelled
 from weirlab.quoting import quoted
 from weirlab.rules import Advice, Ruleset, advise, parse_iptables, parse_nftables, reordered
 from weirlab.store import Store
@@ -34,6 +36,15 @@ from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.sizes import mean_bytes
 from weirlab.traffic.spec import GAP_SCV
 from weirlab.units import NS_PER_S
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A device, or rules with a tunnel behind them."""
+
+    name: str
+    model: Predictor
+    simulated: bool
 
 
 def plan(store: Store, request: PlanRequest) -> PlanOutcome:
@@ -60,7 +71,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
             files.check_output(request.reordered, "--reordered")
     elif request.reordered is not None:
         raise InputError("--reordered writes the rules of --ruleset; give that, too")
-    devices = _devices(store, request)
+    devices = _asked(store, request)
     if not devices:
         if request.ruleset is None or advice is None:
             raise InputError("nothing to plan with: give model files or runs, or --ruleset FILE")
@@ -69,7 +80,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         return PlanOutcome(None, (), (), outcome)
     found = advice.before.mean_position if advice is not None else None
     question, requirements = _question(request, found)
-    answers = tuple(answer(device.name, _model(device, request), question) for device in devices)
+    answers = tuple(answer(device.name, device.model, question) for device in devices)
     if answers and all(one.refused for one in answers):
         alone = len(answers) == 1
         raise refusal(
@@ -78,7 +89,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     ruled = None
     if advice is not None and request.ruleset is not None:
         _write_reordered(text, advice, request)
-        gains = tuple(_gain(device, _model(device, request), question, advice) for device in devices)
+        gains = tuple(_gain(device, question, advice) for device in devices)
         ruled = RulesetOutcome(request.ruleset, advice, gains, request.reordered)
     simulated = tuple(device.name for device in devices if device.simulated)
     return PlanOutcome(
@@ -98,8 +109,41 @@ def _named(device: str, reason: str) -> Reason:
     return Reason(f"{device}: {reason}", reason.remedy if isinstance(reason, Reason) else "")
 
 
+def _asked(store: Store, request: PlanRequest) -> list[Asked]:
+    """Every device; with tunnels, every device with every tunnel behind it."""
+    devices = _devices(store, request)
+    if not request.tunnels:
+        return [Asked(device.name, _model(device, request), device.simulated) for device in devices]
+    if not devices:
+        raise InputError(
+            "--tunnel stands behind rules: name their model, too: weir plan RULES --tunnel MODEL"
+        )
+    tunnels = _loaded(store, request.tunnels)
+    _require_distinct(tunnels)
+    return [
+        Asked(
+            f"{device.name} + {tunnel.name}",
+            tunnelled(_queueing(device, request), _queueing(tunnel, request), request.cpus),
+            device.simulated or tunnel.simulated,
+        )
+        for device in devices
+        for tunnel in tunnels
+    ]
+
+
+def _queueing(device: Device, request: PlanRequest) -> Queueing:
+    model = _model(device, request)
+    if not isinstance(model, Queueing):
+        raise InputError(f"a tunnel behind rules needs the model {Queueing.name}: leave --using out")
+    return model
+
+
+def _loaded(store: Store, sources: Sequence[str]) -> list[Device]:
+    return [device for source in sources for device in modelling.devices(store, source)]
+
+
 def _devices(store: Store, request: PlanRequest) -> list[Device]:
-    devices = [device for source in request.sources for device in modelling.devices(store, source)]
+    devices = _loaded(store, request.sources)
     if request.device is not None:
         chosen = [device for device in devices if device.name == request.device]
         if not chosen:
@@ -108,6 +152,11 @@ def _devices(store: Store, request: PlanRequest) -> list[Device]:
                 f"{', '.join(device.name for device in devices)}"
             )
         devices = chosen
+    _require_distinct(devices)
+    return devices
+
+
+def _require_distinct(devices: Sequence[Device]) -> None:
     names = [device.name for device in devices]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -115,7 +164,6 @@ def _devices(store: Store, request: PlanRequest) -> list[Device]:
             f"several devices are called {', '.join(twice)}; put them into one file with names of their own: "
             "weir fit RUN RUN --out FILE --name A --name B"
         )
-    return devices
 
 
 def _model(device: Device, request: PlanRequest) -> Model:
@@ -194,7 +242,8 @@ def _sought(load: OfferedLoad | None, position: float | None, stream: VoiceStrea
     raise InputError("give a load (--rate, or --calls with --codec) or rules (--rules, --ruleset), or --find")
 
 
-def _gain(device: Device, model: Model, question: Question, advice: Advice) -> RulesetGain:
+def _gain(device: Asked, question: Question, advice: Advice) -> RulesetGain:
+    model = device.model
     frame = question.frame_bytes if question.frame_bytes is not None else 64.0
     places = (advice.before.mean_position, advice.after.mean_position)
     before, after = (float(model.threshold_pps(place, frame)) for place in places)

@@ -28,6 +28,8 @@ from weirlab.testing.site import SITE
         ("strongswan-libipsec", "strongswan-libipsec:aes128gcm16"),
         ("strongswan-libipsec:aes128-sha1", "strongswan-libipsec:aes128-sha1"),
         ("strongswan-kernel:null-md5", "strongswan-kernel:null-md5"),
+        ("esp", "esp:aes128gcm16"),
+        ("esp-udp:aes256-sha1", "esp-udp:aes256-sha1"),
     ],
 )
 def test_a_tunnel_is_called_by_its_suite(asked: str, name: str) -> None:
@@ -84,6 +86,11 @@ LONGEST = {
     "strongswan-kernel:aes128gcm16": 1500 - 20 - 8 - 8 - 16 - 2,
     # 1,444 B, of which 1,440 are whole blocks.
     "strongswan-kernel:aes128-sha1": 1440 - 2,
+    "esp:aes128gcm16": 1500 - 20 - 8 - 8 - 16 - 2,
+    "esp:chacha20poly1305iiv": 1500 - 20 - 8 - 16 - 2,
+    "esp:aes128-sha1": 1440 - 2,
+    # UDP takes 8 of 1,444 B, so that one block less is left.
+    "esp-udp:aes128-sha1": 1424 - 2,
     # Its own interface takes no more.
     "strongswan-libipsec:aes128-sha1": 1400,
 }

@@ -12,6 +12,7 @@ from weirlab.errors import InputError, ModelError
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Interrupted, Quiet
 from weirlab.lab.sim import SimDevice, SimLab
+from weirlab.model import Queueing, save
 from weirlab.records import EngineResult
 from weirlab.scenario import from_plain
 from weirlab.store import Store
@@ -20,6 +21,7 @@ from weirlab.studies.capacity.section import CapacityScenario
 from weirlab.studies.capacity.study import CapacityFindings
 from weirlab.studies.capacity.trials import CAPACITY
 from weirlab.studies.runner import Outcome, resume_scenario, run_scenario
+from weirlab.testing import queue
 from weirlab.traffic.spec import Traffic
 
 from ..conftest import Told
@@ -164,6 +166,53 @@ def test_how_much_of_a_loss_was_the_hosts_is_told(store: Store, monkeypatch: pyt
     caption = "Lost packets, by what the host did when they were sent"
     (table,) = [table for table in outcome.told().tables if table.caption == caption]
     assert [cell.replace("\u00a0", " ") for cell in table.rows[0][-2:]] == ["100 %", "0 %"]
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Model files of rules without a tunnel, and of a tunnel without rules, that together are the device."""
+    folder = tmp_path_factory.mktemp("models")
+    made = {
+        "model": (
+            queue.Device(fixed_ns=1500.0, per_rule_ns=DEVICE["service_per_rule_ns"]),
+            (0, 50, 100, 150),
+        ),
+        "tunnel": (queue.Device(fixed_ns=DEVICE["service_fixed_ns"]), (0,)),
+    }
+    for name, (device, positions) in made.items():
+        rows = queue.profile(device, positions, frames=(218.0,), packets=1000)
+        save({Queueing.name: Queueing.fit(rows)}, folder / f"{name}.json")
+    return {name: str(folder / f"{name}.json") for name in made}
+
+
+def test_a_tunnel_behind_rules_is_predicted_from_a_profile_of_each(
+    store: Store, profiled: dict[str, str]
+) -> None:
+    outcome = run_scenario(store, scenario(sweep=None, predict=profiled), Quiet())
+    assert isinstance(outcome.found, CapacityFindings)
+    results = outcome.found.results
+    lossless = [one for one in results.predicted if one.goal.mos is None]
+    assert [one.position for one in lossless] == [*TRUTH]
+    for one in lossless:
+        ratio = one.ratio(results.measured(one.position, one.goal))
+        assert ratio is not None
+        assert abs(ratio) < 0.1
+        assert one.calls is not None
+        assert one.least_calls is not None
+        assert one.most_calls is not None
+        assert 0.8 * one.calls < one.least_calls <= one.calls <= one.most_calls < 1.25 * one.calls
+    assert results.model == "{model} with {tunnel} behind it".format(**profiled)
+    told = f"90 % interval {lossless[0].least_calls} to {lossless[0].most_calls}"
+    assert told in words.conclusion(outcome).replace("\u00a0", " ")
+    table = outcome.told().tables[0]
+    cell = next(row for row in table.rows)[table.columns.index("Predicted")].replace("\u00a0", " ")
+    first = lossless[0]
+    assert cell == f"{first.calls} ({first.least_calls} to {first.most_calls})"
+
+
+def test_a_tunnel_needs_rules_in_front(profiled: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="stands behind rules: name their profile as 'model'"):
+        scenario(predict={"tunnel": profiled["tunnel"]})
 
 
 class Stopping(SimLab):

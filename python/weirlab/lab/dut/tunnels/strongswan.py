@@ -15,7 +15,7 @@ from weirlab.lab.linux.namespace import in_thread
 INTERFACE: Final = "ipsec0"
 
 CHARON: Final = "/usr/lib/ipsec/charon"
-_SUITES: Final = (
+SUITES: Final = (
     Suite("aes128gcm16", "esp-tunnel/aes-gcm-16"),
     Suite("aes256gcm16", "esp-tunnel/aes-gcm-16"),
     Suite("aes128-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96"),
@@ -48,7 +48,7 @@ class StrongSwan(Tunnel):
     """The plugins that carry the packets and route them, in order."""
 
     def __init__(self, suite: str | None = None) -> None:
-        super().__init__(_SUITES, suite)
+        super().__init__(SUITES, suite)
 
     def check(self) -> list[str]:
         wanted = {"strongswan-charon": [CHARON], "strongswan-swanctl": ["swanctl"]}

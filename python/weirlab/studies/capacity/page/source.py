@@ -66,6 +66,8 @@ class Verdict:
     """``search`` or ``sweep``."""
     predicted: int | None = None
     problem: str = ""
+    between: tuple[int, int] | None = None
+    """The interval of ``predicted`` that 90 % of measurements fall into; None where it is not known."""
 
     @property
     def name(self) -> str:
@@ -87,6 +89,11 @@ def verdicts(findings: Findings) -> list[Verdict]:
 
 def _verdicts(found: Found) -> Iterator[Verdict]:
     predicted = {(one.position, one.goal.name): one.calls for one in found.predicted}
+    between = {
+        (one.position, one.goal.name): (one.least_calls, one.most_calls)
+        for one in found.predicted
+        if one.least_calls is not None and one.most_calls is not None
+    }
     searched = set()
     for one in found.search:
         searched.add((one.position, one.goal.mos))
@@ -101,6 +108,7 @@ def _verdicts(found: Found) -> Iterator[Verdict]:
             by="search",
             predicted=predicted.get((one.position, one.goal.name)),
             problem=one.problem,
+            between=between.get((one.position, one.goal.name)),
         )
     for swept in found.sweep:
         if (swept.position, None) in searched:
@@ -117,4 +125,5 @@ def _verdicts(found: Found) -> Iterator[Verdict]:
             pps=swept.carried_pps,
             by="sweep",
             predicted=predicted.get((swept.position, name)),
+            between=between.get((swept.position, name)),
         )

@@ -8,9 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::packet::socket::{self, set_value};
+use super::socket::{self, set_value};
 
-const RING_BYTES: usize = 32 << 20;
 const BLOCK_BYTES: usize = 1 << 20;
 /// What lies in front of a frame: its header, a sockaddr_ll, and what the kernel leaves for alignment.
 const HEAD_BYTES: usize = 128;
@@ -38,16 +37,18 @@ pub struct Packet<'a> {
 /// The slots, shared with the kernel.
 pub struct Ring {
     start: NonNull<u8>,
+    bytes: usize,
     slots: usize,
     slot_bytes: usize,
     next: usize,
 }
 
 impl Ring {
-    /// With room for frames of `frame_bytes`; longer ones are cut.
-    pub fn new(socket: &OwnedFd, frame_bytes: usize) -> io::Result<Self> {
+    /// Of `blocks` times [`BLOCK_BYTES`], with room for frames of `frame_bytes`; longer ones are cut.
+    pub fn new(socket: &OwnedFd, frame_bytes: usize, blocks: usize) -> io::Result<Self> {
+        let bytes = blocks * BLOCK_BYTES;
         let slot_bytes = (frame_bytes + HEAD_BYTES).next_power_of_two().clamp(SMALLEST_SLOT, BLOCK_BYTES);
-        let slots = RING_BYTES / slot_bytes;
+        let slots = bytes / slot_bytes;
         socket::set(
             socket,
             libc::SOL_PACKET,
@@ -56,7 +57,7 @@ impl Ring {
         )?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK_BYTES as u32,
-            tp_block_nr: (RING_BYTES / BLOCK_BYTES) as u32,
+            tp_block_nr: blocks as u32,
             tp_frame_size: slot_bytes as u32,
             tp_frame_nr: slots as u32,
         };
@@ -65,7 +66,7 @@ impl Ring {
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                RING_BYTES,
+                bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 socket.as_raw_fd(),
@@ -76,7 +77,7 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Self { start, slots, slot_bytes, next: 0 })
+        Ok(Self { start, bytes, slots, slot_bytes, next: 0 })
     }
 
     /// Hands the next frame to `take`, if there is one; whether there was.
@@ -135,6 +136,6 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: exactly what `new` mapped; nothing borrowed outlives this value.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), RING_BYTES) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,0 +1,134 @@
+"""ESP in tunnel mode by gateways of Weir's own, in user space, with keys that each run makes.
+
+There is no key exchange: both processes get their keys before they start. On the cable between the gateways a
+process has an Ethernet address of its own; the kernel takes frames to it for another host's.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from weirlab import __version__, programs
+from weirlab.errors import LabError
+from weirlab.lab import wiring
+from weirlab.lab.dut.tunnels import gateway, strongswan
+from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel
+
+INTERFACE: Final = "esp0"
+
+OUTSIDE: Final = ("02:77:65:69:72:21", "02:77:65:69:72:22")
+"""Ethernet addresses of the near and the far process on the cable between the gateways."""
+
+FIRST_SPI: Final = 0x1000
+"""From the near gateway to the far one; the next one is the way back."""
+PORT: Final = 4500
+"""Of ESP in UDP (RFC 3948)."""
+WINDOW: Final = 1024
+"""Packets that may overtake one another, as several flows on several CPUs do; RFC 4303 has 64."""
+
+_TUNNEL: Final = "esp-tunnel/"
+SUITES: Final = (
+    *strongswan.SUITES,
+    Suite("aes128gcm16iiv", "esp-tunnel/aes-gcm-16-iiv"),
+    Suite("aes256gcm16iiv", "esp-tunnel/aes-gcm-16-iiv"),
+    Suite("chacha20poly1305iiv", "esp-tunnel/chacha20-poly1305-iiv"),
+    Suite("aes128", "esp-tunnel/aes-cbc"),
+    Suite("aes256", "esp-tunnel/aes-cbc"),
+)
+"""Those of strongSwan by its keywords, and some that it has not."""
+_DAEMON: Final = "gateway"
+_CONFIG: Final = "/run/esp.json"
+_COUNTERS: Final = "/run/esp.counters"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Of one direction."""
+
+    spi: int
+    encryption: bytes
+    authentication: bytes
+
+
+class Esp(Tunnel):
+    """Two processes, each with the keys of both directions. ESP is carried by IP."""
+
+    product = "ESP"
+    kind = "esp"
+
+    def __init__(self, suite: str | None = None) -> None:
+        super().__init__(SUITES, suite)
+
+    @property
+    def cipher(self) -> str:
+        """What the engine calls the suite."""
+        return self.suite.encapsulation.removeprefix(_TUNNEL)
+
+    def check(self) -> list[str]:
+        try:
+            import weirlab._engine  # noqa: F401
+        except ImportError as error:
+            return [f"the engine is not built ({error}); make build builds it"]
+        return []
+
+    def version(self) -> str:
+        return f"Weir {__version__}"
+
+    def begin(self, near: Gateway, far: Gateway) -> None:
+        there, back = (new_keys(self.cipher, self.suite.name, FIRST_SPI + number) for number in (0, 1))
+        for here, number, sending, receiving in ((near, 0, there, back), (far, 1, back, there)):
+            here.machine.write(_CONFIG, json.dumps(dict(self._config(here, number, sending, receiving))))
+            self.daemon(here, _DAEMON, programs.own(gateway.__name__, _CONFIG))
+        for here in (near, far):
+            self.route(here, INTERFACE)
+
+    def counters(self) -> Mapping[str, int]:
+        """What became of packets, by gateway: encapsulated, decapsulated, dropped by reason."""
+        found: dict[str, int] = {}
+        for side, machine in zip(("near", "far"), self._machines, strict=False):
+            try:
+                content = machine.path(_COUNTERS).read_bytes()
+            except OSError as error:
+                self.check_alive()
+                raise LabError(f"the counters of {machine.name} cannot be read: {error}") from error
+            names = gateway.counter_names()
+            values = struct.unpack(f"={len(names)}Q", content)
+            found |= {f"{side}_esp_{name}": value for name, value in zip(names, values, strict=True)}
+        return found
+
+    def _config(
+        self, here: Gateway, number: int, sending: Keys, receiving: Keys
+    ) -> Iterator[tuple[str, object]]:
+        """The arguments of :func:`weirlab._engine.run_esp_gateway`, bytes as hexadecimal digits."""
+        own, others = (wiring.mac_bytes(OUTSIDE[each]).hex() for each in (number, 1 - number))
+        yield "inside", INTERFACE
+        yield "outside", [wiring.NEAR.name, own, others, wiring.BETWEEN_MTU_BYTES]
+        yield "suite", self.cipher
+        yield "ends", [here.address, here.peer]
+        for name, keys in (("sending", sending), ("receiving", receiving)):
+            yield name, [keys.spi, keys.encryption.hex(), keys.authentication.hex()]
+        yield "iv_key", secrets.token_hex(16)
+        yield "natt", [PORT, PORT] if self.natt else None
+        yield "window", WINDOW
+        yield "counters", _COUNTERS
+
+
+class EspInUdp(Esp):
+    """The same in UDP, as it passes network address translation (NAT-T, RFC 3948)."""
+
+    kind = "esp-udp"
+    natt = True
+
+
+def new_keys(cipher: str, name: str, spi: int) -> Keys:
+    """Random keys, as long as the suite called ``name`` has them."""
+    from weirlab._engine import esp_key_bytes
+
+    lengths, authentication_bytes = esp_key_bytes(cipher)
+    encryption_bytes = lengths[-1] if name.startswith("aes256") else lengths[0]
+    return Keys(spi, secrets.token_bytes(encryption_bytes), secrets.token_bytes(authentication_bytes))

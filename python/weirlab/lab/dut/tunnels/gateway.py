@@ -1,0 +1,52 @@
+"""A gateway of an ESP tunnel, as a program of its own: it carries packets until it is killed.
+
+Its only argument is a file of JSON, which it removes since keys are in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from weirlab.errors import WeirError
+
+
+def main(path: str) -> None:
+    """Be the gateway that the file at ``path`` describes."""
+    from weirlab._engine import run_esp_gateway
+
+    with open(path, encoding="utf-8") as file:
+        arguments = json.load(file)
+    os.unlink(path)
+    try:
+        run_esp_gateway(**_understood(arguments))
+    except (WeirError, ValueError) as error:
+        sys.exit(str(error))
+
+
+def counter_names() -> tuple[str, ...]:
+    """Names of the counters that a gateway keeps, in the order of its file."""
+    from weirlab._engine import ESP_COUNTERS
+
+    return ESP_COUNTERS
+
+
+def _understood(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same with bytes and tuples, as the engine takes them."""
+    name, own, neighbour, mtu_bytes = arguments["outside"]
+    outside = (name, bytes.fromhex(own), bytes.fromhex(neighbour), mtu_bytes)
+    keys = {
+        way: (spi, bytes.fromhex(encryption), bytes.fromhex(authentication))
+        for way in ("sending", "receiving")
+        for spi, encryption, authentication in [arguments[way]]
+    }
+    natt = None if arguments["natt"] is None else tuple(arguments["natt"])
+    iv_key = bytes.fromhex(arguments["iv_key"])
+    others = {"outside": outside, "ends": tuple(arguments["ends"]), "natt": natt, "iv_key": iv_key}
+    return arguments | others | keys
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
