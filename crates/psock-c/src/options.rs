@@ -182,8 +182,10 @@ fn set_own(setup: &mut Setup, name: c_int, value: &[u8]) -> Outcome<()> {
 }
 
 fn set_buffer(descriptor: &Descriptor, name: c_int, value: &[u8]) -> Outcome<()> {
-    let wanted = plain(value)
-        .or_else(|_| Ok(psock_stream_value { stream: PSOCK_ALL_STREAMS, value: number(value)? }))?;
+    let wanted = match plain(value) {
+        Ok(wanted) => wanted,
+        Err(_) => psock_stream_value { stream: PSOCK_ALL_STREAMS, value: number(value)? },
+    };
     let setting = Setting::new(&format!("{}:{name}", libc::SOL_SOCKET), &wanted.value.to_string())?;
     set_streams(descriptor, wanted.stream, setting)
 }
