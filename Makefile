@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build webui wheel manual format lock clean
+.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +64,10 @@ bench-link: build ## What the link emulator carries, how exact and how late it i
 
 build: ## Install what is missing and build the engine
 	@scripts/bootstrap
+
+install-psock: ## Build and install the C library of parallel sockets (PREFIX=/usr/local, DESTDIR=)
+	@cargo build --release --locked --package weir-psock-c
+	@crates/psock-c/install "$${CARGO_TARGET_DIR:-target}/release" "$(or $(PREFIX),/usr/local)"
 
 webui: ## Build the page of weir web into python/weirlab/web/static (needs Node 20.19 or later)
 	cd webui && npm install --no-save --no-progress && npm run check && npm run build

@@ -4,11 +4,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use weir_psock::io::{Listener, OpenError, Options, ParallelSocket, Route, SocketError};
+use weir_psock::io::{Listener, OpenError, Opening, Options, ParallelSocket, Route, Signal, SocketError};
 use weir_psock::schedule::SCHEDULERS;
 use weir_psock::session::{Config, SessionError, Timing};
 use weir_psock::wire::{Frame, GreetingError, Hello, Initiator, Reason, Responder, Violation};
@@ -361,4 +362,169 @@ fn what_cannot_be_is_refused_before_anything_is_sent() {
     let local = Some("192.0.2.1".parse().unwrap());
     let foreign = ParallelSocket::connect(&[Route { local, remote: LOOPBACK }], &Options::default());
     assert!(matches!(foreign.unwrap_err(), OpenError::Local { .. }));
+}
+
+/// Takes one connection after another and reads each to its end, as a plain TCP server; what came on each.
+fn plain_server(answer: &'static [u8], connections: usize) -> (SocketAddr, thread::JoinHandle<Vec<Vec<u8>>>) {
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let to = listener.local_addr().unwrap();
+    let serve = move || {
+        let take = |_| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(answer).unwrap();
+            let mut all = Vec::new();
+            // A client that did not like the answer resets the connection.
+            let _ = stream.read_to_end(&mut all);
+            all
+        };
+        (0..connections).map(take).collect()
+    };
+    (to, thread::spawn(serve))
+}
+
+#[test]
+fn plain_tcp_is_used_where_the_other_end_speaks_nothing_else_and_the_client_wants_it() {
+    let data = bytes(1_000_000);
+    let (to, server) = plain_server(b"220 mail.example ESMTP\r\n", 2);
+    let small = Config { send_bytes: 50_000, receive_bytes: 4096, ..Config::default() };
+    let options = Options { is_fallback: true, config: small, ..Options::default() };
+    let client = ParallelSocket::connect(&routes(to, 1), &options).unwrap();
+    let mut answer = [0; 100];
+    assert_eq!(client.read(&mut answer, LONG).unwrap(), 24);
+    client.write_all(&data).unwrap();
+    client.finish();
+    client.delivered(LONG).unwrap();
+    assert_eq!(client.read(&mut answer, LONG).unwrap(), 0);
+    client.close(LONG).unwrap();
+    assert!(client.ended(LONG));
+    let came = server.join().unwrap();
+    assert_eq!(came[1], data);
+    let report = client.report();
+    assert!(report.is_plain);
+    assert_eq!((report.streams.len(), report.totals.acknowledged_bytes), (1, data.len() as u64));
+    assert_eq!((report.streams[0].totals.sent_bytes, report.totals.received_bytes), (data.len() as u64, 24));
+}
+
+#[test]
+fn a_plain_connection_that_breaks_off_is_an_error_and_one_that_is_aborted_too() {
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let options = Options { is_fallback: true, ..Options::default() };
+    let to = listener.local_addr().unwrap();
+    for is_ours in [true, false] {
+        let opening = thread::spawn({
+            let options = options.clone();
+            move || ParallelSocket::connect(&routes(to, 1), &options)
+        });
+        let (mut first, _) = listener.accept().unwrap();
+        first.write_all(b"220 mail.example\r\n").unwrap();
+        let (mut second, _) = listener.accept().unwrap();
+        let client = opening.join().unwrap().unwrap();
+        client.write_all(b"half").unwrap();
+        second.read_exact(&mut [0; 4]).unwrap();
+        if is_ours {
+            drop(client);
+            assert_eq!(second.read(&mut [0; 10]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+        } else {
+            // Unread bytes make it a reset (RFC 2525, section 2.17).
+            client.write_all(b"more").unwrap();
+            second.peek(&mut [0; 1]).unwrap();
+            drop(second);
+            let failed = client.read(&mut [0; 10], LONG).unwrap_err();
+            assert!(matches!(failed, SocketError::Session(SessionError::Broken)), "{failed:?}");
+        }
+    }
+}
+
+#[test]
+fn a_token_and_plain_tcp_exclude_each_other() {
+    let options = Options { is_fallback: true, ..with_token(b"token") };
+    let refused = ParallelSocket::connect(&routes(LOOPBACK, 1), &options).unwrap_err();
+    assert!(matches!(refused, OpenError::TokenAndFallback));
+    // A listener takes nobody without the protocol.
+    let listener = Listener::bind(&[LOOPBACK], Options { is_fallback: true, ..Options::default() }).unwrap();
+    let mut web = TcpStream::connect(listener.addresses()[0]).unwrap();
+    web.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(web.read(&mut [0; 100]).unwrap_or(0), 0);
+}
+
+/// A listener that nobody accepts from: connections beyond its backlog are not answered, as behind a firewall.
+fn silent() -> (TcpListener, SocketAddr, Vec<TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&LOOPBACK.into()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = TcpListener::from(socket);
+    let to = listener.local_addr().unwrap();
+    let fill = || TcpStream::connect_timeout(&to, Duration::from_millis(100)).ok();
+    let full = std::iter::from_fn(fill).collect();
+    (listener, to, full)
+}
+
+#[test]
+fn routes_that_are_silent_hold_up_nothing() {
+    let (_listener, nowhere, _full) = silent();
+    let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
+    // One that answers connections and says nothing, which has its turn first.
+    let mute = TcpListener::bind(LOOPBACK).unwrap();
+    let works = listener.addresses()[0];
+    let server = answering(listener);
+    let to = [nowhere, mute.local_addr().unwrap(), nowhere, works, works];
+    let routes: Vec<_> = to.map(|remote| Route { local: None, remote }).to_vec();
+    let client = ParallelSocket::connect(&routes, &Options::default()).unwrap();
+    client.write_all(b"hello").unwrap();
+    client.finish();
+    assert_eq!(server_and(read_all(&client), server), b"hello");
+    // The silent ones are still being tried.
+    assert!(client.report().streams.iter().all(|stream| stream.remote == works));
+}
+
+#[test]
+fn an_opening_is_waited_for_in_parts_and_can_be_given_up() {
+    let (_listener, nowhere, _full) = silent();
+    let mut signal = Signal::new().unwrap();
+    signal.show(true, true);
+    let fd = signal.as_raw_fd();
+    let opening = Opening::start(&routes(nowhere, 2), &Options::default(), Some(signal)).unwrap();
+    assert_eq!(events(fd, libc::POLLIN | libc::POLLOUT, 0), 0);
+    let opening = opening.wait(Some(Duration::from_millis(1))).unwrap_err();
+    drop(opening);
+    let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
+    let signal = Signal::new().unwrap();
+    let fd = signal.as_raw_fd();
+    let to = listener.addresses()[0];
+    let opening = Opening::start(&routes(to, 3), &Options::default(), Some(signal)).unwrap();
+    wait_for(fd, libc::POLLOUT);
+    let client = opening.wait(Some(Duration::ZERO)).unwrap().unwrap();
+    assert_eq!(client.poll_fd().unwrap(), fd);
+    let (server, _) = listener.accept(LONG).unwrap();
+    server.write_all(b"hello").unwrap();
+    wait_for(fd, libc::POLLIN);
+    // One that nobody takes is broken off.
+    drop(Opening::start(&routes(to, 1), &Options::default(), None).unwrap());
+}
+
+#[test]
+fn a_server_limits_the_streams_of_a_session() {
+    let listener = Listener::bind(&[LOOPBACK], Options { most_streams: 2, ..Options::default() }).unwrap();
+    let client = ParallelSocket::connect(&routes(listener.addresses()[0], 5), &Options::default()).unwrap();
+    let (server, _) = listener.accept(LONG).unwrap();
+    let mut refused = 0;
+    while refused < 3 {
+        refused += usize::from(listener.stranger().is_some());
+        thread::yield_now();
+    }
+    assert_eq!(server.report().streams.len(), 2);
+    let none = Options { most_streams: 0, ..Options::default() };
+    assert!(matches!(Listener::bind(&[LOOPBACK], none), Err(OpenError::Streams(0))));
+    drop(client);
+}
+
+#[test]
+fn a_stream_can_be_given_socket_options() {
+    let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
+    let client = ParallelSocket::connect(&routes(listener.addresses()[0], 1), &Options::default()).unwrap();
+    let _server = listener.accept(LONG).unwrap();
+    let connection = client.connection(0).unwrap();
+    connection.set_ttl(7).unwrap();
+    assert_eq!(client.connection(0).unwrap().ttl().unwrap(), 7);
+    assert!(client.connection(1).is_none());
 }

@@ -107,3 +107,56 @@ fn earliest_needs_little_memory_where_round_trips_differ_much() {
     assert!(earliest.reorder_peak_bytes < 1_000_000, "{earliest:?}");
     assert!(2 * earliest.reorder_peak_bytes < poll_all.reorder_peak_bytes, "{earliest:?}, {poll_all:?}");
 }
+
+/// Sends a message of `len` bytes every 20 ms over two paths; the longest that any took. The first path, which is
+/// the faster one, delivers nothing from its 4th message on.
+fn longest_delay(name: &str) -> u64 {
+    const INTERVAL: u64 = 20 * MS;
+    const LEN: usize = 1000;
+    let mut sessions = [0, 1].map(|_| Session::new(Config::default(), scheduler(name).unwrap()));
+    let mut rng = SmallRng::seed_from_u64(1);
+    let pipe = |delay, dead_ns| Pipe::new(100 * MBIT, delay, 1 << 20, dead_ns);
+    let mut streams = [(5 * MS, 3 * INTERVAL), (30 * MS, NEVER)].map(|(delay, dead_ns)| {
+        let ids = [0, 1].map(|end: usize| sessions[end].attach(0).unwrap());
+        (ids, [pipe(delay, dead_ns), pipe(delay, NEVER)])
+    });
+    let (mut buffer, mut written, mut read, mut longest) = (vec![0; LEN], 0, 0, 0);
+    for now in (0..1000 * MS).step_by(MS as usize) {
+        if now % INTERVAL == 0 && written < 20 {
+            written += 1;
+            assert_eq!(sessions[0].write(&vec![0; LEN]).unwrap(), LEN);
+        }
+        for _ in 0..3 {
+            for (ids, pipes) in &mut streams {
+                for from in 0..2 {
+                    while let Some(bytes) = pipes[from].arrived(now) {
+                        sessions[1 - from].input(ids[1 - from], &bytes, now).unwrap();
+                    }
+                    sessions[from].set_stats(ids[from], pipes[from].stats(), now);
+                    sessions[from].set_writable(ids[from]);
+                }
+            }
+            for end in 0..2 {
+                sessions[end].drive(now);
+                for (ids, pipes) in &mut streams {
+                    let pending = sessions[end].pending(ids[end]).to_vec();
+                    pipes[end].push(now, &pending, 0.0, &mut rng);
+                    sessions[end].sent(ids[end], pending.len());
+                }
+            }
+        }
+        while let Read::Bytes(len) = sessions[1].read(&mut buffer).unwrap() {
+            read += len;
+            longest = longest.max(now - (read as u64 - 1) / LEN as u64 * INTERVAL);
+        }
+    }
+    assert_eq!(read, 20 * LEN, "{name}");
+    longest
+}
+
+#[test]
+fn urgent_bytes_on_every_path_do_not_wait_for_one_that_fails() {
+    let (redundant, earliest) = (longest_delay("redundant"), longest_delay("earliest"));
+    assert!(redundant <= 33 * MS, "{redundant}");
+    assert!(earliest > 300 * MS, "until the path was known to be dead: {earliest}");
+}

@@ -71,6 +71,7 @@ impl World {
             send_bytes: 1 << rng.random_range(6..15),
             block_bytes: 1 << rng.random_range(4..12),
             timing: TIMING,
+            is_fair: rng.random_bool(0.25),
         };
         // Where little can be under way at a time, there is little to send.
         let window = config.receive_bytes.min(config.send_bytes);

@@ -9,7 +9,7 @@ use weir_tcp::option::{OptionError, Setting};
 
 use super::greet::{GreetError, initiate};
 use super::{GREETING, OpenError, Options, Route, random, system};
-use crate::wire::{Id, Initiator, Secret};
+use crate::wire::{GreetingError, Id, Initiator, Secret};
 
 /// A session that a stream opens, or that it joins.
 #[derive(Clone, Debug)]
@@ -18,29 +18,20 @@ pub enum Purpose {
     Join(Secret),
 }
 
-/// Makes a stream.
+/// Makes a stream that joins or opens a session.
 pub fn dial(
     route: &Route,
     id: Id,
     purpose: &Purpose,
     options: &Options,
 ) -> Result<(TcpStream, Secret), OpenError> {
-    let due = Instant::now() + GREETING;
     let mut stream = connect(route, options)?;
-    let nonce = random().map_err(system("random numbers cannot be had"))?;
-    let initiator = match purpose {
-        Purpose::Open => Initiator::open(&options.token, id, nonce),
-        Purpose::Join(secret) => Initiator::join(secret, id, nonce),
-    };
-    let to = route.remote;
-    let secret = initiate(&mut stream, initiator, due).map_err(|error| match error {
-        GreetError::Greeting(source) => OpenError::Greeting { to, source },
-        other => OpenError::Silent { to, why: other.to_string() },
-    })?;
+    let secret = greet(&mut stream, route.remote, id, purpose, options)?;
     Ok((stream, secret))
 }
 
-fn connect(route: &Route, options: &Options) -> Result<TcpStream, OpenError> {
+/// Connects, in the time that a greeting has as well.
+pub fn connect(route: &Route, options: &Options) -> Result<TcpStream, OpenError> {
     let to = route.remote;
     let made = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP));
     let socket = made.map_err(system("no socket can be made"))?;
@@ -56,10 +47,34 @@ fn connect(route: &Route, options: &Options) -> Result<TcpStream, OpenError> {
     Ok(socket.into())
 }
 
+/// Greets whoever is at the other end of a connection.
+pub fn greet(
+    stream: &mut TcpStream,
+    to: SocketAddr,
+    id: Id,
+    purpose: &Purpose,
+    options: &Options,
+) -> Result<Secret, OpenError> {
+    let nonce = random().map_err(system("random numbers cannot be had"))?;
+    let initiator = match purpose {
+        Purpose::Open => Initiator::open(&options.token, id, nonce),
+        Purpose::Join(secret) => Initiator::join(secret, id, nonce),
+    };
+    initiate(stream, initiator, Instant::now() + GREETING).map_err(|error| match error {
+        GreetError::Greeting(source) => OpenError::Greeting { to, source },
+        other => OpenError::Silent { to, why: other.to_string() },
+    })
+}
+
 /// Sets the options of a stream, or of a listener that streams inherit them from.
 pub fn prepare(socket: &Socket, options: &Options) -> Result<(), OpenError> {
     for setting in &options.settings {
         setting.set(socket)?;
+    }
+    let is_congestion = |setting: &Setting| setting.name.eq_ignore_ascii_case("TCP_CONGESTION");
+    if options.config.is_fair && !options.settings.iter().any(is_congestion) {
+        // Windows are coupled as RFC 6356 couples those of Reno; others, BBR first, do not answer to loss.
+        Setting::congestion("reno").set(socket)?;
     }
     socket.set_tcp_nodelay(true).map_err(system("TCP_NODELAY cannot be set"))?;
     limit_unsent(socket, options.unsent_bytes)?;
@@ -73,7 +88,18 @@ fn limit_unsent(socket: &Socket, bytes: u32) -> Result<(), OptionError> {
     Setting::new("TCP_NOTSENT_LOWAT", &bytes.to_string())?.set(socket)
 }
 
-/// Whether trying again may help.
+/// Whether somebody answered who does not speak this version of the protocol.
+pub const fn is_no_psock(error: &OpenError) -> bool {
+    match error {
+        OpenError::Greeting { source, .. } => {
+            matches!(source, GreetingError::NotPsock | GreetingError::Version(_))
+        }
+        OpenError::Silent { .. } => true,
+        _ => false,
+    }
+}
+
+/// Whether trying again is of no use.
 pub fn is_final(error: &OpenError) -> bool {
     match error {
         OpenError::Connect { source, .. } | OpenError::Local { source, .. } => {

@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::dial::prepare;
 use super::greet::{GreetError, fill};
-use super::signal::{Waker, poll};
+use super::signal::{Signal, Waker, poll};
 use super::socket::Shared;
 use super::worker::{self, Arrival};
 use super::{GREETING, OpenError, Options, ParallelSocket, random, system};
@@ -64,6 +64,15 @@ struct House {
 struct Queue {
     waiting: VecDeque<(ParallelSocket, SocketAddr)>,
     stories: VecDeque<Stranger>,
+    signal: Option<Signal>,
+}
+
+impl Queue {
+    fn show(&mut self) {
+        if let Some(signal) = &mut self.signal {
+            signal.show(!self.waiting.is_empty(), false);
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -118,6 +127,7 @@ impl Listener {
         let mut queue = lock(&self.house.queue);
         loop {
             if let Some(found) = queue.waiting.pop_front() {
+                queue.show();
                 return Some(found);
             }
             queue = match due {
@@ -131,6 +141,13 @@ impl Listener {
                 }
             };
         }
+    }
+
+    /// From now on, `signal` is readable while a session waits to be accepted.
+    pub fn set_signal(&self, signal: Signal) {
+        let mut queue = lock(&self.house.queue);
+        queue.signal = Some(signal);
+        queue.show();
     }
 
     /// Somebody who connected in vain, since the last time; at most 64 are kept.
@@ -312,6 +329,7 @@ fn open(
         return Ok(());
     }
     queue.waiting.push_back((made, peer));
+    queue.show();
     drop(queue);
     house.changed.notify_one();
     Ok(())

@@ -1,12 +1,14 @@
 //! Sessions over TCP sockets of this host.
 //!
 //! A session has a thread of its own that does all input and output; calls of the application only copy. A
-//! [`ParallelSocket`] is made by [`ParallelSocket::connect`] or by a [`Listener`].
+//! [`ParallelSocket`] is made by [`ParallelSocket::connect`], by an [`Opening`] or by a [`Listener`].
 
 mod dial;
 mod greet;
 mod listener;
 mod observed;
+mod opening;
+mod plain;
 mod signal;
 mod socket;
 mod worker;
@@ -19,11 +21,13 @@ use thiserror::Error;
 use weir_tcp::option::{OptionError, Setting};
 
 pub use listener::{Listener, Stranger};
+pub use opening::Opening;
+pub use signal::Signal;
 pub use socket::{ParallelSocket, Report, SocketError, StreamReport};
 
 use crate::schedule;
 use crate::session::Config;
-use crate::wire::GreetingError;
+use crate::wire::{GreetingError, MOST_STREAMS};
 
 /// TCP port of a listener unless told otherwise.
 pub const PORT: u16 = 29_101;
@@ -62,6 +66,11 @@ pub struct Options {
     pub unsent_bytes: u32,
     /// Set on every stream before it is made.
     pub settings: Vec<Setting>,
+    /// Most streams of a session that a listener has accepted, at one time; 1 to [`MOST_STREAMS`].
+    pub most_streams: usize,
+    /// Where somebody answers who does not speak the protocol, a client uses plain TCP. Not with a token: plain
+    /// TCP proves nothing.
+    pub is_fallback: bool,
 }
 
 impl Default for Options {
@@ -72,6 +81,8 @@ impl Default for Options {
             scheduler: schedule::SCHEDULERS[0].to_owned(),
             unsent_bytes: UNSENT_BYTES,
             settings: Vec::new(),
+            most_streams: MOST_STREAMS,
+            is_fallback: false,
         }
     }
 }
@@ -91,8 +102,14 @@ pub enum OpenError {
     #[error("blocks of {0} bytes: 1 to {most} are possible", most = crate::wire::MOST_BLOCK_BYTES)]
     Block(u32),
     /// No address at all, or too many.
-    #[error("{0} addresses: 1 to {most} are possible", most = crate::wire::MOST_STREAMS)]
+    #[error("{0} addresses: 1 to {most} are possible", most = MOST_STREAMS)]
     Addresses(usize),
+    /// Another number of streams.
+    #[error("{0} streams: 1 to {MOST_STREAMS} are possible")]
+    Streams(usize),
+    /// Both cannot be had.
+    #[error("a token and the fallback to plain TCP exclude each other: plain TCP does not prove the token")]
+    TokenAndFallback,
     /// A listener that anybody could use.
     #[error("listening on {0}, which others can reach, needs a token")]
     TokenNeeded(IpAddr),
@@ -131,7 +148,7 @@ pub enum OpenError {
         source: GreetingError,
     },
     /// Somebody is there, and says nothing or goes away.
-    #[error("{to} accepts connections, and does not answer as a parallel socket does: {why}")]
+    #[error("{to} accepts connections, but does not answer as a parallel socket: {why}")]
     Silent {
         /// Who.
         to: SocketAddr,
@@ -167,6 +184,12 @@ impl Options {
         }
         if !(1..=crate::wire::MOST_BLOCK_BYTES).contains(&self.config.block_bytes) {
             return Err(OpenError::Block(self.config.block_bytes));
+        }
+        if !(1..=MOST_STREAMS).contains(&self.most_streams) {
+            return Err(OpenError::Streams(self.most_streams));
+        }
+        if self.is_fallback && !self.token.is_empty() {
+            return Err(OpenError::TokenAndFallback);
         }
         Ok(())
     }

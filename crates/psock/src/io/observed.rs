@@ -9,20 +9,13 @@ use weir_tcp::fields::{Field, field};
 
 use crate::schedule::PathStats;
 
-/// A connection, as the kernel sees it now.
-#[derive(Clone, Copy, Debug)]
-pub struct Observed {
-    pub stats: PathStats,
-    pub retransmitted_segments: u64,
-}
-
 /// Asks the kernel; `None` where it does not answer.
-pub fn observe(stream: &TcpStream) -> Option<Observed> {
+pub fn observe(stream: &TcpStream) -> Option<PathStats> {
     let info = Info::of(stream).ok()?;
     let known = Known::get();
     let unsent_bytes = read(&info, known.notsent_bytes);
     let mss_bytes = read(&info, known.snd_mss_bytes);
-    let stats = PathStats {
+    Some(PathStats {
         srtt_ns: 1000 * read(&info, known.rtt_us),
         rttvar_ns: 1000 * read(&info, known.rttvar_us),
         cwnd_bytes: mss_bytes * read(&info, known.snd_cwnd),
@@ -32,8 +25,8 @@ pub fn observe(stream: &TcpStream) -> Option<Observed> {
         rate_bytes_per_s: read(&info, known.delivery_rate),
         is_rate_limited: read(&info, known.app_limited) != 0,
         acked_bytes: read(&info, known.bytes_acked),
-    };
-    Some(Observed { stats, retransmitted_segments: read(&info, known.total_retrans) })
+        retransmitted_segments: read(&info, known.total_retrans),
+    })
 }
 
 /// The fields of `struct tcp_info` that are used here.
@@ -71,9 +64,36 @@ fn read(info: &Info, field: Option<&Field>) -> u64 {
 }
 
 /// Bytes that were written and not acknowledged (tcp(7)).
-fn unacked(stream: &TcpStream) -> Option<u64> {
+pub fn unacked(stream: &TcpStream) -> Option<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes one `int`.
     let failed = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if failed == 0 { u64::try_from(bytes).ok() } else { None }
+}
+
+/// `asm-generic/socket.h`.
+const SO_MAX_PACING_RATE: libc::c_int = 47;
+
+/// Whether a rate has changed enough to tell the kernel: by more than 1/32.
+pub fn is_another_rate(told: Option<u64>, wanted: Option<u64>) -> bool {
+    match (told, wanted) {
+        (Some(told), Some(wanted)) => told.abs_diff(wanted) > told / 32,
+        (told, wanted) => told != wanted,
+    }
+}
+
+/// Limits the rate at which TCP sends; `None`: no more.
+pub fn pace(stream: &TcpStream, bytes_per_s: Option<u64>) {
+    // All ones are no limit (socket(7), SO_MAX_PACING_RATE).
+    let rate = bytes_per_s.map_or(u32::MAX, |rate| u32::try_from(rate).unwrap_or(u32::MAX).max(1));
+    // SAFETY: the value has the length given, and lives through the call. A kernel without the option does not pace.
+    unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
 }

@@ -36,6 +36,8 @@ impl AsRawFd for Waker {
 
 /// One end of a pair of local sockets, for an application to poll: a byte waits in it while the session can be
 /// read, and it is full while the session cannot be written.
+///
+/// Its descriptor can be duplicated, and its status flags are the application's: nothing here depends on them.
 #[derive(Debug)]
 pub struct Signal {
     shown: OwnedFd,
@@ -48,9 +50,13 @@ pub struct Signal {
 static LEAST_BUFFER: libc::c_int = 1;
 
 impl Signal {
+    /// Shown as writable.
+    ///
+    /// # Errors
+    /// There are too many descriptors.
     pub fn new() -> io::Result<Self> {
         let mut fds = [-1; 2];
-        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
         // SAFETY: the kernel writes two descriptors.
         if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
@@ -70,6 +76,7 @@ impl Signal {
         Ok(made)
     }
 
+    /// Shows what an application that polls the descriptor is to see.
     pub fn show(&mut self, can_read: bool, can_write: bool) {
         if can_read != self.can_read {
             self.can_read = can_read;
@@ -97,16 +104,18 @@ impl AsRawFd for Signal {
 }
 
 fn send(fd: &OwnedFd, bytes: &[u8]) -> bool {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: `bytes` has the length given.
-    let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
     sent > 0
 }
 
 fn drain(fd: &OwnedFd) {
     let mut bytes = [0_u8; 4096];
     loop {
+        let flags = libc::MSG_DONTWAIT;
         // SAFETY: the kernel writes at most as many bytes as there are.
-        let read = unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        let read = unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), flags) };
         if read <= 0 {
             return;
         }

@@ -1,20 +1,18 @@
 //! What an application holds.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::dial::{Purpose, dial, is_final};
 use super::signal::{Signal, Waker};
-use super::worker::{self, Arrival, Dialer};
-use super::{OpenError, Options, Route, random, system};
+use super::worker::Arrival;
+use super::{OpenError, Opening, Options, Route, system};
 use crate::schedule::scheduler;
 use crate::session::{Read, Session, SessionError, StreamTotals, Totals};
-use crate::wire::MOST_STREAMS;
 
 /// Why a call failed.
 #[derive(Debug, Error)]
@@ -52,6 +50,20 @@ pub struct StreamReport {
     pub ended: String,
 }
 
+impl StreamReport {
+    /// A stream that has carried nothing.
+    pub(super) fn new(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self {
+            local,
+            remote,
+            totals: StreamTotals::default(),
+            retransmitted_segments: 0,
+            srtt_ns: 0,
+            ended: String::new(),
+        }
+    }
+}
+
 /// Where a session is.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -61,6 +73,16 @@ pub struct Report {
     pub streams: Vec<StreamReport>,
     /// Name of the scheduler.
     pub scheduler: &'static str,
+    /// The other end speaks no psock: one connection carries the bytes as they are.
+    pub is_plain: bool,
+}
+
+/// A stream that there is, or was.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    pub report: StreamReport,
+    /// Gone when the stream has ended.
+    pub connection: Weak<TcpStream>,
 }
 
 /// What the application and the thread share.
@@ -69,6 +91,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     pub waker: Waker,
+    most_streams: usize,
 }
 
 #[derive(Debug)]
@@ -76,8 +99,10 @@ pub(super) struct State {
     pub session: Session,
     /// Connections that were greeted, or were not to be had.
     pub arriving: Vec<Arrival>,
-    pub streams: Vec<StreamReport>,
-    signal: Option<Signal>,
+    pub streams: Vec<Tracked>,
+    pub signal: Option<Signal>,
+    /// The other end speaks no psock.
+    pub is_plain: bool,
     /// The thread waits for events.
     pub is_asleep: bool,
     /// The thread has ended.
@@ -103,11 +128,13 @@ impl Shared {
                 arriving: Vec::new(),
                 streams: Vec::new(),
                 signal: None,
+                is_plain: false,
                 is_asleep: false,
                 is_over: false,
             }),
             changed: Condvar::new(),
             waker: Waker::new().map_err(system("no event descriptor can be made"))?,
+            most_streams: options.most_streams,
         }))
     }
 
@@ -133,7 +160,7 @@ impl Shared {
     /// Whether a session can have another stream.
     pub fn has_room(&self) -> bool {
         let state = self.lock();
-        !state.is_over && state.session.streams().count() + state.arriving.len() < MOST_STREAMS
+        !state.is_over && state.session.streams().count() + state.arriving.len() < self.most_streams
     }
 
     fn wake(&self, state: &mut State) {
@@ -182,34 +209,15 @@ fn due(within: Option<Duration>) -> Option<Instant> {
 }
 
 impl ParallelSocket {
-    /// Opens a session with a listener: over the first route that works, and then over all of them. Streams that
-    /// end are made again while the session lasts.
+    /// Opens a session with a listener: tries all routes at once. The first that works opens the session, the
+    /// others join it. Streams that end are made again while the session lasts.
+    ///
+    /// It takes 10 s at most. [`Opening`] does the same without a call that waits.
     ///
     /// # Errors
     /// [`OpenError`]: if no route works, that of the first one.
     pub fn connect(routes: &[Route], options: &Options) -> Result<Self, OpenError> {
-        options.check()?;
-        if !(1..=MOST_STREAMS).contains(&routes.len()) {
-            return Err(OpenError::Addresses(routes.len()));
-        }
-        let id = random().map_err(system("random numbers cannot be had"))?;
-        let mut first_problem = None;
-        for (number, route) in routes.iter().enumerate() {
-            match dial(route, id, &Purpose::Open, options) {
-                Ok((stream, secret)) => {
-                    let shared = Shared::new(options)?;
-                    let dialer = Dialer::new(routes, number, id, secret, options.clone());
-                    shared.arrive(Arrival { route: Some(number), stream: Ok(stream) });
-                    worker::start(&shared, Some(dialer), || {})?;
-                    return Ok(Self { shared });
-                }
-                Err(problem) if is_final(&problem) => return Err(problem),
-                Err(problem) => {
-                    first_problem.get_or_insert(problem);
-                }
-            }
-        }
-        Err(first_problem.unwrap_or(OpenError::Addresses(0)))
+        Opening::start(routes, options, None)?.finished()
     }
 
     pub(super) const fn new(shared: Arc<Shared>) -> Self {
@@ -290,6 +298,13 @@ impl ParallelSocket {
         })
     }
 
+    /// Waits until the connections are closed, after the session has come to its end or was broken off; false
+    /// where they are not in time.
+    #[must_use]
+    pub fn ended(&self, within: Option<Duration>) -> bool {
+        self.shared.wait(due(within), |state| state.is_over.then_some(Ok(()))).is_ok()
+    }
+
     /// Breaks the session off; the other end is told so.
     pub fn abort(&self) {
         let mut state = self.shared.lock();
@@ -319,9 +334,16 @@ impl ParallelSocket {
         let state = self.shared.lock();
         Report {
             totals: state.session.totals(),
-            streams: state.streams.clone(),
+            streams: state.streams.iter().map(|tracked| tracked.report.clone()).collect(),
             scheduler: state.session.scheduler(),
+            is_plain: state.is_plain,
         }
+    }
+
+    /// The connection of a stream, by its place in the [`Report`], for socket options; `None` where it has ended.
+    #[must_use]
+    pub fn connection(&self, stream: usize) -> Option<Arc<TcpStream>> {
+        self.shared.lock().streams.get(stream)?.connection.upgrade()
     }
 
     /// Why the session failed, if it did.

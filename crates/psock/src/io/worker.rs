@@ -10,12 +10,12 @@ use std::time::Duration;
 use weir_tcp::clock::now_ns;
 
 use super::dial::{Purpose, dial};
-use super::observed::{Observed, observe};
+use super::observed::{is_another_rate, observe, pace};
 use super::signal::poll;
-use super::socket::{Shared, State, StreamReport};
+use super::socket::{Shared, State, StreamReport, Tracked};
 use super::{OpenError, Options, Route, system};
 use crate::schedule::StreamId;
-use crate::session::{SessionError, StreamTotals};
+use crate::session::SessionError;
 use crate::wire::{GreetingError, Id, Secret};
 
 const READ_BYTES: usize = 256 * 1024;
@@ -55,15 +55,15 @@ struct Dialled {
 }
 
 impl Dialer {
-    /// For a session that was opened over the route `first`.
-    pub fn new(routes: &[Route], first: usize, id: Id, secret: Secret, options: Options) -> Self {
-        let dialled = |(number, route): (usize, &Route)| Dialled {
+    /// For a session over these routes. Those that have `failed` are tried anew, the others are in use or being
+    /// tried already.
+    pub fn new(routes: &[Route], failed: &[bool], id: Id, secret: Secret, options: Arc<Options>) -> Self {
+        let dialled = |(route, failed): (&Route, &bool)| Dialled {
             route: *route,
-            next_ns: (number != first).then_some(0),
+            next_ns: failed.then(|| now_ns().saturating_add(BACKOFF_NS[0])),
             backoff_ns: BACKOFF_NS[0],
         };
-        let routes = routes.iter().enumerate().map(dialled).collect();
-        Self { routes, id, secret, options: Arc::new(options) }
+        Self { routes: routes.iter().zip(failed).map(dialled).collect(), id, secret, options }
     }
 
     /// The route works.
@@ -111,11 +111,13 @@ impl Dialer {
 #[derive(Debug)]
 struct Connection {
     id: StreamId,
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     route: Option<usize>,
     /// Place of its report.
     report: usize,
     has_ended_output: bool,
+    /// What TCP was told not to exceed.
+    pacing_bytes_per_s: Option<u64>,
 }
 
 /// Starts the thread of a session; `ended` is called when that ends.
@@ -131,6 +133,8 @@ pub fn start(
         buffer: vec![0; READ_BYTES],
         closes_ns: None,
     };
+    // What has arrived counts as soon as there is a socket.
+    worker.attach(&mut shared.lock(), now_ns());
     let work = move || {
         worker.run();
         worker.end();
@@ -243,7 +247,7 @@ impl Worker {
 
     fn read(&mut self, state: &mut State, id: StreamId, now: u64) {
         let Some(connection) = self.connections.iter_mut().find(|each| each.id == id) else { return };
-        match connection.stream.read(&mut self.buffer) {
+        match (&*connection.stream).read(&mut self.buffer) {
             Ok(0) => self.close(state, id, "the other end closed it", now),
             Ok(read) => {
                 // Its error stays in the session; after the end there is nothing left to be told.
@@ -294,55 +298,66 @@ impl Worker {
             if let (Some(dialer), Some(route)) = (&mut self.dialer, route) {
                 dialer.works(route);
             }
-            let report = self.add_report(state, local, remote);
-            self.connections.push(Connection { id, stream, route, report, has_ended_output: false });
+            let stream = Arc::new(stream);
+            let report = self.add_report(state, local, remote, &stream);
+            self.connections.push(Connection {
+                id,
+                stream,
+                route,
+                report,
+                has_ended_output: false,
+                pacing_bytes_per_s: None,
+            });
         }
     }
 
-    fn add_report(&mut self, state: &mut State, local: SocketAddr, remote: SocketAddr) -> usize {
+    fn add_report(
+        &mut self,
+        state: &mut State,
+        local: SocketAddr,
+        remote: SocketAddr,
+        stream: &Arc<TcpStream>,
+    ) -> usize {
         if state.streams.len() >= MOST_REPORTS
-            && let Some(oldest) = state.streams.iter().position(|stream| !stream.ended.is_empty())
+            && let Some(oldest) = state.streams.iter().position(|stream| !stream.report.ended.is_empty())
         {
             state.streams.remove(oldest);
             for connection in &mut self.connections {
                 connection.report -= usize::from(connection.report > oldest);
             }
         }
-        state.streams.push(StreamReport {
-            local,
-            remote,
-            totals: StreamTotals::default(),
-            retransmitted_segments: 0,
-            srtt_ns: 0,
-            ended: String::new(),
-        });
+        let report = StreamReport::new(local, remote);
+        state.streams.push(Tracked { report, connection: Arc::downgrade(stream) });
         state.streams.len() - 1
     }
 
     fn report(&self, state: &mut State, connection: &Connection, ended: &str) {
         let totals = state.session.stream_totals(connection.id);
         let observed = observe(&connection.stream);
-        let Some(report) = state.streams.get_mut(connection.report) else { return };
+        let Some(Tracked { report, .. }) = state.streams.get_mut(connection.report) else { return };
         report.totals = totals.unwrap_or(report.totals);
         report.ended = ended.to_owned();
-        if let Some(observed) = observed {
-            report.retransmitted_segments = observed.retransmitted_segments;
-            report.srtt_ns = observed.stats.srtt_ns;
+        if let Some(stats) = observed {
+            report.retransmitted_segments = stats.retransmitted_segments;
+            report.srtt_ns = stats.srtt_ns;
         }
     }
 
-    /// Asks the kernel about every connection.
-    fn look(&self, state: &mut State, now: u64) {
-        for connection in &self.connections {
-            let Some(Observed { stats, retransmitted_segments }) = observe(&connection.stream) else {
-                continue;
-            };
+    /// Asks the kernel about every connection, and tells it how fast that may be.
+    fn look(&mut self, state: &mut State, now: u64) {
+        for connection in &mut self.connections {
+            let Some(stats) = observe(&connection.stream) else { continue };
             state.session.set_stats(connection.id, stats, now);
             let totals = state.session.stream_totals(connection.id);
-            if let Some(report) = state.streams.get_mut(connection.report) {
+            if let Some(Tracked { report, .. }) = state.streams.get_mut(connection.report) {
                 report.totals = totals.unwrap_or(report.totals);
                 report.srtt_ns = stats.srtt_ns;
-                report.retransmitted_segments = retransmitted_segments;
+                report.retransmitted_segments = stats.retransmitted_segments;
+            }
+            let wanted = state.session.pacing_bytes_per_s(connection.id);
+            if is_another_rate(connection.pacing_bytes_per_s, wanted) {
+                connection.pacing_bytes_per_s = wanted;
+                pace(&connection.stream, wanted);
             }
         }
     }
@@ -355,7 +370,7 @@ impl Worker {
             if pending.is_empty() {
                 continue;
             }
-            match connection.stream.write(pending) {
+            match (&*connection.stream).write(pending) {
                 Ok(written) => state.session.sent(connection.id, written),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 Err(e) => broken.push((connection.id, e.to_string())),
@@ -384,7 +399,7 @@ impl Worker {
 
     fn read_rest(&mut self, state: &mut State, id: StreamId, now: u64) {
         let Some(connection) = self.connections.iter_mut().find(|each| each.id == id) else { return };
-        while let Ok(read @ 1..) = connection.stream.read(&mut self.buffer) {
+        while let Ok(read @ 1..) = (&*connection.stream).read(&mut self.buffer) {
             if state.session.input(id, &self.buffer[..read], now).is_err() {
                 return;
             }

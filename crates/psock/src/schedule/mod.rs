@@ -7,12 +7,14 @@ mod blest;
 mod earliest;
 mod ecf;
 mod poll_all;
+mod redundant;
 mod round_robin;
 
 pub use blest::Blest;
 pub use earliest::EarliestArrival;
 pub use ecf::Ecf;
 pub use poll_all::PollAll;
+pub use redundant::Redundant;
 pub use round_robin::RoundRobin;
 
 /// A stream of a session; no number is given twice.
@@ -40,6 +42,8 @@ pub struct PathStats {
     pub is_rate_limited: bool,
     /// Bytes that were acknowledged since the start; when this grows, the path works.
     pub acked_bytes: u64,
+    /// Segments that were sent again since the start; when this grows, one was lost.
+    pub retransmitted_segments: u64,
 }
 
 /// A stream, as a scheduler sees it.
@@ -96,10 +100,16 @@ pub trait Scheduler: Send + std::fmt::Debug {
     ///
     /// `paths` are the streams that work, in the order in which they were attached; at least one is ready.
     fn choose(&mut self, work: &Work, paths: &[Path]) -> Option<Choice>;
+
+    /// Every stream is to carry every block that has not arrived: whoever can take one takes the first that it
+    /// lacks, and the scheduler is asked only about those that no stream has.
+    fn copies(&self) -> bool {
+        false
+    }
 }
 
 /// Names of the schedulers that come with this crate.
-pub const SCHEDULERS: [&str; 5] = ["earliest", "poll-all", "round-robin", "ecf", "blest"];
+pub const SCHEDULERS: [&str; 6] = ["earliest", "poll-all", "round-robin", "ecf", "blest", "redundant"];
 
 /// The scheduler of this name.
 #[must_use]
@@ -110,6 +120,7 @@ pub fn scheduler(name: &str) -> Option<Box<dyn Scheduler>> {
         "round-robin" => Box::<RoundRobin>::default(),
         "ecf" => Box::<Ecf>::default(),
         "blest" => Box::<Blest>::default(),
+        "redundant" => Box::new(Redundant),
         _ => return None,
     })
 }

@@ -41,6 +41,8 @@ pub struct Config {
     pub block_bytes: u32,
     /// Times.
     pub timing: Timing,
+    /// The streams together take no more of a shared bottleneck than one TCP connection would.
+    pub is_fair: bool,
 }
 
 impl Default for Config {
@@ -50,6 +52,7 @@ impl Default for Config {
             send_bytes: 4 << 20,
             block_bytes: 32 * 1024,
             timing: Timing::default(),
+            is_fair: false,
         }
     }
 }

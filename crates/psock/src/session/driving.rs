@@ -46,6 +46,9 @@ impl Session {
     /// Gives one block to one stream, if there are both.
     pub(super) fn give(&mut self, now_ns: u64) -> bool {
         let again = self.outgoing.first_lost();
+        if again.is_none() && self.scheduler.copies() && self.copy() {
+            return true;
+        }
         let sendable_bytes = self.outgoing.sendable();
         let is_limited = self.outgoing.is_limited();
         let most = self.config.block_bytes;
@@ -107,5 +110,20 @@ impl Session {
         };
         stream.put_block(offset, len, again.is_some(), |to| self.outgoing.copy(offset, len, to));
         true
+    }
+
+    /// Gives a block that another stream carries to one that could, too.
+    fn copy(&mut self) -> bool {
+        let has_trusted = self.streams.values().any(|stream| !stream.is_suspect());
+        let may = |stream: &Stream| stream.is_ready() && !(has_trusted && stream.is_suspect());
+        for stream in self.streams.values_mut().filter(|stream| may(stream)) {
+            let Some((offset, len)) = self.outgoing.first_without(&stream.carried) else { continue };
+            self.outgoing.send_again(offset);
+            self.resent.0 += u64::from(len);
+            self.resent.1 += 1;
+            stream.put_block(offset, len, true, |to| self.outgoing.copy(offset, len, to));
+            return true;
+        }
+        false
     }
 }

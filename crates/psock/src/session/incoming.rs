@@ -119,6 +119,11 @@ impl Incoming {
         (self.next - self.read) as usize
     }
 
+    /// Bytes that there is memory for behind those that can be read.
+    pub const fn room(&self) -> usize {
+        self.ring.len() - self.readable()
+    }
+
     /// All data have arrived.
     pub fn is_complete(&self) -> bool {
         self.total == Some(self.next)

@@ -9,10 +9,12 @@
 //! `send_bytes` for what was not acknowledged, and one block per stream.
 
 mod config;
+mod coupling;
 mod driving;
 mod incoming;
 mod outcome;
 mod outgoing;
+mod plain;
 mod ranges;
 mod stream;
 
@@ -21,6 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::schedule::{Path, PathStats, Scheduler, StreamId};
 use crate::wire::{Frame, MOST_BLOCK_BYTES, MOST_STREAMS};
 pub use config::{Config, Timing};
+use coupling::Coupling;
 use incoming::Incoming;
 pub use outcome::{Read, SessionError, Totals};
 use outgoing::Outgoing;
@@ -43,6 +46,8 @@ pub struct Session {
     dead: VecDeque<StreamId>,
     failure: Option<SessionError>,
     resent: (u64, u64),
+    /// `None`: each stream has the rate that its TCP gives it.
+    coupling: Option<Coupling>,
     /// Kept for its memory.
     paths: Vec<Path>,
 }
@@ -65,6 +70,7 @@ impl Session {
             dead: VecDeque::new(),
             failure: None,
             resent: (0, 0),
+            coupling: config.is_fair.then(Coupling::default),
             paths: Vec::new(),
             config,
         }
@@ -168,6 +174,9 @@ impl Session {
 
     /// A connection has ended, in whatever way: what it carried and is not known to have arrived goes by others.
     pub fn detach(&mut self, id: StreamId) {
+        if let Some(coupling) = &mut self.coupling {
+            coupling.remove(id);
+        }
         if let Some(stream) = self.streams.remove(&id) {
             for offset in stream.carried {
                 self.outgoing.lose(offset);
@@ -186,10 +195,18 @@ impl Session {
     }
 
     /// What is known of a stream's connection.
-    pub fn set_stats(&mut self, id: StreamId, stats: PathStats, now_ns: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.update(stats, now_ns);
+    pub fn set_stats(&mut self, id: StreamId, mut stats: PathStats, now_ns: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if let Some(coupling) = &mut self.coupling {
+            stats.cwnd_bytes = coupling.update(id, &stats);
         }
+        stream.update(stats, now_ns);
+    }
+
+    /// The rate that the connection of a stream must not exceed; `None`: TCP's own.
+    #[must_use]
+    pub fn pacing_bytes_per_s(&self, id: StreamId) -> Option<u64> {
+        self.coupling.as_ref()?.rate_bytes_per_s(id)
     }
 
     /// The connection can take more; it is asked anew for each block.
@@ -214,7 +231,11 @@ impl Session {
     /// There is something that a stream could carry, were it writable.
     #[must_use]
     pub fn wants_to_send(&self) -> bool {
-        self.failure.is_none() && (self.outgoing.first_lost().is_some() || self.outgoing.sendable() > 0)
+        let lacks = |stream: &Stream| self.outgoing.first_without(&stream.carried).is_some();
+        self.failure.is_none()
+            && (self.outgoing.first_lost().is_some()
+                || self.outgoing.sendable() > 0
+                || self.scheduler.copies() && self.streams.values().any(lacks))
     }
 
     /// Takes bytes that a connection delivered.

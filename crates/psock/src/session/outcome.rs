@@ -26,6 +26,9 @@ pub enum SessionError {
     /// The other end has no such session any more.
     #[error("the other end has ended the session")]
     Forgotten,
+    /// The one connection to a peer that speaks plain TCP is gone.
+    #[error("the plain TCP connection ended early")]
+    Broken,
     /// Bytes were written after the end.
     #[error("nothing can be written after the end")]
     Finished,
@@ -35,7 +38,7 @@ impl SessionError {
     /// What the other end is told, if it does not know.
     pub(super) const fn reason(self) -> Option<Reason> {
         match self {
-            Self::Aborted(_) | Self::Forgotten | Self::Finished => None,
+            Self::Aborted(_) | Self::Forgotten | Self::Broken | Self::Finished => None,
             Self::Closed => Some(Reason::Closed),
             Self::Violation(_) => Some(Reason::Violation),
             Self::Lost(_) => Some(Reason::Lost),

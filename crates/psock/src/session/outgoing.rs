@@ -183,6 +183,15 @@ impl Outgoing {
         }
     }
 
+    /// The first block that a connection does not carry, of those that were given to any and have not arrived.
+    pub fn first_without(&self, carried: &BTreeSet<u64>) -> Option<(u64, u32)> {
+        if carried.len() >= self.blocks.len() {
+            return None;
+        }
+        let lacks = |(offset, _): &(&u64, &Block)| !carried.contains(offset);
+        self.blocks.iter().find(lacks).map(|(offset, block)| (*offset, block.len))
+    }
+
     /// Whether the block at `offset` is carried by anybody.
     pub fn is_carried(&self, offset: u64) -> bool {
         self.blocks.get(&offset).is_some_and(|block| block.copies > 0)

@@ -7,6 +7,7 @@ const SMALL: Config = Config {
     send_bytes: 1000,
     block_bytes: 100,
     timing: Timing { suspect_ns: 10, dead_ns: 100, ping_ns: 50, lost_ns: 1000, ack_ns: 5 },
+    is_fair: false,
 };
 
 fn session() -> Session {

@@ -44,10 +44,10 @@ impl Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GreetingError {
     /// Somebody else's protocol.
-    #[error("the other end speaks another protocol")]
+    #[error("the other end speaks another protocol, no psock")]
     NotPsock,
     /// Another version of this one.
-    #[error("the other end speaks version {0} of the protocol, this end version {VERSION}")]
+    #[error("the other end speaks version {0} of the psock protocol, this end version {VERSION}")]
     Version(u8),
     /// The other end does not know the key.
     #[error("the secrets of both ends differ")]

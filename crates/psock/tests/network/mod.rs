@@ -93,6 +93,7 @@ impl Pipe {
             rate_bytes_per_s: self.bytes_per_s,
             is_rate_limited: false,
             acked_bytes: self.acked,
+            ..PathStats::default()
         }
     }
 }

@@ -1,0 +1,447 @@
+//! What is behind a descriptor: a socket that is set up, being opened, open, or listening.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use libc::c_int;
+use weir_psock::io::{Listener, Opening, Options, ParallelSocket, Route, Signal};
+use weir_psock::wire::MOST_STREAMS;
+
+use crate::failure::{Failure, Outcome};
+
+/// Streams over each path unless told otherwise, as `weir psock send`.
+const USUAL_STREAMS: usize = 2;
+/// After the end, until the other end has finished as well.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Until the connections are closed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Between looks whether a listener that a call waits for was closed.
+const LISTENING: Duration = Duration::from_millis(200);
+
+/// What `psclose` does with data that have not arrived (socket(7), `SO_LINGER`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linger {
+    /// Waits until they have, or the session fails.
+    Always,
+    /// Waits so long; then breaks the session off.
+    For(Duration),
+}
+
+/// What can be set before there is a session.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// `AF_INET` or `AF_INET6`.
+    pub domain: c_int,
+    /// How sessions are carried.
+    pub options: Options,
+    /// This end's addresses, that of `pbind` first.
+    pub local: Vec<SocketAddr>,
+    /// The other end's, beside that of `pconnect`.
+    pub remote: Vec<SocketAddr>,
+    /// How many streams; 0: [`USUAL_STREAMS`] over each path.
+    pub streams: usize,
+    /// How long `precv` and `paccept` wait.
+    pub receive_timeout: Option<Duration>,
+    /// How long `psend` waits.
+    pub send_timeout: Option<Duration>,
+    /// What `psclose` does.
+    pub linger: Linger,
+}
+
+impl Setup {
+    fn new(domain: c_int) -> Self {
+        Self {
+            domain,
+            options: Options::default(),
+            local: Vec::new(),
+            remote: Vec::new(),
+            streams: 0,
+            receive_timeout: None,
+            send_timeout: None,
+            linger: Linger::Always,
+        }
+    }
+
+    /// Which streams are made: each local address with each remote one of its family, by turns.
+    fn routes(&self, to: SocketAddr) -> Outcome<Vec<Route>> {
+        if self.local.iter().any(|local| local.port() != 0) {
+            // Several streams cannot have the same port.
+            return Err(Failure::new(libc::EINVAL));
+        }
+        let remote: Vec<_> = std::iter::once(to).chain(self.remote.iter().copied()).collect();
+        let local: Vec<_> = self.local.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).collect();
+        let mut paths: Vec<_> = remote.iter().map(|remote| Route { local: None, remote: *remote }).collect();
+        if !local.is_empty() {
+            let pair = |remote: &SocketAddr| {
+                let fits = |ip: &&std::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
+                let remote = *remote;
+                local.iter().filter(fits).map(move |ip| Route { local: Some(*ip), remote }).collect::<Vec<_>>()
+            };
+            paths = remote.iter().flat_map(pair).collect();
+        }
+        if paths.is_empty() {
+            return Err(Failure::new(libc::EADDRNOTAVAIL));
+        }
+        let wanted = if self.streams == 0 { USUAL_STREAMS * paths.len() } else { self.streams };
+        let streams = wanted.min(self.options.most_streams).min(MOST_STREAMS);
+        Ok((0..streams).map(|stream| paths[stream % paths.len()]).collect())
+    }
+}
+
+/// How far a socket is.
+#[derive(Debug)]
+enum Stage {
+    Fresh(Signal),
+    /// `None` while a call waits for it.
+    Opening(Option<Opening>),
+    Open(Arc<ParallelSocket>),
+    Listening(Arc<Listener>),
+    Failed,
+}
+
+#[derive(Debug)]
+struct Inner {
+    setup: Setup,
+    stage: Stage,
+    /// Of the last call that failed.
+    text: String,
+}
+
+/// What is behind a descriptor.
+#[derive(Debug)]
+pub struct Descriptor {
+    inner: Mutex<Inner>,
+    is_closed: AtomicBool,
+    /// `pshutdown` with `SHUT_RD`.
+    is_deaf: AtomicBool,
+}
+
+fn failed<T>(errno: c_int) -> Outcome<T> {
+    Err(Failure::new(errno))
+}
+
+impl Descriptor {
+    /// A socket of which nothing is known; `signal` is what its descriptor shows.
+    #[must_use]
+    pub fn fresh(domain: c_int, signal: Signal) -> Self {
+        Self::new(Setup::new(domain), Stage::Fresh(signal))
+    }
+
+    /// A session that a listener has accepted.
+    #[must_use]
+    pub fn accepted(setup: Setup, socket: ParallelSocket) -> Self {
+        Self::new(setup, Stage::Open(Arc::new(socket)))
+    }
+
+    fn new(setup: Setup, stage: Stage) -> Self {
+        let inner = Inner { setup, stage, text: String::new() };
+        Self { inner: Mutex::new(inner), is_closed: AtomicBool::new(false), is_deaf: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was set.
+    #[must_use]
+    pub fn setup(&self) -> Setup {
+        self.lock().setup.clone()
+    }
+
+    /// Sets what can be set at any time.
+    pub fn set_anytime(&self, change: impl FnOnce(&mut Setup)) {
+        change(&mut self.lock().setup);
+    }
+
+    /// Sets what must be known before there is a session or a listener.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is one. What `change` says.
+    pub fn set(&self, change: impl FnOnce(&mut Setup) -> Outcome<()>) -> Outcome<()> {
+        let mut inner = self.lock();
+        if !matches!(inner.stage, Stage::Fresh(_)) {
+            return failed(libc::EINVAL);
+        }
+        change(&mut inner.setup)
+    }
+
+    /// Keeps what went wrong, for `PSOCK_ERROR_TEXT`.
+    pub fn note(&self, failure: &Failure) {
+        self.lock().text.clone_from(&failure.text);
+    }
+
+    /// What went wrong last.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.lock().text.clone()
+    }
+
+    /// This end's address.
+    ///
+    /// # Errors
+    /// `EADDRINUSE`: the socket has one.
+    pub fn bind(&self, address: SocketAddr) -> Outcome<()> {
+        self.set(|setup| {
+            if !setup.local.is_empty() {
+                return failed(libc::EINVAL);
+            }
+            setup.local.push(address);
+            Ok(())
+        })
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// `EINPROGRESS` unless `waits`; `EALREADY`, `EISCONN`; what went wrong.
+    pub fn connect(&self, to: SocketAddr, waits: bool) -> Outcome<()> {
+        let mut inner = self.lock();
+        match &inner.stage {
+            Stage::Fresh(_) => {}
+            Stage::Opening(_) => {
+                drop(inner);
+                return match self.settle(Some(Duration::ZERO)) {
+                    Ok(_) => failed(libc::EISCONN),
+                    Err(failure) if failure.errno == libc::EAGAIN => failed(libc::EALREADY),
+                    Err(failure) => Err(failure),
+                };
+            }
+            Stage::Open(_) => return failed(libc::EISCONN),
+            Stage::Listening(_) => return failed(libc::EOPNOTSUPP),
+            Stage::Failed => return failed(libc::EINVAL),
+        }
+        let routes = inner.setup.routes(to)?;
+        let Stage::Fresh(signal) = std::mem::replace(&mut inner.stage, Stage::Failed) else {
+            return failed(libc::EINVAL);
+        };
+        inner.stage = Stage::Opening(Some(Opening::start(&routes, &inner.setup.options, Some(signal))?));
+        drop(inner);
+        if waits { self.settle(None).map(|_| ()) } else { failed(libc::EINPROGRESS) }
+    }
+
+    /// The session, if there is one in time.
+    fn settle(&self, within: Option<Duration>) -> Outcome<Arc<ParallelSocket>> {
+        let mut inner = self.lock();
+        let opening = match &mut inner.stage {
+            Stage::Open(socket) => return Ok(Arc::clone(socket)),
+            // Another thread's call waits for it.
+            Stage::Opening(opening) => match opening.take() {
+                Some(opening) => opening,
+                None => return failed(libc::EAGAIN),
+            },
+            _ => return failed(libc::ENOTCONN),
+        };
+        drop(inner);
+        let waited = opening.wait(within);
+        let mut inner = self.lock();
+        let (stage, outcome) = match waited {
+            Ok(Ok(socket)) => {
+                let socket = Arc::new(socket);
+                (Stage::Open(Arc::clone(&socket)), Ok(socket))
+            }
+            Ok(Err(problem)) => (Stage::Failed, Err(problem.into())),
+            Err(still) => (Stage::Opening(Some(still)), failed(libc::EAGAIN)),
+        };
+        inner.stage = stage;
+        outcome
+    }
+
+    /// The session; a call that may wait does so for one that is being opened.
+    ///
+    /// # Errors
+    /// `ENOTCONN`, `EAGAIN`; what went wrong with a `pconnect` that went on by itself.
+    pub fn socket(&self, waits: bool) -> Outcome<Arc<ParallelSocket>> {
+        self.settle(if waits { None } else { Some(Duration::ZERO) })
+    }
+
+    /// What a `pconnect` that went on by itself came to, or why the session failed; it is told once.
+    pub fn take_error(&self) -> Option<Failure> {
+        match self.settle(Some(Duration::ZERO)) {
+            Ok(socket) => socket.failure().map(Failure::from),
+            Err(failure) => Some(failure).filter(|it| ![libc::EAGAIN, libc::ENOTCONN].contains(&it.errno)),
+        }
+    }
+
+    /// Listens.
+    ///
+    /// # Errors
+    /// `EINVAL`: the socket has no address, or is something else; `EADDRINUSE`, `EACCES` and what else went wrong.
+    pub fn listen(&self) -> Outcome<()> {
+        let mut inner = self.lock();
+        match &inner.stage {
+            Stage::Fresh(_) => {}
+            // Again, with another backlog.
+            Stage::Listening(_) => return Ok(()),
+            _ => return failed(libc::EINVAL),
+        }
+        let Some(first) = inner.setup.local.first() else { return failed(libc::EINVAL) };
+        let port = first.port();
+        if port == 0 && inner.setup.local.len() > 1 {
+            // Each would have another one.
+            return failed(libc::EINVAL);
+        }
+        let at = |address: &SocketAddr| {
+            let own = address.port();
+            SocketAddr::new(address.ip(), if own == 0 { port } else { own })
+        };
+        let addresses: Vec<_> = inner.setup.local.iter().map(at).collect();
+        let listener = Listener::bind(&addresses, inner.setup.options.clone())?;
+        let listener = Arc::new(listener);
+        if let Stage::Fresh(signal) =
+            std::mem::replace(&mut inner.stage, Stage::Listening(Arc::clone(&listener)))
+        {
+            listener.set_signal(signal);
+        }
+        Ok(())
+    }
+
+    /// The next session of a listener.
+    ///
+    /// # Errors
+    /// `EINVAL`: it does not listen. `EAGAIN`: nobody has come. `EBADF`: it was closed meanwhile.
+    pub fn accept(&self, waits: bool) -> Outcome<(ParallelSocket, SocketAddr)> {
+        let inner = self.lock();
+        let Stage::Listening(listener) = &inner.stage else { return failed(libc::EINVAL) };
+        let (listener, limit) = (Arc::clone(listener), inner.setup.receive_timeout);
+        drop(inner);
+        if !waits {
+            return listener.accept(Some(Duration::ZERO)).ok_or_else(|| Failure::new(libc::EAGAIN));
+        }
+        let mut left = limit.unwrap_or(Duration::MAX);
+        while !left.is_zero() {
+            let wait = left.min(LISTENING);
+            if let Some(found) = listener.accept(Some(wait)) {
+                return Ok(found);
+            }
+            if self.is_closed.load(SeqCst) {
+                return failed(libc::EBADF);
+            }
+            left = left.saturating_sub(wait);
+        }
+        failed(libc::EAGAIN)
+    }
+
+    /// Whether it listens.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        matches!(self.lock().stage, Stage::Listening(_))
+    }
+
+    /// This end's address: that of the first stream, of the listener, or of `pbind`.
+    #[must_use]
+    pub fn local(&self) -> Option<SocketAddr> {
+        if let Ok(socket) = self.socket(false) {
+            return socket.report().streams.first().map(|stream| stream.local);
+        }
+        let inner = self.lock();
+        match &inner.stage {
+            Stage::Listening(listener) => listener.addresses().first().copied(),
+            _ => inner.setup.local.first().copied(),
+        }
+    }
+
+    /// The other end's address: that of the first stream.
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn remote(&self) -> Outcome<SocketAddr> {
+        let streams = self.socket(false).map_err(|_| Failure::new(libc::ENOTCONN))?.report().streams;
+        streams.first().map(|stream| stream.remote).ok_or_else(|| Failure::new(libc::ENOTCONN))
+    }
+
+    /// Ends one direction, or both.
+    ///
+    /// # Errors
+    /// `EINVAL`, `ENOTCONN`.
+    pub fn shut_down(&self, how: c_int) -> Outcome<()> {
+        let (reads, writes) = match how {
+            libc::SHUT_RD => (true, false),
+            libc::SHUT_WR => (false, true),
+            libc::SHUT_RDWR => (true, true),
+            _ => return failed(libc::EINVAL),
+        };
+        let socket = self.socket(false).map_err(|_| Failure::new(libc::ENOTCONN))?;
+        if reads {
+            self.is_deaf.store(true, SeqCst);
+        }
+        if writes {
+            socket.finish();
+        }
+        Ok(())
+    }
+
+    /// Nothing is to be read any more.
+    #[must_use]
+    pub fn is_deaf(&self) -> bool {
+        self.is_deaf.load(SeqCst)
+    }
+
+    /// Ends the socket, whose descriptor is gone: waits until everything that was sent has arrived.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub fn close(&self) -> Outcome<()> {
+        self.is_closed.store(true, SeqCst);
+        let mut inner = self.lock();
+        let linger = inner.setup.linger;
+        let stage = std::mem::replace(&mut inner.stage, Stage::Failed);
+        drop(inner);
+        let Stage::Open(socket) = stage else { return Ok(()) };
+        let limit = match linger {
+            Linger::For(Duration::ZERO) => {
+                socket.abort();
+                let _ = socket.ended(Some(LAST_WORDS));
+                return Ok(());
+            }
+            Linger::For(limit) => Some(limit),
+            Linger::Always => None,
+        };
+        socket.finish();
+        let delivered = socket.delivered(limit);
+        if delivered.is_ok() {
+            // The other end may still send, and is then told that nobody reads it.
+            let _ = socket.close(Some(FAREWELL));
+        }
+        socket.abort();
+        let _ = socket.ended(Some(LAST_WORDS));
+        delivered.map_err(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(local: &[&str], remote: &[&str]) -> Setup {
+        let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        Setup { local: read(local), remote: read(remote), ..Setup::new(libc::AF_INET) }
+    }
+
+    #[test]
+    fn streams_take_turns_over_all_pairs_of_addresses_of_one_family() {
+        let to: SocketAddr = "198.51.100.1:7".parse().unwrap();
+        let alone = setup(&[], &[]).routes(to).unwrap();
+        assert_eq!(alone, vec![Route { local: None, remote: to }; 2]);
+        let both = setup(&["192.0.2.1:0", "192.0.2.2:0", "[2001:db8::1]:0"], &["[2001:db8::9]:7"]);
+        let ends: Vec<_> = both
+            .routes(to)
+            .unwrap()
+            .iter()
+            .map(|route| format!("{} {}", route.local.unwrap(), route.remote))
+            .collect();
+        let once = ["192.0.2.1 198.51.100.1:7", "192.0.2.2 198.51.100.1:7", "2001:db8::1 [2001:db8::9]:7"];
+        assert_eq!(ends, [once, once].concat());
+        let five = Setup { streams: 5, ..setup(&["0.0.0.0:0"], &[]) };
+        assert_eq!(five.routes(to).unwrap(), vec![Route { local: None, remote: to }; 5]);
+    }
+
+    #[test]
+    fn addresses_that_do_not_fit_are_refused() {
+        let to = "198.51.100.1:7".parse().unwrap();
+        let errno = |setup: Setup| setup.routes(to).unwrap_err().errno;
+        assert_eq!(errno(setup(&["[2001:db8::1]:0"], &[])), libc::EADDRNOTAVAIL);
+        assert_eq!(errno(setup(&["192.0.2.1:80"], &[])), libc::EINVAL);
+    }
+}

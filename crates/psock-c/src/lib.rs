@@ -1,0 +1,18 @@
+//! `libweirpsock`: parallel sockets for C, by the BSD socket calls with a `p` in front.
+//!
+//! `docs/psock-c.md` explains them. The header `include/psock.h` is made of this crate.
+//!
+//! - [`calls`]: the functions that C sees.
+//! - [`options`]: `setpsockopt` and `getpsockopt`.
+//! - [`descriptor`], [`table`]: what is behind a descriptor, and which there are.
+//! - [`failure`]: errors as `errno`; no panic crosses into C.
+//! - [`address`]: `struct sockaddr`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
+pub mod address;
+pub mod calls;
+pub mod descriptor;
+pub mod failure;
+pub mod options;
+pub mod table;

@@ -1,0 +1,333 @@
+//! A session is opened: all routes are tried at once, the first that works opens it, and the others join.
+
+use std::net::TcpStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::dial::{Purpose, connect, greet, is_final, is_no_psock};
+use super::signal::Signal;
+use super::socket::Shared;
+use super::worker::{self, Arrival, Dialer};
+use super::{OpenError, Options, ParallelSocket, Route, plain, random, system};
+use crate::wire::{GreetingError, Id, MOST_STREAMS, Secret};
+
+/// A greeting that takes longer than this, and than four times as long as the connection took to be made, is no
+/// longer waited for alone: the next connection greets beside it (as in RFC 8305, section 5).
+const LONGEST_TURN: Duration = Duration::from_millis(250);
+
+/// A session that is being opened. Dropping it gives up.
+#[derive(Debug)]
+pub struct Opening {
+    race: Arc<Race>,
+}
+
+#[derive(Debug)]
+struct Race {
+    routes: Vec<Route>,
+    options: Arc<Options>,
+    id: Id,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    stage: Stage,
+    /// Routes of which nothing is known yet.
+    trying: usize,
+    /// Connections that are being greeted.
+    greeting: usize,
+    /// From when on another one may be greeted beside them.
+    next_turn: Instant,
+    /// What was wrong with each route.
+    problems: Vec<Option<OpenError>>,
+    signal: Option<Signal>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Trying,
+    Open {
+        shared: Weak<Shared>,
+        /// `None`: without psock.
+        secret: Option<Secret>,
+        /// Until it is taken.
+        made: Option<ParallelSocket>,
+    },
+    /// Until the error is taken.
+    Failed(Option<OpenError>),
+    GivenUp,
+}
+
+/// What a connection that was made is for.
+enum Turn {
+    Open,
+    Join(Arc<Shared>, Secret),
+    Nothing,
+}
+
+impl Opening {
+    /// Begins to open a session over `routes`.
+    ///
+    /// `signal` becomes the one of the socket; until that is made it shows nothing, and where it cannot be made, it
+    /// shows everything.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the options are not possible.
+    pub fn start(
+        routes: &[Route],
+        options: &Options,
+        mut signal: Option<Signal>,
+    ) -> Result<Self, OpenError> {
+        options.check()?;
+        if !(1..=MOST_STREAMS).contains(&routes.len()) {
+            return Err(OpenError::Addresses(routes.len()));
+        }
+        if let Some(signal) = &mut signal {
+            signal.show(false, false);
+        }
+        let state = State {
+            stage: Stage::Trying,
+            trying: routes.len(),
+            greeting: 0,
+            next_turn: Instant::now(),
+            problems: routes.iter().map(|_| None).collect(),
+            signal,
+        };
+        let race = Arc::new(Race {
+            routes: routes.to_vec(),
+            options: Arc::new(options.clone()),
+            id: random().map_err(system("random numbers cannot be had"))?,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        for number in 0..routes.len() {
+            let for_thread = Arc::clone(&race);
+            let work = move || for_thread.run(number);
+            if let Err(source) = thread::Builder::new().name("psock dial".to_owned()).spawn(work) {
+                race.fail(number, OpenError::System { what: "no thread can be made", source }, false);
+            }
+        }
+        Ok(Self { race })
+    }
+
+    /// The socket, or why there is none. `within`: how long to wait; `None`: until it is known, 10 s at most.
+    ///
+    /// # Errors
+    /// Itself: it is not known in time.
+    pub fn wait(self, within: Option<Duration>) -> Result<Result<ParallelSocket, OpenError>, Self> {
+        let due = within.and_then(|within| Instant::now().checked_add(within));
+        let mut state = self.race.lock();
+        loop {
+            let found = match &mut state.stage {
+                Stage::Trying => None,
+                Stage::Open { made, .. } => made.take().map(Ok),
+                Stage::Failed(problem) => problem.take().map(Err),
+                Stage::GivenUp => Some(Err(OpenError::Addresses(0))),
+            };
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            let left = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                drop(state);
+                return Err(self);
+            }
+            state = self.race.sleep(state, left);
+        }
+    }
+
+    /// The same, without a limit.
+    pub(super) fn finished(self) -> Result<ParallelSocket, OpenError> {
+        let mut opening = self;
+        loop {
+            match opening.wait(None) {
+                Ok(found) => return found,
+                Err(still) => opening = still,
+            }
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut state = self.race.lock();
+        let unused = match &mut state.stage {
+            Stage::Open { made, .. } => made.take(),
+            stage => {
+                *stage = Stage::GivenUp;
+                None
+            }
+        };
+        drop(state);
+        self.race.changed.notify_all();
+        drop(unused);
+    }
+}
+
+impl Race {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleep<'a>(&self, state: MutexGuard<'a, State>, at_most: Duration) -> MutexGuard<'a, State> {
+        // No wait of more than an hour: Condvar adds it to the time of day.
+        let at_most = at_most.min(Duration::from_secs(3600));
+        self.changed.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Tries a route.
+    fn run(&self, number: usize) {
+        let (route, begun) = (&self.routes[number], Instant::now());
+        let mut stream = match connect(route, &self.options) {
+            Ok(stream) => stream,
+            Err(problem) => return self.fail(number, problem, false),
+        };
+        let greet = |stream: &mut TcpStream, purpose| {
+            greet(stream, route.remote, self.id, &purpose, &self.options)
+        };
+        match self.turn(LONGEST_TURN.max(4 * begun.elapsed())) {
+            Turn::Nothing => {}
+            Turn::Join(shared, secret) => {
+                let stream = greet(&mut stream, Purpose::Join(secret)).map(|_| stream);
+                shared.arrive(Arrival { route: Some(number), stream });
+            }
+            Turn::Open => {
+                let greeted = greet(&mut stream, Purpose::Open);
+                let found = match greeted {
+                    Ok(secret) => Ok((stream, Some(secret))),
+                    // What was said to it is not what it expects: it is given a new connection.
+                    Err(problem) if self.options.is_fallback && is_no_psock(&problem) => {
+                        connect(route, &self.options).map(|stream| (stream, None))
+                    }
+                    Err(problem) => Err(problem),
+                };
+                match found {
+                    Ok((stream, secret)) => self.open(number, stream, secret),
+                    Err(problem) => self.fail(number, problem, true),
+                }
+            }
+        }
+    }
+
+    /// Waits until the connection can be used.
+    fn turn(&self, patience: Duration) -> Turn {
+        let mut state = self.lock();
+        loop {
+            match &state.stage {
+                Stage::Trying => {}
+                Stage::Open { shared, secret: Some(secret), .. } => {
+                    return shared.upgrade().map_or(Turn::Nothing, |shared| Turn::Join(shared, secret.clone()));
+                }
+                _ => return Turn::Nothing,
+            }
+            let now = Instant::now();
+            if state.greeting == 0 || now >= state.next_turn {
+                state.greeting += 1;
+                state.next_turn = now + patience;
+                return Turn::Open;
+            }
+            let left = state.next_turn - now;
+            state = self.sleep(state, left);
+        }
+    }
+
+    /// A route works; there is a session unless another was faster.
+    fn open(&self, number: usize, stream: TcpStream, secret: Option<Secret>) {
+        let mut state = self.lock();
+        state.trying -= 1;
+        state.greeting -= 1;
+        self.changed.notify_all();
+        match &state.stage {
+            Stage::Trying => {}
+            Stage::GivenUp => {
+                // So that the other end is told.
+                drop(self.make(&mut state, number, stream, secret).map(ParallelSocket::new));
+                return;
+            }
+            Stage::Open { shared, secret: Some(_), .. } => {
+                // Another server, or one that the first session's greeting has not reached: it joins instead.
+                let (to, source) = (self.routes[number].remote, GreetingError::Full);
+                let stream = Err(OpenError::Greeting { to, source });
+                return arrive(shared, Arrival { route: Some(number), stream });
+            }
+            _ => return,
+        }
+        state.stage = match self.make(&mut state, number, stream, secret.clone()) {
+            Ok(shared) => {
+                let made = Some(ParallelSocket::new(Arc::clone(&shared)));
+                Stage::Open { shared: Arc::downgrade(&shared), secret, made }
+            }
+            Err(problem) => {
+                show_all(&mut state);
+                Stage::Failed(Some(problem))
+            }
+        };
+    }
+
+    fn make(
+        &self,
+        state: &mut State,
+        number: usize,
+        stream: TcpStream,
+        secret: Option<Secret>,
+    ) -> Result<Arc<Shared>, OpenError> {
+        let shared = Shared::new(&self.options)?;
+        if let Some(secret) = secret {
+            let failed: Vec<bool> = state.problems.iter().map(Option::is_some).collect();
+            let options = Arc::clone(&self.options);
+            let dialer = Dialer::new(&self.routes, &failed, self.id, secret, options);
+            shared.arrive(Arrival { route: Some(number), stream: Ok(stream) });
+            worker::start(&shared, Some(dialer), || {})?;
+        } else {
+            plain::start(&shared, stream)?;
+        }
+        let mut inner = shared.lock();
+        inner.signal = state.signal.take();
+        shared.tell(&mut inner);
+        drop(inner);
+        Ok(shared)
+    }
+
+    /// A route does not work; there is no session if it was the last one, or if no other could do better.
+    fn fail(&self, number: usize, problem: OpenError, was_greeting: bool) {
+        let mut state = self.lock();
+        state.trying -= 1;
+        state.greeting -= usize::from(was_greeting);
+        self.changed.notify_all();
+        match &state.stage {
+            Stage::Trying => {}
+            Stage::Open { shared, secret: Some(_), .. } => {
+                return arrive(shared, Arrival { route: Some(number), stream: Err(problem) });
+            }
+            _ => return,
+        }
+        // The name of the session is taken where another route's greeting was faster.
+        let is_taken = matches!(problem, OpenError::Greeting { source: GreetingError::Full, .. });
+        if is_final(&problem) && !(is_taken && state.greeting > 0) {
+            state.stage = Stage::Failed(Some(problem));
+        } else {
+            state.problems[number] = Some(problem);
+            if state.trying > 0 {
+                return;
+            }
+            let first = state.problems.iter_mut().find_map(Option::take);
+            state.stage = Stage::Failed(first);
+        }
+        show_all(&mut state);
+    }
+}
+
+/// The session's thread is told, unless it has ended meanwhile.
+fn arrive(shared: &Weak<Shared>, arrival: Arrival) {
+    if let Some(shared) = shared.upgrade() {
+        shared.arrive(arrival);
+    }
+}
+
+fn show_all(state: &mut State) {
+    if let Some(signal) = &mut state.signal {
+        signal.show(true, true);
+    }
+}

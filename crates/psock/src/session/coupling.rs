@@ -1,0 +1,185 @@
+//! Coupled congestion control: what the streams of a session take together from a shared bottleneck.
+//!
+//! The linked increases algorithm (LIA, RFC 6356) outside of the kernel. A session keeps a window for each stream,
+//! which grows and shrinks with what its TCP acknowledges and loses. The window is enforced as a rate, by pacing.
+//! TCP's own window of Reno grows at least as fast and shrinks as much, so that the smaller one, LIA's, decides.
+
+use std::collections::BTreeMap;
+
+use crate::schedule::{PathStats, StreamId};
+
+const NS_PER_S: f64 = 1e9;
+/// TCP's window does not grow while it is not used, so LIA's may be larger by this; then TCP's is used, and grows.
+const HEADROOM: f64 = 1.25;
+/// No window is smaller than this many segments (RFC 5681, section 3.1).
+const LEAST_SEGMENTS: f64 = 2.0;
+
+/// The windows of a session's streams.
+#[derive(Clone, Debug, Default)]
+pub struct Coupling {
+    windows: BTreeMap<StreamId, Window>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    bytes: f64,
+    mss_bytes: f64,
+    srtt_ns: f64,
+    in_flight_bytes: f64,
+    /// Before the first loss TCP's slow start is left alone (RFC 6356, section 3).
+    is_slow_start: bool,
+    acked_bytes: u64,
+    retransmitted_segments: u64,
+    /// What was under way when the window was last halved has been acknowledged when this has (RFC 6582).
+    recover_bytes: u64,
+}
+
+impl Window {
+    fn new(stats: &PathStats) -> Self {
+        Self {
+            bytes: stats.cwnd_bytes as f64,
+            mss_bytes: 0.0,
+            srtt_ns: 0.0,
+            in_flight_bytes: 0.0,
+            is_slow_start: true,
+            acked_bytes: stats.acked_bytes,
+            retransmitted_segments: stats.retransmitted_segments,
+            recover_bytes: 0,
+        }
+    }
+
+    /// What it carries per nanosecond; 0 where it carries nothing.
+    fn rate(&self) -> f64 {
+        if self.in_flight_bytes > 0.0 && self.srtt_ns > 0.0 { self.bytes / self.srtt_ns } else { 0.0 }
+    }
+}
+
+impl Coupling {
+    /// Takes what is known of a stream now; the window that it has, in bytes.
+    pub fn update(&mut self, id: StreamId, stats: &PathStats) -> u64 {
+        let cwnd_bytes = stats.cwnd_bytes as f64;
+        if stats.srtt_ns == 0 || stats.mss_bytes == 0 {
+            return stats.cwnd_bytes;
+        }
+        let growth = self.growth();
+        let window = self.windows.entry(id).or_insert_with(|| Window::new(stats));
+        let acked_bytes = stats.acked_bytes.saturating_sub(window.acked_bytes) as f64;
+        let has_lost = stats.retransmitted_segments > window.retransmitted_segments;
+        let in_flight_bytes = stats.unacked_bytes.saturating_sub(stats.unsent_bytes);
+        window.acked_bytes = stats.acked_bytes;
+        window.retransmitted_segments = stats.retransmitted_segments;
+        window.mss_bytes = stats.mss_bytes as f64;
+        window.srtt_ns = stats.srtt_ns as f64;
+        window.in_flight_bytes = in_flight_bytes as f64;
+        if has_lost {
+            // Once for what was under way together.
+            if stats.acked_bytes >= window.recover_bytes {
+                window.bytes /= 2.0;
+                window.is_slow_start = false;
+                window.recover_bytes = stats.acked_bytes.saturating_add(in_flight_bytes);
+            }
+        } else if window.is_slow_start {
+            window.bytes = cwnd_bytes;
+        } else if window.in_flight_bytes >= window.bytes / 2.0 {
+            // Only where the window is used.
+            let alone = 1.0 / window.bytes;
+            window.bytes += growth.map_or(alone, |coupled| coupled.min(alone)) * acked_bytes * window.mss_bytes;
+        }
+        window.bytes = window.bytes.min(HEADROOM * cwnd_bytes).max(LEAST_SEGMENTS * window.mss_bytes);
+        (window.bytes as u64).min(stats.cwnd_bytes)
+    }
+
+    /// A stream has ended.
+    pub fn remove(&mut self, id: StreamId) {
+        self.windows.remove(&id);
+    }
+
+    /// The rate that enforces a stream's window; `None` in slow start.
+    pub fn rate_bytes_per_s(&self, id: StreamId) -> Option<u64> {
+        let window = self.windows.get(&id).filter(|window| !window.is_slow_start)?;
+        Some((window.bytes / window.srtt_ns * NS_PER_S) as u64)
+    }
+
+    /// By what a window grows for each byte acknowledged, in units of its segment: `α / w_tot` of RFC 6356, section
+    /// 3, which is `max(w/rtt²) / (Σ w/rtt)²`. `None` where no stream carries anything.
+    fn growth(&self) -> Option<f64> {
+        let carrying = || self.windows.values().filter(|window| window.rate() > 0.0);
+        let sum: f64 = carrying().map(Window::rate).sum();
+        let best = carrying().map(|window| window.rate() / window.srtt_ns).fold(0.0, f64::max);
+        (sum > 0.0).then(|| best / (sum * sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u64 = 1000;
+    const MS: u64 = 1_000_000;
+
+    fn stats(acked_bytes: u64, retransmitted_segments: u64) -> PathStats {
+        PathStats {
+            srtt_ns: 10 * MS,
+            mss_bytes: MSS,
+            cwnd_bytes: 100 * MSS,
+            unacked_bytes: 100 * MSS,
+            acked_bytes,
+            retransmitted_segments,
+            ..PathStats::default()
+        }
+    }
+
+    /// Streams that have left slow start with windows of 50 segments.
+    fn halved(streams: u32) -> Coupling {
+        let mut coupling = Coupling::default();
+        for (acked_bytes, losses) in [(0, 0), (MSS, 1)] {
+            for id in 0..streams {
+                coupling.update(StreamId(id), &stats(acked_bytes, losses));
+            }
+        }
+        coupling
+    }
+
+    #[test]
+    fn slow_start_is_left_alone_and_a_loss_halves_the_window_once_per_round_trip() {
+        let mut coupling = Coupling::default();
+        let id = StreamId(0);
+        assert_eq!(coupling.update(id, &stats(0, 0)), 100 * MSS);
+        assert_eq!(coupling.rate_bytes_per_s(id), None);
+        assert_eq!(coupling.update(id, &stats(MSS, 1)), 50 * MSS);
+        // 50 segments in 10 ms.
+        assert_eq!(coupling.rate_bytes_per_s(id), Some(5_000_000));
+        assert_eq!(coupling.update(id, &stats(2 * MSS, 9)), 50 * MSS, "the same round trip");
+        assert_eq!(coupling.update(id, &stats(101 * MSS, 10)), 25 * MSS);
+    }
+
+    #[test]
+    fn a_stream_alone_grows_like_reno_and_n_streams_together_by_an_nth_of_that() {
+        for streams in [1, 2, 5] {
+            let mut coupling = halved(streams);
+            let windows = |coupling: &Coupling| -> f64 { coupling.windows.values().map(|w| w.bytes).sum() };
+            let before = windows(&coupling);
+            // A round trip: each stream has its window acknowledged.
+            for id in 0..streams {
+                coupling.update(StreamId(id), &stats(51 * MSS, 1));
+            }
+            let grown = (windows(&coupling) - before) / MSS as f64;
+            assert!((grown - 1.0 / f64::from(streams)).abs() < 0.02, "{streams}: {grown}");
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow_and_none_outgrows_that_of_tcp() {
+        let mut coupling = halved(1);
+        let unused = PathStats { unacked_bytes: MSS, ..stats(51 * MSS, 1) };
+        assert_eq!(coupling.update(StreamId(0), &unused), 50 * MSS);
+        let small = PathStats { cwnd_bytes: 10 * MSS, ..stats(52 * MSS, 1) };
+        assert_eq!(coupling.update(StreamId(0), &small), 10 * MSS);
+        assert_eq!(coupling.rate_bytes_per_s(StreamId(0)), Some(1_250_000));
+        let nothing = PathStats { cwnd_bytes: 0, ..stats(53 * MSS, 1) };
+        coupling.update(StreamId(0), &nothing);
+        assert_eq!(coupling.rate_bytes_per_s(StreamId(0)), Some(200_000), "two segments in 10 ms");
+        coupling.remove(StreamId(0));
+        assert_eq!(coupling.rate_bytes_per_s(StreamId(0)), None);
+    }
+}
