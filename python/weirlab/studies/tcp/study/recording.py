@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from weirlab.cli.options.sockets import shown
 from weirlab.documents import plain
 from weirlab.records import (
     EngineResult,
@@ -23,7 +24,6 @@ from weirlab.records import (
     TrialSpec,
 )
 from weirlab.store.frames import frame_of
-from weirlab.studies.tcp.connections import shown
 from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.measure.result import Found
 from weirlab.studies.tcp.study.columns import (
