@@ -236,7 +236,7 @@ class EngineResult:
 def counts_alone(
     backend: Backend, sent: Sequence[int], received: Sequence[int], first_ns: int, last_ns: int
 ) -> EngineResult:
-    """The result of a trial that only counts packets, by flow, between two times: nothing is known of delays."""
+    """The result of a trial that counts packets, by flow, between two times; nothing is known of delays."""
     nothing, unknown = np.empty(0, np.uint64), np.full(len(sent), np.nan)
     zeros = np.zeros(len(sent), np.uint64)
     per_flow = {field.name: unknown for field in fields(FlowTable)}
