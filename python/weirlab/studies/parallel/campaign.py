@@ -37,6 +37,7 @@ def course(planned: Planned, asked: Comparison) -> Course:
     return Course(
         method=planned.method,
         paths={number: _pair(every[number], number, planned.repetition) for number in used},
+        congestion=asked.congestion,
         streams=asked.streams,
         how=how(asked),
         warmup_s=warmup_s,
@@ -70,7 +71,8 @@ def how(asked: Comparison) -> How:
     """How sessions are carried; the scheduler is the method's."""
     from weirlab.studies.psock.options import SessionOptions
 
-    return SessionOptions(memory=asked.memory).how(block=asked.block, unsent=asked.unsent)
+    options = SessionOptions(memory=asked.memory, congestion=asked.congestion)
+    return options.how(block=asked.block, unsent=asked.unsent)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ class Course:
     method: str
     paths: Mapping[int, PathPair]
     """Those that the method uses, by their numbers, from 1."""
+    congestion: str
+    """Congestion control of every connection."""
     streams: int
     """Over each path."""
     how: How

@@ -173,22 +173,44 @@ class Connections:
                 intake.take(buffer[:size])
 
 
-def connections(
-    made: Hosts, paths: Sequence[int], port: int, *, streams: int = 1, protocol: int = socket.IPPROTO_TCP
-) -> Connections:
-    """So many connections over each of ``paths``; raises ``LabError`` where one cannot be made."""
-    multipath = protocol != socket.IPPROTO_TCP
+@dataclass(frozen=True)
+class Sockets:
+    """What plain connections are made of, and how many of them there are over each path."""
+
+    congestion: str
+    streams: int = 1
+    protocol: int = socket.IPPROTO_TCP
+
+    def make(self) -> socket.socket:
+        """One that is neither bound nor connected."""
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, self.protocol)
+        try:
+            made.settimeout(_CONNECT_S)
+            control(made, self.congestion)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+def control(made: socket.socket, congestion: str) -> None:
+    """Set the congestion control; of multipath TCP that of all subflows."""
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
+
+
+def connections(made: Hosts, paths: Sequence[int], port: int, sockets: Sockets) -> Connections:
+    """Connections over each of ``paths``; raises ``LabError`` where one cannot be made."""
     pairs: list[Pair] = []
     listeners: list[socket.socket] = []
     try:
         for path in paths:
             here, there = _ends(path)
             # Subflows join by other addresses of the server.
-            at = _ANY if multipath else there
-            listener = made.server.call(partial(_listen, at, port, protocol))
+            at = there if sockets.protocol == socket.IPPROTO_TCP else _ANY
+            listener = made.server.call(partial(_listen, at, port, sockets))
             listeners.append(listener)
-            for _ in range(streams):
-                sender = made.client.call(partial(_connect, here, there, port, protocol))
+            for _ in range(sockets.streams):
+                sender = made.client.call(partial(_connect, here, there, port, sockets))
                 receiver, _ = listener.accept()
                 pairs.append((sender, receiver))
         for end in [end for pair in pairs for end in pair]:
@@ -205,11 +227,10 @@ def _ends(path: int) -> tuple[str, str]:
     return hosts.address(hosts.client_port(path - 1)), hosts.address(hosts.server_port(path - 1))
 
 
-def _listen(address: str, port: int, protocol: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+def _listen(address: str, port: int, sockets: Sockets) -> socket.socket:
+    listener = sockets.make()
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.settimeout(_CONNECT_S)
         listener.bind((address, port))
         listener.listen(64)
     except BaseException:
@@ -218,10 +239,9 @@ def _listen(address: str, port: int, protocol: int) -> socket.socket:
     return listener
 
 
-def _connect(local: str, remote: str, port: int, protocol: int) -> socket.socket:
-    sender = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+def _connect(local: str, remote: str, port: int, sockets: Sockets) -> socket.socket:
+    sender = sockets.make()
     try:
-        sender.settimeout(_CONNECT_S)
         sender.bind((local, 0))
         sender.connect((remote, port))
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -35,7 +36,7 @@ _SYSCTLS: Final = {
     # What the kernel remembers of one attempt must not help the next.
     "net/ipv4/tcp_no_metrics_save": 1,
 }
-_CONGESTION: Final = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+_AVAILABLE: Final = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _TASKS: Final = Path("/proc/self/task")
 _ALL_LOST: Final = Random(1.0)
 
@@ -58,7 +59,7 @@ class NamespaceBed:
             watch = stack.enter_context(watched(self.hosts, course.every_s))
             carrier = self._carrier(course)
             stack.callback(carrier.stop)
-            rivals = [_Rival(self.hosts, span) for span in course.competitors]
+            rivals = [_Rival(self.hosts, span, course.congestion) for span in course.competitors]
             for rival in rivals:
                 stack.callback(rival.stop)
             cpu_s, waited_ns, begun_ns = time.process_time(), _waited_ns(), time.monotonic_ns()
@@ -100,14 +101,14 @@ class NamespaceBed:
 
     def _carrier(self, course: Course) -> Carrier:
         paths = [*course.paths]
-        if course.method == TCP:
-            return carriers.connections(self.hosts, paths, PORT)
-        if course.method == INDEPENDENT:
-            return carriers.connections(self.hosts, paths, PORT, streams=course.streams)
+        if course.method in (TCP, INDEPENDENT):
+            streams = 1 if course.method == TCP else course.streams
+            return carriers.connections(self.hosts, paths, PORT, carriers.Sockets(course.congestion, streams))
         if course.method == MPTCP:
             further = [hosts.address(hosts.server_port(path - 1)) for path in paths[1:]]
             self.hosts.server.call(partial(mptcp.announce, further))
-            return carriers.connections(self.hosts, paths[:1], PORT, protocol=mptcp.PROTOCOL)
+            one = carriers.Sockets(course.congestion, protocol=mptcp.PROTOCOL)
+            return carriers.connections(self.hosts, paths[:1], PORT, one)
         how = replace(course.how, scheduler=course.method)
         return carriers.session(self.hosts, paths, PORT, streams=course.streams, how=how)
 
@@ -115,13 +116,15 @@ class NamespaceBed:
 class _Rival:
     """A competing TCP stream; it begins when it is told to."""
 
-    def __init__(self, made: Hosts, span: Span) -> None:
-        self.span = span
+    def __init__(self, made: Hosts, span: Span, congestion: str) -> None:
+        self.span, self._congestion = span, congestion
         self._hosts = made
         self._carrier: Connections | None = None
 
     def start(self) -> None:
-        self._carrier = carriers.connections(self._hosts, [self.span.path], _COMPETING + self.span.path)
+        port = _COMPETING + self.span.path
+        sockets = carriers.Sockets(self._congestion)
+        self._carrier = carriers.connections(self._hosts, [self.span.path], port, sockets)
         self._carrier.start()
 
     def stop(self) -> None:
@@ -194,13 +197,13 @@ def opened(asked: Comparison) -> Iterator[Bed]:
 def _prepare(namespace: Namespace, congestion: str) -> None:
     def prepare() -> None:
         write_sysctls(_SYSCTLS)
-        try:
-            _CONGESTION.write_text(f"{congestion}\n")
-        except OSError as error:
-            known = _CONGESTION.with_name("tcp_available_congestion_control").read_text().split()
-            raise LabError(
-                f"the congestion control {congestion} cannot be set ({error.strerror}); this kernel has "
-                f"{', '.join(known)}"
-            ) from error
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
+            try:
+                carriers.control(tried, congestion)
+            except OSError as error:
+                raise LabError(
+                    f"the congestion control {congestion} cannot be set ({error.strerror}); this kernel has "
+                    f"{', '.join(_AVAILABLE.read_text().split())}"
+                ) from error
 
     namespace.call(prepare)
