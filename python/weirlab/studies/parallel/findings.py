@@ -51,9 +51,14 @@ class Spread:
         return Spread(self.median / reference, self.low / reference, self.high / reference)
 
     def text(self, shown: Callable[[float], str]) -> str:
-        """``94.8 Mbit/s (94.7 to 94.9 Mbit/s)``; the median alone where the others are no different."""
+        """``94.8 Mbit/s (94.7 to 94.9)``; the median alone where the others are no different."""
         middle, low, high = map(shown, (self.median, self.low, self.high))
-        return middle if low == high else f"{middle} ({low} to {high})"
+        if low == high:
+            return middle
+        units = {each.partition(" ")[2] for each in (middle, low, high)}
+        if len(units) == 1 and (unit := units.pop()):
+            low, high = low.removesuffix(f" {unit}"), high.removesuffix(f" {unit}")
+        return f"{middle} ({low} to {high})"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.errors import InputError
+from weirlab.quantities import bit_rate, plural
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import (
     Attempts,
@@ -185,8 +186,6 @@ def _rates_bps(split: Split, share: float) -> tuple[int, int]:
 
 
 def _named(split: Split, share: float) -> str:
-    from weirlab.quantities import bit_rate
-
     return " + ".join(map(bit_rate, _rates_bps(split, share)))
 
 
@@ -256,7 +255,7 @@ def _conflicts_of_split(split: Split) -> Iterator[Conflict]:
 def _conflicts_of_case(what: Comparison, case: Case, place: tuple[Any, ...]) -> Iterator[Conflict]:
     paths = len(case.every_path())
     if paths > MOST_PATHS:
-        yield (*place, "paths"), f"{paths} paths: {MOST_PATHS} are possible"
+        yield (*place, "paths"), f"{paths} paths: at most {MOST_PATHS} are possible"
     for number, path in enumerate(case.paths):
         for side, why in path.conflicts():
             yield (*place, "paths", number, side), why
@@ -267,6 +266,6 @@ def _conflicts_of_case(what: Comparison, case: Case, place: tuple[Any, ...]) -> 
     ]
     for key, number, event in events:
         if event.path > paths:
-            yield (*place, key, number, "path"), f"there are {paths} paths"
+            yield (*place, key, number, "path"), f"the case has {plural(paths, 'path')}"
         if event.from_s + (event.lasts_s or 0.0) > lasts_s or event.from_s >= lasts_s:
             yield (*place, key, number), f"it ends after the recorded time, which has {lasts_s:g} s"
