@@ -219,8 +219,9 @@ def overall(found: ParallelFindings) -> Iterator[str]:
     cases = {each.case for each in found.groups if each.share.known}
     if len(cases) > 1 and least:
         best = sorted(least.values(), key=lambda each: each.share.median, reverse=True)
-        said = [f"{each.name} {percent(each.share.median)} ({each.case})" for each in best]
-        yield f"Least share of the sum of independent streams in {len(cases)} cases: {words(said)}."
+        rest = [f"{each.name} {percent(each.share.median)}" for each in best[1:]]
+        said = words([f"{best[0].name} carries at least {percent(best[0].share.median)}", *rest])
+        yield f"Of what independent streams carry together in {len(cases)} cases, {said}."
 
 
 def sentence(case: str, groups: Sequence[Group]) -> str:
@@ -238,7 +239,7 @@ def sentence(case: str, groups: Sequence[Group]) -> str:
     else:
         said = words(parts or [f"{each.name} {each.goodput.text(bit_rate)}" for each in groups])
     extra = [*_memory(together), *_outage(groups), *_rivalry(groups)]
-    return f"{case}: {'; '.join([said, *extra])}."
+    return f"{case[:1].upper()}{case[1:]}: {'; '.join([said, *extra])}."
 
 
 def _carried(group: Group) -> str:

@@ -6,16 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from weirlab.quantities import NOTHING, bit_rate, count, duration, percent, significant
+from weirlab.quantities import NOTHING, bit_rate, count, duration, percent, plural, significant
 from weirlab.studies.parallel.findings import Group, ParallelFindings, Spread
 from weirlab.studies.parallel.plan import named
 from weirlab.studies.parallel.rows import AttemptRow, PathRow
 from weirlab.tables import Table
 from weirlab.trace.quantities import size
-
-_SPARE: Final = (
-    "Attempts", "Longest stall", "Retransmitted", "CPU s/GB", "Jain", "Back after", "Reorder memory",
-)  # fmt: skip
 
 
 def told(found: ParallelFindings) -> list[Table]:
@@ -25,32 +21,21 @@ def told(found: ParallelFindings) -> list[Table]:
 
 
 def compared(case: str, groups: Sequence[Group]) -> Table:
-    """The methods of a case; what none of them has is left out."""
-    columns: list[tuple[str, Callable[[Group], str]]] = [
-        ("Method", lambda each: each.name),
-        ("Goodput", lambda each: _spread(each.goodput, bit_rate)),
-        ("Of the sum", lambda each: _spread(each.share, percent)),
-        ("Reorder memory", lambda each: _spread(each.spread["reorder_peak_bytes"], size)),
-        ("Retransmitted", lambda each: _spread(each.spread["retransmissions"], count)),
-        ("CPU s/GB", lambda each: _spread(each.spread["cpu_s_per_gb"], significant)),
-        ("Longest stall", lambda each: _spread(each.spread["stall_s"], _seconds)),
-        ("Path dead", lambda each: _spread(each.spread["outage_bps"], bit_rate)),
-        ("Back after", lambda each: _spread(each.spread["back_s"], _seconds)),
-        ("Competitor", lambda each: _spread(each.spread["competitor_bps"], bit_rate)),
-        ("Jain", lambda each: _spread(each.spread["jain"], lambda value: significant(value, 2))),
-        ("Attempts", lambda each: count(each.attempts)),
-    ]
-    cells = [[shown(each) for _, shown in columns] for each in groups]
-    kept = [n for n in range(len(columns)) if n < 2 or any(row[n] != NOTHING for row in cells)]
-    names = [columns[n][0] for n in kept]
-    spare = [name for name in _SPARE if name in names]
+    """The methods of a case, with what matters in it; JSON and the run have everything."""
+    columns = [*_ALWAYS, *next((more for name, more in _WITH if _known(groups, name)), _ELSE)]
+    names = [name for name, _ in columns]
+    most = max(each.attempts for each in groups)
     return Table(
-        f"{case}: medians, in brackets the least and the greatest",
+        f"{case}: medians of {plural(most, 'attempt')}, in brackets the least and the greatest",
         names,
-        [[row[n] for n in kept] for row in cells],
+        [[shown(each) for _, shown in columns] for each in groups],
         range(1, len(names)),
-        spare,
+        [name for name in _SPARE if name in names],
     )
+
+
+def _known(groups: Sequence[Group], name: str) -> bool:
+    return any(each.spread[name].known for each in groups)
 
 
 def attempts(rows: Sequence[AttemptRow]) -> Table:
@@ -105,5 +90,42 @@ def _seconds(value: float) -> str:
     return duration(value * 1e9)
 
 
+def _hundredths(value: float) -> str:
+    return significant(value, 2)
+
+
 def _spread(found: Spread, shown: Callable[[float], str]) -> str:
     return NOTHING if math.isnan(found.median) else found.text(shown)
+
+
+def _column(name: str, shown: Callable[[float], str]) -> Callable[[Group], str]:
+    return lambda each: _spread(each.spread[name], shown)
+
+
+Column = tuple[str, Callable[[Group], str]]
+
+_ALWAYS: Final[Sequence[Column]] = (
+    ("Method", lambda each: each.name),
+    ("Goodput", _column("goodput_bps", bit_rate)),
+    ("Of the sum", lambda each: _spread(each.share, percent)),
+    ("Reorder memory", _column("reorder_peak_bytes", size)),
+    ("Retransmitted", _column("retransmissions", count)),
+)
+_WITH: Final[Sequence[tuple[str, Sequence[Column]]]] = (
+    (
+        "outage_bps",
+        (("Path dead", _column("outage_bps", bit_rate)), ("Back after", _column("back_s", _seconds))),
+    ),
+    (
+        "competitor_bps",
+        (("Competitor", _column("competitor_bps", bit_rate)), ("Jain", _column("jain", _hundredths))),
+    ),
+)
+_ELSE: Final[Sequence[Column]] = (
+    ("CPU s/GB", _column("cpu_s_per_gb", significant)),
+    ("Longest stall", _column("stall_s", _seconds)),
+)
+_SPARE: Final = (
+    "Longest stall", "Retransmitted", "CPU s/GB", "Reorder memory", "Back after", "Jain", "Competitor",
+    "Path dead",
+)  # fmt: skip

@@ -18,7 +18,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def test_the_page_begins_with_the_least_share_and_has_a_chapter_per_kind_of_case(story: Story) -> None:
-    assert story.answer.startswith("Least share of the sum of independent streams in 4 cases")
+    assert story.answer.startswith("Of what independent streams carry together in 4 cases, MPTCP carries")
     assert [chapter.key for chapter in story.chapters] == ["shares", "case-2", "case-3", "memory", "attempts"]
     assert story.tiles[0].value == "100 %"
     assert "every byte was compared" in story.assurance
@@ -41,6 +41,10 @@ def test_every_case_is_drawn_as_bars_and_over_time_by_path(story: Story) -> None
     assert set(figures["case-3-paths"].data["series"]) == {"path 1", "path 2", "competitor"}
     assert figures["shares-goodput"].title == (
         "MPTCP carries at least 100 % of the sum, round-robin as little as 20 %."
+    )
+    assert (
+        figures["case-2-paths"].title
+        == "With earliest, path 1 carries 47.8 Mbit/s and path 2 carries 35.9 Mbit/s."
     )
     for figure in story.figures:
         type(figure.chart).from_dict(figure.chart.to_dict())  # Checked against the schema.

@@ -100,8 +100,10 @@ def test_every_method_is_compared_with_the_sum_of_independent_streams(outcome: F
 def test_the_terminal_says_a_sentence_per_case_and_shows_a_table_of_each(outcome: Found) -> None:
     told = outcome.told()
     first, *cases = told.conclusion.splitlines()
-    assert first.startswith("Least share of the sum of independent streams in 4 cases: ")
-    assert "round-robin 20 % (10 Mbit/s + 90 Mbit/s)" in first
+    assert first == (
+        "Of what independent streams carry together in 4 cases, MPTCP carries at least 100 %, earliest 100 % "
+        "and round-robin 20 %."
+    )
     assert cases[0] == (
         "10 Mbit/s + 90 Mbit/s: independent streams carry 95.6 Mbit/s together, of which MPTCP 100 %, "
         "earliest 100 % and round-robin 20 %; reorder memory at most: round-robin 80.0 kB and earliest "
@@ -118,6 +120,7 @@ def test_an_outage_is_told_by_what_is_left_and_when_the_path_is_back(outcome: Fo
     assert found.spread["outage_bps"].median == pytest.approx(50e6 * 1448 / 1514)
     assert found.spread["back_s"].median == pytest.approx(0.1)
     assert not group(outcome, "outage", "tcp", 1).spread["outage_bps"].known
+    assert "Outage: independent streams carry" in outcome.told().conclusion
     assert "while the path is dead: independent streams 47.8 Mbit/s" in outcome.told().conclusion
 
 

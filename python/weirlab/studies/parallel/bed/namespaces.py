@@ -140,8 +140,9 @@ def _sum(carrier: Carrier, edges_ns: F64) -> F64:
 
 
 def _happen(course: Course, links: Mapping[int, EmulatedLink], rivals: list[_Rival], zero_ns: int) -> None:
-    """Let everything happen at its time, until the end of the recorded part."""
-    events: list[tuple[float, Callable[[], None]]] = [(course.lasts_s, lambda: None)]
+    """Let everything happen at its time, until the recorded part is over."""
+    # The last sample of the connections has to be behind the recorded part.
+    events: list[tuple[float, Callable[[], None]]] = [(course.lasts_s + 2 * course.every_s, lambda: None)]
     for rival in rivals:
         events += [(rival.span.from_s, rival.start), (rival.span.to_s, rival.stop)]
     for outage in course.outages:

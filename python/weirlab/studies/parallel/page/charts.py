@@ -16,8 +16,8 @@ _BAR: Final = 20
 """Height in pixels of a bar and what is between two."""
 _THICK: Final = 13
 _HEADROOM: Final = 1.06
-_LABELLED: Final = 1.75
-"""Room for names behind the longest bar, as a multiple of its length."""
+_LABELLED: Final = 2.1
+"""Length of the axis over that of the longest bar: names behind it need room, also on a phone."""
 _HEIGHT: Final = 220
 _EXTENT: Final = 40
 
@@ -94,7 +94,7 @@ def _ticks_up_to(most: float) -> alt.Axis:
     while most / step > 5:
         step *= 2 if str(step)[0] == "1" else 2.5
     values = [step * n for n in range(int(most / step) + 1)]
-    return alt.Axis(format=",~g", values=values, grid=True, labelOverlap=False)
+    return alt.Axis(format=",~f", values=values, grid=True, labelOverlap=False)
 
 
 def over_time(
@@ -122,7 +122,7 @@ def over_time(
             "value:Q",
             title=title,
             scale=axes.linear((0.0, most * _HEADROOM)),
-            axis=alt.Axis(format=",~g", tickCount=5, minExtent=_EXTENT, maxExtent=_EXTENT),
+            axis=alt.Axis(format=",~f", tickCount=5, minExtent=_EXTENT, maxExtent=_EXTENT),
         ),
         color=alt.Color(
             "series:N",

@@ -32,11 +32,16 @@ def goodput(groups: Sequence[Group]) -> pl.DataFrame:
     sums = {each.case: each.goodput.median for each in groups if each.method == INDEPENDENT}
     rows = []
     for each in groups:
-        share = f" {percent(each.share.median)}" if each.share.known else ""
+        share = f" {percent(each.share.median)}" if each.share.known and each.method != INDEPENDENT else ""
         total = sums.get(each.case, math.nan)
         beyond = max(each.goodput.high, math.nan if each.path else total)
-        rows.append(_bar(each, each.goodput, _MBIT, f"{each.name}{share}", total, beyond))
+        rows.append(_bar(each, each.goodput, _MBIT, f"{_short(each)}{share}", total, beyond))
     return pl.DataFrame(rows, schema=_BARS)
+
+
+def _short(group: Group) -> str:
+    """There is little room behind a bar on a phone."""
+    return group.name.removeprefix("single ").removesuffix(" streams")
 
 
 def memory(groups: Sequence[Group]) -> pl.DataFrame:

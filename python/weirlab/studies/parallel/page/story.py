@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from weirlab.jobs.inventory import scenario_of
-from weirlab.quantities import bit_rate, duration, percent, plural
+from weirlab.quantities import bit_rate, duration, percent, plural, words
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from weirlab.studies.parallel.section import Comparison
 
 _RATE: Final = "Goodput, Mbit/s"
+_MBIT: Final = 1e6
 _TERMS: Final = (
     ("Goodput", "Bytes that the receiving application read, in order and each once, over the recorded time."),
     (
@@ -201,7 +202,7 @@ def _over_time(found: ParallelFindings, case: Case, key: str, series: pl.DataFra
         key=f"{key}-time",
         section=key,
         panel=case.name,
-        title="What the application reads over time, by method.",
+        title=_steadiness(attempts[-1], frame),
         caption=f"The middle attempt of each method; recording begins at 0 s.{shaded}",
         alt="Goodput in Mbit/s over time, a line per method.",
         chart=charts.over_time(frame, extent, "Goodput, Mbit/s", spans),
@@ -215,13 +216,29 @@ def _over_time(found: ParallelFindings, case: Case, key: str, series: pl.DataFra
             key=f"{key}-paths",
             section=key,
             panel=f"{case.name}, {named(attempt.method)}",
-            title=f"What arrives over each path with {named(attempt.method)}.",
+            title=f"With {named(attempt.method)}, {_means(frame)}.",
             caption=f"The middle attempt, by the receiver's kernel; recording begins at 0 s.{shaded}",
             alt="Throughput in Mbit/s over time, a line per path.",
             chart=charts.over_time(frame, extent, "Throughput, Mbit/s", spans),
             data=frame,
             linked=key,
         )
+
+
+def _steadiness(attempt: AttemptRow, frame: pl.DataFrame) -> str:
+    """How much the goodput of the last method varies from bin to bin."""
+    name = named(attempt.method)
+    mine = frame.filter((pl.col("series") == name) & (pl.col("at_s") >= 0))["value"] * _MBIT
+    low, high = (float(value or 0.0) for value in (mine.min(), mine.max()))  # type: ignore[arg-type]
+    return f"From bin to bin, the goodput of {name} varies from {bit_rate(low)} to {bit_rate(high)}."
+
+
+def _means(frame: pl.DataFrame) -> str:
+    """What each series carries in the recorded part."""
+    recorded = frame.filter(pl.col("at_s") >= 0).group_by("series", maintain_order=True)
+    means = recorded.agg(pl.col("value").mean() * _MBIT).rows()
+    said = [f"{name} carries {bit_rate(mean)}" for name, mean in means]
+    return words([f"{'the ' if each.startswith('competitor') else ''}{each}" for each in said])
 
 
 def _meanwhile(case: Case, end_s: float) -> list[charts.Meanwhile]:
