@@ -23,6 +23,7 @@ from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
+from weirlab.studies.parallel import rows as parallel
 from weirlab.studies.tcp.study.columns import (
     ConnectionRow,
     DiagnosisRow,
@@ -96,6 +97,15 @@ GROUPS: Final = (
             "diagnoses": DiagnosisRow,
             "findings": FindingRow,
             "packets": PacketsRow,
+        },
+    ),
+    Group(
+        "Runs about parallel sockets",
+        "Times count from the start of the recorded part ([parallel-sockets.md](parallel-sockets.md)).",
+        {
+            parallel.ATTEMPTS: parallel.AttemptRow,
+            parallel.PATHS: parallel.PathRow,
+            parallel.SERIES: parallel.SeriesRow,
         },
     ),
     Group(

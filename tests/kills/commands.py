@@ -44,6 +44,18 @@ failover:
   max_attempts: 1
 report: {}
 """
+_PARALLEL = """
+name: small parallel sockets
+parallel:
+  split: {rate: 20Mbps, shares: [0.3]}
+  methods: [independent, earliest]
+  warmup_s: 0.1
+  lasts_s: 0.3
+  repetitions: 2
+  max_attempts: 1
+  late_ms: 1000
+report: {}
+"""
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,7 @@ COMMANDS: dict[str, Command] = {
     "run-capacity": Command(_scenario("capacity", _CAPACITY), resume=_RUN),
     "run-monitor": Command(_scenario("monitor", _MONITOR), resume=_RUN, root=True),
     "run-failover": Command(_scenario("failover", _FAILOVER), resume=_RUN, root=True),
+    "run-parallel": Command(_scenario("parallel", _PARALLEL), resume=_RUN, root=True),
     "fit": Command(_fixed("fit", "last"), before=("profile",)),
     "verify": Command(
         _fixed("verify", "last", "--rules", "25", "--repetitions", "1", "--duration", "0.02"),

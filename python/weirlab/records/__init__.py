@@ -23,6 +23,7 @@ from weirlab.records.result import (
     Series,
     Span,
     Windows,
+    counts_alone,
 )
 from weirlab.records.spec import RuleSetup, TrialSpec
 from weirlab.records.trial import CallTable, HostSample, Observation, TrialRecord
@@ -48,6 +49,7 @@ __all__ = [
     "TrialRecord",
     "TrialSpec",
     "Windows",
+    "counts_alone",
     "device_in_words",
 ]
 

@@ -30,6 +30,7 @@ OWN: Final = (
     "weirlab.studies.ipsec:IpsecStudy",
     "weirlab.studies.emulator:EmulatorStudy",
     "weirlab.studies.psock:PsockStudy",
+    "weirlab.studies.parallel:ParallelStudy",
     "weirlab.studies.voice:VoiceStudy",
     "weirlab.studies.prediction:PredictionStudy",
     "weirlab.studies.planning:PlanningStudy",

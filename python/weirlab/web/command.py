@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 import typer
 
 from weirlab.cli import options
+from weirlab.cli.lines import LinesOption, say
 from weirlab.cli.options import grouped
 from weirlab.cli.output import Session
 from weirlab.extras import WEB
-from weirlab.studies.tcp.show.lines import LinesOption, say
 from weirlab.web.settings import LOOPBACK, PORT, Settings, bind, check
 
 WEB_HELP = """Serve runs, captures and live tests to a browser, until Ctrl-C.

@@ -15,10 +15,13 @@ import pytest
 from weirlab.quantities import NOTHING
 from weirlab.report import palette, spec
 from weirlab.report.story import Story
+from weirlab.store import Store
 from weirlab.studies.capacity.page import tell as tell_capacity
 from weirlab.studies.capacity.predicted import Foretold
 from weirlab.studies.failover.page import tell as tell_failover
 from weirlab.studies.monitor.page import tell as tell_monitor
+from weirlab.studies.parallel.fakes import FakeBed
+from weirlab.studies.parallel.study import page as page_of_parallel
 from weirlab.studies.profile.page import gather
 from weirlab.studies.profile.page import tell as tell_profile
 from weirlab.studies.quality.page import tell as tell_quality
@@ -41,6 +44,7 @@ from ..studies.calls import test_page as test_calls_page
 from ..studies.capacity import test_page as test_capacity_page
 from ..studies.failover import test_page as test_failover_page
 from ..studies.monitor import test_page as test_monitor_page
+from ..studies.parallel import test_study as test_parallel_study
 from ..studies.quality.captures import frames, pcap
 from ..studies.search import test_page as test_search_page
 from ..trace import made
@@ -59,6 +63,7 @@ KINDS = (
     "quality",
     "trace",
     "voice",
+    "parallel",
 )
 DATE = "2026-11-22"
 DEVICES = {
@@ -72,6 +77,7 @@ DEVICES = {
     "quality": "calls.pcap",
     "trace": "connection 0 in made.pcap",
     "voice": "numbering plan campus",
+    "parallel": "parallel sockets",
 }
 MARKS = ("point", "line", "rule", "bar", "rect", "area")
 
@@ -173,6 +179,12 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
         }
         return tell_voice(found, [message for _, listed in proved for message in listed], manifest)
 
+    def parallel() -> Story:
+        run = test_parallel_study.run(
+            Store(folder / "parallel"), FakeBed(), test_parallel_study.scenario(repetitions=1)
+        ).run
+        return replace(page_of_parallel(run), manifest={**vars(run.manifest), **dated})
+
     return Made(
         {
             "profile": profile,
@@ -185,6 +197,7 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
             "quality": quality,
             "trace": trace,
             "voice": voice,
+            "parallel": parallel,
         }
     )
 

@@ -1,8 +1,8 @@
 """Options that several commands share, and how their text is read.
 
 ``groups`` makes options of the fields of dataclasses. ``device``, ``traffic``, ``trials`` and ``results``
-hold the groups that commands share; ``reading`` and ``buffers`` read their text. ``coercion`` is about the
-values of all options, ``shapes`` about what the help shows of them.
+hold the groups that commands share; ``reading``, ``sockets`` and ``buffers`` read their text. ``coercion`` is
+about the values of all options, ``shapes`` about what the help shows of them.
 """
 
 from __future__ import annotations

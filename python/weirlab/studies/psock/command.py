@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from weirlab.cli.options import JsonOption, grouped
+from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.errors import InputError, TrialError
 from weirlab.studies.psock.options import PORT, SessionOptions, SourceOptions, StreamOptions, addresses
@@ -84,7 +85,7 @@ def send(
         tries = copying.routes(host, what.port, streams.paths(), streams.streams)
         with _source(what.file, what.total_bytes()) as source:
             made = copying.connect(tries, how)
-            copied = copying.send(made, source, copying.shown((host, what.port)))
+            copied = copying.send(made, source, shown((host, what.port)))
         document = {"kind": "psock send", **tables.document(copied)}
         session.finish(document, tables.sent(copied), [tables.streams(copied)])
 
@@ -145,7 +146,7 @@ def serve(
             files.check_output(out, "--out")
         ends = [(address, port) for address in addresses(bind)]
         listener = ParallelListener(ends, session_options.how().plain())
-        places = ", ".join(map(copying.shown, listener.addresses))
+        places = ", ".join(map(shown, listener.addresses))
         session.say(f"listening on {places}; Ctrl-C ends it")
         with Stop() as stop:
             account = copying.serve(listener, stop, transfers, into, session.say)

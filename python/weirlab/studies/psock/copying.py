@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from weirlab.cli.options.sockets import shown
 from weirlab.errors import InputError, LabError, TrialError
 from weirlab.link.stopping import Stop
 from weirlab.quoting import quoted
@@ -282,9 +283,3 @@ def _received(
         report = made.report()
         return Copied(peer, report["received_bytes"], 0.0, report, failure=str(error))
     return done[0]
-
-
-def shown(address: tuple[str, int]) -> str:
-    """``192.0.2.1:443``, ``[2001:db8::1]:443``."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

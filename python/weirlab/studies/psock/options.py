@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import typer
 
+from weirlab.cli.options.sockets import parse_address, parse_option
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 
@@ -90,7 +91,7 @@ class SessionOptions:
         from weirlab.link.settings import parse_size, parse_time
         from weirlab.studies.psock.copying import How
 
-        options = [_option(text) for text in self.option or ()]
+        options = [parse_option(text) for text in self.option or ()]
         if self.congestion:
             options.insert(0, ("TCP_CONGESTION", self.congestion))
         return How(
@@ -149,9 +150,9 @@ class StreamOptions:
         return found
 
 
-def addresses(texts: list[str] | None, option: str = "--bind") -> list[str]:
+def addresses(texts: list[str] | None) -> list[str]:
     """Addresses to listen on; loopback where none is given."""
-    return [_address(text, option) for text in texts or [LOOPBACK]]
+    return [parse_address(text) for text in texts or [LOOPBACK]]
 
 
 def _path(text: str) -> tuple[str, str]:
@@ -160,30 +161,10 @@ def _path(text: str) -> tuple[str, str]:
         raise InputError(
             f"--path {quoted(text)} names no address; accepted are 192.0.2.1 and 192.0.2.1,198.51.100.1"
         )
-    ends = [_address(end, "--path") if end else "" for end in (local, remote)]
+    ends = [parse_address(end, "--path") if end else "" for end in (local, remote)]
     if all(ends) and ip_address(ends[0]).version != ip_address(ends[1]).version:
         raise InputError(f"--path {quoted(text)}: one end is IPv4 and the other IPv6")
     return ends[0], ends[1]
-
-
-def _address(text: str, option: str) -> str:
-    try:
-        found = ip_address(text.strip())
-    except ValueError:
-        raise InputError(f"{option} {quoted(text)} is no IP address, such as 192.0.2.1 or ::1") from None
-    if getattr(found, "scope_id", None):
-        raise InputError(f"{option} {quoted(text)}: an address with a zone cannot be used; leave %zone out")
-    return str(found)
-
-
-def _option(text: str) -> tuple[str, str]:
-    what, _, value = (part.strip() for part in text.partition("="))
-    if not (what and value):
-        raise InputError(
-            f"--option {quoted(text)} not understood; accepted are NAME=VALUE and LEVEL:NUMBER=VALUE, e.g. "
-            "SO_SNDBUF=65536"
-        )
-    return what, value
 
 
 def _within(found: int, said: str, least: int, most: int) -> int:

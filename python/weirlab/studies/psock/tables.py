@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from weirlab.cli.options.sockets import shown
 from weirlab.quantities import NOTHING
-from weirlab.studies.psock.copying import Copied, Served, shown
+from weirlab.studies.psock.copying import Copied, Served
 from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, duration, percent, plural, size, words
 

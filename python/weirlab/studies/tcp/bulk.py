@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from weirlab import interrupts
+from weirlab.cli.lines import LinesOption, say
 from weirlab.cli.options import grouped
+from weirlab.cli.options.sockets import parse_address, parse_option, shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.studies.tcp import sending, serving
-from weirlab.studies.tcp.options import LimitOptions, ListenOptions, OptionOption, SendOptions, address
-from weirlab.studies.tcp.show.lines import LinesOption, say
+from weirlab.studies.tcp.options import LimitOptions, ListenOptions, OptionOption, SendOptions
 
 if TYPE_CHECKING:
     from weirlab.studies.tcp.results import Interval
@@ -103,18 +104,17 @@ def serve(
     """Serve."""
     from weirlab.link.settings import parse_size, parse_time
     from weirlab.link.stopping import Stop
-    from weirlab.studies.tcp.connections import shown
     from weirlab.studies.tcp.show import tables
 
     with Session(ctx, as_json=json) as session:
         settings = serving.Settings(
-            address=address(listen.bind) or serving.LOOPBACK,
+            address=parse_address(listen.bind),
             port=listen.port,
             token=listen.token,
             most_s=None if limits.max_time.strip() == "0" else parse_time(limits.max_time, "--max-time"),
             most_bytes=None if limits.max_bytes is None else parse_size(limits.max_bytes, "--max-bytes"),
             most_clients=limits.max_clients,
-            options=tuple(map(sending.option, option or ())),
+            options=tuple(map(parse_option, option or ())),
             transfers=limits.transfers,
             errands=limits.allow_client,
         )

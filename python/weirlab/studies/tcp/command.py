@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from weirlab.cli.lines import LinesOption, line, say
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.tcp import bulk
 from weirlab.studies.tcp.measure import command as measuring
-from weirlab.studies.tcp.show.lines import LinesOption, line, say
 
 if TYPE_CHECKING:
     from weirlab.studies.tcp.connections import Connection

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final
 
+from weirlab.cli.options.sockets import parse_address
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 from weirlab.trace import flows
@@ -87,11 +87,7 @@ def target(
     InputError
         ``address`` is none.
     """
-    try:
-        plain = "" if address is None else str(ip_address(address.strip()))
-    except ValueError:
-        raise InputError(f"--address {quoted(address)} is no IP address, such as 192.0.2.1") from None
-    end = flows.End(plain, port or 0)
+    end = flows.End("" if address is None else parse_address(address, "--address"), port or 0)
     if process is None:
         return Target(ends=(end, flows.End()))
     if re.fullmatch(r"[0-9]{1,9}", process):
@@ -132,12 +128,6 @@ def select(connections: Sequence[Connection], wanted: Target, states: Sequence[s
         for each in connections
         if wanted.fits(each) and (each.state in states if states else each.state not in IDLE)
     ]
-
-
-def shown(end: tuple[str, int]) -> str:
-    """``192.0.2.1:443``, ``[2001:db8::1]:443``."""
-    address, port = end
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _fits(wanted: flows.End, end: tuple[str, int]) -> bool:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from weirlab import files
+from weirlab.cli.options.sockets import shown
 from weirlab.errors import InputError
-from weirlab.studies.tcp.connections import shown
 from weirlab.studies.tcp.watching import Samples, Tally
 
 if TYPE_CHECKING:

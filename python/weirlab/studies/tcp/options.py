@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from weirlab.cli.options.sockets import parse_address, parse_option
 from weirlab.errors import InputError
 from weirlab.studies.tcp import sending, serving
 
@@ -214,8 +215,8 @@ class SendOptions:
             rate_bps=None if transfer.rate is None else parse_line(transfer.rate),
             interval_s=output.interval_s(),
             congestion=sockets.congestion,
-            options=tuple(map(sending.option, sockets.option or ())),
-            local=address(sockets.bind),
+            options=tuple(map(parse_option, sockets.option or ())),
+            local=None if sockets.bind is None else parse_address(sockets.bind),
             local_port=first,
             every_block=output.every_block,
             names=names.chosen(output.fields),
@@ -276,20 +277,3 @@ class LimitOptions:
     transfers: Annotated[
         int | None, typer.Option(min=1, help="Exit after this many transfers.", metavar="N")
     ] = None
-
-
-def address(text: str | None) -> str | None:
-    """``--bind`` as it is written; raises ``InputError`` for what is no address."""
-    from ipaddress import ip_address
-
-    from weirlab.quoting import quoted
-
-    if text is None:
-        return None
-    try:
-        address = ip_address(text.strip())
-    except ValueError:
-        raise InputError(f"--bind {quoted(text)} is no IP address, such as 192.0.2.1 or ::") from None
-    if getattr(address, "scope_id", None):
-        raise InputError(f"--bind {quoted(text)}: an address with a zone cannot be used; leave %zone out")
-    return str(address)

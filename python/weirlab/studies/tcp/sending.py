@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from weirlab.errors import InputError, TrialError
+from weirlab.errors import TrialError
 from weirlab.link.stopping import Stop
-from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
     from weirlab._engine import TcpClient
@@ -208,20 +207,3 @@ def _next(client: TcpClient, tell: Tell | None) -> Mapping[str, Any] | None:
     if event is not None and tell is not None:
         tell(event)
     return event
-
-
-def option(text: str, name: str = "--option") -> tuple[str, str]:
-    """``TCP_NODELAY=1`` or ``6:1=1`` as name and value.
-
-    Raises
-    ------
-    InputError
-        One of the two is missing. Whether there is such an option, the engine says.
-    """
-    what, equals, value = text.partition("=")
-    if not (what.strip() and equals and value.strip()):
-        raise InputError(
-            f"{name} {quoted(text)} not understood; accepted are NAME=VALUE and LEVEL:NUMBER=VALUE, e.g. "
-            "TCP_NODELAY=1"
-        )
-    return what.strip(), value.strip()

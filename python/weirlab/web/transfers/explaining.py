@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from weirlab.cli import diagnosis
+from weirlab.cli.options.sockets import shown
 from weirlab.studies.tcp import sending
-from weirlab.studies.tcp.connections import shown
 from weirlab.studies.tcp.measure import measuring
 from weirlab.studies.tcp.measure.measuring import Measured
 from weirlab.web.tables import for_page

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Final, TextIO
 
 from weirlab.cli import layout
+from weirlab.cli.options.sockets import shown
 from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.streams import console, tell
 from weirlab.quantities import NOTHING, duration
-from weirlab.studies.tcp.connections import shown
 from weirlab.studies.tcp.show.tables import owner
 from weirlab.studies.tcp.watching import Observer, Samples, Tally
 from weirlab.tables import Table

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weirlab.cli.options.sockets import shown
 from weirlab.quantities import NOTHING, duration
 from weirlab.studies.tcp import shares as where
-from weirlab.studies.tcp.connections import Connection, shown
+from weirlab.studies.tcp.connections import Connection
 from weirlab.studies.tcp.fields import Field
 from weirlab.studies.tcp.results import Interval, Summary
 from weirlab.studies.tcp.sending import Outcome as Sent

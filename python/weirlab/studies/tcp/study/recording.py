@@ -5,25 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import polars as pl
 
+from weirlab.cli.options.sockets import shown
 from weirlab.documents import plain
 from weirlab.records import (
-    EngineResult,
-    FlowTable,
-    Histogram,
     HostSample,
     RuleSetup,
-    Series,
     TrialRecord,
     TrialSpec,
+    counts_alone,
 )
 from weirlab.store.frames import frame_of
-from weirlab.studies.tcp.connections import shown
 from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.measure.result import Found
 from weirlab.studies.tcp.study.columns import (
@@ -91,7 +86,7 @@ def record(
         lab=lab,
         dut="tcp",
         offered_pps=offered_pps(traffic),
-        result=_result(segments, received, first_ns, last_ns),
+        result=counts_alone("tcp", segments, received, first_ns, last_ns),
         host=HostSample(wall_s=seconds, cpu_s={}),
         invalid=() if problem is None else (str(problem),),
         role="single",
@@ -277,44 +272,3 @@ def _frame_bytes(found: Found, segments: int) -> int:
 def _version(found: Found) -> Any:
     made: Sequence[Mapping[str, Any]] = found.measured.outcome.started["connections"]
     return 6 if any(":" in each["remote"][0] for each in made) else 4
-
-
-def _result(segments: Sequence[int], received: Sequence[int], first_ns: int, last_ns: int) -> EngineResult:
-    sent, arrived = sum(segments), sum(received)
-    nothing, unknown = np.empty(0, np.uint64), np.full(len(segments), np.nan)
-    zeros = np.zeros(len(segments), np.uint64)
-    per_flow = {field.name: unknown for field in fields(FlowTable)}
-    per_flow |= {"duplicated": zeros, "reordered": zeros}
-    per_flow["sent"] = np.array(segments, np.uint64)
-    per_flow["received"] = np.array(received, np.uint64)
-    per_flow["lost"] = per_flow["sent"] - per_flow["received"]
-    nan = math.nan
-    return EngineResult(
-        backend="tcp",
-        xdp_mode="",
-        record_start_ns=first_ns,
-        record_end_ns=last_ns,
-        sent=sent,
-        sent_warmup=0,
-        first_departure_ns=first_ns,
-        last_departure_ns=last_ns,
-        late_mean_ns=nan,
-        late_max_ns=0,
-        slipped_ns=0,
-        received=arrived,
-        lost=sent - arrived,
-        duplicated=0,
-        reordered=0,
-        stray=0,
-        delay_min_ns=nan,
-        delay_mean_ns=nan,
-        delay_max_ns=nan,
-        jitter_ns=nan,
-        longest_gap_ns=nan,
-        last_arrival_ns=last_ns,
-        first_arrival_ns=first_ns,
-        histogram=Histogram(nothing, nothing, nothing),
-        series=Series(1, nothing, nothing, np.empty(0), np.empty(0)),
-        flows=FlowTable(**per_flow),
-        arrived=arrived,
-    )

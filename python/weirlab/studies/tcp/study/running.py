@@ -95,7 +95,7 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
         token, client_token = live.secrets()
         netns, link, inside, host, wanted = None, None, _here, what.host or "", what.capture
         if what.host is None:
-            built = stack.enter_context(place.built(what, work.progress.note))
+            built = stack.enter_context(place.built(what))
             netns, link, host, token = built.client.name, built.link, built.host, built.token
             inside = built.inside
             wanted = place.CLIENT.name if wanted == "auto" else wanted

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.errors import InputError
 from weirlab.scenario.model import Root, Section
+from weirlab.studies.emulator.section import PathSection, TextOrNumber, Words
 from weirlab.studies.tcp import sending
 
-if TYPE_CHECKING:
-    from weirlab.studies.emulator.spec import PathSpec
-
-MOST_ENTRIES: Final = 32
-"""Socket options, and words about a path."""
 LEAST_EVERY_NS: Final = 1_000_000
-_SEEDS: Final = {"up": 2, "down": 3}
-"""The same random numbers in both directions would lose the same frames in both."""
 
 Conflict = tuple[tuple[int | str, ...], str]
-
-
-def _text(value: object) -> object:
-    """A number may be written without quotes."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _checked(read: Callable[[str], object]) -> AfterValidator:
@@ -81,47 +68,10 @@ def _every(text: str) -> int:
     return found
 
 
-TextOrNumber = Annotated[
-    str,
-    BeforeValidator(_text),
-    Field(min_length=1, max_length=200, json_schema_extra={"type": ["string", "number"]}),
-]
 Time = Annotated[TextOrNumber, _checked(_time)]
 Size = Annotated[TextOrNumber, _checked(_size)]
 BitRate = Annotated[TextOrNumber, _checked(_rate)]
 Period = Annotated[str, _checked(_period)]
-Words = Annotated[dict[str, TextOrNumber], Field(max_length=MOST_ENTRIES)]
-
-
-class PathSection(Section):
-    """An emulated path, in the words of ``weir link``: ``delay``, ``rate``, ``queue``, ``loss``, ..."""
-
-    both: Words = {}
-    """Of both directions; what is said of one direction goes before it."""
-    up: Words = {}
-    """From the client to the server."""
-    down: Words = {}
-    """From the server to the client."""
-
-    def words(self, direction: str) -> dict[str, str]:
-        """What is said of ``up`` or ``down``."""
-        said = {"seed": str(_SEEDS[direction]), **self.both}
-        return {**said, **(self.up if direction == "up" else self.down)}
-
-    def read(self, direction: str) -> PathSpec:
-        """The same, understood; raises ``InputError``."""
-        from weirlab.studies.emulator.reading import READERS, read_path
-
-        said = self.words(direction)
-        for name in said:
-            if name not in READERS:
-                raise InputError(f"{name!r} is not known; known are {', '.join(READERS)}")
-        return read_path(said)
-
-    def beside(self, folder: Path) -> PathSection:
-        """With relative paths of traces starting from ``folder``."""
-        sides = {name: _beside(getattr(self, name), folder) for name in ("both", "up", "down")}
-        return self.model_copy(update=sides)
 
 
 class TcpSection(Section):
@@ -222,9 +172,8 @@ class TcpScenario(Root):
     def files(self) -> Iterator[tuple[int | str, ...]]:
         """See :meth:`Root.files`; a trace of a path is a file."""
         yield from super().files()
-        for name in ("both", "up", "down") if self.tcp.path is not None else ():
-            if "trace" in getattr(self.tcp.path, name):
-                yield "tcp", "path", name, "trace"
+        for side in self.tcp.path.traces() if self.tcp.path is not None else ():
+            yield "tcp", "path", side, "trace"
 
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""
@@ -248,8 +197,8 @@ class TcpScenario(Root):
             yield ("tcp", "client"), "excludes 'path': its client is in a namespace of this host"
         if what.capture not in ("auto", "none"):
             yield ("tcp", "capture"), "with 'path' it is 'auto' or 'none'"
-        # What is said of both directions is wrong in both, and told once.
-        yield from dict.fromkeys(_of_path(what.path))
+        for side, why in what.path.conflicts():
+            yield ("tcp", "path", side), why
 
     def beside(self, folder: Path) -> TcpScenario:
         """See :meth:`Root.beside`."""
@@ -257,17 +206,3 @@ class TcpScenario(Root):
             return self
         section = self.tcp.model_copy(update={"path": self.tcp.path.beside(folder)})
         return self.model_copy(update={"tcp": section})
-
-
-def _of_path(path: PathSection) -> Iterator[Conflict]:
-    """What cannot be, and where it is said."""
-    for direction in ("up", "down"):
-        try:
-            path.read(direction)
-        except InputError as error:
-            said: Mapping[str, Any] = path.up if direction == "up" else path.down
-            yield ("tcp", "path", direction if said else "both"), str(error).replace("--", "")
-
-
-def _beside(words: Mapping[str, str], folder: Path) -> dict[str, str]:
-    return {name: str(folder / text) if name == "trace" else text for name, text in words.items()}

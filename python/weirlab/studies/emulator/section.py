@@ -1,0 +1,85 @@
+"""An emulated path as scenarios say it, in the words of ``weir link``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field
+
+from weirlab.errors import InputError
+from weirlab.scenario.model import Section
+
+if TYPE_CHECKING:
+    from weirlab.studies.emulator.spec import PathSpec
+
+MOST_ENTRIES: Final = 32
+"""Socket options, and words about a path."""
+_SEEDS: Final = {"up": 2, "down": 3}
+"""The same random numbers in both directions would lose the same frames in both."""
+
+
+def _text(value: object) -> object:
+    """A number may be written without quotes."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+TextOrNumber = Annotated[
+    str,
+    BeforeValidator(_text),
+    Field(min_length=1, max_length=200, json_schema_extra={"type": ["string", "number"]}),
+]
+Words = Annotated[dict[str, TextOrNumber], Field(max_length=MOST_ENTRIES)]
+
+
+class PathSection(Section):
+    """An emulated path, in the words of ``weir link``: ``delay``, ``rate``, ``queue``, ``loss``, ..."""
+
+    both: Words = {}
+    """Of both directions; what is said of one direction goes before it."""
+    up: Words = {}
+    """From the client to the server."""
+    down: Words = {}
+    """From the server to the client."""
+
+    def words(self, direction: str) -> dict[str, str]:
+        """What is said of ``up`` or ``down``."""
+        said = {"seed": str(_SEEDS[direction]), **self.both}
+        return {**said, **(self.up if direction == "up" else self.down)}
+
+    def read(self, direction: str) -> PathSpec:
+        """The same, understood; raises ``InputError``."""
+        from weirlab.studies.emulator.reading import READERS, read_path
+
+        said = self.words(direction)
+        for name in said:
+            if name not in READERS:
+                raise InputError(f"{name!r} is not known; known are {', '.join(READERS)}")
+        return read_path(said)
+
+    def beside(self, folder: Path) -> PathSection:
+        """With relative paths of traces starting from ``folder``."""
+        sides = {name: _beside(getattr(self, name), folder) for name in ("both", "up", "down")}
+        return self.model_copy(update=sides)
+
+    def traces(self) -> Iterator[str]:
+        """Of ``both``, ``up`` and ``down`` those that name a trace, which is a file."""
+        yield from (name for name in ("both", "up", "down") if "trace" in getattr(self, name))
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        """What cannot be: where it is said, and why not. What holds for both directions is told once."""
+        found = []
+        for direction in ("up", "down"):
+            try:
+                self.read(direction)
+            except InputError as error:
+                said: Mapping[str, Any] = self.up if direction == "up" else self.down
+                found.append((direction if said else "both", str(error).replace("--", "")))
+        yield from dict.fromkeys(found)
+
+
+def _beside(words: Mapping[str, str], folder: Path) -> dict[str, str]:
+    return {name: str(folder / text) if name == "trace" else text for name, text in words.items()}

@@ -1,0 +1,138 @@
+"""Attempt after attempt, each kept as soon as it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from weirlab.errors import LabError
+from weirlab.limits import HIGHEST_SEED
+from weirlab.measure.progress import Meter, OnProgress
+from weirlab.measure.terms import Clocks
+from weirlab.records import TrialRecord
+from weirlab.store.frames import rows_of
+from weirlab.studies.parallel.bed.base import Bed, Course, PathPair, Span
+from weirlab.studies.parallel.plan import Planned, expected_s, timing
+from weirlab.studies.parallel.recording import Entry, reasons, record
+from weirlab.studies.parallel.rows import ATTEMPTS, AttemptRow
+from weirlab.studies.parallel.section import MOST_PATHS, CasePath, Comparison, share_of
+
+if TYPE_CHECKING:
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.emulator.spec import PathSpec
+    from weirlab.studies.psock.copying import How
+
+
+def rows(run: Run) -> list[AttemptRow]:
+    """Every attempt that ``run`` keeps, in the order in which they were made."""
+    return rows_of(AttemptRow, run.table(ATTEMPTS).sort("start_ns")) if run.has_table(ATTEMPTS) else []
+
+
+def course(planned: Planned, asked: Comparison) -> Course:
+    """What is carried out in an attempt."""
+    warmup_s, lasts_s = timing(planned.case, asked)
+    every = dict(enumerate(planned.case.every_path(), 1))
+    used = planned.used
+    return Course(
+        method=planned.method,
+        paths={number: _pair(every[number], number, planned.repetition) for number in used},
+        congestion=asked.congestion,
+        streams=asked.streams,
+        how=how(asked),
+        warmup_s=warmup_s,
+        lasts_s=lasts_s,
+        every_s=asked.every_s,
+        outages=tuple(
+            Span(each.path, each.from_s, each.from_s + each.lasts_s)
+            for each in planned.case.outages
+            if each.path in used
+        ),
+        competitors=tuple(
+            Span(each.path, each.from_s, lasts_s if each.lasts_s is None else each.from_s + each.lasts_s)
+            for each in planned.case.competitors
+            if each.path in used
+        ),
+    )
+
+
+def _pair(path: CasePath, number: int, repetition: int) -> PathPair:
+    """Both directions. Random numbers differ from path to path and between repetitions, not by method."""
+    other = 2 * (MOST_PATHS * (repetition - 1) + number - 1)
+
+    def read(direction: str) -> PathSpec:
+        found = path.read(direction)
+        return replace(found, seed=(found.seed + other) % HIGHEST_SEED)
+
+    return PathPair(read("up"), read("down"))
+
+
+def how(asked: Comparison) -> How:
+    """How sessions are carried; the scheduler is the method's."""
+    from weirlab.studies.psock.options import SessionOptions
+
+    options = SessionOptions(memory=asked.memory, congestion=asked.congestion)
+    return options.how(block=asked.block, unsent=asked.unsent)
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """All attempts of a run."""
+
+    bed: Bed
+    asked: Comparison
+    writer: RunWriter
+    clocks: Clocks
+
+    def measure(self, planned: Sequence[Planned], on_progress: OnProgress | None = None) -> None:
+        """Make those that have no valid attempt in the run; one that the host spoils is repeated, and kept.
+
+        Raises
+        ------
+        LabError
+            Paths or connections could not be made in any attempt; what was finished is kept.
+        """
+        wall_s = (expected_s(each, self.asked) for each in planned)
+        meter = Meter(wall_s, self.clocks.seconds, on_progress, max_attempts=self.asked.max_attempts)
+        for each in planned:
+            if each.index in self.writer.done:
+                meter.skip()
+                continue
+            meter.tell(each.text)
+            meter.count(each.text, self._until_valid(each, meter.tell))
+
+    def _until_valid(self, planned: Planned, tell: Callable[..., object]) -> TrialRecord:
+        """The last attempt: the first valid one, or the last allowed."""
+        made: TrialRecord | None = None
+        failure: LabError | None = None
+        for left in reversed(range(self.asked.max_attempts)):
+            try:
+                made = self._attempt(planned)
+            except LabError as error:
+                failure = error
+                if left:
+                    tell(f"{planned.text}: again, because: {error}")
+                continue
+            if made.valid or not left:
+                return made
+            tell(f"{planned.text}: again, because: {'; '.join(made.invalid)}", made)
+        if made is None:
+            assert failure is not None
+            raise failure
+        return made
+
+    def _attempt(self, planned: Planned) -> TrialRecord:
+        what = course(planned, self.asked)
+        started_at, begun_s = self.clocks.now().isoformat(timespec="milliseconds"), self.clocks.seconds()
+        seen = self.bed.carry(what)
+        entry = Entry(
+            run_id=self.writer.run_id,
+            attempt=self.writer.attempts.get(planned.index, 0) + 1,
+            started_at=started_at,
+            wall_s=self.clocks.seconds() - begun_s,
+            lab=self.bed.lab,
+            first_share=share_of(self.asked.split, planned.case.name) if self.asked.split else None,
+        )
+        made = record(planned, what, seen, entry, reasons(seen, self.asked.late_ms * 1e6))
+        self.writer.add(made)
+        return made

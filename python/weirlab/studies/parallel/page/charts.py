@@ -1,0 +1,157 @@
+"""The charts: a bar per method with its name behind it, so that it reads on a phone, and lines over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from weirlab.report import axes, palette
+from weirlab.report.vega import alt
+
+_INK: Final = palette.LIGHT["ink"]
+_SOFT: Final = palette.LIGHT["soft"]
+_BAR: Final = 20
+"""Height in pixels of a bar and what is between two."""
+_THICK: Final = 13
+_HEADROOM: Final = 1.06
+_LABELLED: Final = 2.1
+"""Length of the axis over that of the longest bar: names behind it need room, also on a phone."""
+_HEIGHT: Final = 220
+_EXTENT: Final = 40
+
+
+Meanwhile = tuple[float, float, str]
+"""From when to when something was the case, in s, and what."""
+
+
+def bars(frame: pl.DataFrame, title: str, *, colour: str = "model-a") -> alt.LayerChart:
+    """A group of bars per ``row``, one per ``method``, each with a line from ``low`` to ``high``.
+
+    Where ``sum`` is known, a line marks it in the whole group.
+    """
+    rows = frame["row"].unique(maintain_order=True).to_list()
+    methods = frame["method"].unique(maintain_order=True).to_list()
+    named = len(rows) > 1
+    # The first place of a group is for its name.
+    places = ["", *methods] if named else methods
+    band = _BAR * len(places)
+    most = max(float(frame["high"].max() or 0.0), float(frame["sum"].max() or 0.0)) or 1.0  # type: ignore[arg-type]
+    base = alt.Chart(axes.data(frame))
+    x = alt.X("value:Q", title=title, scale=axes.linear((0.0, most * _LABELLED)), axis=_ticks_up_to(most))
+    y = alt.Y("row:N", title=None, sort=rows, axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0))
+    offset = alt.YOffset(
+        "method:N", sort=places, scale=alt.Scale(domain=places, paddingInner=0, paddingOuter=0)
+    )
+    tips = [
+        alt.Tooltip("row:N", title="case"),
+        alt.Tooltip("method:N", title="method"),
+        alt.Tooltip("value:Q", title="median", format=",.4~g"),
+        alt.Tooltip("low:Q", title="least", format=",.4~g"),
+        alt.Tooltip("high:Q", title="greatest", format=",.4~g"),
+        alt.Tooltip("attempts:Q", title="attempts"),
+    ]
+    filled = base.mark_bar(height=_THICK, color=palette.LIGHT[colour], opacity=0.75).encode(
+        x=x, y=y, yOffset=offset, tooltip=tips
+    )
+    spread = base.mark_rule(color=_INK, strokeWidth=2).encode(
+        x=alt.X("low:Q"), x2="high:Q", y=y, yOffset=offset, tooltip=tips
+    )
+    labels = base.mark_text(
+        align="left", baseline="middle", dx=6, fontSize=12, font=palette.FONT, color=_INK
+    ).encode(x=alt.X("reach:Q"), y=y, yOffset=offset, text="label:N")
+    layers: list[alt.Chart] = [filled, spread, labels]
+    if frame["sum"].is_not_null().any():
+        height = band - (_BAR if named else 0)
+        layers.append(
+            base.transform_filter("isValid(datum.sum)")
+            .transform_aggregate(sum="max(sum)", groupby=["row"])
+            .mark_tick(
+                orient="vertical", thickness=1.5, color=_SOFT, size=height, yOffset=(band - height) / 2
+            )
+            .encode(x=alt.X("sum:Q"), y=y)
+        )
+    if named:
+        layers.append(
+            base.transform_aggregate(n="count()", groupby=["row"])
+            .mark_text(
+                align="left", baseline="middle", dy=_BAR / 2 + 1, fontSize=12, fontWeight=600,
+                font=palette.FONT, color=_INK,
+            )
+            .encode(
+                x=alt.value(0),
+                y=alt.Y("row:N", sort=rows, axis=None, bandPosition=0),
+                text="row:N",
+            )
+        )  # fmt: skip
+    return alt.LayerChart(layer=layers, **axes.framed(band * len(rows)))
+
+
+def _ticks_up_to(most: float) -> alt.Axis:
+    """Behind the longest bar there are names, and no values."""
+    step = 10.0 ** len(str(int(most / 4))) / 10 if most >= 4 else 1.0
+    while most / step > 5:
+        step *= 2 if str(step)[0] == "1" else 2.5
+    values = [step * n for n in range(int(most / step) + 1)]
+    return alt.Axis(format=",~f", values=values, grid=True, labelOverlap=False)
+
+
+def over_time(
+    frame: pl.DataFrame,
+    extent: tuple[float, float],
+    title: str,
+    spans: Sequence[Meanwhile] = (),
+) -> alt.LayerChart:
+    """A line per ``series`` over ``at_s``; ``spans`` are shaded."""
+    names = frame["series"].unique(maintain_order=True).to_list()
+    most = float(frame["value"].max() or 0.0) or 1.0  # type: ignore[arg-type]
+    short = frame.with_columns(pl.col("at_s").round(4), pl.col("value").round_sig_figs(4))
+    base = alt.Chart(axes.data(short))
+    legend = alt.Legend(
+        symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, columns=axes.columns(names)
+    )
+    lines = base.mark_line(interpolate="step-after", strokeWidth=1.6, clip=True).encode(
+        x=alt.X(
+            "at_s:Q",
+            title="Time, s",
+            scale=axes.linear(extent),
+            axis=alt.Axis(format=",.4~g", tickCount=8),
+        ),
+        y=alt.Y(
+            "value:Q",
+            title=title,
+            scale=axes.linear((0.0, most * _HEADROOM)),
+            axis=alt.Axis(format=",~f", tickCount=5, minExtent=_EXTENT, maxExtent=_EXTENT),
+        ),
+        color=alt.Color(
+            "series:N",
+            title=None,
+            sort=names,
+            scale=alt.Scale(domain=names, range=palette.ramp(len(names))),
+            legend=legend,
+        ),
+        strokeDash=alt.StrokeDash(
+            "series:N",
+            title=None,
+            sort=names,
+            scale=alt.Scale(domain=names, range=palette.dashes(len(names))),
+            legend=legend,
+        ),
+        order="at_s:Q",
+        tooltip=[
+            alt.Tooltip("series:N", title="what"),
+            alt.Tooltip("at_s:Q", title="from, s", format=",.4~g"),
+            alt.Tooltip("value:Q", title="Mbit/s", format=",.4~g"),
+        ],
+    )
+    layers: list[alt.Chart] = [lines]
+    if spans:
+        values: list[dict[str, Any]] = [{"from": a, "to": b, "what": what} for a, b, what in spans]
+        layers.insert(
+            0,
+            alt.Chart(alt.InlineData(values=values))
+            .mark_rect(fill=_SOFT, fillOpacity=0.12, stroke=_SOFT, strokeWidth=1, clip=True)
+            .encode(x=alt.X("from:Q"), x2="to:Q", tooltip=[alt.Tooltip("what:N", title="meanwhile")]),
+        )
+    return alt.LayerChart(layer=layers, **axes.framed(_HEIGHT))

@@ -1,0 +1,98 @@
+"""From a scenario to a kept run with conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.errors import InputError, MissingCapability
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.progress import RESUME, Progress, passed_on
+from weirlab.jobs.work import Work
+from weirlab.measure.terms import Clocks
+from weirlab.quantities import plural
+from weirlab.store import Run, RunWriter
+from weirlab.studies.contract import Ground
+from weirlab.studies.parallel import campaign, plan
+from weirlab.studies.parallel.bed import Bed, OpenBed
+from weirlab.studies.parallel.findings import ParallelFindings
+from weirlab.studies.parallel.section import Comparison, ParallelScenario
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+LACKING: Final = "lacking"
+"""The fact of a run that names methods which could not be tried."""
+
+
+@contextmanager
+@shielded
+def opened(asked: ParallelScenario, work: Work, open_bed: OpenBed | None) -> Iterator[Ground[Bed]]:
+    """The bed: what ``open_bed`` opens, or two hosts in network namespaces."""
+    what = asked.parallel
+    with owned(lambda: (open_bed or _in_namespaces)(what)) as bed:
+        lacking = {method: why for method, why in bed.lacking.items() if method in what.methods}
+        if lacking.keys() >= set(what.methods):
+            raise MissingCapability("; ".join(f"{plan.named(m)}: {why}" for m, why in lacking.items()))
+        facts = {"lab": bed.lab, "dut": "emulated paths", "backend": "tcp", LACKING: lacking}
+        yield Ground(bed, facts)
+
+
+def _in_namespaces(asked: Comparison) -> Any:
+    from weirlab.lab.doctor import missing_for_namespaces
+    from weirlab.studies.parallel.bed import namespaces
+
+    if (missing := missing_for_namespaces()) is not None:
+        raise MissingCapability(
+            f"emulated paths need network namespaces, which do not work here ({missing}): run as root "
+            "(sudo); weir doctor says more"
+        )
+    return namespaces.opened(asked)
+
+
+def measured(
+    ground: Ground[Bed],
+    asked: ParallelScenario,
+    writer: RunWriter,
+    progress: Progress,
+    clocks: Clocks | None = None,
+) -> ParallelFindings:
+    """Make every attempt that the run has not yet."""
+    what = asked.parallel
+    for method, why in ground.facts[LACKING].items():
+        progress.note(f"{plan.named(method)} is left out: {why}")
+    planned = plan.plan(what, ground.facts[LACKING])
+    progress.stage(f"{plural(len(planned), 'transfer')}, run {writer.run_id}")
+    campaign.Campaign(ground.bed, what, writer, clocks or Clocks()).measure(planned, passed_on(progress))
+    return stored(writer.run)
+
+
+def stored(run: Run) -> ParallelFindings:
+    """What a run shows, finished or not."""
+    what = scenario_of(run, ParallelScenario).parallel
+    lacking = dict(run.manifest.facts.get(LACKING) or {})
+    planned = plan.plan(what, lacking)
+    rows = campaign.rows(run)
+    valid = {(row.case, row.method, row.path, row.repetition) for row in rows if row.valid}
+    return ParallelFindings(
+        rows=tuple(rows),
+        methods=tuple(what.methods),
+        cases=tuple(case.name for case in what.every_case()),
+        planned=len(planned),
+        missing=tuple(each.text for each in planned if each.key not in valid),
+        lacking=lacking,
+    )
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.studies.parallel.page import tell
+
+    found = stored(run)
+    if not any(row.valid for row in found.rows):
+        raise InputError(
+            f"run {run.run_id} was interrupted before any attempt counted: go on with {RESUME} {run.run_id}"
+        )
+    return tell(found, run)
