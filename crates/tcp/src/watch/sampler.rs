@@ -113,18 +113,8 @@ impl Sampler<'_> {
                 continue;
             }
             self.alive.push((progress.connections.len() as u32, found.id));
-            progress.connections.push(Watched {
-                local: found.id.local,
-                remote: found.id.remote,
-                inode: found.inode,
-                process: owner.cloned(),
-                is_named: owner.is_some(),
-                congestion: found.congestion,
-                found_ns: now_ns(),
-                ended_ns: None,
-                samples: 0,
-                missed: 0,
-            });
+            let fresh = Watched::found(&found.id, found.inode, found.congestion, owner, now_ns());
+            progress.connections.push(fresh);
         }
         Ok(())
     }
