@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -163,3 +164,26 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setattr(clean, "Claim", NotedClaim)
     monkeypatch.setattr(napi, "pin", noted_pin)
     return record
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[Namespace, Namespace]]:
+    """A client's namespace and a server's, joined by a veth pair."""
+    names = [f"weir-test-tcp-{os.getpid()}-{end}" for end in "ab"]
+    client, server = map(Namespace, names)
+    try:
+        for end in (client, server):
+            end.create()
+        _run_ip(f"link add a0 netns {names[0]} type veth peer name b0 netns {names[1]}")
+        for name, link, last in zip(names, ("a0", "b0"), (1, 2), strict=True):
+            _run_ip(f"-n {name} addr add 198.18.0.{last}/30 dev {link}")
+            _run_ip(f"-n {name} addr add 2001:2::{last}/64 dev {link} nodad")
+            _run_ip(f"-n {name} link set {link} up")
+        yield client, server
+    finally:
+        client.remove()
+        server.remove()
+
+
+def _run_ip(arguments: str) -> None:
+    subprocess.run(["ip", *arguments.split()], check=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -37,29 +36,6 @@ class Seen:
     def interval(self, interval: Interval) -> None: ...
 
     def blocks(self, event: Mapping[str, Any]) -> None: ...
-
-
-@pytest.fixture
-def hosts() -> Iterator[tuple[Namespace, Namespace]]:
-    """A client's namespace and a server's, joined by a veth pair."""
-    names = [f"weir-test-tcp-{os.getpid()}-{end}" for end in "ab"]
-    client, server = map(Namespace, names)
-    try:
-        for end in (client, server):
-            end.create()
-        _ip(f"link add a0 netns {names[0]} type veth peer name b0 netns {names[1]}")
-        for name, link, last in zip(names, ("a0", "b0"), (1, 2), strict=True):
-            _ip(f"-n {name} addr add 198.18.0.{last}/30 dev {link}")
-            _ip(f"-n {name} addr add 2001:2::{last}/64 dev {link} nodad")
-            _ip(f"-n {name} link set {link} up")
-        yield client, server
-    finally:
-        client.remove()
-        server.remove()
-
-
-def _ip(arguments: str) -> None:
-    subprocess.run(["ip", *arguments.split()], check=True)
 
 
 def _serve(server: Namespace, address: str) -> TcpServer:
@@ -121,7 +97,7 @@ def test_loss_is_seen_as_retransmissions_of_the_sender(hosts: tuple[Namespace, N
 def test_a_server_of_another_namespace_is_not_ours(hosts: tuple[Namespace, Namespace]) -> None:
     client, server = hosts
     for end in hosts:
-        end.call(lambda: _ip("link set lo up"))
+        end.call(lambda: subprocess.run(["ip", "link", "set", "lo", "up"], check=True))
     service = _serve(server, "127.0.0.1")
     settings = sending.Settings("127.0.0.1", service.address[1], total_bytes=1000)
     with pytest.raises(LabError, match="cannot connect"):

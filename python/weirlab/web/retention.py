@@ -45,6 +45,8 @@ class Retention:
     settings: Settings
     measurements: Measurements
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    forget: Callable[[Measurement], object] = lambda one: None
+    """Called for what was removed, so that nobody holds on to it."""
     removed: int = 0
     _closing: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -84,6 +86,7 @@ class Retention:
                 if one.state.stage not in _OVER:
                     continue
                 one.remove(f"This data was removed on {self.now():%Y-%m-%d}: {why}.")
+                self.forget(one)
                 total -= held
                 self.removed += 1
 

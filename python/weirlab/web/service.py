@@ -100,7 +100,7 @@ def service(
         desk.go_on()
         transfers.go_on()
         scenarios.go_on()
-        retention = Retention(settings, measurements)
+        retention = Retention(settings, measurements, forget=desk.forget)
         retention.begin()
         try:
             yield Service(app, desk, transfers, scenarios, retention, children)

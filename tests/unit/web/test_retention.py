@@ -96,6 +96,9 @@ def test_the_service_removes_and_answers_gone(serve: Serve, store: Store, captur
     data_id = send(first, capture)
     settled(first, data_id)
     one = Measurements(store.root).open(data_id)
+    graphs = f"/api/captures/{data_id}/connections/0/graphs"
+    assert first.get(graphs, params={"side": "a", "from": 0, "to": 1}).status_code == 200
+    assert data_id in Path("/proc/self/maps").read_text(), "its arrays are mapped"
     one.change(created="2020-01-01T00:00:00+00:00")
     second, made = serve(most_days=1)
     made.retention.close()
@@ -103,3 +106,4 @@ def test_the_service_removes_and_answers_gone(serve: Serve, store: Store, captur
         answer = second.get(f"/api/{place}")
         assert answer.status_code == 410
         assert "was removed on" in answer.json()["error"]["message"]
+    assert data_id not in Path("/proc/self/maps").read_text(), "removed files take no room on the disk"

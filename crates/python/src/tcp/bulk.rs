@@ -6,10 +6,10 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_tcp::bulk::{
-    BlockSample, Client, ClientError, ClientEvent, ClientOptions, Joined, Server, ServerError, ServerEvent,
+    BlockSample, Client, ClientError, ClientEvent, ClientOptions, Server, ServerError, ServerEvent,
     ServerOptions, Via,
 };
-use weir_tcp::control::{Flow, Request, Total};
+use weir_tcp::control::{Event, Flow, Joined, Request, Total};
 use weir_tcp::option::{Setting, Value};
 
 use super::{end, fields_dict, info_dict};
@@ -118,25 +118,25 @@ impl TcpClient {
     fn event_dict<'py>(&self, py: Python<'py>, event: ClientEvent) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         let name = match event {
-            ClientEvent::Started { connections, same_clock, since_1970_ns } => {
+            ClientEvent::Transfer(Event::Started { connections, same_clock, since_1970_ns }) => {
                 let made = connections.iter().map(|each| self.joined_dict(py, each));
                 dict.set_item("connections", made.collect::<PyResult<Vec<_>>>()?)?;
                 dict.set_item("same_clock", same_clock)?;
                 dict.set_item("since_1970_ns", since_1970_ns)?;
                 "started"
             }
-            ClientEvent::Clock { sent_ns, at_ns, heard_ns } => {
+            ClientEvent::Transfer(Event::Clock { sent_ns, at_ns, heard_ns }) => {
                 dict.set_item("sent_ns", sent_ns)?;
                 dict.set_item("at_ns", at_ns)?;
                 dict.set_item("heard_ns", heard_ns)?;
                 "clock"
             }
-            ClientEvent::Begun { server_ns, client_ns } => {
+            ClientEvent::Transfer(Event::Begun { server_ns, client_ns }) => {
                 dict.set_item("server_ns", server_ns)?;
                 dict.set_item("client_ns", client_ns)?;
                 "begun"
             }
-            ClientEvent::Interval { of_server, at_ns, flows } => {
+            ClientEvent::Transfer(Event::Interval { of_server, at_ns, flows }) => {
                 dict.set_item("of_server", of_server)?;
                 dict.set_item("at_ns", at_ns)?;
                 let flows = flows.iter().map(|flow| flow_dict(py, flow));
@@ -157,7 +157,7 @@ impl TcpClient {
                 dict.set_item("lost", lost)?;
                 "samples"
             }
-            ClientEvent::Done { client, server, stopped } => {
+            ClientEvent::Transfer(Event::Done { client, server, stopped }) => {
                 for (name, totals) in [("client", client), ("server", server)] {
                     let totals = totals.iter().map(|total| total_dict(py, total));
                     dict.set_item(name, totals.collect::<PyResult<Vec<_>>>()?)?;
@@ -176,7 +176,7 @@ impl TcpClient {
         dict.set_item("local", end(py, joined.local)?)?;
         dict.set_item("remote", end(py, joined.remote)?)?;
         dict.set_item("up", joined.up)?;
-        set_value(&dict, "congestion", joined.congestion.as_ref())?;
+        dict.set_item("congestion", Some(&joined.congestion).filter(|name| !name.is_empty()))?;
         let options = PyDict::new(py);
         for (name, value) in self.names.iter().zip(&joined.settings) {
             set_value(&options, name, value.as_ref())?;

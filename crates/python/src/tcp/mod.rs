@@ -1,6 +1,7 @@
 //! TCP connections and bulk transfers; see `weirlab.studies.tcp`.
 
 mod bulk;
+mod events;
 mod watch;
 
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +20,10 @@ use crate::errors::{describe, exception};
 pub fn add_to(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<bulk::TcpClient>()?;
     m.add_class::<bulk::TcpServer>()?;
+    m.add_class::<events::TcpEvents>()?;
     m.add_class::<watch::TcpWatcher>()?;
+    m.add_function(wrap_pyfunction!(events::tcp_event_fields, m)?)?;
+    m.add_function(wrap_pyfunction!(events::tcp_event_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(tcp_connections, m)?)?;
     m.add_function(wrap_pyfunction!(tcp_fields, m)?)?;
     m.add_function(wrap_pyfunction!(tcp_limits, m)?)?;
@@ -32,16 +36,20 @@ pub fn add_to(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn tcp_fields(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     for field in FIELDS {
-        let dict = PyDict::new(py);
-        dict.set_item("name", field.name)?;
-        dict.set_item("kernel_name", field.kernel_name)?;
-        dict.set_item("unit", field.unit.name())?;
-        dict.set_item("source", field.source.name())?;
-        dict.set_item("since", field.since)?;
-        dict.set_item("about", field.about)?;
-        list.append(dict)?;
+        list.append(field_dict(py, field)?)?;
     }
     Ok(list)
+}
+
+fn field_dict<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", field.name)?;
+    dict.set_item("kernel_name", field.kernel_name)?;
+    dict.set_item("unit", field.unit.name())?;
+    dict.set_item("source", field.source.name())?;
+    dict.set_item("since", field.since)?;
+    dict.set_item("about", field.about)?;
+    Ok(dict)
 }
 
 /// What Python says too, for its help: a test holds them against each other.

@@ -42,8 +42,7 @@ impl TcpWatcher {
         } else {
             fields.iter().map(known).collect::<PyResult<_>>()?
         };
-        let [one, other] = ends.map(|(address, port)| End { address, port });
-        let filter = Filter { ends: (one, other), pid, program };
+        let filter = filter(ends, pid, program);
         let options = Options { filter, period_ns, wait };
         let inner = py.detach(|| Watcher::start(options)).map_err(|e| refused(py, &e))?;
         Ok(Self { inner, fields, offset_ns: since_1970_ns() })
@@ -69,34 +68,49 @@ impl TcpWatcher {
 
     /// How far the watch is.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Progress { connections, lateness, lost, left_out, ended, failure } = self.inner.progress();
-        let time = |ns: u64| ns.saturating_add_signed(self.offset_ns);
-        let list = PyList::empty(py);
-        for each in &connections {
-            let dict = PyDict::new(py);
-            dict.set_item("local", end(py, each.local)?)?;
-            dict.set_item("remote", end(py, each.remote)?)?;
-            dict.set_item("pid", each.process.as_ref().map(|process| process.pid))?;
-            dict.set_item("process", each.process.as_ref().map(|process| &process.name))?;
-            dict.set_item("found_ns", time(each.found_ns))?;
-            dict.set_item("ended_ns", each.ended_ns.map(time))?;
-            fields!(dict, each; congestion, samples, missed);
-            list.append(dict)?;
-        }
-        let late = PyDict::new(py);
-        fields!(late, lateness; rounds, mean_ns, p99_ns, max_ns);
-        let dict = PyDict::new(py);
-        dict.set_item("connections", list)?;
-        dict.set_item("lateness", late)?;
-        dict.set_item("lost", lost)?;
-        dict.set_item("left_out", left_out)?;
-        dict.set_item("ended", ended)?;
-        dict.set_item("failure", failure)?;
-        Ok(dict)
+        progress_dict(py, &self.inner.progress(), self.offset_ns)
     }
 
     /// Ends it; what was sampled can be taken afterwards.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.inner.stop());
     }
+}
+
+/// Which connections are meant.
+pub fn filter(ends: [(Option<IpAddr>, u16); 2], pid: Option<u32>, program: Option<String>) -> Filter {
+    let [one, other] = ends.map(|(address, port)| End { address, port });
+    Filter { ends: (one, other), pid, program }
+}
+
+/// How far a watch is.
+pub fn progress_dict<'py>(
+    py: Python<'py>,
+    progress: &Progress,
+    offset_ns: i64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let Progress { connections, lateness, lost, left_out, ended, failure } = progress;
+    let time = |ns: u64| ns.saturating_add_signed(offset_ns);
+    let list = PyList::empty(py);
+    for each in connections {
+        let dict = PyDict::new(py);
+        dict.set_item("local", end(py, each.local)?)?;
+        dict.set_item("remote", end(py, each.remote)?)?;
+        dict.set_item("pid", each.process.as_ref().map(|process| process.pid))?;
+        dict.set_item("process", each.process.as_ref().map(|process| &process.name))?;
+        dict.set_item("found_ns", time(each.found_ns))?;
+        dict.set_item("ended_ns", each.ended_ns.map(time))?;
+        fields!(dict, each; congestion, samples, missed);
+        list.append(dict)?;
+    }
+    let late = PyDict::new(py);
+    fields!(late, lateness; rounds, mean_ns, p99_ns, max_ns);
+    let dict = PyDict::new(py);
+    dict.set_item("connections", list)?;
+    dict.set_item("lateness", late)?;
+    dict.set_item("lost", lost)?;
+    dict.set_item("left_out", left_out)?;
+    dict.set_item("ended", ended)?;
+    dict.set_item("failure", failure)?;
+    Ok(dict)
 }

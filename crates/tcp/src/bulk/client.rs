@@ -1,26 +1,29 @@
 //! The client: asks for a transfer, takes part in it, tells what both ends saw.
 
+mod connect;
 mod errand;
+mod error;
 
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
-use thiserror::Error;
+pub use error::ClientError;
 
+use self::connect::{join, open, reach};
+use self::error::system;
 use super::clock_identity;
 use super::end::{Input, Intervals, listen};
 use super::line::{Line, LineError, Writer};
 use super::transfer::{BlockSample, Given, Transfer};
 use crate::clock::{now_ns, since_1970_ns};
-use crate::control::{Digest, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Request, Total, prove};
-use crate::option::{OptionError, Setting, Value};
+use crate::control::{Digest, Event, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Request, prove};
+use crate::option::Setting;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For an answer that needs no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Exchanges of time before the transfer, while the path is still idle.
@@ -79,58 +82,11 @@ fn prover(token: String) -> Prover {
     })
 }
 
-/// A data connection that was made.
-#[derive(Clone, Debug)]
-pub struct Joined {
-    /// This end.
-    pub local: SocketAddr,
-    /// The server's.
-    pub remote: SocketAddr,
-    /// The client sends.
-    pub up: bool,
-    /// Its congestion control at this end.
-    pub congestion: Option<Value>,
-    /// What the kernel made of the settings, in their order.
-    pub settings: Vec<Option<Value>>,
-}
-
-/// What happens to a client.
+/// What a client tells.
 #[derive(Debug)]
 pub enum ClientEvent {
-    /// All connections are there.
-    Started {
-        /// They.
-        connections: Vec<Joined>,
-        /// Both ends have one clock, so that block latency can be told.
-        same_clock: bool,
-        /// The start, in ns since 1970.
-        since_1970_ns: u64,
-    },
-    /// An exchange of time.
-    Clock {
-        /// When the question was sent, by this end's `CLOCK_MONOTONIC`.
-        sent_ns: u64,
-        /// The answer, by the server's.
-        at_ns: u64,
-        /// When that was heard.
-        heard_ns: u64,
-    },
-    /// The server's end has begun.
-    Begun {
-        /// When, by its `CLOCK_MONOTONIC`.
-        server_ns: u64,
-        /// When this end did, by its own.
-        client_ns: u64,
-    },
-    /// How far one end is.
-    Interval {
-        /// It is the server's view.
-        of_server: bool,
-        /// Since the start at that end.
-        at_ns: u64,
-        /// By connection.
-        flows: Vec<Flow>,
-    },
+    /// Of the transfer.
+    Transfer(Event),
     /// The kernel's state at each block.
     Samples {
         /// They.
@@ -138,97 +94,34 @@ pub enum ClientEvent {
         /// More for which there was no room.
         lost: u64,
     },
-    /// The end.
-    Done {
-        /// This end's view of each connection.
-        client: Vec<Total>,
-        /// The server's.
-        server: Vec<Total>,
-        /// The user ended it.
-        stopped: bool,
-    },
     /// It broke off.
     Failed(ClientError),
 }
 
-/// Why there was no transfer, or it broke off.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// No such host.
-    #[error("the host {host} is not known")]
-    Resolve {
-        /// Its name.
-        host: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// Nobody answers.
-    #[error("cannot connect to {to}")]
-    Connect {
-        /// The last address that was tried.
-        to: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// The local end cannot be had.
-    #[error("the local end {local} cannot be used")]
-    Local {
-        /// It.
-        local: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// A socket option.
-    #[error(transparent)]
-    Option(#[from] OptionError),
-    /// Somebody answers, but no Weir server.
-    #[error("{to} does not answer as a Weir server does")]
-    NotWeir {
-        /// Who.
-        to: SocketAddr,
-        /// How.
-        source: LineError,
-    },
-    /// A token is needed, and none was given.
-    #[error("the server wants a token, and none was given")]
-    TokenNeeded,
-    /// The server that is to be the client wants a token, and none was given.
-    #[error("{host}, which is to be the client, wants a token, and none was given")]
-    ViaTokenNeeded {
-        /// Its name.
-        host: String,
-    },
-    /// The server does not do it, or no longer.
-    #[error("the server refuses: {0}")]
-    Refused(String),
-    /// The server that is to be the client does not do it, or no longer.
-    #[error("{host}, which is to be the client, says: {why}")]
-    ViaRefused {
-        /// Its name.
-        host: String,
-        /// Why.
-        why: String,
-    },
-    /// It is gone.
-    #[error("the server went away after {:.1} s: {why}", *.after_ns as f64 / 1e9)]
-    Lost {
-        /// What was noticed.
-        why: String,
-        /// Since the start.
-        after_ns: u64,
-    },
-    /// Something in this host.
-    #[error("{what}")]
-    System {
-        /// What failed.
-        what: &'static str,
-        /// Why.
-        source: io::Error,
-    },
+/// Bytes that the client has moved so far.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    sent: AtomicU64,
+    received: AtomicU64,
 }
 
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> ClientError {
-    move |source| ClientError::System { what, source }
+impl Moved {
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
+    fn take<'a>(&self, flows: impl Iterator<Item = &'a Flow>, up: u16) {
+        let (mut sent, mut received) = (0, 0);
+        for (number, flow) in (0..).zip(flows) {
+            *(if number < up { &mut sent } else { &mut received }) += flow.bytes;
+        }
+        self.sent.store(sent, Relaxed);
+        self.received.store(received, Relaxed);
+    }
 }
 
 /// A client at work, in threads of its own.
@@ -236,6 +129,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> ClientError {
 pub struct Client {
     inputs: Sender<Input>,
     events: Mutex<Receiver<ClientEvent>>,
+    moved: Arc<Moved>,
 }
 
 impl Client {
@@ -253,9 +147,11 @@ impl Client {
         let (inputs, incoming) = mpsc::channel();
         let (outgoing, events) = mpsc::channel();
         let for_threads = inputs.clone();
+        let moved = Arc::new(Moved::default());
+        let to_move = Arc::clone(&moved);
         let work = move || {
             let done = match options.via.clone() {
-                None => run(options, prover, &outgoing, &for_threads, &incoming),
+                None => run(options, prover, &outgoing, (&for_threads, &incoming), &to_move),
                 Some(via) => errand::run(&options, &via, prover, &outgoing, &for_threads, &incoming),
             };
             if let Err(error) = done {
@@ -263,7 +159,7 @@ impl Client {
             }
         };
         thread::Builder::new().name("client".to_owned()).spawn(work)?;
-        Ok(Self { inputs, events: Mutex::new(events) })
+        Ok(Self { inputs, events: Mutex::new(events), moved })
     }
 
     /// The next event, if one comes in time.
@@ -272,7 +168,12 @@ impl Client {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(within).ok()
     }
 
-    /// Ends the transfer in good order: [`ClientEvent::Done`] follows.
+    /// What it has moved, known at least twice a second whatever the interval of reports is.
+    pub(super) fn moved(&self) -> &Moved {
+        &self.moved
+    }
+
+    /// Ends the transfer in good order: [`Event::Done`] follows.
     pub fn stop(&self) {
         let _ = self.inputs.send(Input::Stop);
     }
@@ -288,8 +189,8 @@ fn run(
     options: ClientOptions,
     prover: Prover,
     events: &Sender<ClientEvent>,
-    inputs: &Sender<Input>,
-    incoming: &Receiver<Input>,
+    (inputs, incoming): (&Sender<Input>, &Receiver<Input>),
+    moved: &Moved,
 ) -> Result<(), ClientError> {
     let request = Request {
         host: clock_identity().map_err(system("random numbers cannot be had"))?,
@@ -332,7 +233,8 @@ fn run(
     let transfer = Transfer::start(given, &request, same_clock, options.every_block, inputs)
         .map_err(system("the transfer cannot begin"))?;
     let since_1970_ns = transfer.start_ns().saturating_add_signed(since_1970_ns());
-    let _ = events.send(ClientEvent::Started { connections, same_clock, since_1970_ns });
+    let happened = |event| drop(events.send(ClientEvent::Transfer(event)));
+    happened(Event::Started { connections, same_clock, since_1970_ns });
 
     let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
     let (mut open, mut stopped, mut answer, mut heard_ns) = (transfer.len(), false, None, 0);
@@ -342,7 +244,7 @@ fn run(
             let (samples, lost) = transfer.take_samples();
             let _ = events.send(ClientEvent::Samples { samples, lost });
         }
-        let _ = events.send(ClientEvent::Interval { of_server: false, at_ns, flows: transfer.flows() });
+        happened(Event::Interval { of_server: false, at_ns, flows: transfer.flows() });
     };
     while open > 0 || answer.is_none() {
         match intervals.wait(incoming, LOOK) {
@@ -359,14 +261,13 @@ fn run(
                 heard_ns = intervals.elapsed_ns();
                 match message {
                     Message::Clocked { sent_ns, at_ns } => {
-                        let _ = events.send(ClientEvent::Clock { sent_ns, at_ns, heard_ns: now_ns() });
+                        happened(Event::Clock { sent_ns, at_ns, heard_ns: now_ns() });
                     }
                     Message::Begun { start_ns } => {
-                        let client_ns = transfer.start_ns();
-                        let _ = events.send(ClientEvent::Begun { server_ns: start_ns, client_ns });
+                        happened(Event::Begun { server_ns: start_ns, client_ns: transfer.start_ns() });
                     }
                     Message::Interval { at_ns, flows } if flows.len() == transfer.len() => {
-                        let _ = events.send(ClientEvent::Interval { of_server: true, at_ns, flows });
+                        happened(Event::Interval { of_server: true, at_ns, flows });
                     }
                     Message::Done { totals } if totals.len() == transfer.len() => answer = Some(totals),
                     Message::Refuse { why } => return Err(ClientError::Refused(why)),
@@ -375,6 +276,7 @@ fn run(
             }
             None => {}
         }
+        moved.take(transfer.counts().iter(), request.up);
         if let Some(at_ns) = intervals.due() {
             tell(at_ns, &transfer);
         }
@@ -390,7 +292,8 @@ fn run(
     }
     tell(intervals.elapsed_ns(), &transfer);
     let (client, server) = (transfer.totals(), answer.unwrap_or_default());
-    let _ = events.send(ClientEvent::Done { client, server, stopped });
+    moved.take(client.iter().map(|total| &total.flow), request.up);
+    happened(Event::Done { client, server, stopped });
     Ok(())
 }
 
@@ -404,7 +307,8 @@ fn exchange_clocks(
         writer.send(&Message::Clock { sent_ns: now_ns() }).map_err(|e| e.to_string())?;
         match incoming.recv_timeout(ANSWER_TIMEOUT) {
             Ok(Input::Message(Message::Clocked { sent_ns, at_ns })) => {
-                let _ = events.send(ClientEvent::Clock { sent_ns, at_ns, heard_ns: now_ns() });
+                let clock = Event::Clock { sent_ns, at_ns, heard_ns: now_ns() };
+                let _ = events.send(ClientEvent::Transfer(clock));
             }
             Ok(Input::Gone(why) | Input::Message(Message::Refuse { why })) => return Err(why),
             Ok(Input::Stop | Input::Abort) => return Err("the user ended it".to_owned()),
@@ -440,65 +344,4 @@ fn ask(line: &mut Line, prover: Prover, request: &Request) -> Result<([u8; 16], 
         Message::Refuse { why } => Err(refused(why)),
         _ => Err(Asked::Line(LineError::Closed)),
     }
-}
-
-/// The control connection, over the first address of the host that answers.
-fn reach(host: &str, port: u16, local: Option<IpAddr>) -> Result<(TcpStream, SocketAddr), ClientError> {
-    let unknown = |source| ClientError::Resolve { host: host.to_owned(), source };
-    let mut failure = unknown(io::Error::other("it has no address"));
-    for to in (host, port).to_socket_addrs().map_err(unknown)? {
-        if local.is_some_and(|local| local.is_ipv4() != to.is_ipv4()) {
-            continue;
-        }
-        match connect(to, local, 0, &[]) {
-            Ok(stream) => return Ok((stream, to)),
-            Err(e) => failure = e,
-        }
-    }
-    Err(failure)
-}
-
-/// A data connection, with everything that the user wants of it.
-fn join(options: &ClientOptions, to: SocketAddr, index: u16) -> Result<(TcpStream, Joined), ClientError> {
-    let port = options.local_port.map_or(0, |port| port.saturating_add(index));
-    let stream = connect(to, options.local, port, &options.settings)?;
-    let local = stream.local_addr().map_err(system("a connection has no end here"))?;
-    let joined = Joined {
-        local,
-        remote: to,
-        up: index < options.request.up,
-        congestion: Setting::congestion("").effective(&stream),
-        settings: options.settings.iter().map(|setting| setting.effective(&stream)).collect(),
-    };
-    Ok((stream, joined))
-}
-
-fn connect(
-    to: SocketAddr,
-    local: Option<IpAddr>,
-    port: u16,
-    settings: &[Setting],
-) -> Result<TcpStream, ClientError> {
-    let socket = open(to, settings)?;
-    if local.is_some() || port != 0 {
-        let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let local = SocketAddr::new(local.unwrap_or(any), port);
-        // A port whose last connection ended a moment ago can be used again.
-        let bound = socket.set_reuse_address(true).and_then(|()| socket.bind(&local.into()));
-        bound.map_err(|source| ClientError::Local { local, source })?;
-    }
-    socket
-        .connect_timeout(&to.into(), CONNECT_TIMEOUT)
-        .map_err(|source| ClientError::Connect { to, source })?;
-    Ok(socket.into())
-}
-
-/// A socket with everything that is to be set before it is connected.
-fn open(to: SocketAddr, settings: &[Setting]) -> Result<Socket, ClientError> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
-        .map_err(system("no socket can be made"))?;
-    for setting in settings {
-        setting.set(&socket)?;
-    }
-    Ok(socket)
 }

@@ -9,7 +9,7 @@ mod server;
 mod transfer;
 
 pub use blocks::{Blocks, Corrupt, HEADER_BYTES, Plan, header};
-pub use client::{Client, ClientError, ClientEvent, ClientOptions, Joined, Via};
+pub use client::{Client, ClientError, ClientEvent, ClientOptions, Via};
 pub use server::{Server, ServerError, ServerEvent, ServerOptions};
 pub use transfer::BlockSample;
 

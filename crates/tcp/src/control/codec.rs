@@ -5,7 +5,7 @@
 
 use thiserror::Error;
 
-use super::Message;
+use super::{MOST_CONNECTIONS, Message};
 
 const HEAD_BYTES: usize = 8;
 
@@ -180,4 +180,19 @@ impl Writer {
         message.extend(self.0);
         message
     }
+}
+
+pub(super) fn short(text: String, most: usize) -> Result<String, ProtocolError> {
+    if text.len() > most { Err(ProtocolError::Body("text that is too long")) } else { Ok(text) }
+}
+
+pub(super) fn many<T>(
+    from: &mut Reader<'_>,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<T, ProtocolError>,
+) -> Result<Vec<T>, ProtocolError> {
+    let count = from.u16()?;
+    if count > 2 * MOST_CONNECTIONS {
+        return Err(ProtocolError::Body("too many connections"));
+    }
+    (0..count).map(|_| read(from)).collect()
 }

@@ -15,23 +15,45 @@
 //!
 //! A third host may ask a server to be the client of another one: an [`Errand`]. It proves to know the server's
 //! token, and by way of the server (`Prove`, `Proven`) the other one's, which the server never learns. What
-//! happens to the server as a client is [`Told`] as it comes.
+//! happens to the server as a client is told as it comes: an [`Event`].
 //!
 //! ```text
 //! third host  Preamble::Control            Errand         Proven                  Stop
-//! server                        Challenge          Prove          Told*  Told::Done
+//! server                        Challenge          Prove          Event*  Event::Done
 //! ```
 
 mod codec;
 mod errand;
+mod event;
+mod flow;
 mod message;
+mod preamble;
+mod proof;
+mod request;
 
 pub use codec::{Decoder, ProtocolError};
-pub use errand::{Errand, Made, Told};
-pub use message::{
-    Digest, Flow, LatencyNs, Message, Preamble, Proof, Request, Session, Total, prove, prove_errand, verify,
-    verify_errand,
-};
+pub use errand::Errand;
+pub use event::{Event, Joined};
+pub use flow::{Flow, LatencyNs, Total};
+pub use message::Message;
+pub use preamble::Preamble;
+pub use proof::{prove, prove_errand, verify, verify_errand};
+pub use request::Request;
+
+/// Of SHA-256: a nonce, or what tells hosts apart.
+pub type Digest = [u8; 32];
+
+/// HMAC-SHA256 of the token over the nonce and the request.
+pub type Proof = [u8; 32];
+
+/// Names a session; who knows it may join it.
+pub type Session = [u8; 16];
+
+/// Longest text in a message, in bytes.
+const MOST_TEXT: usize = 1000;
+
+/// `TCP_CA_NAME_MAX` without its end.
+const MOST_NAME: usize = 15;
 
 /// What version 2 is; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"WEIRTCP\x02";
@@ -54,5 +76,5 @@ pub const INTERVALS_NS: std::ops::RangeInclusive<u64> = 1_000_000..=3_600_000_00
 /// Largest message that a server takes from a client, which may be anybody.
 pub const MOST_REQUEST_BYTES: usize = 512;
 
-/// Largest message that a client takes from a server: an interval of all connections.
-pub const MOST_ANSWER_BYTES: usize = 256 * 1024;
+/// Largest message that a client takes from a server: both ends of all connections.
+pub const MOST_ANSWER_BYTES: usize = 512 * 1024;

@@ -15,6 +15,9 @@ use crate::Sample;
 pub struct State(pub u8);
 
 impl State {
+    /// `ESTABLISHED`.
+    pub const ESTABLISHED: Self = Self(1);
+
     /// `TIME_WAIT`.
     pub const TIME_WAIT: Self = Self(6);
 

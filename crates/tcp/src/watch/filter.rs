@@ -46,7 +46,10 @@ impl Filter {
     }
 
     /// The connections whose ends fit, each once. The kernel compares the ports.
-    pub(super) fn candidates(&self, diag: &mut Diag) -> Result<Vec<Connection>, DiagError> {
+    ///
+    /// # Errors
+    /// [`DiagError`].
+    pub fn candidates(&self, diag: &mut Diag) -> Result<Vec<Connection>, DiagError> {
         let (one, other) = (self.ends.0.port, self.ends.1.port);
         let mut found = diag.all(!NOT_WATCHED, one, other)?;
         if one != other {
@@ -59,12 +62,14 @@ impl Filter {
     }
 
     /// Is a process asked for?
-    pub(super) const fn has_process(&self) -> bool {
+    #[must_use]
+    pub const fn has_process(&self) -> bool {
         self.pid.is_some() || self.program.is_some()
     }
 
     /// The processes that can be meant, by the inodes of their sockets.
-    pub(super) fn owners(&self) -> HashMap<u32, Process> {
+    #[must_use]
+    pub fn owners(&self) -> HashMap<u32, Process> {
         match self.pid {
             Some(pid) => {
                 let owner = Process { pid, name: process::name(pid) };
@@ -75,7 +80,8 @@ impl Filter {
     }
 
     /// Does the owner fit?
-    pub(super) fn fits_owner(&self, owner: Option<&Process>) -> bool {
+    #[must_use]
+    pub fn fits_owner(&self, owner: Option<&Process>) -> bool {
         self.pid.is_none_or(|pid| owner.is_some_and(|owner| owner.pid == pid))
             && self.program.as_ref().is_none_or(|name| owner.is_some_and(|owner| owner.name == *name))
     }

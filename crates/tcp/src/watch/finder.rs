@@ -90,18 +90,8 @@ impl<'a> Finder<'a> {
             }
             found.push((progress.connections.len() as u32, each.id));
             self.found_ns = Some(now_ns());
-            progress.connections.push(Watched {
-                local: each.id.local,
-                remote: each.id.remote,
-                inode: each.inode,
-                process: owner.cloned(),
-                is_named: owner.is_some(),
-                congestion: each.congestion,
-                found_ns: now_ns(),
-                ended_ns: None,
-                samples: 0,
-                missed: 0,
-            });
+            let fresh = Watched::found(&each.id, each.inode, each.congestion, owner, now_ns());
+            progress.connections.push(fresh);
         }
         Ok(found)
     }

@@ -13,7 +13,7 @@ use std::{io, mem};
 pub use filter::{End, Filter};
 
 use crate::Sample;
-use crate::diag::{Diag, DiagError};
+use crate::diag::{Diag, DiagError, Id};
 use crate::process::{self, Process};
 
 /// Samples that are kept until somebody takes them.
@@ -45,7 +45,7 @@ pub struct Watched {
     /// The process that has it, where this user may see it.
     pub process: Option<Process>,
     /// Nothing more will be known of the process.
-    pub(crate) is_named: bool,
+    pub is_named: bool,
     /// Its congestion control.
     pub congestion: String,
     /// When it was found, by `CLOCK_MONOTONIC`.
@@ -56,6 +56,30 @@ pub struct Watched {
     pub samples: u64,
     /// Samples that should have been taken, and were not: the host was too late by a period or more.
     pub missed: u64,
+}
+
+impl Watched {
+    /// A connection that was found at this time, with its owner where that is known.
+    #[must_use]
+    pub fn found(id: &Id, inode: u32, congestion: String, owner: Option<&Process>, at_ns: u64) -> Self {
+        Self {
+            local: id.local,
+            remote: id.remote,
+            inode,
+            process: owner.cloned(),
+            is_named: owner.is_some(),
+            congestion,
+            found_ns: at_ns,
+            ended_ns: None,
+            samples: 0,
+            missed: 0,
+        }
+    }
+
+    /// Some process has it, and nobody has looked which.
+    const fn is_unnamed(&self) -> bool {
+        !self.is_named && self.inode != 0
+    }
 }
 
 /// One connection at one time.
@@ -99,6 +123,23 @@ pub struct Progress {
     pub failure: Option<String>,
 }
 
+impl Progress {
+    /// A copy, in which the process of each connection is named.
+    ///
+    /// For whoever asks, not for the thread that watches: all processes are looked at, which takes its time.
+    #[must_use]
+    pub fn named(progress: &Mutex<Self>) -> Self {
+        if lock(progress).connections.iter().any(Watched::is_unnamed) {
+            let owners = process::owners();
+            for each in lock(progress).connections.iter_mut().filter(|each| each.is_unnamed()) {
+                each.process = owners.get(&each.inode).cloned();
+                each.is_named = true;
+            }
+        }
+        lock(progress).clone()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     rows: Mutex<Vec<Row>>,
@@ -136,16 +177,7 @@ impl Watcher {
     /// How far it is. What is said here of samples, [`Self::take`] has had or still has.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        // Here, not in the thread that samples: all processes are looked at, which takes its time.
-        let is_unnamed = |each: &Watched| !each.is_named && each.inode != 0;
-        if lock(&self.shared.progress).connections.iter().any(is_unnamed) {
-            let owners = process::owners();
-            for each in lock(&self.shared.progress).connections.iter_mut().filter(|each| is_unnamed(each)) {
-                each.process = owners.get(&each.inode).cloned();
-                each.is_named = true;
-            }
-        }
-        lock(&self.shared.progress).clone()
+        Progress::named(&self.shared.progress)
     }
 
     /// Ends it; the last samples can be taken afterwards.

@@ -18,12 +18,15 @@ from weirlab.studies.tcp.measure import command as measuring
 
 if TYPE_CHECKING:
     from weirlab.studies.tcp.connections import Connection
+    from weirlab.studies.tcp.events import SentAgain
     from weirlab.studies.tcp.watching import Outcome, Settings
+
+DEFAULT_EVERY = "100ms"
 
 TCP = """Transfer in bulk, and watch what the kernel knows of TCP connections.
 
-Nothing here needs privileges; without root the processes of other users are
-not named.
+Only weir tcp watch --events needs privileges; without root the processes of
+other users are not named.
 
 Examples:
   weir tcp serve                         one end of a transfer
@@ -45,21 +48,27 @@ Examples:
   weir tcp list --process sshd --json
 """
 
-WATCH = """Watch connections of any program, sampled at a fixed period.
+WATCH = """Watch connections of any program, sampled at a fixed period or by events.
 
 CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
 :443), a process by its ID (4711) or a program by its name (iperf3). All
 that fit are watched, until they end. Samples come from the kernel by
 INET_DIAG; the program does not notice. Samples that were missed are counted.
 
-With --json every sample is a JSON document on a line of its own, and the
-result is the last line; with --out as well it is the only one.
+With --events nothing is sampled: BPF programs report each change of state,
+each segment received, and each segment sent again with its sequence number,
+with the congestion window and RTT at that moment. This needs root. Events
+that found no room are counted.
+
+With --json every sample or event is a JSON document on a line of its own, and
+the result is the last line; with --out as well it is the only one.
 
 Examples:
   weir tcp watch :5201
   weir tcp watch iperf3 --wait --every 1ms --out run.parquet
   weir tcp watch 192.0.2.1:443 --fields rtt,snd_cwnd,total_retrans --json
   weir tcp watch 4711 --fields all --time 30s --out run.csv
+  weir tcp watch :5201 --events --wait --json
   weir tcp watch --list-fields
 """
 
@@ -71,8 +80,16 @@ class SampleOptions:
     PANEL: ClassVar = "What is watched"
 
     every: Annotated[
-        str, typer.Option("--every", help="Time between two samples: 10us to 1h.", metavar="TIME")
-    ] = "100ms"
+        str | None,
+        typer.Option("--every", help="Time between two samples: 10us to 1h (100ms).", metavar="TIME"),
+    ] = None
+    events: Annotated[
+        bool,
+        typer.Option(
+            "--events",
+            help="No samples, but every event: state changes, segments received or sent again; root.",
+        ),
+    ] = False
     wait: Annotated[
         bool,
         typer.Option("--wait", help="Wait for connections that do not exist yet; watch later ones, too."),
@@ -80,6 +97,14 @@ class SampleOptions:
     duration: Annotated[
         str | None, typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME")
     ] = None
+
+    def period_ns(self) -> int | None:
+        """``--every`` in ns; None with ``--events``."""
+        if self.events:
+            if self.every is not None:
+                raise InputError("--every and --events exclude each other: events come when they happen")
+            return None
+        return _period_ns(DEFAULT_EVERY if self.every is None else self.every)
 
 
 @dataclass(frozen=True)
@@ -148,13 +173,14 @@ def watch(
     """Watch connections."""
     from weirlab.studies.tcp import connections
     from weirlab.studies.tcp import fields as names
+    from weirlab.studies.tcp.events import SentAgain
     from weirlab.studies.tcp.show import tables
     from weirlab.studies.tcp.watching import Settings
 
     fields, out = shown.fields, shown.out
     with Session(ctx, as_json=json) as session:
         if shown.list_fields:
-            known = names.fields()
+            known = names.event_fields() if samples.events else names.fields()
             document = {"kind": "tcp fields", "fields": known}
             session.finish(document, f"{len(known)} fields.", [tables.fields(known)])
             return
@@ -162,32 +188,39 @@ def watch(
             raise InputError("CONNECTION is missing: two ends, one end, a process or a program")
         settings = Settings(
             target=connections.parse(connection),
-            period_ns=_period_ns(samples.every),
-            names=names.chosen(fields),
+            period_ns=samples.period_ns(),
+            names=names.chosen(fields, events=samples.events),
             wait=samples.wait,
             duration_s=_seconds(samples.duration),
         )
-        outcome = _watched(session, settings, out, chosen=fields is not None)
+        again = SentAgain()
+        outcome = _watched(session, settings, out, again, chosen=fields is not None)
         document = tables.watch_document(outcome, settings, connection, out)
         conclusion = tables.watch_conclusion(outcome, settings)
         if json:
             say({**document, "conclusion": conclusion})
             return
-        session.finish(document, conclusion, tables.watched(outcome))
-        if fields is not None and fields != names.ALL and outcome.absent:
+        shown_tables = tables.watched(outcome, events=settings.by_events)
+        if again.count:
+            shown_tables.append(tables.retransmissions(again))
+        session.finish(document, conclusion, shown_tables)
+        # An event that did not happen tells nothing.
+        if fields is not None and fields != names.ALL and outcome.absent and not settings.by_events:
             session.say(names.absent_sentence(outcome.absent))
         if out is not None:
             session.say(f"Samples: {out}")
 
 
-def _watched(session: Session, settings: Settings, out: Path | None, *, chosen: bool) -> Outcome:
+def _watched(
+    session: Session, settings: Settings, out: Path | None, again: SentAgain, *, chosen: bool
+) -> Outcome:
     from weirlab.link.stopping import Stop
     from weirlab.studies.tcp import watching
     from weirlab.studies.tcp.keeping import SampleFile
     from weirlab.studies.tcp.show.screen import MOST_COLUMNS, SampleLines, screen
 
-    observers: list[Any] = []
-    keeper = None if out is None else SampleFile(out, settings.names)
+    observers: list[Any] = [again] if settings.by_events else []
+    keeper = None if out is None else SampleFile(out, settings.names, events=settings.by_events)
     if keeper is not None:
         # Polars takes Ctrl-C for itself when it is imported.
         import polars  # noqa: F401

@@ -18,6 +18,13 @@ USUAL: Final = (
 )  # fmt: skip
 """Shown unless others are asked for: those by which transfers are usually judged."""
 
+EVENT_USUAL: Final = (
+    "state", "old_state", "seq", "end_seq", "ack_seq", "rtt_us", "rttvar_us", "snd_cwnd", "snd_ssthresh",
+    "ca_state", "unacked", "lost", "retrans", "total_retrans", "bytes_acked", "bytes_received", "bytes_sent",
+    "snd_wnd_bytes", "rcv_wnd_bytes",
+)  # fmt: skip
+"""The same of events."""
+
 ALL: Final = "all"
 
 
@@ -41,25 +48,36 @@ def fields() -> tuple[Field, ...]:
     return tuple(Field(**each) for each in tcp_fields())
 
 
-def chosen(text: str | None, option: str = "--fields") -> tuple[str, ...]:
+@cache
+def event_fields() -> tuple[Field, ...]:
+    """Those that events tell: some of their own, and some of :func:`fields`."""
+    from weirlab._engine import tcp_event_fields
+
+    return tuple(Field(**each) for each in tcp_event_fields())
+
+
+def chosen(text: str | None, option: str = "--fields", *, events: bool = False) -> tuple[str, ...]:
     """Names of the fields in ``rtt,snd_cwnd``; the usual ones for None, all for ``all``.
 
     Raises
     ------
     InputError
-        There is no such field; the message names ``option``.
+        There is no such field, or with ``events`` events do not tell it; the message names ``option``.
     """
     if text is None:
-        return USUAL
+        return EVENT_USUAL if events else USUAL
+    every = event_fields() if events else fields()
     if text.strip() == ALL:
-        return tuple(field.name for field in fields())
+        return tuple(field.name for field in every)
     # A field's own name counts more than another one's in the kernel.
-    known = {field.kernel_name: field.name for field in fields()} | {f.name: f.name for f in fields()}
+    known = {field.kernel_name: field.name for field in every} | {f.name: f.name for f in every}
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
+            which, how = ("field of events", "--events ") if events else ("field", "")
             raise InputError(
-                f"{option}: there is no field {quoted(name)}; weir tcp watch --list-fields lists them all"
+                f"{option}: there is no {which} {quoted(name)}; "
+                f"weir tcp watch {how}--list-fields lists them all"
             )
     return tuple(dict.fromkeys(known[name] for name in names))
 

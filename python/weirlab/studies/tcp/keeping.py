@@ -24,14 +24,17 @@ class SampleFile:
     """Keeps the samples, compressed, until :meth:`write` puts all of them into one file in one step.
 
     A row is a sample of one connection: ``time_ns`` (since 1970), ``connection`` (its number in the result),
-    ``local``, ``remote``, and a column for each field, empty where the kernel does not tell it.
+    ``local``, ``remote``, ``event`` (what happened, where ``events`` are kept), and a column for each field,
+    empty where the kernel does not tell it.
     """
 
-    def __init__(self, path: Path, names: Sequence[str], option: str = "--out") -> None:
+    def __init__(
+        self, path: Path, names: Sequence[str], option: str = "--out", *, events: bool = False
+    ) -> None:
         if path.suffix not in SUFFIXES:
             raise InputError(f"{option} {files.shown(path)}: the name has to end in {' or '.join(SUFFIXES)}")
         files.check_output(path, option)
-        self._path, self._names = path, tuple(names)
+        self._path, self._names, self._events = path, tuple(names), events
         self._fresh: list[pl.DataFrame] = []
         self._parts: list[bytes] = []
         self._rows = 0
@@ -52,6 +55,8 @@ class SampleFile:
         }
         for end, names in ends.items():
             columns[end] = pl.Series(end, [names[number] for number in samples.connection], pl.String)
+        if self._events:
+            columns["event"] = pl.Series("event", samples.events(), pl.String)
         frame = pl.DataFrame(list(columns.values()))
         for name in self._names:
             numbers, there = samples.fields[name]

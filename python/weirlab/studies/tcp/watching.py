@@ -1,4 +1,4 @@
-"""Connections of this host watched: sampled by ``INET_DIAG``, counted, kept."""
+"""Connections of this host watched: sampled by ``INET_DIAG``, or event by event; counted, kept."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from weirlab.errors import InputError, LabError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import shares
 from weirlab.studies.tcp.connections import Target
+from weirlab.studies.tcp.fields import event_fields
 from weirlab.studies.tcp.shares import Shares
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from weirlab._engine import TcpEvents, TcpWatcher
 
     Column = tuple[NDArray[np.uint64], NDArray[np.bool_]]
     """Values, and where there are any."""
@@ -35,17 +38,23 @@ _BEGUN: Final = "data_segs_in"
 """Told as soon as the kernel tells anything of a connection's numbers."""
 NEEDED: Final = ("state", "rtt_us", "min_rtt_us", "snd_cwnd", "snd_mss_bytes", *_COUNTED)
 """Fields that the result is made of, whether they are shown or not."""
+EVENTS_NEEDED: Final = ("seq", "end_seq", "ca_state")
+"""The same of a watch by events, which finds what was sent again."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is watched: a sample of each connection every ``period_ns``, of these fields."""
+    """What is watched: these fields of each connection, every ``period_ns``; None: at every event."""
 
     target: Target
-    period_ns: int
+    period_ns: int | None
     names: tuple[str, ...]
     wait: bool = False
     duration_s: float | None = None
+
+    @property
+    def by_events(self) -> bool:
+        return self.period_ns is None
 
 
 @dataclass(frozen=True)
@@ -56,9 +65,18 @@ class Samples:
     time_ns: NDArray[np.int64]
     """Since 1970."""
     fields: Mapping[str, Column]
+    kind: NDArray[np.uint8] | None = None
+    """What happened, by its number in ``tcp_event_kinds()``; None for samples, which are no events."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
+
+    def events(self) -> list[str]:
+        """What happened in each row; empty for samples."""
+        from weirlab._engine import tcp_event_kinds
+
+        kinds = tcp_event_kinds()
+        return [] if self.kind is None else [kinds[number] for number in self.kind]
 
 
 @dataclass
@@ -157,7 +175,8 @@ class Outcome:
 
     @property
     def missed(self) -> int:
-        """Samples that were not taken because the host was late, or not taken over because Weir was."""
+        """Samples that were not taken because the host was late, or not taken over because Weir was; events
+        that found no room."""
         return sum(int(each["missed"]) for each in self.progress["connections"]) + int(self.progress["lost"])
 
 
@@ -169,21 +188,11 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     InputError
         No connection fits, and none is waited for.
     MissingCapability
-        This kernel cannot be asked.
+        This kernel cannot be asked, or does not let this user watch by events.
     LabError
         Asking failed meanwhile.
     """
-    from weirlab._engine import TcpWatcher
-
-    one, other = settings.target.ends
-    watcher = TcpWatcher(
-        ends=[(one.addr or None, one.port), (other.addr or None, other.port)],
-        pid=settings.target.pid,
-        program=settings.target.program,
-        period_ns=settings.period_ns,
-        wait=settings.wait,
-        fields=list(dict.fromkeys((*settings.names, *NEEDED))),
-    )
+    watcher = _watcher(settings)
     tallies: list[Tally] = []
     told: set[str] = set()
     ends_s = None if settings.duration_s is None else time.monotonic() + settings.duration_s
@@ -217,8 +226,29 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     return Outcome(progress, tallies, tuple(name for name in settings.names if name not in told))
 
 
+def _watcher(settings: Settings) -> TcpWatcher | TcpEvents:
+    from weirlab._engine import TcpEvents, TcpWatcher
+
+    one, other = settings.target.ends
+    ends = [(one.addr or None, one.port), (other.addr or None, other.port)]
+    target, wait = settings.target, settings.wait
+    if settings.period_ns is None:
+        told = {each.name for each in event_fields()}
+        needed = (*settings.names, *NEEDED, *EVENTS_NEEDED)
+        names = [name for name in dict.fromkeys(needed) if name in told]
+        return TcpEvents(ends=ends, pid=target.pid, program=target.program, wait=wait, fields=names)
+    return TcpWatcher(
+        ends=ends,
+        pid=target.pid,
+        program=target.program,
+        period_ns=settings.period_ns,
+        wait=wait,
+        fields=list(dict.fromkeys((*settings.names, *NEEDED))),
+    )
+
+
 def _taken(columns: Mapping[str, Any]) -> Samples:
-    return Samples(columns["connection"], columns["time_ns"], columns["fields"])
+    return Samples(columns["connection"], columns["time_ns"], columns["fields"], columns.get("kind"))
 
 
 def _count(tallies: list[Tally], samples: Samples, connections: int) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import threading
+from collections import OrderedDict
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,11 @@ MOST_EVENTS: Final = 5000
 _INDEX: Final = "index.json"
 _KEPT_OPEN: Final = 8
 """Folders of which arrays stay mapped."""
+_opened: Final[OrderedDict[tuple[Path, int], dict[str, Any]]] = OrderedDict()
+"""Arrays that are mapped already, by their folder and the time at which it was made, which tells it from one
+that was there before; the latest in use last.
+"""
+_opening: Final = threading.Lock()
 _RATES: Final = (
     ("payload_bytes", "with retransmissions", "again"),
     ("new_bytes", "each byte once", "data"),
@@ -205,16 +211,22 @@ def _save(folder: Path, part: str, values: Any) -> None:
 def _load(folder: Path, part: str) -> Any:
     """An array, mapped; the same object as long as the folder is the same, so that it is opened once."""
     with files.telling(folder, "read"):
-        known = _opened(folder, (folder / _INDEX).stat().st_mtime_ns)
+        key = folder, (folder / _INDEX).stat().st_mtime_ns
+    with _opening:
+        known = _opened.setdefault(key, {})
+        _opened.move_to_end(key)
+        while len(_opened) > _KEPT_OPEN:
+            _opened.popitem(last=False)
     if part not in known:
         known[part] = _mapped(folder, part)
     return known[part]
 
 
-@lru_cache(maxsize=_KEPT_OPEN)
-def _opened(folder: Path, stamp: int) -> dict[str, Any]:
-    """Arrays of a folder that are mapped already; ``stamp`` tells it from one that was there before."""
-    return {}
+def release(parent: Path) -> None:
+    """Map no array below ``parent`` any longer: a removed file takes room on the disk while it is mapped."""
+    with _opening:
+        for key in [each for each in _opened if each[0].parent == parent]:
+            del _opened[key]
 
 
 def _mapped(folder: Path, part: str) -> Any:

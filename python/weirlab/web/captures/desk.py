@@ -82,6 +82,12 @@ class Desk:
         self._queue(one)
         return one
 
+    def forget(self, one: Measurement) -> None:
+        """Hold nothing of a measurement that was removed."""
+        with self._lock:
+            self._facts.pop(one.data_id, None)
+        arrays.release(one.path / child.GRAPHS)
+
     def ahead(self, one: Measurement) -> int:
         """How many captures are analysed before this one."""
         with self._lock:

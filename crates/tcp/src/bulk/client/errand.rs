@@ -4,16 +4,13 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use super::{
-    ANSWER_TIMEOUT, ClientError, ClientEvent, ClientOptions, Joined, Prover, SILENCE_NS, Via, reach,
-};
+use super::connect::reach;
+use super::error::{ClientError, system};
+use super::{ANSWER_TIMEOUT, ClientEvent, ClientOptions, Prover, SILENCE_NS, Via};
 use crate::bulk::end::{Input, listen};
 use crate::bulk::line::{Line, LineError};
 use crate::clock::now_ns;
-use crate::control::{
-    Errand, MOST_ANSWER_BYTES, Made, Message, Preamble, Request, Told, Total, prove_errand,
-};
-use crate::option::Value;
+use crate::control::{Errand, Event, MOST_ANSWER_BYTES, Message, Preamble, Request, prove_errand};
 
 /// Beyond this it waits for nothing: it has connected, been proven to, and been joined.
 const BEGINNING_NS: u64 = 60_000_000_000;
@@ -48,11 +45,12 @@ pub fn run(
     };
     let proof = prove_errand(&via.token, &nonce, &errand);
     let asked = Message::Errand { proof, errand: Box::new(errand.clone()) };
-    let mut writer = line.writer().map_err(super::system("a connection cannot be shared"))?;
+    let mut writer = line.writer().map_err(system("a connection cannot be shared"))?;
     writer.send(&asked).map_err(|e| not_weir(e.into()))?;
-    listen(line, inputs.clone()).map_err(super::system("no thread can be made"))?;
+    listen(line, inputs.clone()).map_err(system("no thread can be made"))?;
 
-    let (mut prover, mut started, mut both) = (Some(prover), None, Both::default());
+    let (mut prover, mut started) = (Some(prover), None);
+    let connections = usize::from(errand.request.up + errand.request.down);
     let mut heard_ns = now_ns();
     loop {
         let after_ns = started.map_or(0, |start| now_ns().saturating_sub(start));
@@ -88,16 +86,12 @@ pub fn run(
                         let proof = prover(&nonce, needs_token, &request)?;
                         writer.send(&Message::Proven { proof }).map_err(|e| lost(e.to_string()))?;
                     }
-                    Message::Told(told) => {
-                        if matches!(told, Told::Started { .. }) {
+                    Message::Event(event) if event.is_of(connections) => {
+                        if matches!(event, Event::Started { .. }) {
                             started = Some(now_ns());
                         }
-                        let wanted = usize::from(errand.request.up + errand.request.down);
-                        let Ok(event) = both.event(told, wanted) else {
-                            return Err(lost("it said what makes no sense here".to_owned()));
-                        };
-                        let is_last = matches!(event, Some(ClientEvent::Done { .. }));
-                        event.into_iter().for_each(|event| drop(events.send(event)));
+                        let is_last = matches!(event, Event::Done { .. });
+                        let _ = events.send(ClientEvent::Transfer(event));
                         if is_last {
                             return Ok(());
                         }
@@ -108,48 +102,4 @@ pub fn run(
             }
         }
     }
-}
-
-/// What was told of both ends at last.
-#[derive(Default)]
-struct Both {
-    client: Option<Vec<Total>>,
-    server: Option<Vec<Total>>,
-}
-
-/// It is not about as many connections as there are.
-struct Nonsense;
-
-impl Both {
-    /// What was told as an event of a client; None while more belongs to it.
-    fn event(&mut self, told: Told, wanted: usize) -> Result<Option<ClientEvent>, Nonsense> {
-        let fits = |number: usize| if number == wanted { Ok(()) } else { Err(Nonsense) };
-        Ok(Some(match told {
-            Told::Started { connections, same_clock, since_1970_ns } => {
-                fits(connections.len())?;
-                let connections = connections.into_iter().map(joined).collect();
-                ClientEvent::Started { connections, same_clock, since_1970_ns }
-            }
-            Told::Clock { sent_ns, at_ns, heard_ns } => ClientEvent::Clock { sent_ns, at_ns, heard_ns },
-            Told::Begun { server_ns, client_ns } => ClientEvent::Begun { server_ns, client_ns },
-            Told::Interval { of_server, at_ns, flows } => {
-                fits(flows.len())?;
-                ClientEvent::Interval { of_server, at_ns, flows }
-            }
-            Told::Totals { of_server, totals } => {
-                fits(totals.len())?;
-                *(if of_server { &mut self.server } else { &mut self.client }) = Some(totals);
-                return Ok(None);
-            }
-            Told::Done { stopped } => match (self.client.take(), self.server.take()) {
-                (Some(client), Some(server)) => ClientEvent::Done { client, server, stopped },
-                _ => return Err(Nonsense),
-            },
-        }))
-    }
-}
-
-fn joined(made: Made) -> Joined {
-    let congestion = Some(made.congestion).filter(|name| !name.is_empty()).map(Value::Name);
-    Joined { local: made.local, remote: made.remote, up: made.up, congestion, settings: Vec::new() }
 }

@@ -7,12 +7,12 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
 use super::{House, ServerEvent, lock};
-use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions, Joined};
+use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions};
 use crate::bulk::end::{Input, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::clock::now_ns;
-use crate::control::{Digest, Errand, Flow, Made, Message, Proof, Request, Told};
-use crate::option::Value;
+use crate::control::{Digest, Errand, Event, Message, Proof, Request};
+use crate::option::Setting;
 
 /// How long the third host may take to prove something, and to be noticed at all.
 const PROVING: Duration = Duration::from_secs(15);
@@ -72,14 +72,6 @@ struct Moved {
     sent: u64,
 }
 
-impl Moved {
-    fn take(&mut self, flows: &[Flow], up: u16) {
-        let (written, read) = flows.split_at(usize::from(up).min(flows.len()));
-        self.sent = written.iter().map(|flow| flow.bytes).sum();
-        self.received = read.iter().map(|flow| flow.bytes).sum();
-    }
-}
-
 /// Raises why it broke off; the third host is told.
 fn carry(
     line: Line,
@@ -130,25 +122,7 @@ fn go_between(
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
-        match event {
-            None => {}
-            Some(ClientEvent::Failed(error)) => return Err(said(&error)),
-            Some(event) => {
-                if matches!(event, ClientEvent::Started { .. }) {
-                    start_ns = Some(now_ns());
-                }
-                if let ClientEvent::Interval { of_server: false, flows, .. } = &event {
-                    moved.take(flows, errand.request.up);
-                }
-                let is_last = matches!(event, ClientEvent::Done { .. });
-                for told in told(event) {
-                    writer.send(&Message::Told(told)).map_err(|e| e.to_string())?;
-                }
-                if is_last {
-                    return Ok(());
-                }
-            }
-        }
+        *moved = Moved { received: client.moved().received(), sent: client.moved().sent() };
         let options = &house.options;
         if options.most_bytes.is_some_and(|most| moved.received + moved.sent > most) {
             return Err("the transfer has more bytes than are allowed here".to_owned());
@@ -156,6 +130,20 @@ fn go_between(
         let elapsed_ns = start_ns.map_or(0, |start| now_ns().saturating_sub(start));
         if options.most_ns.is_some_and(|most| elapsed_ns > most.saturating_add(GRACE_NS)) {
             return Err("the transfer lasts longer than is allowed here".to_owned());
+        }
+        match event {
+            None | Some(ClientEvent::Samples { .. }) => {}
+            Some(ClientEvent::Failed(error)) => return Err(said(&error)),
+            Some(ClientEvent::Transfer(event)) => {
+                if matches!(event, Event::Started { .. }) {
+                    start_ns = Some(now_ns());
+                }
+                let is_last = matches!(event, Event::Done { .. });
+                writer.send(&Message::Event(event)).map_err(|e| e.to_string())?;
+                if is_last {
+                    return Ok(());
+                }
+            }
         }
     }
 }
@@ -181,7 +169,7 @@ fn begin(errand: &Errand, questions: Sender<Question>, proven: Receiver<Proof>) 
     };
     let mut options = options;
     if !options.request.congestion.is_empty() {
-        options.settings.push(crate::option::Setting::congestion(&options.request.congestion));
+        options.settings.push(Setting::congestion(&options.request.congestion));
     }
     Client::start_with(options, Box::new(prover)).map_err(|e| e.to_string())
 }
@@ -190,30 +178,4 @@ fn begin(errand: &Errand, questions: Sender<Question>, proven: Receiver<Proof>) 
 fn said(error: &ClientError) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")
-}
-
-fn told(event: ClientEvent) -> Vec<Told> {
-    match event {
-        ClientEvent::Started { connections, same_clock, since_1970_ns } => {
-            let connections = connections.iter().map(made).collect();
-            vec![Told::Started { connections, same_clock, since_1970_ns }]
-        }
-        ClientEvent::Clock { sent_ns, at_ns, heard_ns } => vec![Told::Clock { sent_ns, at_ns, heard_ns }],
-        ClientEvent::Begun { server_ns, client_ns } => vec![Told::Begun { server_ns, client_ns }],
-        ClientEvent::Interval { of_server, at_ns, flows } => vec![Told::Interval { of_server, at_ns, flows }],
-        ClientEvent::Done { client, server, stopped } => vec![
-            Told::Totals { of_server: false, totals: client },
-            Told::Totals { of_server: true, totals: server },
-            Told::Done { stopped },
-        ],
-        ClientEvent::Samples { .. } | ClientEvent::Failed(_) => Vec::new(),
-    }
-}
-
-fn made(joined: &Joined) -> Made {
-    let congestion = match &joined.congestion {
-        Some(Value::Name(name)) => name.clone(),
-        _ => String::new(),
-    };
-    Made { local: joined.local, remote: joined.remote, up: joined.up, congestion }
 }

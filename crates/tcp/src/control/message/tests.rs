@@ -3,7 +3,11 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::control::{Decoder, MOST_ANSWER_BYTES, MOST_REQUEST_BYTES, Made};
+use crate::control::{
+    Decoder, Joined, LatencyNs, MOST_ANSWER_BYTES, MOST_CONNECTIONS, MOST_REQUEST_BYTES, Preamble, prove,
+    prove_errand, verify, verify_errand,
+};
+use crate::{Info, Queues};
 
 pub fn request() -> Request {
     Request {
@@ -83,34 +87,34 @@ fn messages() -> impl Strategy<Value = Message> {
             request: Box::new(request())
         }),
         any::<Proof>().prop_map(|proof| Message::Proven { proof }),
-        told().prop_map(Message::Told),
+        events().prop_map(Message::Event),
     ]
 }
 
-fn told() -> impl Strategy<Value = Told> {
-    let made = (any::<[u8; 4]>(), any::<[u8; 16]>(), any::<u16>(), any::<bool>(), "[a-z]{0,15}").prop_map(
-        |(v4, v6, port, up, congestion)| Made {
+fn events() -> impl Strategy<Value = Event> {
+    let joined = (any::<[u8; 4]>(), any::<[u8; 16]>(), any::<u16>(), any::<bool>(), "[a-z]{0,15}").prop_map(
+        |(v4, v6, port, up, congestion)| Joined {
             local: (v4, port).into(),
             remote: (v6, port).into(),
             up,
             congestion,
+            settings: vec![],
         },
     );
     prop_oneof![
-        (vec(made, 0..4), any::<bool>(), any::<u64>()).prop_map(
-            |(connections, same_clock, since_1970_ns)| Told::Started {
+        (vec(joined, 0..4), any::<bool>(), any::<u64>()).prop_map(
+            |(connections, same_clock, since_1970_ns)| Event::Started {
                 connections,
                 same_clock,
                 since_1970_ns
             }
         ),
-        any::<[u64; 3]>().prop_map(|[sent_ns, at_ns, heard_ns]| Told::Clock { sent_ns, at_ns, heard_ns }),
-        any::<[u64; 2]>().prop_map(|[server_ns, client_ns]| Told::Begun { server_ns, client_ns }),
+        any::<[u64; 3]>().prop_map(|[sent_ns, at_ns, heard_ns]| Event::Clock { sent_ns, at_ns, heard_ns }),
+        any::<[u64; 2]>().prop_map(|[server_ns, client_ns]| Event::Begun { server_ns, client_ns }),
         (any::<bool>(), any::<u64>(), vec(flows(), 0..4))
-            .prop_map(|(of_server, at_ns, flows)| Told::Interval { of_server, at_ns, flows }),
-        (any::<bool>(), vec(totals(), 0..4))
-            .prop_map(|(of_server, totals)| Told::Totals { of_server, totals }),
-        any::<bool>().prop_map(|stopped| Told::Done { stopped }),
+            .prop_map(|(of_server, at_ns, flows)| Event::Interval { of_server, at_ns, flows }),
+        (vec(totals(), 0..4), vec(totals(), 0..4), any::<bool>())
+            .prop_map(|(client, server, stopped)| Event::Done { client, server, stopped }),
     ]
 }
 
@@ -199,8 +203,11 @@ fn the_largest_answer_and_the_largest_request_fit() {
         ..Flow::default()
     };
     let total = Total { flow, first_ns: Some(1), last_ns: Some(2), failure: "ß".repeat(1000) };
-    let done = Message::Done { totals: vec![total; 2 * usize::from(MOST_CONNECTIONS)] };
-    assert_eq!(decoded(&done.emit(), MOST_ANSWER_BYTES).map(|found| found.len()), Ok(1));
+    let totals = vec![total; 2 * usize::from(MOST_CONNECTIONS)];
+    let (client, server) = (totals.clone(), totals.clone());
+    for done in [Message::Done { totals }, Message::Event(Event::Done { client, server, stopped: true })] {
+        assert_eq!(decoded(&done.emit(), MOST_ANSWER_BYTES).map(|found| found.len()), Ok(1));
+    }
     let request = Request {
         bytes: Some(u64::MAX),
         bytes_per_s: Some(u64::MAX),

@@ -53,7 +53,7 @@ class Lines:
         if self._quiet or self._now_s() - self._last_s < LINE_EVERY_S:
             return
         self._last_s = self._now_s()
-        self._tell(sentence(progress))
+        self._tell(sentence(progress, noun(samples)))
 
     def _tell(self, text: str) -> None:
         with suppress(OSError):
@@ -69,6 +69,7 @@ class Screen:
         from rich.live import Live
 
         self._names, self._now_s = tuple(names), now_s
+        self._noun = "sample"
         self._shown_s = float("-inf")
         self._latest: dict[int, dict[str, int]] = {}
         self._before: dict[int, tuple[int, dict[str, int]]] = {}
@@ -80,12 +81,15 @@ class Screen:
 
     def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
         self._keep(samples)
+        self._noun = noun(samples)
         if self._now_s() - self._shown_s < SHOW_EVERY_S or not tallies:
             return
         self._shown_s = self._now_s()
         table = self._chosen(progress) if self._names else self._usual(progress, tallies)
         with suppress(OSError):
-            self._live.update(_drawn(table, sentence(progress), self._live.console.width), refresh=True)
+            self._live.update(
+                _drawn(table, sentence(progress, self._noun), self._live.console.width), refresh=True
+            )
 
     def close(self) -> None:
         with suppress(OSError):
@@ -160,7 +164,7 @@ class Screen:
 
 
 class SampleLines:
-    """A JSON document per sample."""
+    """A JSON document per sample or event."""
 
     def __init__(self, names: Sequence[str], say: Callable[[Mapping[str, Any]], None]) -> None:
         self._names, self._say = names, say
@@ -170,28 +174,35 @@ class SampleLines:
 
     def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
         columns = [(name, *samples.fields[name]) for name in self._names]
+        events = samples.events()
         for row, number in enumerate(samples.connection):
             one = progress["connections"][number]
             self._say(
                 {
-                    "kind": "tcp watch sample",
+                    "kind": "tcp watch event" if events else "tcp watch sample",
                     "connection": int(number),
                     "local": one["local"],
                     "remote": one["remote"],
                     "time_ns": int(samples.time_ns[row]),
+                    **({"event": events[row]} if events else {}),
                     **{name: int(values[row]) for name, values, there in columns if there[row]},
                 }
             )
 
 
-def sentence(progress: Mapping[str, Any]) -> str:
-    """How far it is."""
+def noun(samples: Samples) -> str:
+    """What is counted."""
+    return "sample" if samples.kind is None else "event"
+
+
+def sentence(progress: Mapping[str, Any], counted: str = "sample") -> str:
+    """How far it is, in samples or events."""
     made = progress["connections"]
     samples = sum(each["samples"] for each in made)
     missed = sum(each["missed"] for each in made) + progress["lost"]
     live = sum(each["ended_ns"] is None for each in made)
     return (
-        f"{plural(live, 'connection')} watched, {plural(samples, 'sample')}, {count(missed)} missed; "
+        f"{plural(live, 'connection')} watched, {plural(samples, counted)}, {count(missed)} missed; "
         "Ctrl-C ends it"
     )
 

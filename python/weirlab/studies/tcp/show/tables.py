@@ -11,6 +11,7 @@ from weirlab.cli.options.sockets import shown
 from weirlab.quantities import NOTHING, duration
 from weirlab.studies.tcp import shares as where
 from weirlab.studies.tcp.connections import Connection
+from weirlab.studies.tcp.events import SentAgain
 from weirlab.studies.tcp.fields import Field
 from weirlab.studies.tcp.results import Interval, Summary
 from weirlab.studies.tcp.sending import Outcome as Sent
@@ -230,10 +231,11 @@ def server_conclusion(account: Account) -> str:
     )
 
 
-def watched(outcome: Watched) -> list[Table]:
+def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
     """The result of ``weir tcp watch``."""
+    counted = "Events" if events else "Samples"
     columns = [
-        "Local", "Remote", "Process", "Samples", "Missed", "Acknowledged", "Received", "Retransmitted",
+        "Local", "Remote", "Process", counted, "Missed", "Acknowledged", "Received", "Retransmitted",
         "RTT min / mean / max",
     ]  # fmt: skip
     both = list(zip(outcome.progress["connections"], outcome.tallies, strict=True))
@@ -255,7 +257,7 @@ def watched(outcome: Watched) -> list[Table]:
         ]
         for one, tally in both
     ]
-    spare = ("RTT min / mean / max", "Missed", "Samples", "Process")
+    spare = ("RTT min / mean / max", "Missed", counted, "Process")
     tables = [Table("Connections", columns, rows, range(3, 9), spare)]
     # Who sends nothing has nothing to be held up by.
     told = [
@@ -279,10 +281,17 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
     sentences = [
         f"{plural(len(made), 'connection')}; {count(begun)} watched from before the first data, "
         f"{count(ended)} until they ended.",
-        f"{plural(outcome.samples, 'sample')} every {duration(settings.period_ns)}, {count(outcome.missed)} "
-        f"missed; late by {duration(late['mean_ns'])} on average, {duration(late['p99_ns'])} at p99, "
-        f"{duration(late['max_ns'])} at most.",
     ]
+    if settings.period_ns is None:
+        sentences.append(
+            f"{plural(outcome.samples, 'event')}, {count(outcome.missed)} lost for want of room."
+        )
+    else:
+        sentences.append(
+            f"{plural(outcome.samples, 'sample')} every {duration(settings.period_ns)}, "
+            f"{count(outcome.missed)} missed; late by {duration(late['mean_ns'])} on average, "
+            f"{duration(late['p99_ns'])} at p99, {duration(late['max_ns'])} at most."
+        )
     if left_out:
         sentences.append(f"{plural(left_out, 'more connection')} left out.")
     if any(tally.shares for tally in outcome.tallies):
@@ -290,16 +299,37 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
     return " ".join(sentences)
 
 
+def retransmissions(again: SentAgain) -> Table:
+    """The segments that were sent again, of ``weir tcp watch --events``."""
+    columns = ("Time (s)", "Connection", "Sequence number", "Bytes", "Congestion state", "cwnd", "RTT")
+    rows = [
+        [
+            f"{each.at_s:.6f}",
+            each.connection,
+            str(each.seq),
+            count(each.length),
+            each.congestion,
+            count(each.cwnd),
+            _us(each.rtt_us),
+        ]
+        for each in again.kept
+    ]
+    more = again.count - len(again.kept)
+    others = f"; {plural(more, 'more')} not shown" if more else ""
+    return Table(f"Sent again{others}", columns, rows, (0, 2, 3, 5, 6), ("RTT", "cwnd", "Congestion state"))
+
+
 def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: Path | None) -> dict[str, Any]:
-    """The result of ``weir tcp watch`` for JSON."""
+    """The result of ``weir tcp watch`` for JSON; with events there is no period, and nothing is late."""
     return {
         "kind": "tcp watch",
         "connection": asked,
+        "by": "events" if settings.by_events else "samples",
         "period_ns": settings.period_ns,
         "samples": outcome.samples,
         "missed": outcome.missed,
         "left_out": outcome.progress["left_out"],
-        "lateness": outcome.progress["lateness"],
+        "lateness": None if settings.by_events else outcome.progress["lateness"],
         "absent_fields": outcome.absent,
         "out": out,
         "connections": [

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+/*
+ * What happens to TCP connections, from the kernel's own tracepoints: changes of state, segments that come, and
+ * segments that are sent again. Each event carries what the kernel knows of the connection then, laid out as in
+ * struct tcp_info. Only connections of one network namespace whose ends fit are told.
+ *
+ * The tracepoints run with the socket locked, so that numbers of one event belong together.
+ */
+#include <stddef.h>
+
+#include <linux/bpf.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "events.h"
+#include "map.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Set before loading. Two ends that a connection must have, in either order; port 0 and no address are any. */
+const volatile __u32 events_netns = 0; /* its inode */
+const volatile __u32 events_port[2] = {};
+const volatile __u32 events_has_address[2] = {};
+const volatile __u32 events_address[8] = {}; /* four words for each end */
+
+SHARED_ARRAY(events_lost, __u64, 1); /* without room in the ring */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 25);
+} events_ring SEC(".maps");
+
+#define IPV4 2
+#define IPV6 10
+#define SYN_RECV 3
+#define LISTEN 10
+
+/* Of the kernel's structs only what is read; where it lies is found when the program is loaded. */
+#define KERNEL __attribute__((preserve_access_index))
+
+struct ns_common {
+	unsigned int inum;
+} KERNEL;
+
+struct net {
+	struct ns_common ns;
+} KERNEL;
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	__u8 bytes[16];
+};
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
+	__u16 skc_dport;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+} KERNEL;
+
+struct inode {
+	unsigned long i_ino;
+} KERNEL;
+
+struct file {
+	struct inode *f_inode;
+} KERNEL;
+
+struct socket {
+	struct file *file;
+} KERNEL;
+
+struct sock {
+	struct sock_common __sk_common;
+	struct socket *sk_socket;
+} KERNEL;
+
+struct inet_sock {
+	__u16 inet_sport;
+} KERNEL;
+
+struct tcp_congestion_ops {
+	char name[16];
+} KERNEL;
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops *icsk_ca_ops;
+	__u8 icsk_ca_state : 5;
+} KERNEL;
+
+struct minmax_sample {
+	__u32 t;
+	__u32 v;
+} KERNEL;
+
+struct minmax {
+	struct minmax_sample s[3];
+} KERNEL;
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	struct minmax rtt_min;
+	__u64 bytes_acked;
+	__u64 bytes_received;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+	__u32 srtt_us;
+	__u32 mdev_us;
+	__u32 mss_cache;
+	__u32 packets_out;
+	__u32 sacked_out;
+	__u32 lost_out;
+	__u32 retrans_out;
+	__u32 total_retrans;
+	__u32 snd_ssthresh;
+	__u32 snd_cwnd;
+	__u32 snd_nxt;
+	__u32 write_seq;
+	__u32 snd_wnd;
+	__u32 rcv_wnd;
+	__u32 segs_out;
+	__u32 segs_in;
+	__u32 data_segs_out;
+	__u32 data_segs_in;
+	__u32 delivered;
+} KERNEL;
+
+struct sk_buff {
+	char cb[48];
+} KERNEL;
+
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+	__u32 ack_seq;
+} KERNEL;
+
+static __always_inline int read_ends(struct sock *sk, struct tcp_sock *tp, struct weir_event_ends *ends)
+{
+	unsigned short family = sk->__sk_common.skc_family;
+
+	/* Not skc_num: that is taken back before the connection closes. */
+	ends->port[0] = bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport);
+	ends->port[1] = bpf_ntohs(sk->__sk_common.skc_dport);
+	if (family == IPV4) {
+		ends->address[0][2] = ends->address[1][2] = bpf_htonl(0xffff);
+		ends->address[0][3] = sk->__sk_common.skc_rcv_saddr;
+		ends->address[1][3] = sk->__sk_common.skc_daddr;
+		return 1;
+	}
+	if (family != IPV6 || !bpf_core_field_exists(sk->__sk_common.skc_v6_daddr))
+		return 0;
+	bpf_core_read(ends->address[0], 16, &sk->__sk_common.skc_v6_rcv_saddr);
+	bpf_core_read(ends->address[1], 16, &sk->__sk_common.skc_v6_daddr);
+	return 1;
+}
+
+/* Is this end of the connection the wanted one? */
+static __always_inline int fits(const struct weir_event_ends *ends, int wanted, int end)
+{
+	if (events_port[wanted] && events_port[wanted] != ends->port[end])
+		return 0;
+	if (!events_has_address[wanted])
+		return 1;
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		if (events_address[4 * wanted + i] != ends->address[end][i])
+			return 0;
+	}
+	return 1;
+}
+
+/* As tcp_get_info() does. */
+static __always_inline void read_info(struct sock *sk, struct tcp_sock *tp, struct weir_event_info *info)
+{
+	__s32 waits = tp->write_seq - tp->snd_nxt;
+
+	info->state = sk->__sk_common.skc_state;
+	info->ca_state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
+	info->snd_mss = tp->mss_cache;
+	info->unacked = tp->packets_out;
+	info->sacked = tp->sacked_out;
+	info->lost = tp->lost_out;
+	info->retrans = tp->retrans_out;
+	info->rtt = tp->srtt_us >> 3;
+	info->rttvar = tp->mdev_us >> 2;
+	info->snd_ssthresh = tp->snd_ssthresh;
+	info->snd_cwnd = tp->snd_cwnd;
+	info->total_retrans = tp->total_retrans;
+	info->bytes_acked = tp->bytes_acked;
+	info->bytes_received = tp->bytes_received;
+	info->segs_out = tp->segs_out;
+	info->segs_in = tp->segs_in;
+	info->notsent_bytes = waits < 0 ? 0 : waits;
+	info->min_rtt = tp->rtt_min.s[0].v;
+	info->data_segs_in = tp->data_segs_in;
+	info->data_segs_out = tp->data_segs_out;
+	info->delivered = tp->delivered;
+	info->bytes_sent = tp->bytes_sent;
+	info->bytes_retrans = tp->bytes_retrans;
+	info->snd_wnd = tp->snd_wnd;
+	info->rcv_wnd = tp->rcv_wnd;
+}
+
+static __always_inline void count_lost(void)
+{
+	__u32 zero = 0;
+	__u64 *lost = bpf_map_lookup_elem(&events_lost, &zero);
+
+	if (lost)
+		__sync_fetch_and_add(lost, 1);
+}
+
+/* An event that is to be filled in and submitted, or NULL. */
+static __always_inline struct weir_event *begin(struct sock *sk, __u8 kind)
+{
+	struct weir_event_ends ends = {};
+	struct tcp_sock *tp;
+
+	if (sk->__sk_common.skc_net.net->ns.inum != events_netns)
+		return NULL;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !read_ends(sk, tp, &ends))
+		return NULL;
+	if (!(fits(&ends, 0, 0) && fits(&ends, 1, 1)) && !(fits(&ends, 0, 1) && fits(&ends, 1, 0)))
+		return NULL;
+
+	struct weir_event *event = bpf_ringbuf_reserve(&events_ring, sizeof(*event), 0);
+
+	if (!event) {
+		count_lost();
+		return NULL;
+	}
+	__builtin_memset(event, 0, sizeof(*event));
+	event->at_ns = bpf_ktime_get_ns();
+	event->cookie = bpf_get_socket_cookie(sk);
+	event->inode = sk->sk_socket->file->f_inode->i_ino;
+	event->ends = ends;
+	event->kind = kind;
+	read_info(sk, tp, &event->info);
+	if (kind == WEIR_EVENT_STATE)
+		bpf_core_read(event->congestion, 16, &tp->inet_conn.icsk_ca_ops->name);
+	return event;
+}
+
+/* User space looks at the ring every few milliseconds: being woken for each event would cost more. */
+static __always_inline int submit(struct weir_event *event)
+{
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* (socket, state before, state after), before the socket has the new one. */
+SEC("tp_btf/inet_sock_set_state")
+int weir_state(__u64 *args)
+{
+	struct sock *sk = (void *)args[0];
+	int before = args[1], after = args[2];
+
+	/* Listeners. Also the first state of what a listener accepts: neither its ends nor its cookie are its own. */
+	if (before == LISTEN || after == LISTEN)
+		return 0;
+
+	struct weir_event *event = begin(sk, WEIR_EVENT_STATE);
+
+	if (!event)
+		return 0;
+	event->old_state = before;
+	event->info.state = after;
+	return submit(event);
+}
+
+/* (socket, segment): it came for an established connection. */
+SEC("tp_btf/tcp_probe")
+int weir_received(__u64 *args)
+{
+	struct sock *sk = (void *)args[0];
+	struct sk_buff *skb = (void *)args[1];
+	struct weir_event *event = begin(sk, WEIR_EVENT_RECEIVED);
+
+	if (!event)
+		return 0;
+
+	struct tcp_skb_cb *cb = (void *)&skb->cb;
+
+	bpf_core_read(&event->seq, 4, &cb->seq);
+	bpf_core_read(&event->end_seq, 4, &cb->end_seq);
+	bpf_core_read(&event->ack_seq, 4, &cb->ack_seq);
+	return submit(event);
+}
+
+static __always_inline int retransmitted(struct sock *sk, struct sk_buff *skb)
+{
+	struct weir_event *event = begin(sk, WEIR_EVENT_RETRANSMITTED);
+
+	if (!event)
+		return 0;
+
+	struct tcp_skb_cb *cb = (void *)&skb->cb;
+
+	bpf_core_read(&event->seq, 4, &cb->seq);
+	bpf_core_read(&event->end_seq, 4, &cb->end_seq);
+	return submit(event);
+}
+
+/* (socket, segment, error): since Linux 6.15 also where the lower layers refused it. */
+SEC("tp_btf/tcp_retransmit_skb")
+int weir_again(__u64 *args)
+{
+	if ((int)args[2])
+		return 0;
+	return retransmitted((void *)args[0], (void *)args[1]);
+}
+
+/* (socket, segment), before. */
+SEC("tp_btf/tcp_retransmit_skb")
+int weir_again_old(__u64 *args)
+{
+	return retransmitted((void *)args[0], (void *)args[1]);
+}

@@ -1,0 +1,64 @@
+//! Why nothing can be watched by events.
+
+use std::io;
+
+use thiserror::Error;
+use weir_tcp::diag::DiagError;
+
+/// Why nothing can be watched by events.
+#[derive(Debug, Error)]
+pub enum EventsError {
+    /// The user may not load BPF programs.
+    #[error("the kernel lets only root (CAP_BPF and CAP_PERFMON) watch by events")]
+    NotAllowed(#[source] io::Error),
+    /// The kernel does not describe its own types.
+    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux), which watching by events needs")]
+    NoBtf(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The kernel does not do what is needed.
+    #[error("this kernel refuses to {action} (Linux 5.12 with BPF_EVENTS is needed)")]
+    Refused {
+        /// What was tried.
+        action: String,
+        /// The kernel's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Connections that exist already cannot be found.
+    #[error(transparent)]
+    Diag(#[from] DiagError),
+    /// A system call failed.
+    #[error("cannot {action}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+impl EventsError {
+    /// The kernel refused to do something: for want of rights, or for want of the feature.
+    pub(crate) fn refused(
+        action: impl Into<String>,
+    ) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> Self {
+        let action = action.into();
+        |source| match os_error(source.as_ref()) {
+            Some(number @ (EPERM | EACCES)) => Self::NotAllowed(io::Error::from_raw_os_error(number)),
+            _ => Self::Refused { action, source },
+        }
+    }
+}
+
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+
+/// The number behind an error of aya.
+fn os_error(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(e) = error.downcast_ref::<io::Error>() {
+            return e.raw_os_error();
+        }
+        cause = error.source();
+    }
+    None
+}
