@@ -32,6 +32,7 @@ OWN: Final = (
     "weirlab.studies.psock:PsockStudy",
     "weirlab.studies.parallel:ParallelStudy",
     "weirlab.studies.voice:VoiceStudy",
+    "weirlab.studies.voice.load:VoiceLoadStudy",
     "weirlab.studies.prediction:PredictionStudy",
     "weirlab.studies.planning:PlanningStudy",
     "weirlab.studies.comparison:ComparisonStudy",
