@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
-from weirlab.report.story import Chapter, Story, place
+from weirlab.report.story import Chapter, Story, place, setting
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.monitor import tables
 from weirlab.studies.monitor.bed import RECORDING, WORDS
@@ -235,14 +235,7 @@ def _chapters(evidence: Evidence) -> Iterator[Chapter]:
         tables=(tables.stalls(evidence),) if evidence.stalls else (),
     )
     yield Chapter("found", "What was found", "Found", said=tuple(evidence.said))
-    scenario = evidence.manifest.get("scenario") or {}
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        intro=str(scenario.get("question") or ""),
-        facts=_setting(evidence),
-    )
+    yield setting(evidence.manifest, _setting(evidence))
     yield Chapter(
         "numbers",
         "All numbers",
