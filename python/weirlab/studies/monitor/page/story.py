@@ -95,7 +95,7 @@ def _answer(evidence: Evidence) -> list[str]:
         if one.method == "tap-ring":
             link = "lost nothing" if not one.link_lost else f"lost {count(one.link_lost)} frames"
             said.append(
-                f"While the recorder was stalled for {one.stalled_s:.0f} s, the link {link}; the record "
+                f"While the recorder was stalled for {one.stalled_s:.1f} s, the link {link}; the record "
                 f"misses {count(one.missing)} frames and reports {count(one.named)} of them as missing."
             )
     return said or list(evidence.said[:2]) or ["No trial was measured."]
