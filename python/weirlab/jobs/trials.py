@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.errors import TrialError
 from weirlab.jobs import testbeds
@@ -18,6 +19,9 @@ from weirlab.scenario import Dut, Lab
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
 from weirlab.traffic.schedule import compile_plan
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _REPEATED: Final = (
     "trial_id", "index", "attempt", "valid", "invalid", "achieved_pps", "forwarding_pps", "sent", "lost",
@@ -46,21 +50,23 @@ class TrialOutcome:
         return next((each for each in reversed(self.repetitions) if each.valid), self.records[-1])
 
     @property
-    def queue_packets(self) -> float:
-        """Packets inside the device by Little's law: median delay times forwarding rate.
+    def row(self) -> dict[str, Any]:
+        """That record in the table ``trials``."""
+        return trial_row(self.record)
 
-        In overload this is the length of the device's queue.
-        """
+    @property
+    def queue_packets(self) -> float:
+        """As :func:`queue_packets`."""
         result = self.record.result
-        return result.histogram.quantile_ns(0.5) * 1e-9 * result.forwarding_pps
+        return queue_packets(result.histogram.quantile_ns(0.5), result.forwarding_pps)
 
     def document(self) -> dict[str, Any]:
         """For ``--json``: the columns of the store's table ``trials``, CPU states by role, and estimates."""
-        record = self.record
+        record, row = self.record, self.row
         cpu = {f"{role}_{state}_s" for role in CPU_ROLES for state in CPU_STATES}
         return {
             "kind": "trial",
-            **{name: value for name, value in trial_row(record).items() if name not in cpu},
+            **{name: value for name, value in row.items() if name not in cpu},
             "invalid": record.invalid,
             "attempts": len(self.records),
             "queue_packets": self.queue_packets,
@@ -81,6 +87,22 @@ class TrialOutcome:
             f"the trial stayed invalid in {len(self.records)} attempts: {reasons}. "
             f"It is kept in run {self.run_id}; repeat it on a quieter machine or at a lower load"
         )
+
+
+def queue_packets(delay_p50_ns: float, forwarding_pps: float) -> float:
+    """Packets inside the device by Little's law: median delay times forwarding rate.
+
+    In overload this is the length of the device's queue.
+    """
+    return delay_p50_ns * 1e-9 * forwarding_pps
+
+
+def counted(trials: pl.DataFrame) -> dict[str, Any]:
+    """The row of the attempt that counts, as :attr:`TrialOutcome.record`, of a run's ``trials``."""
+    last = trials.sort("index", "attempt").group_by("index", maintain_order=True).last()
+    valid = last.filter("valid")
+    row = (valid if valid.height else trials.sort("index", "attempt")).row(-1, named=True)
+    return {name: math.nan if value is None else value for name, value in row.items()}
 
 
 def trial(

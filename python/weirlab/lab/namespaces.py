@@ -81,18 +81,13 @@ class NamespaceBed(ABC):
 
     @property
     def facts(self) -> Mapping[str, object]:
-        fallback = self._engine.fallback_reason if self._engine is not None else None
-        refused = self._engine.real_time_refused if self._engine is not None else None
-        isolation = self._claim.isolation
         return {
             "kernel": platform.release(),
             "sender_cpu": self._cores.sender,
             "dut_cpu": self._cores.dut,
             "cpus_share_a_core": share_a_core(self._cores),
             "mtu_bytes": wiring.MTU_BYTES,
-            **({"fallback_reason": fallback} if fallback else {}),
-            **({"real_time_refused": refused} if refused else {}),
-            **({"isolation": isolation.words} if isolation else {}),
+            **what_was_had(self._engine, self._claim),
         }
 
     @property
@@ -174,6 +169,16 @@ def open_engine(**options: Any) -> Engine:
     with engine_needed():
         from weirlab._engine import Engine
     return Engine(**options)
+
+
+def what_was_had(engine: Engine | None, claim: clean.Claim) -> dict[str, str]:
+    """Facts about the engine and the CPUs: what they had to do without, and how the CPUs are kept free."""
+    found = {
+        "fallback_reason": None if engine is None else engine.fallback_reason,
+        "real_time_refused": None if engine is None else engine.real_time_refused,
+        "isolation": isolation.words if (isolation := claim.isolation) else None,
+    }
+    return {name: fact for name, fact in found.items() if fact}
 
 
 @interruptible

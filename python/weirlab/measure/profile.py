@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from weirlab.errors import InputError
 from weirlab.lab.base import TestBed
@@ -57,6 +57,8 @@ FAST_RULES_S: Final = 0.05
 
 REPEATED: Final = 1 / share.USUAL
 """Attempts per trial on a shared machine."""
+
+T = TypeVar("T")
 
 
 def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialSpec]:
@@ -168,7 +170,7 @@ def measure(
     """
     clock = terms.clocks.seconds
     begun_s = clock()
-    profile = _settle(profile, writer)
+    profile = settled(PROFILE, Profile, profile, writer, "profile")
     scouts = scout_specs(profile)
     meter = Meter(
         map(trial_s, expected(profile)),
@@ -194,20 +196,24 @@ def usual_share(bed: TestBed) -> Share:
     return Share(1.0 if bed.lab == SIMULATION else share.USUAL)
 
 
-def _settle(profile: Profile | None, writer: RunWriter) -> Profile:
-    if writer.has(PROFILE):
-        kept = writer.run.get_json(PROFILE, Profile)
-        if profile is not None and profile != kept:
-            changed = [name for name, value in vars(kept).items() if value != getattr(profile, name)]
+def settled(name: str, kind: type[T], wanted: T | None, writer: RunWriter, what: str) -> T:
+    """What a run keeps under ``name``, or ``wanted`` where it keeps nothing yet; ``what`` that is, in words.
+
+    Raises ``InputError`` where the two differ, and where there is neither.
+    """
+    if writer.has(name):
+        kept = writer.run.get_json(name, kind)
+        if wanted is not None and wanted != kept:
+            changed = [each for each, value in vars(kept).items() if value != getattr(wanted, each)]
             raise InputError(
                 f"run {writer.run_id} was begun with other settings ({', '.join(changed)}); "
                 "resume it without changing them, or start a new run"
             )
         return kept
-    if profile is None:
-        raise InputError(f"run {writer.run_id} holds no profile to go on with; start a new run")
-    writer.put_json(PROFILE, profile)
-    return profile
+    if wanted is None:
+        raise InputError(f"run {writer.run_id} holds no {what} to go on with; start a new run")
+    writer.put_json(name, wanted)
+    return wanted
 
 
 def _summary(scouting: Scouting) -> str:

@@ -189,6 +189,12 @@ class Story:
         )
 
 
+def setting(manifest: Mapping[str, Any], facts: Pairs) -> Chapter:
+    """What was tested: the question of the scenario, and ``facts``."""
+    question = (manifest.get("scenario") or {}).get("question") or ""
+    return Chapter("setting", "What was tested", "Setting", intro=str(question), facts=facts)
+
+
 def place(manifest: Mapping[str, Any], lab: str, device: str) -> str:
     """One phrase: what was tested, and where."""
     if lab == "sim":

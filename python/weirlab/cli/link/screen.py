@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
-from weirlab.cli import layout
+from weirlab.cli import layout, live
 from weirlab.cli.link import tables
-from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.quantities import clock, rate
-from weirlab.cli.streams import console, tell
 from weirlab.quoting import printable
 
 if TYPE_CHECKING:
@@ -30,57 +27,28 @@ def screen(stream: TextIO) -> Iterator[Watcher]:
     if not stream.isatty():
         yield Lines(stream)
         return
-    live = Screen(stream)
+    drawing = Screen(stream)
     try:
-        yield live
+        yield drawing
     finally:
-        live.close()
+        drawing.close()
 
 
-class Screen:
-    """Drawn anew four times a second, by whoever calls: a thread of its own would only take CPU time.
-
-    A terminal that is gone (the connection to this host broke) must not keep a tap from its good end.
-    """
+class Screen(live.Screen):
+    """Drawn anew four times a second."""
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._console = console(stream)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._now_s, self._shown_s = now_s, float("-inf")
-        self._live.start()
+        super().__init__(stream, SHOW_EVERY_S * 0.9, now_s)
 
     def show(self, snapshot: Snapshot) -> None:
-        if self._now_s() - self._shown_s < SHOW_EVERY_S * 0.9:
-            return
-        self._shown_s = self._now_s()
-        with suppress(OSError):
-            self._live.update(drawn(snapshot, self._console.width), refresh=True)
-
-    def note(self, message: str) -> None:
-        with suppress(OSError):
-            self._console.print(f"weir: {printable(message)}")
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._live.stop()
+        self.draw(lambda columns: drawn(snapshot, columns))
 
 
-class Lines:
-    """Plain lines: the sentence at most once in ten seconds, notes at once."""
-
-    def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._now_s = stream, now_s
-        self._last_s = now_s()
+class Lines(live.Lines):
+    """The sentence."""
 
     def show(self, snapshot: Snapshot) -> None:
-        if self._now_s() - self._last_s < LINE_EVERY_S:
-            return
-        self._last_s = self._now_s()
-        self.note(line(snapshot))
-
-    def note(self, message: str) -> None:
-        with suppress(OSError):
-            tell(f"weir: {message}", self._stream)
+        self.line(lambda: line(snapshot))
 
 
 def line(snapshot: Snapshot) -> str:

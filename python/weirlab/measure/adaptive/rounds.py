@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weirlab.errors import InputError, ModelError
+from weirlab.errors import ModelError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.adaptive.acquisition import (
@@ -27,7 +27,7 @@ from weirlab.measure.adaptive.design import (
     reference,
     specs,
 )
-from weirlab.measure.profile import PLAN, PROFILE, usual_share
+from weirlab.measure.profile import PLAN, PROFILE, settled, usual_share
 from weirlab.measure.progress import OVERHEAD_S, Meter, OnProgress, trial_s
 from weirlab.measure.scouting import Scouting, scout_into, scout_specs
 from weirlab.measure.sequence import Outcome, Part, Stopped, kept_plan
@@ -104,7 +104,9 @@ def measure(
     clock = terms.clocks.seconds
     begun_s = clock()
     before = sum(writer.attempts.values())
-    adaptive = _settle(adaptive, writer)
+    adaptive = settled(ADAPTIVE, Adaptive, adaptive, writer, "adaptive profile")
+    if not writer.has(PROFILE):
+        writer.put_json(PROFILE, adaptive.grid)
     scouts = scout_specs(adaptive.scouted)
     each_s = adaptive.grid.warmup_s + adaptive.grid.trial_s + OVERHEAD_S
     rest = adaptive.budget - len(scouts)
@@ -253,20 +255,3 @@ def _placed_by_scouting(settings: Sequence[Candidate], scouting: Scouting) -> li
         at, service_s = zip(*points, strict=True)
         placed.append((setting, float(1 / np.interp(setting.position, at, service_s))))
     return placed
-
-
-def _settle(adaptive: Adaptive | None, writer: RunWriter) -> Adaptive:
-    if writer.has(ADAPTIVE):
-        kept = writer.run.get_json(ADAPTIVE, Adaptive)
-        if adaptive is not None and adaptive != kept:
-            changed = [name for name, value in vars(kept).items() if value != getattr(adaptive, name)]
-            raise InputError(
-                f"run {writer.run_id} was begun with other settings ({', '.join(changed)}); "
-                "resume it without changing them, or start a new run"
-            )
-        return kept
-    if adaptive is None:
-        raise InputError(f"run {writer.run_id} holds no adaptive profile to go on with; start a new run")
-    writer.put_json(PROFILE, adaptive.grid)
-    writer.put_json(ADAPTIVE, adaptive)
-    return adaptive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weirlab.studies.contract import Study
@@ -17,6 +18,11 @@ class CallsStudy(Study[Any, Any, Any]):
     key = "calls"
     title = "calls through a device, and what callers hear"
     commands = {"weirlab.studies.calls.command": ("calls",)}
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.calls import heard
+
+        return heard.said(run)
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.calls import heard_page

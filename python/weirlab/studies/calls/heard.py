@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from weirlab.traffic.calls.spec import describe
 
 if TYPE_CHECKING:
     from weirlab.quality.distribution import Group, Spread
+    from weirlab.store import Run
     from weirlab.studies.calls.study import CallsOutcome
 
 _WORST = 5
@@ -24,16 +26,42 @@ _WORST = 5
 
 def sentence(outcome: CallsOutcome) -> str:
     """How many hear well, and who worst."""
-    record = outcome.record
+    record, run = outcome.record, outcome.run
     if not record.valid:
-        return f"Invalid after {plural(len(outcome.records), 'attempt')}: {'; '.join(record.invalid)}."
-    result = record.result
-    lost = (
-        f"All packets arrived ({rate(result.achieved_pps)})"
-        if result.lost == 0
-        else f"{percent(result.loss_ratio)} of the packets were lost (at {rate(result.achieved_pps)})"
-    )
-    return of_device(outcome.run.simulated, f"{outcome.quality.sentence()} {lost}; run {outcome.run.run_id}.")
+        return _invalid(len(outcome.records), "; ".join(record.invalid))
+    lost = _lost(record.result.lost, record.result.loss_ratio, record.result.achieved_pps)
+    return of_device(run.simulated, f"{outcome.quality.sentence()} {lost}; run {run.run_id}.")
+
+
+def said(run: Run) -> tuple[str, ...]:
+    """The same of a stored run; nothing before its first attempt."""
+    from weirlab.jobs.trials import counted
+    from weirlab.quality.distribution import summarise
+    from weirlab.records import CallTable
+
+    trials = run.trials()
+    if not trials.height:
+        return ()
+    trial = counted(trials)
+    if not trial["valid"]:
+        return (_invalid(trials.height, trial["invalid"]),)
+    rows = run.calls().filter(trial_id=trial["trial_id"])
+    heard = run.manifest.section("calls").get("jitter_buffer", {}).get("heard", "best")
+    columns = {each.name: rows[each.name].to_numpy() for each in fields(CallTable)}
+    mos = columns["mos" if heard == "best" else f"mos_{heard}"]
+    quality = summarise(CallTable(**{**columns, "mos": mos}))
+    lost = _lost(trial["lost"], trial["loss_ratio"], trial["achieved_pps"])
+    return (of_device(run.simulated, f"{quality.sentence()} {lost}."),)
+
+
+def _invalid(attempts: int, why: str) -> str:
+    return f"Invalid after {plural(attempts, 'attempt')}: {why}."
+
+
+def _lost(lost: int, ratio: float, pps: float) -> str:
+    if lost == 0:
+        return f"All packets arrived ({rate(pps)})"
+    return f"{percent(ratio)} of the packets were lost (at {rate(pps)})"
 
 
 def tables(outcome: CallsOutcome) -> list[Table]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from rich.live import Live
 from rich.text import Text
 
-from weirlab.cli.progress import LINE_EVERY_S
+from weirlab.cli import live
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, rate
-from weirlab.cli.streams import console, tell
 from weirlab.quantities import bit_rate
 from weirlab.quoting import printable
 from weirlab.studies.emulator.account import Account, Direction
@@ -36,11 +33,11 @@ def screen(stream: TextIO) -> Iterator[Screen]:
     if not stream.isatty():
         yield _Lines(stream)
         return
-    live = _Live(stream)
+    drawing = _Screen(stream)
     try:
-        yield live
+        yield drawing
     finally:
-        live.close()
+        drawing.close()
 
 
 class Rates:
@@ -84,48 +81,24 @@ def _gone(way: Direction) -> str:
     return f"{percent(gone / way.arrived)} lost or dropped" if way.arrived else "nothing yet"
 
 
-class _Live:
-    """Drawn anew by whoever calls. A terminal that is gone must not keep the link from its good end."""
-
-    def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._console = console(stream)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._rates, self._now_s, self._shown_s = Rates(), now_s, float("-inf")
-        self._live.start()
+class _Screen(live.Screen):
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream, SHOW_EVERY_S)
+        self._rates = Rates()
 
     def show(self, account: Account, left_s: float | None) -> None:
-        if self._now_s() - self._shown_s < SHOW_EVERY_S:
-            return
-        self._shown_s = self._now_s()
-        said = line(account, self._rates.look(account), left_s)
-        with suppress(OSError):
-            self._live.update(Text(printable(f"{said}; Ctrl-C ends it")), refresh=True)
-
-    def note(self, message: str) -> None:
-        with suppress(OSError):
-            self._console.print(f"weir: {printable(message)}")
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._live.stop()
+        self.draw(
+            lambda _: Text(f"{printable(line(account, self._rates.look(account), left_s))}; Ctrl-C ends it")
+        )
 
 
-class _Lines:
-    """Plain lines: the state once in ten seconds, notes at once."""
-
-    def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._rates, self._now_s = stream, Rates(), now_s
-        self._last_s = now_s()
+class _Lines(live.Lines):
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._rates = Rates()
 
     def show(self, account: Account, left_s: float | None) -> None:
-        if self._now_s() - self._last_s < LINE_EVERY_S:
-            return
-        self._last_s = self._now_s()
-        self.note(line(account, self._rates.look(account), left_s))
-
-    def note(self, message: str) -> None:
-        with suppress(OSError):
-            tell(f"weir: {message}", self._stream)
+        self.line(lambda: line(account, self._rates.look(account), left_s))
 
 
 def of(account: Account) -> list[Table]:

@@ -156,7 +156,7 @@ def trial(
         gates.finish(
             session,
             outcome.document(),
-            wording.trial(outcome),
+            wording.trial(outcome.row, len(outcome.records)),
             tables.trial(outcome),
             requiring.of_trial(demands, outcome),
             outcome.problem(),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from weirlab.cli.quantities import count, duration, percent, plural, rate, rules
 from weirlab.records import device_in_words
 from weirlab.studies.commands.wording import report
 from weirlab.studies.prediction.wording import verification
-from weirlab.traffic.places import describe_places
 
 if TYPE_CHECKING:
     from weirlab.jobs.profiles import ProfileOutcome
-    from weirlab.jobs.trials import TrialOutcome
     from weirlab.measure.adaptive import AdaptiveOutcome
     from weirlab.measure.calibrate import Calibration
     from weirlab.store import Run
@@ -22,9 +21,14 @@ if TYPE_CHECKING:
 
 
 def said(run: Run) -> tuple[str, ...]:
-    """What a calibration found, or how far models are off by their verification."""
+    """What a trial or a calibration found, or how far models are off by their verification."""
+    from weirlab.jobs.trials import counted
     from weirlab.measure import calibrate
     from weirlab.studies.prediction.verification import stored
+
+    if run.manifest.kind == "trial":
+        made = run.trials()
+        return (trial(counted(made), made.height),) if made.height else ()
 
     if run.manifest.kind == calibrate.KIND:
         known = run.has(calibrate.RESULT)
@@ -33,24 +37,24 @@ def said(run: Run) -> tuple[str, ...]:
     return () if found is None else (verification(found),)
 
 
-def trial(outcome: TrialOutcome) -> str:
-    """What one trial showed."""
-    record = outcome.record
-    result = record.result
-    if not record.valid:
-        return f"Invalid after {plural(len(outcome.records), 'attempt')}: {'; '.join(record.invalid)}."
-    setting = device_in_words(record.dut, first=True)
-    if record.dut not in ("ruleset", "none"):
-        setting += f" with {rules(record.spec.rules.position)}"
-    if len(record.spec.rules.accepting) > 1:
-        setting += f", matching at {describe_places(record.spec.rules.places)},"
-    p50, p99 = (duration(result.histogram.quantile_ns(q)) for q in (0.5, 0.99))
-    if result.lost == 0:
-        return f"{setting} forwarded all of {rate(result.achieved_pps)}; median delay {p50}, p99 {p99}."
+def trial(found: Mapping[str, Any], attempts: int) -> str:
+    """What one trial showed, from the row of ``trials`` for the attempt that counts."""
+    from weirlab.jobs.trials import queue_packets
+
+    if not found["valid"]:
+        return f"Invalid after {plural(attempts, 'attempt')}: {found['invalid']}."
+    setting = device_in_words(found["dut"], first=True)
+    if found["dut"] not in ("ruleset", "none"):
+        setting += f" with {rules(found['position'])}"
+    if "," in found["places"]:
+        setting += f", matching at {found['places']},"
+    p50, p99 = (duration(found[name]) for name in ("delay_p50_ns", "delay_p99_ns"))
+    if found["lost"] == 0:
+        return f"{setting} forwarded all of {rate(found['achieved_pps'])}; median delay {p50}, p99 {p99}."
     return (
-        f"{setting} forwarded {rate(result.forwarding_pps)} of {rate(result.achieved_pps)} "
-        f"({percent(result.loss_ratio)} lost); median delay {p50}, p99 {p99}, "
-        f"about {outcome.queue_packets:.0f} packets in the device."
+        f"{setting} forwarded {rate(found['forwarding_pps'])} of {rate(found['achieved_pps'])} "
+        f"({percent(found['loss_ratio'])} lost); median delay {p50}, p99 {p99}, "
+        f"about {queue_packets(found['delay_p50_ns'], found['forwarding_pps']):.0f} packets in the device."
     )
 
 

@@ -13,7 +13,7 @@ from weirlab.report import axes
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, rules, significant, words
 from weirlab.report.palette import CPU_STATES
-from weirlab.report.story import Chapter, Story, place
+from weirlab.report.story import Chapter, Story, place, setting
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.capacity import tables
 from weirlab.studies.capacity.page import charts
@@ -155,14 +155,7 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
         figures=tuple(_inside(findings)),
         missing="Not measured: nobody looked into the device (a simulated one has no inside).",
     )
-    scenario = findings.manifest.get("scenario") or {}
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        intro=str(scenario.get("question") or ""),
-        facts=_setting(findings),
-    )
+    yield setting(findings.manifest, _setting(findings))
     yield Chapter("numbers", "All numbers", "Numbers", details=tuple(tables.trials(findings)))
 
 

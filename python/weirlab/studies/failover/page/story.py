@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, plural, rate, words
-from weirlab.report.story import Chapter, Story, place
+from weirlab.report.story import Chapter, Story, place, setting
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.failover import tables
 from weirlab.studies.failover.page import charts
@@ -180,14 +180,7 @@ def _chapters(campaign: SwitchRun, found: list[Group]) -> Iterator[Chapter]:
         missing="Not measured: no packet log of a valid switch was kept.",
     )
     yield Chapter("calls", "From call to call", "Calls", figures=tuple(_calls(campaign, found)))
-    scenario = campaign.manifest.get("scenario") or {}
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        intro=str(scenario.get("question") or ""),
-        facts=_setting(campaign),
-    )
+    yield setting(campaign.manifest, _setting(campaign))
     yield Chapter(
         "numbers",
         "All numbers",

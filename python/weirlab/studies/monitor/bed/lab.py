@@ -22,7 +22,7 @@ from weirlab.lab.host import HostReader
 from weirlab.lab.isolation.aside import aside
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.namespaces import explained, open_engine, warm_up
+from weirlab.lab.namespaces import explained, open_engine, warm_up, what_was_had
 from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
 from weirlab.link.recording.process import Source
@@ -113,9 +113,6 @@ class LinkLab:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        fallback = self._engine.fallback_reason if self._engine is not None else None
-        refused = self._engine.real_time_refused if self._engine is not None else None
-        isolation = self._claim.isolation
         return {
             "kernel": platform.release(),
             "sender_cpu": self._cores.sender,
@@ -128,9 +125,7 @@ class LinkLab:
             **({"tcpdump": tcpdump.version()} if self._settings.method.startswith("tcpdump") else {}),
             **({"xdp_mode": self._xdp_mode} if self._xdp_mode else {}),
             **({"tap_warnings": "; ".join(self._warnings)} if self._warnings else {}),
-            **({"fallback_reason": fallback} if fallback else {}),
-            **({"real_time_refused": refused} if refused else {}),
-            **({"isolation": isolation.words} if isolation else {}),
+            **what_was_had(self._engine, self._claim),
         }
 
     @property

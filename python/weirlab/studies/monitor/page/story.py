@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
-from weirlab.report.story import Chapter, Story, place
+from weirlab.report.story import Chapter, Story, place, setting
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.monitor import tables
 from weirlab.studies.monitor.bed import RECORDING, WORDS
@@ -95,7 +95,7 @@ def _answer(evidence: Evidence) -> list[str]:
         if one.method == "tap-ring":
             link = "lost nothing" if not one.link_lost else f"lost {count(one.link_lost)} frames"
             said.append(
-                f"While the recorder was stalled for {one.stalled_s:.0f} s, the link {link}; the record "
+                f"While the recorder was stalled for {one.stalled_s:.1f} s, the link {link}; the record "
                 f"misses {count(one.missing)} frames and reports {count(one.named)} of them as missing."
             )
     return said or list(evidence.said[:2]) or ["No trial was measured."]
@@ -235,14 +235,7 @@ def _chapters(evidence: Evidence) -> Iterator[Chapter]:
         tables=(tables.stalls(evidence),) if evidence.stalls else (),
     )
     yield Chapter("found", "What was found", "Found", said=tuple(evidence.said))
-    scenario = evidence.manifest.get("scenario") or {}
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        intro=str(scenario.get("question") or ""),
-        facts=_setting(evidence),
-    )
+    yield setting(evidence.manifest, _setting(evidence))
     yield Chapter(
         "numbers",
         "All numbers",

@@ -16,6 +16,12 @@ TRIALS: Final = "monitor"
 
 nan: Final = math.nan
 
+_COUNTED: Final = (
+    "sent", "not_entered", "entered", "forwarded", "not_forwarded", "received", "copied", "not_copied", "cut",
+    "mirrored", "not_mirrored",
+)  # fmt: skip
+"""Columns that are counters of the stages."""
+
 
 @dataclass(frozen=True)
 class MonitorRow:
@@ -169,22 +175,12 @@ def row_of(
         duration_s=seconds,
         offered_pps=record.offered_pps if math.isfinite(record.offered_pps) else nan,
         achieved_pps=record.result.achieved_pps,
-        sent=stages.sent,
-        not_entered=stages.not_entered,
-        entered=stages.entered,
-        forwarded=stages.forwarded,
-        not_forwarded=stages.not_forwarded,
-        received=stages.received,
         lost_before=lost.before,
         lost_bridge=lost.bridge,
         lost_behind=lost.behind,
         forwarded_pps=stages.received / seconds,
         link_loss_ratio=_ratio(stages.sent - stages.received, stages.sent),
-        copied=stages.copied,
-        not_copied=stages.not_copied,
-        cut=stages.cut,
-        mirrored=stages.mirrored,
-        not_mirrored=stages.not_mirrored,
+        **{name: getattr(stages, name) for name in _COUNTED},
         **known,
     )
 

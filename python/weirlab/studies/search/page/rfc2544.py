@@ -8,7 +8,7 @@ from typing import Any
 from weirlab.measure.search import Setting
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate
-from weirlab.report.story import Chapter, Story, place
+from weirlab.report.story import Chapter, Story, place, setting
 from weirlab.report.tables import Pairs, Tile
 from weirlab.studies.search import tables
 from weirlab.studies.search.page import charts
@@ -121,12 +121,7 @@ def _chapters(tested: Tested) -> Iterator[Chapter]:
             yield Chapter(test, title, test.capitalize(), figures=tuple(drawn), tables=shown)
     if any(point.found for point in throughput):
         yield search_chapter(tested, throughput)
-    yield Chapter(
-        "setting",
-        "What was tested",
-        "Setting",
-        facts=[*facts(tested, [tested.suite.goal]), *_shorter(tested.suite)],
-    )
+    yield setting(tested.manifest, [*facts(tested, [tested.suite.goal]), *_shorter(tested.suite)])
     yield spoiled_chapter(tested)
 
 

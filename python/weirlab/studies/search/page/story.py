@@ -10,7 +10,7 @@ from weirlab.cli.tables import reasons
 from weirlab.measure.search import Goal, Point
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, significant, words
-from weirlab.report.story import Chapter, Story, place
+from weirlab.report.story import Chapter, Story, place, setting
 from weirlab.report.tables import Pairs, Tile
 from weirlab.store.reasons import reason_counts
 from weirlab.studies.search import tables
@@ -61,7 +61,7 @@ def tell(searched: Searched) -> Story:
                 tables=tuple(tables.bounds(points)),
             ),
             search_chapter(searched, points),
-            Chapter("setting", "What was tested", "Setting", facts=facts(searched, searched.goals)),
+            setting(searched.manifest, facts(searched, searched.goals)),
             spoiled_chapter(searched),
         ),
         terms=TERMS,
