@@ -147,7 +147,7 @@ def _of_case(found: ParallelFindings, case: Case, key: str, series: pl.DataFrame
         case.name[:1].upper() + case.name[1:],
         said=(sentence(case.name, groups),),
         figures=(
-            _bars(key, "", _extremes(groups), drawn.goodput(groups)),
+            _bars(key, case.name, _extremes(groups), drawn.goodput(groups)),
             *_over_time(found, case, key, series),
         ),
         tables=(tables.compared(case.name, groups),),
@@ -263,7 +263,7 @@ def _memory(frame: pl.DataFrame, groups: Sequence[Group]) -> Chapter:
         "Reorder memory",
         figures=(
             Figure(
-                key="memory",
+                key="memory-peaks",
                 section="memory",
                 panel="",
                 title=f"At most {size(most.spread['reorder_peak_bytes'].high)} waited for earlier data "
