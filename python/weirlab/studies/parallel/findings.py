@@ -215,8 +215,9 @@ class ParallelFindings:
                 yield f"{each.case}: MPTCP used {each.connections} of {each.paths} paths at least once."
         if self.waited.median > BUSY:
             yield (
-                f"The host was busy: in the middle attempt, threads waited for a CPU for "
-                f"{percent(self.waited.median)} of its time, all together. Its CPUs may have set the limit."
+                "The host was busy: together, the threads of the median attempt waited for a CPU "
+                f"{significant(self.waited.median, 2)} times as long as it lasted. CPUs, not paths, may have set "
+                "the limit."
             )
 
 

@@ -239,5 +239,6 @@ def test_a_busy_host_is_told_and_its_attempts_are_kept(store: Store) -> None:
     outcome = run(store, FakeBed(waited_s=1.0), small())
     assert outcome.problem() is None
     assert (
-        "The host was busy: in the middle attempt, threads waited for a CPU for 40 %" in outcome.told().remark
+        "the threads of the median attempt waited for a CPU 0.40 times as long as it lasted"
+        in outcome.told().remark
     )
