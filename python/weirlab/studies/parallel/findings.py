@@ -216,8 +216,8 @@ class ParallelFindings:
         if self.waited.median > BUSY:
             yield (
                 "The host was busy: together, the threads of the median attempt waited for a CPU "
-                f"{significant(self.waited.median, 2)} times as long as it lasted. CPUs, not paths, may have set "
-                "the limit."
+                f"{significant(self.waited.median, 2)} times as long as it lasted. CPUs, not paths, may have "
+                "set the limit."
             )
 
 
