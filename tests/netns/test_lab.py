@@ -21,6 +21,7 @@ from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.cores import Cores, choose
 from weirlab.lab.isolation import partition
+from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.namespaces import BackendChoice
 from weirlab.lab.netns import NetnsLab, PlainPair
@@ -393,3 +394,11 @@ def _die_with(claim: clean.Claim) -> None:
     fd, claim._fd = claim._fd, None
     assert fd is not None
     os.close(fd)
+
+
+def test_a_namespace_that_holds_both_ends_of_a_pair_is_removed() -> None:
+    namespace = Namespace(f"weir-pair-{os.getpid()}")
+    namespace.create()
+    namespace.call(interface.create_probe_pair)
+    namespace.remove()
+    assert not namespace.path.exists()

@@ -9,7 +9,6 @@ import pytest
 
 from weirlab.errors import LabError
 from weirlab.jobs.progress import Quiet
-from weirlab.lab.linux.namespace import DIRECTORY
 from weirlab.scenario.load import from_plain
 from weirlab.store import Run, Store
 from weirlab.store.frames import rows_of
@@ -18,6 +17,8 @@ from weirlab.studies.parallel import ParallelStudy
 from weirlab.studies.parallel.bed import mptcp
 from weirlab.studies.parallel.rows import ATTEMPTS, PATHS, SERIES, AttemptRow, PathRow
 from weirlab.studies.parallel.section import ParallelScenario
+
+from .conftest import Made
 
 pytestmark = pytest.mark.netns
 
@@ -40,10 +41,10 @@ def measured(store: Store, case: dict[str, Any], **more: Any) -> Run:
     return runner.run(ParallelStudy(), store, from_plain(content, "test", ParallelScenario), Quiet()).run
 
 
-def test_every_method_transfers_over_both_paths_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    before = set(DIRECTORY.iterdir())
+def test_every_method_transfers_over_both_paths_and_leaves_nothing_behind(tmp_path: Path, made: Made) -> None:
     run = measured(Store(tmp_path), {})
-    assert set(DIRECTORY.iterdir()) <= before
+    assert len(made.identifiers) == 1
+    assert made.left() == []
     attempts = {row.method: row for row in rows_of(AttemptRow, run.table(ATTEMPTS))}
     assert set(attempts) == set(METHODS)
     for row in attempts.values():

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from weirlab.jobs.progress import Quiet
-from weirlab.lab.linux.namespace import DIRECTORY
 from weirlab.store import Store
 from weirlab.studies import ready, runner, scenarios
 from weirlab.studies.tcp import TcpStudy, page
 from weirlab.studies.tcp.study import kept, running
 from weirlab.studies.tcp.study.section import TcpScenario
+
+from .conftest import Made
 
 pytestmark = pytest.mark.netns
 
@@ -25,10 +26,9 @@ def short() -> TcpScenario:
     return found.model_copy(update={"tcp": section, "report": None})
 
 
-def test_the_planted_cause_is_named_and_drawn_from_kernel_and_capture(tmp_path: Path) -> None:
-    before = set(DIRECTORY.iterdir())
+def test_the_planted_cause_is_named_and_drawn_from_kernel_and_capture(tmp_path: Path, made: Made) -> None:
     outcome = runner.run(TcpStudy(), Store(tmp_path), short(), Quiet())
-    assert set(DIRECTORY.iterdir()) <= before
+    assert made.left() == []
     assert outcome.problem() is None
     found = kept.read(outcome.run)
     assert set(found.diagnoses[0]) == {"kernel", "sender"}

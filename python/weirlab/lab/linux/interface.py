@@ -5,6 +5,7 @@ Call these inside :meth:`weirlab.lab.linux.namespace.Namespace.call`.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -136,8 +137,14 @@ def delete_veths() -> None:
     with IPRoute() as netlink:
         for link in netlink.get_links():
             info = link.get_attr("IFLA_LINKINFO")
-            if info is not None and info.get_attr("IFLA_INFO_KIND") == "veth":
+            if info is None or info.get_attr("IFLA_INFO_KIND") != "veth":
+                continue
+            try:
                 netlink.link("del", index=link["index"])
+            except NetlinkError as error:
+                # Both ends were here, and this one went with the other.
+                if error.code != errno.ENODEV:
+                    raise
 
 
 def set_offloads(name: str, *, gro: bool) -> None:

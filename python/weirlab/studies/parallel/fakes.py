@@ -44,6 +44,8 @@ class FakeBed:
     faults: Iterator[Fault | None] = field(default_factory=lambda: iter(()))
     """Of one attempt after the other; None, and behind the last: nothing goes wrong."""
     lacking: Mapping[str, str] = field(default_factory=dict)
+    waited_s: float = 0.01
+    """For a CPU, in every attempt."""
     lab: str = "netns"
     carried: list[Course] = field(default_factory=list)
 
@@ -80,7 +82,7 @@ class FakeBed:
             ),
             since_1970_ns=1_700_000_000_000_000_000 + len(self.carried) * 10_000_000_000,
             cpu_s=0.5 * read[-1] / 1e9,
-            waited_s=0.01,
+            waited_s=self.waited_s,
             total_bytes=round(float(read[-1])),
             reorder_peak_bytes=len(course.paths) * 40_000 if session else None,
             resent_bytes=0 if session else None,
@@ -114,7 +116,7 @@ class FakeBed:
 
     @staticmethod
     def _account(course: Course, number: int, total: float, fault: Fault) -> Account:
-        frames = round(total / HEADERS / _FRAME_BYTES)
+        frames, long_s = round(total / HEADERS / _FRAME_BYTES), course.warmup_s + course.lasts_s
         nothing = np.empty(0, np.uint64)
         late = np.array([fault.late_ns], np.uint64)
 
@@ -132,16 +134,16 @@ class FakeBed:
                 if count
                 else Histogram(nothing, nothing, nothing)
             )
-            paced_ns = 1_000_000_000 if rate_bps else 0
+            paced_ns = round(long_s * 1e9) if rate_bps else 0
             return Direction(
                 source=source, target=target, rate_bps=rate_bps, **counted, refused_reason="", late=histogram,
-                late_max_ns=fault.late_ns, paced_bits=round(rate_bps or 0), paced_ns=paced_ns,
+                late_max_ns=fault.late_ns, paced_bits=round((rate_bps or 0) * long_s), paced_ns=paced_ns,
             )  # fmt: skip
 
         rate_bps = course.paths[number].up.rate_bps
         near, far = f"near{number - 1}", f"far{number - 1}"
         up, down = way(near, far, frames, rate_bps), way(far, near, frames // 2, None)
-        return Account(up, down, course.warmup_s + course.lasts_s, 0.1, "", ended=True, failure="")
+        return Account(up, down, long_s, 0.1, "", ended=True, failure="")
 
 
 def opener(bed: FakeBed) -> Callable[[Comparison], object]:

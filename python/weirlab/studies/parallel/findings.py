@@ -24,6 +24,9 @@ _SPREADS: Final = (
     "competitor_bps", "jain", "cpu_s_per_gb", "waited_s", "late_p99_ns",
 )  # fmt: skip
 
+BUSY: Final = 0.25
+"""From this share of the time on, threads that wait for a CPU are worth a warning."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -152,6 +155,11 @@ class ParallelFindings:
     def groups(self) -> tuple[Group, ...]:
         return compare(self.rows, self.methods, self.cases)
 
+    @cached_property
+    def waited(self) -> Spread:
+        """How long threads waited for a CPU in valid attempts, all together, over the attempt's time."""
+        return Spread.of([row.waited_s / (row.warmup_s + row.lasts_s) for row in self.rows if row.valid])
+
     @property
     def spoiled(self) -> int:
         """Attempts that do not count."""
@@ -197,7 +205,7 @@ class ParallelFindings:
         return found or ["No attempt counted."]
 
     def remarks(self) -> Iterator[str]:
-        """What was left out, and what failed."""
+        """What was left out, what failed, and whether the host was busy."""
         for method, why in self.lacking.items():
             yield f"{named(method)} was left out: {why}."
         for each in self.groups:
@@ -205,6 +213,12 @@ class ParallelFindings:
                 yield f"{each.case}, {each.name}: the transfer broke off: {failure}."
             if each.method == MPTCP and 0 < each.connections < each.paths:
                 yield f"{each.case}: MPTCP used {each.connections} of {each.paths} paths at least once."
+        if self.waited.median > BUSY:
+            yield (
+                "The host was busy: together, the threads of the median attempt waited for a CPU "
+                f"{significant(self.waited.median, 2)} times as long as it lasted. CPUs, not paths, may have "
+                "set the limit."
+            )
 
 
 def overall(found: ParallelFindings) -> Iterator[str]:

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 RATE_ERROR: Final = 0.005
 """How far an emulated path may miss its rate."""
-_JUDGED_NS: Final = 100_000_000
-"""For so long frames must have waited before the rate is judged: a few frames say little of it."""
+_JUDGED: Final = 0.5
+"""Share of a path's time in which frames must have waited before its rate is judged: the ends of many short
+bursts say more of lateness than of the rate."""
 _BACK: Final = 0.5
 """Share of its former throughput from which on a path counts as back."""
 _LEAST_FRAME_BYTES: Final = 64
@@ -72,7 +73,7 @@ def reasons(seen: Seen, late_ns: float) -> tuple[str, ...]:
         if late > late_ns:
             found.append(f"{where}was late: p99 {duration(late)}, {duration(late_ns)} allowed")
         error = _rate_error(account)
-        if account.up.paced_ns >= _JUDGED_NS and abs(error) > RATE_ERROR:
+        if account.up.paced_ns >= _JUDGED * account.elapsed_s * 1e9 and abs(error) > RATE_ERROR:
             found.append(f"{where}missed its rate by {percent(abs(error))}, {percent(RATE_ERROR)} allowed")
     return tuple(found)
 

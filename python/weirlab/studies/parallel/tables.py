@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from weirlab.quantities import NOTHING, bit_rate, count, duration, percent, plural, significant
+from weirlab.quantities import NOTHING, bit_rate, count, duration, percent, significant
 from weirlab.studies.parallel.findings import Group, ParallelFindings, Spread
 from weirlab.studies.parallel.plan import named
 from weirlab.studies.parallel.rows import AttemptRow, PathRow
@@ -25,8 +25,9 @@ def compared(case: str, groups: Sequence[Group]) -> Table:
     columns = [*_ALWAYS, *next((more for name, more in _WITH if _known(groups, name)), _ELSE)]
     names = [name for name, _ in columns]
     most = max(each.attempts for each in groups)
+    how = f": medians of {most} attempts, in brackets the least and the greatest" if most > 1 else ""
     return Table(
-        f"{case}: medians of {plural(most, 'attempt')}, in brackets the least and the greatest",
+        f"{case}{how}",
         names,
         [[shown(each) for _, shown in columns] for each in groups],
         range(1, len(names)),

@@ -233,3 +233,12 @@ def test_without_the_reference_throughputs_are_told_instead_of_shares(store: Sto
     what = small(methods=["earliest"], repetitions=1)
     sentences = run(store, FakeBed(), what).found.sentences()
     assert sentences[0].startswith("10 Mbit/s + 90 Mbit/s: earliest 95.6 Mbit/s")
+
+
+def test_a_busy_host_is_told_and_its_attempts_are_kept(store: Store) -> None:
+    outcome = run(store, FakeBed(waited_s=1.0), small())
+    assert outcome.problem() is None
+    assert (
+        "the threads of the median attempt waited for a CPU 0.40 times as long as it lasted"
+        in outcome.told().remark
+    )

@@ -32,17 +32,17 @@ def bars(frame: pl.DataFrame, title: str, *, colour: str = "model-a") -> alt.Lay
     Where ``sum`` is known, a line marks it in the whole group.
     """
     rows = frame["row"].unique(maintain_order=True).to_list()
-    methods = frame["method"].unique(maintain_order=True).to_list()
     named = len(rows) > 1
     # The first place of a group is for its name.
-    places = ["", *methods] if named else methods
+    frame = frame.with_columns(place=pl.int_range(pl.len()).over("row") + named)
+    places = list(range(int(frame["place"].max() or 0) + 1))  # type: ignore[arg-type]
     band = _BAR * len(places)
     most = max(float(frame["high"].max() or 0.0), float(frame["sum"].max() or 0.0)) or 1.0  # type: ignore[arg-type]
     base = alt.Chart(axes.data(frame))
     x = alt.X("value:Q", title=title, scale=axes.linear((0.0, most * _LABELLED)), axis=_ticks_up_to(most))
     y = alt.Y("row:N", title=None, sort=rows, axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0))
     offset = alt.YOffset(
-        "method:N", sort=places, scale=alt.Scale(domain=places, paddingInner=0, paddingOuter=0)
+        "place:O", sort=places, scale=alt.Scale(domain=places, paddingInner=0, paddingOuter=0)
     )
     tips = [
         alt.Tooltip("row:N", title="case"),

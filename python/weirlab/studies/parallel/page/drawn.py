@@ -34,8 +34,7 @@ def goodput(groups: Sequence[Group]) -> pl.DataFrame:
     for each in groups:
         share = f" {percent(each.share.median)}" if each.share.known and each.method != INDEPENDENT else ""
         total = sums.get(each.case, math.nan)
-        beyond = max(each.goodput.high, math.nan if each.path else total)
-        rows.append(_bar(each, each.goodput, _MBIT, f"{_short(each)}{share}", total, beyond))
+        rows.append(_bar(each, each.goodput, _MBIT, f"{_short(each)}{share}", total))
     return pl.DataFrame(rows, schema=_BARS)
 
 
@@ -51,21 +50,19 @@ def memory(groups: Sequence[Group]) -> pl.DataFrame:
         found = each.spread["reorder_peak_bytes"]
         if found.known:
             label = f"{each.name} {size(found.high)}"
-            rows.append(_bar(each, found, _KB, label, math.nan, found.high))
+            rows.append(_bar(each, found, _KB, label, math.nan))
     return pl.DataFrame(rows, schema=_BARS)
 
 
-def _bar(
-    group: Group, found: Spread, unit: float, label: str, total: float, reach: float
-) -> dict[str, object]:
-    known = max((value for value in (found.high, reach) if not math.isnan(value)), default=0.0)
+def _bar(group: Group, found: Spread, unit: float, label: str, total: float) -> dict[str, object]:
+    reach = max(value for value in (found.high, total, 0.0) if not math.isnan(value))
     return {
         "row": group.case,
         "method": group.name,
         "value": rounded(found.median / unit),
         "low": rounded(found.low / unit),
         "high": rounded(found.high / unit),
-        "reach": rounded(known / unit),
+        "reach": rounded(reach / unit),
         "sum": rounded(total / unit),
         "label": label,
         "attempts": group.attempts,

@@ -147,7 +147,7 @@ def _of_case(found: ParallelFindings, case: Case, key: str, series: pl.DataFrame
         case.name[:1].upper() + case.name[1:],
         said=(sentence(case.name, groups),),
         figures=(
-            _bars(key, "", _extremes(groups), drawn.goodput(groups)),
+            _bars(key, case.name, _extremes(groups), drawn.goodput(groups)),
             *_over_time(found, case, key, series),
         ),
         tables=(tables.compared(case.name, groups),),
@@ -203,7 +203,7 @@ def _over_time(found: ParallelFindings, case: Case, key: str, series: pl.DataFra
         section=key,
         panel=case.name,
         title=_steadiness(attempts[-1], frame),
-        caption=f"The middle attempt of each method; recording begins at 0 s.{shaded}",
+        caption=f"The median attempt of each method; recording begins at 0 s.{shaded}",
         alt="Goodput in Mbit/s over time, a line per method.",
         chart=charts.over_time(frame, extent, "Goodput, Mbit/s", spans),
         data=frame,
@@ -217,7 +217,7 @@ def _over_time(found: ParallelFindings, case: Case, key: str, series: pl.DataFra
             section=key,
             panel=f"{case.name}, {named(attempt.method)}",
             title=f"With {named(attempt.method)}, {_means(frame)}.",
-            caption=f"The middle attempt, by the receiver's kernel; recording begins at 0 s.{shaded}",
+            caption=f"The median attempt, by the receiver's kernel; recording begins at 0 s.{shaded}",
             alt="Throughput in Mbit/s over time, a line per path.",
             chart=charts.over_time(frame, extent, "Throughput, Mbit/s", spans),
             data=frame,
@@ -263,7 +263,7 @@ def _memory(frame: pl.DataFrame, groups: Sequence[Group]) -> Chapter:
         "Reorder memory",
         figures=(
             Figure(
-                key="memory",
+                key="memory-peaks",
                 section="memory",
                 panel="",
                 title=f"At most {size(most.spread['reorder_peak_bytes'].high)} waited for earlier data "
