@@ -9,6 +9,7 @@ program needs to start weighs less.
 
     make bench-trace ARGS=capture.pcap
     .venv/bin/python bench/trace.py capture.pcap.zst --times 8 --repeats 5 --out build/bench
+    .venv/bin/python bench/trace.py --packets 9000000      # a capture that is made up
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+import capture
 from machine import versions
 
 HERE = Path(__file__).resolve().parent
@@ -129,6 +131,14 @@ def unpacked(file: Path, folder: Path) -> Path:
     return bare
 
 
+def made(packets: int, folder: Path) -> Path:
+    """A capture of bulk transfers, which is in memory."""
+    file = folder / "capture.pcap"
+    with file.open("wb") as out:
+        capture.write(out, packets, 8)
+    return file
+
+
 def longer(file: Path, times: int) -> None:
     """Put a pcap file of TCP over IPv4 over Ethernet behind itself: each time later, from other ports.
 
@@ -197,18 +207,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("file", type=Path, help="capture: pcap, also in zstd")
+    parser.add_argument("file", type=Path, nargs="?", help="capture: pcap, also in zstd")
+    parser.add_argument("--packets", type=int, default=1_000_000, help="without a file: of one made up")
     parser.add_argument("--times", type=int, default=1, help="the file so often behind itself (default 1)")
     parser.add_argument("--repeats", type=int, default=7, help="turns (default 7)")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="the core for all")
     parser.add_argument("--out", type=Path, help="folder of the raw data (default bench/runs/DATE-trace)")
     options = parser.parse_args()
     now = datetime.now(UTC)
+    name = options.file.name if options.file else "a capture that was made up"
     out: Path = options.out or HERE / "runs" / f"{now:%Y-%m-%d-%H%M}-trace"
     console = Console()
     samples: list[Sample] = []
     with TemporaryDirectory(prefix="weir-bench-", dir=_memory()) as folder:
-        file = unpacked(options.file, Path(folder))
+        file = unpacked(options.file, Path(folder)) if options.file else made(options.packets, Path(folder))
         if options.times > 1:
             longer(file, options.times)
         packets, file_bytes = packets_in(file), file.stat().st_size
@@ -224,7 +236,7 @@ def main() -> int:
     about = {
         "date": f"{now:%Y-%m-%d %H:%M} UTC",
         "command": " ".join(["bench/trace.py", *sys.argv[1:]]),
-        "capture": f"{options.times} x {options.file.name}: {packets:,} packets, {file_bytes:,} bytes",
+        "capture": f"{options.times} x {name}: {packets:,} packets, {file_bytes:,} bytes",
         "versions": found_versions,
     }
     out.mkdir(parents=True, exist_ok=True)
