@@ -9,7 +9,7 @@ export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
 
-.PHONY: help demo test kills lint bench bench-model bench-tap bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ bench-model: build ## Score predictions on held-out trials (root; ARGS="--lab si
 
 bench-tap: build ## What copying costs a link, and what is lost, beside tcpdump (root)
 	@python bench/tap.py $(ARGS)
+
+bench-opening: build ## What opening a large capture in weir web costs (ARGS="--packets 9000000")
+	@python bench/opening.py $(ARGS)
 
 bench-trace: build ## Time the trace analysis beside tcptrace and tshark (ARGS=capture.pcap)
 	@python bench/trace.py $(ARGS)

@@ -35,6 +35,9 @@ ADDRESS = "198.18.0.2"
 CONTROL = "cubic"
 BLOCK = 131_072
 WATCHED = 50
+EVENTS = "event"
+PERIODS = ("100ms", "10ms", "1ms", EVENTS)
+"""How connections are watched."""
 SPEED = ("tool", "connections", "Gbit/s", "range", "CPU s / Gbit", "without start", "throughput is", "CPU is")
 COST = (
     "watched every",
@@ -49,7 +52,8 @@ COST = (
 MANY = ("connections", "every", "samples", "missed", "late p99 us", "late max us")
 LEGEND = (
     "Medians of runs that took turns. Throughput and CPU are ratios to iperf3 with as many connections, or "
-    "to the same transfer without anybody watching. A sample is missed when it is late by a period or more."
+    "to the same transfer without anybody watching. A sample is missed when it is late by a period or more, "
+    "an event when it finds no room."
 )
 
 
@@ -154,7 +158,7 @@ def by_iperf3(connections: int, seconds: float, repeat: int) -> Run:
 
 
 def by_weir(connections: int, wanted: Sequence[str], repeat: int, case: str = "weir", every: str = "") -> Run:
-    """A transfer of Weir, watched every ``every`` if that is not empty."""
+    """A transfer of Weir, watched every ``every`` if that is not empty; by events for :data:`EVENTS`."""
     with TemporaryDirectory(prefix="weir-bench-") as scratch:
         return _by_weir(connections, wanted, repeat, case, every, Path(scratch))
 
@@ -167,9 +171,10 @@ def _by_weir(
     with serving(weir("serve", "--bind", ADDRESS, "--token", "x", "--transfers", "1"), "listening", cpu_s):
         if every:
             # The control connection is watched as well.
-            kept = ("--fields", "all", "--out", scratch / "samples.parquet", "--json")
+            kept = ("--fields", "all", "--out", str(scratch / "samples.parquet"), "--json")
+            how = ("--events",) if every == EVENTS else ("--every", every)
             watch = subprocess.Popen(
-                within(NAMES[0], *weir("watch", ADDRESS, "--wait", "--every", every, *map(str, kept))),
+                within(NAMES[0], *weir("watch", ADDRESS, "--wait", *how, *kept)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -200,7 +205,7 @@ def run_all(seconds: float, repeats: int, console: Console) -> list[Run]:
         for connections in (1, 4):
             runs.append(by_iperf3(connections, seconds, repeat))
             runs.append(by_weir(connections, lasts, repeat))
-        for every in ("100ms", "10ms", "1ms"):
+        for every in PERIODS:
             runs.append(by_weir(1, lasts, repeat, "unwatched"))
             runs.append(by_weir(1, lasts, repeat, f"watched {every}", every))
         slow = (*lasts, "--rate", "50Mbit/s", "--block", "16KiB")
@@ -226,12 +231,15 @@ def tables(runs: Sequence[Run]) -> Tables:
             run.cpu_s_per_gbit * max(run.cpu_s - start_s, 0.0) / max(run.cpu_s, 1e-9) for run in found
         )
 
-    def late(found: Sequence[Run]) -> tuple[str, str, str, str]:
+    def late(found: Sequence[Run]) -> tuple[str, ...]:
         told = [run.watch for run in found if run.watch]
-        lateness = [each["lateness"] for each in told]
+        counted = tuple(f"{sum(each[what] for each in told):,}" for what in ("samples", "missed"))
+        # Events are never late: there is no time at which they are due.
+        lateness = [each["lateness"] for each in told if each["lateness"]]
+        if not lateness:
+            return (*counted, "-", "-")
         return (
-            f"{sum(each['samples'] for each in told):,}",
-            f"{sum(each['missed'] for each in told):,}",
+            *counted,
             f"{statistics.median(each['p99_ns'] for each in lateness) / 1e3:,.0f}",
             f"{max(each['max_ns'] for each in lateness) / 1e3:,.0f}",
         )
@@ -250,7 +258,7 @@ def tables(runs: Sequence[Run]) -> Tables:
             )
     cost: list[tuple[str, ...]] = []
     alone = of("unwatched")
-    for every in ("100ms", "10ms", "1ms"):
+    for every in PERIODS:
         found = of(f"watched {every}")
         cost.append(
             (every, f"{gbps(found):.2f}", spread(found), f"{gbps(found) / gbps(alone):.3f} x", *late(found))

@@ -9,6 +9,7 @@ program needs to start weighs less.
 
     make bench-trace ARGS=capture.pcap
     .venv/bin/python bench/trace.py capture.pcap.zst --times 8 --repeats 5 --out build/bench
+    .venv/bin/python bench/trace.py --packets 9000000      # a capture that is made up
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from rich.console import Console
 
+import capture
 from machine import versions
 from summary import Summary, Tables
 from summary import about as called
@@ -128,6 +130,14 @@ def unpacked(file: Path, folder: Path) -> Path:
     return bare
 
 
+def made(packets: int, folder: Path) -> Path:
+    """A capture of bulk transfers, which is in memory."""
+    file = folder / "capture.pcap"
+    with file.open("wb") as out:
+        capture.write(out, packets, 8)
+    return file
+
+
 def longer(file: Path, times: int) -> None:
     """Put a pcap file of TCP over IPv4 over Ethernet behind itself: each time later, from other ports.
 
@@ -194,16 +204,18 @@ def rows(samples: Sequence[Sample], packets: int) -> list[tuple[str, ...]]:
 
 def main() -> int:
     parser = options("trace", __doc__)
-    parser.add_argument("file", type=Path, help="capture: pcap, also in zstd")
+    parser.add_argument("file", type=Path, nargs="?", help="capture: pcap, also in zstd")
+    parser.add_argument("--packets", type=int, default=1_000_000, help="without a file: of one made up")
     parser.add_argument("--times", type=int, default=1, help="the file so often behind itself (default 1)")
     parser.add_argument("--repeats", type=int, default=7, help="turns (default 7)")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="the core for all")
     asked = parser.parse_args()
+    name = asked.file.name if asked.file else "a capture that was made up"
     console = Console()
     samples: list[Sample] = []
     about = called("trace")
     with TemporaryDirectory(prefix="weir-bench-", dir=_memory()) as folder:
-        file = unpacked(asked.file, Path(folder))
+        file = unpacked(asked.file, Path(folder)) if asked.file else made(asked.packets, Path(folder))
         if asked.times > 1:
             longer(file, asked.times)
         packets, file_bytes = packets_in(file), file.stat().st_size
@@ -214,7 +226,7 @@ def main() -> int:
                     samples.append(sample(case, file, asked.cpu))
                     took = f"{samples[-1].seconds:.3f} s"
                     console.print(f"turn {turn + 1}: {case.program}, {case.task}: {took}")
-    about["capture"] = f"{asked.times} x {asked.file.name}: {packets:,} packets, {file_bytes:,} bytes"
+    about["capture"] = f"{asked.times} x {name}: {packets:,} packets, {file_bytes:,} bytes"
     about["versions"] = versions()
     facts = {"capture": about["capture"], **about["versions"]}
     found: Tables = {HEADINGS: rows(samples, packets)}

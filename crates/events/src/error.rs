@@ -55,10 +55,33 @@ const EACCES: i32 = 13;
 fn os_error(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if let Some(e) = error.downcast_ref::<io::Error>() {
-            return e.raw_os_error();
+        if let Some(number) = error.downcast_ref().and_then(io::Error::raw_os_error) {
+            return Some(number);
         }
         cause = error.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_rights_are_told_from_missing_features() {
+        let refused = |number| EventsError::refused("run")(io::Error::from_raw_os_error(number).into());
+        for number in [EPERM, EACCES] {
+            assert!(matches!(refused(number), EventsError::NotAllowed(_)));
+        }
+        let feature = refused(22).to_string();
+        assert!(feature.starts_with("this kernel refuses to run"), "{feature}");
+    }
+
+    #[test]
+    fn the_kernels_number_is_found_behind_other_errors() {
+        #[derive(Debug, Error)]
+        #[error("a map cannot be made")]
+        struct Outer(#[source] io::Error);
+        assert_eq!(os_error(&Outer(io::Error::from_raw_os_error(EPERM))), Some(EPERM));
+    }
 }

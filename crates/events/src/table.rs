@@ -41,8 +41,8 @@ pub struct Table {
     was_connected: bool,
 }
 
-/// Finds the processes that can be meant, by the inodes of their sockets.
-pub type Owners<'a> = dyn FnMut() -> HashMap<u32, Process> + 'a;
+/// Finds the process that has the socket with this inode, if it can be meant.
+pub type Owners<'a> = dyn FnMut(u32) -> Option<Process> + 'a;
 
 impl Table {
     /// Of connections that fit; with `takes_later`, also of those that begin later.
@@ -134,7 +134,7 @@ impl Table {
                 }
                 return;
             }
-            owner = owners().remove(&last.inode);
+            owner = owners(last.inode);
             if !self.filter.fits_owner(owner.as_ref()) {
                 self.known.insert(cookie, Known::Other);
                 return;
@@ -241,7 +241,7 @@ mod tests {
 
     fn taken(table: &mut Table, events: Vec<Event>, progress: &mut Progress) -> Vec<(u32, u64)> {
         let mut rows = Vec::new();
-        let mut owners = || HashMap::from([(7, Process { pid: 70, name: "curl".into() })]);
+        let mut owners = |inode| (inode == 7).then(|| Process { pid: 70, name: "curl".into() });
         table.take(events, &mut owners, progress, &mut rows);
         rows.iter().map(|row| (row.connection, row.event.at_ns)).collect()
     }

@@ -142,8 +142,10 @@ impl Reader {
         let lost = self.programs.lost()?;
         let mut progress = lock(&self.shared.progress);
         let mut rows = lock(&self.shared.rows);
-        let filter = &self.filter;
-        self.table.take(events, &mut || filter.owners(), &mut progress, &mut rows);
+        // Once for all that are new: their sockets were there before their events were read.
+        let mut owners = None;
+        let mut owner = |inode| owners.get_or_insert_with(|| self.filter.owners()).get(&inode).cloned();
+        self.table.take(events, &mut owner, &mut progress, &mut rows);
         if lost > self.lost {
             progress.lost += lost - self.lost;
             self.lost = lost;

@@ -22,6 +22,9 @@ from weirlab import programs
 from weirlab.errors import WeirError
 from weirlab.quantities import plural
 
+NO_MEMORY: Final = (
+    "It needed more memory than is allowed here. Whoever runs the service can allow more with --max-memory."
+)
 _LOOK_S: Final = 0.05
 _LAST: Final = 9
 """Priority of the request to end."""
@@ -147,5 +150,5 @@ def _answer(code: int, text: bytes) -> Any:
     if code == -signal.SIGXCPU:
         raise Refusal("It took more processor time than is allowed here.")
     if code in (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV):
-        raise Refusal("It needed more memory than is allowed here.")
+        raise Refusal(NO_MEMORY)
     raise Refusal(f"The process that read it ended without an answer (exit code {code}).")

@@ -6,7 +6,7 @@ import tcp
 
 
 def run(case: str, connections: int, bps: float, cpu_s: float, missed: int | None = None) -> tcp.Run:
-    late = {"p99_ns": 3000, "max_ns": 9000}
+    late = None if case == "watched event" else {"p99_ns": 3000, "max_ns": 9000}
     watch = None if missed is None else {"samples": 100, "missed": missed, "lateness": late}
     return tcp.Run(case, connections, 0, bps, 10.0, cpu_s, watch)
 
@@ -21,6 +21,7 @@ RUNS = [
     run("watched 100ms", 1, 10e9, 1.0, 0),
     run("watched 10ms", 1, 9.9e9, 1.0, 1),
     run("watched 1ms", 1, 9.5e9, 1.0, 2),
+    run("watched event", 1, 9.0e9, 1.0, 3),
     run("many", tcp.WATCHED, 50e6, 1.0, 7),
 ]
 
@@ -38,6 +39,7 @@ def test_the_cost_of_watching_is_told_beside_what_was_missed() -> None:
         ("100ms", "1.000 x", "0"),
         ("10ms", "0.990 x", "1"),
         ("1ms", "0.950 x", "2"),
+        ("event", "0.900 x", "3"),
     ]
     assert shown[tcp.MANY] == [("50", "10ms", "100", "7", "3", "9")]
     assert "| 50 | 10ms |" in tcp.summary(RUNS, {"date": "", "command": "", "versions": {}}).markdown()

@@ -58,6 +58,7 @@ OTHERS = (
     ("ipsec bytes", "--over", "all", "--mtu", "300"),
     ("tcp list", "--state", "listen"),
     ("tcp watch", "--list-fields"),
+    ("tcp watch", "--events", "--list-fields"),
     ("voice route", "+420224355289", "--plan", "federation"),
     ("voice zones", "--plan", "federation", "--out", "FOLDER"),
     ("voice prove", "--plan", "campus"),

@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from weirlab.web.children import NO_MEMORY
+
 CAPTURE: Final = "capture"
 """The upload, as it came."""
 FACTS: Final = "facts.json"
@@ -36,7 +38,7 @@ def main() -> None:
     try:
         answer: dict[str, Any] = _DEEDS[request["do"]](request)
     except MemoryError:
-        answer = _failure("It needed more memory than is allowed here.")
+        answer = _failure(NO_MEMORY)
     except Exception as error:
         answer = _failure(_told(error, request))
     # What is not asked of a standard stream that may be broken already.

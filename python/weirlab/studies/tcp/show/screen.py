@@ -136,7 +136,7 @@ class Screen:
                     duration(rtt_us * 1e3) if rtt_us else NOTHING,
                     count(cwnd) if cwnd else NOTHING,
                     count(tally.last.get("total_retrans", 0)),
-                    count(one["missed"]),
+                    count(one["missed"]) if self._noun == "sample" else NOTHING,
                 ]
             )
             self._before[number] = (tally.last_ns, tally.last)

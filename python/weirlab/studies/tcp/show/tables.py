@@ -245,7 +245,8 @@ def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
             shown(one["remote"]),
             owner(one["pid"], one["process"]),
             count(one["samples"]),
-            count(one["missed"]),
+            # Events that are lost are nobody's: whose they were is not known.
+            NOTHING if events else count(one["missed"]),
             _grown(tally, "bytes_acked"),
             _grown(tally, "bytes_received"),
             NOTHING if (again := tally.grown("total_retrans")) is None else count(again),
@@ -333,7 +334,7 @@ def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: P
         "absent_fields": outcome.absent,
         "out": out,
         "connections": [
-            {**one, **tally.document()}
+            {**one, **({"missed": None} if settings.by_events else {}), **tally.document()}
             for one, tally in zip(outcome.progress["connections"], outcome.tallies, strict=True)
         ],
     }
