@@ -31,6 +31,7 @@ OWN: Final = (
     "weirlab.studies.emulator:EmulatorStudy",
     "weirlab.studies.psock:PsockStudy",
     "weirlab.studies.voice:VoiceStudy",
+    "weirlab.studies.voice.load:VoiceLoadStudy",
     "weirlab.studies.prediction:PredictionStudy",
     "weirlab.studies.planning:PlanningStudy",
     "weirlab.studies.comparison:ComparisonStudy",

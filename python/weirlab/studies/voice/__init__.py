@@ -70,7 +70,12 @@ class VoiceStudy(Study["VoiceScenario", "Ground[Bed]", "ProofFindings"]):
 
         found = outcome.found
         report = "" if outcome.report is None else f" Report: {outcome.report.path}"
-        shown = [tables.acceptance(found.rows), tables.differing(found.rows), tables.media(found.rows)]
+        shown = [
+            tables.acceptance(found.rows),
+            tables.kinds(found.kinds),
+            tables.differing(found.rows),
+            tables.media(found.rows),
+        ]
         conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"
         return Told(conclusion, [table for table in shown if table is not None])
 

@@ -161,6 +161,8 @@ def _said(way: Way, number: str) -> str:
                 protocol = words.PROTOCOLS[step.facts["protocol"]]
                 parts.append(f"{leaving} > {protocol}{codec} > {step.facts['to']}")
                 leaving = ""
+            case "forwarded":
+                parts.append(f" (302 to {step.facts['to']})")
     last = next((str(step.facts["number"]) for step in reversed(way.steps) if step.what == "leg"), number)
     arriving = _generic(last, number)
     end = way.end

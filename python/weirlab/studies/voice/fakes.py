@@ -5,15 +5,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from weirlab.studies.voice.configs.sipp import PAYLOADS
 from weirlab.studies.voice.lab import engines
-from weirlab.studies.voice.lab.engines import Daemon
-from weirlab.studies.voice.lab.media import BYTES
+from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
+from weirlab.studies.voice.lab.media import BYTES, EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
+from weirlab.studies.voice.plan.model import Entry
+from weirlab.studies.voice.plan.numbers import owner_name
 from weirlab.studies.voice.routing import Network, Way
 from weirlab.studies.voice.routing.calls import calls
 
@@ -34,6 +37,8 @@ class FakeLab:
         Endpoints that send no speech.
     unheard:
         Endpoints whose speech does not arrive.
+    lies:
+        By name, the entry of ENUM that name servers answer with instead of that of the plan.
     """
 
     lab = "fake"
@@ -45,16 +50,17 @@ class FakeLab:
         astray: Mapping[str, tuple[str, ...]] | None = None,
         mute: frozenset[str] = frozenset(),
         unheard: frozenset[str] = frozenset(),
+        lies: Mapping[str, Entry] | None = None,
     ) -> None:
         self.network = network
         self.folder = folder
         self.daemons: list[Daemon] = engines.daemons(network, str(folder))
         self.facts: Mapping[str, object] = {"kamailio_version": "5.6.3"}
-        self._astray = astray or {}
+        self._astray, self._lies = astray or {}, lies or {}
         self._mute, self._unheard = mute, unheard
         self.called: list[str] = []
         self._logs = {daemon.name: "" for daemon in self.daemons}
-        self._down: str | None = None
+        self._failing: tuple[str | None, Fault] = (None, OFF)
 
     def said(self, name: str) -> str:
         return self._logs[name]
@@ -63,23 +69,30 @@ class FakeLab:
         return "nothing"
 
     @contextmanager
-    def down(self, engine: str | None) -> Iterator[None]:
-        self._down = engine
+    def failing(self, name: str | None, how: Fault = OFF) -> Iterator[None]:
+        self._failing = (name, how)
         yield
-        self._down = None
+        self._failing = (None, OFF)
 
     def call(self, name: str, number: str, answer: int, codecs: Mapping[str, str]) -> list[Frame]:
         """The frames of a call."""
         self.called.append(number)
-        ways = [way for way in calls(self.network, number, name) if self._down not in way.engines]
+        down, how = self._failing
+        every = [*calls(self.network, number, name)]
+        ways = [way for way in every if how == "486" or down not in way.engines]
         way = next((way for way in ways if way.end.good), ways[0])
         for step in way.steps:
             if step.what in ("prefix", "record"):
                 by = "static" if step.what == "prefix" else step.facts["tree"]
                 self._logs[step.engine] += f" 5(77) NOTICE: <script>: ROUTE num={number} via={by} target=x\n"
         passed = self._astray.get(number, way.engines)
-        frames = [*self._signalling(passed, number, way)]
-        if way.end.good:
+        frames = [*self._before(every[0], number, way), *self._questions(way)]
+        status = (
+            f"{how} Busy" if down and how == "486" else f"{way.answer} {'OK' if way.end.good else 'Refused'}"
+        )
+        frames += self._signalling(passed, number, status)
+        if status == "200 OK":
+            frames += self._early(passed[-1], name, frames[-1].at_ns - _HOP_NS * len(passed))
             frames += self._speech(name, passed[-1], codecs, frames[-1].at_ns)
             frames += self._speech(passed[-1], name, codecs, frames[-1].at_ns)
         return frames
@@ -90,7 +103,59 @@ class FakeLab:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def _signalling(self, passed: tuple[str, ...], number: str, way: Way) -> Iterator[Frame]:
+    def _before(self, first: Way, number: str, way: Way) -> Iterator[Frame]:
+        """What engines do that get the call before the one that answers."""
+        down, how = self._failing
+        at_ns = _BEGIN_NS + _HOP_NS // 2
+        tried = [(step.engine, "302") for step in way.steps if step.what == "forwarded"]
+        if down in self.network.plan.engines and how != "486":
+            tried.append((str(down), "" if how == OFF else how))
+        for engine, status in tried:
+            way_there = first.engines if engine == down else (way.engines[1], engine)
+            here = way_there[way_there.index(engine) - 1]
+            lines = (
+                f"INVITE sip:{number}@{engine} SIP/2.0",
+                *_headers(here, "INVITE", "<sip:a@b>", engine),
+                "",
+                "",
+            )
+            yield self._sip(at_ns, here, engine, lines)
+            if status:
+                lines = (f"SIP/2.0 {status} No", *_headers(here, "INVITE", "<sip:a@b>;tag=3", engine), "", "")
+                yield self._sip(at_ns + 1, engine, here, lines)
+
+    def _questions(self, way: Way) -> Iterator[Frame]:
+        """A question of the tree that decides, and its answer by the server that is up."""
+        servers = [daemon for daemon in self.daemons if daemon.program == "named"]
+        for step in way.steps:
+            if step.what == "tree" and servers:
+                server = servers[-1 if self._failing[0] == servers[0].name else 0]
+                name = str(step.facts["asked"])
+                index = self.network.trees[str(step.facts["tree"])].lookup(step.number[1:])
+                assert index is not None
+                entry = self._lies.get(name) or self.network.plan.enum[index]
+                here = (str(self.network.plan.engines[step.engine].address), 40000)
+                there = (server.address, 53)
+                question = _question(name)
+                answer = _answer(question, entry, self.network)
+                yield Frame(_BEGIN_NS, _datagram(here, there, question), delivered=False)
+                yield Frame(_BEGIN_NS + _HOP_NS, _datagram(there, here, answer), delivered=False)
+
+    def _early(self, here: str, there: str, at_ns: int) -> Iterator[Frame]:
+        """A 183 and a packet of speech, if the callee is one that sends them."""
+        if not self.network.plan.engines[here].early_media:
+            return
+        lines = (
+            "SIP/2.0 183 Progress",
+            *_headers(there, "INVITE", "<sip:a@b>;tag=2"),
+            "",
+            "m=audio 6000 RTP/AVP 8",
+        )
+        yield self._sip(at_ns, here, there, lines)
+        rtp = struct.pack(">BBHII", 0x80, 8, 1, 0, EARLY_SOURCE) + bytes(BYTES["alaw"])
+        yield Frame(at_ns + 1, self._framed(here, there, _MEDIA_PORT, rtp), delivered=True)
+
+    def _signalling(self, passed: tuple[str, ...], number: str, status: str) -> Iterator[Frame]:
         hops = [*pairwise(passed)]
         at_ns = _BEGIN_NS
         for here, there in hops:
@@ -99,10 +164,9 @@ class FakeLab:
             at_ns += _HOP_NS
         codecs = self.network.plan.engines[passed[-1]].codecs or ("alaw",)
         accepted = " ".join(str(PAYLOADS[codec][0]) for codec in codecs)
-        status = f"SIP/2.0 {way.answer} {'OK' if way.end.good else 'Refused'}"
-        body = (f"m=audio 6000 RTP/AVP {accepted} 101", "") if way.end.good else ("",)
+        body = (f"m=audio 6000 RTP/AVP {accepted} 101", "") if status == "200 OK" else ("",)
         for here, there in reversed(hops):
-            lines = (status, *_headers(here, "INVITE", "<sip:a@b>;tag=2"), "")
+            lines = (f"SIP/2.0 {status}", *_headers(here, "INVITE", "<sip:a@b>;tag=2"), "")
             yield self._sip(at_ns, there, here, (*lines, *body))
             at_ns += _HOP_NS
 
@@ -125,17 +189,45 @@ class FakeLab:
                 yield Frame(at_ns, content, delivered=True)
 
     def _framed(self, here: str, there: str, port: int, payload: bytes) -> bytes:
-        source, target = (
-            bytes(map(int, str(self.network.plan.engines[name].address).split("."))) for name in (here, there)
-        )
-        udp = struct.pack(">HHHH", port, port, 8 + len(payload), 0) + payload
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0)
-        return bytes(12) + b"\x08\x00" + ip + source + target + udp
+        source, target = ((str(self.network.plan.engines[name].address), port) for name in (here, there))
+        return _datagram(source, target, payload)
 
 
-def _headers(here: str, method: str, to: str) -> tuple[str, ...]:
+def _datagram(source: tuple[str, int], target: tuple[str, int], payload: bytes) -> bytes:
+    """A frame from one address and port to another."""
+    here, there = (ip_address(address).packed for address, _ in (source, target))
+    udp = struct.pack(">HHHH", source[1], target[1], 8 + len(payload), 0) + payload
+    if len(here) == 16:
+        return bytes(12) + b"\x86\xdd" + struct.pack(">IHBB", 6 << 28, len(udp), 17, 64) + here + there + udp
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0)
+    return bytes(12) + b"\x08\x00" + ip + here + there + udp
+
+
+def _question(name: str) -> bytes:
+    """Which NAPTR records has a name (RFC 1035, 4.1)?"""
+    return struct.pack(">HHHHHH", 7, 0, 1, 0, 0, 0) + _labels(name) + struct.pack(">HH", 35, 1)
+
+
+def _answer(question: bytes, entry: Entry, network: Network) -> bytes:
+    """Those of an entry (RFC 3403, 4.1)."""
+    records = b""
+    for each in entry.naptr:
+        refer = owner_name(entry.digits, network.plan.trees[each.refer].suffix) if each.refer else "."
+        texts = ("" if each.refer else "u", each.service, each.expression)
+        data = struct.pack(">HH", each.order, each.preference)
+        data += b"".join(bytes([len(text)]) + text.encode() for text in texts) + _labels(refer)
+        records += struct.pack(">HHHIH", 0xC00C, 35, 1, 300, len(data)) + data
+    return struct.pack(">HHHHHH", 7, 0x8400, 1, len(entry.naptr), 0, 0) + question[12:] + records
+
+
+def _labels(name: str) -> bytes:
+    labels = [label for label in name.split(".") if label]
+    return b"".join(bytes([len(label)]) + label.encode() for label in labels) + b"\0"
+
+
+def _headers(here: str, method: str, to: str, branch: str = "") -> tuple[str, ...]:
     return (
-        f"Via: SIP/2.0/UDP {here};branch=z9hG4bK{here}",
+        f"Via: SIP/2.0/UDP {here};branch=z9hG4bK{here}{branch}",
         f"To: {to}",
         "Call-ID: 1",
         f"CSeq: 1 {method}",

@@ -1,33 +1,93 @@
-"""Scenarios that prove a numbering plan by calls: key ``voice``."""
+"""Scenarios about a numbering plan: keys ``voice``, a proof by calls, and ``voice_load``, a load test."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from weirlab.scenario.model import Root, Seconds, Section
+from weirlab.studies.voice.plan.values import Dialled
+
+Rate = Annotated[int, Field(strict=True, ge=1, le=100_000)]
+Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
-class Proof(Section):
-    """Which calls."""
+class OfPlan(Section):
+    """Which plan, on which day."""
 
     plan: Path
     """The numbering plan: a file, or the name of one that comes with Weir."""
     date: datetime.date | None = None
     """What holds on this day; left out: the day of the run."""
+
+
+class Proof(OfPlan):
+    """Which calls."""
+
     fall_back: bool = True
-    """Call each number with a fall-back again while the preferred engine is switched off."""
+    """Call each number with a fall-back again while the engine preferred fails."""
     talk_s: Seconds = 2.0
     """For how long caller and callee talk in each call, in s."""
     partly: bool = False
     """Leave out calls that need engines which the lab has no program for; else they count as not proved."""
 
 
-class VoiceScenario(Root):
+class Load(OfPlan):
+    """Which load."""
+
+    numbers: Annotated[tuple[Dialled, ...], Field(max_length=20)] = ()
+    """Test numbers to call; left out: the first that a route decides, and the first that ENUM decides."""
+    setup_limit_ms: Annotated[int, Field(strict=True, ge=1, le=30_000)] = 500
+    """A call whose set-up takes longer is a bad one, as one that fails is."""
+    bad_share: Ratio = 0.01
+    """Share of bad calls that a trial may have."""
+    trial_s: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = 5.0
+    """For how long calls are begun in a trial, in s."""
+    trials: Annotated[int, Field(strict=True, ge=1, le=99)] = 3
+    """Trials that settle a rate for sure; fewer do when they agree."""
+    lowest: Rate = 10
+    """Lowest rate to try, in calls/s."""
+    highest: Rate = 2000
+    """Highest rate to try, in calls/s."""
+    width: Ratio = 0.05
+    """Distance of the bounds at which the search is over, as a share of the upper one."""
+    media_calls: Annotated[int, Field(strict=True, ge=0, le=50)] = 4
+    """Calls with speech during each trial."""
+
+
+class PlanScenario(Root):
+    """A scenario about a numbering plan."""
+
+    def beside(self, folder: Path) -> Self:
+        """With the plan beside the scenario, unless it is the name of one that comes with Weir."""
+        if self._asked.plan.is_absolute() or self._is_ready:
+            return self
+        asked = self._asked.model_copy(update={"plan": folder / self._asked.plan})
+        return self.model_copy(update={self.KEY: asked})
+
+    def files(self) -> Iterator[tuple[int | str, ...]]:
+        found = super().files()
+        return (place for place in found if place != (self.KEY, "plan") or not self._is_ready)
+
+    @property
+    def _asked(self) -> OfPlan:
+        asked = getattr(self, self.KEY)
+        assert isinstance(asked, OfPlan)
+        return asked
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the plan is the name of one that comes with Weir."""
+        from weirlab.studies.voice.plan import ready
+
+        return str(self._asked.plan) in ready.names()
+
+
+class VoiceScenario(PlanScenario):
     """A scenario that proves a numbering plan."""
 
     KEY = "voice"
@@ -35,20 +95,11 @@ class VoiceScenario(Root):
 
     voice: Proof
 
-    def beside(self, folder: Path) -> Self:
-        """With the plan beside the scenario, unless it is the name of one that comes with Weir."""
-        if self.voice.plan.is_absolute() or self._is_ready:
-            return self
-        proof = self.voice.model_copy(update={"plan": folder / self.voice.plan})
-        return self.model_copy(update={"voice": proof})
 
-    def files(self) -> Iterator[tuple[int | str, ...]]:
-        found = super().files()
-        return (place for place in found if place != ("voice", "plan") or not self._is_ready)
+class LoadScenario(PlanScenario):
+    """A scenario that finds how many calls per second the engines of a plan set up."""
 
-    @property
-    def _is_ready(self) -> bool:
-        """Whether the plan is the name of one that comes with Weir."""
-        from weirlab.studies.voice.plan import ready
+    KEY = "voice_load"
+    model_config = ConfigDict(title="Weir scenario: calls per second of a numbering plan")
 
-        return str(self.voice.plan) in ready.names()
+    voice_load: Load

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from weirlab.studies.voice.checking.findings import Finding, error, line, warning
 from weirlab.studies.voice.ere import BadExpression, NeedsDigits, Substitution
+from weirlab.studies.voice.plan.model import Domain, Engine, Service
 from weirlab.studies.voice.plan.values import Protocol, is_address
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.routing.names import SCHEMES, Uri, serves
@@ -99,6 +100,23 @@ def service_points(network: Network) -> Iterator[Finding]:
                     f"{PROTOCOLS[protocol]} at {listening}",
                     "correct the port of the service point, or ports of the engine",
                 )
+            if service.service == "sip" and here and not any(_takes(each, service, domain) for each in here):
+                yield error(
+                    "wrong transport",
+                    place,
+                    f"{label} leads to {service.target}, which takes SIP over {here[0].transport.upper()}",
+                    "correct the transport of the service point, or of the engine",
+                )
+
+
+def _takes(engine: Engine, service: Service, domain: Domain) -> bool:
+    """Does a call that follows a service point reach the engine? Proxies prefer UDP if both are offered."""
+    if engine.kind != "endpoint" or engine.transport == service.transport:
+        return True
+    return engine.transport == "udp" and any(
+        (each.service, each.target, each.transport) == ("sip", service.target, "udp")
+        for each in domain.services
+    )
 
 
 def uris(network: Network) -> Iterator[Finding]:

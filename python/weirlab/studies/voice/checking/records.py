@@ -16,6 +16,9 @@ def expressions(network: Network) -> Iterator[Finding]:
     for i, entry in enumerate(network.plan.enum):
         for j, record in enumerate(entry.naptr):
             place = network.book.at("enum", i, "naptr", j)
+            if record.refer is not None:
+                yield from _referral(network, entry, record.refer, place)
+                continue
             yield from _service(record, place)
             try:
                 substitution = Substitution.parse(record.expression)
@@ -37,6 +40,25 @@ def expressions(network: Network) -> Iterator[Finding]:
                     "begin it with ^ and end it with $",
                 )
             yield from _result(entry, record, substitution, place)
+
+
+def _referral(network: Network, entry: Entry, tree: str, place: str) -> Iterator[Finding]:
+    found = network.trees[tree].lookup(entry.digits)
+    if found is None:
+        yield error(
+            "refers nowhere",
+            place,
+            f"the record refers to tree {tree}, which has no entry for +{entry.digits}",
+            f"add an entry to tree {tree}, or a record with a URI here",
+        )
+    elif any(record.refer is not None for record in network.plan.enum[found].naptr):
+        yield error(
+            "refers on",
+            place,
+            f"the record refers to tree {tree}, whose entry for +{entry.digits} refers on: proxies follow "
+            "one such record",
+            "refer to the last tree at once",
+        )
 
 
 def _service(record: Naptr, place: str) -> Iterator[Finding]:

@@ -74,7 +74,7 @@ def redundant(network: Network) -> Iterator[Finding]:
 def trees_never_asked(network: Network) -> Iterator[Finding]:
     """A route for every number leaves nothing for ENUM."""
     plan, at = network.plan, network.book.at
-    asked: set[str] = set()
+    asked = {record.refer for entry in plan.enum for record in entry.naptr if record.refer}
     for name, engine in plan.engines.items():
         asked.update(engine.trees)
         if engine.trees and (index := network.catch_all(name)) is not None:

@@ -30,6 +30,7 @@ def ways(network: Network) -> Iterator[Finding]:
     told: set[tuple[object, ...]] = set()
     legs: set[tuple[str, str]] = set()
     useless: dict[Location, bool] = {}
+    demanded = _demanded(network)
     for arrival, place in _begins(network):
         if arrival is None:
             useless.setdefault(place, True)
@@ -43,6 +44,8 @@ def ways(network: Network) -> Iterator[Finding]:
                 continue
             if end.kind == "no address":
                 continue  # The check of URIs says so.
+            if (end.kind, end.engine) in demanded:
+                continue
             # A loop is one from wherever one enters it, and a target is wrong for whoever comes that way.
             about = (
                 (end.kind, frozenset(end.facts["engines"]))
@@ -71,6 +74,17 @@ def ways(network: Network) -> Iterator[Finding]:
                 f"no route and no entry of a tree leads to {name}",
                 "add a route to it, or remove it",
             )
+
+
+def _demanded(network: Network) -> set[tuple[str, str]]:
+    """How and where calls to test numbers end that are to be refused: that is no mistake."""
+    ends: set[tuple[str, str]] = set()
+    for test in network.plan.tests:
+        if test.answer != 200 and network.plan.engines[test.caller or network.plan.caller].home is not None:
+            way = planned(network, test.number, test.caller)
+            if way.answer == test.answer:
+                ends.add((way.end.kind, way.end.engine))
+    return ends
 
 
 def _reached(network: Network, legs: set[tuple[str, str]]) -> set[str]:
@@ -142,7 +156,7 @@ def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
             for name in asking if number else ():
                 engine = plan.engines[name]
                 known = {*engine.speaks, *engine.hand_over, "tel"}
-                if not any(leads_to(record.service) in known for record in entry.naptr):
+                if not any(each.refer or leads_to(each.service) in known for each in entry.naptr):
                     yield None, ("enum", index)
                     continue
                 for protocol in engine.speaks:

@@ -34,12 +34,8 @@ def configs(network: Network, root: str) -> dict[str, str]:
         if engine.kind in makers:
             made = makers[engine.kind](network, name, f"{root.rstrip('/')}/{name}")
             found.update({f"{name}/{file}": text for file, text in made.items()})
-    if network.plan.dns is not None:
-        found.update(
-            {
-                f"named/{file}": text
-                for file, text in named.files(network, f"{root.rstrip('/')}/named").items()
-            }
-        )
+    for server in named.servers(network):
+        made = named.files(network, server, f"{root.rstrip('/')}/{server.name}")
+        found.update({f"{server.name}/{file}": text for file, text in made.items()})
     found.update({f"sipp/{file}": text for file, text in sipp.files(network).items()})
     return dict(sorted(found.items()))

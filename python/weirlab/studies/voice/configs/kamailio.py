@@ -36,6 +36,7 @@ request_route {
   $var(num) = $rU;
   route(ADMIT);
   route(REWRITE);
+  if (!($rU =~ "^\\+[0-9]")) { sl_send_reply("484", "Address Incomplete"); exit; }
   route(BARRED);
 """
 
@@ -50,10 +51,10 @@ PREFIXES = """\
 # The longest prefix decides; the targets in its value are tried one after the other.
 route[PREFIXES] {
   if (!mt_match("plan", "$rU", "0")) return;
-  $avp(targets) = $(var(found){s.select,2,;});
-  $var(from) = 1 + $(var(found){s.select,0,;}{s.int});
-  if ($var(from) > 1 || $(var(found){s.select,1,;}{s.len}) > 0) {
-    $rU = "+" + $(var(found){s.select,1,;}) + $(rU{s.substr,$var(from),0});
+  $avp(targets) = $(var(found){s.select,2,,});
+  $var(from) = 1 + $(var(found){s.select,0,,}{s.int});
+  if ($var(from) > 1 || $(var(found){s.select,1,,}{s.len}) > 0) {
+    $rU = "+" + $(var(found){s.select,1,,}) + $(rU{s.substr,$var(from),0});
   }
   $avp(tried) = 0;
   xlog("L_NOTICE", "ROUTE num=$var(num) via=static target=$avp(targets)\\n");
@@ -72,7 +73,7 @@ route[NEXT] {
 
 failure_route[NEXT] {
   if (t_is_canceled()) exit;
-  if (t_check_status("FALL_BACK")) route(NEXT);
+FORWARDED  if (t_check_status("FALL_BACK")) route(NEXT);
 }
 
 """.replace("FALL_BACK", FALL_BACK)
@@ -92,22 +93,59 @@ TREE = """\
 route[TREE_NAME] {
   if (naptr_query("$var(digits)SUFFIX", "n") != 1) return;
   route(FIRST);
-  if ($var(first) == "e2u+sip") {
+REFERRED  if ($var(first) == "e2u+sip") {
     $avp(number) = $rU;
     $avp(gateway) = $var(second);
-    if (!enum_query("SUFFIX.")) return;
+    if (!enum_query("ASKED.")) return;
     # One record after the other: by itself, enum_query makes them branches of one call.
     t_load_contacts();
     t_next_contacts();
-    xlog("L_NOTICE", "ROUTE num=$var(num) via=NAME target=$ru\\n");
+    xlog("L_NOTICE", "ROUTE num=$var(num) via=VIA target=$ru\\n");
     t_on_failure("RECORD");
     route(RELAY);
   }
   if ($var(first) == "e2u+h323") {
     $du = "GATEWAY";
-    xlog("L_NOTICE", "ROUTE num=$var(num) via=NAME target=$du\\n");
+    xlog("L_NOTICE", "ROUTE num=$var(num) via=VIA target=$du\\n");
     route(RELAY);
   }
+}
+
+"""
+
+REFERRED = """\
+  $var(suffix) = "SUFFIX";
+  if ($var(first) == "refer") route(REFER);
+KNOWN
+"""
+
+REFER = """\
+# A non-terminal record: its replacement is the name to ask instead, the number below another suffix.
+route[REFER] {
+  if (naptr_query("$var(refer)", "n") != 1) return;
+  $var(skip) = $(var(digits){s.len});
+  $var(suffix) = $(var(refer){s.substr,$var(skip),0});
+  route(FIRST);
+}
+
+"""
+
+FORWARDED = """\
+  if (t_check_status("302")) route(FORWARD);
+"""
+
+FORWARD = """\
+# An endpoint forwards: the number in its Contact is decided anew.
+route[FORWARD] {
+  $var(to) = $(T_rpl($ct){nameaddr.uri}{uri.user});
+  if (!($var(to) =~ "^\\+[0-9]+$")) return;
+  $avp(forwards) = $avp(forwards) + 1;
+  if ($avp(forwards) > 5) { t_reply("482", "Loop Detected"); exit; }
+  $ru = "sip:" + $var(to) + "@" + $Ri;
+  $var(num) = $var(to);
+DECIDE  xlog("L_NOTICE", "ROUTE num=$var(num) via=none\\n");
+  t_reply("404", "No route to number");
+  exit;
 }
 
 """
@@ -122,7 +160,7 @@ route[FIRST] {
   $var(i) = 0;
   while ($var(i) < $naptrquery(n=>count)) {
     $var(service) = $(naptrquery(n=>services[$var(i)]){s.tolower});
-    $var(o) = $(naptrquery(n=>order[$var(i)]){s.int});
+NONTERMINAL    $var(o) = $(naptrquery(n=>order[$var(i)]){s.int});
     $var(p) = $(naptrquery(n=>pref[$var(i)]){s.int});
     if (USED) {
       if ($var(service) == "e2u+h323") $var(second) = "GATEWAY";
@@ -130,7 +168,7 @@ route[FIRST] {
         $var(first) = $var(service);
         $var(order) = $var(o);
         $var(preference) = $var(p);
-      }
+CHOSEN      }
     }
     $var(i) = $var(i) + 1;
   }
@@ -139,7 +177,7 @@ route[FIRST] {
 # The record for SIP failed: the next one, then the number to the gateway, if there is a record for H.323.
 failure_route[RECORD] {
   if (t_is_canceled()) exit;
-  if (!t_check_status("FALL_BACK")) exit;
+FORWARDED  if (!t_check_status("FALL_BACK")) exit;
   if (t_next_contacts()) {
     t_on_failure("RECORD");
     route(RELAY);
@@ -171,11 +209,11 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
 
 
 def _table(network: Network, name: str) -> Iterator[str]:
-    """strip;prepend;targets by prefix. A colon separates columns, so those within are escaped."""
+    """strip,prepend,targets by prefix. A colon separates columns, so those within are escaped."""
     yield "id(int,auto) tprefix(string) tvalue(string)"
     for count, (_, route) in enumerate(parts.routes(network, name, "sip"), 1):
         uris = "|".join(parts.sip_uri(network, each) for each in route.to)
-        value = f"{route.strip};{route.prepend.removeprefix('+')};{uris}"
+        value = f"{route.strip},{route.prepend.removeprefix('+')},{uris}"
         escaped = value.replace(":", "\\:")
         yield f"{count}:{route.prefix}:{escaped}"
 
@@ -189,7 +227,10 @@ def _lines(network: Network, name: str, root: str) -> Iterator[str]:
     yield f"# Proxy {name} of plan {plan.plan} ({where}), made by weir voice: change the plan instead."
     yield "debug=2\nlog_stderror=yes\nfork=yes\nchildren=4"
     host = parts.address(network, name)
-    yield f"listen=udp:{f'[{host}]' if ':' in host else host}:{engine.port('sip')}"
+    socket = f"{f'[{host}]' if ':' in host else host}:{engine.port('sip')}"
+    yield f"listen=udp:{socket}"
+    if parts.uses_tcp(network):
+        yield f"listen=tcp:{socket}\ntcp_children=2"
     yield "auto_aliases=no\ndns_cache_negative_ttl=5\ndns_use_search_list=no"
     yield "# The next target of an SRV record if one does not answer.\nuse_dns_failover=on"
     for module in MODULES:
@@ -210,14 +251,17 @@ def _lines(network: Network, name: str, root: str) -> Iterator[str]:
     yield 'modparam("tm", "fr_timer", 3000)\n'
     calls = "  route(PREFIXES);\n" if prefixes else ""
     calls += "  route(TREES);\n" if engine.trees else ""
-    yield BEGIN + calls + END
+    forwarded = FORWARDED if parts.forwards(network) else ""
+    yield BEGIN + ("  $avp(forwards) = 0;\n" if forwarded else "") + calls + END
     yield from _admission(network, name)
     yield from _rewriting(network, name)
     yield from _permissions(network, name)
     if prefixes:
-        yield PREFIXES.rstrip("\n") + "\n"
+        yield PREFIXES.replace("FORWARDED", forwarded).rstrip("\n") + "\n"
     if engine.trees:
-        yield from _trees(network, name)
+        yield from _trees(network, name, forwarded)
+    if forwarded:
+        yield FORWARD.replace("DECIDE", calls).rstrip("\n") + "\n"
     yield RELAY.rstrip("\n")
 
 
@@ -280,7 +324,7 @@ def _permissions(network: Network, name: str) -> Iterator[str]:
     yield "  return;\n}\n"
 
 
-def _trees(network: Network, name: str) -> Iterator[str]:
+def _trees(network: Network, name: str, forwarded: str) -> Iterator[str]:
     plan = network.plan
     engine = plan.engines[name]
     for i, entry in enumerate(plan.enum):
@@ -292,15 +336,33 @@ def _trees(network: Network, name: str) -> Iterator[str]:
     gateway = parts.sip_uri(network, engine.hand_over["h323"]) if "h323" in engine.hand_over else ""
     yield "# Trees of ENUM, in the order in which they are asked."
     asked = [
-        f"  route(TREE_{tree.upper().replace('-', '_')});  # {parts.place(network, 'trees', tree)}"
-        for tree in engine.trees
+        f"  route(TREE_{_upper(tree)});  # {parts.place(network, 'trees', tree)}" for tree in engine.trees
     ]
     yield DIGITS + "\n".join(asked) + "\n}\n"
+    refers = parts.refers(network)
+    known = (
+        f'  if ($var(suffix) == "{tree.suffix}") $var(via) = "{each}";' for each, tree in plan.trees.items()
+    )
+    referred = REFERRED.replace("KNOWN", "\n".join(known)) if refers else ""
     for tree in engine.trees:
-        text = TREE.replace("TREE_NAME", f"TREE_{tree.upper().replace('-', '_')}").replace("NAME", tree)
+        text = TREE.replace("REFERRED", referred).replace("TREE_NAME", f"TREE_{_upper(tree)}")
+        text = text.replace("ASKED", "$var(suffix)" if refers else "SUFFIX")
+        text = text.replace("VIA", "$var(via)" if refers else tree)
         text = text.replace("SUFFIX", plan.trees[tree].suffix)
         if not gateway:
             text = text[: text.index('  if ($var(first) == "e2u+h323")')] + "}\n\n"
         yield text.replace("GATEWAY", gateway).rstrip("\n") + "\n"
     used = '$var(service) == "e2u+sip"' + (' || $var(service) == "e2u+h323"' if gateway else "")
-    yield FIRST.replace("USED", used).replace("GATEWAY", gateway).rstrip("\n") + "\n"
+    nonterminal = chosen = ""
+    if refers:
+        used += ' || $var(service) == "refer"'
+        nonterminal = '    if ($(naptrquery(n=>replace[$var(i)]){s.len}) > 0) $var(service) = "refer";\n'
+        chosen = "        $var(refer) = $naptrquery(n=>replace[$var(i)]);\n"
+        yield REFER.rstrip("\n") + "\n"
+    first = FIRST.replace("NONTERMINAL", nonterminal).replace("CHOSEN", chosen).replace("USED", used)
+    yield first.replace("FORWARDED", forwarded).replace("GATEWAY", gateway).rstrip("\n") + "\n"
+
+
+def _upper(tree: str) -> str:
+    """A tree in the name of its route."""
+    return tree.upper().replace("-", "_")

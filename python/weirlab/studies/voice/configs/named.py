@@ -1,33 +1,49 @@
-"""BIND 9 as the primary server of a plan's zones; those of public trees are signed by its default policy."""
+"""BIND 9 as the name servers of a plan's zones; those of public trees are signed by its default policy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.zones import written, zones
 
 
-def files(network: Network, root: str) -> dict[str, str]:
-    """``named.conf`` and the zones."""
+@dataclass(frozen=True)
+class Server:
+    """A name server of the plan."""
+
+    name: str
+    """``named`` for the primary, ``named-2`` for the first secondary; its files lie in such a folder."""
+    host: str
+    address: str | None
+
+
+def servers(network: Network) -> list[Server]:
+    """The primary, then the secondaries that have an address in the plan; others are somebody else's."""
+    dns, addresses = network.plan.dns, network.names.addresses
+    if dns is None:
+        return []
+    secondaries = [host for host in dns.secondaries if host in addresses]
+    found = [Server("named", dns.primary, addresses.get(dns.primary))]
+    return found + [
+        Server(f"named-{rank}", host, addresses[host]) for rank, host in enumerate(secondaries, 2)
+    ]
+
+
+def files(network: Network, server: Server, root: str) -> dict[str, str]:
+    """``named.conf``, and for the primary the zones; a secondary gets them by transfer (RFC 5936)."""
+    primary, *others = servers(network)
+    if server != primary:
+        return {"named.conf": "\n".join(_secondary(network, server, primary, root)) + "\n"}
     found = {f"{zone.origin}.zone": written(zone) for zone in zones(network)}
-    return {"named.conf": "\n".join(_lines(network, root)) + "\n", **found}
+    return {"named.conf": "\n".join(_primary(network, primary, others, root)) + "\n", **found}
 
 
-def _lines(network: Network, root: str) -> Iterator[str]:
+def _primary(network: Network, server: Server, others: list[Server], root: str) -> Iterator[str]:
     plan = network.plan
-    assert plan.dns is not None
-    addresses = network.names.addresses
-    yield f"// Name server of plan {plan.plan}, made by weir voice configs: change the plan instead."
-    yield "options {"
-    yield f'  directory "{root}"; pid-file "{root}/named.pid"; session-keyfile "{root}/session.key";'
-    yield f"  {_listening(addresses.get(plan.dns.primary))}"
-    allowed = [addresses[name] for name in plan.dns.secondaries if name in addresses]
-    transfer = " ".join(f"{address};" for address in allowed) or "none;"
-    yield f"  recursion no; dnssec-validation no; allow-transfer {{ {transfer} }};"
-    yield "  empty-zones-enable no;"
-    yield "};"
-    yield "controls { };"
+    transfer = " ".join(f"{each.address};" for each in others) or "none;"
+    yield from _options(network, server, root, f"allow-transfer {{ {transfer} }};")
     for name, tree in plan.trees.items():
         signed = ""
         if tree.visibility == "public":
@@ -37,8 +53,29 @@ def _lines(network: Network, root: str) -> Iterator[str]:
         yield f'zone "{origin}" {{ type master; file "{origin}.zone"; }};'
 
 
+def _secondary(network: Network, server: Server, primary: Server, root: str) -> Iterator[str]:
+    plan = network.plan
+    yield from _options(network, server, root, "allow-transfer { none; };")
+    kept = "masterfile-format text;"
+    for origin in dict.fromkeys([*(tree.origin for tree in plan.trees.values()), *plan.domains]):
+        masters = f"masters {{ {primary.address}; }};"
+        yield f'zone "{origin}" {{ type slave; {masters} file "{origin}.zone"; {kept} }};'
+
+
+def _options(network: Network, server: Server, root: str, transfer: str) -> Iterator[str]:
+    what = "Name server" if server.name == "named" else f"Secondary name server {server.host}"
+    yield f"// {what} of plan {network.plan.plan}, made by weir voice configs: change the plan instead."
+    yield "options {"
+    yield f'  directory "{root}"; pid-file "{root}/named.pid"; session-keyfile "{root}/session.key";'
+    yield f"  {_listening(server.address)}"
+    yield f"  recursion no; dnssec-validation no; {transfer}"
+    yield "  empty-zones-enable no;"
+    yield "};"
+    yield "controls { };"
+
+
 def _listening(address: str | None) -> str:
-    """At the primary's address alone, if the plan has one."""
+    """At the server's address alone, if the plan has one."""
     if address is not None and ":" in address:
         return f"listen-on {{ none; }}; listen-on-v6 port 53 {{ {address}; }};"
     here = "" if address is None else f"listen-on port 53 {{ {address}; }}; "

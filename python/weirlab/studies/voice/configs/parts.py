@@ -65,7 +65,24 @@ def sip_uri(network: Network, name: str) -> str:
     """Where an engine is reached by SIP."""
     host = address(network, name)
     shown = f"[{host}]" if ":" in host else host
-    return f"sip:{shown}:{network.plan.engines[name].port('sip')}"
+    engine = network.plan.engines[name]
+    transport = ";transport=tcp" if engine.transport == "tcp" else ""
+    return f"sip:{shown}:{engine.port('sip')}{transport}"
+
+
+def uses_tcp(network: Network) -> bool:
+    """Is there an endpoint that speaks SIP over TCP?"""
+    return any(engine.transport == "tcp" for engine in network.plan.engines.values())
+
+
+def refers(network: Network) -> bool:
+    """Is there a record that refers to another tree?"""
+    return any(record.refer for entry in network.plan.enum for record in entry.naptr)
+
+
+def forwards(network: Network) -> bool:
+    """Is there an endpoint that forwards its calls?"""
+    return any(engine.forwards_to for engine in network.plan.engines.values())
 
 
 def feeders(network: Network, name: str) -> list[str]:

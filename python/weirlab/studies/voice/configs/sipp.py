@@ -30,7 +30,7 @@ From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
 To: <sip:[service]@[remote_ip]>
 Call-ID: [call_id]
 CSeq: 1 INVITE
-Contact: <sip:USER@[local_ip]:[local_port]>
+Contact: <sip:USER@[local_ip]:[local_port]TRANSPORT>
 Max-Forwards: 70
 Content-Type: application/sdp
 Content-Length: [len]
@@ -87,13 +87,36 @@ Content-Length: 0
 ]]></send>
 """
 
-CALLER_END: Final = """\
-<ResponseTimeRepartition value="5, 10, 20, 50, 100, 200, 500, 1000"/>
-</scenario>
+CLASSES: Final = '<ResponseTimeRepartition value="5, 10, 20, 50, 100, 200, 500, 1000"/>'
+"""Of set-up times, in ms."""
+
+CALLER_END: Final = f"{CLASSES}\n</scenario>\n"
+
+OFFERED: Final = """\
+<recv request="INVITE" crlf="true" rrs="true"><action>
+<ereg regexp="m=audio [0-9]+ RTP/AVP[0-9 ]* (PAYLOADS)[^0-9]" search_in="body" assign_to="offered"/>
+</action></recv>
+<nop next="takes" test="offered"/>
+"""
+"""Does the caller offer a codec that the callee has?"""
+
+REPLY: Final = """\
+<send retrans="500"><![CDATA[
+SIP/2.0 STATUS
+[last_Via:]
+[last_From:]
+[last_To:];tag=[pid]t[call_number]
+[last_Call-ID:]
+[last_CSeq:]
+CONTACTContent-Length: 0
+
+]]></send>
+<recv request="ACK"/>
 """
 
-CALLEE: Final = """\
-<recv request="INVITE" crlf="true" rrs="true"/>
+REASONS: Final = {302: "Moved Temporarily", 486: "Busy Here", 488: "Not Acceptable Here", 503: "Unavailable"}
+
+RINGING: Final = """\
 <send><![CDATA[
 SIP/2.0 180 Ringing
 [last_Via:]
@@ -102,10 +125,34 @@ SIP/2.0 180 Ringing
 [last_Call-ID:]
 [last_CSeq:]
 [last_Record-Route:]
-Contact: <sip:[local_ip]:[local_port]>
+Contact: <sip:[local_ip]:[local_port]TRANSPORT>
 Content-Length: 0
 
 ]]></send>
+"""
+
+EARLY_PAUSE: Final = '<pause milliseconds="500"/>'
+"""What is heard before the answer is sent meanwhile."""
+
+EARLY: Final = """\
+<send><![CDATA[
+SIP/2.0 183 Session Progress
+[last_Via:]
+[last_From:]
+[last_To:];tag=[pid]t[call_number]
+[last_Call-ID:]
+[last_CSeq:]
+[last_Record-Route:]
+Contact: <sip:[local_ip]:[local_port]TRANSPORT>
+Content-Type: application/sdp
+Content-Length: [len]
+
+SDP
+]]></send>
+PAUSE
+""".replace("PAUSE", EARLY_PAUSE)
+
+TAKEN: Final = """\
 <send retrans="500"><![CDATA[
 SIP/2.0 200 OK
 [last_Via:]
@@ -114,7 +161,7 @@ SIP/2.0 200 OK
 [last_Call-ID:]
 [last_CSeq:]
 [last_Record-Route:]
-Contact: <sip:[local_ip]:[local_port]>
+Contact: <sip:[local_ip]:[local_port]TRANSPORT>
 Content-Type: application/sdp
 Content-Length: [len]
 
@@ -132,6 +179,10 @@ SIP/2.0 200 OK
 Content-Length: 0
 
 ]]></send>
+"""
+
+CALLEE_END: Final = """\
+<label id="over"/>
 <timewait milliseconds="200"/>
 </scenario>
 """
@@ -157,11 +208,41 @@ def files(network: Network) -> dict[str, str]:
     return {**found, "commands.txt": "\n".join(commands) + "\n"} if found else {}
 
 
-def callee(network: Network, name: str) -> str:
-    """The scenario of an endpoint that answers."""
-    return _head(network, name, f"{name} answers") + CALLEE.replace(
-        "SDP\n", _sdp(network, name, "[media_port]")
-    )
+def callee(network: Network, name: str, status: int | None = None) -> str:
+    """The scenario of an endpoint that is called; with ``status``, it refuses every call by that."""
+    engine = network.plan.engines[name]
+    if status is None and engine.forwards_to is not None:
+        status = 302
+    if status is not None:
+        title = f"{name} answers {status}"
+        contact = "Contact: <sip:[local_ip]:[local_port]>\n"
+        if status == 302:
+            title = f"{name} forwards to {engine.forwards_to}"
+            contact = f"Contact: <sip:{engine.forwards_to}@[local_ip]:[local_port]>\n"
+        body = '<recv request="INVITE" crlf="true"/>\n' + _reply(status, contact)
+    else:
+        title = f"{name} answers"
+        numbers = "|".join(str(PAYLOADS[codec][0]) for codec in _codecs(network, name))
+        body = OFFERED.replace("PAYLOADS", numbers) + _reply(488, "").replace(
+            '<recv request="ACK"/>', '<recv request="ACK" next="over"/>\n<label id="takes"/>'
+        )
+        body += (EARLY if engine.early_media else RINGING) + TAKEN
+        body = body.replace("SDP\n", _sdp(network, name, "[media_port]"))
+    return _head(network, name, title) + body.replace("TRANSPORT", _transport(engine)) + CALLEE_END
+
+
+def _reply(status: int, contact: str) -> str:
+    return REPLY.replace("STATUS", f"{status} {REASONS[status]}").replace("CONTACT", contact)
+
+
+def _transport(engine: Engine) -> str:
+    """A parameter for URIs of the engine."""
+    return ";transport=tcp" if engine.transport == "tcp" else ""
+
+
+def over(engine: Engine) -> tuple[str, ...]:
+    """SIPp's options for the engine's transport."""
+    return ("-t", "t1") if engine.transport == "tcp" else ()
 
 
 def caller(network: Network, name: str, answer: int) -> str:
@@ -169,7 +250,8 @@ def caller(network: Network, name: str, answer: int) -> str:
     body = INVITE.replace("SDP\n", _sdp(network, name, "[auto_media_port]"))
     body += ANSWERED if answer == 200 else REFUSED.replace("CODE", str(answer))
     head = _head(network, name, f"{name} calls, and is answered {answer}")
-    return head + body.replace("USER", name) + CALLER_END
+    transport = _transport(network.plan.engines[name])
+    return head + body.replace("USER", name).replace("TRANSPORT", transport) + CALLER_END
 
 
 def _head(network: Network, name: str, title: str) -> str:
@@ -180,12 +262,7 @@ def _head(network: Network, name: str, title: str) -> str:
 
 def _sdp(network: Network, name: str, port: str) -> str:
     """The session description with the engine's codecs in their order."""
-    engine = network.plan.engines[name]
-    codecs = engine.codecs or ("alaw",)
-    for rank, codec in enumerate(codecs):
-        if codec not in PAYLOADS:
-            what = f"SIPp offers {', '.join(PAYLOADS)}, not {codec}; leave it out"
-            raise parts.refuse(network, ("engines", name, "codecs", rank), what)
+    codecs = _codecs(network, name)
     numbers = " ".join(str(PAYLOADS[codec][0]) for codec in codecs)
     lines = [
         "v=0",
@@ -201,9 +278,30 @@ def _sdp(network: Network, name: str, port: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _codecs(network: Network, name: str) -> tuple[str, ...]:
+    codecs = network.plan.engines[name].codecs or ("alaw",)
+    for rank, codec in enumerate(codecs):
+        if codec not in PAYLOADS:
+            what = f"SIPp offers {', '.join(PAYLOADS)}, not {codec}; leave it out"
+            raise parts.refuse(network, ("engines", name, "codecs", rank), what)
+    return codecs
+
+
 def _command(network: Network, file: str, name: str, caller: Engine, number: str) -> Iterator[str]:
     assert caller.home is not None
     host = parts.address(network, name)
     home = parts.sip_uri(network, caller.home).removeprefix("sip:")
-    yield from ("sipp", "-sf", file, home, "-i", host, "-p", str(caller.port("sip")), "-mi", host)
+    yield from (
+        "sipp",
+        *over(caller),
+        "-sf",
+        file,
+        home,
+        "-i",
+        host,
+        "-p",
+        str(caller.port("sip")),
+        "-mi",
+        host,
+    )
     yield from ("-s", number, "-m", "1", "-nostdin", "-timeout", "25")

@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from weirlab import programs
+from weirlab.studies.voice.configs import named
 from weirlab.studies.voice.plan.model import Engine
 from weirlab.studies.voice.routing import Network
 
 if TYPE_CHECKING:
     from weirlab.lab.doctor import Finding
+
+Fault = Literal["off", "503", "486"]
+"""How an engine fails: without power, or it refuses every call by this answer."""
+
+OFF: Final = "off"
 
 PACKAGES: Final = {"named": "bind9", "kamailio": "kamailio", "sipp": "sip-tester"}
 """Debian's packages by program."""
@@ -28,11 +34,16 @@ class Daemon:
     """An engine of a plan, or its name server, as a program."""
 
     name: str
-    """The engine's, or ``named``."""
+    """The engine's, or that of a name server: ``named``, ``named-2``."""
     program: str
     address: str
     port: int
     command: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """Its configuration, which is no other engine's."""
+        return next(word for word in self.command if word.startswith("/"))
 
     @property
     def title(self) -> str:
@@ -41,12 +52,12 @@ class Daemon:
 
 
 def daemons(network: Network, root: str) -> list[Daemon]:
-    """What runs for as long as the lab: the name server first, then the proxies."""
+    """What runs for as long as the lab: the name servers first, then the proxies."""
     plan = network.plan
     found = []
-    if plan.dns is not None:
-        serve = ("named", "-g", "-u", "root", "-c", f"{root}/named/named.conf")
-        found.append(Daemon("named", "named", network.names.addresses[plan.dns.primary], 53, serve))
+    for server in named.servers(network):
+        serve = ("named", "-g", "-u", "root", "-c", f"{root}/{server.name}/named.conf")
+        found.append(Daemon(server.name, "named", server.address or "", 53, serve))
     for name, engine in plan.engines.items():
         if engine.kind == "proxy" and engine.address is not None:
             command = ("kamailio", "-f", f"{root}/{name}/kamailio.cfg", "-DD", "-E", "-m", "64", "-M", "8")
@@ -88,17 +99,19 @@ def version(name: str) -> str:
     return found[1] if found else ""
 
 
-def caller(scenario: str, host: str, port: int, home: str, number: str, timeout_s: int) -> tuple[str, ...]:
-    """A call from SIPp at ``host`` by ``home``, ``address:port``."""
+def caller(
+    scenario: str, host: str, port: int, home: str, number: str, timeout_s: int, *more: str
+) -> tuple[str, ...]:
+    """Calls from SIPp at ``host`` by ``home``, ``address:port``; ``more`` says how many."""
     return (
         *_TERMINAL, "sipp", "-sf", scenario, home, "-i", host, "-p", str(port), "-mi", host, "-s", number,
-        "-m", "1", "-nostdin", "-timeout", str(timeout_s), "-timeout_error",
+        "-nostdin", "-timeout", str(timeout_s), "-timeout_error", *more,
     )  # fmt: skip
 
 
-def callee(scenario: str, host: str, port: int) -> tuple[str, ...]:
+def callee(scenario: str, host: str, port: int, *more: str) -> tuple[str, ...]:
     """SIPp that answers at ``host``."""
-    return (*_TERMINAL, "sipp", "-sf", scenario, "-i", host, "-p", str(port), "-mi", host, "-nostdin")
+    return (*_TERMINAL, "sipp", "-sf", scenario, "-i", host, "-p", str(port), "-mi", host, "-nostdin", *more)
 
 
 def refused(log: str) -> list[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import shutil
-import signal
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,10 +23,13 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.machines.machine import Machine
 from weirlab.quoting import printable
-from weirlab.studies.voice.configs import configs, sipp
+from weirlab.studies.voice.configs import configs
+from weirlab.studies.voice.configs.named import servers
 from weirlab.studies.voice.configs.parts import address, refuse
-from weirlab.studies.voice.lab import dns, engines, media, wire
-from weirlab.studies.voice.lab.engines import Daemon
+from weirlab.studies.voice.lab import dns, engines, loading, wire
+from weirlab.studies.voice.lab.endpoints import Endpoints, bracketed
+from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
+from weirlab.studies.voice.lab.loading import Loaded
 from weirlab.studies.voice.lab.seen import Frame, Watcher
 from weirlab.studies.voice.routing import Network
 
@@ -40,8 +42,6 @@ _BIND: Final = Path("/var/cache/bind")
 _POLL_S: Final = 0.05
 _ANSWER_S: Final = 0.5
 _SHOWN_LINES: Final = 6
-_MORE_HOLD_S: Final = 0.5
-"""A caller hangs up so much later than the last packet of speech is due."""
 
 
 class Host(Machine):
@@ -72,6 +72,7 @@ class VoiceLab:
     """
 
     lab = "netns"
+    patience_s = PATIENCE_S
 
     def __init__(self, network: Network, talk_s: float) -> None:
         self.network = network
@@ -89,6 +90,7 @@ class VoiceLab:
             self._opened.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self._root = str(_BIND if _BIND.is_dir() else self.folder)
             self.daemons = engines.daemons(network, self._root)
+            self._endpoints = Endpoints(self, talk_s)
             self._write()
             with _explained():
                 self._wire()
@@ -106,8 +108,7 @@ class VoiceLab:
     @property
     def endpoints(self) -> list[str]:
         """Those that can call here, and be called."""
-        listed = self.network.plan.engines.items()
-        return [name for name, each in listed if each.kind == "endpoint" and not engines.impossible(each)]
+        return self._endpoints.names
 
     @property
     def left_out(self) -> list[str]:
@@ -142,12 +143,23 @@ class VoiceLab:
         return _quoted(self.said(name).splitlines())
 
     @contextmanager
-    def down(self, engine: str | None) -> Iterator[None]:
-        """Meanwhile ``engine`` cannot be reached, as if it had no power; None for none."""
-        if engine is None:
+    def failing(self, name: str | None, how: Fault = OFF) -> Iterator[None]:
+        """Meanwhile an engine or a name server fails; None for none.
+
+        One that is off cannot be reached, as if it had no power. An endpoint can refuse all calls instead.
+        """
+        if name is None:
             yield
             return
-        number = [*self._hosts].index(address(self.network, engine))
+        if how != OFF:
+            self._endpoints.refusing[name] = int(how)
+            try:
+                yield
+            finally:
+                del self._endpoints.refusing[name]
+            return
+        where = next((each.address for each in self.daemons if each.name == name), None)
+        number = [*self._hosts].index(where or address(self.network, name))
         self._switch.call(partial(wire.set_link, number, up=False))
         try:
             yield
@@ -161,33 +173,69 @@ class VoiceLab:
         All other endpoints wait for calls. The caller expects ``answer`` and ends the call at any other one.
         ``codecs`` says in which codec an endpoint talks; others use their first one.
         """
-        assert self._machine is not None
-        plan = self.network.plan
-        home = plan.engines[name].home
-        assert home is not None
         others = [other for other in self.endpoints if other != name]
-        waiting = [self._answering(other, codecs) for other in others]
-        scenario = self._scenario(name, sipp.caller(self.network, name, answer), codecs)
-        longest_s = self.talk_s + PATIENCE_S
-        reached = f"{_bracketed(address(self.network, home))}:{plan.engines[home].port('sip')}"
-        command = engines.caller(
-            scenario, address(self.network, name), plan.engines[name].port("sip"), reached, number,
-            round(longest_s),
-        )  # fmt: skip
-        title = f"sipp calling from {name}"
-        self._watcher.begin()
-        self._machine.start(
-            title, command, inside=self.at(name), log=self.log(f"sipp-{name}"), ends_by_itself=True
-        )
-        self._until(
-            lambda: title not in self._running, 2 * longest_s, f"{title} does not end", f"sipp-{name}"
-        )
-        frames = self._watcher.end()
-        for each in waiting:
-            # Whatever calls it still has are over.
-            self._machine.stop(each, by=signal.SIGKILL)
+        with self._endpoints.waiting(codecs, others):
+            self._watcher.begin()
+            title = self._endpoints.call(name, number, answer, codecs)
+            ended = f"{title} does not end"
+            self.until(
+                lambda: title not in self.running, ended, f"sipp-{name}", 2 * self._endpoints.longest_s
+            )
+            frames = self._watcher.end()
         self.check()
         return frames
+
+    @interruptible
+    def load(
+        self, caller: str, callee: str, number: str, rate_per_s: int, seconds: float, speaking: int,
+        edges_ms: list[int],
+    ) -> Loaded:  # fmt: skip
+        """Many calls to one number; see :func:`loading.loaded`."""
+        return loading.loaded(self, caller, callee, number, rate_per_s, seconds, speaking, edges_ms)
+
+    def speech_only(self) -> AbstractContextManager[Watcher]:
+        """Meanwhile nothing but RTP is taken down."""
+        return self._watcher.speech_only()
+
+    @property
+    def processes(self) -> list[int]:
+        """Numbers of everything that runs in the lab."""
+        assert self._machine is not None
+        return self._machine.processes
+
+    def start(
+        self, title: str, command: Sequence[str], inside: Namespace, log: str, *, ends_by_itself: bool = False
+    ) -> None:
+        """Start a program whose words go to the log of that name."""
+        assert self._machine is not None
+        self._machine.start(title, command, inside=inside, log=self.log(log), ends_by_itself=ends_by_itself)
+
+    def stop(self, title: str, *, by: int) -> None:
+        """End a program by a signal, and wait for its end."""
+        assert self._machine is not None
+        self._machine.stop(title, by=by)
+
+    @property
+    def running(self) -> frozenset[str]:
+        """Titles of the programs that run."""
+        assert self._machine is not None
+        return self._machine.running
+
+    def until(
+        self, done: Callable[[], bool], otherwise: str, name: str, within_s: float = PATIENCE_S
+    ) -> None:
+        """Wait until something is ``done``.
+
+        Raises ``LabError`` if an engine ends meanwhile. After ``within_s`` it says ``otherwise``, and the
+        last words of ``name``.
+        """
+        end_s = time.monotonic() + within_s
+        while not done():
+            self.check()
+            if time.monotonic() > end_s:
+                words = self.last_words(name)
+                raise LabError(f"{otherwise} within {within_s:g} s; its last words: {words}")
+            time.sleep(_POLL_S)
 
     @shielded
     def close(self) -> None:
@@ -206,11 +254,6 @@ class VoiceLab:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    @property
-    def _running(self) -> frozenset[str]:
-        assert self._machine is not None
-        return self._machine.running
-
     def _write(self) -> None:
         """What the engines read."""
         for name, text in configs(self.network, self._root).items():
@@ -220,8 +263,7 @@ class VoiceLab:
         server = [daemon.address for daemon in self.daemons if daemon.program == "named"]
         resolver = "".join(f"nameserver {each}\n" for each in server) + "options timeout:1 attempts:2\n"
         files.write_bytes(self.folder / "resolv.conf", resolver.encode())
-        for codec in media.BYTES:
-            files.write_bytes(self.folder / f"{codec}.pcap", media.speech(codec, self.talk_s))
+        self._endpoints.write()
 
     @shielded
     def _wire(self) -> None:
@@ -243,15 +285,21 @@ class VoiceLab:
         self._machine.show(self.folder / "resolv.conf", "/etc/resolv.conf")
         if self._root != str(self.folder):
             self._machine.show(self.folder, self._root)
-        for daemon in self.daemons:
-            host = self._hosts[daemon.address]
-            self._machine.start(daemon.title, daemon.command, inside=host, log=self.log(daemon.name))
-        for daemon in self.daemons:
-            if daemon.program == "named":
-                for number, zone in enumerate(self._zones(), 1):
-                    self._await_zone(daemon, zone, number)
-            else:
-                self._await_sip(daemon)
+        # A secondary that finds no primary tries again only after a while.
+        secondaries = [each for each in self.daemons if each.program == "named"][1:]
+        first = [each for each in self.daemons if each not in secondaries]
+        for group in filter(None, (first, secondaries)):
+            for daemon in group:
+                self.start(daemon.title, daemon.command, self._hosts[daemon.address], daemon.name)
+            for daemon in group:
+                self._await(daemon)
+
+    def _await(self, daemon: Daemon) -> None:
+        if daemon.program == "named":
+            for number, zone in enumerate(self._zones(), 1):
+                self._await_zone(daemon, zone, number)
+        else:
+            self._await_sip(daemon)
 
     def _zones(self) -> list[str]:
         plan = self.network.plan
@@ -261,13 +309,12 @@ class VoiceLab:
         def answered() -> bool:
             if wrong := engines.refused(self.said(daemon.name)):
                 about = [line for line in self.said(daemon.name).splitlines() if any(map(line.count, wrong))]
-                raise LabError(f"named does not load the zone {', '.join(wrong)}: {_quoted(about)}")
+                raise LabError(f"{daemon.title} does not load the zone {', '.join(wrong)}: {_quoted(about)}")
             found = host.call(partial(_asked, daemon.address, daemon.port, dns.question(zone, number)))
             return found is not None and dns.answers(found, number)
 
         host = self._hosts[daemon.address]
-        what = f"named does not answer for the zone {zone}"
-        self._until(answered, PATIENCE_S, what, daemon.name)
+        self.until(answered, f"{daemon.title} does not answer for the zone {zone}", daemon.name)
 
     def _await_sip(self, daemon: Daemon) -> None:
         host = self._hosts[daemon.address]
@@ -278,53 +325,18 @@ class VoiceLab:
             return found is not None and found.startswith(b"SIP/2.0 ")
 
         what = f"{daemon.title} does not answer at {daemon.address}:{daemon.port}"
-        self._until(answered, PATIENCE_S, what, daemon.name)
-
-    def _answering(self, name: str, codecs: Mapping[str, str]) -> str:
-        """SIPp that takes calls for an endpoint; the name of the program."""
-        assert self._machine is not None
-        host, port = address(self.network, name), self.network.plan.engines[name].port("sip")
-        command = engines.callee(self._scenario(name, sipp.callee(self.network, name), codecs), host, port)
-        title = f"sipp of {name}"
-        self._machine.start(title, command, inside=self.at(name), log=self.log(f"sipp-{name}"))
-        waits = partial(self.at(name).call, partial(wire.bound, port))
-        self._until(waits, PATIENCE_S, f"{title} does not wait at {host}:{port}", f"sipp-{name}")
-        return title
-
-    def _scenario(self, name: str, text: str, codecs: Mapping[str, str]) -> str:
-        """The file of an endpoint's scenario, with speech in it."""
-        own = self.network.plan.engines[name].codecs or ("alaw",)
-        codec = codecs.get(name, own[0])
-        spoken = media.talking(text, str(self.folder / f"{codec}.pcap"), self.talk_s + _MORE_HOLD_S)
-        path = self.folder / f"{name}.xml"
-        files.write_bytes(path, spoken.encode())
-        return str(path)
-
-    def _until(self, done: Callable[[], bool], within_s: float, otherwise: str, name: str) -> None:
-        """Wait until something is ``done``.
-
-        Raises ``LabError`` if an engine ends meanwhile. After ``within_s`` it says ``otherwise``, and the
-        last words of ``name``.
-        """
-        end_s = time.monotonic() + within_s
-        while not done():
-            self.check()
-            if time.monotonic() > end_s:
-                words = self.last_words(name)
-                raise LabError(f"{otherwise} within {within_s:g} s; its last words: {words}")
-            time.sleep(_POLL_S)
+        self.until(answered, what, daemon.name)
 
 
 def _addresses(network: Network) -> list[str]:
     """Where something is in the lab, each address once."""
     plan = network.plan
     found = []
-    if plan.dns is not None:
-        server = network.names.addresses.get(plan.dns.primary)
-        if server is None:
-            what = f"{plan.dns.primary} has no address: name it under hosts: of its domain"
+    for server in servers(network):
+        if server.address is None:
+            what = f"{server.host} has no address: name it under hosts: of its domain"
             raise refuse(network, ("dns", "primary"), what)
-        found.append(server)
+        found.append(server.address)
     found += [address(network, name) for name, each in plan.engines.items() if not engines.impossible(each)]
     return [*dict.fromkeys(found)]
 
@@ -343,17 +355,13 @@ def _asked(where: str, port: int, datagram: bytes) -> bytes | None:
 
 def _options(where: str, port: int) -> bytes:
     """Are you there (RFC 3261, 11)? Answered to where it comes from (RFC 3581)."""
-    host = _bracketed(where)
+    host = bracketed(where)
     lines = (
         f"OPTIONS sip:{host}:{port} SIP/2.0", f"Via: SIP/2.0/UDP {host};branch=z9hG4bKweir;rport",
         f"From: <sip:weir@{host}>;tag=weir", f"To: <sip:{host}:{port}>", "Call-ID: weir", "CSeq: 1 OPTIONS",
         "Max-Forwards: 1", "Content-Length: 0",
     )  # fmt: skip
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def _bracketed(where: str) -> str:
-    return f"[{where}]" if ":" in where else where
 
 
 def _quoted(lines: Sequence[str]) -> str:

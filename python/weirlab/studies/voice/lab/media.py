@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from weirlab.studies.voice.configs.sipp import PAYLOADS
+from weirlab.studies.voice.configs.sipp import EARLY_PAUSE, PAYLOADS
 from weirlab.studies.voice.lab.seen import Frame, pcap
 
 PACKET_MS: Final = 20
@@ -20,11 +20,19 @@ _CLOCK_HZ: Final = 8000
 """Of the time stamps; that of G.722, too (RFC 3551, 4.5.2)."""
 _PORT: Final = 6000
 _UDP_IP: Final = 28
-_PAUSE: Final = '<pause milliseconds="2000"/>'
+PAUSE: Final = '<pause milliseconds="2000"/>'
+"""Of a caller while the call is up."""
 _AFTER_ACK: Final = '<recv request="ACK" optional="false" rtd="true" crlf="true"/>'
 
 
-def speech(codec: str, seconds: float) -> bytes:
+SOURCE: Final = 0x77656972
+EARLY_SOURCE: Final = 0x65617274
+"""Synchronisation sources of the speech in a call and of that before the answer."""
+
+EARLY_S: Final = 0.4
+
+
+def speech(codec: str, seconds: float, source: int = SOURCE) -> bytes:
     """A capture of RTP packets of ``codec``; SIPp sends them with addresses and ports of its own."""
     payload_type, size = PAYLOADS[codec][0], BYTES[codec]
     # Nobody listens: what counts is which packets arrive, and when.
@@ -33,7 +41,7 @@ def speech(codec: str, seconds: float) -> bytes:
     for number in range(round(seconds * 1e3 / PACKET_MS)):
         marker = 0x80 if number == 0 else 0
         stamp = number * _CLOCK_HZ * PACKET_MS // 1000
-        rtp = struct.pack(">BBHII", 0x80, marker | payload_type, number + 1, stamp, 0x77656972) + noise
+        rtp = struct.pack(">BBHII", 0x80, marker | payload_type, number + 1, stamp, source) + noise
         frames.append(Frame(number * PACKET_MS * 1_000_000, _framed(rtp), delivered=False))
     return pcap(frames)
 
@@ -47,11 +55,16 @@ def _framed(payload: bytes) -> bytes:
     return ethernet + ip + udp + payload
 
 
-def talking(scenario: str, file: str, hold_s: float) -> str:
+def talking(scenario: str, file: str, hold_s: float, early: str = "") -> str:
     """``scenario`` with speech from ``file`` once the call is up; the caller hangs up after ``hold_s``.
 
-    One in which nobody answers stays as it is.
+    One in which nobody answers stays as it is. The file ``early`` is played before the answer, by who does.
     """
-    play = f'<nop><action><exec play_pcap_audio="{file}"/></action></nop>'
+    play = _played(file)
     held = f'{play}\n<pause milliseconds="{round(hold_s * 1e3)}"/>'
-    return scenario.replace(_PAUSE, held).replace(_AFTER_ACK, f"{_AFTER_ACK}\n{play}")
+    spoken = scenario.replace(PAUSE, held).replace(_AFTER_ACK, f"{_AFTER_ACK}\n{play}")
+    return spoken.replace(EARLY_PAUSE, f"{_played(early)}\n{EARLY_PAUSE}")
+
+
+def _played(file: str) -> str:
+    return f'<nop><action><exec play_pcap_audio="{file}"/></action></nop>'

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import socket
 import struct
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
@@ -19,6 +21,10 @@ _IP: Final = (0x0800, 0x86DD)
 _SO_TIMESTAMPNS: Final = 35
 """Of asm-generic/socket.h; the socket module has no name for it."""
 _TIMESPEC: Final = struct.Struct("@ll")
+_SO_ATTACH_FILTER: Final = 26
+_SO_DETACH_FILTER: Final = 27
+_SPEECH: Final = (6000, 7000)
+"""Ports of SIPp's media: from the first, up to the second."""
 _MOST_BYTES: Final = 1 << 16
 _BUFFER_BYTES: Final = 1 << 23
 
@@ -68,6 +74,17 @@ class Watcher:
             found, self._frames = self._frames, []
         return sorted(found, key=lambda frame: frame.at_ns)
 
+    @contextmanager
+    def speech_only(self) -> Iterator[Watcher]:
+        """Meanwhile only RTP packets are taken down, by a filter in the kernel."""
+        with self._lock:
+            _attach(self._socket)
+        try:
+            yield self
+        finally:
+            with self._lock:
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+
     def close(self) -> None:
         """May be called twice."""
         if self._thread.is_alive():
@@ -103,6 +120,31 @@ class Watcher:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, nanoseconds = _TIMESPEC.unpack(value)
                 self._frames.append(Frame(seconds * _NS_PER_S + nanoseconds, content, delivered))
+
+
+def _attach(listening: socket.socket) -> None:
+    """Let a socket take UDP to the ports of :data:`_SPEECH` only (networking/filter.rst of the kernel)."""
+    low, high = _SPEECH
+    program = [
+        (0x28, 0, 0, 12),  # The type of the frame:
+        (0x15, 0, 4, 0x0800),
+        (0x30, 0, 0, 23),  # of IPv4, the protocol,
+        (0x15, 0, 9, 17),
+        (0x28, 0, 0, 36),  # and of UDP, the target's port;
+        (0x05, 0, 0, 4),
+        (0x15, 0, 6, 0x86DD),
+        (0x30, 0, 0, 20),  # the same of IPv6.
+        (0x15, 0, 4, 17),
+        (0x28, 0, 0, 56),
+        (0x35, 0, 2, low),
+        (0x35, 1, 0, high),
+        (0x06, 0, 0, _MOST_BYTES),
+        (0x06, 0, 0, 0),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    listening.setsockopt(
+        socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", len(program), ctypes.addressof(code))
+    )
 
 
 def _destination(content: bytes) -> bytes:

@@ -108,18 +108,19 @@ def _index(netlink: Any, name: str) -> int:
     return int(netlink.link_lookup(ifname=name)[0])
 
 
-def bound(port_number: int) -> bool:
-    """Does a program wait for UDP datagrams at this port? Call inside the host."""
-    return port_number in _udp_ports(_tables())
+def bound(port_number: int, transport: str = "udp") -> bool:
+    """Does a program wait for datagrams, or connections, at this port? Call inside the host."""
+    return port_number in _ports(_tables(transport))
 
 
-def _tables() -> Iterator[str]:
-    for name in ("udp", "udp6"):
+def _tables(transport: str) -> Iterator[str]:
+    for name in (transport, f"{transport}6"):
         # /proc/net is that of the process, not of the thread.
         with open(f"/proc/thread-self/net/{name}") as table:
             yield from table.readlines()[1:]
 
 
-def _udp_ports(lines: Sequence[str] | Iterator[str]) -> set[int]:
-    """The local ports of lines of ``/proc/net/udp``."""
-    return {int(line.split()[1].rpartition(":")[2], 16) for line in lines}
+def _ports(lines: Sequence[str] | Iterator[str]) -> set[int]:
+    """The local ports of lines of ``/proc/net/udp`` or ``tcp`` that no peer is known of."""
+    columns = (line.split() for line in lines)
+    return {int(each[1].rpartition(":")[2], 16) for each in columns if not each[2].strip("0:")}

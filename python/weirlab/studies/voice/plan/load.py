@@ -126,6 +126,8 @@ def _references(plan: NumberingPlan) -> Iterator[tuple[str, str | None, Location
     for i, entry in enumerate(plan.enum):
         yield "tree", entry.tree, ("enum", i, "tree")
         yield "organisation", entry.owner, ("enum", i, "owner")
+        for j, record in enumerate(entry.naptr):
+            yield "tree", record.refer, ("enum", i, "naptr", j, "refer")
     for i, route in enumerate(plan.routes):
         yield "engine", route.at, ("routes", i, "at")
         for j, target in enumerate(route.to):

@@ -31,6 +31,7 @@ from weirlab.studies.voice.plan.values import (
     Seconds,
     Serial,
     Short,
+    Transport,
     Visibility,
     as_list,
 )
@@ -146,6 +147,12 @@ class Engine(Section):
     """Where an endpoint sends its calls."""
     line: MgcpLine = "aaln/1"
     """MGCP endpoint name (RFC 3435, 2.1.2) of an endpoint's line."""
+    transport: Transport = "udp"
+    """How an endpoint sends and takes SIP; proxies speak both."""
+    early_media: bool = False
+    """An endpoint that sends speech before it answers (183 with a session description)."""
+    forwards_to: Number | None = None
+    """An endpoint that forwards all calls to this number (302)."""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
@@ -160,6 +167,8 @@ class Engine(Section):
             )
         if self.kind != "endpoint" and self.home is not None:
             raise ValueError("home is for endpoints; other engines have routes")
+        if self.kind != "endpoint" and (self.transport != "udp" or self.early_media or self.forwards_to):
+            raise ValueError("transport, early_media and forwards_to are for endpoints")
         return self
 
     @property
@@ -194,23 +203,27 @@ class Tree(Section):
 
 
 class Naptr(Section):
-    """A NAPTR record of ENUM (RFC 6116); its flag is always "u"."""
+    """A NAPTR record of ENUM (RFC 6116): one that gives a URI, or one that refers to another tree."""
 
     order: Short = 100
     """Lower ones come first."""
     preference: Short = 10
     """Among records of one order, lower ones come first."""
-    service: Line
+    service: Line = ""
     """Such as E2U+sip or E2U+h323."""
     regexp: Line | None = None
     r"""Substitution expression, such as !^\+(.*)$!sip:\1@example.net!"""
     uri: Line | None = None
     r"""In place of regexp: the URI, in which \1 is the number without +."""
+    refer: Name | None = None
+    """In place of all of these: the tree to ask instead, by a non-terminal record (RFC 3403, 4.1)."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.regexp is None) == (self.uri is None):
-            raise ValueError("give either uri or regexp")
+    def _one_of_all(self) -> Self:
+        if [self.regexp, self.uri, self.refer].count(None) != 2:
+            raise ValueError("give either uri, regexp or refer")
+        if (self.refer is None) != bool(self.service):
+            raise ValueError("give a service such as E2U+sip with uri or regexp, and none with refer")
         if self.uri is not None and "!" in self.uri:
             raise ValueError(
                 "an exclamation mark ends an expression; write a whole regexp with another delimiter"
@@ -219,7 +232,9 @@ class Naptr(Section):
 
     @property
     def expression(self) -> str:
-        """The substitution expression."""
+        """The substitution expression; empty for a record that refers to another tree."""
+        if self.refer is not None:
+            return ""
         return self.regexp if self.regexp is not None else rf"!^\+(.*)$!{self.uri}!"
 
 
@@ -241,6 +256,9 @@ class Entry(Limited):
     def _one_of_both(self) -> Self:
         if (self.number is None) == (self.prefix is None):
             raise ValueError("give either number or prefix")
+        if self.number is None and any(record.refer for record in self.naptr):
+            # The name to ask next is that of one number.
+            raise ValueError("refer is for the records of a number, not of a prefix")
         return self
 
     @property

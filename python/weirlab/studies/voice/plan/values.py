@@ -14,6 +14,7 @@ from weirlab.studies.voice.plan import numbers
 Protocol = Literal["sip", "h323", "mgcp"]
 Kind = Literal["proxy", "gateway", "gatekeeper", "endpoint"]
 Visibility = Literal["public", "private"]
+Transport = Literal["udp", "tcp"]
 
 _LONGEST = 40
 """Characters of a number; those that are too long but for a slip of the pen are for the checks."""

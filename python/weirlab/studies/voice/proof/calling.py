@@ -11,11 +11,13 @@ from typing import Final, Protocol
 
 from weirlab.errors import LabError
 from weirlab.studies.voice.configs.parts import address
-from weirlab.studies.voice.lab.engines import Daemon
+from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
+from weirlab.studies.voice.lab.media import EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
-from weirlab.studies.voice.proof import heard, signalling, ways
+from weirlab.studies.voice.proof import heard, kinds, packets, questions, signalling, ways
 from weirlab.studies.voice.proof.heard import Heard
 from weirlab.studies.voice.proof.planned import Planned
+from weirlab.studies.voice.proof.questions import Question
 from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, CallRow, MessageRow
 from weirlab.studies.voice.proof.signalling import Message
 from weirlab.studies.voice.proof.ways import Taken
@@ -39,7 +41,7 @@ class CallLab(Protocol):
 
     def last_words(self, name: str) -> str: ...
 
-    def down(self, engine: str | None) -> AbstractContextManager[None]: ...
+    def failing(self, name: str | None, how: Fault = OFF) -> AbstractContextManager[None]: ...
 
     def call(self, name: str, number: str, answer: int, codecs: Mapping[str, str]) -> list[Frame]: ...
 
@@ -61,10 +63,16 @@ class _Attempt:
     back: Heard | None
     mute: tuple[str, ...]
     """Endpoints that sent no speech although the call was up."""
+    early: bool
+    """Did the caller hear something before the answer, as announced by a 183?"""
+    asked: Sequence[Question]
+    """What the name servers were asked."""
 
 
-def made(lab: CallLab, planned: Planned) -> tuple[CallRow, list[MessageRow]]:
+def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tuple[CallRow, list[MessageRow]]:
     """Make a call, and judge it. One in which SIPp did not talk is made again.
+
+    ``others`` are all calls of the proof.
 
     Raises
     ------
@@ -76,9 +84,17 @@ def made(lab: CallLab, planned: Planned) -> tuple[CallRow, list[MessageRow]]:
         if not attempt.mute:
             break
     found, there, back = attempt.found, attempt.there, attempt.back
-    differs = [*ways.differences(planned, found), *_silence(attempt)]
+    differs = [
+        *ways.differences(planned, found),
+        *_silence(attempt),
+        *_not_early(lab.network, planned, attempt),
+        *_name_servers(lab, planned, attempt.asked),
+    ]
+    servers = _servers(lab)
+    if differs:
+        differs += questions.troubles(attempt.asked, [each for each in servers if each.name != planned.down])
     row = replace(
-        not_tried(planned),
+        not_tried(lab.network, planned, others),
         way=" > ".join(found.engines),
         tried="; ".join(found.tried),
         decided=decisions(found.decisions),
@@ -103,8 +119,8 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     network = lab.network
     proxies = [daemon.name for daemon in lab.daemons if daemon.program == "kamailio"]
     before = {name: len(lab.said(name)) for name in proxies}
-    with lab.down(planned.down):
-        frames = lab.call(planned.caller, planned.test.number, planned.way.answer, _codecs(planned))
+    with lab.failing(planned.down, planned.fault):
+        frames = lab.call(planned.caller, planned.test.number, planned.answer, _codecs(planned))
     logs = {name: lab.said(name)[before[name] :] for name in proxies}
     listed = signalling.messages(frames)
     try:
@@ -114,17 +130,19 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
             f"sipp of {planned.caller} sent no INVITE for {planned.test.number}; its last words: "
             f"{lab.last_words(f'sipp-{planned.caller}')}"
         ) from None
+    asked = questions.questions(frames)
     if found.end is None or found.end not in network.plan.engines:
-        return _Attempt(found, listed, None, None, ())
+        return _Attempt(found, listed, None, None, (), False, asked)
     reached = heard.streams(frames, lab.folder / "call.pcap")
     there = heard.reaching(reached, address(network, found.end))
     back = heard.reaching(reached, address(network, planned.caller))
     silent = [name for name, stream in ((planned.caller, there), (found.end, back)) if stream is None]
     mute = [name for name in silent if not signalling.speaks(frames, address(network, name))]
-    return _Attempt(found, listed, there, back, tuple(mute))
+    early = _early(frames, listed, address(network, planned.caller))
+    return _Attempt(found, listed, there, back, tuple(mute), early, asked)
 
 
-def not_tried(planned: Planned) -> CallRow:
+def not_tried(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> CallRow:
     """The row of a call that cannot be made here."""
     return CallRow(
         index=planned.index,
@@ -137,7 +155,7 @@ def not_tried(planned: Planned) -> CallRow:
         tried="",
         decided_planned=decisions(planned.decisions),
         decided="",
-        answer_planned=planned.way.answer,
+        answer_planned=planned.answer,
         answer=0,
         setup_ms=math.nan,
         codec="",
@@ -151,6 +169,8 @@ def not_tried(planned: Planned) -> CallRow:
         back_mos=math.nan,
         verdict=NOT_TRIED,
         why=planned.impossible,
+        fault="" if planned.down is None else planned.fault,
+        kinds="; ".join(kinds.kinds(network, planned, others)),
     )
 
 
@@ -171,6 +191,44 @@ def _silence(attempt: _Attempt) -> list[str]:
     speech = (("caller to callee", attempt.there), ("callee to caller", attempt.back))
     mute = [f"{name} sent no speech" for name in attempt.mute]
     return mute or [f"no speech from {way}" for way, stream in speech if stream is None]
+
+
+def _early(frames: Sequence[Frame], listed: Sequence[Message], caller: str) -> bool:
+    """Did speech reach the caller between a 183 with a codec and the answer?"""
+    to_caller = [each for each in listed if each.target.address == caller and each.method == "INVITE"]
+    told = next((each.at_ns for each in to_caller if each.status == 183 and each.codecs), None)
+    answered = next((each.at_ns for each in to_caller if each.status >= 200), None)
+    if told is None or answered is None:
+        return False
+    between = (
+        frame._replace(delivered=False) for frame in frames if frame.delivered and frame.at_ns < answered
+    )
+    source = EARLY_SOURCE.to_bytes(4)
+    return any(
+        each.target.address == caller and each.content[8:12] == source for each in packets.datagrams(between)
+    )
+
+
+def _not_early(network: Network, planned: Planned, attempt: _Attempt) -> list[str]:
+    if attempt.found.end is None or not planned.answered or attempt.early:
+        return []
+    engine = network.plan.engines[planned.way.end.engine]
+    return ["nothing was heard before the answer (183)"] if engine.early_media else []
+
+
+def _servers(lab: CallLab) -> list[Daemon]:
+    return [daemon for daemon in lab.daemons if daemon.program == "named"]
+
+
+def _name_servers(lab: CallLab, planned: Planned, asked: Sequence[Question]) -> list[str]:
+    """What the name servers did otherwise than planned."""
+    servers = _servers(lab)
+    found = [*questions.untrue(lab.network, asked, servers)]
+    if planned.down in [each.name for each in servers]:
+        answering = questions.answering(asked, servers)
+        if planned.down in answering or not answering:
+            found.append(f"{', '.join(answering) or 'no name server'} answered, and not a secondary alone")
+    return found
 
 
 def _rows(network: Network, index: int, listed: Sequence[Message]) -> list[MessageRow]:

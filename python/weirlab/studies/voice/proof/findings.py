@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.errors import NotMet
 from weirlab.quantities import plural
+from weirlab.studies.voice.proof import kinds
 from weirlab.studies.voice.proof.rows import NOT_AS_PLANNED, NOT_TRIED, CallRow, titled
 
 if TYPE_CHECKING:
@@ -38,10 +39,18 @@ class ProofFindings:
         return [row for row in self.rows if row.proved]
 
     @property
+    def kinds(self) -> list[kinds.Kind]:
+        """Kinds of routes that the calls are examples of; those of calls left out do not count."""
+        return kinds.listed([row for row in self.rows if not (self.partly and row.verdict == NOT_TRIED)])
+
+    @property
     def sentence(self) -> str:
         """What the calls say of the plan."""
         tried = len(self.rows) - len(self.left_out)
         said = f"{len(self.proved)} of {plural(tried, 'call')} went as the plan {self.plan} says"
+        if listed := self.kinds:
+            good = sum(kind.good for kind in listed)
+            said += f"; {good} of {plural(len(listed), 'kind')} of routes are proved"
         if self.left_out:
             said += f"; {plural(len(self.left_out), 'call')} could not be tried"
         return f"{said}."
@@ -51,6 +60,10 @@ class ProofFindings:
         return {
             "plan": self.plan,
             "proved": self.problem(None) is None,
+            "kinds": [
+                {"kind": each.name, "good": each.good, "proved": each.proved, "failed": each.failed}
+                for each in self.kinds
+            ],
             "calls": self.rows,
         }
 

@@ -34,7 +34,12 @@ _TERMS: Final = (
         "Decided",
         "What each proxy went by, as its own log tells: static for a route, else the tree of ENUM.",
     ),
-    ("Off", "The engine that was cut from the network during the call, to prove the fall-back."),
+    (
+        "Failing",
+        "What failed during the call: an engine or name server cut from the network, or a callee that "
+        "refused the call by the answer given.",
+    ),
+    ("Kind", "What the plan has a call be an example of. It is proved if all calls of it went as planned."),
     ("Set-up", "From the caller's INVITE to the answer 200, on the wire."),
     (
         "MOS",
@@ -61,6 +66,8 @@ def tell(found: ProofFindings, messages: Sequence[MessageRow], manifest: Mapping
 
 def _tiles(found: ProofFindings) -> Iterator[Tile]:
     yield Tile("As planned", f"{len(found.proved)} of {len(found.rows)}", "calls")
+    if listed := found.kinds:
+        yield Tile("Kinds of routes", f"{sum(each.good for each in listed)} of {len(listed)}", "proved")
     times = sorted(row.setup_ms for row in found.rows if not math.isnan(row.setup_ms) and not row.down)
     if times:
         yield Tile("Set-up", duration(times[len(times) // 2] * 1e6), "median, all engines up")
@@ -76,7 +83,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[
         "calls",
         "Calls",
         figures=tuple(_setups(found.rows)),
-        tables=tuple(filter(None, (tables.acceptance(found.rows), listed))),
+        tables=tuple(filter(None, (listed, tables.kinds(found.kinds), tables.acceptance(found.rows)))),
         details=(tables.media(found.rows),),
     )
     by_call: dict[int, list[MessageRow]] = {}

@@ -1,4 +1,4 @@
-"""Which calls prove a plan: its test numbers, and each again without the engine preferred. Pure."""
+"""Which calls prove a plan: its test numbers, and each again while the engine preferred fails. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from weirlab.studies.voice.lab.engines import impossible
+from weirlab.studies.voice.configs.named import servers
+from weirlab.studies.voice.lab.engines import OFF, Fault, impossible
 from weirlab.studies.voice.plan.model import Test
 from weirlab.studies.voice.routing import Network, Way
 from weirlab.studies.voice.routing.calls import MOST_WAYS, calls
@@ -22,13 +23,22 @@ class Planned:
     caller: str
     way: Way
     down: str | None = None
-    """An engine that is switched off meanwhile."""
+    """An engine or a name server that fails meanwhile."""
+    fault: Fault = OFF
+    """How it fails."""
     impossible: str = ""
     """Why it cannot be made here; empty if it can."""
+    tried: tuple[tuple[str, str], ...] = ()
+    """Engines that get the call before the one that answers, each with what the wire shows of its answer."""
+
+    @property
+    def answer(self) -> int:
+        """The final answer to the caller: who is busy has answered, and nobody else is tried."""
+        return int(self.fault) if self.fault == "486" else self.way.answer
 
     @property
     def answered(self) -> bool:
-        return self.way.end.kind == "answered"
+        return self.way.end.kind == "answered" and self.answer == self.way.answer
 
     @property
     def decisions(self) -> dict[str, str]:
@@ -50,7 +60,7 @@ NO_TESTS: Final = "the plan has no test numbers; list some under tests: with wha
 
 
 def planned(network: Network, *, fall_back: bool) -> list[Planned]:
-    """The calls in order; those that fall back come behind the one that does not."""
+    """The calls in order; those while something fails come behind the one while nothing does."""
     found: list[Planned] = []
     for test in network.plan.tests:
         caller = test.caller or network.plan.caller
@@ -58,23 +68,51 @@ def planned(network: Network, *, fall_back: bool) -> list[Planned]:
         first = next((way for way in ways if way.end.good), ways[0])
         found.append(_planned(network, len(found), test, caller, first))
         if fall_back and first.end.good:
-            for down, way in _fall_backs(first, ways):
-                found.append(_planned(network, len(found), test, caller, way, down))
+            for down, fault, way in _failing(network, first, ways):
+                found.append(_planned(network, len(found), test, caller, way, down, fault))
+    if fall_back:
+        found += _without_primary(network, found)
     return found
 
 
-def _fall_backs(first: Way, ways: list[Way]) -> Iterator[tuple[str, Way]]:
-    """The engine that the planned way goes through and the next one does not; at most one."""
+def _failing(network: Network, first: Way, ways: list[Way]) -> Iterator[tuple[str, Fault, Way]]:
+    """What fails of the planned way, how, and the way then: an engine that the next way does without."""
     for way in ways[ways.index(first) + 1 :]:
         if way.end.good:
             down = next((name for name in first.engines if name not in way.engines), None)
-            if down is not None:
-                yield down, way
-                return
+            if down is None:
+                continue
+            yield down, OFF, way
+            if network.plan.engines[down].kind == "endpoint" and down == first.engines[-1]:
+                yield down, "503", way
+                yield down, "486", first
+            return
+
+
+def _without_primary(network: Network, found: list[Planned]) -> Iterator[Planned]:
+    """The first call by a tree, while the secondary name servers are alone."""
+    primary, *others = servers(network) or (None,)
+    if primary is None or not others:
+        return
+    for each in found:
+        if (
+            each.answered
+            and each.down is None
+            and not each.impossible
+            and each.way.decided_by not in (None, "static")
+        ):
+            yield _planned(network, len(found), each.test, each.caller, each.way, primary.name)
+            return
 
 
 def _planned(
-    network: Network, index: int, test: Test, caller: str, way: Way, down: str | None = None
+    network: Network,
+    index: int,
+    test: Test,
+    caller: str,
+    way: Way,
+    down: str | None = None,
+    fault: Fault = OFF,
 ) -> Planned:
     why = ""
     if way.end.kind == "external":
@@ -85,4 +123,12 @@ def _planned(
         if lacking := impossible(network.plan.engines[name]):
             why = f"the lab has no program for {name}: {lacking}"
             break
-    return Planned(index, test, caller, way, down, why)
+    return Planned(index, test, caller, way, down, fault, why, tuple(_tried(network, way, down, fault)))
+
+
+def _tried(network: Network, way: Way, down: str | None, fault: Fault) -> Iterator[tuple[str, str]]:
+    yield from ((step.engine, "302") for step in way.steps if step.what == "forwarded")
+    failing = network.plan.engines.get(down or "")
+    # Who is busy has answered; without a connection, no message is sent.
+    if down is not None and failing is not None and fault != "486" and failing.transport == "udp":
+        yield down, "no answer" if fault == OFF else fault

@@ -23,7 +23,7 @@ class CallRow:
     note: str
     """What the plan says of the test number."""
     down: str
-    """The engine that was switched off meanwhile; empty for none."""
+    """The engine or name server that failed meanwhile; empty for none."""
     way_planned: str
     """Engines in the order of the plan: `phone > core > desk`."""
     way: str
@@ -62,6 +62,10 @@ class CallRow:
     """`as planned`, `not as planned`, or `not tried`."""
     why: str
     """How it differs, or why it was not tried."""
+    fault: str = ""
+    """How it failed: `off`, or the answer by which it refused every call; empty for none."""
+    kinds: str = ""
+    """Of which kinds of routes the call is, by the plan."""
 
     @property
     def proved(self) -> bool:
@@ -69,8 +73,15 @@ class CallRow:
 
 
 def titled(row: CallRow) -> str:
-    """``+420224355289``, ``+420224355289 without cyrus``."""
-    return f"{row.number} without {row.down}" if row.down else row.number
+    """``+420224355289``, ``+420224355289 without cyrus``, ``+420224355289, cyrus answers 503``."""
+    if row.fault in ("", "off"):
+        return f"{row.number} without {row.down}" if row.down else row.number
+    return f"{row.number}, {row.down} answers {row.fault}"
+
+
+def failing(row: CallRow) -> str:
+    """What fails during the call: ``cyrus``, ``cyrus: 503``; empty for nothing."""
+    return row.down if row.fault in ("", "off") else f"{row.down}: {row.fault}"
 
 
 AS_PLANNED: Final = "as planned"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
-from typing import Final, NamedTuple
+from typing import Final
 
 from weirlab.studies.voice.configs.sipp import PAYLOADS
 from weirlab.studies.voice.lab.seen import Frame
+from weirlab.studies.voice.proof import packets
+from weirlab.studies.voice.proof.packets import Place
 
 _RTP: Final = b"\x80"
 """How its packets begin: version 2, no padding, no extension, no contributing sources (RFC 3550, 5.1)."""
@@ -19,13 +20,6 @@ _TAG: Final = re.compile(r";\s*tag=")
 _AUDIO: Final = re.compile(r"^m=audio \d+ \S+ ([\d ]+)", re.MULTILINE)
 _SHORT: Final = {"v": "via", "t": "to", "f": "from", "i": "call-id", "c": "content-type"}
 _CODECS: Final = {number: name for name, (number, _) in PAYLOADS.items()}
-
-
-class Place(NamedTuple):
-    """Where a datagram comes from or goes to."""
-
-    address: str
-    port: int
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,7 @@ class Leg:
 
 def messages(frames: Iterable[Frame]) -> list[Message]:
     """SIP messages in frames that came to the switch, by time."""
-    found = (_message(frame) for frame in frames if not frame.delivered)
+    found = map(_message, packets.payloads(frames))
     return [message for message in found if message is not None]
 
 
@@ -109,16 +103,12 @@ def legs(listed: Sequence[Message]) -> list[Leg]:
 
 def speaks(frames: Iterable[Frame], address: str) -> bool:
     """Does a host send RTP into the switch?"""
-    sent = (_udp(frame.content) for frame in frames if not frame.delivered)
-    return any(each is not None and each[0].address == address and each[2][:1] == _RTP for each in sent)
+    sent = packets.datagrams(frames)
+    return any(each.source.address == address and each.content[:1] == _RTP for each in sent)
 
 
-def _message(frame: Frame) -> Message | None:
-    datagram = _udp(frame.content)
-    if datagram is None:
-        return None
-    source, target, payload = datagram
-    head, _, body = payload.decode("utf-8", errors="replace").partition("\r\n\r\n")
+def _message(carried: packets.Payload) -> Message | None:
+    head, _, body = carried.content.decode("utf-8", errors="replace").partition("\r\n\r\n")
     first, *lines = head.split("\r\n")
     start = _START.match(first)
     if start is None:
@@ -132,9 +122,9 @@ def _message(frame: Frame) -> Message | None:
     audio = _AUDIO.search(body)
     numbers = [int(number) for number in audio[1].split()] if audio else []
     return Message(
-        at_ns=frame.at_ns,
-        source=source,
-        target=target,
+        at_ns=carried.at_ns,
+        source=carried.source,
+        target=carried.target,
         method=start["method"] or headers.get("cseq", "").rpartition(" ")[2],
         status=int(start["status"] or 0),
         reason=first[start.end() :] if start["status"] else "",
@@ -144,19 +134,3 @@ def _message(frame: Frame) -> Message | None:
         within=bool(_TAG.search(headers.get("to", ""))),
         codecs=tuple(_CODECS[number] for number in numbers if number in _CODECS),
     )
-
-
-def _udp(frame: bytes) -> tuple[Place, Place, bytes] | None:
-    """Source, target and payload of a datagram over Ethernet; None for another frame, or a fragment."""
-    kind, ip = frame[12:14], frame[14:]
-    if kind == b"\x08\x00" and len(ip) >= 20 and ip[9] == 17 and not int.from_bytes(ip[6:8]) & 0x3FFF:
-        source, target, udp = ip[12:16], ip[16:20], ip[(ip[0] & 15) * 4 :]
-    elif kind == b"\x86\xdd" and len(ip) >= 40 and ip[6] == 17:
-        source, target, udp = ip[8:24], ip[24:40], ip[40:]
-    else:
-        return None
-    if len(udp) < 8:
-        return None
-    here = Place(str(ip_address(source)), int.from_bytes(udp[:2]))
-    there = Place(str(ip_address(target)), int.from_bytes(udp[2:4]))
-    return here, there, udp[8 : int.from_bytes(udp[4:6])]

@@ -104,10 +104,10 @@ def measured(
         for call in calls:
             if call.index in done:
                 continue
-            row = not_tried(call)
+            row = not_tried(lab.network, call, calls)
             progress.advance(len(rows), len(calls), titled(row))
             if not call.impossible:
-                row, listed = made(lab, call)
+                row, listed = made(lab, call, calls)
                 messages += listed
             rows.append(row)
             writer.put_table(MESSAGES, frame_of(MessageRow, messages))

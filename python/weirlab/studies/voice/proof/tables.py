@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from weirlab.quantities import NOTHING, duration
-from weirlab.studies.voice.proof.rows import CallRow, titled
+from weirlab.studies.voice.proof.kinds import Kind
+from weirlab.studies.voice.proof.rows import CallRow, failing, titled
 from weirlab.tables import Table
 
 _COLUMNS: Final = (
-    "Number", "Off", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "Verdict",
+    "Number", "Failing", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "Verdict",
 )  # fmt: skip
 _SPARE: Final = ("Codec", "Decided", "Back", "There", "Set-up")
 _MEDIA: Final = ("Number", "Direction", "Packets", "Lost", "Jitter", "MOS")
@@ -22,7 +23,7 @@ def acceptance(rows: Sequence[CallRow]) -> Table:
     cells = [
         (
             row.number,
-            row.down or NOTHING,
+            failing(row) or NOTHING,
             row.way or f"planned: {row.way_planned}",
             row.decided or NOTHING,
             str(row.answer) if row.answer else NOTHING,
@@ -35,6 +36,24 @@ def acceptance(rows: Sequence[CallRow]) -> Table:
         for row in rows
     ]
     return Table("Calls; There and Back: MOS at callee and caller", _COLUMNS, cells, {5, 7, 8}, _SPARE)
+
+
+def kinds(listed: Sequence[Kind]) -> Table:
+    """A row per kind of route."""
+    cells = [
+        (
+            each.name,
+            f"{len(each.proved)} of {len(each.proved) + len(each.failed)}",
+            _some(each.failed or each.proved),
+            "proved" if each.good else "not proved",
+        )
+        for each in listed
+    ]
+    return Table("Kinds of routes", ("Kind", "Calls", "For example", "Verdict"), cells, {1}, ("For example",))
+
+
+def _some(titles: Sequence[str]) -> str:
+    return f"{titles[0]}, ..." if len(titles) > 1 else titles[0]
 
 
 def media(rows: Sequence[CallRow]) -> Table:
@@ -62,11 +81,11 @@ def media(rows: Sequence[CallRow]) -> Table:
 def differing(rows: Sequence[CallRow]) -> Table | None:
     """Calls that did not go as planned, and those not tried, with the reason; None if there is none."""
     cells = [
-        (row.number, row.down or NOTHING, row.verdict, row.why, row.tried or NOTHING)
+        (row.number, failing(row) or NOTHING, row.verdict, row.why, row.tried or NOTHING)
         for row in rows
         if not row.proved
     ]
-    columns = ("Number", "Off", "Verdict", "Why", "Tried before")
+    columns = ("Number", "Failing", "Verdict", "Why", "Tried before")
     return Table("Not as planned", columns, cells, spare=("Tried before",)) if cells else None
 
 

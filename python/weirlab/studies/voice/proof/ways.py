@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from weirlab.studies.voice.proof.packets import Place
 from weirlab.studies.voice.proof.planned import Planned
-from weirlab.studies.voice.proof.signalling import Leg, Place
+from weirlab.studies.voice.proof.signalling import Leg
 from weirlab.studies.voice.routing import Network
 
 _ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: target=(?P<target>\S+))?")
@@ -29,7 +30,9 @@ class Taken:
     setup_ns: int | None
     """From the caller's INVITE to the answer 200."""
     codec: str | None
-    """Accepted in the answer to the caller."""
+    """Accepted in the answer to the caller; of those offered, the first."""
+    accepted: tuple[str, ...] = ()
+    """All that were accepted in it."""
 
     @property
     def end(self) -> str | None:
@@ -71,6 +74,7 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
         answer=begun.answer,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
         codec=begun.codec if begun.answer == 200 else None,
+        accepted=begun.codecs if begun.answer == 200 else (),
     )
 
 
@@ -97,8 +101,8 @@ def differences(planned: Planned, found: Taken) -> list[str]:
     """How a call differs from the plan, a phrase each; none if it does not."""
     test, way = planned.test, planned.way
     differs = []
-    if found.answer != way.answer:
-        differs.append(f"answer {found.answer or 'none'} instead of {way.answer}")
+    if found.answer != planned.answer:
+        differs.append(f"answer {found.answer or 'none'} instead of {planned.answer}")
     if found.engines != way.engines:
         differs.append(f"way {' > '.join(found.engines)} instead of {' > '.join(way.engines)}")
     for name in dict.fromkeys((*planned.decisions, *found.decisions)):
@@ -106,9 +110,10 @@ def differences(planned: Planned, found: Taken) -> list[str]:
         if by != wanted:
             differs.append(f"{name} went by {by or 'nothing'} instead of {wanted or 'nothing'}")
     codec = next((codec for codec in planned.codecs if codec), None)
-    if planned.answered and codec and found.codec and found.codec != codec:
-        differs.append(f"codec {found.codec} instead of {codec}")
-    # What the test itself demands holds for the way with all engines up.
+    if planned.answered and codec and found.accepted and found.codec != codec:
+        differs.append(f"codec {found.codec or named_codecs(found.accepted)} instead of {codec}")
+    differs += _not_tried(planned, found)
+    # What the test itself demands holds while nothing fails.
     if planned.down is None:
         if way.answer != test.answer:
             differs.append(f"the plan answers {way.answer}, and the test demands {test.answer}")
@@ -118,3 +123,17 @@ def differences(planned: Planned, found: Taken) -> list[str]:
         if test.via is not None and first != test.via:
             differs.append(f"the test demands a decision by {test.via}")
     return differs
+
+
+def named_codecs(accepted: Sequence[str]) -> str:
+    """Codecs of which none was offered."""
+    return f"{', '.join(accepted)}, which was not offered,"
+
+
+def _not_tried(planned: Planned, found: Taken) -> list[str]:
+    """Engines that should have been tried before the one that answered."""
+    return [
+        f"{name} was not tried before, with {answer}"
+        for name, answer in planned.tried
+        if not any(leg.endswith(f"> {name}: {answer}") for leg in found.tried)
+    ]

@@ -34,18 +34,12 @@ class Arrival(NamedTuple):
     steps: tuple[Step, ...] = ()
     been: tuple[tuple[str, str, str], ...] = ()
     """Engine, number and protocol of the arrivals before."""
+    offered: tuple[str, ...] | None = None
+    """Codecs offered to the engine before."""
 
     def then(self, *steps: Step) -> Arrival:
         """With further steps."""
-        return Arrival(
-            self.engine,
-            self.number,
-            self.arriving,
-            self.offer,
-            self.organisation,
-            (*self.steps, *steps),
-            self.been,
-        )
+        return self._replace(steps=(*self.steps, *steps))
 
     def step(self, what: What, place: Location = (), **facts: object) -> Step:
         return Step(what, self.engine, self.number, place, facts)
@@ -88,7 +82,10 @@ def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
         yield arrival.end("not admitted", place, organisation=arrival.organisation, by=engine.organisation)
         return
     if engine.kind == "endpoint":
-        yield arrival.end("answered")
+        if engine.forwards_to is not None and len(arrival.been) > 1:
+            yield from _forwarded(network, arrival, engine.forwards_to)
+        else:
+            yield arrival.end("answered")
         return
     arrival = _rewritten(network, arrival)
     number = arrival.number
@@ -100,6 +97,19 @@ def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
         yield arrival.end("barred", place, organisation=arrival.organisation)
         return
     yield from _decided(network, arrival, engine)
+
+
+def _forwarded(network: Network, arrival: Arrival, number: str) -> Iterator[Way]:
+    """The engine before decides again, about the number to which the endpoint forwards."""
+    by, _, arriving = arrival.been[-2]
+    place: Location = ("engines", arrival.engine, "forwards_to")
+    told = arrival.then(arrival.step("forwarded", place, to=number, by=by))
+    here = (by, number, arriving)
+    if here in arrival.been or len(arrival.been) >= MOST_HOPS:
+        yield told.end("loop", engines=(*(name for name, _, _ in arrival.been), by))
+        return
+    again = told._replace(engine=by, number=number, offer=arrival.offered, been=(*told.been, here))
+    yield from _decided(network, again, network.plan.engines[by])
 
 
 def _rewritten(network: Network, arrival: Arrival) -> Arrival:
@@ -169,6 +179,21 @@ def _by_records(
             "preference": record.preference,
             "service": record.service,
         }
+        if record.refer is not None:
+            asked = owner_name(entry.digits, network.plan.trees[record.refer].suffix)
+            told = seen.then(seen.step("referred", place, **facts, to=record.refer, asked=asked))
+            other = network.trees[record.refer].lookup(entry.digits)
+            if other is not None and not ways and not any(step.what == "referred" for step in seen.steps):
+                return _by_records(network, told, engine, other, network.plan.enum[other])
+            if ways:
+                why = "a record before it can be used"
+            elif other is None:
+                why = f"tree {record.refer} does not know the number"
+            else:
+                why = "a record before it refers already"
+            seen = seen.then(seen.step("unusable record", place, **facts, uri=None, why=why))
+            # Whoever follows it is not led back.
+            break
         try:
             text = Substitution.parse(record.expression).apply(arrival.number)
             uri = Uri.parse(text) if text is not None else None
@@ -250,6 +275,11 @@ def _leg(
     if target.codecs:
         offer = target.codecs if offer is None else tuple(c for c in offer if c in target.codecs)
         if not offer:
+            # A proxy knows nothing of codecs: the target gets the call, and refuses it.
+            if engine.kind == "proxy":
+                leg = {"to": name, "protocol": leaving, "codec": None, "number": number}
+                arrival = arrival.then(arrival.step("leg", place, **leg, direct=False))
+                arrival = arrival._replace(engine=name)
             yield arrival.end("no codec", place, **facts, here=arrival.offer, there=target.codecs)
             return
     steps = []
@@ -263,5 +293,6 @@ def _leg(
         offer = target.codecs
     onward = (*arrival.steps, *steps)
     yield from arrivals(
-        network, Arrival(name, number, leaving, offer, arrival.organisation, onward, arrival.been)
+        network,
+        Arrival(name, number, leaving, offer, arrival.organisation, onward, arrival.been, arrival.offer),
     )

@@ -10,7 +10,7 @@ from weirlab.scenario.document import Location
 
 What = Literal[
     "dialled", "rewritten", "prefix", "no prefix", "tree", "no entry", "record", "unusable record",
-    "handed over", "rerouted", "resolved", "translated", "leg",
+    "referred", "handed over", "rerouted", "resolved", "translated", "leg", "forwarded",
 ]  # fmt: skip
 
 EndKind = Literal[
@@ -63,9 +63,14 @@ class Way(NamedTuple):
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Engines in the order in which the call reaches them."""
-        first = tuple(step.engine for step in self.steps[:1])
-        return first + tuple(str(step.facts["to"]) for step in self.steps if step.what == "leg")
+        """Engines in the order in which the call reaches them; without those that forward it."""
+        found = [step.engine for step in self.steps[:1]]
+        for step in self.steps:
+            if step.what == "leg":
+                found.append(str(step.facts["to"]))
+            elif step.what == "forwarded":
+                found.pop()
+        return tuple(found)
 
     @property
     def decided_by(self) -> str | None:

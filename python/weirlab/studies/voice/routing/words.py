@@ -36,6 +36,10 @@ def step(each: Step) -> str:
             return f"takes {_record(facts)}, {rank} in order and preference that it can use: {facts['uri']}"
         case "unusable record":
             return f"passes over {_record(facts)}: {facts['why']}"
+        case "referred":
+            return f"{_record(facts)} refers to tree {facts['to']}: asks for NAPTR {facts['asked']}"
+        case "forwarded":
+            return f"forwards the call to {facts['to']} (302): {facts['by']} decides again"
         case "handed over":
             spoken = PROTOCOLS[facts["protocol"]]
             return f"does not speak {spoken}: hands the number over to {facts['to']}"
@@ -56,7 +60,7 @@ def step(each: Step) -> str:
 
 
 def _record(facts: Any) -> str:
-    return f"record {facts['order']} {facts['preference']} {facts['service']}"
+    return f"record {facts['order']} {facts['preference']} {facts['service']}".rstrip()
 
 
 def _resolved(facts: Any) -> str:

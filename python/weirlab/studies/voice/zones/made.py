@@ -105,10 +105,14 @@ def _numbers(network: Network, name: str, tree: Tree) -> Iterator[Record]:
             what += ": a longer name hides the wildcard here (RFC 4592)"
         for count, (rank, record) in enumerate(in_order(entry)):
             location: Location = ("enum", filled.entry, "naptr", rank)
-            data = (
-                f'{record.order} {record.preference} "u" {_text(network, record.service, location)} '
-                f"{_text(network, record.expression, location)} ."
-            )
+            if record.refer is not None:
+                asked = owner_name(entry.digits, plan.trees[record.refer].suffix)
+                data = f'{record.order} {record.preference} "" "" "" {asked}'
+            else:
+                data = (
+                    f'{record.order} {record.preference} "u" {_text(network, record.service, location)} '
+                    f"{_text(network, record.expression, location)} ."
+                )
             yield Record(
                 owner,
                 "NAPTR",

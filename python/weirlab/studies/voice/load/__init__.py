@@ -1,0 +1,66 @@
+"""How many calls per second the engines of a numbering plan set up.
+
+``counted`` reads what SIPp counts, ``trials`` searches, ``study`` goes from a scenario to a kept run.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from weirlab.jobs.work import Work
+from weirlab.studies.contract import Ground, Study, Told
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.contract import Outcome
+    from weirlab.studies.voice.load.findings import LoadFindings
+    from weirlab.studies.voice.load.study import LoadBed, OpenLoadLab
+    from weirlab.studies.voice.section import LoadScenario
+
+
+class VoiceLoadStudy(Study["LoadScenario", "Ground[LoadBed]", "LoadFindings"]):
+    """Calls per second, raised until set-up times or failures rise; ``weir voice load`` is its command.
+
+    ``open_lab`` opens the lab, by default one of real engines in namespaces.
+    """
+
+    key = "voice_load"
+    title = "how many calls per second the engines of a numbering plan set up"
+
+    def __init__(self, open_lab: OpenLoadLab | None = None) -> None:
+        self._open_lab = open_lab
+
+    def scenario(self) -> type[LoadScenario]:
+        from weirlab.studies.voice.section import LoadScenario
+
+        return LoadScenario
+
+    def check(self, asked: LoadScenario, work: Work) -> None:
+        from weirlab.studies.voice.load import study
+
+        study.checked(asked)
+
+    def open(self, asked: LoadScenario, work: Work) -> AbstractContextManager[Ground[LoadBed]]:
+        from weirlab.studies.voice.load import study
+
+        return study.opened(asked, work, self._open_lab)
+
+    def measure(
+        self, ground: Ground[LoadBed], asked: LoadScenario, writer: RunWriter, work: Work
+    ) -> LoadFindings:
+        from weirlab.studies.voice.load import study
+
+        return study.measured(ground, asked, writer, work.progress)
+
+    def told(self, outcome: Outcome[LoadFindings]) -> Told:
+        from weirlab.studies.voice.load import tables
+
+        found = outcome.found
+        return Told(found.sentence, [tables.limits(found), tables.trials(found)])
+
+    def page(self, run: Run) -> Story:
+        from weirlab.studies.voice.load import study
+
+        return study.page(run)

@@ -1,0 +1,63 @@
+"""How many calls per second the engines of a plan set up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weirlab.errors import NotMet
+from weirlab.quantities import count
+from weirlab.studies.voice.load.rows import LimitRow, TrialRow, WorkRow
+
+if TYPE_CHECKING:
+    from weirlab.store import Run
+
+
+@dataclass(frozen=True)
+class LoadFindings:
+    """Every trial of a run, and what follows from them."""
+
+    plan: str
+    trials: tuple[TrialRow, ...]
+    work: tuple[WorkRow, ...]
+    limits: tuple[LimitRow, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in a sentence."""
+        return "; ".join(said(limit) for limit in self.limits) + "."
+
+    def at_limit(self, limit: LimitRow) -> list[TrialRow]:
+        """The trials of a number at the highest rate that met the goal."""
+        return [row for row in self.of(limit) if row.rate_per_s == limit.carried_per_s]
+
+    def of(self, limit: LimitRow) -> list[TrialRow]:
+        """All trials of a number."""
+        return [row for row in self.trials if row.number == limit.number]
+
+    def work_of(self, trial: TrialRow) -> list[WorkRow]:
+        """The work of the engines in a trial."""
+        return [row for row in self.work if row.index == trial.index]
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"plan": self.plan, "limits": self.limits, "trials": self.trials, "work": self.work}
+
+    def problem(self, run: Run | None) -> NotMet | None:
+        """The error that it is if a number has no result."""
+        without = [limit for limit in self.limits if math.isnan(limit.carried_per_s)]
+        if not without:
+            return None
+        return NotMet("; ".join(said(limit) for limit in without))
+
+
+def said(limit: LimitRow) -> str:
+    """What was found for a number: ``+420111222001 (core: public): 640 calls/s``."""
+    by = f" ({limit.decided})" if limit.decided else ""
+    if limit.problem:
+        return f"{limit.number}{by}: {limit.problem}"
+    if math.isnan(limit.carried_per_s):
+        return f"{limit.number}{by}: even {count(limit.too_many_per_s)} calls/s are too many"
+    least = "at least " if limit.at_least else ""
+    return f"{limit.number}{by}: {least}{count(limit.carried_per_s)} calls/s"

@@ -1,0 +1,222 @@
+"""A load test of a numbering plan: from a scenario to a kept run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from weirlab.errors import InputError, LabError
+from weirlab.interrupts import owned, shielded
+from weirlab.jobs.progress import Progress
+from weirlab.jobs.work import Work
+from weirlab.quantities import words
+from weirlab.store import Run, RunWriter
+from weirlab.store.frames import frame_of, rows_of
+from weirlab.studies.contract import Ground
+from weirlab.studies.voice.configs.parts import address
+from weirlab.studies.voice.lab.engines import Daemon
+from weirlab.studies.voice.lab.loading import Loaded
+from weirlab.studies.voice.load.counted import Counted, counted, edges
+from weirlab.studies.voice.load.findings import LoadFindings, said
+from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
+from weirlab.studies.voice.load.trials import searched
+from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.proof import heard
+from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
+from weirlab.studies.voice.proof.study import open_lab
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.section import Load, LoadScenario
+
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+
+PLAN: Final = "plan"
+
+_LEAD_S: Final = 1.0
+"""Calls with speech are over so much before the trial is."""
+
+
+class LoadLab(Protocol):
+    """What is used of :class:`weirlab.studies.voice.lab.VoiceLab`."""
+
+    lab: str
+    network: Network
+    folder: Path
+    daemons: list[Daemon]
+
+    @property
+    def facts(self) -> Mapping[str, object]: ...
+
+    def load(
+        self, caller: str, callee: str, number: str, rate_per_s: int, seconds: float, speaking: int,
+        edges_ms: list[int],
+    ) -> Loaded: ...  # fmt: skip
+
+
+OpenLoadLab = Callable[[Network, float], AbstractContextManager[LoadLab]]
+
+
+@dataclass(frozen=True)
+class LoadBed:
+    """The lab, and which numbers to call in it."""
+
+    lab: LoadLab
+    numbers: tuple[Planned, ...]
+
+
+def checked(asked: LoadScenario) -> tuple[Network, tuple[Planned, ...]]:
+    """The plan, and the numbers to call.
+
+    Raises
+    ------
+    InputError
+        The plan cannot be read, a number is none of its test numbers, or nobody in the lab answers it.
+    """
+    what = asked.voice_load
+    if what.highest <= what.lowest:
+        raise InputError(
+            f"a search from {what.lowest} to {what.highest} calls/s is empty: highest must be above lowest"
+        )
+    network = Network(load(ready.find(what.plan)), what.date or date.today())
+    calls = planned(network, fall_back=False)
+    if not calls:
+        raise InputError(f"{network.book.name}: {NO_TESTS}")
+    if not what.numbers:
+        return network, _first(network, calls)
+    return network, tuple(_named(network, calls, number) for number in what.numbers)
+
+
+def _first(network: Network, calls: Sequence[Planned]) -> tuple[Planned, ...]:
+    """The first number that a route decides, and the first that a tree decides."""
+    good = [call for call in calls if call.answered and not call.impossible]
+    by_route = [call for call in good if call.way.decided_by == "static"][:1]
+    by_tree = [call for call in good if call.way.decided_by not in (None, "static")][:1]
+    if not by_route and not by_tree:
+        raise InputError(f"{network.book.name}: nobody in the lab answers any of its test numbers")
+    return (*by_route, *by_tree)
+
+
+def _named(network: Network, calls: Sequence[Planned], number: str) -> Planned:
+    found = next((call for call in calls if call.test.number == number), None)
+    if found is None:
+        known = words([call.test.number for call in calls if call.answered])
+        raise InputError(f"{network.book.name}: {number} is none of its test numbers; answered are {known}")
+    if found.impossible or not found.answered:
+        why = found.impossible or f"it is answered {found.answer}"
+        raise InputError(f"{network.book.name}: {number} cannot be called many times: {why}")
+    return found
+
+
+@contextmanager
+@shielded
+def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Iterator[Ground[LoadBed]]:
+    """The lab of ``asked``: what ``opener`` opens, or the one in network namespaces."""
+    network, numbers = checked(asked)
+    talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
+    with owned(lambda: (opener or open_lab)(network, talk_s)) as lab:
+        facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
+        yield Ground(LoadBed(lab, numbers), facts)
+
+
+def measured(
+    ground: Ground[LoadBed], asked: LoadScenario, writer: RunWriter, progress: Progress
+) -> LoadFindings:
+    """Search every number; each trial is kept before the next one."""
+    lab, what = ground.bed.lab, asked.voice_load
+    plan = lab.network.plan.plan
+    begun = stored(writer.run)
+    trials, work, limits = [*begun.trials], [*begun.work], [*begun.limits]
+    writer.put_json(PLAN, {"plan": plan, "name": lab.network.book.name})
+    found = {limit.number for limit in limits}
+    for each in ground.bed.numbers:
+        number = each.test.number
+        if number in found:
+            continue
+        progress.stage(f"calls to {number}, run {writer.run_id}")
+
+        def measure(rate: int, each: Planned = each, number: str = number) -> TrialRow:
+            done = sum(row.number == number for row in trials)
+            progress.advance(done, done + 1, f"{number} at {rate} calls/s")
+            row, more = trial(lab, each, what, len(trials), rate)
+            trials.append(row)
+            work.extend(more)
+            writer.put_table(WORK, frame_of(WorkRow, work))
+            writer.put_table(TRIALS, frame_of(TrialRow, trials))
+            return row
+
+        known = [row for row in begun.trials if row.number == number]
+        limit = searched(what, each, measure, known)
+        limits.append(limit)
+        writer.put_table(LIMITS, frame_of(LimitRow, limits))
+        progress.note(said(limit))
+    return LoadFindings(plan, tuple(trials), tuple(work), tuple(limits))
+
+
+def trial(
+    lab: LoadLab, planned: Planned, asked: Load, index: int, rate: int
+) -> tuple[TrialRow, list[WorkRow]]:
+    """Make a trial."""
+    caller, callee, number = planned.caller, planned.way.end.engine, planned.test.number
+    seconds, limit_ms = asked.trial_s, asked.setup_limit_ms
+    left = lab.load(caller, callee, number, rate, seconds, asked.media_calls, edges(limit_ms))
+    try:
+        counts = counted(left.statistics, rate, round(rate * seconds), limit_ms)
+    except (ValueError, KeyError) as error:
+        raise LabError(f"sipp loading from {caller} left no statistics: {error}") from None
+    streams = heard.streams(left.frames, lab.folder / "load.pcap")
+    places = {address(lab.network, name) for name in (caller, callee)}
+    row = _row(index, number, rate, counts, [each for each in streams if each.target in places])
+    programs = {daemon.name: daemon.program for daemon in lab.daemons}
+    work = [
+        WorkRow(index, name, programs.get(name, name), share)
+        for name, share in sorted(left.cpu_share.items())
+    ]
+    return row, work
+
+
+def _row(index: int, number: str, rate: int, counts: Counted, streams: Sequence[heard.Heard]) -> TrialRow:
+    expected = sum(each.expected for each in streams)
+    opinions = [each.mos for each in streams if not math.isnan(each.mos)]
+    return TrialRow(
+        index=index,
+        number=number,
+        rate_per_s=rate,
+        calls=counts.calls,
+        unsent=counts.unsent,
+        failed=counts.failed,
+        slow=counts.slow,
+        retransmissions=counts.retransmissions,
+        setup_p50_ms=counts.percentile_ms(0.5),
+        setup_p99_ms=counts.percentile_ms(0.99),
+        media_calls=len(streams) // 2,
+        media_lost_ratio=sum(each.lost for each in streams) / expected if expected else math.nan,
+        media_mos=min(opinions, default=math.nan),
+    )
+
+
+def stored(run: Run) -> LoadFindings:
+    """What a run holds."""
+    kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
+    return LoadFindings(
+        str(kept.get("plan", "the plan")),
+        tuple(rows_of(TrialRow, run.table(TRIALS))) if run.has_table(TRIALS) else (),
+        tuple(rows_of(WorkRow, run.table(WORK))) if run.has_table(WORK) else (),
+        tuple(rows_of(LimitRow, run.table(LIMITS))) if run.has_table(LIMITS) else (),
+    )
+
+
+def page(run: Run) -> Story:
+    """The page about ``run``."""
+    from weirlab.studies.voice.load.page import tell
+
+    found = stored(run)
+    if not found.limits:
+        raise InputError(
+            f"run {run.run_id} was interrupted before its first result: weir resume goes on with it"
+        )
+    return tell(found, vars(run.manifest))

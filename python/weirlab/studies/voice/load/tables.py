@@ -1,0 +1,85 @@
+"""A load test as tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from weirlab.quantities import NOTHING, count, duration, percent
+from weirlab.studies.voice.load.findings import LoadFindings
+from weirlab.studies.voice.load.rows import LimitRow, TrialRow
+from weirlab.studies.voice.proof.tables import decimals
+from weirlab.tables import Table
+
+_LIMITS: Final = (
+    "Number", "Decided", "Carried", "Too many", "Set-up", "p99", "MOS", "Engines' cores",
+)  # fmt: skip
+
+
+def limits(found: LoadFindings) -> Table:
+    """A row per number."""
+    cells = [
+        (
+            limit.number,
+            limit.decided or NOTHING,
+            carried(limit),
+            per_s(limit.too_many_per_s),
+            *_at_limit(found, limit),
+        )
+        for limit in found.limits
+    ]
+    title = "Calls per second; set-up, speech and work at the highest rate carried"
+    return Table(title, _LIMITS, cells, {2, 3, 4, 5, 6}, spare=("Decided", "Engines' cores"))
+
+
+def carried(limit: LimitRow) -> str:
+    """``at least 640``."""
+    return f"{'at least ' if limit.at_least else ''}{per_s(limit.carried_per_s)}"
+
+
+def per_s(rate: float) -> str:
+    return NOTHING if math.isnan(rate) else count(rate)
+
+
+def _at_limit(found: LoadFindings, limit: LimitRow) -> tuple[str, str, str, str]:
+    """Median and 99th percentile of the set-up time, MOS, work: of the last good trial."""
+    last = next((row for row in reversed(found.at_limit(limit)) if not row.unsent), None)
+    if last is None:
+        return NOTHING, NOTHING, NOTHING, NOTHING
+    work = ", ".join(
+        f"{row.engine} {percent(row.cpu_share, 2)}" for row in found.work_of(last) if row.program != "sipp"
+    )
+    return classed(last.setup_p50_ms), classed(last.setup_p99_ms), decimals(last.media_mos), work or NOTHING
+
+
+def classed(upper_ms: float) -> str:
+    """The upper end of a class: ``< 5 ms``."""
+    return NOTHING if math.isnan(upper_ms) else f"< {duration(upper_ms * 1e6)}"
+
+
+def trials(found: LoadFindings) -> Table:
+    """A row per trial."""
+    columns = (
+        "Number", "Calls/s", "Calls", "Unsent", "Failed", "Slow", "Set-up", "p99", "Lost", "MOS", "Cores"
+    )  # fmt: skip
+    cells = [(*_trial(row), _cores(found, row)) for row in found.trials]
+    return Table("Trials", columns, cells, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, details=True)
+
+
+def _trial(row: TrialRow) -> tuple[str, ...]:
+    lost = NOTHING if math.isnan(row.media_lost_ratio) else percent(row.media_lost_ratio)
+    counts = (row.rate_per_s, row.calls, row.unsent, row.failed, row.slow)
+    return (
+        row.number,
+        *map(count, counts),
+        classed(row.setup_p50_ms),
+        classed(row.setup_p99_ms),
+        lost,
+        decimals(row.media_mos),
+    )
+
+
+def _cores(found: LoadFindings, trial: TrialRow) -> str:
+    """CPU of all engines, without SIPp."""
+    used = sum(row.cpu_share for row in found.work_of(trial) if row.program != "sipp")
+    return percent(used, 2)

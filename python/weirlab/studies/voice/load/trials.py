@@ -1,0 +1,66 @@
+"""Searches the highest rate of calls that the engines set up, by the search of RFC 9971."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from weirlab.errors import TrialError
+from weirlab.measure.search import Goal, mlr
+from weirlab.studies.voice.load.rows import LimitRow, TrialRow
+from weirlab.studies.voice.proof.calling import decisions
+from weirlab.studies.voice.proof.planned import Planned
+from weirlab.studies.voice.section import Load
+
+_NAME: Final = "set-up"
+
+
+def searched(
+    asked: Load, planned: Planned, measure: Callable[[int], TrialRow], known: Iterable[TrialRow] = ()
+) -> LimitRow:
+    """Search one number.
+
+    Parameters
+    ----------
+    measure:
+        Makes a trial at a rate, in calls/s, and keeps it.
+    known:
+        Trials of this number that an interrupted run has already; each serves once.
+    """
+    waiting: defaultdict[int, list[TrialRow]] = defaultdict(list)
+    for row in known:
+        waiting[row.rate_per_s].append(row)
+
+    def one(_: float, load: float) -> mlr.Measured:
+        rate = round(load)
+        row = waiting[rate].pop(0) if waiting[rate] else measure(rate)
+        return mlr.Measured(row.calls, min(row.bad, row.calls), row.unsent)
+
+    goal = Goal(
+        _NAME,
+        loss_ratio=asked.bad_share,
+        trial_s=asked.trial_s,
+        duration_sum_s=asked.trials * asked.trial_s,
+        relative_width=asked.width,
+    )
+    carried = too_many = math.nan
+    at_least, problem = False, ""
+    try:
+        (found,) = mlr.search(one, [goal], min_load_pps=asked.lowest, max_load_pps=asked.highest)
+    except TrialError as error:
+        problem = str(error)
+    else:
+        carried = math.nan if found.lower_pps is None else round(found.lower_pps)
+        too_many = math.nan if found.upper_pps is None else round(found.upper_pps)
+        at_least = found.at_least
+    return LimitRow(
+        number=planned.test.number,
+        way=" > ".join(planned.way.engines),
+        decided=decisions(planned.decisions),
+        carried_per_s=carried,
+        too_many_per_s=too_many,
+        at_least=at_least,
+        problem=problem,
+    )
