@@ -158,12 +158,14 @@ class FakeLab:
     def _signalling(self, passed: tuple[str, ...], number: str, status: str) -> Iterator[Frame]:
         hops = [*pairwise(passed)]
         at_ns = _BEGIN_NS
+        engines = (self.network.plan.engines[name] for name in (passed[0], passed[-1]))
+        offered, accepted = (
+            " ".join(str(PAYLOADS[codec][0]) for codec in each.codecs or ("alaw",)) for each in engines
+        )
         for here, there in hops:
             lines = (f"INVITE sip:{number}@{there} SIP/2.0", *_headers(here, "INVITE", "<sip:a@b>"), "")
-            yield self._sip(at_ns, here, there, (*lines, "m=audio 6000 RTP/AVP 8 0 101", ""))
+            yield self._sip(at_ns, here, there, (*lines, f"m=audio 6000 RTP/AVP {offered} 101", ""))
             at_ns += _HOP_NS
-        codecs = self.network.plan.engines[passed[-1]].codecs or ("alaw",)
-        accepted = " ".join(str(PAYLOADS[codec][0]) for codec in codecs)
         body = (f"m=audio 6000 RTP/AVP {accepted} 101", "") if status == "200 OK" else ("",)
         for here, there in reversed(hops):
             lines = (f"SIP/2.0 {status}", *_headers(here, "INVITE", "<sip:a@b>;tag=2"), "")

@@ -78,7 +78,7 @@ def test_a_fall_back_stands_in_the_table_and_in_the_dial_plan() -> None:
         )
     )
     files = made(net)
-    assert "1:+420222:0;;sip\\:192.0.2.5\\:5060|sip\\:192.0.2.3\\:5060\n" in files["core/db/mtree_plan"]
+    assert "1:+420222:0,,sip\\:192.0.2.5\\:5060|sip\\:192.0.2.3\\:5060\n" in files["core/db/mtree_plan"]
     assert """exten => _+X!,1,Dial(OOH323/${EXTEN:1},30)
  same => n,GotoIf($["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]?done)
  same => n,Dial(PJSIP/+${EXTEN:1}@desk,30)
@@ -93,7 +93,7 @@ def test_strip_and_prepend_reach_every_engine() -> None:
         ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+422", to: pbx, strip: 3, prepend: "420"}'),
     )
     files = made(net)
-    assert "1:+420222:3;421;sip" in files["core/db/mtree_plan"]
+    assert "1:+420222:3,421,sip" in files["core/db/mtree_plan"]
     assert "Dial(OOH323/422${EXTEN:4},30)" in files["gw/extensions.conf"]
     assert "pbx=out=422=420" in files["gk/gnugk.ini"]
     [prefix] = json.loads(files["gk/gatekeeper.json"])["prefixes"]

@@ -28,7 +28,7 @@ def test_the_ports_of_a_host_are_read_from_the_kernel_s_table() -> None:
         "   37: 0A5D000A:13C4 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 9 2 0 0",
         f"   12: {'0' * 32}:0035 {'0' * 32}:0000 07 0:0 0:0 0 0 0 9",
     ]
-    assert wire._udp_ports(lines) == {5060, 53}
+    assert wire._ports(lines) == {5060, 53}
 
 
 def test_a_name_server_is_asked_for_the_beginning_of_a_zone() -> None:

@@ -16,9 +16,10 @@ from weirlab.studies.voice.fakes import FakeLab
 from weirlab.studies.voice.lab import Frame
 from weirlab.studies.voice.proof import page, signalling, ways
 from weirlab.studies.voice.proof.calling import MAX_ATTEMPTS, made
+from weirlab.studies.voice.proof.packets import Place
 from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.proof.rows import NOT_AS_PLANNED
-from weirlab.studies.voice.proof.signalling import Leg, Place
+from weirlab.studies.voice.proof.signalling import Leg
 from weirlab.studies.voice.routing import Network
 
 from .conftest import Voice
@@ -47,15 +48,19 @@ def call(number: str, down: str | None = None) -> tuple[Network, Planned]:
     return net, next(each for each in found if each.test.number == number and each.down == down)
 
 
-def test_a_call_without_its_preferred_engine_follows_the_one_with_it() -> None:
+def test_a_call_while_its_preferred_engine_fails_follows_the_one_while_it_does_not() -> None:
     found = [
-        (each.test.number, each.down, each.way.engines[-1])
+        (each.test.number, each.down, each.fault, each.answer, each.way.engines[-1])
         for each in planned(call(NUMBER)[0], fall_back=True)
     ]
-    assert ("+420111444001", None, "desk") in found
-    assert found[found.index(("+420111444001", None, "desk")) + 1] == ("+420111444001", "desk", "voicemail")
-    assert ("+420111555001", "branch", "cyrus") in found
-    assert len(found) == len(call(NUMBER)[0].plan.tests) + 2
+    at = found.index(("+420111444001", None, "off", 200, "desk"))
+    assert found[at + 1 : at + 4] == [
+        ("+420111444001", "desk", "off", 200, "voicemail"),
+        ("+420111444001", "desk", "503", 200, "voicemail"),
+        ("+420111444001", "desk", "486", 486, "desk"),
+    ]
+    # A proxy is switched off, and never busy.
+    assert [each[2] for each in found if each[1] == "branch"] == ["off"]
     assert [each.index for each in planned(call(NUMBER)[0], fall_back=True)] == [*range(len(found))]
     assert all(each.down is None for each in planned(call(NUMBER)[0], fall_back=False))
 
@@ -199,13 +204,13 @@ def test_a_call_that_goes_astray_makes_the_exit_code_9(
     answer = voice("prove", "campus")
     assert answer.code == 9
     assert f"1 call did not go as planned: {NUMBER}: way phone > core > desk instead of" in answer.err
-    assert "11 of 12 calls went as the plan campus says." in answer.out
+    assert "13 of 14 calls went as the plan campus says; 17 of 22 kinds of routes are proved." in answer.out
     run = Store(tmp_path / "store").open("last")
     story = VoiceStudy().page(run)
-    assert story.answer == "11 of 12 calls went as the plan campus says."
+    assert story.answer == "13 of 14 calls went as the plan campus says; 17 of 22 kinds of routes are proved."
     assert story.lede[0].startswith(f"{NUMBER}: way phone > core > desk instead of phone > core > cyrus")
-    assert [tile.value for tile in story.tiles[:2]] == ["11 of 12", "3.00 ms"]
-    assert len(story.chapters[1].figures) == 12
+    assert [tile.value for tile in story.tiles[:3]] == ["13 of 14", "17 of 22", "3.00 ms"]
+    assert len(story.chapters[1].figures) == 14
 
 
 def test_speech_that_does_not_arrive_is_not_as_planned(tmp_path: Path) -> None:
