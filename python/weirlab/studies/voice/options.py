@@ -18,12 +18,24 @@ DEFAULT_PLAN = Path("plan.yaml")
 PlanOption = Annotated[
     Path, typer.Option("--plan", help="The numbering plan: a file, or the name of one.", metavar="PLAN")
 ]
+PlanArgument = Annotated[
+    Path | None, typer.Argument(help="The same as --plan.", metavar="PLAN", hidden=True, show_default=False)
+]
 DateOption = Annotated[
     str | None,
     typer.Option(
         "--date", help="What holds on this day (default: today).", metavar="YYYY-MM-DD", show_default=False
     ),
 ]
+
+
+def chosen(plan: Path, argument: Path | None) -> Path:
+    """The plan that --plan names, or an argument in its place."""
+    if argument is None:
+        return plan
+    if plan != DEFAULT_PLAN:
+        raise InputError(f"--plan {plan} and {argument}: name one plan")
+    return argument
 
 
 def network_of(plan: Path, day: str | None) -> Network:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
@@ -14,7 +13,16 @@ from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, groupe
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.quantities import NOTHING
-from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, day_of, network_of, plural
+from weirlab.studies.voice.options import (
+    DEFAULT_PLAN,
+    DateOption,
+    PlanArgument,
+    PlanOption,
+    chosen,
+    day_of,
+    network_of,
+    plural,
+)
 from weirlab.tables import Table
 
 if TYPE_CHECKING:
@@ -29,9 +37,9 @@ is. Gateways and gatekeepers have no program here; they are left out.
 Needs root, and Debian's packages bind9, kamailio and sip-tester.
 
 Examples:
-  weir voice lab campus
-  weir voice lab mine.yaml --for 10min
-  weir voice lab campus --for 1s --json
+  weir voice lab --plan campus
+  weir voice lab --plan mine.yaml --for 10min
+  weir voice lab --plan campus --for 1s --json
   ip netns exec NAMESPACE sipp -sf caller.xml 10.93.0.10 -s +420111222001
 """
 
@@ -39,24 +47,22 @@ PROVE = """Prove a numbering plan by a call to each of its test numbers.
 
 The calls pass real engines in namespaces: BIND, Kamailio, and SIPp with speech
 both ways. Each is compared with the plan: the engines on its way, what each
-proxy decided by, the answer. A number with a fall-back is called again while
-the preferred engine is switched off. The run is kept, with every message.
-The exit code is 9 if a call did not go as planned.
-Needs root, and Debian's packages bind9, kamailio and sip-tester.
+proxy decided by, what the name servers said, the answer. A number with a
+fall-back is called again while the engine preferred is off, answers 503, or is
+busy. The second table lists the kinds of routes that are proved thereby.
+The run is kept, with every message. The exit code is 9 if a call did not go as
+planned. Needs root, and Debian's packages bind9, kamailio and sip-tester.
 
 Examples:
-  weir voice prove campus
-  weir voice prove mine.yaml --out proof.html
-  weir voice prove federation --partly        without calls that need a gateway
-  weir voice prove mine.yaml --talk 10 --no-fall-back --json
+  weir voice prove --plan campus
+  weir voice prove --plan carriers            all kinds of routes
+  weir voice prove --plan mine.yaml --out proof.html
+  weir voice prove --plan federation --partly        without calls to gateways
+  weir voice prove --plan mine.yaml --talk 10 --no-fall-back --json
 """
 
 _LOOK_S: Final = 0.5
 """How often the lab is asked whether all of its engines live."""
-
-PlanArgument = Annotated[
-    Path, typer.Argument(help="The numbering plan: a file, or the name of one.", metavar="PLAN")
-]
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,8 @@ def add_to(voice: typer.Typer) -> None:
 
 def lab(
     ctx: typer.Context,
-    plan: PlanArgument = DEFAULT_PLAN,
+    argument: PlanArgument = None,
+    plan: PlanOption = DEFAULT_PLAN,
     day: DateOption = None,
     for_: Annotated[
         str | None, typer.Option("--for", help="End after this time, e.g. 10min.", metavar="TIME")
@@ -105,7 +112,7 @@ def lab(
 
     with Session(ctx, as_json=json) as session:
         for_s = None if for_ is None else parse_time(for_, "--for")
-        network = network_of(plan, day)
+        network = network_of(chosen(plan, argument), day)
         session.progress.stage(f"starting the engines of {network.plan.plan}")
         with owned(lambda: open_lab(network, talk_s=1.0)) as running, Stop() as stop:
             listed = _listed(running)
@@ -164,7 +171,8 @@ def _remark(running: VoiceLab) -> str:
 def prove(
     ctx: typer.Context,
     *,
-    plan: PlanArgument = DEFAULT_PLAN,
+    argument: PlanArgument = None,
+    plan: PlanOption = DEFAULT_PLAN,
     day: DateOption = None,
     calls: CallOptions,
     report: ReportOptions,
@@ -179,6 +187,7 @@ def prove(
     with result.session(ctx) as session:
         if report.plots is not None and report.out is None:
             raise InputError("--plots needs --out: plots belong to a report")
+        plan = chosen(plan, argument)
         content = {
             "name": f"proof of {plan.stem}",
             "voice": {

@@ -1,0 +1,120 @@
+"""``weir voice load``: how many calls per second the engines of a plan set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import typer
+
+from weirlab.cli.options import ReportOptions, ResultOptions, grouped
+from weirlab.errors import InputError
+from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, day_of
+
+LOAD = """Find how many calls per second the engines of a plan set up.
+
+SIPp calls a test number through Kamailio and BIND, at rates that a search
+(RFC 9971) chooses, until too many calls fail or are slow. It does so for one
+number that a route decides and for one that ENUM decides, unless --number
+names others. A few calls with speech run beside it. The result counts for
+this machine, whose CPUs callers, callees and engines share: the table also
+tells how much of a core each engine used.
+Needs root, and Debian's packages bind9, kamailio and sip-tester.
+
+Examples:
+  weir voice load --plan campus
+  weir voice load --plan mine.yaml --number +420111222001 --out load.html
+  weir voice load --plan campus --setup-limit 100 --bad 0.1 --trial 10 --json
+"""
+
+
+@dataclass(frozen=True)
+class RateOptions:
+    """Which rates are tried, and when one is too high."""
+
+    PANEL: ClassVar = "Rates"
+
+    number: Annotated[
+        list[str] | None,
+        typer.Option("--number", help="Call this test number; may be repeated.", metavar="NUMBER"),
+    ] = None
+    lowest: Annotated[int, typer.Option("--lowest", min=1, help="Lowest rate to try.", metavar="CALLS/S")] = (
+        10
+    )
+    highest: Annotated[
+        int, typer.Option("--highest", min=2, help="Highest rate to try.", metavar="CALLS/S")
+    ] = 2000
+    setup_limit: Annotated[
+        int, typer.Option("--setup-limit", min=1, help="A call with a longer set-up is bad.", metavar="MS")
+    ] = 500
+    bad: Annotated[
+        float,
+        typer.Option("--bad", min=0.001, max=99, help="Share of bad calls that is borne.", metavar="PERCENT"),
+    ] = 1.0
+    trial: Annotated[
+        float, typer.Option("--trial", min=1, help="For how long a trial begins calls.", metavar="S")
+    ] = 5.0
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, max=99, help="Trials that settle a rate.", metavar="COUNT")
+    ] = 3
+    width: Annotated[
+        float,
+        typer.Option(
+            "--width", min=0.1, max=50, help="Distance of the bounds at the end.", metavar="PERCENT"
+        ),
+    ] = 5.0
+    media_calls: Annotated[
+        int,
+        typer.Option("--media-calls", min=0, max=50, help="Calls with speech meanwhile.", metavar="COUNT"),
+    ] = 4
+
+
+def add_to(voice: typer.Typer) -> None:
+    """Add the command to the group ``voice``."""
+    voice.command("load", help=LOAD)(grouped(load))
+
+
+def load(
+    ctx: typer.Context,
+    *,
+    plan: PlanOption = DEFAULT_PLAN,
+    day: DateOption = None,
+    rates: RateOptions,
+    report: ReportOptions,
+    result: ResultOptions,
+) -> None:
+    """Find the limit of a plan's engines."""
+    from weirlab.scenario.load import from_plain
+    from weirlab.studies import runner
+    from weirlab.studies.commands.scenarios import show
+    from weirlab.studies.voice.section import LoadScenario
+
+    with result.session(ctx) as session:
+        if report.plots is not None and report.out is None:
+            raise InputError("--plots needs --out: plots belong to a report")
+        content = {
+            "name": f"load of {plan.stem}",
+            "voice_load": {
+                "plan": str(plan),
+                "date": None if day is None else day_of(day).isoformat(),
+                "numbers": rates.number or [],
+                "setup_limit_ms": rates.setup_limit,
+                "bad_share": rates.bad / 100,
+                "trial_s": rates.trial,
+                "trials": rates.trials,
+                "lowest": rates.lowest,
+                "highest": rates.highest,
+                "width": rates.width / 100,
+                "media_calls": rates.media_calls,
+            },
+            "report": None,
+        }
+        outcome = runner.run_scenario(
+            session.store,
+            from_plain(content, "the options", LoadScenario),
+            session.progress,
+            out=report.out,
+            plots=report.plots,
+            command=session.command,
+        )
+        show(session, outcome)
