@@ -31,6 +31,8 @@ from weirlab.studies.tcp.study.columns import (
     PacketsRow,
     TransferRow,
 )
+from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, WorkRow
+from weirlab.studies.voice.load.rows import TrialRow as LoadTrialRow
 from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
 from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
 
@@ -100,8 +102,16 @@ GROUPS: Final = (
     ),
     Group(
         "Runs about voice routing",
-        "What `weir voice prove` keeps ([voice-routing.md](voice-routing.md)).",
-        {CALLS: CallRow, MESSAGES: MessageRow, LOGS: LogRow},
+        "What `weir voice prove` keeps, then what `weir voice load` does "
+        "([voice-routing.md](voice-routing.md)).",
+        {
+            CALLS: CallRow,
+            MESSAGES: MessageRow,
+            LOGS: LogRow,
+            TRIALS: LoadTrialRow,
+            WORK: WorkRow,
+            LIMITS: LimitRow,
+        },
     ),
     Group(
         "Series of a trace",

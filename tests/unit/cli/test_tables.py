@@ -17,6 +17,8 @@ from weirlab.studies.failover.switches.event import Clocks
 from weirlab.studies.registry import studies
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
+from weirlab.studies.voice.load import VoiceLoadStudy
+from weirlab.studies.voice.load.fakes import FakeLoadLab
 from weirlab.testing import FakeBed, FakeClock
 
 from ..conftest import Weir
@@ -58,7 +60,8 @@ OTHERS = (
     ("tcp watch", "--list-fields"),
     ("voice route", "+420224355289", "--plan", "federation"),
     ("voice zones", "--plan", "federation", "--out", "FOLDER"),
-    ("voice prove", "campus"),
+    ("voice prove", "--plan", "campus"),
+    ("voice load", "--plan", "campus", "--trial", "1", "--trials", "1", "--width", "30"),
     ("doctor",),
 )
 
@@ -116,6 +119,8 @@ def test_what_calculates_and_what_reads_captures(
     monkeypatch.setitem(studies(), pairs.key, pairs)
     routing = VoiceStudy(lambda network, talk_s: FakeLab(network, tmp_path))
     monkeypatch.setitem(studies(), routing.key, routing)
+    loading = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, tmp_path))
+    monkeypatch.setitem(studies(), loading.key, loading)
     capture = pcap(tmp_path / "calls.pcap", frames([*without(talk(100), range(20, 90, 24))]))
     known = {"CAPTURE": capture, "FOLDER": tmp_path}
     for name, *arguments in OTHERS:

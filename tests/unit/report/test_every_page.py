@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 
+from weirlab.jobs.progress import Quiet
 from weirlab.quantities import NOTHING
 from weirlab.report import palette, spec
 from weirlab.report.story import Story
+from weirlab.scenario.load import from_plain
+from weirlab.store import Store
+from weirlab.studies import runner
 from weirlab.studies.capacity.page import tell as tell_capacity
 from weirlab.studies.capacity.predicted import Foretold
 from weirlab.studies.failover.page import tell as tell_failover
@@ -28,6 +32,9 @@ from weirlab.studies.search.page import tell as tell_search
 from weirlab.studies.search.page import tell_rfc2544
 from weirlab.studies.trace.page import tell as tell_trace
 from weirlab.studies.voice.fakes import FakeLab
+from weirlab.studies.voice.load import VoiceLoadStudy
+from weirlab.studies.voice.load.fakes import FakeLoadLab
+from weirlab.studies.voice.load.page import tell as tell_load
 from weirlab.studies.voice.plan import load as load_plan
 from weirlab.studies.voice.plan import ready
 from weirlab.studies.voice.proof.calling import made as proof_of
@@ -35,6 +42,7 @@ from weirlab.studies.voice.proof.findings import ProofFindings
 from weirlab.studies.voice.proof.page import tell as tell_voice
 from weirlab.studies.voice.proof.planned import planned
 from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.section import LoadScenario
 from weirlab.trace import Trace
 
 from ..studies.calls import test_page as test_calls_page
@@ -59,6 +67,7 @@ KINDS = (
     "quality",
     "trace",
     "voice",
+    "voice_load",
 )
 DATE = "2026-11-22"
 DEVICES = {
@@ -72,6 +81,7 @@ DEVICES = {
     "quality": "calls.pcap",
     "trace": "connection 0 in made.pcap",
     "voice": "numbering plan campus",
+    "voice_load": "numbering plan campus",
 }
 MARKS = ("point", "line", "rule", "bar", "rect", "area")
 
@@ -175,6 +185,13 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
         }
         return tell_voice(found, [message for _, listed in proved for message in listed], manifest)
 
+    def voice_load() -> Story:
+        scenario = {"plan": "campus", "trial_s": 1.0, "trials": 1, "width": 0.3, "media_calls": 1}
+        study = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, folder))
+        asked = from_plain({"name": "here", "voice_load": scenario, "report": None}, "here", LoadScenario)
+        outcome = runner.run(study, Store(folder / "load"), asked, Quiet())
+        return tell_load(outcome.found, {**vars(outcome.run.manifest), **dated})
+
     return Made(
         {
             "profile": profile,
@@ -187,6 +204,7 @@ def made_pages(small_run: Any, models: Any, tmp_path_factory: Any) -> Made:
             "quality": quality,
             "trace": trace,
             "voice": voice,
+            "voice_load": voice_load,
         }
     )
 

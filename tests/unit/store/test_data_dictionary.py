@@ -26,6 +26,7 @@ from weirlab.studies.tcp.study.columns import (
     FindingRow,
     TransferRow,
 )
+from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
 from weirlab.studies.voice.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
 from weirlab.trace.schema import FILES
 
@@ -74,6 +75,9 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         CALLS: list(schema_of(CallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),
+        TRIALS: list(schema_of(TrialRow)),
+        WORK: list(schema_of(WorkRow)),
+        LIMITS: list(schema_of(LimitRow)),
         "transfers": list(schema_of(TransferRow)),
         "directions": list(schema_of(DirectionRow)),
         "connections": list(schema_of(ConnectionRow)),

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.studies.voice.fakes import FakeLab, _answer, _question
@@ -42,6 +42,7 @@ def cut(places: set[int]) -> list[Frame]:
     return [segment(1 + begin, STREAM[begin:end]) for begin, end in pairwise(ends) if begin < end]
 
 
+@settings(max_examples=25)
 @given(st.sets(st.integers(1, len(STREAM) - 1)), st.randoms(use_true_random=False))
 def test_messages_are_found_however_they_are_cut_and_in_whatever_order_they_come(
     places: set[int], chance: Random
@@ -58,6 +59,7 @@ def test_a_connection_that_was_there_before_is_read_from_where_it_is() -> None:
     assert [each.source.port for each in payloads(cut(set()))] == [40000] * 3
 
 
+@settings(max_examples=25)
 @given(st.binary(max_size=80))
 def test_frames_of_any_kind_are_no_error(content: bytes) -> None:
     frames = [
