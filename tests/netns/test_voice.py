@@ -7,25 +7,30 @@ import json
 import os
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from weirlab.cli.app import app
+from weirlab.errors import InputError
 from weirlab.jobs.progress import Quiet
 from weirlab.lab import clean
+from weirlab.lab.linux.namespace import Namespace
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.runner import run_scenario
 from weirlab.studies.voice.lab import VoiceLab, engines
+from weirlab.studies.voice.load.study import trial
 from weirlab.studies.voice.plan import load, loads, ready
 from weirlab.studies.voice.proof.calling import made
 from weirlab.studies.voice.proof.findings import ProofFindings
 from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.proof.rows import AS_PLANNED, LOGS, MESSAGES
 from weirlab.studies.voice.routing import Network
-from weirlab.studies.voice.section import VoiceScenario
+from weirlab.studies.voice.section import Load, VoiceScenario
+from weirlab.studies.voice.zones import imported
 
 pytestmark = pytest.mark.netns
 
@@ -137,6 +142,32 @@ def test_a_call_goes_as_planned_while_something_fails(
 ) -> None:
     row, _ = made(lab, call(lab.network, number, down, fault))
     assert (row.verdict, row.why, row.tried) == (AS_PLANNED, "", tried)
+
+
+def test_a_zone_is_imported_from_its_server_by_who_may_transfer_it(lab: VoiceLab) -> None:
+    names = {daemon.name: daemon for daemon in lab.daemons}
+    server, secondary = names["named"], Namespace(lab.hosts[names["named-2"].address])
+    ask = partial(imported.transferred, server.address, server.port, "enum.operator.example", "private")
+    found = secondary.call(partial(ask, "enum.operator.example"))
+    numbers = {entry.number for entry in lab.network.plan.enum if entry.tree == "private"}
+    assert {entry.number for entry in found.entries} == numbers
+    with pytest.raises(
+        LabError, match="enum.operator.example at 10.94.0.53, port 53: no transfer: .*REFUSED"
+    ):
+        lab.at("phone").call(partial(ask, "enum.operator.example"))
+
+
+def test_many_calls_are_set_up_while_a_few_speak() -> None:
+    number = "+420111222001"
+    asked = Load(plan=Path("campus"), trial_s=1.0, media_calls=1)
+    net = Network(load(ready.FOLDER / "campus.yaml"), DAY)
+    with VoiceLab(net, 0.4) as campus:
+        row, work = trial(campus, call(net, number), asked, 0, 10)
+    assert (row.rate_per_s, row.calls) == (10, 10)
+    assert row.failed + row.slow <= row.calls
+    assert row.media_calls == 1
+    assert {each.engine for each in work} == {"named", "core", "branch", "sipp"}
+    assert all(each.cpu_share >= 0 for each in work)
 
 
 def test_a_proof_is_a_run_with_calls_messages_and_logs(tmp_path: Path) -> None:

@@ -29,16 +29,19 @@ Examples:
   weir voice zones --plan mine.yaml --zone 0.2.4.e164.arpa --json
 """
 
-IMPORT = """Turn the NAPTR records of a zone file into a table for a plan.
+IMPORT = """Turn the NAPTR records of a zone into a table for a plan.
 
 The table is CSV, named under tables: in the plan. A wildcard becomes a
 prefix, another name a number. Holes below wildcards are told: the plan closes
-them, unless its tree says fill_holes: false. Needs the extra voice of weirlab.
+them, unless its tree says fill_holes: false. With --server, ZONE is no file but
+the name of a zone, which is transferred from that name server (AXFR); the
+server must allow this host to do so. Needs the extra voice of weirlab.
 
 Examples:
   weir voice import 0.2.4.e164.arpa.zone --tree public --out public.csv
   weir voice import enum.zone --tree private --suffix enum.example.net
   weir voice import old.zone --tree public --origin 0.2.4.e164.arpa --json
+  weir voice import 0.2.4.e164.arpa --server 192.0.2.53 --tree public
 """
 
 DIFF = """Tell which numbers go another way by one plan than by another.
@@ -122,7 +125,9 @@ def zones(
 
 def import_zone(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The zone file.", metavar="FILE")],
+    zone: Annotated[
+        Path, typer.Argument(help="The zone file; with --server, the zone's name.", metavar="ZONE")
+    ],
     tree: Annotated[
         str, typer.Option("--tree", help="The tree to which the entries belong.", metavar="NAME")
     ],
@@ -132,6 +137,10 @@ def import_zone(
     origin: Annotated[
         str | None,
         typer.Option("--origin", help="The zone's name, where the file does not say it.", metavar="NAME"),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", help="Transfer the zone from this name server.", metavar="ADDRESS[:PORT]"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the table here.", metavar="FILE.csv")
@@ -145,7 +154,12 @@ def import_zone(
     with Session(ctx, as_json=json) as session:
         if out is not None:
             files.check_output(out, "--out")
-        found = imported.read(file, tree, suffix, origin)
+        if server is None:
+            found = imported.read(zone, tree, suffix, origin)
+        elif origin is not None:
+            raise InputError("--origin is for zone files; with --server, ZONE is the zone's name")
+        else:
+            found = imported.transferred(*_server(server), str(zone), tree, suffix)
         for name in found.left_out:
             session.say(f"left out: {name}")
         if found.holes:
@@ -169,6 +183,19 @@ def import_zone(
             return
         what = "entry" if len(found.entries) == 1 else "entries"
         session.finish(document, f"{len(found.entries)} {what} of {tree}.")
+
+
+def _server(text: str) -> tuple[str, int]:
+    """Address and port of a name server: ``192.0.2.53``, ``[2001:db8::53]:5353``."""
+    from weirlab.studies.voice.plan.values import is_address
+
+    if is_address(text):
+        return text, 53
+    address, _, port = text.rpartition(":")
+    address = address.removeprefix("[").removesuffix("]")
+    if not is_address(address) or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise InputError(f"--server: {text!r} is no address; write 192.0.2.53, or [2001:db8::53]:5353")
+    return address, int(port)
 
 
 def diff(

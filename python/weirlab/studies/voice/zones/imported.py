@@ -1,4 +1,4 @@
-"""Zone files of ENUM, however they came about, as a table of prefixes for a plan."""
+"""Zones of ENUM, from a file or from their server, as a table of prefixes for a plan."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from typing import Any
 
 from weirlab import extras, files, limits
 from weirlab.errors import InputError
+from weirlab.quoting import printable
 from weirlab.studies.voice.plan.model import Entry, Naptr, Tree
 from weirlab.studies.voice.plan.numbers import digits_below
 from weirlab.studies.voice.routing.enum import EnumTree
+
+_SILENCE_S = 10.0
+_LONGEST_S = 300.0
+"""Of a whole transfer."""
 
 COLUMNS = ("tree", "number", "prefix", "order", "preference", "service", "regexp")
 
@@ -70,6 +75,42 @@ def read(path: Path, tree: str, suffix: str, origin: str | None = None) -> Impor
     except (dns.exception.DNSException, ValueError, KeyError) as error:
         told = str(error) or type(error).__name__
         raise InputError(f"{files.shown(path)}: not a zone file: {told}; see --origin") from None
+    return _imported(zone, tree, suffix)
+
+
+def transferred(server: str, port: int, origin: str, tree: str, suffix: str) -> Imported:
+    """Read the NAPTR records of the zone ``origin`` by transfer from its server (AXFR, RFC 5936).
+
+    Raises
+    ------
+    InputError
+        ``origin`` is no domain name, or the server cannot be reached or does not give the zone away.
+    MissingCapability
+        dnspython is not installed.
+    """
+    extras.VOICE.require()
+    import dns.exception
+    import dns.query
+    import dns.zone
+
+    where = f"{origin} at {server}, port {port}"
+    try:
+        zone = dns.zone.Zone(origin, relativize=False)
+    except (dns.exception.DNSException, ValueError) as error:
+        raise InputError(f"{printable(origin)}: not a domain name: {error}") from None
+    try:
+        dns.query.inbound_xfr(server, zone, port=port, timeout=_SILENCE_S, lifetime=_LONGEST_S)
+    except dns.exception.Timeout:
+        raise InputError(f"{where}: no answer; is it the server's address, and TCP open?") from None
+    except (dns.exception.DNSException, OSError, EOFError) as error:
+        told = str(error) or type(error).__name__
+        raise InputError(
+            f"{where}: no transfer: {told}; the server must have the zone, and allow this host to transfer it"
+        ) from None
+    return _imported(zone, tree, suffix)
+
+
+def _imported(zone: Any, tree: str, suffix: str) -> Imported:
     entries: list[Entry] = []
     left_out: list[str] = []
     for name, rdata in sorted(_naptr(zone), key=lambda each: each[0]):
