@@ -1,0 +1,132 @@
+"""Routes, and where calls go by them."""
+
+from __future__ import annotations
+
+from .planted import ROUTE, TO_PBX, Planted
+
+ROUTES = (
+    Planted(
+        "loop",
+        TO_PBX,
+        '  - {at: gk, prefix: "+420", to: gw}\n  - {at: gw, arriving: h323, prefix: "+", to: core}\n',
+        'at: core, prefix: "+420222"',
+        "a call to +420222500000 at core goes round in a loop: core, gw, gk, gw, core",
+    ),
+    Planted(
+        "duplicate",
+        ROUTE,
+        ROUTE + '  - {at: core, prefix: "+420222", to: gw}\n',
+        'prefix: "+420222", to: gw}',
+        "+420222 at core is routed in line 30 already: this route is never used",
+    ),
+    Planted(
+        "duplicate",
+        "to: [desk, gw]",
+        "to: [desk, desk]",
+        "to: [desk, desk]",
+        "desk stands twice under to: it would be tried again after it failed",
+    ),
+    Planted(
+        "shadowed",
+        ROUTE,
+        ROUTE + "".join(f'  - {{at: core, prefix: "+420222{d}", to: gw}}\n' for d in range(10)),
+        "to: [desk, gw]",
+        "+420222 at core is never used: longer prefixes cover every number that continues it",
+    ),
+    Planted(
+        "overlapping",
+        ROUTE,
+        ROUTE + '  - {at: core, prefix: "+4202225", to: [desk, gw]}\n',
+        "+4202225",
+        "+4202225 at core changes nothing: +420222 in line 30 leads to desk and gw as well",
+        "warning",
+    ),
+    Planted(
+        "hides trees",
+        'prefix: "+420222", to: [desk, gw]',
+        'prefix: "+", to: [desk, gw]',
+        'at: core, prefix: "+"',
+        'the route for "+" takes every number, so core never asks public',
+    ),
+    Planted(
+        "hides trees",
+        'at: core, prefix: "+420222", to: [desk, gw]',
+        'at: core, arriving: sip, prefix: "+", to: [desk, gw]',
+        "at: core, arriving: sip",
+        'the route for "+" takes every number, so core never asks public',
+    ),
+    Planted(
+        "hidden",
+        ROUTE,
+        ROUTE + '  - {at: core, prefix: "+4201112", to: desk}\n',
+        "tree: public\n    prefix",
+        "no engine asks tree public for +4201112: the route for +4201112 at core (line 31) goes before it",
+        "warning",
+    ),
+    Planted(
+        "misplaced",
+        ROUTE,
+        ROUTE + '  - {at: desk, prefix: "+420222", to: gw}\n',
+        "- {at: desk",
+        "desk is an endpoint, and endpoints do not route",
+    ),
+    Planted(
+        "misplaced",
+        "at: gw, arriving: sip",
+        "at: gw, arriving: mgcp",
+        "arriving: mgcp",
+        "arriving: mgcp, and gw speaks SIP and H.323",
+    ),
+    Planted(
+        "no protocol",
+        "to: [desk, gw]",
+        "to: [desk, pbx]",
+        "to: [desk, pbx]",
+        "a call to +420222500000 at core: core cannot send the call to pbx: it would leave as SIP, and pbx "
+        "speaks H.323",
+    ),
+    Planted(
+        "no codec",
+        "codecs: [ulaw]}",
+        "codecs: [g722]}",
+        TO_PBX.strip(),
+        "a call to +420222500000 at core: pbx has none of the codecs offered (alaw, ulaw): it has g722",
+    ),
+    Planted(
+        "dead end",
+        '{at: gk, prefix: "+420", to: pbx}',
+        '{at: gk, prefix: "+421", to: pbx}',
+        "to: [desk, gw]",
+        "a call to +420222500000 at core: gk has no route for it",
+    ),
+    Planted(
+        "unreachable",
+        ROUTE,
+        '  - {at: core, prefix: "+420222", to: gw}\n',
+        "  spare:",
+        "no route and no entry of a tree leads to spare",
+        "warning",
+    ),
+    Planted(
+        "duplicate",
+        'prefix: "+4201112"',
+        'number: "+420111000001"',
+        "tree: public\n    number",
+        "number +420111000001 of tree public has an entry in line 21 already: this one is never used",
+    ),
+    Planted(
+        "test",
+        "via: public, ends_at: desk",
+        "via: static, ends_at: pbx, answer: 404",
+        "via: static",
+        "a call to +420111000001 gets 200 (desk answers), not 404, is decided by public, not static and "
+        "ends at desk, not pbx",
+    ),
+    Planted(
+        "no number",
+        "to: [desk, gw]}",
+        "to: [desk, gw], strip: 15}",
+        "to: [desk, gw]",
+        "a call to +420222500000 at core: gw gets no international number, and can do nothing with it",
+    ),
+)
