@@ -83,9 +83,16 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[
         "calls",
         "Calls",
         figures=tuple(_setups(found.rows)),
-        tables=tuple(filter(None, (listed, tables.kinds(found.kinds), tables.acceptance(found.rows)))),
+        tables=tuple(filter(None, (tables.acceptance(found.rows), listed))),
         details=(tables.media(found.rows),),
     )
+    if found.kinds:
+        yield Chapter(
+            "kinds",
+            "Kinds of routes",
+            intro="What the plan has its calls be examples of.",
+            tables=(tables.kinds(found.kinds),),
+        )
     by_call: dict[int, list[MessageRow]] = {}
     for message in messages:
         by_call.setdefault(message.index, []).append(message)
