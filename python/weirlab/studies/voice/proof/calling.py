@@ -14,13 +14,14 @@ from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
 from weirlab.studies.voice.lab.media import EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
-from weirlab.studies.voice.proof import heard, kinds, packets, questions, signalling, ways
-from weirlab.studies.voice.proof.heard import Heard
+from weirlab.studies.voice.proof import kinds, ways
 from weirlab.studies.voice.proof.planned import Planned
-from weirlab.studies.voice.proof.questions import Question
 from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, CallRow, MessageRow
-from weirlab.studies.voice.proof.signalling import Message
 from weirlab.studies.voice.proof.ways import Taken
+from weirlab.studies.voice.proof.wire import heard, packets, questions, signalling
+from weirlab.studies.voice.proof.wire.heard import Heard
+from weirlab.studies.voice.proof.wire.questions import Question
+from weirlab.studies.voice.proof.wire.signalling import Message
 from weirlab.studies.voice.routing import Network
 
 _MS: Final = 1e6

@@ -15,10 +15,10 @@ from weirlab.studies.voice.fakes import FakeLab, _answer, _question
 from weirlab.studies.voice.lab import Frame
 from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.plan.model import Entry, Naptr
-from weirlab.studies.voice.proof import questions
-from weirlab.studies.voice.proof.packets import payloads
+from weirlab.studies.voice.proof.wire import questions
+from weirlab.studies.voice.proof.wire.packets import payloads
 
-from .plans import network
+from ..plans import network
 
 HERE, THERE = bytes((192, 0, 2, 1)), bytes((192, 0, 2, 2))
 MESSAGES = (

@@ -13,7 +13,7 @@ from weirlab.errors import InputError, MissingCapability
 from weirlab.studies.voice.configs import sipp
 from weirlab.studies.voice.lab import VoiceLab, dns, engines, media, wire
 
-from .plans import network, ready_network
+from ..plans import network, ready_network
 
 
 def test_hosts_have_names_of_letters_alone_and_each_its_own() -> None:

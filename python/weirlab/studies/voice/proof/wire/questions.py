@@ -11,7 +11,7 @@ from weirlab.quantities import duration, plural
 from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.plan.numbers import digits_below, owner_name
-from weirlab.studies.voice.proof.packets import Place, datagrams
+from weirlab.studies.voice.proof.wire.packets import Place, datagrams
 from weirlab.studies.voice.routing import Network
 
 SLOW_NS: Final = 500_000_000

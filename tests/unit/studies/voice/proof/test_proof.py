@@ -14,16 +14,17 @@ from weirlab.studies.registry import studies
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
 from weirlab.studies.voice.lab import Frame
-from weirlab.studies.voice.proof import page, signalling, ways
+from weirlab.studies.voice.proof import page, ways
 from weirlab.studies.voice.proof.calling import MAX_ATTEMPTS, made
-from weirlab.studies.voice.proof.packets import Place
 from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.proof.rows import NOT_AS_PLANNED
-from weirlab.studies.voice.proof.signalling import Leg
+from weirlab.studies.voice.proof.wire import signalling
+from weirlab.studies.voice.proof.wire.packets import Place
+from weirlab.studies.voice.proof.wire.signalling import Leg
 from weirlab.studies.voice.routing import Network
 
-from .conftest import Voice
-from .plans import network, ready_network
+from ..conftest import Voice
+from ..plans import network, ready_network
 
 NUMBER = "+420111222001"
 RECORDED = Path(__file__).parent / "recorded"
@@ -247,7 +248,7 @@ def test_what_cannot_be_tried_is_not_proved_unless_it_is_left_out(
 def test_a_plan_without_test_numbers_cannot_be_proved(
     voice: Voice, fake: dict[str, object], tmp_path: Path
 ) -> None:
-    from .plans import changed
+    from ..plans import changed
 
     plan = tmp_path / "plan.yaml"
     plan.write_text(changed(('tests:\n  - {number: "+420111000001", via: public, ends_at: desk}\n', "")))
