@@ -110,6 +110,7 @@ def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tupl
         back_lost=back.lost if back else 0,
         back_jitter_ms=back.jitter_ns / _MS if back else math.nan,
         back_mos=back.mos if back else math.nan,
+        dns_ms=questions.longest_ns(attempt.asked) / _MS,
         verdict=NOT_AS_PLANNED if differs else AS_PLANNED,
         why="; ".join(differs),
     )

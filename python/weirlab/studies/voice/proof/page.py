@@ -40,6 +40,7 @@ _TERMS: Final = (
         "refused the call by the answer given.",
     ),
     ("Kind", "What the plan has a call be an example of. It is proved if all calls of it went as planned."),
+    ("DNS", "The longest wait for an answer of a name server that did answer."),
     ("Set-up", "From the caller's INVITE to the answer 200, on the wire."),
     (
         "MOS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -123,4 +124,6 @@ def test_an_answer_that_is_not_the_plan_s_is_told_with_both() -> None:
     ],
 )
 def test_a_server_that_is_silent_or_slow_is_told(entry: Entry | None, took_ns: int, words: str) -> None:
+    assert math.isnan(questions.longest_ns(asked(None)))
+    assert questions.longest_ns(asked(network().plan.enum[0], 7000)) == 7000
     assert [*questions.troubles(asked(entry, took_ns), [SERVER])] == [words]
