@@ -280,3 +280,26 @@ def test_a_ladder_has_an_arrow_per_message_between_lanes() -> None:
 def test_the_small_plan_is_called_where_its_name_server_says() -> None:
     assert ways.named(network(), Place("192.0.2.2", 5060)) == "core"
     assert ways.named(network(), Place("192.0.2.99", 5060)) == "192.0.2.99"
+
+
+def test_the_plan_may_be_named_as_an_argument_but_not_twice(voice: Voice, fake: dict[str, object]) -> None:
+    assert voice("prove", "campus", "--no-fall-back").code == 0
+    answer = voice("prove", "campus", "--plan", "carriers")
+    assert answer.code == 2
+    assert "--plan carriers and campus: name one plan" in answer.err
+
+
+def test_a_name_server_that_lies_spoils_a_call_that_goes_as_planned_otherwise(tmp_path: Path) -> None:
+    net, wanted = call(NUMBER)
+    name = next(str(step.facts["asked"]) for step in wanted.way.steps if step.what == "tree").rstrip(".")
+    lie = net.plan.enum[0]
+    row, _ = made(FakeLab(net, tmp_path, lies={f"{name}.": lie}), wanted)
+    assert row.verdict == NOT_AS_PLANNED
+    assert row.why.startswith("named answers E2U+sip !^\\+(.*)$!sip:\\1@office.campus.example! for ")
+
+
+def test_what_a_callee_accepts_and_nobody_offered_is_told() -> None:
+    net, wanted = call(NUMBER)
+    other = replace(leg("phone", "core", 0, 200), codecs=("g729",))
+    found = ways.taken(net, wanted, [other, leg("core", "cyrus", 1, 200)], {"core": ""})
+    assert "codec g729, which was not offered, instead of alaw" in ways.differences(wanted, found)
