@@ -14,12 +14,13 @@ from weirlab.errors import LabError
 from weirlab.studies.voice.configs import sipp
 from weirlab.studies.voice.lab import VoiceLab
 from weirlab.studies.voice.lab import lab as lab_module
+from weirlab.studies.voice.plan import loads
 from weirlab.studies.voice.plan.model import Test
 from weirlab.studies.voice.proof.calling import made
 from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.routing import Network
 
-from .test_voice import _needs_engines, small
+from .test_voice import SMALL, _needs_engines, small
 
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures(_needs_engines.__name__)]
 
@@ -165,3 +166,18 @@ def test_an_engine_that_does_not_start_is_named_with_its_last_words(
 ) -> None:
     with spoiling((file, old, new)), pytest.raises(LabError, match=said):
         VoiceLab(NET, 0.2)
+
+
+def test_a_secondary_that_gets_no_zones_is_named_with_the_reason() -> None:
+    secondary = ("primary: ns.small.example,", "primary: ns.small.example, secondaries: [ns2.small.example],")
+    host = ("ns.small.example: 192.0.2.53", "ns.small.example: 192.0.2.53, ns2.small.example: 192.0.2.54")
+    text = SMALL.replace(*secondary).replace(*host)
+    net = Network(loads(text, "small.yaml"), NET.day)
+    refusing = ("named/named.conf", "allow-transfer { 192.0.2.54; }", "allow-transfer { none; }")
+    with (
+        spoiling(refusing),
+        pytest.raises(
+            LabError, match=r"named of named-2 does not get its zones from the primary: .* \(REFUSED\)"
+        ),
+    ):
+        VoiceLab(net, 0.2)

@@ -174,6 +174,7 @@ def test_what_is_wrong_with_a_scenario_is_told_with_its_lines(serve: Serve, stor
         ("name: t\ntcp: {path: {both: {trace: /etc/passwd}}}\n", "tcp.path.both.trace"),
         ("name: t\ntcp: {path: {up: {trace: /etc/passwd}}}\n", "tcp.path.up.trace"),
         ("name: v\nvoice: {plan: /etc/passwd}\n", "voice.plan"),
+        ("name: v\nvoice_load: {plan: /etc/passwd}\n", "voice_load.plan"),
     ],
 )
 def test_a_scenario_from_the_page_names_no_file_of_the_host(text: str, place: str) -> None:

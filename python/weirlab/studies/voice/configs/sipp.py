@@ -38,9 +38,10 @@ Content-Length: [len]
 SDP
 ]]></send>
 <recv response="100" optional="true"/>
-<recv response="180" optional="true"/>
+<recv response="180" optional="global"/>
 <recv response="183" optional="true"/>
 """
+"""A proxy with several processes may pass a 180 on behind the 200 that follows it."""
 
 ANSWERED: Final = """\
 <recv response="200" rrs="true" rtd="true"/>

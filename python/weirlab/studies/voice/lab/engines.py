@@ -119,4 +119,12 @@ def refused(log: str) -> list[str]:
     return [*dict.fromkeys(match[1] for match in _REFUSED.finditer(log))]
 
 
+def untransferred(log: str) -> dict[str, str]:
+    """Zones that a secondary does not get, by its log, and why."""
+    return {match[1]: match[2] for match in _UNTRANSFERRED.finditer(log)}
+
+
+_UNTRANSFERRED: Final = re.compile(
+    r"\btransfer of '(\S+)/IN' from \S+: failed while receiving responses: (.+)$", re.MULTILINE
+)
 _REFUSED: Final = re.compile(r"\bzone (\S+)/IN(?: \(\w+\))?: not loaded due to errors")

@@ -310,6 +310,9 @@ class VoiceLab:
             if wrong := engines.refused(self.said(daemon.name)):
                 about = [line for line in self.said(daemon.name).splitlines() if any(map(line.count, wrong))]
                 raise LabError(f"{daemon.title} does not load the zone {', '.join(wrong)}: {_quoted(about)}")
+            if kept := engines.untransferred(self.said(daemon.name)):
+                reasons = ", ".join(f"{zone} ({why})" for zone, why in kept.items())
+                raise LabError(f"{daemon.title} does not get its zones from the primary: {reasons}")
             found = host.call(partial(_asked, daemon.address, daemon.port, dns.question(zone, number)))
             return found is not None and dns.answers(found, number)
 

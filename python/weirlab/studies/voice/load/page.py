@@ -77,7 +77,9 @@ def _tiles(found: LoadFindings) -> Iterator[Tile]:
 
 def _figure(found: LoadFindings, limit: LimitRow, bad_share: float) -> Figure:
     data = trial_rows(found, limit, bad_share)
-    said = f"{tables.carried(limit)} calls/s are set up"
+    said = f"{tables.per_s(limit.carried_per_s)} calls/s are set up"
+    if limit.at_least:
+        said = f"At least {said}"
     if math.isnan(limit.carried_per_s):
         said = "No rate met the goal"
     return Figure(

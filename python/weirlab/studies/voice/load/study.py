@@ -26,9 +26,9 @@ from weirlab.studies.voice.load.findings import LoadFindings, said
 from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
 from weirlab.studies.voice.load.trials import searched
 from weirlab.studies.voice.plan import load, ready
-from weirlab.studies.voice.proof import heard
 from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
 from weirlab.studies.voice.proof.study import open_lab
+from weirlab.studies.voice.proof.wire import heard
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import Load, LoadScenario
 

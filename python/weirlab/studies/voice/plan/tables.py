@@ -26,7 +26,7 @@ ROUTE: Final[tuple[str, ...]] = (
     "at", "prefix", "to", "arriving", "by", "strip", "prepend", "valid_from", "valid_until",
 )  # fmt: skip
 ENTRY: Final[tuple[str, ...]] = ("tree", "number", "prefix", "owner", "valid_from", "valid_until")
-NAPTR: Final[tuple[str, ...]] = ("order", "preference", "service", "regexp", "uri")
+NAPTR: Final[tuple[str, ...]] = ("order", "preference", "service", "regexp", "uri", "refer")
 COLUMNS: Final = tuple(dict.fromkeys((*ENTRY, *NAPTR, *RANGE, *ROUTE)))
 
 _WHOLE: Final = frozenset(("digits", "strip", "order", "preference"))

@@ -14,13 +14,14 @@ from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
 from weirlab.studies.voice.lab.media import EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
-from weirlab.studies.voice.proof import heard, kinds, packets, questions, signalling, ways
-from weirlab.studies.voice.proof.heard import Heard
+from weirlab.studies.voice.proof import kinds, ways
 from weirlab.studies.voice.proof.planned import Planned
-from weirlab.studies.voice.proof.questions import Question
 from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, CallRow, MessageRow
-from weirlab.studies.voice.proof.signalling import Message
 from weirlab.studies.voice.proof.ways import Taken
+from weirlab.studies.voice.proof.wire import heard, packets, questions, signalling
+from weirlab.studies.voice.proof.wire.heard import Heard
+from weirlab.studies.voice.proof.wire.questions import Question
+from weirlab.studies.voice.proof.wire.signalling import Message
 from weirlab.studies.voice.routing import Network
 
 _MS: Final = 1e6
@@ -109,6 +110,7 @@ def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tupl
         back_lost=back.lost if back else 0,
         back_jitter_ms=back.jitter_ns / _MS if back else math.nan,
         back_mos=back.mos if back else math.nan,
+        dns_ms=questions.longest_ns(attempt.asked) / _MS,
         verdict=NOT_AS_PLANNED if differs else AS_PLANNED,
         why="; ".join(differs),
     )

@@ -40,6 +40,7 @@ _TERMS: Final = (
         "refused the call by the answer given.",
     ),
     ("Kind", "What the plan has a call be an example of. It is proved if all calls of it went as planned."),
+    ("DNS", "The longest wait for an answer of a name server that did answer."),
     ("Set-up", "From the caller's INVITE to the answer 200, on the wire."),
     (
         "MOS",
@@ -83,9 +84,16 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[
         "calls",
         "Calls",
         figures=tuple(_setups(found.rows)),
-        tables=tuple(filter(None, (listed, tables.kinds(found.kinds), tables.acceptance(found.rows)))),
+        tables=tuple(filter(None, (tables.acceptance(found.rows), listed))),
         details=(tables.media(found.rows),),
     )
+    if found.kinds:
+        yield Chapter(
+            "kinds",
+            "Kinds of routes",
+            intro="What the plan has its calls be examples of.",
+            tables=(tables.kinds(found.kinds),),
+        )
     by_call: dict[int, list[MessageRow]] = {}
     for message in messages:
         by_call.setdefault(message.index, []).append(message)

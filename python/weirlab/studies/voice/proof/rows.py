@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,6 +67,8 @@ class CallRow:
     """How it failed: `off`, or the answer by which it refused every call; empty for none."""
     kinds: str = ""
     """Of which kinds of routes the call is, by the plan."""
+    dns_ms: float = math.nan
+    """Longest wait for an answer of a name server that did answer; null if none was asked."""
 
     @property
     def proved(self) -> bool:

@@ -12,9 +12,10 @@ from weirlab.studies.voice.proof.rows import CallRow, failing, titled
 from weirlab.tables import Table
 
 _COLUMNS: Final = (
-    "Number", "Failing", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "Verdict",
+    "Number", "Failing", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "DNS",
+    "Verdict",
 )  # fmt: skip
-_SPARE: Final = ("Codec", "Decided", "Back", "There", "Set-up")
+_SPARE: Final = ("DNS", "Codec", "Decided", "Back", "There", "Set-up")
 _MEDIA: Final = ("Number", "Direction", "Packets", "Lost", "Jitter", "MOS")
 
 
@@ -31,11 +32,12 @@ def acceptance(rows: Sequence[CallRow]) -> Table:
             row.codec or NOTHING,
             _opinion(row.there_packets, row.there_mos),
             _opinion(row.back_packets, row.back_mos),
+            duration(row.dns_ms * 1e6),
             row.verdict,
         )
         for row in rows
     ]
-    return Table("Calls; There and Back: MOS at callee and caller", _COLUMNS, cells, {5, 7, 8}, _SPARE)
+    return Table("Calls; There and Back: MOS at callee and caller", _COLUMNS, cells, {5, 7, 8, 9}, _SPARE)
 
 
 def kinds(listed: Sequence[Kind]) -> Table:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.studies.voice.proof.packets import Place
 from weirlab.studies.voice.proof.planned import Planned
-from weirlab.studies.voice.proof.signalling import Leg
+from weirlab.studies.voice.proof.wire.packets import Place
+from weirlab.studies.voice.proof.wire.signalling import Leg
 from weirlab.studies.voice.routing import Network
 
 _ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: target=(?P<target>\S+))?")

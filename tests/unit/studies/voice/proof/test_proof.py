@@ -14,16 +14,17 @@ from weirlab.studies.registry import studies
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
 from weirlab.studies.voice.lab import Frame
-from weirlab.studies.voice.proof import page, signalling, ways
+from weirlab.studies.voice.proof import page, ways
 from weirlab.studies.voice.proof.calling import MAX_ATTEMPTS, made
-from weirlab.studies.voice.proof.packets import Place
 from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.proof.rows import NOT_AS_PLANNED
-from weirlab.studies.voice.proof.signalling import Leg
+from weirlab.studies.voice.proof.wire import signalling
+from weirlab.studies.voice.proof.wire.packets import Place
+from weirlab.studies.voice.proof.wire.signalling import Leg
 from weirlab.studies.voice.routing import Network
 
-from .conftest import Voice
-from .plans import network, ready_network
+from ..conftest import Voice
+from ..plans import network, ready_network
 
 NUMBER = "+420111222001"
 RECORDED = Path(__file__).parent / "recorded"
@@ -210,7 +211,8 @@ def test_a_call_that_goes_astray_makes_the_exit_code_9(
     assert story.answer == "13 of 14 calls went as the plan campus says; 17 of 22 kinds of routes are proved."
     assert story.lede[0].startswith(f"{NUMBER}: way phone > core > desk instead of phone > core > cyrus")
     assert [tile.value for tile in story.tiles[:3]] == ["13 of 14", "17 of 22", "3.00 ms"]
-    assert len(story.chapters[1].figures) == 14
+    assert [chapter.key for chapter in story.chapters] == ["calls", "kinds", "ladders"]
+    assert len(story.chapters[2].figures) == 14
 
 
 def test_speech_that_does_not_arrive_is_not_as_planned(tmp_path: Path) -> None:
@@ -246,7 +248,7 @@ def test_what_cannot_be_tried_is_not_proved_unless_it_is_left_out(
 def test_a_plan_without_test_numbers_cannot_be_proved(
     voice: Voice, fake: dict[str, object], tmp_path: Path
 ) -> None:
-    from .plans import changed
+    from ..plans import changed
 
     plan = tmp_path / "plan.yaml"
     plan.write_text(changed(('tests:\n  - {number: "+420111000001", via: public, ends_at: desk}\n', "")))
@@ -278,3 +280,26 @@ def test_a_ladder_has_an_arrow_per_message_between_lanes() -> None:
 def test_the_small_plan_is_called_where_its_name_server_says() -> None:
     assert ways.named(network(), Place("192.0.2.2", 5060)) == "core"
     assert ways.named(network(), Place("192.0.2.99", 5060)) == "192.0.2.99"
+
+
+def test_the_plan_may_be_named_as_an_argument_but_not_twice(voice: Voice, fake: dict[str, object]) -> None:
+    assert voice("prove", "campus", "--no-fall-back").code == 0
+    answer = voice("prove", "campus", "--plan", "carriers")
+    assert answer.code == 2
+    assert "--plan carriers and campus: name one plan" in answer.err
+
+
+def test_a_name_server_that_lies_spoils_a_call_that_goes_as_planned_otherwise(tmp_path: Path) -> None:
+    net, wanted = call(NUMBER)
+    name = next(str(step.facts["asked"]) for step in wanted.way.steps if step.what == "tree").rstrip(".")
+    lie = net.plan.enum[0]
+    row, _ = made(FakeLab(net, tmp_path, lies={f"{name}.": lie}), wanted)
+    assert row.verdict == NOT_AS_PLANNED
+    assert row.why.startswith("named answers E2U+sip !^\\+(.*)$!sip:\\1@office.campus.example! for ")
+
+
+def test_what_a_callee_accepts_and_nobody_offered_is_told() -> None:
+    net, wanted = call(NUMBER)
+    other = replace(leg("phone", "core", 0, 200), codecs=("g729",))
+    found = ways.taken(net, wanted, [other, leg("core", "cyrus", 1, 200)], {"core": ""})
+    assert "codec g729, which was not offered, instead of alaw" in ways.differences(wanted, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -15,10 +16,10 @@ from weirlab.studies.voice.fakes import FakeLab, _answer, _question
 from weirlab.studies.voice.lab import Frame
 from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.plan.model import Entry, Naptr
-from weirlab.studies.voice.proof import questions
-from weirlab.studies.voice.proof.packets import payloads
+from weirlab.studies.voice.proof.wire import questions
+from weirlab.studies.voice.proof.wire.packets import payloads
 
-from .plans import network
+from ..plans import network
 
 HERE, THERE = bytes((192, 0, 2, 1)), bytes((192, 0, 2, 2))
 MESSAGES = (
@@ -123,4 +124,6 @@ def test_an_answer_that_is_not_the_plan_s_is_told_with_both() -> None:
     ],
 )
 def test_a_server_that_is_silent_or_slow_is_told(entry: Entry | None, took_ns: int, words: str) -> None:
+    assert math.isnan(questions.longest_ns(asked(None)))
+    assert questions.longest_ns(asked(network().plan.enum[0], 7000)) == 7000
     assert [*questions.troubles(asked(entry, took_ns), [SERVER])] == [words]

@@ -9,8 +9,8 @@ from typing import Final
 
 from weirlab.studies.voice.configs.sipp import PAYLOADS
 from weirlab.studies.voice.lab.seen import Frame
-from weirlab.studies.voice.proof import packets
-from weirlab.studies.voice.proof.packets import Place
+from weirlab.studies.voice.proof.wire import packets
+from weirlab.studies.voice.proof.wire.packets import Place
 
 _RTP: Final = b"\x80"
 """How its packets begin: version 2, no padding, no extension, no contributing sources (RFC 3550, 5.1)."""

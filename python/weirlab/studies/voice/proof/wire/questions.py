@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from weirlab.quantities import duration, plural
 from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.plan.numbers import digits_below, owner_name
-from weirlab.studies.voice.proof.packets import Place, datagrams
+from weirlab.studies.voice.proof.wire.packets import Place, datagrams
 from weirlab.studies.voice.routing import Network
 
 SLOW_NS: Final = 500_000_000
@@ -85,9 +86,15 @@ def troubles(asked: Sequence[Question], servers: Sequence[Daemon]) -> Iterator[s
         silent = sum(each.answered_ns is None for each in to_it)
         if silent:
             yield f"{server.name} left {plural(silent, 'question')} of {len(to_it)} unanswered"
-        longest = max((each.answered_ns - each.at_ns for each in to_it if each.answered_ns), default=0)
+        longest = longest_ns(to_it)
         if longest > SLOW_NS:
             yield f"{server.name} took {duration(longest)} to answer"
+
+
+def longest_ns(asked: Sequence[Question]) -> float:
+    """The longest time that an answer took; NaN if nothing was answered."""
+    took = [float(each.answered_ns - each.at_ns) for each in asked if each.answered_ns is not None]
+    return max(took, default=math.nan)
 
 
 def answering(asked: Sequence[Question], servers: Sequence[Daemon]) -> list[str]:

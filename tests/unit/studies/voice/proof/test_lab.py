@@ -13,7 +13,7 @@ from weirlab.errors import InputError, MissingCapability
 from weirlab.studies.voice.configs import sipp
 from weirlab.studies.voice.lab import VoiceLab, dns, engines, media, wire
 
-from .plans import network, ready_network
+from ..plans import network, ready_network
 
 
 def test_hosts_have_names_of_letters_alone_and_each_its_own() -> None:
@@ -110,3 +110,12 @@ def test_a_name_server_without_address_is_refused_before_anything_runs() -> None
 def test_an_endpoint_without_address_is_refused_before_anything_runs() -> None:
     with pytest.raises(InputError, match="desk has no address"):
         VoiceLab(network((" address: 192.0.2.5, host: desk", " host: desk")), 1)
+
+
+def test_a_secondary_s_log_tells_which_zones_it_does_not_get() -> None:
+    log = (
+        "23-Nov-2026 01:02:03.456 transfer of 'small.example/IN' from 192.0.2.53#53: failed while receiving "
+        "responses: REFUSED\n23-Nov-2026 01:02:03.456 transfer of '0.2.4.e164.arpa/IN' from 192.0.2.53#53: "
+        "Transfer status: success\n"
+    )
+    assert engines.untransferred(log) == {"small.example": "REFUSED"}

@@ -16,7 +16,7 @@ from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED
 from weirlab.studies.voice.routing import Network
 
-from .plans import ready_network
+from ..plans import ready_network
 
 MANY = 25
 """Kinds that one command is to prove."""

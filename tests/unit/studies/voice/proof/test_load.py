@@ -25,8 +25,8 @@ from weirlab.studies.voice.proof.planned import Planned
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import Load, LoadScenario
 
-from .conftest import Voice
-from .plans import ready_network
+from ..conftest import Voice
+from ..plans import ready_network
 
 RECORDED = Path(__file__).parent / "recorded"
 ASKED = Load(plan=Path("campus"), trial_s=1.0, trials=1, lowest=50, highest=2000, media_calls=1)
