@@ -1,14 +1,16 @@
-"""What the Rust engine answers, as records."""
+"""The Rust engine: memory that it has used before, and what it answers, as records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weirlab.interrupts import interruptible
 from weirlab.records import (
     F64,
+    SLOWEST_UNPACED_PPS,
     U64,
     EngineResult,
     FlowTable,
@@ -19,6 +21,34 @@ from weirlab.records import (
     Windows,
 )
 from weirlab.traffic.plan import Plan
+from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.spec import Rate, Traffic
+
+if TYPE_CHECKING:
+    from weirlab._engine import Engine
+
+_WARM_UP_S: Final = 0.15
+_WARM_UP_PARTS: Final = 3
+"""So many in a row must be fast: free memory that is warm may precede memory that is not."""
+_WARM_UP_ROUNDS: Final = 33
+
+
+@interruptible
+def warm_up(engine: Engine, source_mac: bytes, destination_mac: bytes) -> None:
+    """Send until frames lie in memory that was used before.
+
+    On a virtual machine the host may back memory only when it is touched, and take it back
+    when it is free for a while: at some 5 µs a page the first hundreds of thousands of
+    frames leave thirty times more slowly.
+    """
+    is_xdp = engine.backend == "xdp"
+    length_s = _WARM_UP_S if is_xdp else _WARM_UP_S / _WARM_UP_PARTS
+    plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=length_s))
+    for _ in range(_WARM_UP_ROUNDS):
+        sent = engine.run(plan, source_mac, destination_mac)["series"]["sent"]
+        slowest = min(part.sum() for part in np.array_split(sent, _WARM_UP_PARTS))
+        if not is_xdp or slowest >= SLOWEST_UNPACED_PPS * length_s / _WARM_UP_PARTS:
+            return
 
 
 def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:

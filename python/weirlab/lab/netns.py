@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.interrupts import interruptible, shielded
+from weirlab.interrupts import shielded
 from weirlab.lab import clean, wiring
 from weirlab.lab.base import DutDriver, Site
 from weirlab.lab.cores import Cores, choose, share_a_core
@@ -30,21 +30,16 @@ from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.management.session import Session
-from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, RuleSetup
+from weirlab.records import EngineResult, HostSample, RuleSetup
 from weirlab.traffic.places import Places
 from weirlab.traffic.plan import Plan
 from weirlab.traffic.schedule import compile_plan
-from weirlab.traffic.spec import Rate, Traffic
+from weirlab.traffic.spec import Traffic
 
 if TYPE_CHECKING:
     from weirlab._engine import Engine
 
 BackendChoice = Literal["auto", "xdp", "af_packet"]
-
-_WARM_UP_S: Final = 0.05
-_WARM_UP_ROUNDS: Final = 100
-_WARM_ROUNDS: Final = 3
-"""So many in a row must be fast: free memory that is warm may precede memory that is not."""
 
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 
@@ -167,6 +162,8 @@ class NamespaceBed(ABC):
 
     def _loaded_engine(self) -> Engine:
         if self._engine is None:
+            from weirlab.lab.engine import warm_up
+
             try:
                 from weirlab._engine import Engine
             except ImportError as error:
@@ -181,24 +178,8 @@ class NamespaceBed(ABC):
                 device_threads=self._threads,
                 backend=self._backend,
             )
-            self._warm_up(self._engine)
+            warm_up(self._engine, wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(self._destination.mac))
         return self._engine
-
-    @interruptible
-    def _warm_up(self, engine: Engine) -> None:
-        """Send until frames lie in memory that was used before.
-
-        On a virtual machine the host may back memory only when it is touched, and take it back
-        when it is free for a while: at some 5 µs a page the first hundreds of thousands of
-        frames leave thirty times more slowly.
-        """
-        plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
-        fast = 0
-        for _ in range(_WARM_UP_ROUNDS):
-            raw = engine.run(plan, wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(self._destination.mac))
-            fast = fast + 1 if raw["sent"] >= SLOWEST_UNPACED_PPS * _WARM_UP_S else 0
-            if raw["backend"] != "xdp" or fast == _WARM_ROUNDS:
-                return
 
 
 class NetnsLab(NamespaceBed):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.errors import LabError, MissingCapability
-from weirlab.interrupts import interruptible, shielded
+from weirlab.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
@@ -28,21 +28,17 @@ from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
 from weirlab.link.recording.process import Source
-from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample
+from weirlab.records import EngineResult, HostSample
 from weirlab.studies.monitor.bed import tcpdump, wiring
 from weirlab.studies.monitor.bed.base import Recording, Settings, Stages, TapLike
 from weirlab.studies.monitor.bed.recording import OwnRecorder
 from weirlab.studies.monitor.bed.stages import stages_of
 from weirlab.studies.monitor.bed.tcpdump import Tcpdump
 from weirlab.traffic.schedule import compile_plan
-from weirlab.traffic.spec import Rate, Traffic
+from weirlab.traffic.spec import Traffic
 
 if TYPE_CHECKING:
     from weirlab._engine import Engine
-
-_WARM_UP_S: Final = 0.05
-_WARM_UP_ROUNDS: Final = 100
-_WARM_ROUNDS: Final = 3
 
 _OF_TAP: Final = ("received", "not_forwarded", "copied", "not_copied", "cut")
 _PATIENCE_S: Final = 10.0
@@ -207,6 +203,8 @@ class LinkLab:
         self.close()
 
     def _build(self) -> None:
+        from weirlab.lab.engine import warm_up
+
         method = self._settings.method
         self._folder = self._make_folder()
         self._host.watch(wiring.build(self._netns, method, self._cores.dut))
@@ -220,7 +218,7 @@ class LinkLab:
         for meter in self._meters.values():
             self._opened.callback(meter.close)
         self._engine = self._open_engine()
-        self._warm_up(self._engine)
+        warm_up(self._engine, mac_bytes(wiring.TX_MAC), mac_bytes(wiring.RX_MAC))
         if method.startswith("tap-"):
             self._tap = self._open_tap()
             self._xdp_mode, self._warnings = self._tap.xdp_mode, self._tap.warnings
@@ -250,17 +248,6 @@ class LinkLab:
             spin_cpu=self._cores.dut,
             backend=self._settings.backend,
         )
-
-    @interruptible
-    def _warm_up(self, engine: Engine) -> None:
-        """As in :mod:`weirlab.lab.netns`: send until frames lie in memory that was used before."""
-        plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
-        fast = 0
-        for _ in range(_WARM_UP_ROUNDS):
-            raw = engine.run(plan, mac_bytes(wiring.TX_MAC), mac_bytes(wiring.RX_MAC))
-            fast = fast + 1 if raw["sent"] >= SLOWEST_UNPACED_PPS * _WARM_UP_S else 0
-            if raw["backend"] != "xdp" or fast == _WARM_ROUNDS:
-                return
 
     def _open_tap(self) -> TapLike:
         settings = self._settings
