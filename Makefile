@@ -8,6 +8,8 @@ VENV := $(CURDIR)/.venv
 export PATH := $(VENV)/bin:$(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 # PyO3 asks this interpreter; the same one for cargo and for maturin, or it is built twice.
 export PYO3_PYTHON := $(VENV)/bin/python
+# Containers often set it; then every process that a test starts would compile all of Weir anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test kills lint bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build install-psock webui wheel manual format lock clean
 
@@ -20,7 +22,8 @@ demo: build ## Measure a firewall, model it, predict, verify, report (a simulate
 test: build ## Run every test that this machine can run
 	@cargo test --workspace --locked --quiet
 	@pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests/wheel tests/browser tests/unit
-	@pytest tests/netns
+	@pytest -n 2 --dist loadgroup -m 'not alone' tests/netns
+	@pytest -m alone tests/netns
 
 kills: build ## Kill every long command and see what is left (root; ARGS="--kills 20")
 	@python tests/kills $(ARGS)

@@ -19,6 +19,22 @@ from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.netns import NetnsLab
 
+ALONE = {
+    "test_failover", "test_lab", "test_monitor", "test_partition", "test_planted", "test_search",
+    "test_tcp_study",
+}  # fmt: skip
+"""Files that ask how long something takes, or what there is on this machine."""
+
+KILLING = "test_whatever_ends_the_owner"
+"""Begins the names of tests that kill a lab's owner and clean up after it: nobody else may do that first."""
+
+BESIDE = {
+    "test_emulator", "test_full_store", "test_psock", "test_record", "test_tap", "test_tcp",
+    "test_trace_real", "test_voice",
+}  # fmt: skip
+"""Files without a test bed, which would claim the measuring CPUs: they wait for most of their time. They run
+beside those with one, but one after another, since some look at every tap of this machine."""
+
 DEADLINE_S = 60.0
 """How long something that is sure to happen may take on a busy machine."""
 
@@ -28,6 +44,17 @@ STRANGER = "192.0.2.1"
 """Sends what is no test traffic."""
 FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 PORT = 7
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``--dist loadgroup`` two workers: one for the test beds, one for what runs beside them."""
+    for item in items:
+        if item.path.parent != Path(__file__).parent:
+            continue
+        item.add_marker(pytest.mark.xdist_group("beside" if item.path.stem in BESIDE else "beds"))
+        if item.path.stem in ALONE or item.name.startswith(KILLING):
+            item.add_marker(pytest.mark.alone)
 
 
 class PlainTraffic:

@@ -35,9 +35,9 @@ def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(
             ],
             "kinds": ["hard"],
             "repetitions": 1,
-            "event_s": 1,
-            "after_s": 5,
-            "affected_s": 3,
+            "event_s": 0.5,
+            "after_s": 4,
+            "affected_s": 1.5,
             "find_load": False,
             # Whether this host is quiet enough for a measurement is not what is tested.
             "max_attempts": 1,

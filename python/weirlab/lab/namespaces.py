@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 BackendChoice = Literal["auto", "xdp", "af_packet"]
 
-_WARM_UP_S: Final = 0.05
-_WARM_UP_ROUNDS: Final = 100
-_WARM_ROUNDS: Final = 3
+_WARM_UP_S: Final = 0.15
+_WARM_UP_PARTS: Final = 3
 """So many in a row must be fast: free memory that is warm may precede memory that is not."""
+_WARM_UP_ROUNDS: Final = 33
 
 
 class NamespaceBed(ABC):
@@ -189,12 +189,15 @@ def warm_up(engine: Engine, sender_mac: str, receiver_mac: str) -> None:
     when it is free for a while: at some 5 µs a page the first hundreds of thousands of
     frames leave thirty times more slowly.
     """
-    plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=_WARM_UP_S))
-    fast = 0
+    import numpy as np
+
+    is_xdp = engine.backend == "xdp"
+    length_s = _WARM_UP_S if is_xdp else _WARM_UP_S / _WARM_UP_PARTS
+    plan = compile_plan(Traffic(Rate(0.0, "max"), warmup_s=0.0, duration_s=length_s))
     for _ in range(_WARM_UP_ROUNDS):
         raw = engine.run(plan, wiring.mac_bytes(sender_mac), wiring.mac_bytes(receiver_mac))
-        fast = fast + 1 if raw["sent"] >= SLOWEST_UNPACED_PPS * _WARM_UP_S else 0
-        if raw["backend"] != "xdp" or fast == _WARM_ROUNDS:
+        slowest = min(part.sum() for part in np.array_split(raw["series"]["sent"], _WARM_UP_PARTS))
+        if not is_xdp or slowest >= SLOWEST_UNPACED_PPS * length_s / _WARM_UP_PARTS:
             return
 
 

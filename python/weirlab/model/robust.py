@@ -107,11 +107,13 @@ class _Slopes:
         self._low = low
         self._high = high
         self._at = np.full(len(low), np.nan)
+        self._steps = np.empty(0)
         self._values = np.empty((0, 0))
 
     def residual(self, x: F64) -> F64:
         self._evaluate(x)
-        return np.asarray(self._values[0])
+        # The solver weighs what it gets in place.
+        return np.asarray(self._values[0].copy())
 
     def jacobian(self, x: F64) -> F64:
         """Shape (n, p)."""

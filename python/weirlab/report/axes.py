@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import polars as pl
@@ -25,7 +26,25 @@ _PHONE: Final = 285
 
 def data(frame: pl.DataFrame) -> alt.InlineData:
     """``frame`` inside the chart's definition."""
-    return alt.InlineData(values=frame.to_dicts())
+    return _rows()(values=frame.to_dicts())
+
+
+@cache
+def _rows() -> type[alt.InlineData]:
+    """Made here, since it needs Altair, which may be missing."""
+
+    class Rows(alt.InlineData):
+        """Rows that Polars made: valid, and never changed, so that every layer may have the same ones.
+
+        Altair would look at each of their values for every chart, and copy them for every layer.
+        """
+
+        _class_is_valid_at_instantiation = False
+
+        def __deepcopy__(self, memo: object) -> Rows:
+            return self
+
+    return Rows
 
 
 def extent(frame: pl.DataFrame, *columns: str) -> Domain:
