@@ -211,7 +211,11 @@ def read(
     # What SACK has reported in a recovery is no longer in flight.
     anew = recovery | tight
     events = Events(at, data, acks, p.payload_bytes, sent, acked, anew)
-    found = sends(events, mss, Sight(close_s, least_s))
+    # By the handshake alone nobody knows how long ACKs take later. Until something is lost, a window that
+    # grows fills the gaps; a small one after a loss lets bursts out that are a round trip apart.
+    unseen = source == "receiver" and len(trips.time_ns) <= 1
+    timed = (lost <= 0) | (not unseen)
+    found = sends(events, mss, Sight(close_s, least_s, timed))
     round_s = max(least_s, AT_ONCE_S)
     # Away from the sender an ACK seems to make room a moment before the data that used it.
     ends = np.maximum.accumulate(np.where(tight, np.append(at[1:], at[-1]), -np.inf))
@@ -225,7 +229,7 @@ def read(
     even = np.zeros(len(at), dtype=bool)
     if source == "sender" or left is not None:
         even = paced(events, mss, None if source == "sender" else waited_s) & ~limited
-    if source == "receiver" and len(trips.time_ns) <= 1:
+    if unseen:
         # A queue, which keeps the flight as level, would not be seen.
         flat[:] = level[:] = False
     steady = clocked(events, found.bursts, flat | level, mss) & ~even

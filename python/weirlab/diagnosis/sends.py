@@ -72,11 +72,12 @@ class Events:
 class Sight:
     """How well a place sees the sender: what follows an ACK within ``close_s`` was let out by it.
 
-    ``least_s``: the least round trip.
+    ``least_s``: the least round trip. ``timed`` (by event): it is known when ACKs reach the sender.
     """
 
     close_s: float
     least_s: float
+    timed: Bools
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     late = bursts.gap_s > sight.least_s + DELAYED_S
     waited = bursts.short & bursts.answered & little & everything & bursts.bare & bursts.fresh & late
     # Nagle's algorithm may keep less than a segment back for a round trip: there was hardly anything to send.
-    freely = bursts.restarted | _by_chance(bursts)
+    freely = (bursts.restarted | _by_chance(bursts)) & sight.timed[other]
     pauses = ((bursts.short & ~(bursts.answered & bursts.bare)) | freely | bursts.tail) & ~waited
     # Each event belongs to the new data before it; what the last one is followed by is not known.
     ends_short = bool(events.payload_bytes[new[-1]] % mss != 0)
@@ -149,7 +150,7 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     begun = after >= 0
     idle[begun] = pauses[after[begun]]
     held[begun] = np.append(waited, False)[after[begun]]
-    idle |= _unused(events, bursts, mss, sight)
+    idle |= _unused(events, bursts, mss, sight) & sight.timed
     idle = _whole(at, bursts, idle & ~held) & ~held
     return Sends(idle, held, bursts)
 

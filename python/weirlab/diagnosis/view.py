@@ -113,7 +113,11 @@ class View:
         # from what was held up before.
         steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
         most = weighted_quantile(steady, t.lasts_s, 0.9)
-        return found if found > 0 and found >= FULL * most else None
+        usual = weighted_quantile(self.rate[held], t.lasts_s[held], 0.5)
+        without = weighted_quantile(self.rate, t.lasts_s * ~(held | self.idle), 0.5)
+        if not found > 0 or found < FULL * most or usual < FULL * without:
+            return None
+        return found
 
     def _probing(self) -> Bools:
         """More left within the last round trips than is usually delivered."""
