@@ -113,11 +113,20 @@ class View:
         # from what was held up before.
         steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
         most = weighted_quantile(steady, t.lasts_s, 0.9)
-        usual = weighted_quantile(self.rate[held], t.lasts_s[held], 0.5)
-        without = weighted_quantile(self.rate, t.lasts_s * ~(held | self.idle), 0.5)
-        if not found > 0 or found < FULL * most or usual < FULL * without:
+        if not found > 0 or found < FULL * most:
             return None
-        return found
+        return found if self._stands_long(held) or self._no_slower(held) else None
+
+    def _stands_long(self, held: Bools) -> bool:
+        """Most of the time in ``held`` is of stretches that nothing but a queue explains."""
+        long = lasting(held, self.timeline.lasts_s, SHARED_TRIPS * self.facts.min_rtt_s)
+        return self.share(long.astype(np.float64)) > MOSTLY * self.share(held.astype(np.float64))
+
+    def _no_slower(self, held: Bools) -> bool:
+        """As much is delivered in ``held`` as otherwise: a round trip that is long for once means nothing."""
+        lasts_s = self.timeline.lasts_s
+        usual = weighted_quantile(self.rate[held], lasts_s[held], 0.5)
+        return not usual < FULL * weighted_quantile(self.rate, lasts_s * ~(held | self.idle), 0.5)
 
     def _probing(self) -> Bools:
         """More left within the last round trips than is usually delivered."""
