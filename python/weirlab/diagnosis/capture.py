@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 AT_ONCE_S: Final = 0.001
 """What follows an ACK within this time was let out by it. A host that is not busy needs a tenth of it."""
+MOSTLY: Final = 0.5
 PARTS: Final = 8
 """Of a round trip."""
 USUAL_NS: Final = 100_000_000
@@ -229,6 +230,10 @@ def read(
     even = np.zeros(len(at), dtype=bool)
     if source == "sender" or left is not None:
         even = paced(events, mss, None if source == "sender" else waited_s) & ~limited
+        # Away from the sender only what holds for most of the transfer: a path spreads some bursts, too.
+        lasted = np.append(np.diff(at), 0.0)
+        if source != "sender" and lasted[even].sum() < MOSTLY * lasted.sum():
+            even[:] = False
     if unseen:
         # A queue, which keeps the flight as level, would not be seen.
         flat[:] = level[:] = False

@@ -102,13 +102,14 @@ class View:
 
     def _behind_queue(self) -> float | None:
         t = self.timeline
-        held, least = self.queued & ~self.idle, LEAST_QUEUED
+        # Others may have a part of it while a queue stands.
+        held, least, quantile = self.queued & ~self.idle, LEAST_QUEUED, 0.75
         if self.share(t.paced.astype(np.float64)) > MOSTLY:
-            held, least = held & self._probing(), PROBED
+            held, least, quantile = held & self._probing(), PROBED, 0.5
         queued_s = float(t.lasts_s[held].sum())
         if queued_s < max(least * t.seconds, 2 * self.facts.min_rtt_s):
             return None
-        found = weighted_quantile(self.rate[held], t.lasts_s[held], 0.75)
+        found = weighted_quantile(self.rate[held], t.lasts_s[held], quantile)
         # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link, apart
         # from what was held up before.
         steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
