@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.diagnosis.departures import Departures, departures
-from weirlab.diagnosis.pacing import paced
-from weirlab.diagnosis.rounds import growing_until, is_flat, is_level
-from weirlab.diagnosis.sends import Events, Sight, clocked, last_known, sends
+from weirlab.diagnosis.packets.departures import Departures, departures
+from weirlab.diagnosis.packets.pacing import paced
+from weirlab.diagnosis.packets.rounds import growing_until, is_flat, is_level
+from weirlab.diagnosis.packets.sends import Events, Sight, clocked, last_known, sends
 from weirlab.diagnosis.timeline import Facts, Timeline
 
 if TYPE_CHECKING:
