@@ -12,7 +12,7 @@ emulator itself counted, or arithmetic where neither can count. Beside it: the c
 share of the time of the planted cause, and what the kernel's own counters say.
 
 Without `--seeds` each case has its usual parameters. A seed draws rates, delays, buffers, pauses and lengths.
-`--again` diagnoses what was kept once more; it needs no root. Root otherwise; some two minutes per seed.
+`--again` diagnoses what was kept once more; it needs no root. Root otherwise; some three minutes per seed.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.diagnosis.departures import Departures, departures
-from weirlab.diagnosis.pacing import paced
-from weirlab.diagnosis.rounds import growing_until, is_flat, is_level
-from weirlab.diagnosis.sends import Events, Sight, clocked, last_known, sends
+from weirlab.diagnosis.packets.departures import Departures, departures
+from weirlab.diagnosis.packets.pacing import paced
+from weirlab.diagnosis.packets.rounds import growing_until, is_flat, is_level
+from weirlab.diagnosis.packets.sends import Events, Sight, clocked, last_known, sends
 from weirlab.diagnosis.timeline import Facts, Timeline
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 AT_ONCE_S: Final = 0.001
 """What follows an ACK within this time was let out by it. A host that is not busy needs a tenth of it."""
+MOSTLY: Final = 0.5
 PARTS: Final = 8
 """Of a round trip."""
 USUAL_NS: Final = 100_000_000
@@ -211,7 +212,11 @@ def read(
     # What SACK has reported in a recovery is no longer in flight.
     anew = recovery | tight
     events = Events(at, data, acks, p.payload_bytes, sent, acked, anew)
-    found = sends(events, mss, Sight(close_s, least_s))
+    # By the handshake alone nobody knows how long ACKs take later. Until something is lost, a window that
+    # grows fills the gaps; a small one after a loss lets bursts out that are a round trip apart.
+    unseen = source == "receiver" and len(trips.time_ns) <= 1
+    timed = (lost <= 0) | (not unseen)
+    found = sends(events, mss, Sight(close_s, least_s, timed))
     round_s = max(least_s, AT_ONCE_S)
     # Away from the sender an ACK seems to make room a moment before the data that used it.
     ends = np.maximum.accumulate(np.where(tight, np.append(at[1:], at[-1]), -np.inf))
@@ -225,7 +230,11 @@ def read(
     even = np.zeros(len(at), dtype=bool)
     if source == "sender" or left is not None:
         even = paced(events, mss, None if source == "sender" else waited_s) & ~limited
-    if source == "receiver" and len(trips.time_ns) <= 1:
+        # Away from the sender only what holds for most of the transfer: a path spreads some bursts, too.
+        lasted = np.append(np.diff(at), 0.0)
+        if source != "sender" and lasted[even].sum() < MOSTLY * lasted.sum():
+            even[:] = False
+    if unseen:
         # A queue, which keeps the flight as level, would not be seen.
         flat[:] = level[:] = False
     steady = clocked(events, found.bursts, flat | level, mss) & ~even

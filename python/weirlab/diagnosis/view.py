@@ -102,18 +102,32 @@ class View:
 
     def _behind_queue(self) -> float | None:
         t = self.timeline
-        held, least = self.queued & ~self.idle, LEAST_QUEUED
+        # Others may have a part of it while a queue stands.
+        held, least, quantile = self.queued & ~self.idle, LEAST_QUEUED, 0.75
         if self.share(t.paced.astype(np.float64)) > MOSTLY:
-            held, least = held & self._probing(), PROBED
+            held, least, quantile = held & self._probing(), PROBED, 0.5
         queued_s = float(t.lasts_s[held].sum())
         if queued_s < max(least * t.seconds, 2 * self.facts.min_rtt_s):
             return None
-        found = weighted_quantile(self.rate[held], t.lasts_s[held], 0.75)
+        found = weighted_quantile(self.rate[held], t.lasts_s[held], quantile)
         # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link, apart
         # from what was held up before.
         steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
         most = weighted_quantile(steady, t.lasts_s, 0.9)
-        return found if found > 0 and found >= FULL * most else None
+        if not found > 0 or found < FULL * most:
+            return None
+        return found if self._stands_long(held) or self._no_slower(held) else None
+
+    def _stands_long(self, held: Bools) -> bool:
+        """Most of the time in ``held`` is of stretches that nothing but a queue explains."""
+        long = lasting(held, self.timeline.lasts_s, SHARED_TRIPS * self.facts.min_rtt_s)
+        return self.share(long.astype(np.float64)) > MOSTLY * self.share(held.astype(np.float64))
+
+    def _no_slower(self, held: Bools) -> bool:
+        """As much is delivered in ``held`` as otherwise: a round trip that is long for once means nothing."""
+        lasts_s = self.timeline.lasts_s
+        usual = weighted_quantile(self.rate[held], lasts_s[held], 0.5)
+        return not usual < FULL * weighted_quantile(self.rate, lasts_s * ~(held | self.idle), 0.5)
 
     def _probing(self) -> Bools:
         """More left within the last round trips than is usually delivered."""

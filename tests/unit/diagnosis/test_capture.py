@@ -151,6 +151,14 @@ def test_a_writer_that_is_woken_at_any_time_still_fills_its_buffer_up_again() ->
 
 
 @pytest.mark.parametrize("place", ["sender", "receiver"])
+def test_a_writer_that_is_woken_round_trips_late_now_and_then_still_fills_its_buffer_up(place: Place) -> None:
+    wakes_s = (0.001, 0.003, 0.002, 0.004, 0.001, 0.002, 0.005, 0.19, 0.003, 0.001, 0.002)
+    diagnosis = found(Sender(BULK, buffer_bytes=30 * MSS, wakes_s=wakes_s, rate_bytes_per_s=5e6), place)
+    assert diagnosis.main.key == "send_buffer"
+    assert diagnosis.share("send_buffer") > 0.9
+
+
+@pytest.mark.parametrize("place", ["sender", "receiver"])
 def test_a_bottleneck_that_is_saturated(place: Place) -> None:
     diagnosis = found(Sender(BULK, cwnd_bytes=200 * MSS, rate_bytes_per_s=2e6), place)
     assert diagnosis.main.key == "bottleneck"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from weirlab.diagnosis.departures import departures
+from weirlab.diagnosis.packets.departures import departures
 
 from .made import MS
 

@@ -71,7 +71,8 @@ fn time_stamps_measure_each_tick_once() {
     ];
     let (connection, rows) = talk(1_000, &packets);
     let rtt = connection.sides[0].rtt_timestamp;
-    let sent: Vec<_> = rows.segments.iter().filter(|row| row.payload_bytes > 0).map(|row| row.tsval).collect();
+    let sent: Vec<_> =
+        rows.segments.iter().filter(|row| row.payload_bytes > 0).map(|row| row.tsval).collect();
     assert_eq!(sent, [Some(100), Some(100), Some(101)]);
     assert_eq!((rtt.count, rtt.min_ns, rtt.max_ns), (2, 20_000_000, 22_000_000));
     assert!((rtt.mean_ns - 21e6).abs() < 1e-6 && (rtt.sd_ns - 1e6).abs() < 1e-6);

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from weirlab.diagnosis.sends import Events
+    from weirlab.diagnosis.packets.sends import Events
     from weirlab.diagnosis.timeline import Bools, Floats
 
 APART_S: Final = 0.0002

@@ -25,6 +25,8 @@ LEVEL_TRIPS: Final = 2.5
 """Round trips that each lasts: an application that a busy host wakes late has a burst in most of them."""
 LEVEL_RATIO: Final = 1.6
 """Between the greatest flights of round trips whose mean stays the same."""
+REACHED: Final = 2 / 3
+"""Share of the round trips in which the flight comes up to a mark."""
 LEVEL: Final = 0.1
 """Of the mean, from one half of the round trips to the other."""
 MOST_ROUNDS: Final = 1 << 20
@@ -77,7 +79,9 @@ def is_flat(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float,
 def is_level(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float, mss: int) -> Bools:
     """By piece: the greatest flight varied for :data:`LEVEL_ROUNDS` round trips, and did not grow.
 
-    After a loss as in :func:`is_flat`, and if growth would be seen in what it varies by.
+    Or it came up to the same mark in most of them, and never beyond: what a busy host let out late in the
+    others says nothing of a limit. After a loss as in :func:`is_flat`, and if growth would be seen in what it
+    varies by.
     """
     level = np.zeros(len(start_s), dtype=bool)
     if len(start_s) == 0:
@@ -93,6 +97,10 @@ def is_level(start_s: Floats, flight_bytes: Floats, lost: Floats, round_s: float
     steady = np.abs(later - earlier) <= same
     steady &= windows.max(axis=1) <= LEVEL_RATIO * windows.min(axis=1)
     steady &= windows.min(axis=1) >= FEW_SEGMENTS * mss
+    mark = np.median(windows, axis=1)
+    near = SAME_SEGMENTS * mss
+    reached = (windows >= (mark - near)[:, None]).mean(axis=1) >= REACHED
+    steady |= reached & (windows.max(axis=1) <= mark + near) & (mark >= FEW_SEGMENTS * mss)
     segments = windows.max(axis=1) / mss
     free = _free(so_far, segments, LEVEL_ROUNDS, LEVEL_TRIPS, after_loss=True)
     free &= GROWN_PER_TRIP * mss * half * LEVEL_TRIPS >= 2 * same

@@ -72,11 +72,12 @@ class Events:
 class Sight:
     """How well a place sees the sender: what follows an ACK within ``close_s`` was let out by it.
 
-    ``least_s``: the least round trip.
+    ``least_s``: the least round trip. ``timed`` (by event): it is known when ACKs reach the sender.
     """
 
     close_s: float
     least_s: float
+    timed: Bools
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     late = bursts.gap_s > sight.least_s + DELAYED_S
     waited = bursts.short & bursts.answered & little & everything & bursts.bare & bursts.fresh & late
     # Nagle's algorithm may keep less than a segment back for a round trip: there was hardly anything to send.
-    freely = bursts.restarted | _by_chance(bursts)
+    freely = (bursts.restarted | _by_chance(bursts)) & sight.timed[other]
     pauses = ((bursts.short & ~(bursts.answered & bursts.bare)) | freely | bursts.tail) & ~waited
     # Each event belongs to the new data before it; what the last one is followed by is not known.
     ends_short = bool(events.payload_bytes[new[-1]] % mss != 0)
@@ -149,7 +150,7 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     begun = after >= 0
     idle[begun] = pauses[after[begun]]
     held[begun] = np.append(waited, False)[after[begun]]
-    idle |= _unused(events, bursts, mss, sight)
+    idle |= _unused(events, bursts, mss, sight) & sight.timed
     idle = _whole(at, bursts, idle & ~held) & ~held
     return Sends(idle, held, bursts)
 
@@ -169,11 +170,9 @@ def clocked(events: Events, bursts: Bursts | None, stretch: Bools, mss: int) -> 
         if mine.sum() < LEAST_BURSTS or not _may_be_let_out(bursts, mine):
             continue
         part = slice(first, behind)
-        sizes, peaks = _scatters(events, bursts.other[mine], behind)
-        if peaks > max(REFILLS * sizes, mss):
-            continue
-        if (sizes > 0 and peaks <= REFILLS * sizes) or _is_clocked(events, bursts, mine, part):
-            found[part] = True
+        found[part] = _fills_up(events, bursts.other[mine], behind, mss) or (
+            _comes_back(events, bursts.other[mine], behind, mss) and _is_clocked(events, bursts, mine, part)
+        )
     return found
 
 
@@ -210,11 +209,27 @@ def _may_be_let_out(bursts: Bursts, mine: Bools) -> bool:
     return emptied and float(bursts.short[mine].mean()) <= MOSTLY
 
 
-def _scatters(events: Events, begin: Ints, behind: int) -> tuple[float, float]:
-    """How much bursts, which begin at these events, differ in size, and in what is in flight after them."""
+def _fills_up(events: Events, begin: Ints, behind: int, mss: int) -> bool:
+    """Whether bursts, which begin at these events, are as large as what ACKs have freed: however much they
+    differ, the flight comes up to one mark, or never beyond the usual one.
+    """
+    sizes, peaks = _sizes_and_peaks(events, begin, behind)
+    if _scatter(peaks) + _scatter(sizes) > 0 and _scatter(peaks) <= REFILLS * _scatter(sizes):
+        return True
+    return _scatter(sizes) >= mss and float(peaks.max() - np.median(peaks)) <= mss
+
+
+def _comes_back(events: Events, begin: Ints, behind: int, mss: int) -> bool:
+    """Whether the flight comes up to about one mark."""
+    sizes, peaks = _sizes_and_peaks(events, begin, behind)
+    return _scatter(peaks) <= max(REFILLS * _scatter(sizes), mss)
+
+
+def _sizes_and_peaks(events: Events, begin: Ints, behind: int) -> tuple[Ints, Ints]:
+    """Of bursts, in bytes: how much each is, and how much is in flight at most until the next."""
     peaks = np.maximum.reduceat((events.sent - events.acked)[:behind], begin)
     sizes = np.diff(np.append(events.sent[np.maximum(begin - 1, 0)], events.sent[behind - 1]))
-    return _scatter(sizes), _scatter(peaks)
+    return sizes, peaks
 
 
 def _scatter(values: Ints) -> float:
