@@ -119,10 +119,14 @@ class First:
         self.running = True
         self.read_lines(0, self.obey, self.stop)
         while self.running:
-            for key, _ in self.selector.select():
-                # An event of the same moment, the end of a program, may have read and closed its pipe.
-                if self.selector.get_map().get(key.fd) is key:
-                    key.data()
+            self.react()
+
+    def react(self) -> None:
+        """Wait for events and act on them."""
+        for key, _ in self.selector.select():
+            # An event of the same moment, the end of a program, may have read and closed its pipe.
+            if self.selector.get_map().get(key.fd) is key:
+                key.data()
 
     def read_lines(
         self, fd: int, take: Callable[[bytes], None], ended: Callable[[], None] = lambda: None
