@@ -146,6 +146,14 @@ def test_all_its_processes_work_on_the_devices_cpu(lab: NetnsLab) -> None:
                 assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {CRITICAL}
 
 
+def test_the_daemons_nice_value_counts_beside_the_kernels_threads(lab: NetnsLab) -> None:
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel does not group by sessions")
+    for machine in driver_of(lab)._machines:
+        for process in machine.processes[1:]:
+            assert Path(f"/proc/{process}/autogroup").read_text().endswith(f" nice {CRITICAL}\n")
+
+
 def test_the_inside_of_the_near_gateway_can_be_watched(lab: NetnsLab) -> None:
     with lab.watch_inside():
         lab.run(TRAFFIC)

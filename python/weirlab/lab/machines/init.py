@@ -119,7 +119,13 @@ class First:
         self.running = True
         self.read_lines(0, self.obey, self.stop)
         while self.running:
-            for key, _ in self.selector.select():
+            self.react()
+
+    def react(self) -> None:
+        """Wait for events and act on them."""
+        for key, _ in self.selector.select():
+            # An event of the same moment, the end of a program, may have read and closed its pipe.
+            if self.selector.get_map().get(key.fd) is key:
                 key.data()
 
     def read_lines(
@@ -242,6 +248,8 @@ class First:
             if inside is not None:
                 check(libc.setns(self.home, CLONE_NEWNET), "setns")
         os.setpriority(os.PRIO_PROCESS, pid, nice)
+        if nice:
+            prefer(pid, nice)
         return pid
 
     def last_words(self, key: object) -> list[str]:
@@ -276,6 +284,21 @@ class First:
                 if self.daemons[name] == pid:
                     del self.daemons[name]
                 tell(ended=name, code=code, said=self.last_words(name))
+
+
+def prefer(pid: int, nice: int) -> None:
+    """Let a program's nice value count among all programs, and not within its own session alone.
+
+    A kernel that shares the CPU out among sessions (autogroup, sched(7)) would otherwise leave a daemon one
+    percent of it beside a kernel thread at nice -20.
+    """
+    try:
+        with open(f"/proc/{pid}/autogroup", "w") as file:
+            file.write(str(nice))
+    except OSError as error:
+        # There are no such groups, or it has ended.
+        if error.errno not in (errno.ENOENT, errno.ESRCH):
+            raise
 
 
 def tell(**words: object) -> None:
