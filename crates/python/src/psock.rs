@@ -147,8 +147,7 @@ impl ParallelSocketObject {
         let options = how.options(py)?;
         let route = |(local, remote, port)| Route { local, remote: SocketAddr::new(remote, port) };
         let routes: Vec<_> = routes.into_iter().map(route).collect();
-        let mut opening =
-            Opening::start(&routes, &options, None).map_err(|error| open_error(py, &error))?;
+        let mut opening = Opening::start(&routes, &options, None).map_err(|error| open_error(py, &error))?;
         loop {
             opening = match py.detach(|| opening.wait(Some(LONGEST_WAIT))) {
                 Ok(Ok(inner)) => return Ok(Self { inner }),

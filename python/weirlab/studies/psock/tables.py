@@ -17,8 +17,8 @@ def sent(copied: Copied) -> str:
     if copied.report["plain"]:
         return (
             f"{size(copied.data_bytes)} in {duration(copied.seconds * 1e9)}: "
-            f"{bit_rate(copied.throughput_bps)} over plain TCP, since the receiver speaks no psock. Its TCP has "
-            "everything; what its program did with it is not known."
+            f"{bit_rate(copied.throughput_bps)} over plain TCP, since the receiver speaks no psock. Its TCP "
+            "has everything; what its program did with it is not known."
         )
     text = (
         f"{size(copied.data_bytes)} in {duration(copied.seconds * 1e9)} over "
