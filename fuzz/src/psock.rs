@@ -4,7 +4,7 @@
 
 use weir_psock::schedule::{PathStats, SCHEDULERS, StreamId, scheduler};
 use weir_psock::session::{Config, Read, Session};
-use weir_psock::wire::{Frame, HEADER_BYTES, Hello, Reason};
+use weir_psock::wire::{Frame, HEADER_BYTES, Hello, Initiator, Reason};
 
 const MEMORY_BYTES: usize = 4096;
 const BLOCK_BYTES: usize = 256;
@@ -19,15 +19,26 @@ struct Play<'a> {
     read_bytes: u64,
 }
 
-/// Lets a peer that knows the key do what `data` says; the first byte chooses the scheduler. How it ended.
+/// A server's side of a greeting that is made of `data`.
+fn greet(data: &[u8]) {
+    let Some((reply, rest)) = data.split_first_chunk() else { return };
+    let Ok(proved) = Initiator::open(b"token", [1; 16], [2; 16]).prove(reply) else { return };
+    // Nobody can guess a proof.
+    assert!(rest.first_chunk().is_none_or(|welcome| proved.welcomed(welcome).is_err()));
+}
+
+/// Lets a peer that knows the key do what `data` says; the first byte chooses the scheduler, and whether streams are
+/// coupled. How it ended.
 pub fn psock(data: &[u8]) -> &'static str {
     let _ = data.first_chunk().map(Hello::parse);
+    greet(data);
     let Some((choice, bytes)) = data.split_first() else { return "nothing" };
     let name = SCHEDULERS[usize::from(*choice) % SCHEDULERS.len()];
     let config = Config {
         receive_bytes: MEMORY_BYTES,
         send_bytes: MEMORY_BYTES,
         block_bytes: BLOCK_BYTES as u32,
+        is_fair: choice & 0x80 != 0,
         ..Config::default()
     };
     let session = Session::new(config, scheduler(name).expect("a scheduler of that name"));
@@ -134,9 +145,17 @@ impl Play<'_> {
                     let acked_bytes = self.number();
                     self.session.sent(id, taken);
                     self.session.set_writable(id);
-                    let stats =
-                        PathStats { acked_bytes, unacked_bytes: acked_bytes % 7, ..PathStats::default() };
+                    let stats = PathStats {
+                        acked_bytes,
+                        unacked_bytes: acked_bytes % 7,
+                        srtt_ns: acked_bytes << 10,
+                        mss_bytes: acked_bytes % 3,
+                        cwnd_bytes: acked_bytes,
+                        retransmitted_segments: acked_bytes % 5,
+                        ..PathStats::default()
+                    };
                     self.session.set_stats(id, stats, self.now_ns);
+                    assert!(self.session.pacing_bytes_per_s(id).is_none_or(|rate| rate > 0));
                 }
             }
             _ => match self.byte() % 8 {

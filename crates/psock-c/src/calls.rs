@@ -308,4 +308,3 @@ pub unsafe extern "C" fn pgetpeername(fd: c_int, address: *mut sockaddr, len: *m
         unsafe { address::write(descriptor.remote()?, address, len) }.map(|()| 0)
     })
 }
-

@@ -77,7 +77,11 @@ impl Setup {
             let pair = |remote: &SocketAddr| {
                 let fits = |ip: &&std::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
                 let remote = *remote;
-                local.iter().filter(fits).map(move |ip| Route { local: Some(*ip), remote }).collect::<Vec<_>>()
+                local
+                    .iter()
+                    .filter(fits)
+                    .map(move |ip| Route { local: Some(*ip), remote })
+                    .collect::<Vec<_>>()
             };
             paths = remote.iter().flat_map(pair).collect();
         }

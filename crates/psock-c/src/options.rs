@@ -121,7 +121,8 @@ pub fn set(descriptor: &Descriptor, level: c_int, name: c_int, value: &[u8]) -> 
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
             let libc::linger { l_onoff, l_linger } = plain(value)?;
             let seconds = u64::try_from(l_linger).map_err(|_| Failure::new(libc::EINVAL))?;
-            let linger = if l_onoff == 0 { Linger::Always } else { Linger::For(Duration::from_secs(seconds)) };
+            let linger =
+                if l_onoff == 0 { Linger::Always } else { Linger::For(Duration::from_secs(seconds)) };
             descriptor.set_anytime(|setup| setup.linger = linger);
             Ok(())
         }
@@ -173,7 +174,9 @@ fn set_own(setup: &mut Setup, name: c_int, value: &[u8]) -> Outcome<()> {
             options.config.send_bytes = bytes;
         }
         PSOCK_UNSENT_BYTES => options.unsent_bytes = within(value, 0, i32::MAX as usize)? as u32,
-        PSOCK_LOST_MS => options.config.timing.lost_ns = within(value, 1, i32::MAX as usize)? as u64 * 1_000_000,
+        PSOCK_LOST_MS => {
+            options.config.timing.lost_ns = within(value, 1, i32::MAX as usize)? as u64 * 1_000_000
+        }
         PSOCK_FAIR => options.config.is_fair = flag(value)?,
         PSOCK_FALLBACK => options.is_fallback = flag(value)?,
         _ => return failed(libc::ENOPROTOOPT),

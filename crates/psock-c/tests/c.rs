@@ -127,9 +127,11 @@ fn the_example_copies_bytes_over_ipv4_and_ipv6() {
 #[test]
 fn a_program_can_hold_the_library_itself() {
     let mut libraries = vec![prefix().join("lib/libweirpsock.a").display().to_string()];
-    libraries.extend(flags(&["--libs", "--static"]).into_iter().filter(|flag| {
-        !flag.starts_with("-L") && flag != "-lweirpsock"
-    }));
+    libraries.extend(
+        flags(&["--libs", "--static"])
+            .into_iter()
+            .filter(|flag| !flag.starts_with("-L") && flag != "-lweirpsock"),
+    );
     let program = compile("examples/copy.c", "copy-static", &libraries);
     copy(&program, "127.0.0.1", &bytes(300_001));
     fs::remove_file(program).unwrap();

@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use weir_psock::io::{
-    LEAST_MEMORY_BYTES, Listener, MOST_MEMORY_BYTES, OpenError, Options, PORT, ParallelSocket, Route,
-    SocketError, UNSENT_BYTES,
+    LEAST_MEMORY_BYTES, Listener, MOST_MEMORY_BYTES, OpenError, Opening, Options, PORT, ParallelSocket,
+    Route, SocketError, UNSENT_BYTES,
 };
 use weir_psock::schedule::SCHEDULERS;
 use weir_psock::session::{Config, Timing};
@@ -57,6 +57,10 @@ struct Given {
     unsent_bytes: u32,
     lost_ns: u64,
     options: Vec<(String, String)>,
+    #[pyo3(default)]
+    fair: bool,
+    #[pyo3(default)]
+    fallback: bool,
 }
 
 impl Given {
@@ -71,10 +75,13 @@ impl Given {
                 send_bytes: self.memory_bytes,
                 block_bytes: self.block_bytes,
                 timing: Timing { lost_ns: self.lost_ns, ..Timing::default() },
+                is_fair: self.fair,
             },
             scheduler: self.scheduler,
             unsent_bytes: self.unsent_bytes,
             settings: self.options.iter().map(read).collect::<PyResult<_>>()?,
+            is_fallback: self.fallback,
+            ..Options::default()
         })
     }
 }
@@ -88,11 +95,13 @@ fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
         OpenError::Greeting { source, .. } if *source != GreetingError::Secret => "LabError",
         _ => "InputError",
     };
-    let token = match error {
+    let advice = match error {
         OpenError::Greeting { source: GreetingError::Secret, .. } => "; check --token",
+        OpenError::Greeting { source: GreetingError::NotPsock | GreetingError::Version(_), .. }
+        | OpenError::Silent { .. } => "; --fallback uses plain TCP with such a peer",
         _ => "",
     };
-    exception(py, class, &format!("{}{token}", describe(error)))
+    exception(py, class, &format!("{}{advice}", describe(error)))
 }
 
 fn socket_error(py: Python<'_>, error: &SocketError) -> PyErr {
@@ -131,14 +140,22 @@ pub struct ParallelSocketObject {
 
 #[pymethods]
 impl ParallelSocketObject {
-    /// Opens a session over `routes`: this end's address or None, the other end's, its port.
+    /// Opens a session over `routes`, all of which are tried at once: this end's address or None, the other end's,
+    /// its port.
     #[staticmethod]
     fn connect(py: Python<'_>, routes: Vec<(Option<IpAddr>, IpAddr, u16)>, how: Given) -> PyResult<Self> {
         let options = how.options(py)?;
         let route = |(local, remote, port)| Route { local, remote: SocketAddr::new(remote, port) };
         let routes: Vec<_> = routes.into_iter().map(route).collect();
-        let inner = py.detach(|| ParallelSocket::connect(&routes, &options));
-        Ok(Self { inner: inner.map_err(|error| open_error(py, &error))? })
+        let mut opening = Opening::start(&routes, &options, None).map_err(|error| open_error(py, &error))?;
+        loop {
+            opening = match py.detach(|| opening.wait(Some(LONGEST_WAIT))) {
+                Ok(Ok(inner)) => return Ok(Self { inner }),
+                Ok(Err(error)) => return Err(open_error(py, &error)),
+                Err(still) => still,
+            };
+            py.check_signals()?;
+        }
     }
 
     /// Writes some of `data`; how many bytes, or None where there was no room in time.
@@ -203,6 +220,7 @@ impl ParallelSocketObject {
         let totals = report.totals;
         let dict = PyDict::new(py);
         dict.set_item("scheduler", report.scheduler)?;
+        dict.set_item("plain", report.is_plain)?;
         for (name, value) in [
             ("written_bytes", totals.written_bytes),
             ("acknowledged_bytes", totals.acknowledged_bytes),

@@ -75,11 +75,7 @@ impl Opening {
     ///
     /// # Errors
     /// [`OpenError`]: the options are not possible.
-    pub fn start(
-        routes: &[Route],
-        options: &Options,
-        mut signal: Option<Signal>,
-    ) -> Result<Self, OpenError> {
+    pub fn start(routes: &[Route], options: &Options, mut signal: Option<Signal>) -> Result<Self, OpenError> {
         options.check()?;
         if !(1..=MOST_STREAMS).contains(&routes.len()) {
             return Err(OpenError::Addresses(routes.len()));
@@ -184,9 +180,8 @@ impl Race {
             Ok(stream) => stream,
             Err(problem) => return self.fail(number, problem, false),
         };
-        let greet = |stream: &mut TcpStream, purpose| {
-            greet(stream, route.remote, self.id, &purpose, &self.options)
-        };
+        let greet =
+            |stream: &mut TcpStream, purpose| greet(stream, route.remote, self.id, &purpose, &self.options);
         match self.turn(LONGEST_TURN.max(4 * begun.elapsed())) {
             Turn::Nothing => {}
             Turn::Join(shared, secret) => {
@@ -218,7 +213,9 @@ impl Race {
             match &state.stage {
                 Stage::Trying => {}
                 Stage::Open { shared, secret: Some(secret), .. } => {
-                    return shared.upgrade().map_or(Turn::Nothing, |shared| Turn::Join(shared, secret.clone()));
+                    return shared
+                        .upgrade()
+                        .map_or(Turn::Nothing, |shared| Turn::Join(shared, secret.clone()));
                 }
                 _ => return Turn::Nothing,
             }

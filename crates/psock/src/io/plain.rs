@@ -83,7 +83,11 @@ impl Worker {
             let events = if reads { libc::POLLIN } else { 0 }
                 | if self.taken < self.pending.len() { libc::POLLOUT } else { 0 };
             // A connection that has ended is always ready.
-            fds[1] = libc::pollfd { fd: if events == 0 { -1 } else { self.stream.as_raw_fd() }, events, revents: 0 };
+            fds[1] = libc::pollfd {
+                fd: if events == 0 { -1 } else { self.stream.as_raw_fd() },
+                events,
+                revents: 0,
+            };
             state.is_asleep = true;
             drop(state);
             let now = now_ns();

@@ -83,7 +83,8 @@ impl Coupling {
         } else if window.in_flight_bytes >= window.bytes / 2.0 {
             // Only where the window is used.
             let alone = 1.0 / window.bytes;
-            window.bytes += growth.map_or(alone, |coupled| coupled.min(alone)) * acked_bytes * window.mss_bytes;
+            window.bytes +=
+                growth.map_or(alone, |coupled| coupled.min(alone)) * acked_bytes * window.mss_bytes;
         }
         window.bytes = window.bytes.min(HEADROOM * cwnd_bytes).max(LEAST_SEGMENTS * window.mss_bytes);
         (window.bytes as u64).min(stats.cwnd_bytes)
@@ -97,7 +98,7 @@ impl Coupling {
     /// The rate that enforces a stream's window; `None` in slow start.
     pub fn rate_bytes_per_s(&self, id: StreamId) -> Option<u64> {
         let window = self.windows.get(&id).filter(|window| !window.is_slow_start)?;
-        Some((window.bytes / window.srtt_ns * NS_PER_S) as u64)
+        Some(((window.bytes / window.srtt_ns * NS_PER_S) as u64).max(1))
     }
 
     /// By what a window grows for each byte acknowledged, in units of its segment: `α / w_tot` of RFC 6356, section

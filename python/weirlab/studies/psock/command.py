@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ import typer
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
-from weirlab.errors import InputError, TrialError
+from weirlab.errors import InputError, NobodyReads, OutputError, TrialError
 from weirlab.studies.psock.options import PORT, SessionOptions, SourceOptions, StreamOptions, addresses
 
 PSOCK = """Copy bytes over several TCP connections at once.
@@ -35,13 +36,16 @@ Streams that end are reopened until everything has arrived.
 
 Schedulers: earliest gives each stream the block that is due when the stream
 can deliver it; poll-all gives the next block to any stream that can take it;
-round-robin gives blocks in turn; ecf and blest come from multipath TCP.
+round-robin gives blocks in turn; ecf and blest come from multipath TCP;
+redundant gives every block to every stream, for few and urgent bytes.
 
 Examples:
   weir psock send localhost data.bin
   weir psock send 192.0.2.1 --bytes 1GB --streams 4 --token SECRET
   weir psock send 192.0.2.1 --path 198.51.100.1 --path 203.0.113.1 data.bin
   weir psock send 192.0.2.1 --path ,192.0.2.1 --path ,192.0.2.65 --streams 1 data.bin
+  weir psock send 192.0.2.1 --bytes 1GB --streams 4 --fair
+  weir psock send 192.0.2.1 --port 9000 --fallback data.bin
   tar c folder | weir psock send 192.0.2.1 --scheduler poll-all --json
 """
 
@@ -51,11 +55,12 @@ It listens on loopback by default. Any other address needs a token. Clients
 prove that they know it; it never crosses the network. The data crosses the
 network unencrypted. Sessions are received one after another. The data is
 counted and discarded, unless --out names a file, which is written as a whole
-or not at all.
+or not at all, or is -, which is standard output.
 
 Examples:
   weir psock serve
   weir psock serve --out copy.bin --transfers 1
+  weir psock serve --out - --transfers 1 | tar x
   weir psock serve --bind 192.0.2.1 --bind 192.0.2.65 --token SECRET --json
 """
 
@@ -82,6 +87,7 @@ def send(
     with Session(ctx, as_json=json) as session:
         host = what.host.strip("[]")
         how = session_options.how(streams.scheduler, streams.block, streams.unsent)
+        how = replace(how, fair=streams.fair, fallback=streams.fallback)
         tries = copying.routes(host, what.port, streams.paths(), streams.streams)
         with _source(what.file, what.total_bytes()) as source:
             made = copying.connect(tries, how)
@@ -107,6 +113,17 @@ def _source(file: Path | None, made_up_bytes: int | None) -> Iterator[Iterator[b
             yield copying.read_from(opened)
 
 
+def _put_out(data: bytes) -> None:
+    """Write ``data`` to standard output, at once."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        raise NobodyReads from error
+    except OSError as error:
+        raise OutputError(f"standard output cannot be written: {error.strerror}") from error
+
+
 def serve(
     ctx: typer.Context,
     *,
@@ -119,7 +136,9 @@ def serve(
     ] = PORT,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Write the data here; needs --transfers 1.", metavar="FILE"),
+        typer.Option(
+            "--out", help="Write the data here (-: standard output); needs --transfers 1.", metavar="FILE"
+        ),
     ] = None,
     transfers: Annotated[
         int | None, typer.Option("--transfers", min=1, help="Exit after this many sessions.", metavar="N")
@@ -133,9 +152,13 @@ def serve(
     from weirlab.link.stopping import Stop
     from weirlab.studies.psock import copying, tables
 
+    is_streamed = out is not None and str(out) == "-"
+
     def into(receive: Callable[[Callable[[bytes], object]], None]) -> None:
         if out is None:
             receive(lambda data: None)
+        elif is_streamed:
+            receive(_put_out)
         else:
             files.write(out, lambda file: receive(file.write))
 
@@ -143,7 +166,12 @@ def serve(
         if out is not None:
             if transfers != 1:
                 raise InputError("--out holds one session; give --transfers 1 as well")
-            files.check_output(out, "--out")
+            if not is_streamed:
+                files.check_output(out, "--out")
+            elif json:
+                raise InputError("--out - and --json exclude each other: both write to standard output")
+            elif sys.stdout.isatty():
+                raise InputError("--out -: standard output is a terminal; redirect it")
         ends = [(address, port) for address in addresses(bind)]
         listener = ParallelListener(ends, session_options.how().plain())
         places = ", ".join(map(shown, listener.addresses))
@@ -154,5 +182,8 @@ def serve(
         if transfers is not None and account.broken_off:
             failures = [each.failure for each in account.sessions if each.failure]
             problem = TrialError(f"{len(failures)} of {account.transfers} sessions broke off: {failures[-1]}")
-        session.finish(tables.served_document(account), tables.served(account), problem=problem)
+        if is_streamed:
+            session.say(tables.served(account))
+        else:
+            session.finish(tables.served_document(account), tables.served(account), problem=problem)
         session.complain(problem)

@@ -32,7 +32,11 @@ Route = tuple[str | None, str, int]
 
 @dataclass(frozen=True)
 class How:
-    """How a session is carried. ``memory_bytes`` is for each direction."""
+    """How a session is carried. ``memory_bytes`` is for each direction.
+
+    ``fair``: all streams together take no more of a shared bottleneck than one TCP connection.
+    ``fallback``: plain TCP where the other end does not speak the protocol.
+    """
 
     token: str
     scheduler: str
@@ -41,6 +45,8 @@ class How:
     unsent_bytes: int
     lost_s: float
     options: tuple[tuple[str, str], ...] = ()
+    fair: bool = False
+    fallback: bool = False
 
     def plain(self) -> dict[str, Any]:
         """For the engine."""
@@ -52,6 +58,8 @@ class How:
             "unsent_bytes": self.unsent_bytes,
             "lost_ns": round(self.lost_s * _NS),
             "options": list(self.options),
+            "fair": self.fair,
+            "fallback": self.fallback,
         }
 
 
@@ -148,6 +156,10 @@ def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
     made.finish()
     made.delivered()
     seconds = time.monotonic() - begun
+    report = made.report()
+    if report["plain"]:
+        # Whatever it answers is no account.
+        return Copied(peer, total, seconds, report, digest.hexdigest())
     account = _account(made)
     report = made.report()
     made.close(_FAREWELL_S)

@@ -21,7 +21,7 @@ PORT: Final = 29101
 MOST_STREAMS: Final = 64
 LOOPBACK: Final = "127.0.0.1"
 
-Scheduler = Literal["earliest", "poll-all", "round-robin", "ecf", "blest"]
+Scheduler = Literal["earliest", "poll-all", "round-robin", "ecf", "blest", "redundant"]
 TokenOption = Annotated[
     str,
     typer.Option("--token", help="Shared secret of both ends.", envvar="WEIR_PSOCK_TOKEN", metavar="TEXT"),
@@ -139,6 +139,16 @@ class StreamOptions:
             metavar="SIZE",
         ),
     ] = "64KiB"
+    fair: Annotated[
+        bool,
+        typer.Option(
+            "--fair", help="Take no more of a shared bottleneck than one TCP connection; slower elsewhere."
+        ),
+    ] = False
+    fallback: Annotated[
+        bool,
+        typer.Option("--fallback", help="Use plain TCP if the receiver speaks no psock; not with --token."),
+    ] = False
 
     def paths(self) -> list[tuple[str, str]]:
         """This end's and the other end's address of each path; empty where not given."""

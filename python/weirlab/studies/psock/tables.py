@@ -15,6 +15,12 @@ from weirlab.trace.quantities import bit_rate, count, duration, percent, plural,
 def sent(copied: Copied) -> str:
     """The result of ``weir psock send``."""
     streams = copied.report["streams"]
+    if copied.report["plain"]:
+        return (
+            f"{size(copied.data_bytes)} in {duration(copied.seconds * 1e9)}: "
+            f"{bit_rate(copied.throughput_bps)} over plain TCP, since the receiver speaks no psock. Its TCP "
+            "has everything; what its program did with it is not known."
+        )
     text = (
         f"{size(copied.data_bytes)} in {duration(copied.seconds * 1e9)} over "
         f"{plural(len(streams), 'stream')}: {bit_rate(copied.throughput_bps)} with the scheduler "

@@ -6,10 +6,14 @@ import hashlib
 import json
 import random
 import select
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
@@ -99,6 +103,25 @@ def test_a_receiver_writes_the_file_and_says_where_it_listens(tmp_path: Path) ->
     assert result["conclusion"] == "1 session, 1.00 MB received."
 
 
+def test_a_receiver_writes_to_standard_output_and_talks_on_standard_error(weir: Weir) -> None:
+    command = ("psock", "serve", "--port", "0", "--transfers", "1", "--out", "-")
+    with subprocess.Popen(
+        [sys.executable, "-m", "weirlab", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as server:
+        assert server.stderr is not None
+        port = int(server.stderr.readline().split(b";")[0].rpartition(b":")[2])
+        made = copying.connect([[(None, "127.0.0.1", port)]], SessionOptions().how())
+        sent = copying.send(made, iter([b"\x00\xff" * 1000]), "here")
+        out, said = server.communicate()
+    assert server.returncode == 0
+    assert out == b"\x00\xff" * 1000
+    assert sent.account is not None
+    assert b"1 session, 2.00 kB received." in said
+    answer = weir(*command, "--json")
+    assert answer.code == InputError.exit_code
+    assert "exclude each other" in answer.err
+
+
 def test_a_session_that_breaks_off_is_counted_and_says_why(receiver: Callable[..., Receiver]) -> None:
     to = receiver()
     client = ParallelSocket.connect([(None, "127.0.0.1", to.port)], HOW)
@@ -128,6 +151,104 @@ def test_nobody_there_is_said(weir: Weir) -> None:
         answer = weir("psock", "send", "127.0.0.1", "--bytes", "1kB", "--port", port)
     assert answer.code == LabError.exit_code
     assert f"cannot connect to 127.0.0.1:{port}" in answer.err
+
+
+@dataclass
+class PlainServer:
+    """Answers every connection as a mail server would, and keeps what comes on it until its end."""
+
+    port: int
+    thread: threading.Thread
+    came: list[bytes] = field(default_factory=list)
+
+
+@pytest.fixture
+def plain_server() -> Iterator[PlainServer]:
+    """A server that speaks no psock."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection, suppress(ConnectionError):
+                    connection.sendall(b"220 mail.example\r\n")
+                    mine.came.append(connection.makefile("rb").read())
+
+        mine = PlainServer(listening.getsockname()[1], threading.Thread(target=serve))
+        mine.thread.start()
+        yield mine
+        # Wakes who waits in accept().
+        listening.shutdown(socket.SHUT_RDWR)
+        mine.thread.join()
+
+
+def test_a_receiver_without_the_protocol_is_named_and_plain_tcp_is_used_where_wanted(
+    weir: Weir, plain_server: PlainServer, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.bin"
+    path.write_bytes(b"0123456789" * 10_000)
+    send = ("psock", "send", "127.0.0.1", path, "--port", plain_server.port)
+    answer = weir(*send)
+    assert answer.code == LabError.exit_code
+    said = " ".join(answer.err.split())
+    assert "speaks another protocol, no psock" in said
+    assert "--fallback uses plain TCP" in said
+    answer = weir(*send, "--fallback", "--json")
+    assert answer.code == 0, answer.err
+    found = answer.json
+    assert (found["plain"], found["receiver"], found["data_bytes"]) == (True, None, 100_000)
+    assert found["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert [each["sent_bytes"] for each in found["streams"]] == [100_000]
+    assert "over plain TCP, since the receiver speaks no psock" in found["conclusion"]
+    assert path.read_bytes() in plain_server.came
+    answer = weir(*send, "--fallback", "--token", "secret")
+    assert answer.code == InputError.exit_code
+    assert "exclude each other" in answer.err
+
+
+def test_streams_that_share_one_connections_rate_carry_everything(
+    weir: Weir, receiver: Callable[..., Receiver]
+) -> None:
+    to = receiver()
+    answer = weir("psock", "send", "127.0.0.1", "--bytes", "2MB", "--port", to.port, "--fair", "--json")
+    assert answer.code == 0, answer.err
+    assert to.ended().received_bytes == 2_000_000
+    assert answer.json["plain"] is False
+
+
+def test_every_block_goes_over_every_stream_where_urgent(
+    weir: Weir, receiver: Callable[..., Receiver]
+) -> None:
+    to = receiver()
+    answer = weir(
+        *("psock", "send", "127.0.0.1", "--bytes", "64kB", "--port", to.port),
+        *("--scheduler", "redundant", "--streams", "2", "--json"),
+    )
+    assert answer.code == 0, answer.err
+    found = answer.json
+    # As far as the other stream was there in time, and the first copy had not arrived.
+    assert 0 <= found["resent_bytes"] <= 64_000
+    assert sum(each["sent_bytes"] for each in found["streams"]) == 64_000 + found["resent_bytes"]
+    assert to.ended().received_bytes == 64_000
+
+
+def test_ctrl_c_interrupts_a_connection_to_a_silent_host() -> None:
+    # A listener that nobody accepts from, and whose backlog is full.
+    with socket.socket() as silent, socket.socket() as full:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        full.connect(silent.getsockname())
+        routes = [(None, *silent.getsockname())] * 3
+        before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                ParallelSocket.connect(routes, HOW)
+        finally:
+            signal.signal(signal.SIGALRM, before)
 
 
 def test_an_application_can_wait_for_one_descriptor() -> None:
