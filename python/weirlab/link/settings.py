@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from weirlab import files
-from weirlab.amounts import parse_size as parse_size
-from weirlab.amounts import parse_time as parse_time
+from weirlab.amounts import parse_size
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 

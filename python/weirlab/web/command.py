@@ -113,7 +113,7 @@ class LimitOptions:
 
     def settings(self, listen: ListenOptions, rights: RightOptions) -> Settings:
         """All settings of the service, understood."""
-        from weirlab.link.settings import parse_size, parse_time
+        from weirlab.amounts import parse_size, parse_time
 
         address, port = bind(listen.bind_to)
         return Settings(

@@ -39,7 +39,7 @@ Name = Annotated[str, Field(min_length=1, max_length=60)]
 
 
 def _size(text: str) -> str:
-    from weirlab.link.settings import parse_size
+    from weirlab.amounts import parse_size
 
     try:
         parse_size(text, "the size")

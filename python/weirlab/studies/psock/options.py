@@ -46,7 +46,7 @@ class SourceOptions:
 
     def total_bytes(self) -> int | None:
         """``--bytes``; None where a file or standard input is sent."""
-        from weirlab.link.settings import parse_size
+        from weirlab.amounts import parse_size
 
         if self.total is None:
             return None
@@ -88,7 +88,7 @@ class SessionOptions:
 
     def how(self, scheduler: str = "earliest", block: str = "32KiB", unsent: str = "64KiB") -> How:
         """The same, understood."""
-        from weirlab.link.settings import parse_size, parse_time
+        from weirlab.amounts import parse_size, parse_time
         from weirlab.studies.psock.copying import How
 
         options = [parse_option(text) for text in self.option or ()]

@@ -102,7 +102,7 @@ def serve(
     json: LinesOption = False,
 ) -> None:
     """Serve."""
-    from weirlab.link.settings import parse_size, parse_time
+    from weirlab.amounts import parse_size, parse_time
     from weirlab.link.stopping import Stop
     from weirlab.studies.tcp.show import tables
 

@@ -56,7 +56,7 @@ that fit are watched, until they end. Samples come from the kernel by
 INET_DIAG; the program does not notice. Samples that were missed are counted.
 
 With --events nothing is sampled: BPF programs report each change of state,
-each segment received, and each segment sent again with its sequence number,
+each segment received, and each retransmission with its sequence number,
 with the congestion window and RTT at that moment. This needs root. Events
 that found no room are counted.
 
@@ -87,7 +87,7 @@ class SampleOptions:
         bool,
         typer.Option(
             "--events",
-            help="No samples, but every event: state changes, segments received or sent again; root.",
+            help="No samples, but every event: state changes, segments received, retransmissions; root.",
         ),
     ] = False
     wait: Annotated[
@@ -252,6 +252,6 @@ def _period_ns(text: str) -> int:
 
 
 def _seconds(text: str | None) -> float | None:
-    from weirlab.link.settings import parse_time
+    from weirlab.amounts import parse_time
 
     return None if text is None else parse_time(text, "--time")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from weirlab.studies.tcp.connections import shown
+from weirlab.cli.options.sockets import shown
 from weirlab.studies.tcp.watching import EVENTS_NEEDED, Samples, Tally
 
 MOST_KEPT: Final = 20

@@ -114,7 +114,7 @@ class TransferOptions:
 
     def block_bytes(self) -> int:
         """``--block`` in bytes."""
-        from weirlab.link.settings import parse_size
+        from weirlab.amounts import parse_size
 
         found = parse_size(self.block, "--block")
         if not sending.LEAST_BLOCK_BYTES <= found <= sending.MOST_BLOCK_BYTES:
@@ -123,7 +123,7 @@ class TransferOptions:
 
     def lasts_s(self) -> float | None:
         """How long it lasts; None where that is not what ends it."""
-        from weirlab.link.settings import parse_time
+        from weirlab.amounts import parse_time
 
         if self.duration is not None:
             return parse_time(self.duration, "--time")
@@ -191,9 +191,9 @@ class SendOptions:
 
     def settings(self, *, as_json: bool) -> sending.Settings:
         """The same, understood."""
-        from weirlab.link.settings import parse_size
+        from weirlab.amounts import parse_size
         from weirlab.studies.tcp import fields as names
-        from weirlab.traffic.calls.lines import parse_line
+        from weirlab.amounts import parse_line
 
         server, transfer, sockets, output = self.server, self.transfer, self.sockets, self.output
         transfer.check()

@@ -105,7 +105,7 @@ def lab(
 ) -> None:
     """Run the engines."""
     from weirlab.interrupts import owned
-    from weirlab.link.settings import parse_time
+    from weirlab.amounts import parse_time
     from weirlab.link.stopping import Stop
     from weirlab.quantities import duration
     from weirlab.studies.voice.proof.study import open_lab

@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.amounts import parse_line as parse_line
 from weirlab.traffic.calls import control
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from weirlab.errors import InputError
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.fields import USUAL
-from weirlab.traffic.calls.lines import parse_line
+from weirlab.amounts import parse_line
 
 MOST_TOTAL_BYTES: Final = 1_000_000_000_000
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]

@@ -137,7 +137,7 @@ class AxisOptions:
     def check(self) -> None:
         """Raise ``InputError`` for what is not understood; the message names the option."""
         from weirlab.studies.tcp import fields as names
-        from weirlab.traffic.calls.lines import parse_line
+        from weirlab.amounts import parse_line
 
         times.period_ns(self.period)
         if self.fields is not None:

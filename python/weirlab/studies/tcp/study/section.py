@@ -32,19 +32,19 @@ def _checked(read: Callable[[str], object]) -> AfterValidator:
 
 
 def _time(text: str) -> float:
-    from weirlab.link.settings import parse_time
+    from weirlab.amounts import parse_time
 
     return parse_time(text, "the time")
 
 
 def _size(text: str) -> int:
-    from weirlab.link.settings import parse_size
+    from weirlab.amounts import parse_size
 
     return parse_size(text, "the size")
 
 
 def _rate(text: str) -> float:
-    from weirlab.traffic.calls.lines import parse_line
+    from weirlab.amounts import parse_line
 
     return parse_line(text)
 
