@@ -20,7 +20,8 @@ from weirlab.store import Run, RunWriter, Store
 from weirlab.studies import reports
 from weirlab.studies.capacity import study as capacity
 from weirlab.studies.prediction import modelling, verification
-from weirlab.studies.search import pages
+from weirlab.studies.search import stored
+from weirlab.studies.search.study import RESULT
 from weirlab.testing import FakeBed
 
 
@@ -40,10 +41,10 @@ def test_damaged_numbers_of_calls_to_sweep_are_named(writer: RunWriter, content:
 
 @pytest.mark.parametrize("content", [5, [1], {"position": 0}, ["goals"]])
 def test_a_damaged_result_of_a_search_is_named(writer: RunWriter, content: Any) -> None:
-    path = writer.path / f"{pages.RESULT}.json"
+    path = writer.path / f"{RESULT}.json"
     path.write_text(json.dumps(content))
     with pytest.raises(StoreError, match=rf"{path} is damaged"):
-        pages._found(writer.run)
+        stored.points(writer.run)
 
 
 def test_a_scenario_that_cannot_be_used_is_told_so_to_readers_too(store: Store) -> None:

@@ -1,7 +1,8 @@
 """Ask every command anew and show what is not as recorded: ``python tests/unit/recorded [NAME...]``.
 
 ``--keep`` writes the new answers. ``--inputs`` makes the stored runs, captures and models anew first, and
-with them all answers: only for a new kind of run, since they stand for what users have.
+with them all answers; ``--later`` makes those of the kinds that came later. Only for a new kind of run, since
+they stand for what users have.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from answers import ANSWERS, CLOSE, COMMANDS, FITTED, additions, answer, differe
 
 def main(options: list[str]) -> int:
     named = [name for name in options if not name.startswith("--")]
-    if not set(options) <= {"--keep", "--inputs", *COMMANDS}:
+    if not set(options) <= {"--keep", "--inputs", "--later", *COMMANDS}:
         print(__doc__, file=sys.stderr)
         return 2
     if "--inputs" in options:
         from making import make
 
         make()
+    if "--later" in options:
+        from making import make_later
+
+        make_later()
     os.environ["COLUMNS"] = "100"
     different = False
     ANSWERS.mkdir(exist_ok=True)

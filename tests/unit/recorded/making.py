@@ -11,14 +11,14 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from answers import INPUTS, PROFILE, RUNS, SLOWER
+from answers import INPUTS, LATER, LATER_RUNS, PROFILE, RUNS, SLOWER
 from typer.testing import CliRunner
 
 from weirlab.cli.app import app
@@ -38,9 +38,15 @@ from weirlab.studies.monitor import MonitorStudy
 from weirlab.studies.monitor.bed import Settings
 from weirlab.studies.monitor.fakes import FakeLink
 from weirlab.studies.monitor.section import MonitorScenario
+from weirlab.studies.parallel import ParallelStudy
+from weirlab.studies.parallel.fakes import FakeBed as FakePaths
+from weirlab.studies.parallel.fakes import opener
+from weirlab.studies.parallel.section import ParallelScenario
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
-from weirlab.studies.voice.section import VoiceScenario
+from weirlab.studies.voice.load import VoiceLoadStudy
+from weirlab.studies.voice.load.fakes import FakeLoadLab
+from weirlab.studies.voice.section import LoadScenario, VoiceScenario
 from weirlab.testing import FakeBed, FakeClock, FakeDevice
 
 FIREWALL = """\
@@ -113,6 +119,23 @@ MONITOR_SCENARIO: dict[str, Any] = {
 
 VOICE_SCENARIO: dict[str, Any] = {"name": "small plan", "voice": {"plan": "campus"}, "report": None}
 
+VOICE_LOAD_SCENARIO: dict[str, Any] = {
+    "name": "small load",
+    "voice_load": {"plan": "campus", "trial_s": 1.0, "trials": 1, "width": 0.3, "media_calls": 1},
+    "report": None,
+}
+
+PARALLEL_SCENARIO: dict[str, Any] = {
+    "name": "small parallel",
+    "parallel": {
+        "split": {"shares": [0.1]},
+        "methods": ["tcp", "independent", "mptcp", "earliest"],
+        "repetitions": 2,
+        "cases": [],
+    },
+    "report": None,
+}
+
 TRANSFER_BYTES = 200_000
 SENDER, RECEIVER, PORT = "198.18.7.1", "198.18.7.2", 5001
 
@@ -121,7 +144,7 @@ def make() -> None:
     """Everything anew; needs root, for the transfer."""
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
-        with _elsewhere(folder), _as_example():
+        with _elsewhere(folder), _as_example(RUNS):
             _runs(folder)
             _weir("fit", PROFILE)
             _weir("fit", PROFILE, SLOWER, "--out", "devices.json", "--name", "old", "--name", "new")
@@ -132,10 +155,26 @@ def make() -> None:
             _transfer(folder / "transfer.pcap")
         for name in ("calls.pcap", "transfer.pcap"):
             (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes(), 9, mtime=0))
-        names = ("calls.pcap.gz", "devices.json", "store", "transfer.pcap.gz")
-        with tarfile.open(INPUTS, "w:xz", preset=9) as archive:
-            for name in names:
-                archive.add(folder / name, name, filter=_nameless)
+        _pack(INPUTS, folder, ("calls.pcap.gz", "devices.json", "store", "transfer.pcap.gz"))
+
+
+def make_later() -> None:
+    """The runs of kinds that came later; needs no root."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        store = Store(folder / "store")
+        with _elsewhere(folder), _as_example(LATER_RUNS):
+            parallel = ParallelStudy(opener(FakePaths()))
+            _run(parallel, store, from_plain(PARALLEL_SCENARIO, "here", ParallelScenario))
+            load = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, folder))
+            _run(load, store, from_plain(VOICE_LOAD_SCENARIO, "here", LoadScenario))
+        _pack(LATER, folder, ("store",))
+
+
+def _pack(path: Path, folder: Path, names: Sequence[str]) -> None:
+    with tarfile.open(path, "w:xz", preset=9) as archive:
+        for name in names:
+            archive.add(folder / name, name, filter=_nameless)
 
 
 def _nameless(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -216,9 +255,9 @@ def _elsewhere(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _as_example() -> Iterator[None]:
+def _as_example(runs: Sequence[str]) -> Iterator[None]:
     """On a host that is nobody's, each run a minute after the last one, with the IDs that are known."""
-    known = iter(RUNS)
+    known = iter(runs)
     token, create = secrets.token_hex, Store.create
 
     def created(self: Store, kind: str, *arguments: Any, **options: Any) -> RunWriter:

@@ -11,7 +11,20 @@ from weirlab.cli.app import parts
 from weirlab.store import Store
 from weirlab.studies.registry import kinds
 
-from .answers import ANSWERS, CLOSE, COMMANDS, FITTED, LATER_RUNS, RUNS, answer, differences, kept, unpacked
+from .answers import (
+    ANSWERS,
+    CLOSE,
+    COMMANDS,
+    FITTED,
+    LATER_RUNS,
+    RUNS,
+    TCP,
+    TCP_EARLIER,
+    answer,
+    differences,
+    kept,
+    unpacked,
+)
 
 MEASURE = {
     "calibrate", "trial", "profile", "search", "rfc2544", "failover", "run", "tap", "log", "link", "tcp",
@@ -55,7 +68,7 @@ def test_every_command_that_reads_runs_or_captures_is_recorded() -> None:
 
 def test_there_is_a_stored_run_of_every_kind(inputs: Path) -> None:
     runs = Store(inputs / "store").runs()
-    assert sorted(run.run_id for run in runs) == sorted((*RUNS, *LATER_RUNS))
+    assert sorted(run.run_id for run in runs) == sorted((*RUNS, TCP_EARLIER, TCP, *LATER_RUNS))
     assert {run.kind for run in runs} >= set(kinds())
     assert [run.problem for run in runs if run.problem] == []
 

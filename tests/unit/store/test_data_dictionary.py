@@ -19,6 +19,7 @@ from weirlab.studies.calls.columns import PacketRow
 from weirlab.studies.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
+from weirlab.studies.parallel.rows import AttemptRow, PathRow, SeriesRow
 from weirlab.studies.tcp.study.columns import (
     ConnectionRow,
     DiagnosisRow,
@@ -72,6 +73,9 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         "inside": list(schema_of(InsideRow)),
         "switches": list(schema_of(SwitchRow)),
         "monitor": list(schema_of(MonitorRow)),
+        "parallel": list(schema_of(AttemptRow)),
+        "parallel_paths": list(schema_of(PathRow)),
+        "parallel_series": list(schema_of(SeriesRow)),
         CALLS: list(schema_of(CallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),

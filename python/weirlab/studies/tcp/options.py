@@ -191,9 +191,8 @@ class SendOptions:
 
     def settings(self, *, as_json: bool) -> sending.Settings:
         """The same, understood."""
-        from weirlab.amounts import parse_size
+        from weirlab.amounts import parse_line, parse_size
         from weirlab.studies.tcp import fields as names
-        from weirlab.amounts import parse_line
 
         server, transfer, sockets, output = self.server, self.transfer, self.sockets, self.output
         transfer.check()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from weirlab.cli.options import JsonOption
+from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
 from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
@@ -16,6 +17,7 @@ from weirlab.tables import Table
 
 if TYPE_CHECKING:
     from weirlab.studies.voice.diff import Change
+    from weirlab.studies.voice.zones.imported import Imported
 
 ZONES = """Write the zones of a numbering plan: SOA, NS, A, SRV and NAPTR records.
 
@@ -71,7 +73,7 @@ Examples:
 def add_to(voice: typer.Typer) -> None:
     """Add the commands to the group ``voice``."""
     voice.command("zones", help=ZONES)(zones)
-    voice.command("import", help=IMPORT)(import_zone)
+    voice.command("import", help=IMPORT)(grouped(import_zone))
     voice.command("diff", help=DIFF)(diff)
     voice.command("configs", help=CONFIGS)(configs)
 
@@ -123,25 +125,42 @@ def zones(
         session.finish(document, conclusion, tables)
 
 
+@dataclass(frozen=True)
+class ZoneOptions:
+    """Where the zone comes from, and where its entries go."""
+
+    PANEL: ClassVar = "Zone"
+
+    tree: Annotated[str, typer.Option("--tree", help="The tree to which the entries belong.", metavar="NAME")]
+    suffix: Annotated[
+        str, typer.Option("--suffix", help="The domain below which numbers are looked up.", metavar="DOMAIN")
+    ] = "e164.arpa"
+    origin: Annotated[
+        str | None,
+        typer.Option("--origin", help="The zone's name, where the file does not say it.", metavar="NAME"),
+    ] = None
+    server: Annotated[
+        str | None,
+        typer.Option("--server", help="Transfer the zone from this name server.", metavar="ADDRESS[:PORT]"),
+    ] = None
+
+    def read(self, zone: Path) -> Imported:
+        """The entries of ``zone``, a file, or the name of a zone that the server has."""
+        from weirlab.studies.voice.zones import imported
+
+        if self.server is None:
+            return imported.read(zone, self.tree, self.suffix, self.origin)
+        if self.origin is not None:
+            raise InputError("--origin is for zone files; with --server, ZONE is the zone's name")
+        return imported.transferred(*_server(self.server), str(zone), self.tree, self.suffix)
+
+
 def import_zone(
     ctx: typer.Context,
     zone: Annotated[
         Path, typer.Argument(help="The zone file; with --server, the zone's name.", metavar="ZONE")
     ],
-    tree: Annotated[
-        str, typer.Option("--tree", help="The tree to which the entries belong.", metavar="NAME")
-    ],
-    suffix: Annotated[
-        str, typer.Option("--suffix", help="The domain below which numbers are looked up.", metavar="DOMAIN")
-    ] = "e164.arpa",
-    origin: Annotated[
-        str | None,
-        typer.Option("--origin", help="The zone's name, where the file does not say it.", metavar="NAME"),
-    ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option("--server", help="Transfer the zone from this name server.", metavar="ADDRESS[:PORT]"),
-    ] = None,
+    source: ZoneOptions,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the table here.", metavar="FILE.csv")
     ] = None,
@@ -149,17 +168,11 @@ def import_zone(
 ) -> None:
     """Import a zone."""
     from weirlab import files
-    from weirlab.studies.voice.zones import imported
 
     with Session(ctx, as_json=json) as session:
         if out is not None:
             files.check_output(out, "--out")
-        if server is None:
-            found = imported.read(zone, tree, suffix, origin)
-        elif origin is not None:
-            raise InputError("--origin is for zone files; with --server, ZONE is the zone's name")
-        else:
-            found = imported.transferred(*_server(server), str(zone), tree, suffix)
+        found = source.read(zone)
         for name in found.left_out:
             session.say(f"left out: {name}")
         if found.holes:
@@ -182,7 +195,7 @@ def import_zone(
             print(table, end="")
             return
         what = "entry" if len(found.entries) == 1 else "entries"
-        session.finish(document, f"{len(found.entries)} {what} of {tree}.")
+        session.finish(document, f"{len(found.entries)} {what} of {source.tree}.")
 
 
 def _server(text: str) -> tuple[str, int]:

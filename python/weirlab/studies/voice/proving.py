@@ -104,8 +104,8 @@ def lab(
     json: JsonOption = False,
 ) -> None:
     """Run the engines."""
-    from weirlab.interrupts import owned
     from weirlab.amounts import parse_time
+    from weirlab.interrupts import owned
     from weirlab.link.stopping import Stop
     from weirlab.quantities import duration
     from weirlab.studies.voice.proof.study import open_lab

@@ -6,10 +6,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from weirlab.amounts import parse_line
 from weirlab.errors import InputError
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.fields import USUAL
-from weirlab.amounts import parse_line
 
 MOST_TOTAL_BYTES: Final = 1_000_000_000_000
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]

@@ -277,7 +277,7 @@ def test_without_a_round_trip_the_reason_names_no_throughput(weir: Weir, tmp_pat
     (found,) = weir("trace", sixty(tmp_path / "lossy.pcap"), "--json").json["connections"]
     assert found["diagnosis"]["findings"][0]["cause"] == "loss"
     sentence = found["diagnosis"]["sentence"]
-    assert sentence.endswith("17 % of the segments were lost, which held it at 5.00 kB.")
+    assert sentence.endswith("17 % of the segments were lost, which held it near 5.00 kB.")
 
 
 def test_of_captures_that_are_too_large_it_says_how_to_choose(tmp_path: Path) -> None:

@@ -136,8 +136,8 @@ class AxisOptions:
 
     def check(self) -> None:
         """Raise ``InputError`` for what is not understood; the message names the option."""
-        from weirlab.studies.tcp import fields as names
         from weirlab.amounts import parse_line
+        from weirlab.studies.tcp import fields as names
 
         times.period_ns(self.period)
         if self.fields is not None:

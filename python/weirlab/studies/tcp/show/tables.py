@@ -317,7 +317,9 @@ def retransmissions(again: SentAgain) -> Table:
     ]
     more = again.count - len(again.kept)
     others = f"; {plural(more, 'more')} not shown" if more else ""
-    return Table(f"Retransmitted{others}", columns, rows, (0, 2, 3, 5, 6), ("RTT", "cwnd", "Congestion state"))
+    return Table(
+        f"Retransmitted{others}", columns, rows, (0, 2, 3, 5, 6), ("RTT", "cwnd", "Congestion state")
+    )
 
 
 def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: Path | None) -> dict[str, Any]:

@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final, Protocol
 
 from weirlab import files
+from weirlab.lab.linux.namespace import Namespace
 from weirlab.studies.voice.configs import sipp
 from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.lab import engines, media, wire
 from weirlab.studies.voice.routing import Network
 
-if TYPE_CHECKING:
-    from weirlab.studies.voice.lab.lab import VoiceLab
-
 _MORE_HOLD_S: Final = 0.5
 """A caller hangs up so much later than the last packet of speech is due."""
+
+
+class Programs(Protocol):
+    """What endpoints need of the lab."""
+
+    network: Network
+    folder: Path
+    patience_s: float
+
+    @property
+    def running(self) -> frozenset[str]: ...
+
+    def at(self, engine: str) -> Namespace: ...
+
+    def start(
+        self, title: str, command: Sequence[str], inside: Namespace, log: str, *, ends_by_itself: bool = False
+    ) -> None: ...
+
+    def stop(self, title: str, *, by: int) -> None: ...
+
+    def until(self, done: Callable[[], bool], otherwise: str, name: str) -> None: ...
 
 
 class Endpoints:
     """Those of ``lab``, in which caller and callee talk for ``talk_s``."""
 
-    def __init__(self, lab: VoiceLab, talk_s: float) -> None:
+    def __init__(self, lab: Programs, talk_s: float) -> None:
         self.network: Network = lab.network
         self.talk_s = talk_s
         self.refusing: dict[str, int] = {}

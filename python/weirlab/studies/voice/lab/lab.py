@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from pyroute2.netlink.exceptions import NetlinkError
 
@@ -26,10 +26,9 @@ from weirlab.quoting import printable
 from weirlab.studies.voice.configs import configs
 from weirlab.studies.voice.configs.named import servers
 from weirlab.studies.voice.configs.parts import address, refuse
-from weirlab.studies.voice.lab import dns, engines, loading, wire
+from weirlab.studies.voice.lab import dns, engines, wire
 from weirlab.studies.voice.lab.endpoints import Endpoints, bracketed
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
-from weirlab.studies.voice.lab.loading import Loaded
 from weirlab.studies.voice.lab.seen import Frame, Watcher
 from weirlab.studies.voice.routing import Network
 
@@ -185,14 +184,6 @@ class VoiceLab:
         self.check()
         return frames
 
-    @interruptible
-    def load(
-        self, caller: str, callee: str, number: str, rate_per_s: int, seconds: float, speaking: int,
-        edges_ms: list[int],
-    ) -> Loaded:  # fmt: skip
-        """Many calls to one number; see :func:`loading.loaded`."""
-        return loading.loaded(self, caller, callee, number, rate_per_s, seconds, speaking, edges_ms)
-
     def speech_only(self) -> AbstractContextManager[Watcher]:
         """Meanwhile nothing but RTP is taken down."""
         return self._watcher.speech_only()
@@ -248,7 +239,7 @@ class VoiceLab:
             self._opened.close()
             self._claim.release()
 
-    def __enter__(self) -> VoiceLab:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from weirlab import files
+from weirlab.interrupts import interruptible
 from weirlab.studies.voice.configs import sipp
 from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.lab import engines, media, wire
 from weirlab.studies.voice.lab.endpoints import bracketed
+from weirlab.studies.voice.lab.lab import VoiceLab
 from weirlab.studies.voice.lab.seen import Frame
-
-if TYPE_CHECKING:
-    from weirlab.studies.voice.lab.lab import VoiceLab
 
 _HOLD_MS: Final = 200
 """How long a call without speech lasts."""
@@ -49,34 +48,44 @@ class Loaded:
     """CPU time over the time of the trial: by engine, and of ``sipp``."""
 
 
-def loaded(
-    lab: VoiceLab, caller: str, callee: str, number: str, rate_per_s: int, seconds: float, speaking: int,
-    edges_ms: list[int],
-) -> Loaded:  # fmt: skip
-    """Let ``caller`` call ``number`` so many times a second; ``callee`` answers, and echoes speech.
+@dataclass(frozen=True)
+class Offered:
+    """The calls of a trial: ``caller`` calls ``number``, ``callee`` answers."""
 
-    Parameters
-    ----------
-    speaking:
-        Calls with speech, which last as long as the trial.
-    edges_ms:
-        Upper ends of the classes of set-up times.
+    caller: str
+    callee: str
+    number: str
+    rate_per_s: int
+    seconds: float
+    speaking: int
+    """Calls with speech beside the others, which last as long as the trial."""
+    edges_ms: list[int]
+    """Upper ends of the classes of set-up times."""
 
-    Raises
-    ------
-    LabError
-        An engine ended.
-    """
+
+class LoadingLab(VoiceLab):
+    """The lab in which many calls are made at once."""
+
+    @interruptible
+    def load(self, offered: Offered) -> Loaded:
+        """Make the calls of a trial; raises ``LabError`` if an engine ended."""
+        return _loaded(self, offered)
+
+
+def _loaded(lab: VoiceLab, offered: Offered) -> Loaded:
+    seconds = offered.seconds
     statistics = lab.folder / "load.csv"
     statistics.unlink(missing_ok=True)
-    with _answering(lab, callee), lab.speech_only() as watcher:
+    with _answering(lab, offered.callee), lab.speech_only() as watcher:
         watcher.begin()
         begun_s, before = time.monotonic(), _cpu_s(lab)
-        title = _call(lab, caller, number, rate_per_s, seconds, statistics, edges_ms)
-        talking = [_talk(lab, caller, number, speaking)] if speaking else []
+        title = _call(lab, offered, statistics)
+        talking = [_talk(lab, offered)] if offered.speaking else []
         longest_s = seconds + _LATEST_S
         what = f"{title} does not end"
-        lab.until(lambda: time.monotonic() - begun_s >= seconds, what, f"load-{caller}", 2 * longest_s)
+        lab.until(
+            lambda: time.monotonic() - begun_s >= seconds, what, f"load-{offered.caller}", 2 * longest_s
+        )
         share = _shares(before, _cpu_s(lab), time.monotonic() - begun_s)
         with suppress(TimeoutError):
             _until_over(lab, [title, *talking], longest_s)
@@ -117,51 +126,50 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
             lab.stop(title, by=signal.SIGKILL)
 
 
-def _call(
-    lab: VoiceLab,
-    name: str,
-    number: str,
-    rate_per_s: int,
-    seconds: float,
-    statistics: Path,
-    edges_ms: list[int],
-) -> str:
+def _call(lab: VoiceLab, offered: Offered, statistics: Path) -> str:
     """Begin to call; the title of the program."""
+    name, rate_per_s = offered.caller, offered.rate_per_s
     text = sipp.caller(lab.network, name, 200).replace(media.PAUSE, f'<pause milliseconds="{_HOLD_MS}"/>')
-    classes = ", ".join(map(str, edges_ms))
+    classes = ", ".join(map(str, offered.edges_ms))
     text = text.replace(sipp.CLASSES, f'<ResponseTimeRepartition value="{classes}"/>')
     path = lab.folder / f"load-{name}.xml"
     files.write_bytes(path, text.encode())
+    calls, at_once = round(rate_per_s * offered.seconds), 10 * rate_per_s + 1000
     more = (
-        "-m", str(round(rate_per_s * seconds)), "-r", str(rate_per_s), "-l", str(10 * rate_per_s + 1000),
+        "-m", str(calls), "-r", str(rate_per_s), "-l", str(at_once),
         "-recv_timeout", str(_GIVE_UP_MS), "-trace_stat", "-stf", str(statistics), "-fd", "1", *_BUFFER,
     )  # fmt: skip
     port = lab.network.plan.engines[name].port("sip")
-    return _start(lab, "sipp loading from", name, number, path, port, seconds + _LATEST_S, *more)
+    command = _command(lab, offered, path, port, offered.seconds + _LATEST_S)
+    return _start(lab, f"sipp loading from {name}", name, [*command, *more])
 
 
-def _talk(lab: VoiceLab, name: str, number: str, calls: int) -> str:
+def _talk(lab: VoiceLab, offered: Offered) -> str:
     """Begin the calls with speech; the title of the program."""
+    name, calls = offered.caller, str(offered.speaking)
     codec = (lab.network.plan.engines[name].codecs or ("alaw",))[0]
     text = media.talking(
         sipp.caller(lab.network, name, 200), str(lab.folder / f"{codec}.pcap"), lab.talk_s + 0.5
     )
     path = lab.folder / f"talk-{name}.xml"
     files.write_bytes(path, text.encode())
-    more = ("-m", str(calls), "-r", str(calls), "-mp", str(_MEDIA_PORT))
-    return _start(lab, "sipp talking from", name, number, path, _PORT, lab.talk_s + _LATEST_S, *more)
+    more = ("-m", calls, "-r", calls, "-mp", str(_MEDIA_PORT))
+    command = _command(lab, offered, path, _PORT, lab.talk_s + _LATEST_S)
+    return _start(lab, f"sipp talking from {name}", name, [*command, *more])
 
 
-def _start(
-    lab: VoiceLab, what: str, name: str, number: str, path: Path, port: int, longest_s: float, *more: str
-) -> str:
+def _command(lab: VoiceLab, offered: Offered, path: Path, port: int, longest_s: float) -> list[str]:
+    """SIPp calls as the scenario at ``path`` says, from this port."""
     plan = lab.network.plan
-    engine = plan.engines[name]
+    engine = plan.engines[offered.caller]
     assert engine.home is not None
     home = f"{bracketed(address(lab.network, engine.home))}:{plan.engines[engine.home].port('sip')}"
-    host = address(lab.network, name)
-    command = engines.caller(str(path), host, port, home, number, round(longest_s), *sipp.over(engine), *more)
-    title = f"{what} {name}"
+    host = address(lab.network, offered.caller)
+    over = sipp.over(engine)
+    return [*engines.caller(str(path), host, port, home, offered.number, round(longest_s), *over)]
+
+
+def _start(lab: VoiceLab, title: str, name: str, command: Sequence[str]) -> str:
     lab.start(title, command, lab.at(name), f"load-{name}", ends_by_itself=True)
     return title
 

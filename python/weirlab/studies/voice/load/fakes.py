@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from weirlab.studies.voice.fakes import FakeLab
-from weirlab.studies.voice.lab.loading import Loaded
+from weirlab.studies.voice.lab.loading import Loaded, Offered
 from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.routing import Network
 
@@ -37,16 +37,15 @@ class FakeLoadLab(FakeLab):
         self._slow_from = slow_from_per_s
         self.rates: list[int] = []
 
-    def load(
-        self, caller: str, callee: str, number: str, rate_per_s: int, seconds: float, speaking: int,
-        edges_ms: list[int],
-    ) -> Loaded:  # fmt: skip
+    def load(self, offered: Offered) -> Loaded:
+        rate_per_s, seconds = offered.rate_per_s, offered.seconds
+        caller, callee, edges_ms = offered.caller, offered.callee, offered.edges_ms
         self.rates.append(rate_per_s)
         calls = round(min(rate_per_s, self._fastest) * seconds)
         failed = calls // 2 if rate_per_s > self._capacity else 0
         setup_ms = 1000 if rate_per_s >= self._slow_from else 5
         frames: list[Frame] = []
-        if speaking:
+        if offered.speaking:
             frames = [*self._speech(caller, callee, {}, 0), *self._speech(callee, caller, {}, 0)]
         text = statistics(calls, failed, {setup_ms: calls - failed}, edges_ms, seconds)
         return Loaded(text, frames, self._work(rate_per_s))

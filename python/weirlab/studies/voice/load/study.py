@@ -20,14 +20,14 @@ from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground
 from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.lab.engines import Daemon
-from weirlab.studies.voice.lab.loading import Loaded
+from weirlab.studies.voice.lab.loading import Loaded, LoadingLab, Offered
 from weirlab.studies.voice.load.counted import Counted, counted, edges
 from weirlab.studies.voice.load.findings import LoadFindings, said
 from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
 from weirlab.studies.voice.load.trials import searched
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
-from weirlab.studies.voice.proof.study import open_lab
+from weirlab.studies.voice.proof.study import check_namespaces
 from weirlab.studies.voice.proof.wire import heard
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import Load, LoadScenario
@@ -52,10 +52,7 @@ class LoadLab(Protocol):
     @property
     def facts(self) -> Mapping[str, object]: ...
 
-    def load(
-        self, caller: str, callee: str, number: str, rate_per_s: int, seconds: float, speaking: int,
-        edges_ms: list[int],
-    ) -> Loaded: ...  # fmt: skip
+    def load(self, offered: Offered) -> Loaded: ...
 
 
 OpenLoadLab = Callable[[Network, float], AbstractContextManager[LoadLab]]
@@ -112,13 +109,18 @@ def _named(network: Network, calls: Sequence[Planned], number: str) -> Planned:
     return found
 
 
+def _in_namespaces(network: Network, talk_s: float) -> LoadingLab:
+    check_namespaces()
+    return LoadingLab(network, talk_s)
+
+
 @contextmanager
 @shielded
 def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Iterator[Ground[LoadBed]]:
     """The lab of ``asked``: what ``opener`` opens, or the one in network namespaces."""
     network, numbers = checked(asked)
     talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
-    with owned(lambda: (opener or open_lab)(network, talk_s)) as lab:
+    with owned(lambda: (opener or _in_namespaces)(network, talk_s)) as lab:
         facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
         yield Ground(LoadBed(lab, numbers), facts)
 
@@ -163,7 +165,7 @@ def trial(
     """Make a trial."""
     caller, callee, number = planned.caller, planned.way.end.engine, planned.test.number
     seconds, limit_ms = asked.trial_s, asked.setup_limit_ms
-    left = lab.load(caller, callee, number, rate, seconds, asked.media_calls, edges(limit_ms))
+    left = lab.load(Offered(caller, callee, number, rate, seconds, asked.media_calls, edges(limit_ms)))
     try:
         counts = counted(left.statistics, rate, round(rate * seconds), limit_ms)
     except (ValueError, KeyError) as error:

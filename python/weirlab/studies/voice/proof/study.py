@@ -69,6 +69,12 @@ def checked(asked: VoiceScenario) -> tuple[Network, tuple[Planned, ...]]:
 
 def open_lab(network: Network, talk_s: float) -> VoiceLab:
     """The lab of a plan; raises ``MissingCapability`` naming what is not there."""
+    check_namespaces()
+    return VoiceLab(network, talk_s)
+
+
+def check_namespaces() -> None:
+    """Raises ``MissingCapability`` where there can be no lab."""
     from weirlab.lab.doctor import missing_for_namespaces
 
     if (missing := missing_for_namespaces()) is not None:
@@ -76,7 +82,6 @@ def open_lab(network: Network, talk_s: float) -> VoiceLab:
             f"the voice lab needs network namespaces, which do not work here ({missing}): run as root "
             "(sudo); weir doctor says more"
         )
-    return VoiceLab(network, talk_s)
 
 
 @contextmanager
