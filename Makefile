@@ -22,7 +22,7 @@ demo: build ## Measure a firewall, model it, predict, verify, report (a simulate
 test: build ## Run every test that this machine can run
 	@cargo test --workspace --locked --quiet
 	@pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests/wheel tests/browser tests/unit
-	@pytest -n 2 --dist loadgroup -m 'not alone' tests/netns
+	@pytest -n 2 -m 'not alone' tests/netns
 	@pytest -m alone tests/netns
 
 kills: build ## Kill every long command and see what is left (root; ARGS="--kills 20")

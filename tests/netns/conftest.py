@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyroute2 import IPRoute
@@ -20,8 +21,8 @@ from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.netns import NetnsLab
 
 ALONE = {
-    "test_failover", "test_lab", "test_monitor", "test_partition", "test_planted", "test_search",
-    "test_tcp_study",
+    "test_failover", "test_lab", "test_monitor", "test_parallel", "test_partition", "test_planted",
+    "test_redundant", "test_search", "test_tcp_study",
 }  # fmt: skip
 """Files that ask how long something takes, or what there is on this machine."""
 
@@ -29,7 +30,7 @@ KILLING = "test_whatever_ends_the_owner"
 """Begins the names of tests that kill a lab's owner and clean up after it: nobody else may do that first."""
 
 BESIDE = {
-    "test_emulator", "test_full_store", "test_parallel", "test_psock", "test_record", "test_tap", "test_tcp",
+    "test_emulator", "test_full_store", "test_psock", "test_record", "test_tap", "test_tcp",
     "test_tcp_events", "test_trace_real", "test_voice", "test_voice_mistakes",
 }  # fmt: skip
 """Files without a test bed, which would claim the measuring CPUs: they wait for most of their time. They run
@@ -47,13 +48,25 @@ FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 PORT = 7
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Two workers: one for the test beds, one for what runs beside them."""
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class Sides(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = Path(nodeid.partition("::")[0])
+            if path.parent.name != "netns":
+                return str(path)
+            return "beside" if path.stem in BESIDE else "beds"
+
+    return Sides(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` two workers: one for the test beds, one for what runs beside them."""
     for item in items:
         if item.path.parent != Path(__file__).parent:
             continue
-        item.add_marker(pytest.mark.xdist_group("beside" if item.path.stem in BESIDE else "beds"))
         if item.path.stem in ALONE or item.name.startswith(KILLING):
             item.add_marker(pytest.mark.alone)
 

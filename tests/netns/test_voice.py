@@ -22,6 +22,7 @@ from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.runner import run_scenario
 from weirlab.studies.voice.lab import VoiceLab, engines
+from weirlab.studies.voice.lab.loading import LoadingLab
 from weirlab.studies.voice.load.study import trial
 from weirlab.studies.voice.plan import load, loads, ready
 from weirlab.studies.voice.proof.calling import made
@@ -159,7 +160,7 @@ def test_many_calls_are_set_up_while_a_few_speak() -> None:
     number = "+420111222001"
     asked = Load(plan=Path("campus"), trial_s=1.0, media_calls=1)
     net = Network(load(ready.FOLDER / "campus.yaml"), DAY)
-    with VoiceLab(net, 0.4) as campus:
+    with LoadingLab(net, 0.4) as campus:
         row, work = trial(campus, call(net, number), asked, 0, 10)
     assert (row.rate_per_s, row.calls) == (10, 10)
     assert row.failed + row.slow <= row.calls

@@ -20,6 +20,9 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
     ("tcp_retransmit_skb", &["weir_again", "weir_again_old"]),
 ];
 
+/// More events than the ring has room for: whoever reads is not kept by those that come meanwhile.
+const MOST_AT_ONCE: usize = 1 << 17;
+
 /// The programs at work; gone when this is dropped.
 pub struct Programs {
     _bpf: Ebpf,
@@ -62,9 +65,10 @@ impl Programs {
         })
     }
 
-    /// Takes what has happened since the last time.
+    /// Takes what has happened since the last time, at most [`MOST_AT_ONCE`].
     pub fn read(&mut self, mut take: impl FnMut(Event)) {
-        while let Some(item) = self.ring.next() {
+        for _ in 0..MOST_AT_ONCE {
+            let Some(item) = self.ring.next() else { break };
             if let Some(event) = Event::parse(&item) {
                 take(event);
             }

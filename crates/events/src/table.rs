@@ -12,6 +12,9 @@ use crate::event::{Event, Kind};
 /// Events that are kept of a connection of which the process is not known yet.
 const MOST_WAITING: usize = 1024;
 
+/// The same of all those connections together: anybody may open many of them.
+const MOST_WAITING_IN_ALL: usize = 1 << 16;
+
 /// An event of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -38,6 +41,8 @@ pub struct Table {
     filter: Filter,
     takes_later: bool,
     known: HashMap<u64, Known>,
+    /// Events of connections that wait to be known.
+    waiting: usize,
     was_connected: bool,
 }
 
@@ -48,7 +53,7 @@ impl Table {
     /// Of connections that fit; with `takes_later`, also of those that begin later.
     #[must_use]
     pub fn new(filter: Filter, takes_later: bool) -> Self {
-        Self { filter, takes_later, known: HashMap::new(), was_connected: false }
+        Self { filter, takes_later, known: HashMap::new(), waiting: 0, was_connected: false }
     }
 
     /// Enters a connection that exists already.
@@ -100,7 +105,10 @@ impl Table {
             None if !self.takes_later => {}
             found => {
                 let mut events = match found {
-                    Some(Known::Waiting(events)) => mem::take(events),
+                    Some(Known::Waiting(events)) => {
+                        self.waiting -= events.len();
+                        mem::take(events)
+                    }
                     _ => Vec::new(),
                 };
                 events.push(event);
@@ -108,8 +116,8 @@ impl Table {
             }
         }
         // The socket may connect once more, as another connection.
-        if is_last {
-            self.known.remove(&event.cookie);
+        if is_last && let Some(Known::Waiting(events)) = self.known.remove(&event.cookie) {
+            self.waiting -= events.len();
         }
     }
 
@@ -126,7 +134,8 @@ impl Table {
         let mut owner = None;
         if self.filter.has_process() {
             if last.inode == 0 {
-                if events.len() < MOST_WAITING {
+                if events.len() < MOST_WAITING && self.waiting + events.len() <= MOST_WAITING_IN_ALL {
+                    self.waiting += events.len();
                     self.known.insert(cookie, Known::Waiting(events));
                 } else {
                     progress.lost += events.len() as u64;

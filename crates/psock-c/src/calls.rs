@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libc::{c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
-use weir_psock::io::{ParallelSocket, Signal};
+use weir_psock::io::{ParallelSocket, Signal, SocketError};
 
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, LISTENING};
 use crate::failure::{Failure, Outcome, told};
 use crate::{address, options, table};
 
@@ -96,6 +96,9 @@ pub extern "C" fn plisten(fd: c_int, backlog: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn paccept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     with(fd, |descriptor| {
+        if !address.is_null() && len.is_null() {
+            return failed(libc::EFAULT);
+        }
         let (socket, peer) = descriptor.accept(!table::is_non_blocking(fd))?;
         let shown = socket.poll_fd()?;
         let made = table::add(shown, Descriptor::accepted(descriptor.setup(), socket), false)?;
@@ -185,11 +188,12 @@ pub unsafe extern "C" fn precv(fd: c_int, buffer: *mut c_void, len: size_t, flag
         // SAFETY: the caller's promise. What was there before is not read.
         let into: &mut [u8] = unsafe { slice::from_raw_parts_mut(buffer.cast(), len) };
         let limit = if waits { descriptor.setup().receive_timeout } else { Some(Duration::ZERO) };
-        receive(&socket, into, waits && flags & libc::MSG_WAITALL != 0, limit)
+        receive(descriptor, &socket, into, waits && flags & libc::MSG_WAITALL != 0, limit)
     })
 }
 
 fn receive(
+    descriptor: &Descriptor,
     socket: &ParallelSocket,
     into: &mut [u8],
     is_whole: bool,
@@ -199,8 +203,16 @@ fn receive(
     let mut received = 0;
     loop {
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-        let read = match socket.read(&mut into[received..], left) {
+        let wait = left.map_or(LISTENING, |left| left.min(LISTENING));
+        let read = match socket.read(&mut into[received..], Some(wait)) {
             Ok(read) => read,
+            // Another thread's pshutdown wakes nobody.
+            Err(SocketError::TimedOut) if left.is_none_or(|left| left > wait) => {
+                if descriptor.is_deaf() {
+                    return Ok(received.cast_signed());
+                }
+                continue;
+            }
             Err(error) if received == 0 => return Err(error.into()),
             Err(_) => return Ok(received.cast_signed()),
         };

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use libc::c_int;
@@ -17,8 +17,8 @@ const USUAL_STREAMS: usize = 2;
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Until the connections are closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Between looks whether a listener that a call waits for was closed.
-const LISTENING: Duration = Duration::from_millis(200);
+/// Between looks whether a call that waits does so in vain: its listener was closed, or its input was shut down.
+pub const LISTENING: Duration = Duration::from_millis(200);
 
 /// What `psclose` does with data that have not arrived (socket(7), `SO_LINGER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,8 @@ enum Stage {
     Opening(Option<Opening>),
     Open(Arc<ParallelSocket>),
     Listening(Arc<Listener>),
-    Failed,
+    /// Why, until somebody is told.
+    Failed(Option<Failure>),
 }
 
 #[derive(Debug)]
@@ -117,6 +118,8 @@ struct Inner {
 #[derive(Debug)]
 pub struct Descriptor {
     inner: Mutex<Inner>,
+    /// A session that a call waited for is open, or has failed.
+    settled: Condvar,
     is_closed: AtomicBool,
     /// `pshutdown` with `SHUT_RD`.
     is_deaf: AtomicBool,
@@ -141,7 +144,12 @@ impl Descriptor {
 
     fn new(setup: Setup, stage: Stage) -> Self {
         let inner = Inner { setup, stage, text: String::new() };
-        Self { inner: Mutex::new(inner), is_closed: AtomicBool::new(false), is_deaf: AtomicBool::new(false) }
+        Self {
+            inner: Mutex::new(inner),
+            settled: Condvar::new(),
+            is_closed: AtomicBool::new(false),
+            is_deaf: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -204,9 +212,9 @@ impl Descriptor {
         let mut inner = self.lock();
         match &inner.stage {
             Stage::Fresh(_) => {}
-            Stage::Opening(_) => {
+            Stage::Opening(_) | Stage::Failed(Some(_)) => {
                 drop(inner);
-                return match self.settle(Some(Duration::ZERO)) {
+                return match self.socket(false) {
                     Ok(_) => failed(libc::EISCONN),
                     Err(failure) if failure.errno == libc::EAGAIN => failed(libc::EALREADY),
                     Err(failure) => Err(failure),
@@ -214,38 +222,49 @@ impl Descriptor {
             }
             Stage::Open(_) => return failed(libc::EISCONN),
             Stage::Listening(_) => return failed(libc::EOPNOTSUPP),
-            Stage::Failed => return failed(libc::EINVAL),
+            Stage::Failed(None) => return failed(libc::EINVAL),
         }
         let routes = inner.setup.routes(to)?;
-        let Stage::Fresh(signal) = std::mem::replace(&mut inner.stage, Stage::Failed) else {
+        let Stage::Fresh(signal) = std::mem::replace(&mut inner.stage, Stage::Failed(None)) else {
             return failed(libc::EINVAL);
         };
         inner.stage = Stage::Opening(Some(Opening::start(&routes, &inner.setup.options, Some(signal))?));
         drop(inner);
-        if waits { self.settle(None).map(|_| ()) } else { failed(libc::EINPROGRESS) }
+        if waits { self.socket(true).map(|_| ()) } else { failed(libc::EINPROGRESS) }
     }
 
     /// The session, if there is one in time.
     fn settle(&self, within: Option<Duration>) -> Outcome<Arc<ParallelSocket>> {
         let mut inner = self.lock();
-        let opening = match &mut inner.stage {
-            Stage::Open(socket) => return Ok(Arc::clone(socket)),
-            // Another thread's call waits for it.
-            Stage::Opening(opening) => match opening.take() {
-                Some(opening) => opening,
-                None => return failed(libc::EAGAIN),
-            },
-            _ => return failed(libc::ENOTCONN),
+        let opening = loop {
+            match &mut inner.stage {
+                Stage::Open(socket) => return Ok(Arc::clone(socket)),
+                Stage::Failed(Some(failure)) => return Err(failure.clone()),
+                Stage::Opening(opening) => match opening.take() {
+                    Some(opening) => break opening,
+                    // Another thread's call waits for it.
+                    None if within == Some(Duration::ZERO) => return failed(libc::EAGAIN),
+                    None => inner = self.settled.wait(inner).unwrap_or_else(PoisonError::into_inner),
+                },
+                _ => return failed(libc::ENOTCONN),
+            }
         };
         drop(inner);
         let waited = opening.wait(within);
         let mut inner = self.lock();
+        self.settled.notify_all();
+        if self.is_closed.load(SeqCst) {
+            return failed(libc::EBADF);
+        }
         let (stage, outcome) = match waited {
             Ok(Ok(socket)) => {
                 let socket = Arc::new(socket);
                 (Stage::Open(Arc::clone(&socket)), Ok(socket))
             }
-            Ok(Err(problem)) => (Stage::Failed, Err(problem.into())),
+            Ok(Err(problem)) => {
+                let failure = Failure::from(problem);
+                (Stage::Failed(Some(failure.clone())), Err(failure))
+            }
             Err(still) => (Stage::Opening(Some(still)), failed(libc::EAGAIN)),
         };
         inner.stage = stage;
@@ -257,12 +276,31 @@ impl Descriptor {
     /// # Errors
     /// `ENOTCONN`, `EAGAIN`; what went wrong with a `pconnect` that went on by itself.
     pub fn socket(&self, waits: bool) -> Outcome<Arc<ParallelSocket>> {
-        self.settle(if waits { None } else { Some(Duration::ZERO) })
+        let settled = self.settle(if waits { None } else { Some(Duration::ZERO) });
+        if settled.is_err() {
+            self.is_told();
+        }
+        settled
+    }
+
+    /// The session, if there is one; whoever wants to know why there is none is still told afterwards.
+    ///
+    /// # Errors
+    /// As [`Self::socket`].
+    pub fn look(&self) -> Outcome<Arc<ParallelSocket>> {
+        self.settle(Some(Duration::ZERO))
+    }
+
+    /// Somebody knows why there is no session.
+    fn is_told(&self) {
+        if let Stage::Failed(failure) = &mut self.lock().stage {
+            *failure = None;
+        }
     }
 
     /// What a `pconnect` that went on by itself came to, or why the session failed; it is told once.
     pub fn take_error(&self) -> Option<Failure> {
-        match self.settle(Some(Duration::ZERO)) {
+        match self.socket(false) {
             Ok(socket) => socket.failure().map(Failure::from),
             Err(failure) => Some(failure).filter(|it| ![libc::EAGAIN, libc::ENOTCONN].contains(&it.errno)),
         }
@@ -336,7 +374,7 @@ impl Descriptor {
     /// This end's address: that of the first stream, of the listener, or of `pbind`.
     #[must_use]
     pub fn local(&self) -> Option<SocketAddr> {
-        if let Ok(socket) = self.socket(false) {
+        if let Ok(socket) = self.look() {
             return socket.report().streams.first().map(|stream| stream.local);
         }
         let inner = self.lock();
@@ -351,7 +389,7 @@ impl Descriptor {
     /// # Errors
     /// `ENOTCONN`.
     pub fn remote(&self) -> Outcome<SocketAddr> {
-        let streams = self.socket(false).map_err(|_| Failure::new(libc::ENOTCONN))?.report().streams;
+        let streams = self.look().map_err(|_| Failure::new(libc::ENOTCONN))?.report().streams;
         streams.first().map(|stream| stream.remote).ok_or_else(|| Failure::new(libc::ENOTCONN))
     }
 
@@ -366,7 +404,7 @@ impl Descriptor {
             libc::SHUT_RDWR => (true, true),
             _ => return failed(libc::EINVAL),
         };
-        let socket = self.socket(false).map_err(|_| Failure::new(libc::ENOTCONN))?;
+        let socket = self.look().map_err(|_| Failure::new(libc::ENOTCONN))?;
         if reads {
             self.is_deaf.store(true, SeqCst);
         }
@@ -390,7 +428,7 @@ impl Descriptor {
         self.is_closed.store(true, SeqCst);
         let mut inner = self.lock();
         let linger = inner.setup.linger;
-        let stage = std::mem::replace(&mut inner.stage, Stage::Failed);
+        let stage = std::mem::replace(&mut inner.stage, Stage::Failed(None));
         drop(inner);
         let Stage::Open(socket) = stage else { return Ok(()) };
         let limit = match linger {

@@ -196,7 +196,7 @@ fn set_buffer(descriptor: &Descriptor, name: c_int, value: &[u8]) -> Outcome<()>
 /// Sets an option of a stream, or of every one: of those that will be made before there is a session, of those that
 /// there are afterwards.
 fn set_streams(descriptor: &Descriptor, stream: c_int, setting: Setting) -> Outcome<()> {
-    let Ok(socket) = descriptor.socket(false) else {
+    let Ok(socket) = descriptor.look() else {
         if stream != PSOCK_ALL_STREAMS {
             return failed(libc::ENOTCONN);
         }
@@ -249,10 +249,10 @@ pub fn get(descriptor: &Arc<Descriptor>, level: c_int, name: c_int, given: &[u8]
         (SOL_PSOCK, PSOCK_FAIR) => int(options.config.is_fair.into()),
         (SOL_PSOCK, PSOCK_FALLBACK) => int(options.is_fallback.into()),
         (SOL_PSOCK, PSOCK_STREAM_CNT) => {
-            let socket = descriptor.socket(false)?;
+            let socket = descriptor.look()?;
             int(socket.report().streams.iter().filter(|stream| stream.ended.is_empty()).count())
         }
-        (SOL_PSOCK, PSOCK_IS_PLAIN) => int(descriptor.socket(false)?.report().is_plain.into()),
+        (SOL_PSOCK, PSOCK_IS_PLAIN) => int(descriptor.look()?.report().is_plain.into()),
         (SOL_PSOCK, PSOCK_ERROR_TEXT) => Ok([descriptor.text().as_bytes(), &[0]].concat()),
         (libc::SOL_SOCKET, libc::SO_ERROR) => {
             let found = descriptor.take_error();
@@ -266,6 +266,14 @@ pub fn get(descriptor: &Arc<Descriptor>, level: c_int, name: c_int, given: &[u8]
         (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Ok(IPPROTO_PSOCK.to_ne_bytes().to_vec()),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => int(descriptor.is_listening().into()),
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => Ok(time_bytes(setup.receive_timeout)),
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let (is_on, seconds): (c_int, c_int) = match setup.linger {
+                Linger::Always => (0, 0),
+                Linger::For(limit) => (1, limit.as_secs().try_into().unwrap_or(c_int::MAX)),
+            };
+            // `struct linger` is these two numbers.
+            Ok([is_on.to_ne_bytes(), seconds.to_ne_bytes()].concat())
+        }
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => Ok(time_bytes(setup.send_timeout)),
         (libc::SOL_SOCKET | libc::IPPROTO_TCP | libc::IPPROTO_IP | libc::IPPROTO_IPV6, _) => {
             of_stream(descriptor, 0, level, name, given.len())
@@ -297,7 +305,7 @@ fn of_stream(
     name: c_int,
     room: usize,
 ) -> Outcome<Vec<u8>> {
-    let socket = descriptor.socket(false).map_err(|_| Failure::new(libc::ENOTCONN))?;
+    let socket = descriptor.look().map_err(|_| Failure::new(libc::ENOTCONN))?;
     let connection = usize::try_from(stream).ok().and_then(|stream| socket.connection(stream));
     let connection = connection.ok_or_else(|| Failure::new(libc::EINVAL))?;
     let mut value = vec![0; room];

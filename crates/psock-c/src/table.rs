@@ -80,12 +80,16 @@ pub fn get(fd: c_int) -> Outcome<Arc<Descriptor>> {
 /// `EBADF`: no parallel socket.
 pub fn remove(fd: c_int) -> Outcome<Arc<Descriptor>> {
     let found = get(fd)?;
-    // Only one of two threads that close it at once does so.
-    let (_, descriptor) = lock().remove(&fd).ok_or_else(|| Failure::new(libc::EBADF))?;
-    drop(found);
+    // Only one of two threads that close it at once does so; the number may be another socket's by then.
+    let mut table = lock();
+    if !table.get(&fd).is_some_and(|(_, now)| Arc::ptr_eq(now, &found)) {
+        return Err(Failure::new(libc::EBADF));
+    }
+    table.remove(&fd);
+    drop(table);
     // SAFETY: the descriptor was made here, and is still the same.
     unsafe { libc::close(fd) };
-    Ok(descriptor)
+    Ok(found)
 }
 
 /// Whether the application has set `O_NONBLOCK`.

@@ -305,7 +305,8 @@ def _sum(columns: Sequence[F64], y: F64, constant: int, free: Sequence[bool]) ->
     start[constant] = np.median(y)
     matrix = np.stack(columns, axis=1)[:, mask]
     coefficients = np.zeros(len(columns))
-    coefficients[mask] = _least(lambda p: matrix @ p - y, y, start[mask], jac=lambda _: matrix)
+    # Some versions of the solver weigh in place what they get.
+    coefficients[mask] = _least(lambda p: matrix @ p - y, y, start[mask], jac=lambda _: matrix.copy())
     return [float(c) for c in coefficients]
 
 

@@ -108,7 +108,8 @@ impl Opening {
         Ok(Self { race })
     }
 
-    /// The socket, or why there is none. `within`: how long to wait; `None`: until it is known, 10 s at most.
+    /// The socket, or why there is none. `within`: how long to wait; `None`: until it is known, 5 s for TCP and
+    /// 5 s for greetings; a quarter of a second more for each stream beyond the twentieth that a server leaves waiting.
     ///
     /// # Errors
     /// Itself: it is not known in time.

@@ -74,6 +74,10 @@ impl Worker {
                 state.session.plain_break();
             }
             let is_waiting = self.account(&mut state);
+            // While it is neither read nor written, only the socket knows that it was reset.
+            if is_waiting && !matches!(self.stream.take_error(), Ok(None)) {
+                state.session.plain_break();
+            }
             if state.session.failure().is_some() || state.session.is_finished() {
                 self.end(&mut state);
                 return;

@@ -212,7 +212,7 @@ impl ParallelSocket {
     /// Opens a session with a listener: tries all routes at once. The first that works opens the session, the
     /// others join it. Streams that end are made again while the session lasts.
     ///
-    /// It takes 10 s at most. [`Opening`] does the same without a call that waits.
+    /// How long it takes at most, [`Opening::wait`] says. [`Opening`] does the same without a call that waits.
     ///
     /// # Errors
     /// [`OpenError`]: if no route works, that of the first one.

@@ -40,7 +40,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Looks again and again, until it is over or nobody listens.
-    pub fn keep_looking(mut self, listener: &Sender<Found>, over: &AtomicBool) {
+    pub fn keep_looking(&mut self, listener: &Sender<Found>, over: &AtomicBool) {
         let mut pause_ns = self.pause_ns(0, now_ns());
         loop {
             thread::park_timeout(Duration::from_nanos(pause_ns));

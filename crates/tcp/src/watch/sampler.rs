@@ -36,20 +36,25 @@ fn watch(diag: Diag, options: &Options, shared: &Shared) -> Result<(), DiagError
         wake_precisely();
         return sampler.watch(None);
     }
-    let over = AtomicBool::new(false);
-    let (listener, found) = channel();
-    thread::scope(|scope| {
-        let looking = scope.spawn(|| {
-            let listener = listener;
-            finder.keep_looking(&listener, &over);
-        });
-        // After the other thread has begun, which is not to inherit it.
-        wake_precisely();
-        let done = sampler.watch(Some(&found));
-        over.store(true, SeqCst);
-        looking.thread().unpark();
-        done
-    })
+    loop {
+        let (looks, over) = (&mut finder, &AtomicBool::new(false));
+        let (listener, found) = channel();
+        thread::scope(|scope| {
+            let looking = scope.spawn(move || looks.keep_looking(&listener, over));
+            // After the other thread has begun, which is not to inherit it.
+            wake_precisely();
+            let done = sampler.watch(Some(&found));
+            over.store(true, SeqCst);
+            looking.thread().unpark();
+            done
+        })?;
+        // All have ended, but others may have begun since the last look.
+        sampler.take(Some(&found))?;
+        sampler.alive.extend(finder.look()?);
+        if sampler.alive.is_empty() || shared.stop.load(SeqCst) {
+            return Ok(());
+        }
+    }
 }
 
 struct Sampler<'a> {

@@ -46,6 +46,17 @@ class ParallelStudy(Study["ParallelScenario", "Ground[Bed]", "ParallelFindings"]
 
         return (mptcp.finding(),)
 
+    def check(self, asked: ParallelScenario, work: Work) -> None:
+        from weirlab.studies.parallel import campaign
+
+        campaign.how(asked.parallel)
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.parallel import study
+
+        found = study.stored(run)
+        return found.sentences() if any(row.valid for row in found.rows) else ()
+
     def open(self, asked: ParallelScenario, work: Work) -> AbstractContextManager[Ground[Bed]]:
         from weirlab.studies.parallel import study
 

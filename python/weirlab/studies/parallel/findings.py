@@ -191,8 +191,8 @@ class ParallelFindings:
         if not self.missing:
             return None
         return TrialError(
-            f"{plural(len(self.missing), 'attempt')} of {self.planned} of run {run.run_id} never counted: "
-            f"{words(self.missing[:3])}{' and others' if len(self.missing) > 3 else ''}"
+            f"run {run.run_id}: {len(self.missing)} of {plural(self.planned, 'transfer')} have no attempt "
+            f"that counts: {words(self.missing[:3])}{' and others' if len(self.missing) > 3 else ''}"
         )
 
     def of(self, case: str) -> list[Group]:
@@ -231,6 +231,10 @@ def overall(found: ParallelFindings) -> Iterator[str]:
         if known is None or each.share.median < known.share.median:
             least[each.method] = each
     cases = {each.case for each in found.groups if each.share.known}
+    for method in [*least]:
+        # Only of what was compared everywhere.
+        if {each.case for each in found.groups if each.method == method and each.share.known} != cases:
+            del least[method]
     if len(cases) > 1 and least:
         best = sorted(least.values(), key=lambda each: each.share.median, reverse=True)
         rest = [f"{each.name} {percent(each.share.median)}" for each in best[1:]]

@@ -79,6 +79,10 @@ class Outage(Section):
     lasts_s: Seconds
     """How long, in s."""
 
+    def overlaps(self, other: Outage) -> bool:
+        """Whether both last at the same time."""
+        return self.from_s < other.from_s + other.lasts_s and other.from_s < self.from_s + self.lasts_s
+
 
 class Competitor(Section):
     """A TCP stream of somebody else on one of the paths."""
@@ -268,4 +272,7 @@ def _conflicts_of_case(what: Comparison, case: Case, place: tuple[Any, ...]) -> 
         if event.path > paths:
             yield (*place, key, number, "path"), f"the case has {plural(paths, 'path')}"
         if event.from_s + (event.lasts_s or 0.0) > lasts_s or event.from_s >= lasts_s:
-            yield (*place, key, number), f"it ends after the recorded time, which has {lasts_s:g} s"
+            yield (*place, key, number), f"it ends after the recorded time, which lasts {lasts_s:g} s"
+    for number, each in enumerate(case.outages):
+        if any(each.path == other.path and each.overlaps(other) for other in case.outages[:number]):
+            yield (*place, "outages", number), "it overlaps another outage of the same path: make them one"

@@ -12,7 +12,7 @@ from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.measure.terms import Clocks
-from weirlab.quantities import plural
+from weirlab.quantities import plural, words
 from weirlab.store import Run, RunWriter
 from weirlab.studies.contract import Ground
 from weirlab.studies.parallel import campaign, plan
@@ -61,9 +61,16 @@ def measured(
 ) -> ParallelFindings:
     """Make every attempt that the run has not yet."""
     what = asked.parallel
-    for method, why in ground.facts[LACKING].items():
+    # Attempts are numbered by what there was when the run was begun.
+    lacking = dict(writer.run.manifest.facts.get(LACKING) or {})
+    if gone := sorted(ground.facts[LACKING].keys() - lacking.keys()):
+        raise InputError(
+            f"run {writer.run_id} was begun with {words([plan.named(method) for method in gone])}, which is "
+            "missing now: go on where it was begun, or start a new run"
+        )
+    for method, why in lacking.items():
         progress.note(f"{plan.named(method)} is left out: {why}")
-    planned = plan.plan(what, ground.facts[LACKING])
+    planned = plan.plan(what, lacking)
     progress.stage(f"{plural(len(planned), 'transfer')}, run {writer.run_id}")
     campaign.Campaign(ground.bed, what, writer, clocks or Clocks()).measure(planned, passed_on(progress))
     return stored(writer.run)

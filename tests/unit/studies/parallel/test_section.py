@@ -41,7 +41,10 @@ TWO = "cases: [{name: two, paths: [{both: {rate: 10Mbps, delay: 5ms}, copies: 2}
             "the case has 1 path",
         ),
         ("{cases: [{name: a, paths: [{}], competitors: [{path: 1, from_s: 2}]}]}", "ends after the recorded"),
-        ("{cases: [{name: a, paths: [{}], outages: [{path: 1, from_s: 1.5, lasts_s: 1}]}]}", "which has 2 s"),
+        (
+            "{cases: [{name: a, paths: [{}], outages: [{path: 1, from_s: 1.5, lasts_s: 1}]}]}",
+            "which lasts 2 s",
+        ),
         ("{cases: [{name: a, paths: [{}]}], methods: [udp]}", "'tcp'"),
         ("{cases: [{name: a, paths: [{}]}], memory: lots}", "is no size"),
     ],

@@ -182,7 +182,7 @@ def test_what_never_counts_is_named_and_the_rest_is_shown(store: Store) -> None:
     late = Fault(late_ns=5_000_000)
     outcome = run(store, FakeBed(iter([late, late])), small())
     assert len(outcome.found.missing) == 1
-    assert f"1 attempt of {FEW}" in str(outcome.problem())
+    assert f"1 of {FEW} transfers have no attempt that counts" in str(outcome.problem())
     assert len(outcome.found.sentences()) == 1
 
 

@@ -52,7 +52,10 @@ class Intake:
         """Count ``data``, at most a chunk; raises ``TrialError`` where it is not what was sent."""
         place = self.total % CHUNK_BYTES
         if data != _TWICE[place : place + len(data)]:
-            raise TrialError(f"what arrived within {len(data)} bytes from {self.total} on was not sent so")
+            raise TrialError(
+                "the data received differs from what was sent, somewhere in the "
+                f"{len(data)} bytes from byte {self.total} on"
+            )
         self.total += len(data)
         self._times_ns.append(time.monotonic_ns())
         self._totals.append(self.total)

@@ -22,7 +22,7 @@ from weirlab.studies.emulator.running import EmulatedLink, emulated_link
 from weirlab.studies.emulator.spec import PathSpec, Random
 from weirlab.studies.parallel.bed import carriers, mptcp
 from weirlab.studies.parallel.bed.base import Bed, Course, PathSeen, Seen, Span
-from weirlab.studies.parallel.bed.carriers import Carrier, Connections
+from weirlab.studies.parallel.bed.carriers import Carrier
 from weirlab.studies.parallel.bed.watching import watched
 from weirlab.studies.parallel.plan import INDEPENDENT, MPTCP, TCP
 
@@ -59,9 +59,10 @@ class NamespaceBed:
             watch = stack.enter_context(watched(self.hosts, course.every_s))
             carrier = self._carrier(course)
             stack.callback(carrier.stop)
-            rivals = [_Rival(self.hosts, span, course.congestion) for span in course.competitors]
-            for rival in rivals:
-                stack.callback(rival.stop)
+            rivals: list[_Rival] = []
+            for number, span in enumerate(course.competitors):
+                rivals.append(_Rival(self.hosts, span, course.congestion, _COMPETING + number))
+                stack.callback(rivals[-1].stop)
             cpu_s, waited_ns, begun_ns = time.process_time(), _waited_ns(), time.monotonic_ns()
             carrier.start()
             zero_ns = begun_ns + round(course.warmup_s * 1e9)
@@ -116,25 +117,20 @@ class NamespaceBed:
 
 
 class _Rival:
-    """A competing TCP stream; it begins when it is told to."""
+    """A competing TCP stream, connected before anything is sent; it begins to send when it is told to."""
 
-    def __init__(self, made: Hosts, span: Span, congestion: str) -> None:
-        self.span, self._congestion = span, congestion
-        self._hosts = made
-        self._carrier: Connections | None = None
+    def __init__(self, made: Hosts, span: Span, congestion: str, port: int) -> None:
+        self.span = span
+        self._carrier = carriers.connections(made, [span.path], port, carriers.Sockets(congestion))
 
     def start(self) -> None:
-        port = _COMPETING + self.span.path
-        sockets = carriers.Sockets(self._congestion)
-        self._carrier = carriers.connections(self._hosts, [self.span.path], port, sockets)
         self._carrier.start()
 
     def stop(self) -> None:
-        if self._carrier is not None:
-            self._carrier.stop()
+        self._carrier.stop()
 
     def read(self, edges_ns: F64) -> F64:
-        return np.zeros(len(edges_ns)) if self._carrier is None else _sum(self._carrier, edges_ns)
+        return _sum(self._carrier, edges_ns)
 
 
 def _sum(carrier: Carrier, edges_ns: F64) -> F64:

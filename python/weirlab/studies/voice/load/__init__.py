@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,12 @@ class VoiceLoadStudy(Study["LoadScenario", "Ground[LoadBed]", "LoadFindings"]):
 
         found = outcome.found
         return Told(found.sentence, [tables.limits(found), tables.trials(found)])
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.voice.load import study
+
+        found = study.stored(run)
+        return (found.sentence,) if found.limits else ()
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.voice.load import study

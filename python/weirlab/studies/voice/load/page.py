@@ -69,7 +69,8 @@ def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
 
 def _tiles(found: LoadFindings) -> Iterator[Tile]:
     for limit in found.limits:
-        yield Tile(f"Calls to {limit.number}", f"{tables.carried(limit)}/s", limit.decided or limit.way)
+        carried = f"{tables.carried(limit)}/s" if limit.carried_per_s >= 0 else "no rate met the goal"
+        yield Tile(f"Calls to {limit.number}", carried, limit.decided or limit.way)
     opinions = [row.media_mos for row in found.trials if not math.isnan(row.media_mos)]
     if opinions:
         yield Tile("Least MOS", decimals(min(opinions)), f"in {plural(len(opinions), 'trial')}")

@@ -132,7 +132,9 @@ def measured(
     lab, what = ground.bed.lab, asked.voice_load
     plan = lab.network.plan.plan
     begun = stored(writer.run)
-    trials, work, limits = [*begun.trials], [*begun.work], [*begun.limits]
+    # A trial that was not kept is made again, with its work.
+    kept = {row.index for row in begun.trials}
+    trials, work, limits = [*begun.trials], [row for row in begun.work if row.index in kept], [*begun.limits]
     writer.put_json(PLAN, {"plan": plan, "name": lab.network.book.name})
     found = {limit.number for limit in limits}
     for each in ground.bed.numbers:

@@ -105,6 +105,8 @@ def measured(
     writer.put_json(PLAN, {"plan": lab.network.plan.plan, "name": lab.network.book.name})
     progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
     done = {row.index for row in rows}
+    # A call that was not kept is made again, with its messages.
+    messages = [row for row in messages if row.index in done]
     try:
         for call in calls:
             if call.index in done:
