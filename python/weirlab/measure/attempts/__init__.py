@@ -2,6 +2,7 @@
 
 from weirlab.measure.attempts.budget import Budget
 from weirlab.measure.attempts.queue import Queue, setting_of
+from weirlab.measure.attempts.repeated import until_valid
 from weirlab.measure.attempts.share import Share
 
-__all__ = ["Budget", "Queue", "Share", "setting_of"]
+__all__ = ["Budget", "Queue", "Share", "setting_of", "until_valid"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from weirlab.errors import LabError
 from weirlab.limits import HIGHEST_SEED
+from weirlab.measure.attempts import until_valid
 from weirlab.measure.progress import Meter, OnProgress
 from weirlab.measure.terms import Clocks
 from weirlab.records import TrialRecord
@@ -99,27 +100,8 @@ class Campaign:
                 meter.skip()
                 continue
             meter.tell(each.text)
-            meter.count(each.text, self._until_valid(each, meter.tell))
-
-    def _until_valid(self, planned: Planned, tell: Callable[..., object]) -> TrialRecord:
-        """The last attempt: the first valid one, or the last allowed."""
-        made: TrialRecord | None = None
-        failure: LabError | None = None
-        for left in reversed(range(self.asked.max_attempts)):
-            try:
-                made = self._attempt(planned)
-            except LabError as error:
-                failure = error
-                if left:
-                    tell(f"{planned.text}: again, because: {error}")
-                continue
-            if made.valid or not left:
-                return made
-            tell(f"{planned.text}: again, because: {'; '.join(made.invalid)}", made)
-        if made is None:
-            assert failure is not None
-            raise failure
-        return made
+            attempt = partial(self._attempt, each)
+            meter.count(each.text, until_valid(each.text, self.asked.max_attempts, attempt, meter.tell))
 
     def _attempt(self, planned: Planned) -> TrialRecord:
         what = course(planned, self.asked)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from weirlab.errors import LabError
+from weirlab.measure.attempts import until_valid
 from weirlab.measure.progress import Meter, OnProgress
 from weirlab.measure.terms import SINGLE
 from weirlab.measure.terms import Clocks as TrialClocks
@@ -124,7 +126,8 @@ def measure(
             meter.skip()
             continue
         meter.tell(planned.text)
-        meter.count(planned.text, one.until_valid(planned, meter.tell))
+        attempt = partial(one.attempt, planned)
+        meter.count(planned.text, until_valid(planned.text, one.conditions.max_attempts, attempt, meter.tell))
     missing = tuple(planned for planned in switches if planned.index not in writer.done)
     return SwitchResults(tuple(tables.rows), missing, seconds() - start_s)
 
@@ -138,26 +141,6 @@ class _One:
     writer: RunWriter
     tables: Tables
     clocks: Clocks
-
-    def until_valid(self, planned: Planned, tell: Callable[..., object]) -> TrialRecord:
-        """The last attempt: the first valid one, or the last allowed."""
-        record: TrialRecord | None = None
-        failure: LabError | None = None
-        for left in reversed(range(self.conditions.max_attempts)):
-            try:
-                record = self.attempt(planned)
-            except LabError as error:
-                failure = error
-                if left:
-                    tell(f"{planned.text}: again, because: {error}")
-                continue
-            if record.valid or not left:
-                return record
-            tell(f"{planned.text}: again, because: {'; '.join(record.invalid)}", record)
-        if record is None:
-            assert failure is not None
-            raise failure
-        return record
 
     def attempt(self, planned: Planned) -> TrialRecord:
         """Build the pair, send, let it happen, and keep what came of it."""

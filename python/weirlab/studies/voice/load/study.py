@@ -19,6 +19,7 @@ from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground
 from weirlab.studies.voice.configs.parts import address
+from weirlab.studies.voice.kept import PLAN, keep_plan
 from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.lab.loading import Loaded, LoadingLab, Offered
 from weirlab.studies.voice.load.counted import Counted, counted, edges
@@ -35,7 +36,6 @@ from weirlab.studies.voice.section import Load, LoadScenario
 if TYPE_CHECKING:
     from weirlab.report.story import Story
 
-PLAN: Final = "plan"
 
 _LEAD_S: Final = 1.0
 """Calls with speech are over so much before the trial is."""
@@ -135,7 +135,7 @@ def measured(
     # A trial that was not kept is made again, with its work.
     kept = {row.index for row in begun.trials}
     trials, work, limits = [*begun.trials], [row for row in begun.work if row.index in kept], [*begun.limits]
-    writer.put_json(PLAN, {"plan": plan, "name": lab.network.book.name})
+    keep_plan(writer, lab.network)
     found = {limit.number for limit in limits}
     for each in ground.bed.numbers:
         number = each.test.number

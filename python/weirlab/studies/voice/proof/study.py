@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from weirlab.errors import InputError, MissingCapability
 from weirlab.interrupts import owned, shielded
@@ -16,6 +16,7 @@ from weirlab.quantities import plural
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground
+from weirlab.studies.voice.kept import PLAN, keep_plan
 from weirlab.studies.voice.lab import VoiceLab
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.proof.calling import CallLab, OpenLab, made, not_tried
@@ -35,9 +36,6 @@ from weirlab.studies.voice.section import VoiceScenario
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
-
-PLAN: Final = "plan"
-"""Name under which a run keeps what its plan is called."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def measured(
     run = writer.run
     rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
     messages = rows_of(MessageRow, run.table(MESSAGES)) if run.has_table(MESSAGES) else []
-    writer.put_json(PLAN, {"plan": lab.network.plan.plan, "name": lab.network.book.name})
+    keep_plan(writer, lab.network)
     progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
     done = {row.index for row in rows}
     # A call that was not kept is made again, with its messages.

@@ -116,6 +116,18 @@ def test_an_answer_that_is_not_the_plan_s_is_told_with_both() -> None:
     )
 
 
+def test_an_answer_that_was_cut_short_is_not_judged() -> None:
+    lie = Naptr(service="E2U+sip", uri="sip:x@evil.example")
+    question = _question(NAME)
+    answer = bytearray(
+        _answer(question, Entry(tree="public", number="+420111000001", naptr=(lie,)), network())
+    )
+    for is_cut in (False, True):
+        answer[2] = answer[2] & ~2 | 2 * is_cut
+        found = questions.questions([datagram(0, question), datagram(1000, bytes(answer), answer=True)])
+        assert bool([*questions.untrue(network(), found, [SERVER])]) is not is_cut
+
+
 @pytest.mark.parametrize(
     ("entry", "took_ns", "words"),
     [

@@ -22,6 +22,7 @@ _PORT: Final = 53
 _HEADER: Final = struct.Struct(">HHHHHH")
 _RECORD: Final = struct.Struct(">HHIH")
 _NAPTR: Final = 35
+_TRUNCATED: Final = 0x0200
 _KINDS: Final = {1: "A", 28: "AAAA", 33: "SRV", 35: "NAPTR"}
 _POINTER: Final = 0xC0
 
@@ -40,6 +41,8 @@ class Question:
     at_ns: int
     answered_ns: int | None = None
     naptr: frozenset[Naptr] = frozenset()
+    whole: bool = True
+    """The answer was not cut short; one that was is asked for again by TCP (RFC 1035, 4.2.1)."""
 
 
 def questions(frames: Iterable[Frame]) -> list[Question]:
@@ -50,7 +53,7 @@ def questions(frames: Iterable[Frame]) -> list[Question]:
         if _PORT not in (source.port, target.port):
             continue
         try:
-            number, name, kind, naptr = _read(content)
+            number, name, kind, naptr, whole = _read(content)
         except (struct.error, IndexError, ValueError):
             continue
         if target.port == _PORT:
@@ -59,7 +62,7 @@ def questions(frames: Iterable[Frame]) -> list[Question]:
         elif (place := waiting.pop((target, source, number), None)) is not None:
             asked = found[place]
             found[place] = Question(
-                asked.asker, asked.server, asked.name, asked.kind, asked.at_ns, at_ns, naptr
+                asked.asker, asked.server, asked.name, asked.kind, asked.at_ns, at_ns, naptr, whole
             )
     return found
 
@@ -68,7 +71,8 @@ def untrue(network: Network, asked: Sequence[Question], servers: Sequence[Daemon
     """A phrase for every name whose NAPTR records are not those of the plan."""
     told: set[tuple[str, str]] = set()
     for each in asked:
-        if each.kind != "NAPTR" or each.answered_ns is None or (each.server.address, each.name) in told:
+        is_answered = each.answered_ns is not None and each.whole
+        if each.kind != "NAPTR" or not is_answered or (each.server.address, each.name) in told:
             continue
         wanted = _planned(network, each.name)
         if wanted is not None and wanted != each.naptr:
@@ -140,9 +144,9 @@ def _server(asked: Question, servers: Sequence[Daemon]) -> str:
     return next((each.name for each in servers if each.address == asked.server.address), asked.server.address)
 
 
-def _read(content: bytes) -> tuple[int, str, int, frozenset[Naptr]]:
-    """Number, name and type of a message with one question, and the NAPTR records of its answer."""
-    number, _, questions, answers, _, _ = _HEADER.unpack_from(content)
+def _read(content: bytes) -> tuple[int, str, int, frozenset[Naptr], bool]:
+    """Number, name and type of one question; the NAPTR records of its answer, and if it is whole."""
+    number, flags, questions, answers, _, _ = _HEADER.unpack_from(content)
     if questions != 1:
         raise ValueError("no single question")
     name, at = _name(content, _HEADER.size)
@@ -156,7 +160,7 @@ def _read(content: bytes) -> tuple[int, str, int, frozenset[Naptr]]:
         if found == _NAPTR:
             naptr.add(_naptr(content, at))
         at += size
-    return number, name, kind, frozenset(naptr)
+    return number, name, kind, frozenset(naptr), not flags & _TRUNCATED
 
 
 def _naptr(content: bytes, at: int) -> Naptr:
