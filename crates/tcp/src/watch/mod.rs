@@ -2,6 +2,7 @@
 
 mod filter;
 mod finder;
+mod place;
 mod sampler;
 
 use std::net::SocketAddr;
@@ -9,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
+
+use hdrhistogram::Histogram;
 
 pub use filter::{End, Filter};
 
@@ -106,6 +109,17 @@ pub struct Lateness {
     pub max_ns: u64,
 }
 
+impl Lateness {
+    fn of(late_ns: &Histogram<u64>) -> Self {
+        Self {
+            rounds: late_ns.len(),
+            mean_ns: late_ns.mean() as u64,
+            p99_ns: late_ns.value_at_quantile(0.99),
+            max_ns: late_ns.max(),
+        }
+    }
+}
+
 /// How far a watch is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
@@ -144,6 +158,8 @@ impl Progress {
 struct Shared {
     rows: Mutex<Vec<Row>>,
     progress: Mutex<Progress>,
+    /// None until something was sampled.
+    lateness: Mutex<Option<Histogram<u64>>>,
     stop: AtomicBool,
 }
 
@@ -177,7 +193,8 @@ impl Watcher {
     /// How far it is. What is said here of samples, [`Self::take`] has had or still has.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress::named(&self.shared.progress)
+        let lateness = lock(&self.shared.lateness).as_ref().map(Lateness::of).unwrap_or_default();
+        Progress { lateness, ..Progress::named(&self.shared.progress) }
     }
 
     /// Ends it; the last samples can be taken afterwards.

@@ -5,10 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
 use super::finder::{Finder, Found};
-use super::{Lateness, MOST_SAMPLES, Options, Row, Shared, lock};
+use super::place::Place;
+use super::{MOST_SAMPLES, Options, Row, Shared, lock};
 use crate::clock::{now_ns, sleep_until, wake_precisely};
 use crate::diag::{Diag, DiagError, Id, State};
 use crate::times::histogram;
@@ -31,7 +30,7 @@ fn watch(diag: Diag, options: &Options, shared: &Shared) -> Result<(), DiagError
     let mut finder = Finder::new(options, shared)?;
     // However soon it is told to stop: what is there is sampled once.
     let alive = finder.look()?;
-    let mut sampler = Sampler { diag, options, shared, alive, lateness: histogram() };
+    let mut sampler = Sampler { diag, options, shared, alive, place: Place::new() };
     if !options.wait {
         wake_precisely();
         return sampler.watch(None);
@@ -62,7 +61,7 @@ struct Sampler<'a> {
     options: &'a Options,
     shared: &'a Shared,
     alive: Vec<(u32, Id)>,
-    lateness: Histogram<u64>,
+    place: Place,
 }
 
 impl Sampler<'_> {
@@ -114,7 +113,7 @@ impl Sampler<'_> {
 
     /// Samples every connection that is there.
     fn round(&mut self, late_ns: u64, missed: u64) -> Result<(), DiagError> {
-        self.lateness.saturating_record(late_ns);
+        self.place.begin();
         let mut rows = Vec::with_capacity(self.alive.len());
         let mut gone = Vec::new();
         for &(connection, id) in &self.alive {
@@ -127,6 +126,8 @@ impl Sampler<'_> {
                 _ => gone.push((connection, at_ns)),
             }
         }
+        self.place.end(self.alive.len());
+        lock(&self.shared.lateness).get_or_insert_with(histogram).saturating_record(late_ns);
         let mut progress = lock(&self.shared.progress);
         for &(connection, _) in &self.alive {
             if let Some(each) = progress.connections.get_mut(connection as usize) {
@@ -149,12 +150,6 @@ impl Sampler<'_> {
         let room = MOST_SAMPLES.saturating_sub(kept.len());
         progress.lost += rows.len().saturating_sub(room) as u64;
         kept.extend(rows.into_iter().map(|(_, row)| row).take(room));
-        progress.lateness = Lateness {
-            rounds: self.lateness.len(),
-            mean_ns: self.lateness.mean() as u64,
-            p99_ns: self.lateness.value_at_quantile(0.99),
-            max_ns: self.lateness.max(),
-        };
         self.alive.retain(|(connection, _)| gone.iter().all(|(ended, _)| ended != connection));
         Ok(())
     }

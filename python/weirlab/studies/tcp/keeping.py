@@ -35,37 +35,22 @@ class SampleFile:
             raise InputError(f"{option} {files.shown(path)}: the name has to end in {' or '.join(SUFFIXES)}")
         files.check_output(path, option)
         self._path, self._names, self._events = path, tuple(names), events
-        self._fresh: list[pl.DataFrame] = []
+        self._fresh: list[Samples] = []
+        self._ends: list[tuple[str, str]] = []
         self._parts: list[bytes] = []
         self._rows = 0
 
     def waiting(self) -> None:
-        """Nothing to keep yet."""
+        """Nothing to keep yet: load now what would take time beside the connections."""
+        import polars as pl  # noqa: F401
 
     def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
         """Keep these, too."""
-        import polars as pl
-
         if len(samples) == 0 and (self._fresh or self._parts):
             return
-        ends = {end: [shown(each[end]) for each in progress["connections"]] for end in ("local", "remote")}
-        columns: dict[str, pl.Series] = {
-            "time_ns": pl.Series("time_ns", samples.time_ns, pl.Int64),
-            "connection": pl.Series("connection", samples.connection, pl.UInt32),
-        }
-        for end, names in ends.items():
-            columns[end] = pl.Series(end, [names[number] for number in samples.connection], pl.String)
-        if self._events:
-            columns["event"] = pl.Series("event", samples.events(), pl.String)
-        frame = pl.DataFrame(list(columns.values()))
-        for name in self._names:
-            numbers, there = samples.fields[name]
-            values = pl.Series(name, numbers, pl.UInt64)
-            frame = frame.with_columns(
-                pl.when(pl.Series(there, dtype=pl.Boolean)).then(values).otherwise(None).alias(name)
-            )
-        self._fresh.append(frame)
-        self._rows += len(frame)
+        self._ends = [(shown(each["local"]), shown(each["remote"])) for each in progress["connections"]]
+        self._fresh.append(samples)
+        self._rows += len(samples)
         if self._rows >= _PART_ROWS:
             self._pack()
 
@@ -81,13 +66,34 @@ class SampleFile:
         files.write(self._path, self._fill)
 
     def _pack(self) -> None:
-        import polars as pl
-
         if self._fresh:
             buffer = io.BytesIO()
-            pl.concat(self._fresh).write_parquet(buffer, compression="zstd", statistics=False)
+            self._frame(self._fresh).write_parquet(buffer, compression="zstd", statistics=False)
             self._parts.append(buffer.getvalue())
             self._fresh, self._rows = [], 0
+
+    def _frame(self, parts: Sequence[Samples]) -> pl.DataFrame:
+        import numpy as np
+        import polars as pl
+
+        connection = np.concatenate([part.connection for part in parts])
+        columns = [
+            pl.Series("time_ns", np.concatenate([part.time_ns for part in parts]), pl.Int64),
+            pl.Series("connection", connection, pl.UInt32),
+            *(
+                pl.Series(end, [self._ends[number][place] for number in connection], pl.String)
+                for place, end in enumerate(("local", "remote"))
+            ),
+        ]
+        if self._events:
+            columns.append(pl.Series("event", [each for part in parts for each in part.events()], pl.String))
+        for name in self._names:
+            numbers, there = (
+                np.concatenate([part.fields[name][which] for part in parts]) for which in (0, 1)
+            )
+            values = pl.Series(name, numbers, pl.UInt64)
+            columns.append(values.set(pl.Series(~there, dtype=pl.Boolean), None))
+        return pl.DataFrame(columns)
 
     def _fill(self, file: BinaryIO) -> None:
         import polars as pl

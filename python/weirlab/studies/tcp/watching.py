@@ -192,6 +192,9 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     LabError
         Asking failed meanwhile.
     """
+    # Loaded now, and not when the first samples come, beside the connections.
+    import numpy as np  # noqa: F401
+
     watcher = _watcher(settings)
     tallies: list[Tally] = []
     told: set[str] = set()
