@@ -157,7 +157,7 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
             pl.col("valid")
             & (pl.col("places") == "")
             & ~pl.col("cross_traffic")
-            & (pl.col("loss_ratio") > OVERLOAD_LOSS)
+            & (pl.col("forwarding_pps") < (1 - OVERLOAD_LOSS) * pl.col("achieved_pps"))
             & (pl.col("received") > 0)
         )
         .group_by("position", "stateful", "sizes_text", "frame_bytes")

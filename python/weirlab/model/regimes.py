@@ -55,9 +55,10 @@ def sort(table: Table) -> Regimes:
     In overload the forwarding rate is the same at every offered load. A trial with some
     loss whose forwarding rate is far below that of the clearly overloaded trials at the
     same setting, or below what went through without loss in another trial, lost its packets
-    to something else.
+    to something else. A device whose queue has no end loses nothing, and sends the rest later.
     """
     overload = table.loss_ratio > OVERLOAD_LOSS
+    overload |= table.forwarding_pps < (1 - CLEAR_LOSS) * table.rate_pps
     below = ~overload
     keys = np.stack([table.position, np.round(table.frame_bytes, 1)], axis=1)
     unique, inverse = np.unique(keys, axis=0, return_inverse=True)
@@ -67,8 +68,8 @@ def sort(table: Table) -> Regimes:
     ]
     for setting in settings:
         over = setting.rows[overload[setting.rows]]
-        clear = over[table.loss_ratio[over] > CLEAR_LOSS]
-        lossless = setting.rows[table.loss_ratio[setting.rows] < NO_LOSS]
+        clear = over[table.forwarding_pps[over] < (1 - CLEAR_LOSS) * table.rate_pps[over]]
+        lossless = setting.rows[(table.loss_ratio[setting.rows] < NO_LOSS) & below[setting.rows]]
         # Something that went through without loss cannot have exceeded the threshold.
         passed = float(np.quantile(table.forwarding_pps[lossless], PASSED)) if len(lossless) else 0.0
         reference = max(float(np.median(table.forwarding_pps[clear])) if len(clear) else 0.0, passed)

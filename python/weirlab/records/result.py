@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,11 @@ U64 = npt.NDArray[np.uint64]
 F64 = npt.NDArray[np.float64]
 
 Backend = Literal["xdp", "af_packet", "sim", "tcp"]
+
+BACKLOG_SHARE: Final = 0.01
+"""A backlog that takes a smaller share of the recorded time is not told from scatter."""
+LOW: Final = 0.01
+"""Quantile of the delays before a queue grew."""
 
 
 @dataclass(frozen=True)
@@ -225,8 +230,26 @@ class EngineResult:
 
     @property
     def forwarding_pps(self) -> float:
-        """Forwarding rate: packets sent in the recorded window that arrived, over ``record_s``."""
-        return self.received / self.record_s if self.record_s else float("nan")
+        """Forwarding rate: packets sent in the recorded window that arrived, over the time in which they left.
+
+        That is ``record_s``, or longer where the device went on sending a backlog.
+        """
+        if not self.record_s:
+            return float("nan")
+        return self.received / self.record_s / (1.0 + self._backlog_share)
+
+    @property
+    def _backlog_share(self) -> float:
+        """How much longer packets arrived than departed, as a share of the window.
+
+        0 where only the last packets were late: a stall delays those alone. While a queue grows, all delays
+        grow, in the end by twice what lies between the lowest values and the median.
+        """
+        window_ns = self.record_end_ns - self.record_start_ns
+        longer_ns = self.last_arrival_ns - self.first_arrival_ns - window_ns
+        low_ns, median_ns = (self.histogram.quantile_ns(q) for q in (LOW, 0.5))
+        share = min(longer_ns, 2 * (median_ns - low_ns)) / window_ns
+        return share if share > BACKLOG_SHARE else 0.0
 
     @property
     def loss_ratio(self) -> float:

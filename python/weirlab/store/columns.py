@@ -67,7 +67,7 @@ class TrialRow:
     achieved_pps: float
     """Load that departed."""
     forwarding_pps: float
-    """Packets received per recorded second."""
+    """Packets received per recorded second, and per second of a backlog that was sent after it."""
     sent: int
     """Packets that departed."""
     received: int

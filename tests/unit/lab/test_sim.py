@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,21 @@ def test_above_the_threshold_the_law_of_the_full_queue_holds(position: int) -> N
     result = trial(EXACT, 2_000_000, position)
     assert result.forwarding_pps == pytest.approx(1e9 / service_ns, rel=0.01)
     assert result.histogram.quantile_ns(0.5) == pytest.approx(5000 + 100 * service_ns, rel=0.02)
+
+
+def test_a_backlog_that_leaves_after_the_load_was_not_forwarded_in_the_meantime() -> None:
+    endless = replace(EXACT, queue_packets=1_000_000)
+    result = trial(endless, 2_000_000)
+    assert result.lost == 0
+    # The queue grew by as much from the first recorded packet to the last.
+    assert result.forwarding_pps == pytest.approx(1e6, rel=0.02)
+
+
+def test_packets_that_come_late_at_the_end_are_no_backlog() -> None:
+    result = trial(EXACT, 500_000)
+    window_ns = result.record_end_ns - result.record_start_ns
+    late = replace(result, last_arrival_ns=result.last_arrival_ns + window_ns)
+    assert late.forwarding_pps == result.forwarding_pps == result.achieved_pps
 
 
 def test_a_sender_without_pacing_overloads_the_device() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from weirlab.model.base import Table
@@ -33,6 +35,14 @@ def test_loss_below_a_load_that_passed_is_no_overload() -> None:
 def test_slight_loss_near_the_threshold_is_overload() -> None:
     table = Table.of([trial(5e5, 0.0), trial(5.45e5, 0.01), trial(9e5, 0.4)])
     assert sort(table).overload.tolist() == [False, True, True]
+
+
+def test_a_queue_without_end_is_overload_without_loss() -> None:
+    held = replace(trial(8e5, 0.0), forwarding_pps=3e5)
+    table = Table.of([trial(1e5, 0.0), trial(2.9e5, 0.0), held])
+    regimes = sort(table)
+    assert regimes.overload.tolist() == [False, False, True]
+    assert regimes.threshold_pps(table).tolist() == [3e5]
 
 
 def test_thresholds_are_measured_per_position_and_size() -> None:
