@@ -230,7 +230,7 @@ class EngineResult:
 
     @property
     def forwarding_pps(self) -> float:
-        """Forwarding rate: packets sent in the recorded window that arrived, over the time in which they left.
+        """Packets sent in the recorded window that arrived, over the time in which they left the device.
 
         That is ``record_s``, or longer where the device went on sending a backlog.
         """
