@@ -75,7 +75,8 @@ def test_scapy_finds_in_the_tunnel_what_was_sent_in_the_clear(
 
 def test_what_passes_is_counted_by_both_gateways(known: tuple[NetnsLab, list[esp.Keys]]) -> None:
     lab, _ = known
-    # While the gateways come up, one may send (IPv6 multicast) what the other's interface, still down, refuses.
+    # While the gateways come up, one may send (IPv6 multicast) what the other's interface, still down,
+    # refuses.
     before = lab.counters()
     with changes(lab) as changed:
         frames = between_gateways(lab, PAYLOAD)
