@@ -25,7 +25,7 @@ use super::ring::SETTLE_NS;
 use crate::clock::now_ns;
 use crate::mapped::Mapped;
 use crate::packet::socket;
-use crate::thread::{check, enter, pin};
+use crate::thread::{enter, pin};
 
 /// Frames sent at a time.
 pub const JOBS: usize = 1024;
