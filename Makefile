@@ -20,10 +20,7 @@ demo: build ## Measure a firewall, model it, predict, verify, report (a simulate
 	@weir run firewall-rules
 
 test: build ## Run every test that this machine can run
-	@cargo test --workspace --locked --quiet
-	@pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests/wheel tests/browser tests/unit
-	@pytest -n 2 -m 'not alone' tests/netns
-	@pytest -m alone tests/netns
+	@scripts/test
 
 kills: build ## Kill every long command and see what is left (root; ARGS="--kills 20")
 	@python tests/kills $(ARGS)

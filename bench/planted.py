@@ -33,7 +33,8 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from causes import MAKERS, Case, Truth, planted
+from cases import Case, Truth
+from causes import MAKERS, planted
 from examples import write_examples
 from machine import versions
 from planting import PLACES, Bench, Planted, Watched

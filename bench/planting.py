@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import polars as pl
 
-from causes import Case
+from cases import Case
 from weirlab._engine import TcpWatcher
 from weirlab.diagnosis import kernel
 from weirlab.lab.linux.namespace import Namespace, write_sysctls

@@ -17,6 +17,14 @@ settings.register_profile("repeatable", deadline=None, derandomize=True, databas
 settings.load_profile("repeatable")
 
 
+LONG = frozenset({"wheel", "browser", "fuzz", "web", "jobs", "recorded", "bench"})
+"""Folders of tests that take long: they begin first, or a worker would wait for them in the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))
+
+
 @functools.cache
 def missing_for_namespaces() -> str | None:
     """Why no labs in network namespaces can be made here; None where they can."""

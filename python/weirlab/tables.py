@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from weirlab.quantities import NOTHING
@@ -32,28 +32,31 @@ class Table:
         Headings. The first column says what a row is about.
     rows:
         Cells, as many per row as there are headings.
-    numeric:
-        Indices of the columns that are set flush right and never broken over lines. Unless some are given,
-        these are the columns in which every cell is a number: with a unit, or several of them.
     spare:
         Headings of the columns that a narrow terminal does without, the first to go first.
     details:
         Whether the table is shown on request only (``--details``; folded away on a page).
+
+    Attributes
+    ----------
+    numeric:
+        Indices of the columns that are set flush right and never broken over lines: every cell is a number,
+        with a unit, or several of them.
     """
 
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    numeric: Collection[int] = frozenset()
     spare: Sequence[str] = ()
     details: bool = False
+    numeric: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Cells hold names and other foreign text, and there are several ways to draw them."""
         object.__setattr__(self, "caption", printable(self.caption))
         object.__setattr__(self, "columns", tuple(map(printable, self.columns)))
         object.__setattr__(self, "rows", tuple(tuple(map(printable, row)) for row in self.rows))
-        object.__setattr__(self, "numeric", frozenset(self.numeric or self._numbers()))
+        object.__setattr__(self, "numeric", frozenset(self._numbers()))
         if unknown := [name for name in self.spare if name not in self.columns]:
             raise ValueError(f"{self.caption}: no columns {', '.join(unknown)} to do without")
 

@@ -1,27 +1,17 @@
-"""A redundant pair of firewalls: roles, failures, what conntrackd is worth, and nothing left of it."""
+"""A redundant pair of firewalls: roles, failures, and what conntrackd is worth."""
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
-import sys
-import textwrap
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pyroute2 import IPRoute
 
-from weirlab import programs
-from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.lab import clean
-from weirlab.lab.linux.namespace import DIRECTORY, Namespace
+from weirlab.errors import InputError, LabError
+from weirlab.lab.linux.namespace import Namespace
 from weirlab.records import EngineResult
-from weirlab.studies.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp, machine, pair
+from weirlab.studies.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
 from weirlab.studies.failover.bed.terms import Firewall
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.schedule import traffic_of
@@ -29,11 +19,12 @@ from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
+from .conftest import wait_until
+
 pytestmark = pytest.mark.netns
 
 FLOWS = 50
 QUICK = Keepalived(advert_s=0.1)
-OTHER: dict[Firewall, Firewall] = {"a": "b", "b": "a"}
 CALLER, CALLED = ("198.18.1.1", 5000), ("198.19.1.1", 5000)
 
 
@@ -70,7 +61,7 @@ def run_through(lab: RedundantLab, event: Callable[[], object], duration_s: floa
     """Ongoing streams only, and the event among them once the states are known where they ought to be."""
 
     def during() -> None:
-        wait_for(lambda: lab.states("a") >= FLOWS)
+        wait_until(lambda: lab.states("a") >= FLOWS)
         assert lab.close_admission() == FLOWS
         event()
 
@@ -80,13 +71,6 @@ def run_through(lab: RedundantLab, event: Callable[[], object], duration_s: floa
 def goes_on(lab: RedundantLab) -> bool:
     """Whether packets of the ongoing streams still arrive; no others are admitted."""
     return lab.run(traffic(0.3)).received > 0
-
-
-def wait_for(condition: Callable[[], bool], deadline_s: float = 60.0) -> None:
-    end_s = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end_s, f"not within {deadline_s:g} s"
-        time.sleep(0.005)
 
 
 def taken_over_ns(lab: RedundantLab, firewall: Firewall) -> int:
@@ -105,15 +89,15 @@ def test_one_is_master_and_the_other_learns_its_states(fresh: RedundantLab) -> N
     result = fresh.run(traffic(0.3))
     assert result.received > 0
     assert fresh.states("a") == FLOWS
-    wait_for(lambda: fresh.states("b") == FLOWS)
+    wait_until(lambda: fresh.states("b") == FLOWS)
     assert "Keepalived" in str(fresh.facts["protocol_tool"])
 
 
 def test_a_master_that_steps_down_takes_its_streams_along_to_the_other(fresh: RedundantLab) -> None:
     def event() -> None:
-        wait_for(lambda: fresh.states("b") == FLOWS)
+        wait_until(lambda: fresh.states("b") == FLOWS)
         fresh.step_down()
-        wait_for(lambda: fresh.master() == "b")
+        wait_until(lambda: fresh.master() == "b")
 
     result = run_through(fresh, event)
     assert fresh.events[-1].kind == "soft"
@@ -129,9 +113,9 @@ def test_after_a_hard_failure_synchronised_streams_go_on_and_the_old_master_retu
     fresh: RedundantLab,
 ) -> None:
     def event() -> None:
-        wait_for(lambda: fresh.states("b") == FLOWS)
+        wait_until(lambda: fresh.states("b") == FLOWS)
         fresh.cut()
-        wait_for(lambda: fresh.master() == "b")
+        wait_until(lambda: fresh.master() == "b")
 
     # Long enough for the event to come while streams go on, on a slow machine too.
     result = run_through(fresh, event, 5.0)
@@ -148,7 +132,7 @@ def test_after_a_hard_failure_synchronised_streams_go_on_and_the_old_master_retu
     assert fresh.restore().kind == "return"
     assert fresh.settle() == "a"
     # It asked the other one for the states that it lost with its power.
-    wait_for(lambda: fresh.states("a") == FLOWS)
+    wait_until(lambda: fresh.states("a") == FLOWS)
 
 
 def test_without_synchronised_states_streams_end_with_their_firewall() -> None:
@@ -157,7 +141,7 @@ def test_without_synchronised_states_streams_end_with_their_firewall() -> None:
 
         def event() -> None:
             lab.cut()
-            wait_for(lambda: lab.master() == "b")
+            wait_until(lambda: lab.master() == "b")
 
         result = run_through(lab, event)
         assert lab.states("b") == lab.surviving() == 0
@@ -173,10 +157,10 @@ def test_with_an_external_cache_the_new_master_commits_what_it_knows() -> None:
         assert lab.settle() == "a"
 
         def event() -> None:
-            wait_for(lambda: lab.states("a") == FLOWS)
+            wait_until(lambda: lab.states("a") == FLOWS)
             assert lab.states("b") == 0
             lab.step_down()
-            wait_for(lambda: lab.states("b") == FLOWS)
+            wait_until(lambda: lab.states("b") == FLOWS)
 
         run_through(lab, event)
         assert lab.surviving() == FLOWS
@@ -191,9 +175,9 @@ def test_ucarp_hands_over_when_told_to_and_when_its_master_dies() -> None:
             lab.open_admission()
 
             def event(kind: str = kind) -> None:
-                wait_for(lambda: lab.states("b") == FLOWS)
+                wait_until(lambda: lab.states("b") == FLOWS)
                 lab.step_down() if kind == "soft" else lab.cut()
-                wait_for(lambda: lab.master() == "b")
+                wait_until(lambda: lab.master() == "b")
 
             # The master's death is noticed after two seconds, which the streams are to see.
             run_through(lab, event, 1.0 if kind == "soft" else 3.0)
@@ -201,7 +185,7 @@ def test_ucarp_hands_over_when_told_to_and_when_its_master_dies() -> None:
             assert lab.surviving() == FLOWS
             assert goes_on(lab)
             lab.restore()
-            wait_for(lambda: lab.master() == "a")
+            wait_until(lambda: lab.master() == "a")
 
 
 def test_with_nat_calls_leave_by_the_shared_address_wherever_it_is() -> None:
@@ -209,9 +193,9 @@ def test_with_nat_calls_leave_by_the_shared_address_wherever_it_is() -> None:
         assert lab.settle() == "a"
 
         def event() -> None:
-            wait_for(lambda: lab.states("b") == FLOWS)
+            wait_until(lambda: lab.states("b") == FLOWS)
             lab.cut()
-            wait_for(lambda: lab.master() == "b")
+            wait_until(lambda: lab.master() == "b")
 
         with Sockets(lab) as sockets:
             sockets.caller.sendto(b"hello", CALLED)
@@ -288,7 +272,7 @@ def test_both_ends_of_a_call_are_heard_and_share_a_state(fresh: RedundantLab) ->
     assert (result.flows.received > 0).all()
     assert len(result.flows.received) == 20
     assert fresh.states("a") == 10
-    wait_for(lambda: fresh.states("b") == 10)
+    wait_until(lambda: fresh.states("b") == 10)
 
 
 def test_what_a_pair_cannot_do_is_said_before_it_is_tried(fresh: RedundantLab) -> None:
@@ -306,114 +290,3 @@ def test_an_error_beside_the_traffic_is_raised_when_it_has_ended(fresh: Redundan
 
     with pytest.raises(ZeroDivisionError):
         fresh.run(traffic(0.2), during)
-
-
-def test_a_daemon_that_dies_is_named_with_its_last_words(made: Any) -> None:
-    with RedundantLab(QUICK) as lab:
-        lab.settle()
-        backup = lab._pair._machines["b"]
-        backup.signal("conntrackd", signal.SIGKILL)
-        wait_for(lambda: "conntrackd" not in backup.running)
-        with pytest.raises(LabError, match=r"conntrackd on firewall b ended by itself \(signal 9\)"):
-            lab.run(traffic(0.2))
-    assert made.left() == []
-
-
-def test_a_configuration_that_a_daemon_refuses_is_told_in_its_words(
-    monkeypatch: pytest.MonkeyPatch, made: Any
-) -> None:
-    from weirlab.studies.failover.bed import ucarp
-
-    monkeypatch.setattr(ucarp, "_HOST_ID", {"lan": 51, "wan": 999})
-    with pytest.raises(LabError, match=r"ucarp wan on firewall a ended by itself .*last words: .*id"):
-        RedundantLab(Ucarp())
-    assert made.left() == []
-
-
-def test_a_pair_that_does_not_hear_each_other_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair, "_PATIENCE_S", 2.0)
-
-    def isolate() -> None:
-        with IPRoute() as netlink:
-            for port in ("a0", "b0"):
-                netlink.brport("set", index=netlink.link_lookup(ifname=port)[0], isolated=1)
-
-    with RedundantLab(QUICK, Conntrackd("off")) as lab:
-        for side in ("lan", "wan"):
-            Namespace(lab.namespaces[side]).call(isolate)
-        wait_for(lambda: lab.master() == "both")
-        with pytest.raises(
-            LabError, match=r"no master and backup within .*: lan by a and b, .*keepalived: \w"
-        ):
-            lab.settle()
-        with pytest.raises(LabError, match="no single master"):
-            lab.cut()
-
-
-def test_a_missing_daemon_is_named_before_anything_is_built(
-    monkeypatch: pytest.MonkeyPatch, made: Any
-) -> None:
-    monkeypatch.setattr(programs, "find", lambda name: None)
-    with pytest.raises(MissingCapability, match=r"apt install ucarp.*apt install conntrackd"):
-        RedundantLab(Ucarp())
-    assert made.identifiers == []
-
-
-def test_nothing_is_left_of_a_pair(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    switched_on: list[int] = []
-    start = machine.Machine.__init__
-
-    def noted(self: machine.Machine, *arguments: Any) -> None:
-        start(self, *arguments)
-        switched_on.append(self._first)
-
-    monkeypatch.setattr(machine.Machine, "__init__", noted)
-    run_before = set(os.listdir("/run"))
-    with RedundantLab(QUICK) as lab:
-        lab.settle()
-        inside = [pid for first in switched_on for pid in offspring(first)]
-        assert len(inside) >= 2 * 3
-        lab.cut()
-    assert made.left() == []
-    assert not any(Path(f"/proc/{pid}").exists() for pid in (*switched_on, *inside))
-    assert not {"keepalived.conf", "conntrackd.ctl", "news"} & (set(os.listdir("/run")) - run_before)
-
-
-def offspring(pid: int) -> list[int]:
-    """Process numbers of all processes below ``pid``."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [number for child in map(int, children) for number in (child, *offspring(child))]
-
-
-OWNER = textwrap.dedent("""
-    import sys
-    from weirlab.studies.failover.bed import Keepalived, RedundantLab
-
-    with RedundantLab(Keepalived(advert_s=0.1)) as lab:
-        first = [machine._first for machine in lab._pair._machines.values()]
-        print(*first, *lab.namespaces.values(), flush=True)
-        sys.stdin.read()
-""")
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_whatever_ends_the_owner_ends_the_pair(how: signal.Signals) -> None:
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    with owner:
-        assert owner.stdout is not None
-        words = owner.stdout.readline().split()
-        first, names = [int(word) for word in words[:2]], words[2:]
-        assert len(names) == 6
-        daemons = [pid for one in first for pid in offspring(one)]
-        assert len(daemons) >= 6
-        owner.send_signal(how)
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (*first, *daemons)))
-    clean.clean()
-    assert not any((DIRECTORY / name).exists() for name in names)

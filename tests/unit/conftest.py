@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from weirlab.cli import app as cli
 from weirlab.cli import layout
 from weirlab.cli.app import app
 from weirlab.jobs import testbeds
@@ -47,6 +48,23 @@ def check(table: Table) -> None:
         assert layout._width(line) <= 80 or max(map(len, words)) >= _PATH, f"too wide: {line!r}"
     rows = table.rows and [row[0] for row in table.rows]
     assert all(set(first.split()) <= {word for line in lines for word in line.split()} for first in rows)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """Let command lines share the commands of Weir's own modules: making them takes long."""
+    make, own, known = cli.commands_of, cli.parts(only_own=True), {}
+
+    def commands_of(part: str, *, options: bool = True) -> dict[str, Any]:
+        if part not in own:
+            return make(part, options=options)
+        if (part, options) not in known:
+            known[part, options] = make(part, options=options)
+        return dict(known[part, options])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "commands_of", commands_of)
+        yield
 
 
 @pytest.fixture(scope="session")

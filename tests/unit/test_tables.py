@@ -28,7 +28,3 @@ def test_a_column_of_numbers_is_one_by_its_cells(cell: str) -> None:
 )
 def test_one_cell_of_text_makes_it_a_column_of_texts(cell: str) -> None:
     assert numeric("5", cell) == (cell == "")
-
-
-def test_a_study_may_say_it_itself() -> None:
-    assert Table("", ("Port", "State"), [("80", "no reply")], numeric={1}).numeric == {1}

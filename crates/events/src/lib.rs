@@ -6,7 +6,7 @@
 //!
 //! - [`Event`]: one event, as the programs tell it.
 //! - [`Table`]: which connection an event belongs to, and which connections are meant; no I/O.
-//! - [`Watcher`]: both, in a thread of its own.
+//! - [`start`]: both, in a thread of its own.
 //!
 //! # Minimum kernel version
 //! 5.12, with BTF, for root or `CAP_BPF` and `CAP_PERFMON`.
@@ -25,4 +25,4 @@ mod watcher;
 pub use error::EventsError;
 pub use event::{Column, Event, Kind, columns};
 pub use table::{Row, Table};
-pub use watcher::{Options, Watcher};
+pub use watcher::{Options, start};

@@ -22,17 +22,11 @@ pub fn translate_tap(py: Python<'_>, error: &TapError) -> PyErr {
     let class = match error {
         TapError::Option(_) => "InputError",
         TapError::Refused { .. } | TapError::Xdp(_) => "MissingCapability",
-        TapError::Netns { source, .. } | TapError::System { source, .. }
-            if source.kind() == std::io::ErrorKind::PermissionDenied =>
-        {
+        TapError::System { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             "MissingCapability"
         }
-        TapError::Netns { .. }
-        | TapError::Missing { .. }
-        | TapError::Down { .. }
-        | TapError::Same { .. }
-        | TapError::Taken { .. }
-        | TapError::System { .. } => "LabError",
+        TapError::Port(error) => return translate_port(py, error),
+        TapError::Same { .. } | TapError::Taken { .. } | TapError::System { .. } => "LabError",
     };
     exception(py, class, &describe(error))
 }

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from pyroute2.netlink.exceptions import NetlinkError
-
-from weirlab.errors import LabError, MissingCapability
 from weirlab.extras import engine_needed
 from weirlab.interrupts import interruptible
 from weirlab.lab import clean, wiring
@@ -19,7 +16,7 @@ from weirlab.lab.host import HostReader
 from weirlab.lab.isolation.aside import aside
 from weirlab.lab.linux.counters import Counters
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.privilege import explained
 from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample
 from weirlab.traffic.places import Places
 from weirlab.traffic.plan import Plan
@@ -44,6 +41,8 @@ class NamespaceBed(ABC):
 
     lab = "netns"
     _parts: tuple[str, ...] = ("tx", "rx")
+    _receives = wiring.RX0.name
+    """The interface at which the engine receives."""
     _destination = wiring.RX0
     """Where the sender's frames are addressed to."""
     _back_destination = wiring.TX0
@@ -65,8 +64,8 @@ class NamespaceBed(ABC):
         try:
             # Before the device's threads are bound: the kernel would unbind them.
             if isolated:
-                self._claim.isolate({self._cores.sender, self._cores.dut})
-            with explained():
+                self._claim.isolate({self._cores.sender, self._cores.dut}, self._spared())
+            with explained("the lab"):
                 self._build()
                 self._add_meter("tx", {"tx": wiring.TX0.name})
                 self._add_meter("rx", {"rx": wiring.RX0.name})
@@ -133,7 +132,7 @@ class NamespaceBed(ABC):
             self._opened.close()
             self._claim.release()
 
-    def __enter__(self) -> NamespaceBed:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -142,6 +141,10 @@ class NamespaceBed(ABC):
     @abstractmethod
     def _build(self) -> None:
         """Wire the namespaces up."""
+
+    def _spared(self) -> Sequence[int]:
+        """Further CPUs that are not isolated, nor given other work."""
+        return ()
 
     def _add_meter(self, part: str, interfaces: Mapping[str, str], *, ip: bool = False) -> None:
         meter = Counters(self._netns[part], interfaces, ip=ip)
@@ -154,7 +157,7 @@ class NamespaceBed(ABC):
                 tx_netns=self._netns["tx"].name,
                 tx_if=wiring.TX0.name,
                 rx_netns=self._netns["rx"].name,
-                rx_if=wiring.RX0.name,
+                rx_if=self._receives,
                 tx_cpu=self._cores.sender,
                 spin_cpu=self._cores.dut,
                 device_threads=self._threads,
@@ -199,17 +202,6 @@ def warm_up(engine: Engine, sender_mac: str, receiver_mac: str) -> None:
         slowest = min(part.sum() for part in np.array_split(raw["series"]["sent"], _WARM_UP_PARTS))
         if not is_xdp or slowest >= SLOWEST_UNPACED_PPS * length_s / _WARM_UP_PARTS:
             return
-
-
-@contextmanager
-def explained(what: str = "lab") -> Iterator[None]:
-    """Turns what the kernel answers into errors that say what to do; ``what`` is being built."""
-    try:
-        yield
-    except PermissionError as error:
-        raise MissingCapability(f"{error.strerror}; {way_out(error)}") from error
-    except (OSError, NetlinkError) as error:
-        raise LabError(f"the {what} cannot be built: {error}; see weir doctor") from error
 
 
 def _handover_ns(cpu: int, other: int) -> float | None:

@@ -22,8 +22,9 @@ from weirlab.lab.isolation.aside import threads_of
 from weirlab.lab.linux import napi, slices
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.linux.privilege import explained
 from weirlab.lab.management.session import Session
-from weirlab.lab.namespaces import BackendChoice, NamespaceBed, explained
+from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.traffic.plan import Plan
 from weirlab.traffic.schedule import compile_plan
@@ -122,7 +123,7 @@ class NetnsLab(NamespaceBed):
             return
         if "mgmt" not in self._netns:
             station = Namespace(self._claim.namespace_name("mgmt"))
-            with explained():
+            with explained("the lab"):
                 wiring.build_management(self._netns["dut"], station)
             self._netns["mgmt"] = station
         self._session = Session(self._netns["dut"], self._netns["mgmt"], self._cores, self._driver.listing())
@@ -188,7 +189,7 @@ class NetnsLab(NamespaceBed):
         self._seen = None
         check_fit(self._driver, int(plan.frame_bytes.max()), plan.ip)
         if plan.media is not None and self._rules is not None and self._rules.stateful:
-            with explained():
+            with explained("the lab"):
                 self._netns["dut"].call(forget_connections)
         if self._sampler is None:
             result = super().play(plan)
@@ -201,9 +202,6 @@ class NetnsLab(NamespaceBed):
             self._seen = view(samples, result.record_start_ns, result.record_end_ns, PERIOD_NS)
         self._driver.check_alive()
         return result
-
-    def __enter__(self) -> NetnsLab:
-        return self
 
     @property
     def site(self) -> Site:
@@ -307,9 +305,6 @@ class PlainPair(NamespaceBed):
     def set_cross_traffic(self, on: bool) -> None:
         if on:
             raise InputError("a plain pair has no device under test to hold a management session with")
-
-    def __enter__(self) -> PlainPair:
-        return self
 
     def _build(self) -> None:
         receiver_cpu = self._cores.dut if self._apart else None

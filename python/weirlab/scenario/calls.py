@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from weirlab.errors import InputError
-from weirlab.scenario.model import Section, Seed
+from weirlab.scenario.model import Section, Seed, readable
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls, Direction, Phases, Transport
 
-
-def _codec(text: str) -> str:
-    try:
-        parse_codec(text)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
 CodecText = Annotated[
-    str, AfterValidator(_codec), Field(json_schema_extra={"examples": ["g711", "g729:40ms", "opus@24kbit/s"]})
+    str,
+    readable(parse_codec),
+    Field(json_schema_extra={"examples": ["g711", "g729:40ms", "opus@24kbit/s"]}),
 ]
 
 

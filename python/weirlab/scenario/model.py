@@ -30,39 +30,35 @@ def _number_as_text(value: object) -> object:
     return value
 
 
-def _rate(text: str) -> str:
+def readable(read: Callable[[str], object]) -> AfterValidator:
+    """For text that ``read`` understands. It stays text; what ``read`` refuses is refused in its words."""
+
+    def check(text: str) -> str:
+        try:
+            read(text)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    return AfterValidator(check)
+
+
+def _rate(text: str) -> object:
     from weirlab.traffic.load import parse_rate
 
-    try:
-        parse_rate(text)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return text
+    return parse_rate(text)
 
 
-def _sizes(text: str) -> str:
+def _sizes(text: str) -> object:
     from weirlab.traffic.sizes import parse_sizes
 
-    try:
-        parse_sizes(text)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return text
+    return parse_sizes(text)
 
 
-def _time(text: str) -> str:
-    seconds(text)
-    return text
-
-
-def _places(text: str) -> str:
+def _places(text: str) -> object:
     from weirlab.traffic.places import parse_places
 
-    try:
-        parse_places(text)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return text
+    return parse_places(text)
 
 
 def _dut_name(name: str) -> str:
@@ -104,7 +100,7 @@ def _text_or_number(number: str, *examples: object) -> Callable[[dict[str, Any]]
 RateText = Annotated[
     str,
     BeforeValidator(_number_as_text),
-    AfterValidator(_rate),
+    readable(_rate),
     Field(json_schema_extra=_text_or_number("number", "2Mpps", "40%@10Gbit/s", "max")),
 ]
 
@@ -112,7 +108,7 @@ RateText = Annotated[
 SizesText = Annotated[
     str,
     BeforeValidator(_number_as_text),
-    AfterValidator(_sizes),
+    readable(_sizes),
     Field(json_schema_extra=_text_or_number("integer", 64, "imix", "poisson:64-200")),
 ]
 
@@ -120,12 +116,12 @@ SizesText = Annotated[
 TimeText = Annotated[
     str,
     BeforeValidator(_number_as_text),
-    AfterValidator(_time),
+    readable(seconds),
     Field(json_schema_extra=_text_or_number("number", "6min", "90s", "1h")),
 ]
 
 
-PlacesText = Annotated[str, AfterValidator(_places), Field(json_schema_extra={"examples": ["1:50,99:50"]})]
+PlacesText = Annotated[str, readable(_places), Field(json_schema_extra={"examples": ["1:50,99:50"]})]
 
 
 Position = Annotated[int, Field(strict=True, ge=0, le=limits.MOST_RULES)]

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from causes import MAKERS, Truth, planted
+from cases import Truth
+from causes import MAKERS, planted
 from planted import Row
 from weirlab.studies.emulator.reading import read_path
 

@@ -9,6 +9,7 @@ mod pool;
 mod port;
 mod progress;
 mod pump;
+mod way;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

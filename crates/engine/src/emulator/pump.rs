@@ -4,21 +4,17 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weir_link::{Pace, Path, PathSpec};
+use weir_link::PathSpec;
 
-use super::pool::{Frame, Pool};
+use super::pool::Pool;
 use super::port::Port;
-use super::progress::{Direction, Late, Overload, Paced, Progress};
+use super::progress::Progress;
+use super::way::{Way, gone};
 use super::{Options, Shared, lock};
 use crate::clock::{now_ns, sleep_until, thread_cpu_ns};
-use crate::packet::port::{BATCH, Sent};
 use crate::priority;
 use crate::thread::{check, pin, take_precedence};
 
-/// Frames read at a time, so that those that are due do not wait for long.
-const READ: usize = 256;
-/// Batches sent at a time, so that the ring does not fill up meanwhile.
-const WRITE: usize = 8;
 /// A sleeper wakes late, by 5 µs on hardware and by 50 on a virtual machine. So it is to wake early, and spins
 /// for what is left; for at most so long.
 const MOST_SPIN_NS: u64 = 60_000;
@@ -35,10 +31,8 @@ const REST_NS: u64 = 40_000;
 /// What is shorter is the time that the call takes.
 const SHORTEST_SLEEP_NS: u64 = 5_000;
 const LONGEST_WAIT_NS: u64 = 50_000_000;
-/// An interface that takes nothing is asked again after this ...
+/// An interface that takes nothing is asked again after this.
 const ASK_AGAIN_NS: u64 = 50_000;
-/// ... and no more than so long for one frame.
-const GIVE_UP_NS: u64 = 10_000_000;
 const TELL_EVERY_NS: u64 = 100_000_000;
 
 /// Both directions.
@@ -62,23 +56,6 @@ pub struct Pump {
 /// How late this thread wakes from its sleep.
 struct Waker {
     late_ns: u64,
-}
-
-/// One direction.
-struct Way {
-    path: Path<Frame>,
-    /// Those that departed and have not been sent, with what is known of them beside.
-    frames: Vec<Frame>,
-    facts: Vec<(u64, Pace)>,
-    /// Since when the interface takes no frame.
-    stuck_since_ns: Option<u64>,
-    /// When the last frame left that another one may follow.
-    last_ns: Option<u64>,
-    sent: u64,
-    sent_bytes: u64,
-    overload: Overload,
-    late: Late,
-    pace: Paced,
 }
 
 impl Pump {
@@ -156,11 +133,7 @@ impl Pump {
     fn change(&mut self, changes: &mut [Option<PathSpec>; 2]) {
         for (way, change) in self.ways.iter_mut().zip(changes) {
             if let Some(spec) = change.take() {
-                // It was checked when it was handed over.
-                let _ = way.path.change(spec, now_ns());
-                way.last_ns = None;
-                // Of one rate only.
-                way.pace = Paced::default();
+                way.change(spec);
             }
         }
     }
@@ -256,132 +229,6 @@ impl Waker {
             self.late_ns -= (self.late_ns - late_ns) / 64;
         }
         self.late_ns = self.late_ns.clamp(LEAST_SPIN_NS, MOST_SPIN_NS);
-    }
-}
-
-impl Way {
-    fn new(spec: &PathSpec, now: u64) -> Self {
-        // It was checked when the emulator was started.
-        let path = Path::new(spec.clone(), now).unwrap_or_else(|error| unreachable!("{error}"));
-        Self {
-            path,
-            frames: Vec::with_capacity(BATCH),
-            facts: Vec::with_capacity(BATCH),
-            stuck_since_ns: None,
-            last_ns: None,
-            sent: 0,
-            sent_bytes: 0,
-            overload: Overload::default(),
-            late: Late::new(),
-            pace: Paced::default(),
-        }
-    }
-
-    /// Takes frames in; up to which time all have been taken.
-    fn read(&mut self, port: &mut Port, pool: &Pool, now: u64) -> u64 {
-        let (path, mut last_ns) = (&mut self.path, 0);
-        let is_more = port.receive(READ, pool, &mut self.overload, |at_ns, frame| {
-            let len = frame.bytes().len() as u32;
-            last_ns = at_ns;
-            path.arrive(at_ns, frame, len);
-        });
-        if is_more { last_ns.min(now) } else { now }
-    }
-
-    /// Sends what is due. Fails when the interface is gone.
-    fn send(&mut self, port: &Port, until_ns: u64) -> Result<(), String> {
-        for _ in 0..WRITE {
-            while self.frames.len() < BATCH
-                && let Some(departure) = self.path.depart(until_ns)
-            {
-                self.frames.push(departure.frame);
-                self.facts.push((departure.due_ns, departure.pace));
-            }
-            if self.frames.is_empty() {
-                return Ok(());
-            }
-            match port.send(&self.frames) {
-                Sent::All(n) => self.left(n),
-                Sent::NoRoom => {
-                    let now = now_ns();
-                    let since_ns = *self.stuck_since_ns.get_or_insert(now);
-                    if now - since_ns < GIVE_UP_NS {
-                        return Ok(());
-                    }
-                    self.refuse(&format!("the queue of {} was full", port.name));
-                }
-                Sent::Refused(error) => {
-                    if !port.is_there() {
-                        return Err(gone(port));
-                    }
-                    self.refuse(&reason(port, &error));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// So many frames are with the kernel.
-    fn left(&mut self, n: usize) {
-        let now = now_ns();
-        self.stuck_since_ns = None;
-        for (frame, (due_ns, pace)) in self.frames.drain(..n).zip(self.facts.drain(..n)) {
-            self.sent += 1;
-            self.sent_bytes += frame.bytes().len() as u64;
-            self.late.add(now.saturating_sub(due_ns));
-            if let (Pace::Follows(bits), Some(last_ns)) = (pace, self.last_ns) {
-                self.pace.bits += bits;
-                self.pace.ns += now - last_ns;
-            }
-            if pace != Pace::Apart {
-                self.last_ns = Some(now);
-            }
-        }
-    }
-
-    /// The first frame is not sent.
-    fn refuse(&mut self, reason: &str) {
-        self.frames.remove(0);
-        self.facts.remove(0);
-        self.stuck_since_ns = None;
-        self.last_ns = None;
-        self.overload.refused += 1;
-        reason.clone_into(&mut self.overload.reason);
-    }
-
-    fn give_up(&mut self, reason: &str) {
-        while !self.frames.is_empty() {
-            self.refuse(reason);
-        }
-    }
-
-    fn told(&self) -> Direction {
-        Direction {
-            counters: self.path.counters(),
-            held: self.path.held() + self.frames.len() as u64,
-            queued: self.path.queued(),
-            sent: self.sent,
-            sent_bytes: self.sent_bytes,
-            overload: self.overload.clone(),
-            late: self.late.clone(),
-            pace: self.pace,
-        }
-    }
-}
-
-fn gone(port: &Port) -> String {
-    format!("interface {} is gone", port.name)
-}
-
-fn reason(port: &Port, error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::EMSGSIZE) => format!(
-            "frames were longer than the MTU of {} allows: switch offloads off at the senders (ethtool -K IF tso off \
-             gso off), or give both ends one MTU",
-            port.name
-        ),
-        Some(libc::ENETDOWN) => format!("{} is down", port.name),
-        _ => format!("{}: {error}", port.name),
     }
 }
 

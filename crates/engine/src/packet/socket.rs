@@ -8,14 +8,19 @@ use crate::thread::check;
 
 /// Opens a raw packet socket on one interface, for all protocols or for sending only.
 pub fn open(ifindex: u32, receive: bool) -> io::Result<OwnedFd> {
-    // SAFETY: plain system call; the descriptor is owned by nobody else yet.
-    let socket = unsafe {
-        let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
-        check(fd)?;
-        OwnedFd::from_raw_fd(fd)
-    };
+    let socket = unbound()?;
     bind(&socket, ifindex, if receive { libc::ETH_P_ALL as u16 } else { 0 })?;
     Ok(socket)
+}
+
+/// Opens a raw packet socket that receives nothing.
+pub fn unbound() -> io::Result<OwnedFd> {
+    // SAFETY: plain system call; the descriptor is owned by nobody else yet.
+    unsafe {
+        let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+        check(fd)?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
 }
 
 /// Receives from now on what has `protocol` on an interface.

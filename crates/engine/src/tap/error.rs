@@ -4,33 +4,15 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::packet::port::PortError;
 use crate::xdp::XdpError;
 
 /// Why a bridge could not be built or taken away.
 #[derive(Debug, Error)]
 pub enum TapError {
-    /// The namespace cannot be entered.
-    #[error("cannot enter network namespace {path}: {source}")]
-    Netns {
-        /// Its path.
-        path: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// An interface does not exist.
-    #[error("there is no interface {interface} in network namespace {netns}")]
-    Missing {
-        /// Its name.
-        interface: String,
-        /// Where it was looked for.
-        netns: String,
-    },
-    /// An interface cannot carry frames.
-    #[error("interface {interface} is down: bring it up first (ip link set {interface} up)")]
-    Down {
-        /// Its name.
-        interface: String,
-    },
+    /// An interface cannot be used.
+    #[error(transparent)]
+    Port(#[from] PortError),
     /// Two of the three interfaces are one.
     #[error("a tap needs different interfaces, but {interface} is given twice")]
     Same {

@@ -19,12 +19,13 @@ use super::error::TapError;
 use super::layout::{Counts, Job, Mirror};
 use super::memory::Rings;
 use super::merge::{Item, Merge};
-use super::port::{Port, packet_socket};
+use super::port::Port;
 use super::programs::{Programs, os_error};
 use super::ring::SETTLE_NS;
 use crate::clock::now_ns;
 use crate::mapped::Mapped;
-use crate::thread::{check, enter, pin};
+use crate::packet::socket;
+use crate::thread::{enter, pin};
 
 /// Frames sent at a time.
 pub const JOBS: usize = 1024;
@@ -74,7 +75,7 @@ impl Pump {
         let netns = File::open("/proc/thread-self/ns/net").map_err(error)?;
         let progress = Arc::new(Progress::default());
         let mut sender = Sender {
-            socket: bound_socket(parts.port.ifindex).map_err(error)?,
+            socket: socket::open(parts.port.ifindex, false).map_err(error)?,
             jobs: parts.programs.array("tap_jobs", JOBS)?,
             state: parts.programs.array("tap_mirror", 1)?,
             merge: Merge::new(parts.rings),
@@ -253,21 +254,4 @@ impl Sender {
 
 const fn fits_live(item: &Item) -> bool {
     item.record.captured as usize <= LIVE_BYTES
-}
-
-fn bound_socket(ifindex: u32) -> io::Result<OwnedFd> {
-    let socket = packet_socket(0)?;
-    // SAFETY: all zeros is a valid address.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_ifindex = ifindex as libc::c_int;
-    // SAFETY: `address` is valid for its length.
-    check(unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    })?;
-    Ok(socket)
 }

@@ -27,6 +27,7 @@ pub use layout::PRESSED_BYTES;
 pub use ring::RingSource;
 
 use crate::mapped::Mapped;
+use crate::packet::port::PortError;
 use crate::thread;
 use crate::xdp::{XdpError, possible_cpus};
 use layout::{CHUNK, Counts, Info, MAGIC, MAX_BYTES};
@@ -130,7 +131,7 @@ impl Tap {
     pub fn open(options: &TapOptions) -> Result<Self, TapError> {
         check(options)?;
         thread::within(options.netns.as_deref(), || Self::open_here(options))
-            .map_err(|source| TapError::Netns { path: netns_name(options), source })?
+            .map_err(|source| PortError::Netns { path: netns_name(options), source })?
     }
 
     fn open_here(options: &TapOptions) -> Result<Self, TapError> {

@@ -6,8 +6,9 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use weir_events::{Column, EventsError, Kind, Options, Row, Watcher, columns};
+use weir_events::{Column, EventsError, Kind, Options, Row, columns, start};
 use weir_tcp::clock::since_1970_ns;
+use weir_tcp::watch::Watcher;
 
 use super::watch::{filter, progress_dict};
 use crate::errors::{describe, exception};
@@ -15,7 +16,7 @@ use crate::errors::{describe, exception};
 /// Watches connections event by event, in a thread of its own.
 #[pyclass(name = "TcpEvents", module = "weirlab._engine", frozen)]
 pub struct TcpEvents {
-    inner: Watcher,
+    inner: Watcher<Row>,
     columns: Vec<Column>,
     /// From the clock of the events to ns since 1970.
     offset_ns: i64,
@@ -40,7 +41,7 @@ impl TcpEvents {
         };
         let columns = fields.iter().map(known).collect::<PyResult<_>>()?;
         let options = Options { filter: filter(ends, pid, program), wait };
-        let inner = py.detach(|| Watcher::start(options)).map_err(|e| refused(py, &e))?;
+        let inner = py.detach(|| start(options)).map_err(|e| refused(py, &e))?;
         Ok(Self { inner, columns, offset_ns: since_1970_ns() })
     }
 

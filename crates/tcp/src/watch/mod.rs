@@ -4,16 +4,15 @@ mod filter;
 mod finder;
 mod place;
 mod sampler;
+mod watcher;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::{io, mem};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram;
 
 pub use filter::{End, Filter};
+pub use watcher::{Shared, Watcher};
 
 use crate::Sample;
 use crate::diag::{Diag, DiagError, Id};
@@ -154,66 +153,16 @@ impl Progress {
     }
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    rows: Mutex<Vec<Row>>,
-    progress: Mutex<Progress>,
-    /// None until something was sampled.
-    lateness: Mutex<Option<Histogram<u64>>>,
-    stop: AtomicBool,
-}
-
-/// A watch, in a thread of its own.
-#[derive(Debug)]
-pub struct Watcher {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
 impl Watcher {
-    /// Begins, in the network namespace of the calling thread.
+    /// Begins to sample, in the network namespace of the calling thread.
     ///
     /// # Errors
     /// [`DiagError`]; what goes wrong later is [`Progress::failure`].
     pub fn start(options: Options) -> Result<Self, DiagError> {
         let diag = Diag::open()?;
-        let shared = Arc::new(Shared::default());
-        let for_thread = Arc::clone(&shared);
-        let work = move || sampler::run(diag, &options, &for_thread);
-        let thread = thread::Builder::new().name("watch".to_owned()).spawn(work).map_err(open)?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        let work = move |shared: &Shared| sampler::watch(diag, &options, shared);
+        Self::run("watch", Shared::default(), work).map_err(DiagError::Open)
     }
-
-    /// The samples since the last time, in the order of their times.
-    #[must_use]
-    pub fn take(&self) -> Vec<Row> {
-        mem::take(&mut *lock(&self.shared.rows))
-    }
-
-    /// How far it is. What is said here of samples, [`Self::take`] has had or still has.
-    #[must_use]
-    pub fn progress(&self) -> Progress {
-        let lateness = lock(&self.shared.lateness).as_ref().map(Lateness::of).unwrap_or_default();
-        Progress { lateness, ..Progress::named(&self.shared.progress) }
-    }
-
-    /// Ends it; the last samples can be taken afterwards.
-    pub fn stop(&self) {
-        self.shared.stop.store(true, SeqCst);
-        if let Some(thread) = lock(&self.thread).take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn open(error: io::Error) -> DiagError {
-    DiagError::Open(error)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -16,17 +16,7 @@ use crate::times::histogram;
 const NAP_NS: u64 = 100_000_000;
 
 /// Watches until it is told to stop, or all connections have ended.
-pub fn run(diag: Diag, options: &Options, shared: &Shared) {
-    let done = watch(diag, options, shared);
-    let mut progress = lock(&shared.progress);
-    progress.failure = done.err().map(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        format!("{error}{cause}")
-    });
-    progress.ended = true;
-}
-
-fn watch(diag: Diag, options: &Options, shared: &Shared) -> Result<(), DiagError> {
+pub fn watch(diag: Diag, options: &Options, shared: &Shared) -> Result<(), DiagError> {
     let mut finder = Finder::new(options, shared)?;
     // However soon it is told to stop: what is there is sampled once.
     let alive = finder.look()?;

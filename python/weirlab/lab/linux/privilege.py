@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weirlab.errors import LabError, MissingCapability
 
 
 def way_out(error: OSError) -> str:
@@ -17,3 +21,18 @@ def way_out(error: OSError) -> str:
     if os.geteuid() != 0:
         return "run as root"
     return "root lacks a privilege here; weir doctor says which"
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Meanwhile ``what`` is built: turns what the kernel answers into errors that say what to do."""
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        yield
+    except (OSError, NetlinkError) as error:
+        # OSError makes itself a PermissionError by the code.
+        plain = OSError(error.code, os.strerror(error.code)) if isinstance(error, NetlinkError) else error
+        if isinstance(plain, PermissionError):
+            raise MissingCapability(f"{what} cannot be built: {plain.strerror}; {way_out(plain)}") from error
+        raise LabError(f"{what} cannot be built: {error}; see weir doctor") from error

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from weirlab.errors import LabError, MissingCapability
 from weirlab.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.privilege import explained
 from weirlab.lab.wiring import QUIET, descriptor
 from weirlab.studies.emulator.running import End
 
@@ -81,7 +80,7 @@ def connected(paths: int = 1) -> Iterator[Hosts]:
         They cannot be made.
     """
     with ExitStack() as stack:
-        with _explained():
+        with explained("an emulated path"):
             clean.clean()
             claim = clean.Claim()
             stack.callback(claim.release)
@@ -109,18 +108,3 @@ def _bring_up(port: Port, other: Port) -> None:
     interface.bring_up([port], [])
     # A handshake that waits for address resolution says nothing of the path.
     interface.know(other, port.name)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turns what the kernel answers into errors that say what to do."""
-    from pyroute2.netlink.exceptions import NetlinkError
-
-    try:
-        yield
-    except PermissionError as error:
-        raise MissingCapability(
-            f"an emulated path needs network namespaces ({error.strerror}); {way_out(error)}"
-        ) from error
-    except (OSError, NetlinkError) as error:
-        raise LabError(f"the namespaces cannot be made: {error}; see weir doctor") from error

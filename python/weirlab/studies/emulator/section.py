@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
+from weirlab.amounts import parse_size
 from weirlab.errors import InputError
-from weirlab.scenario.model import Section
+from weirlab.scenario.model import Section, readable
 
 if TYPE_CHECKING:
     from weirlab.studies.emulator.spec import PathSpec
@@ -32,6 +33,7 @@ TextOrNumber = Annotated[
     BeforeValidator(_text),
     Field(min_length=1, max_length=200, json_schema_extra={"type": ["string", "number"]}),
 ]
+Size = Annotated[TextOrNumber, readable(lambda text: parse_size(text, "the size"))]
 Words = Annotated[dict[str, TextOrNumber], Field(max_length=MOST_ENTRIES)]
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from weirlab.errors import InputError
 from weirlab.quantities import bit_rate, plural
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import (
@@ -23,8 +22,9 @@ from weirlab.scenario.model import (
     Seed,
     WarmUp,
     _no_repeats,
+    readable,
 )
-from weirlab.studies.emulator.section import PathSection, TextOrNumber, Words
+from weirlab.studies.emulator.section import PathSection, Size, Words
 
 MethodName = Literal[
     "tcp", "independent", "mptcp", "round-robin", "poll-all", "ecf", "blest", "earliest"
@@ -38,28 +38,13 @@ Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=60)]
 
 
-def _size(text: str) -> str:
-    from weirlab.amounts import parse_size
-
-    try:
-        parse_size(text, "the size")
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-def _rate(text: str) -> str:
+def _rate(text: str) -> object:
     from weirlab.studies.emulator.reading import read_rate_bps
 
-    try:
-        read_rate_bps(text, "the rate")
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return text
+    return read_rate_bps(text, "the rate")
 
 
-Size = Annotated[TextOrNumber, AfterValidator(_size)]
-BitRate = Annotated[str, Field(max_length=40), AfterValidator(_rate)]
+BitRate = Annotated[str, Field(max_length=40), readable(_rate)]
 
 
 class CasePath(PathSection):

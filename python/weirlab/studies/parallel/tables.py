@@ -30,7 +30,6 @@ def compared(case: str, groups: Sequence[Group]) -> Table:
         f"{case}{how}",
         names,
         [[shown(each) for _, shown in columns] for each in groups],
-        range(1, len(names)),
         [name for name in _SPARE if name in names],
     )
 
@@ -60,7 +59,7 @@ def attempts(rows: Sequence[AttemptRow]) -> Table:
         "Waited for a CPU", "Counts",
     )  # fmt: skip
     spare = ("Waited for a CPU", "Reorder memory", "Retransmitted", "Paths late p99")
-    return Table("Every attempt", columns, cells, range(2, 8), spare, details=True)
+    return Table("Every attempt", columns, cells, spare, details=True)
 
 
 def paths(rows: Sequence[tuple[AttemptRow, PathRow]]) -> Table:
@@ -84,7 +83,7 @@ def paths(rows: Sequence[tuple[AttemptRow, PathRow]]) -> Table:
         "Case", "Method", "Repetition", "Path", "Rate set", "Round trip set", "Carried", "Retransmitted",
         "Queue full", "Lost on the way",
     )  # fmt: skip
-    return Table("Every path of every attempt", columns, cells, range(2, 10), details=True)
+    return Table("Every path of every attempt", columns, cells, details=True)
 
 
 def _seconds(value: float) -> str:

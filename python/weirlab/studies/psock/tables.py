@@ -53,7 +53,7 @@ def streams(copied: Copied) -> Table:
         ]
         for stream in copied.report["streams"]
     ]
-    return Table("Streams", columns, rows, range(2, 7), ("Remote", "Sent again", "RTT", "Share", "State"))
+    return Table("Streams", columns, rows, ("Remote", "Sent again", "RTT", "Share", "State"))
 
 
 def served(account: Served) -> str:

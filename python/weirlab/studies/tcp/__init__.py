@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,12 @@ class TcpStudy(Study["TcpScenario", "Ground[Begun | None]", "TcpFindings"]):
             found.tables(),
             "\n".join(found.remarks()) if self._live is None else "",
         )
+
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.tcp.study import kept
+        from weirlab.studies.tcp.study.findings import TcpFindings
+
+        return TcpFindings(kept.read(run)).sentences() if kept.has_transfer(run) else ()
 
     def page(self, run: Run) -> Story:
         from weirlab.studies.tcp import page

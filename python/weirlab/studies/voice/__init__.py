@@ -79,6 +79,12 @@ class VoiceStudy(Study["VoiceScenario", "Ground[Bed]", "ProofFindings"]):
         conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"
         return Told(conclusion, [table for table in shown if table is not None])
 
+    def said(self, run: Run) -> Sequence[str]:
+        from weirlab.studies.voice.proof import study
+
+        found = study.stored(run)
+        return (found.sentence,) if found.rows else ()
+
     def page(self, run: Run) -> Story:
         from weirlab.studies.voice.proof import study
 

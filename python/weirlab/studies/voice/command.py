@@ -141,7 +141,7 @@ def _ways(book: Book, ways: list[Way]) -> list[Table]:
         ]
         rows.append(("", way.end.engine, words.end(way.end), _short(words.place(book, way.end.place))))
         title = "The way" if not index else f"If that fails: again from step {shared + 1}"
-        tables.append(Table(title, ("Step", "Engine", "What happens", "Plan"), rows, {0}))
+        tables.append(Table(title, ("Step", "Engine", "What happens", "Plan"), rows))
     return tables
 
 

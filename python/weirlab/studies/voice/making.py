@@ -121,7 +121,7 @@ def zones(
             (e.origin, str(e.serial), str(len(e.records)), f.name)
             for e, f in zip(found, written, strict=False)
         ]
-        tables = [Table("Zones", ("Zone", "Serial", "Records", "File"), rows, {1, 2})]
+        tables = [Table("Zones", ("Zone", "Serial", "Records", "File"), rows)]
         session.finish(document, conclusion, tables)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from weirlab.report import palette
 from weirlab.store import Store
 from weirlab.studies.monitor.asked import shapes_of
 from weirlab.studies.monitor.bed import Settings
@@ -25,6 +26,8 @@ from weirlab.studies.monitor.trials import (
     plan,
     stalls,
 )
+
+from ...report.contrast import contrast, distance
 
 WHAT = Monitor.model_validate(
     {"payloads": [10, 1400], "loads": ["max", "400kpps"], "runs": 2, "trial_s": 0.1}
@@ -81,6 +84,8 @@ def test_without_a_search_the_answer_is_the_loss_at_a_fixed_rate(tmp_path: Any) 
         "Sent at 400kpps: the tap with a ring lost nothing; the tap with a mirror lost nothing; tcpdump on "
         "the bridge lost up to 25 %; tcpdump at the receiver lost up to 38 %."
     )
+    # What the scenario does not ask for has no section.
+    assert [chapter.key for chapter in told.chapters] == ["loss", "where", "found", "setting", "numbers"]
 
 
 def test_figures_are_there_for_loss_places_and_price(evidence: Evidence) -> None:
@@ -117,6 +122,14 @@ def test_shares_of_a_bar_are_all_frames(evidence: Evidence) -> None:
     where = next(figure for figure in tell(evidence).figures if figure.key == "monitor-where-max")
     sums = where.data.select("row", "percent").group_by("row").sum()["percent"].to_list()
     assert sums == pytest.approx([100.0] * len(sums), abs=0.1)
+
+
+@pytest.mark.parametrize("scheme", [palette.LIGHT, palette.DARK])
+def test_places_where_frames_end_can_be_told_apart_and_stand_out(scheme: dict[str, str]) -> None:
+    colours = [scheme[name] for name in charts.FATE_COLOURS.values()]
+    apart = [distance(one, other) for i, one in enumerate(colours) for other in colours[:i]]
+    assert min(apart) > 0.08
+    assert min(contrast(colour, scheme["paper"]) for colour in colours) >= 3
 
 
 def test_frames_in_no_count_are_told_as_such(evidence: Evidence) -> None:

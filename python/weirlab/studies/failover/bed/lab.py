@@ -210,9 +210,6 @@ class RedundantLab(NamespaceBed):
         finally:
             super().close()
 
-    def __enter__(self) -> RedundantLab:
-        return self
-
     @property
     def _pair(self) -> Pair:
         if self._pair_or_none is None:

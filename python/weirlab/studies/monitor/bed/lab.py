@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import os
-import platform
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weirlab.extras import engine_needed
 from weirlab.interrupts import shielded
-from weirlab.lab import clean
-from weirlab.lab.cores import Cores, choose, share_a_core
-from weirlab.lab.host import HostReader
-from weirlab.lab.isolation.aside import aside
-from weirlab.lab.linux.counters import Counters
-from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.namespaces import explained, open_engine, warm_up, what_was_had
+from weirlab.lab.cores import Cores
+from weirlab.lab.namespaces import NamespaceBed
 from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
 from weirlab.link.recording.process import Source
-from weirlab.records import EngineResult, HostSample
+from weirlab.records import EngineResult
 from weirlab.studies.monitor.bed import tcpdump, wiring
 from weirlab.studies.monitor.bed.base import Recording, Settings, Stages, TapLike
 from weirlab.studies.monitor.bed.recording import OwnRecorder
 from weirlab.studies.monitor.bed.stages import stages_of
 from weirlab.studies.monitor.bed.tcpdump import Tcpdump
-from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
-
-if TYPE_CHECKING:
-    from weirlab._engine import Engine
 
 _OF_TAP: Final = ("received", "not_forwarded", "copied", "not_copied", "cut")
 _PATIENCE_S: Final = 10.0
@@ -52,7 +43,7 @@ def open_tap(**options: Any) -> TapLike:
     return Tap(**options)
 
 
-class LinkLab:
+class LinkLab(NamespaceBed):
     """Sender, bridge with a monitor, receiver; a :class:`~weirlab.lab.base.TestBed`.
 
     The sender has a CPU of its own and so has the bridge. Who records is bound to a third CPU, and
@@ -67,65 +58,37 @@ class LinkLab:
         The lab cannot be built.
     """
 
-    __test__ = False
-
-    lab = "netns"
-
     def __init__(self, settings: Settings, cores: Cores | None = None) -> None:
         self._settings = settings
+        self._parts = wiring.parts(settings.method)
         if settings.method.startswith("tcpdump"):
             tcpdump.check()
-        self._engine: Engine | None = None
+        if settings.method == "tcpdump-receiver":
+            self._receives = wiring.SPARE
         self._tap: TapLike | None = None
         self._recording: Recording | None = None
         self._xdp_mode = ""
         self._warnings: list[str] = []
         self._stages: Stages | None = None
         self._stalled_ns: tuple[int, int] | None = None
-        self._opened = ExitStack()
-        clean.clean()
-        self._cores = cores or choose()
-        bound = settings.recorder == "bound"
-        self._recorder_cpu = spare_cpu(self._cores, os.sched_getaffinity(0)) if bound else None
-        self._host = HostReader({"sender": self._cores.sender, "dut": self._cores.dut})
-        self._claim = clean.Claim()
-        self._netns = {
-            part: Namespace(self._claim.namespace_name(part)) for part in wiring.parts(settings.method)
-        }
-        try:
-            # Before the bridge's threads are bound: the kernel would unbind them.
-            spared = () if self._recorder_cpu is None else (self._recorder_cpu,)
-            self._claim.isolate({self._cores.sender, self._cores.dut}, spared)
-            with explained("link"):
-                self._build()
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(settings.backend, cores)
 
     @property
     def dut(self) -> str:
         return self._settings.method
 
     @property
-    def backend(self) -> str:
-        assert self._engine is not None
-        return str(self._engine.backend)
-
-    @property
     def facts(self) -> Mapping[str, object]:
         return {
-            "kernel": platform.release(),
-            "sender_cpu": self._cores.sender,
+            **super().facts,
             "bridge_cpu": self._cores.dut,
             "recorder_cpu": self._recorder_cpu,
-            "cpus_share_a_core": share_a_core(self._cores),
             "napi": f"threaded, bound to CPU {self._cores.dut}",
             "records": str(self._folder),
             "ring_bytes": self._settings.ring_bytes,
             **({"tcpdump": tcpdump.version()} if self._settings.method.startswith("tcpdump") else {}),
             **({"xdp_mode": self._xdp_mode} if self._xdp_mode else {}),
             **({"tap_warnings": "; ".join(self._warnings)} if self._warnings else {}),
-            **what_was_had(self._engine, self._claim),
         }
 
     @property
@@ -153,9 +116,9 @@ class LinkLab:
         try:
             if stall is not None and recording is not None:
                 with self._stalling(recording.pid, stall.at_s, stall.pause_s):
-                    result = self._play(traffic)
+                    result = super().run(traffic)
             else:
-                result = self._play(traffic)
+                result = super().run(traffic)
             # Frames that push tcpdump's last ones out are none of the trial's: read before they are sent.
             after = self._settled()
             recorded = None if recording is None else recording.end()
@@ -169,45 +132,38 @@ class LinkLab:
         return replace(result, received=stages.received, lost=result.sent - stages.received)
 
     def counters(self) -> dict[str, int]:
+        """None: :attr:`stages` accounts for every frame."""
         return {}
-
-    def host(self) -> HostSample:
-        return self._host.sample()
 
     def close(self) -> None:
         """Remove everything that this lab made. May be called twice."""
-        engine, self._engine = self._engine, None
         tap, self._tap = self._tap, None
         recording, self._recording = self._recording, None
         with ExitStack() as leaving:
-            # In reverse: recorder, tap, engine, then what they stood on.
-            leaving.callback(self._claim.release)
-            leaving.callback(self._opened.close)
-            for thing in (engine, tap, recording):
+            # In reverse: recorder, tap, then what they stood on.
+            leaving.callback(super().close)
+            for thing in (tap, recording):
                 if thing is not None:
                     leaving.callback(thing.close)
 
-    def __enter__(self) -> LinkLab:
-        return self
+    @cached_property
+    def _recorder_cpu(self) -> int | None:
+        if self._settings.recorder != "bound":
+            return None
+        return spare_cpu(self._cores, os.sched_getaffinity(0))
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def _spared(self) -> Sequence[int]:
+        return () if self._recorder_cpu is None else (self._recorder_cpu,)
 
     def _build(self) -> None:
         method = self._settings.method
         self._folder = self._make_folder()
         self._host.watch(wiring.build(self._netns, method, self._cores.dut))
-        self._meters = {
-            "tx": Counters(self._netns["tx"], {"tx": wiring.TX}),
-            "tap": Counters(self._netns["tap"], {"in": wiring.IN, "out": wiring.OUT}),
-            "rx": Counters(self._netns["rx"], {"rx": wiring.RX}),
-        }
+        self._add_meter("tap", {"in": wiring.IN, "out": wiring.OUT})
         if "log" in self._netns:
-            self._meters["log"] = Counters(self._netns["log"], {"log": wiring.LOGGER})
-        for meter in self._meters.values():
-            self._opened.callback(meter.close)
-        self._engine = self._open_engine()
-        warm_up(self._engine, wiring.TX_MAC, wiring.RX_MAC)
+            self._add_meter("log", {"log": wiring.LOGGER})
+        # Before the tap: warming up floods whatever is there.
+        self._loaded_engine()
         if method.startswith("tap-"):
             self._tap = self._open_tap()
             self._xdp_mode, self._warnings = self._tap.xdp_mode, self._tap.warnings
@@ -221,18 +177,6 @@ class LinkLab:
         self._opened.callback(scratch.cleanup)
         self._claim.own(Path(scratch.name))
         return Path(scratch.name)
-
-    def _open_engine(self) -> Engine:
-        at_receiver = self._settings.method == "tcpdump-receiver"
-        return open_engine(
-            tx_netns=self._netns["tx"].name,
-            tx_if=wiring.TX,
-            rx_netns=self._netns["rx"].name,
-            rx_if=wiring.SPARE if at_receiver else wiring.RX,
-            tx_cpu=self._cores.sender,
-            spin_cpu=self._cores.dut,
-            backend=self._settings.backend,
-        )
 
     def _open_tap(self) -> TapLike:
         settings = self._settings
@@ -311,20 +255,8 @@ class LinkLab:
             over.set()
             thread.join()
 
-    def _play(self, traffic: Traffic) -> EngineResult:
-        from weirlab.lab.engine import to_result
-
-        assert self._engine is not None
-        plan = compile_plan(traffic)
-        with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
-            raw = self._engine.run(plan, mac_bytes(wiring.TX_MAC), mac_bytes(wiring.RX_MAC))
-        return to_result(raw, plan)
-
     def _read(self) -> dict[str, int]:
-        values: dict[str, int] = {}
-        for meter in self._meters.values():
-            values |= meter.read()
-        return values | (self._tap_counters() if self._tap is not None else {})
+        return super().counters() | (self._tap_counters() if self._tap is not None else {})
 
     def _settled(self) -> dict[str, int]:
         """The counters when no frame is on its way any more, be it to the far end or to the logger."""

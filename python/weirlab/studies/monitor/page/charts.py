@@ -22,10 +22,17 @@ _PUBLISHED: Final = "published, other hardware"
 KEPT: Final = "arrived or logged"
 UNKNOWN: Final = "in no count"
 _FATES: Final = (KEPT, *PLACES.values(), UNKNOWN)
-_FATE_COLOURS: Final = (
-    "cpu-user", "cpu-iowait", "cpu-softirq", "cpu-steal", "cpu-irq", "cpu-nice", "cpu-idle",
-    "cpu-system", "ink", "soft",
+FATE_COLOURS: Final = dict(
+    zip(
+        _FATES,
+        (
+            "cpu-user", "cpu-iowait", "cpu-softirq", "cpu-steal", "cpu-irq", "cpu-nice", "cpu-idle",
+            "cpu-system", "ink", "ramp-3",
+        ),
+        strict=True,
+    )
 )  # fmt: skip
+"""Names in the palette."""
 
 
 def loss_rows(groups: Sequence[Group], column: str, *, published: bool) -> pl.DataFrame:
@@ -152,7 +159,7 @@ def fates(frame: pl.DataFrame) -> alt.LayerChart:
     names = frame["row"].unique(maintain_order=True).to_list()
     seen = set(frame.filter(pl.col("percent") > 0)["fate"].to_list())
     shown = [fate for fate in _FATES if fate in seen]
-    colours = [palette.LIGHT[_FATE_COLOURS[_FATES.index(fate)]] for fate in shown]
+    colours = [palette.LIGHT[FATE_COLOURS[fate]] for fate in shown]
     base = alt.Chart(axes.data(frame.filter(pl.col("fate").is_in(shown))))
     y = axes.rows(names)
     bars = base.mark_bar(height=14, yOffset=10, stroke=palette.LIGHT["paper"], strokeWidth=0.8).encode(

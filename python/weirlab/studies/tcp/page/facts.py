@@ -79,7 +79,7 @@ def connections(kept: Kept) -> Table:
     columns = (
         "#", "Client", "Direction", "Received", "Throughput", "Retransmitted", "Mean RTT", "Main cause",
     )  # fmt: skip
-    return Table("Connections", columns, rows, {0, 3, 4, 5, 6})
+    return Table("Connections", columns, rows)
 
 
 def places(found: Mapping[str, Diagnosis]) -> Table | None:
@@ -99,7 +99,7 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
     columns = (
         "Seen from", "Main cause", "Share", "Throughput", "Retransmitted", "Mean RTT", "Greatest window",
     )  # fmt: skip
-    return Table("The same transfer from each place", columns, rows, {2, 3, 4, 5, 6}) if rows else None
+    return Table("The same transfer from each place", columns, rows) if rows else None
 
 
 def counters(found: Diagnosis) -> Table:
@@ -117,12 +117,8 @@ def counters(found: Diagnosis) -> Table:
         rows.append(
             (said, percent((found.counters or {})[name]), percent(sum(mine)), f"wrong: {why}" if why else "")
         )
-    return Table(
-        "The kernel's own counters, and the diagnosis",
-        ("Held up by", "Counters", "Diagnosis", ""),
-        rows,
-        {1, 2},
-    )
+    columns = ("Held up by", "Counters", "Diagnosis", "")
+    return Table("The kernel's own counters, and the diagnosis", columns, rows)
 
 
 def path(told: Mapping[str, Any], manifest: Mapping[str, Any]) -> Pairs:
@@ -163,7 +159,7 @@ def frames(told: Mapping[str, Any]) -> Iterator[Table]:
         "Rate while frames waited",
     )
     if rows:
-        yield Table("Frames on the emulated path", columns, rows, range(1, 7))
+        yield Table("Frames on the emulated path", columns, rows)
 
 
 def _last(rows: pl.DataFrame, name: str, say: Any) -> str:

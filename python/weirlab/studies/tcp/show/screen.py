@@ -140,7 +140,7 @@ class Screen:
                 ]
             )
             self._before[number] = (tally.last_ns, tally.last)
-        return Table("", columns, rows, range(4, 10), spare=("Missed", "cwnd", "State", "Process"))
+        return Table("", columns, rows, spare=("Missed", "cwnd", "State", "Process"))
 
     def _rate(self, number: int, tally: Tally, name: str) -> str:
         before_ns, before = self._before.get(number, (tally.first_ns, tally.first))
@@ -160,7 +160,7 @@ class Screen:
             for number, one in enumerate(progress["connections"])
             if one["ended_ns"] is None and (row := self._latest.get(number)) is not None
         ]
-        return Table("", columns, rows, range(2, len(columns)))
+        return Table("", columns, rows)
 
 
 class SampleLines:

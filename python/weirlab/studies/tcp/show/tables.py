@@ -45,7 +45,7 @@ def connections(found: Sequence[Connection]) -> Table:
         for each in found
     ]
     spare = ("Control", "Recv queue", "Send queue", "cwnd", "Process")
-    return Table("TCP connections", columns, rows, range(4, 8), spare)
+    return Table("TCP connections", columns, rows, spare)
 
 
 def counted(found: Sequence[Connection], everything: int) -> str:
@@ -110,7 +110,7 @@ def sent(outcome: Sent) -> list[Table]:
             for each, one in zip(outcome.connections, made, strict=True)
         ]
     spare = ("Latency p50 / p99", "Mean cwnd", "RTT min / mean / max")
-    tables = [Table("Transfer", columns, rows, range(1, 7), spare)]
+    tables = [Table("Transfer", columns, rows, spare)]
     told = [(each.direction, each.shares) for each in outcome.directions if each.shares]
     if told:
         tables.append(shares_table(told))
@@ -124,7 +124,7 @@ def shares_table(rows: Sequence[tuple[str, Shares]]) -> Table:
         [name, *map(percent, (each.application, each.receiver, each.send_buffer, each.network))]
         for name, each in rows
     ]
-    return Table("Where the time went", columns, cells, range(1, 5))
+    return Table("Where the time went", columns, cells)
 
 
 def _sent_row(name: str, each: Summary) -> list[str]:
@@ -259,7 +259,7 @@ def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
         for one, tally in both
     ]
     spare = ("RTT min / mean / max", "Missed", counted, "Process")
-    tables = [Table("Connections", columns, rows, range(3, 9), spare)]
+    tables = [Table("Connections", columns, rows, spare)]
     # Who sends nothing has nothing to be held up by.
     told = [
         (f"{shown(one['local'])} to {shown(one['remote'])}", parts)
@@ -317,9 +317,7 @@ def retransmissions(again: SentAgain) -> Table:
     ]
     more = again.count - len(again.kept)
     others = f"; {plural(more, 'more')} not shown" if more else ""
-    return Table(
-        f"Retransmitted{others}", columns, rows, (0, 2, 3, 5, 6), ("RTT", "cwnd", "Congestion state")
-    )
+    return Table(f"Retransmitted{others}", columns, rows, ("RTT", "cwnd", "Congestion state"))
 
 
 def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: Path | None) -> dict[str, Any]:

@@ -89,6 +89,10 @@ class TcpFindings:
 
     def conclusion(self, run_id: str) -> str:
         """How fast, why not faster, how well the clocks are known, where it is kept."""
+        return " ".join([*self.sentences(), clocks_sentence(self.kept.transfer), f"Run {run_id}."])
+
+    def sentences(self) -> list[str]:
+        """How fast, and why not faster."""
         kept = self.kept
         numbers = {each.direction: each.connections for each in kept.directions}
         said = [shown.direction_sentence(each, numbers[each.direction]) for each in kept.summaries()]
@@ -96,7 +100,7 @@ class TcpFindings:
             each.sentence if len(kept.best) == 1 else f"Connection {number}: {each.sentence}"
             for number, each in kept.best.items()
         ]
-        return " ".join([*said, clocks_sentence(kept.transfer), f"Run {run_id}."])
+        return said
 
     def tables(self) -> list[Table]:
         """The axis at the period for people, then each diagnosis."""
@@ -135,7 +139,7 @@ class TcpFindings:
             time = times.absolute(at, 3) if self.view.absolute else f"{(at - start_ns) / 1e9:.3f} s"
             cells.append([time, *(_cell(name, row[name]) for name in names)])
         caption = "One axis" if not left_out else f"One axis; {count(left_out)} later rows are in the run"
-        return Table(caption, ["Time", *names], cells, range(len(names) + 1), spare=names[:0:-1])
+        return Table(caption, ["Time", *names], cells, spare=names[:0:-1])
 
 
 def clocks(transfer: TransferRow) -> dict[str, Any]:

@@ -76,6 +76,11 @@ class Kept:
         return [_summary(each) for each in self.directions]
 
 
+def has_transfer(run: Run) -> bool:
+    """Whether a transfer of ``run`` came to its end."""
+    return run.has_table(TRANSFERS) or (run.has(EARLIER) and run.has_table(SAMPLES) and run.has_table(AXIS))
+
+
 def read(run: Run) -> Kept:
     """What ``run`` keeps.
 
@@ -90,7 +95,7 @@ def read(run: Run) -> Kept:
     file = capture if capture.exists() else None
     if run.has_table(TRANSFERS):
         return _of_tables(run, file)
-    if run.has(EARLIER) and run.has_table(SAMPLES) and run.has_table(AXIS):
+    if has_transfer(run):
         return _of_earlier(run, file)
     raise InputError(
         f"run {run.run_id} was interrupted before the transfer had ended: repeat it with "

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from weirlab.amounts import parse_line, parse_size, parse_time
 from weirlab.errors import InputError
-from weirlab.scenario.model import Root, Section
-from weirlab.studies.emulator.section import PathSection, TextOrNumber, Words
+from weirlab.scenario.model import Root, Section, readable
+from weirlab.studies.emulator.section import PathSection, Size, TextOrNumber, Words
 from weirlab.studies.tcp import sending
 
 LEAST_EVERY_NS: Final = 1_000_000
 
 Conflict = tuple[tuple[int | str, ...], str]
-
-
-def _checked(read: Callable[[str], object]) -> AfterValidator:
-    """Refuses what ``read`` refuses."""
-
-    def check(text: str) -> str:
-        try:
-            read(text)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        return text
-
-    return AfterValidator(check)
-
-
-def _time(text: str) -> float:
-    from weirlab.amounts import parse_time
-
-    return parse_time(text, "the time")
-
-
-def _size(text: str) -> int:
-    from weirlab.amounts import parse_size
-
-    return parse_size(text, "the size")
-
-
-def _rate(text: str) -> float:
-    from weirlab.amounts import parse_line
-
-    return parse_line(text)
 
 
 def _period(text: str) -> int:
@@ -68,10 +38,9 @@ def _every(text: str) -> int:
     return found
 
 
-Time = Annotated[TextOrNumber, _checked(_time)]
-Size = Annotated[TextOrNumber, _checked(_size)]
-BitRate = Annotated[TextOrNumber, _checked(_rate)]
-Period = Annotated[str, _checked(_period)]
+Time = Annotated[TextOrNumber, readable(lambda text: parse_time(text, "the time"))]
+BitRate = Annotated[TextOrNumber, readable(parse_line)]
+Period = Annotated[str, readable(_period)]
 
 
 class TcpSection(Section):
@@ -103,11 +72,11 @@ class TcpSection(Section):
     """Socket options of the client's data connections, by name or ``LEVEL:NUMBER``."""
     server_options: Words = {}
     """Socket options of the server (with ``path`` only)."""
-    every: Annotated[str, _checked(_every)] = "10ms"
+    every: Annotated[str, readable(_every)] = "10ms"
     """Period of the kernels' reports, from 1ms."""
     period: Period = "100ms"
     """Period of the computed values in the table ``axis``."""
-    fields: Annotated[str, _checked(_fields)] | None = None
+    fields: Annotated[str, readable(_fields)] | None = None
     """The kernel's fields in the table ``axis``: names separated by commas, or ``all``. The table ``samples``
     has all of them anyway."""
     capture: str = "auto"
@@ -130,7 +99,7 @@ class TcpSection(Section):
 
     @property
     def target_bps(self) -> float | None:
-        return None if self.target is None else _rate(self.target)
+        return None if self.target is None else parse_line(self.target)
 
     @property
     def where(self) -> str:
@@ -151,9 +120,9 @@ class TcpSection(Section):
             token=token,
             up=0 if self.reverse else self.connections,
             down=self.connections if self.reverse else 0,
-            lasts_s=_time(lasts) if self.total is None else None,
-            total_bytes=None if self.total is None else _size(self.total),
-            rate_bps=None if self.rate is None else _rate(self.rate),
+            lasts_s=parse_time(lasts, "the time") if self.total is None else None,
+            total_bytes=None if self.total is None else parse_size(self.total, "the size"),
+            rate_bps=None if self.rate is None else parse_line(self.rate),
             interval_s=self.every_ns / 1e9,
             congestion=self.congestion,
             options=tuple(self.options.items()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import socket
 import tempfile
@@ -13,14 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from pyroute2.netlink.exceptions import NetlinkError
-
 from weirlab import files
 from weirlab.errors import LabError, MissingCapability
 from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.privilege import explained
 from weirlab.lab.machines.machine import Machine
 from weirlab.quoting import printable
 from weirlab.studies.voice.configs import configs
@@ -91,7 +88,7 @@ class VoiceLab:
             self.daemons = engines.daemons(network, self._root)
             self._endpoints = Endpoints(self, talk_s)
             self._write()
-            with _explained():
+            with explained("the voice lab"):
                 self._wire()
             self._start()
         except BaseException:
@@ -361,14 +358,3 @@ def _options(where: str, port: int) -> bytes:
 def _quoted(lines: Sequence[str]) -> str:
     kept = [printable(line.strip()) for line in lines if line.strip()][-_SHOWN_LINES:]
     return " | ".join(kept) or "nothing"
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Errors of the kernel as those of the lab."""
-    try:
-        yield
-    except (PermissionError, NetlinkError, OSError) as error:
-        if isinstance(error, PermissionError) or getattr(error, "code", None) == errno.EPERM:
-            raise MissingCapability(f"namespaces cannot be made ({error}); {way_out(error)}") from error
-        raise LabError(f"the voice lab cannot be wired up: {error}") from error

@@ -29,7 +29,7 @@ def limits(found: LoadFindings) -> Table:
         for limit in found.limits
     ]
     title = "Calls per second; set-up, speech and work at the highest rate carried"
-    return Table(title, _LIMITS, cells, {2, 3, 4, 5, 6}, spare=("Decided", "Engines' cores"))
+    return Table(title, _LIMITS, cells, spare=("Decided", "Engines' cores"))
 
 
 def carried(limit: LimitRow) -> str:
@@ -63,7 +63,7 @@ def trials(found: LoadFindings) -> Table:
         "Number", "Calls/s", "Calls", "Unsent", "Failed", "Slow", "Set-up", "p99", "Lost", "MOS", "Cores"
     )  # fmt: skip
     cells = [(*_trial(row), _cores(found, row)) for row in found.trials]
-    return Table("Trials", columns, cells, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, details=True)
+    return Table("Trials", columns, cells, details=True)
 
 
 def _trial(row: TrialRow) -> tuple[str, ...]:

@@ -128,19 +128,21 @@ def _said(lab: CallLab) -> Iterable[LogRow]:
             yield LogRow(daemon.name, line)
 
 
-def stored(run: Run, *, partly: bool) -> ProofFindings:
+def stored(run: Run) -> ProofFindings:
     """What a run holds."""
+    from weirlab.jobs.inventory import scenario_of
+
     rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
+    partly = scenario_of(run, VoiceScenario).voice.partly
     return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly)
 
 
 def page(run: Run) -> Story:
     """The page about ``run``."""
-    from weirlab.jobs.inventory import scenario_of
     from weirlab.studies.voice.proof.page import tell
 
-    found = stored(run, partly=scenario_of(run, VoiceScenario).voice.partly)
+    found = stored(run)
     if not found.rows:
         raise InputError(f"run {run.run_id} was interrupted before its first call: start a new run")
     messages: Sequence[MessageRow] = rows_of(MessageRow, run.table(MESSAGES))

@@ -37,7 +37,7 @@ def acceptance(rows: Sequence[CallRow]) -> Table:
         )
         for row in rows
     ]
-    return Table("Calls; There and Back: MOS at callee and caller", _COLUMNS, cells, {5, 7, 8, 9}, _SPARE)
+    return Table("Calls; There and Back: MOS at callee and caller", _COLUMNS, cells, _SPARE)
 
 
 def kinds(listed: Sequence[Kind]) -> Table:
@@ -51,7 +51,7 @@ def kinds(listed: Sequence[Kind]) -> Table:
         )
         for each in listed
     ]
-    return Table("Kinds of routes", ("Kind", "Calls", "For example", "Verdict"), cells, {1}, ("For example",))
+    return Table("Kinds of routes", ("Kind", "Calls", "For example", "Verdict"), cells, ("For example",))
 
 
 def _some(titles: Sequence[str]) -> str:
@@ -77,7 +77,7 @@ def media(rows: Sequence[CallRow]) -> Table:
                         decimals(mos),
                     )
                 )
-    return Table("Speech", _MEDIA, cells, {2, 3, 4, 5}, details=True)
+    return Table("Speech", _MEDIA, cells, details=True)
 
 
 def differing(rows: Sequence[CallRow]) -> Table | None:

@@ -1,0 +1,111 @@
+//! A watch in a thread of its own, whatever it notes of connections.
+
+use std::error::Error;
+use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+
+use hdrhistogram::Histogram;
+
+use super::{Lateness, Progress, Row, lock};
+
+/// What the thread of a watch notes, and what it is told.
+#[derive(Debug)]
+pub struct Shared<R = Row> {
+    pub(super) rows: Mutex<Vec<R>>,
+    pub(super) progress: Mutex<Progress>,
+    /// None until something was sampled.
+    pub(super) lateness: Mutex<Option<Histogram<u64>>>,
+    pub(super) stop: AtomicBool,
+}
+
+impl<R> Default for Shared<R> {
+    fn default() -> Self {
+        Self {
+            rows: Mutex::default(),
+            progress: Mutex::default(),
+            lateness: Mutex::default(),
+            stop: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<R> Shared<R> {
+    /// What was noted and nobody has taken.
+    pub fn rows(&self) -> MutexGuard<'_, Vec<R>> {
+        lock(&self.rows)
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> MutexGuard<'_, Progress> {
+        lock(&self.progress)
+    }
+
+    /// Whether the thread is to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(SeqCst)
+    }
+}
+
+/// A watch, in a thread of its own, that notes one `R` at a time.
+#[derive(Debug)]
+pub struct Watcher<R = Row> {
+    shared: Arc<Shared<R>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl<R: Send + 'static> Watcher<R> {
+    /// Begins `work` in a thread of this name. Its error is [`Progress::failure`].
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn run<E: Error>(
+        name: &str,
+        shared: Shared<R>,
+        work: impl FnOnce(&Shared<R>) -> Result<(), E> + Send + 'static,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(shared);
+        let for_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let done = work(&for_thread);
+            let mut progress = for_thread.progress();
+            progress.failure = done.err().map(|error| {
+                let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+                format!("{error}{cause}")
+            });
+            progress.ended = true;
+        })?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl<R> Watcher<R> {
+    /// What was noted since the last time, in the order of its times.
+    #[must_use]
+    pub fn take(&self) -> Vec<R> {
+        mem::take(&mut *self.shared.rows())
+    }
+
+    /// How far it is. What is counted here, [`Self::take`] has had or still has.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let lateness = lock(&self.shared.lateness).as_ref().map(Lateness::of).unwrap_or_default();
+        Progress { lateness, ..Progress::named(&self.shared.progress) }
+    }
+
+    /// Ends it; what was noted last can be taken afterwards.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, SeqCst);
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<R> Drop for Watcher<R> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
