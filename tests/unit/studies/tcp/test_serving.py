@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from weirlab.errors import TrialError
+from weirlab import _engine
+from weirlab.errors import MissingCapability, TrialError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import sending
 
@@ -179,4 +180,34 @@ def test_nobody_there_and_somebody_else_there(weir: Weir, free_port: int) -> Non
 def test_bad_options_are_told(weir: Weir, serve: Serve, options: tuple[str, ...], told: str) -> None:
     answer = weir("tcp", "send", "127.0.0.1", "--port", serve().port, *options)
     assert answer.code in (2, 4), answer.err
+    assert told in answer.err
+
+
+def test_a_server_that_may_not_record_does_not_start_and_says_what_to_do(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**wanted: object) -> object:
+        assert wanted["capture"] is not None
+        raise MissingCapability("cannot use packet sockets on lo (needs CAP_NET_RAW): not permitted")
+
+    monkeypatch.setattr(_engine, "TcpServer", refused)
+    answer = weir("tcp", "serve", "--port", "0", "--allow-capture", "--capture-bytes", "20MB")
+    assert answer.code == 3
+    assert "--allow-capture: cannot use packet sockets on lo" in answer.err
+    assert "run as root, or leave it out" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--capture-interface", "eth0"), "says nothing without --allow-capture"),
+        (("--allow-capture", "--capture-bytes", "much"), "--capture-bytes"),
+        (("--allow-capture", "--capture-time", "long"), "--capture-time"),
+    ],
+)
+def test_limits_of_captures_that_are_not_understood_are_refused(
+    weir: Weir, options: tuple[str, ...], told: str
+) -> None:
+    answer = weir("tcp", "serve", "--port", "0", *options)
+    assert answer.code == 2
     assert told in answer.err
