@@ -184,9 +184,10 @@ def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
     for name, cause in PLANTED.items():
         page = browser.session()
         page.open(served.url)
-        page.wait_for("document.querySelector('h1')?.innerText === 'Runs'")
         # The first click is on what names captures, the second one chooses the file.
-        page.evaluate("document.querySelector('main a[href=\"#/captures\"]').click()")
+        link = "document.querySelector('main a[href=\"#/captures\"]')"
+        page.wait_for(link)
+        page.evaluate(f"{link}.click()")
         page.wait_for("document.querySelector('input[type=file]')")
         page.choose_file("input[type=file]", EXAMPLES / f"{name}.pcapng.zst")
         page.wait_for(EXPLAINED)
