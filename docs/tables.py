@@ -25,7 +25,10 @@ from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
 from weirlab.studies.parallel import rows as parallel
 from weirlab.studies.tcp.study.columns import (
+    AgreementRow,
+    CaptureRow,
     ConnectionRow,
+    CrossingRow,
     DiagnosisRow,
     DirectionRow,
     FindingRow,
@@ -99,6 +102,9 @@ GROUPS: Final = (
             "diagnoses": DiagnosisRow,
             "findings": FindingRow,
             "packets": PacketsRow,
+            "captures": CaptureRow,
+            "crossings": CrossingRow,
+            "agreement": AgreementRow,
         },
     ),
     Group(

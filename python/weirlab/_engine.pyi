@@ -490,7 +490,8 @@ class TcpClient:
     """A bulk transfer with a server; see ``weirlab.studies.tcp.sending``.
 
     Threads of the engine carry it out; nothing of it fails before :meth:`next_event`. ``via``: host, port and
-    token of a server that is to be the client instead of this host.
+    token of a server that is to be the client instead of this host. ``fetch``: a new file for packets that
+    the server records, whether there is no transfer without them, and the largest that is taken, in bytes.
     """
 
     def __init__(
@@ -513,11 +514,13 @@ class TcpClient:
         every_block: bool,
         clocks: bool = False,
         via: tuple[str, int, str] | None = None,
+        fetch: tuple[str, bool, int] | None = None,
     ) -> None: ...
     def next_event(self, within_s: float) -> dict[str, Any] | None:
         """The next event within ``within_s``, at most 0.1 s.
 
-        ``clock`` (if asked for), ``started``, ``begun``, ``interval``, ``samples``, at last ``done``. Raises
+        ``clock`` (if asked for), ``started``, ``begun``, ``interval``, ``samples``, ``recorded`` (with
+        ``fetch``), at last ``done``. Raises
         ``InputError``, ``LabError`` and
         ``TrialError`` for a transfer that cannot be or broke off.
         """
@@ -528,8 +531,10 @@ class TcpClient:
 class TcpServer:
     """A server of bulk transfers; see ``weirlab.studies.tcp.serving``.
 
-    ``errands``: it may be the client of other servers. Raises ``InputError`` where it would need a token,
-    ``LabError`` where it cannot listen.
+    ``errands``: it may be the client of other servers. ``capture``: folder, largest file (bytes), longest
+    time (ns), bytes of each packet, and interface (None: that towards the client) of what it may record.
+    Raises ``InputError`` where it would need a token, ``LabError`` where it cannot listen or there is no such
+    interface, ``MissingCapability`` where nothing can be recorded.
     """
 
     def __init__(
@@ -543,6 +548,7 @@ class TcpServer:
         most_clients: int,
         options: Sequence[tuple[str, str]],
         errands: bool = False,
+        capture: tuple[str, int, int, int, str | None] | None = None,
     ) -> None: ...
     @property
     def address(self) -> tuple[str, int]: ...
@@ -551,7 +557,9 @@ class TcpServer:
         """Transfers that go on."""
 
     def next_event(self, within_s: float) -> dict[str, Any] | None:
-        """The next one within ``within_s``, at most 0.1 s: ``began``, ``ended``, ``refused``, ``garbage``."""
+        """The next one within ``within_s``, at most 0.1 s: ``began``, ``recorded``, ``ended``, ``refused``,
+        ``garbage``.
+        """
 
     def stop(self) -> None: ...
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from weirlab._engine import TcpServer
+from weirlab.diagnosis import causes
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 
@@ -40,6 +41,18 @@ profile:
   warmup_s: 0.01
 report: null
 """
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "captures"
+PLANTED = {
+    "backup": causes.APPLICATION_WRITE,
+    "restore": causes.APPLICATION_READ,
+    "overseas": causes.RECEIVE_WINDOW,
+    "old-server": causes.WINDOW_SCALING,
+    "radio-link": causes.LOSS,
+    "evening": causes.BOTTLENECK,
+    "requests": causes.NAGLE,
+}
+"""By example, what is wrong."""
 
 Serve = Callable[..., Served]
 
@@ -160,6 +173,32 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
     other.evaluate("document.querySelector('.find button').click()")
     other.wait_for(DRAWN)
     assert re.search(r"\b60 of [\d,]+ segments were retransmitted", other.text())
+    assert browser.problems() == []
+
+
+def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
+    serve: Serve, browser: Browser, shots: Path
+) -> None:
+    served = serve()
+    assert {path.name.partition(".")[0] for path in EXAMPLES.glob("*.zst")} == set(PLANTED)
+    for name, cause in PLANTED.items():
+        page = browser.session()
+        page.open(served.url)
+        # The first click is on what names captures, the second one chooses the file.
+        link = "document.querySelector('main a[href=\"#/captures\"]')"
+        page.wait_for(link)
+        page.evaluate(f"{link}.click()")
+        page.wait_for("document.querySelector('input[type=file]')")
+        page.choose_file("input[type=file]", EXAMPLES / f"{name}.pcapng.zst")
+        page.wait_for(EXPLAINED)
+        assert f"% of the time {cause.held}:" in page.evaluate("document.querySelector('#why + p').innerText")
+        # It is there without scrolling, on a desktop and on a phone.
+        for width, height in ((1280, 720), (390, 844)):
+            page.look(width=width, height=height, dark=False)
+            page.evaluate("scrollTo(0, 0)")
+            place = page.evaluate("document.querySelector('#why + p').getBoundingClientRect().bottom")
+            assert place <= height, f"{name}: the reason ends at {place} of {height} px"
+        page.screenshot(shots / f"example-{name}.png")
     assert browser.problems() == []
 
 

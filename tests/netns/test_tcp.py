@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from weirlab import trace
 from weirlab._engine import TcpServer
-from weirlab.errors import LabError
+from weirlab.errors import LabError, TrialError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
-from weirlab.studies.tcp import connections, sending
+from weirlab.studies.tcp import connections, sending, serving
 from weirlab.studies.tcp.results import Interval
 
 pytestmark = pytest.mark.netns
@@ -38,10 +40,17 @@ class Seen:
     def blocks(self, event: Mapping[str, Any]) -> None: ...
 
 
-def _serve(server: Namespace, address: str) -> TcpServer:
+def _serve(server: Namespace, address: str, **more: Any) -> TcpServer:
     return server.call(
         lambda: TcpServer(
-            address=address, port=0, token="x", most_ns=None, most_bytes=None, most_clients=1, options=[]
+            address=address,
+            port=0,
+            token="x",
+            most_ns=None,
+            most_bytes=None,
+            most_clients=1,
+            options=[],
+            **more,
         )
     )
 
@@ -101,5 +110,73 @@ def test_a_server_of_another_namespace_is_not_ours(hosts: tuple[Namespace, Names
     service = _serve(server, "127.0.0.1")
     settings = sending.Settings("127.0.0.1", service.address[1], total_bytes=1000)
     with pytest.raises(LabError, match="cannot connect"):
+        _send(client, settings, Seen(client, server))
+    service.stop()
+
+
+@pytest.mark.parametrize("address", [V4, V6])
+def test_the_server_hands_over_what_it_recorded_of_the_test_and_keeps_nothing(
+    hosts: tuple[Namespace, Namespace], tmp_path: Path, address: str
+) -> None:
+    client, server = hosts
+    folder = tmp_path / "there"
+    folder.mkdir()
+    service = _serve(server, address, capture=serving.Captures().allowed(str(folder)))
+    fetch = sending.Fetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
+    settings = sending.Settings(
+        address, service.address[1], "x", up=1, down=1, total_bytes=BYTES, fetch=fetch
+    )
+    outcome = _send(client, settings, Seen(client, server))
+    service.stop()
+    assert list(folder.iterdir()) == []
+    assert outcome.recorded is not None
+    assert (outcome.recorded["why_not"], outcome.recorded["interface"]) == (None, "b0")
+    assert (outcome.recorded["left_out"], outcome.recorded["ended_early"]) == (0, False)
+    with trace.read(fetch.file) as found:
+        # The control connection is not among them.
+        ends = {(each["a"]["addr"], each["a"]["port"]) for each in found.facts["connections"]}
+        assert ends == {tuple(each["local"]) for each in outcome.started["connections"]}
+        assert found.capture["packets"] == outcome.recorded["packets"]
+        if not outcome.recorded["lost"]:
+            sent = sum(each[side]["unique_bytes"] for each in found.facts["connections"] for side in "ab")
+            # Each connection begins with 32 bytes that name the session.
+            assert sent == 2 * BYTES + 2 * 32
+
+
+def test_a_capture_at_the_server_has_as_many_bytes_as_it_may(
+    hosts: tuple[Namespace, Namespace], tmp_path: Path
+) -> None:
+    client, server = hosts
+    captures = serving.Captures(most_bytes=20_000, interface="b0")
+    service = _serve(server, V4, capture=captures.allowed(str(tmp_path)))
+    fetch = sending.Fetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
+    settings = sending.Settings(V4, service.address[1], "x", total_bytes=BYTES, fetch=fetch)
+    outcome = _send(client, settings, Seen(client, server))
+    service.stop()
+    assert outcome.recorded is not None
+    assert outcome.recorded["left_out"] > 0
+    assert 10_000 < fetch.file.stat().st_size <= 20_000
+    with trace.read(fetch.file) as found:
+        assert found.capture["packets"] == outcome.recorded["packets"]
+        assert not found.capture["cut_short"]
+
+
+def test_a_server_on_an_interface_that_is_not_there_refuses(
+    hosts: tuple[Namespace, Namespace], tmp_path: Path
+) -> None:
+    _, server = hosts
+    captures = serving.Captures(interface="nowhere")
+    with pytest.raises(LabError, match="nowhere"):
+        _serve(server, V4, capture=captures.allowed(str(tmp_path)))
+
+
+def test_who_insists_on_a_capture_is_refused_where_none_is_allowed(
+    hosts: tuple[Namespace, Namespace], tmp_path: Path
+) -> None:
+    client, server = hosts
+    service = _serve(server, V4)
+    fetch = sending.Fetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
+    settings = sending.Settings(V4, service.address[1], "x", total_bytes=1000, fetch=fetch)
+    with pytest.raises(TrialError, match="--allow-capture"):
         _send(client, settings, Seen(client, server))
     service.stop()

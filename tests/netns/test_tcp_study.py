@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from weirlab.jobs.progress import Quiet
 from weirlab.store import Store
 from weirlab.studies import ready, runner, scenarios
+from weirlab.studies.contract import Outcome
 from weirlab.studies.tcp import TcpStudy, page
 from weirlab.studies.tcp.study import kept, running
 from weirlab.studies.tcp.study.section import TcpScenario
@@ -16,6 +18,18 @@ from weirlab.studies.tcp.study.section import TcpScenario
 from .conftest import Made
 
 pytestmark = pytest.mark.netns
+
+TOTAL = 3_000_000
+LOSSY = f"""
+name: lossy
+tcp:
+  path:
+    both: {{delay: 10ms}}
+    up: {{loss: 1%, rate: 100Mbit/s, queue: 500pkts}}
+  total: {TOTAL}
+  congestion: cubic
+report: null
+"""
 
 
 def short() -> TcpScenario:
@@ -31,10 +45,10 @@ def test_the_planted_cause_is_named_and_drawn_from_kernel_and_capture(tmp_path: 
     assert made.left() == []
     assert outcome.problem() is None
     found = kept.read(outcome.run)
-    assert set(found.diagnoses[0]) == {"kernel", "sender"}
+    assert list(found.diagnoses[0]) == ["kernel", "sender", "receiver"]
     for diagnosis in found.diagnoses[0].values():
         assert diagnosis.share("receive_window") > 0.25, diagnosis.sentence
-    assert found.capture is not None
+    assert found.files.keys() == {"client", "server"}
     assert found.packets["flight_bytes"].max() == pytest.approx(131_072, rel=0.5)
     told = outcome.run.get_json(running.PATH)
     # Data goes up, and every frame has one end.
@@ -45,7 +59,45 @@ def test_the_planted_cause_is_named_and_drawn_from_kernel_and_capture(tmp_path: 
     assert {chapter.key for chapter in story.chapters} == {"causes", "time", "places", "connection", "path"}
     # Both planes of time are drawn from the capture, too.
     series = {name for figure in story.figures if figure.linked for name in figure.data["series"]}
-    assert {"in flight (capture)", "in flight (sender's kernel)"} <= series
+    assert {"in flight (capture at the client)", "in flight (sender's kernel)"} <= series
+    assert {"data, to the receiver", "ACKs, to the sender"} <= series
+
+
+def test_both_captures_and_the_kernel_agree_on_a_lossy_path(tmp_path: Path) -> None:
+    asked = scenarios.loads(LOSSY)
+    outcome = runner.run(TcpStudy(), Store(tmp_path), asked, Quiet())
+    found, told = kept.read(outcome.run), outcome.run.get_json(running.PATH)
+    assert [(end, row.why_not, row.lost_packets) for end, row in found.captures.items()] == [
+        ("client", "", 0), ("server", "", 0),
+    ]  # fmt: skip
+    crossing = found.crossing(0)
+    assert crossing is not None
+    # What the emulator lost, apart from a few frames without data, is what is missing from the other capture.
+    mss = found.samples["snd_mss_bytes"].max()
+    assert told["up"]["lost"] > 0
+    assert crossing.lost_bytes == pytest.approx(told["up"]["lost"] * mss, abs=3 * mss)
+    # A connection begins with the 32 bytes that name its session.
+    once = TOTAL + 32
+    assert crossing.arrived_bytes - crossing.twice_bytes == once
+    for delay in (crossing.there, crossing.back):
+        # Both ends have one clock here.
+        assert delay is not None
+        assert delay.least >= 10_000_000
+    rows = {(each.quantity, each.place): each for each in found.agreement}
+    assert {place for _, place in rows} == {"sender", "receiver"}
+    for each in found.agreement:
+        assert each.agrees or each.why, each
+    assert rows["Bytes, each counted once", "sender"].capture == once
+    assert rows["Bytes, each counted once", "sender"].agrees
+    assert rows["Bytes sent again", "sender"].agrees
+    assert rows["Segments sent again", "sender"].agrees
+    assert rows["Least round trip", "sender"].agrees
+    assert rows["Bytes sent again", "receiver"].capture <= rows["Bytes sent again", "sender"].capture
+    assert "were lost" in found_conclusion(outcome)
+
+
+def found_conclusion(outcome: Outcome[Any]) -> str:
+    return str(outcome.found.conclusion(outcome.run.run_id))
 
 
 def test_a_reverse_transfer_is_captured_at_its_receiver(tmp_path: Path) -> None:

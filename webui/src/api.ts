@@ -110,6 +110,8 @@ export interface Asked {
   interval_ms: number;
   rate: string;
   congestion: string;
+  /** Record the packets at both ends, where that is allowed. */
+  capture: boolean;
 }
 export interface Interval {
   direction: "up" | "down";
@@ -130,6 +132,8 @@ export interface Result {
   why?: (Why & { ends: string })[];
   /** Why nobody can tell. */
   unexplained?: string;
+  /** By end: the capture that was made, or why there is none. */
+  captures?: { where: string; data_id: string | null; packets: string | null; why_not: string | null }[];
 }
 
 export type Lab = "netns" | "sim";

@@ -5,6 +5,7 @@
 //! - [`watch`]: connections sampled at a fixed period.
 //! - [`control`]: what client and server of a bulk transfer say to each other; no I/O.
 //! - [`bulk`]: the transfer.
+//! - [`interface`]: where a connection leaves this host.
 //!
 //! Nothing here needs privileges.
 
@@ -18,6 +19,7 @@ pub mod clock;
 pub mod control;
 pub mod diag;
 pub mod fields;
+pub mod interface;
 pub mod option;
 pub mod process;
 mod queues;

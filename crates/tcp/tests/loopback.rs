@@ -2,13 +2,19 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may panic")]
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::thread::yield_now;
 use std::time::Duration;
 
-use weir_tcp::bulk::{Client, ClientEvent, ClientOptions, Server, ServerEvent, ServerOptions, Via};
-use weir_tcp::control::{Event, INTERVALS_NS, Request, Total};
+use weir_tcp::bulk::{
+    CaptureOptions, Client, ClientEvent, ClientOptions, FetchOptions, Recorded, Recorder, Recording, Server,
+    ServerEvent, ServerOptions, Via, Wanted,
+};
+use weir_tcp::control::{Event, INTERVALS_NS, Record, Request, Total, Wish};
 use weir_tcp::fields::field;
 use weir_tcp::watch::{End, Filter, Options, Row, Watcher};
 
@@ -23,6 +29,7 @@ fn server_options() -> ServerOptions {
         most_bytes: None,
         most_clients: 1,
         errands: false,
+        capture: None,
         settings: vec![],
     }
 }
@@ -42,6 +49,8 @@ fn client_options(server: &Server, token: &str) -> ClientOptions {
         bytes_per_s: None,
         interval_ns: 1_000_000,
         congestion: String::new(),
+        capture: Wish::None,
+        capture_bytes: 0,
     };
     ClientOptions {
         host: "127.0.0.1".to_owned(),
@@ -54,6 +63,7 @@ fn client_options(server: &Server, token: &str) -> ClientOptions {
         every_block: false,
         clocks: true,
         via: None,
+        fetch: None,
     }
 }
 
@@ -275,4 +285,109 @@ fn a_connection_that_is_waited_for_is_sampled_from_its_first_byte_to_its_last() 
     assert!(progress.connections.iter().all(|each| each.ended_ns.is_some()));
     assert!(rows.is_sorted_by_key(|row| row.at_ns));
     assert_eq!(rows.iter().find_map(|row| row.sample.get(received)), Some(0));
+}
+
+/// A folder of this test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weir-loopback-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Records what it is told to have recorded, or fails.
+#[derive(Debug)]
+struct Played {
+    file: Result<PathBuf, String>,
+    wanted: Mutex<Vec<Wanted>>,
+}
+
+impl Recorder for Played {
+    fn begin(&self, wanted: &Wanted) -> Result<Box<dyn Recording>, String> {
+        self.wanted.lock().unwrap().push(*wanted);
+        let file = self.file.clone()?;
+        Ok(Box::new(Tape(file)))
+    }
+}
+
+struct Tape(PathBuf);
+
+impl Recording for Tape {
+    fn stop(&mut self) -> Result<Recorded, String> {
+        let file = File::open(&self.0).unwrap();
+        Ok(Recorded { file, interface: "eth7".to_owned(), packets: 11, lost: 2, left_out: 3 })
+    }
+}
+
+/// What a client is told of the capture at a server that records with `recorder`, or why there was no transfer.
+fn captured(recorder: Option<&Arc<Played>>, fetch: FetchOptions) -> Result<Result<Record, String>, String> {
+    let capture = recorder.map(|recorder| CaptureOptions {
+        recorder: Arc::clone(recorder) as Arc<dyn Recorder>,
+        most_bytes: 5_000_000,
+        most_ns: u64::MAX,
+    });
+    let server = Server::start(ServerOptions { capture, ..server_options() }).unwrap();
+    let options = ClientOptions { fetch: Some(fetch), ..client_options(&server, "sesame") };
+    let client = Client::start(options).unwrap();
+    let mut told = None;
+    loop {
+        match client.next_event(SOON).unwrap() {
+            ClientEvent::Recorded(found) => told = Some(found.map(|record| *record)),
+            ClientEvent::Failed(error) => return Err(error.to_string()),
+            ClientEvent::Transfer(Event::Done { client, server, .. }) => {
+                assert_eq!((sum(&client), sum(&server)), (2 * BYTES, 2 * BYTES));
+                return Ok(told.unwrap());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn the_capture_at_the_server_is_handed_over_when_the_transfer_has_ended() {
+    let folder = Folder::new("handed-over");
+    let bytes: Vec<u8> = (0..1_000_003_u32).flat_map(|n| [(n >> 8) as u8, n as u8]).collect();
+    std::fs::write(folder.0.join("there"), &bytes).unwrap();
+    let recorder = Arc::new(Played { file: Ok(folder.0.join("there")), wanted: Mutex::default() });
+    let fetch = FetchOptions { file: folder.0.join("here"), must: true, most_bytes: 3_000_000 };
+    let record = captured(Some(&recorder), fetch).unwrap().unwrap();
+    assert_eq!(std::fs::read(folder.0.join("here")).unwrap(), bytes);
+    assert_eq!((record.packets, record.lost, record.left_out), (11, 2, 3));
+    assert_eq!((record.interface.as_str(), record.ended_early), ("eth7", false));
+    assert!(record.since_1970_ns > 1_000_000_000_000_000_000);
+    let wanted = recorder.wanted.lock().unwrap();
+    let [Wanted { server, client, most_bytes: 3_000_000 }] = wanted[..] else { panic!("{wanted:?}") };
+    assert!(server.ip().is_loopback() && client.ip().is_loopback() && server.port() != client.port());
+}
+
+#[test]
+fn a_server_that_cannot_record_says_why_and_refuses_only_who_insists() {
+    let folder = Folder::new("refused");
+    let fetch = |must| FetchOptions { file: folder.0.join("here"), must, most_bytes: 1 << 20 };
+    let not_allowed = "it records no packets; that needs weir tcp serve --allow-capture";
+    assert_eq!(captured(None, fetch(false)), Ok(Err(not_allowed.to_owned())));
+    assert_eq!(captured(None, fetch(true)), Err(format!("the server refuses: {not_allowed}")));
+    let why = "no interface here has that address";
+    let recorder = Arc::new(Played { file: Err(why.to_owned()), wanted: Mutex::default() });
+    assert_eq!(captured(Some(&recorder), fetch(false)), Ok(Err(why.to_owned())));
+    assert_eq!(captured(Some(&recorder), fetch(true)), Err(format!("the server refuses: {why}")));
+    assert!(!folder.0.join("here").exists());
+}
+
+#[test]
+fn a_capture_larger_than_the_client_takes_is_left_there() {
+    let folder = Folder::new("too-large");
+    std::fs::write(folder.0.join("there"), vec![1; 2000]).unwrap();
+    let recorder = Arc::new(Played { file: Ok(folder.0.join("there")), wanted: Mutex::default() });
+    let fetch = FetchOptions { file: folder.0.join("here"), must: false, most_bytes: 1999 };
+    assert_eq!(captured(Some(&recorder), fetch), Ok(Err("it has 2000 bytes, 1999 are taken".to_owned())));
 }

@@ -194,24 +194,28 @@ def read(
     early_s = 0.0 if source == "sender" else close_s / 2
     p, data, acks = _as_sent(packets, data, acks, behind, early_s, left)
     waited_s = _waited_s(packets, p, left)
+    del packets
     # What the sender did until data came that found a queue cost nothing: the bottleneck was busy meanwhile.
-    outlasted = _next(waited_s > close_s, data)
+    outlasted = np.broadcast_to(False, len(data)) if left is None else _next(waited_s > close_s, data)
     at = p.time_ns.astype(np.float64)
-    first_seq = int(p.seq[data][0])
+    first_seq = int(p.seq[np.argmax(data)])
     sent = np.maximum.accumulate(np.where(data, p.seq + p.payload_bytes, first_seq))
     acked = np.maximum.accumulate(np.where(acks, p.ack, first_seq))
-    acked = np.maximum(acked, first_seq)
+    np.maximum(acked, first_seq, out=acked)
     window_edge = last_known(np.where(acks, p.ack + p.window_bytes, -1))
+    payload_bytes, again = p.payload_bytes, data & p.again
+    del p
     known = np.maximum.accumulate(data) & (window_edge >= 0)
     if not known.any():
         return None
-    recovery, lost = _recoveries(data & p.again, sent, acked)
+    recovery, lost = _recoveries(again, sent, acked)
     window = np.maximum(window_edge - acked, 0).astype(np.float64)
     flight = np.maximum(sent - acked, 0).astype(np.float64)
+    del window_edge, again
     tight = window - flight < mss
     # What SACK has reported in a recovery is no longer in flight.
     anew = recovery | tight
-    events = Events(at, data, acks, p.payload_bytes, sent, acked, anew)
+    events = Events(at, data, acks, payload_bytes, sent, acked, anew)
     # By the handshake alone nobody knows how long ACKs take later. Until something is lost, a window that
     # grows fills the gaps; a small one after a loss lets bursts out that are a round trip apart.
     unseen = source == "receiver" and len(trips.time_ns) <= 1
@@ -221,6 +225,7 @@ def read(
     # Away from the sender an ACK seems to make room a moment before the data that used it.
     ends = np.maximum.accumulate(np.where(tight, np.append(at[1:], at[-1]), -np.inf))
     limited = tight | recovery | found.held | (at - ends <= 2 * close_s * 1e9)
+    del ends
     if least_s <= 0:
         # Without any round trip nothing is a change from one to the next, and nothing is small.
         limited[:], lost[:] = True, 0.0
@@ -245,9 +250,15 @@ def read(
     lasts = np.append(np.diff(at), 0.0) / 1e9
     held = found.held & ~tight & ~recovery
     # Where data arrives it counts as it does, and not when the gaps before it are filled.
-    arrived = np.cumsum(np.where(data, p.payload_bytes, 0))
-    delivered = arrived if source == "receiver" and left is None else acked - first_seq
+    if source == "receiver" and left is None:
+        delivered = np.cumsum(np.where(data, payload_bytes, 0))
+    else:
+        delivered = acked - first_seq
+    last_acked = int((acked - first_seq)[kept][-1])
+    del events, found, sent, acked, since_s
     rtt = trips.at(at)
+    # What captures do not tell takes no memory.
+    unknown = np.broadcast_to(np.nan, last + 1 - kept.start)
     timeline = Timeline(
         source=source,
         start_s=(at[kept] - at[kept][0]) / 1e9,
@@ -262,18 +273,18 @@ def read(
         held_small=held[kept],
         flat=(steady | (flat & ~idle & ~even))[kept],
         paced=even[kept],
-        starting=np.zeros(len(at[kept]), dtype=bool),
-        cwnd_room_bytes=np.full(len(at[kept]), np.nan),
-        buffer_fill=np.full(len(at[kept]), np.nan),
-        pacing_bytes_per_s=np.full(len(at[kept]), np.nan),
-        estimate_bytes_per_s=np.full(len(at[kept]), np.nan),
-        unread_bytes=np.full(len(at[kept]), np.nan),
-        cpu_wait=np.full(len(at[kept]), np.nan),
+        starting=np.broadcast_to(False, len(unknown)),
+        cwnd_room_bytes=unknown,
+        buffer_fill=unknown,
+        pacing_bytes_per_s=unknown,
+        estimate_bytes_per_s=unknown,
+        unread_bytes=unknown,
+        cpu_wait=unknown,
     )
     until = growing_until(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s)
     starting = ~(idle | limited)[kept] & (timeline.start_s < until)
     timeline = replace(timeline, starting=starting, flat=timeline.flat & ~starting)
-    return timeline, replace(facts, mss_bytes=mss, data_bytes=int((acked - first_seq)[kept][-1]))
+    return timeline, replace(facts, mss_bytes=mss, data_bytes=last_acked)
 
 
 def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) -> int:
@@ -288,10 +299,11 @@ def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) 
 
 def _waited_s(packets: Packets, p: Packets, left: Departures | None) -> Floats:
     """By event: in queues before the point of capture; 0 where it is not known."""
+    if left is None:
+        return np.broadcast_to(0.0, len(p.time_ns))
     found = np.zeros(len(p.time_ns))
-    if left is not None:
-        waited_ns = left.waited_ns(packets.time_ns[packets.from_sender])
-        found[p.from_sender] = waited_ns[np.argsort(left.left_ns, kind="stable")] / 1e9
+    waited_ns = left.waited_ns(packets.time_ns[packets.from_sender])
+    found[p.from_sender] = waited_ns[np.argsort(left.left_ns, kind="stable")] / 1e9
     return found
 
 
@@ -317,6 +329,9 @@ def _as_sent(
     p: Packets, data: Bools, acks: Bools, behind: Trips, early_s: float, left: Departures | None
 ) -> tuple[Packets, Bools, Bools]:
     """The packets in the order in which the sender knew of them; of ACKs, rather ``early_s`` too early."""
+    if left is None and len(behind.time_ns) == 0 and bool((p.time_ns[1:] >= p.time_ns[:-1]).all()):
+        # Beside the sender they come in its order already.
+        return p, data, acks
     times = p.time_ns.copy()
     theirs = ~p.from_sender
     if left is None:

@@ -108,12 +108,20 @@ def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, 
     ends = np.append(start_s, start_s[-1] + lasts_s[-1])
     # What a piece shows was acknowledged before it began.
     acked = np.append(acked_bytes, acked_bytes[-1])
-    middle = start_s + lasts_s / 2
     usual = float(np.nanmedian(rtt_s)) if np.isfinite(rtt_s).any() else SHORTEST_WINDOW_S
     half = max(usual, 2 * float(np.median(lasts_s)), SHORTEST_WINDOW_S) * trips / 2
-    left, right = np.maximum(middle - half, ends[0]), np.minimum(middle + half, ends[-1])
-    grown = np.interp(right, ends, acked) - np.interp(left, ends, acked)
-    return np.asarray(grown / np.maximum(right - left, 1e-9))
+    # In place: of a large capture each of these takes much memory.
+    left = lasts_s / 2
+    left += start_s
+    right = left + half
+    np.minimum(right, ends[-1], out=right)
+    left -= half
+    np.maximum(left, ends[0], out=left)
+    grown = np.interp(right, ends, acked)
+    grown -= np.interp(left, ends, acked)
+    right -= left
+    grown /= np.maximum(right, 1e-9, out=right)
+    return np.asarray(grown)
 
 
 def recent_most(values: Floats, lasts_s: Floats, within_s: float) -> Floats:
@@ -132,10 +140,11 @@ def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
     there = np.isfinite(values) & (weights > 0)
     if not there.any():
         return float("nan")
-    order = np.argsort(values[there], kind="stable")
+    kept = values[there]
+    order = np.argsort(kept, kind="stable")
     total = np.cumsum(weights[there][order])
     at = int(np.searchsorted(total, share * total[-1]))
-    return float(values[there][order][min(at, len(order) - 1)])
+    return float(kept[order[min(at, len(order) - 1)]])
 
 
 def lasting(mask: Bools, lasts_s: Floats, least_s: float) -> Bools:

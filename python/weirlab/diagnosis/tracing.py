@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,39 +26,34 @@ if TYPE_CHECKING:
 
 
 def read(
-    trace: Trace, connection: Connection, sender: SideName | None = None, *, target_bps: float | None = None
+    trace: Trace,
+    connection: Connection,
+    sender: SideName | None = None,
+    *,
+    place: Source | None = None,
+    target_bps: float | None = None,
 ) -> Diagnosis | None:
     """Why ``connection`` was not faster; the busier side is the ``sender`` unless told otherwise.
+
+    ``place``: where it was captured, if that is known; None: as the packets show it.
 
     Needs the series of ``trace``. None where there is too little data.
     """
     name = sender or busier(connection)
     if not worth_it(connection, name):
         return None
-    number = connection["id"]
-    rows = _of(trace.scan_segments(), number)
-    packets = Packets(
-        time_ns=rows["time_ns"].to_numpy(),
-        from_sender=(rows["from_side"].cast(str) == name).to_numpy(),
-        seq=rows["seq"].to_numpy(),
-        payload_bytes=rows["payload_bytes"].cast(int).to_numpy(),
-        ack=rows["ack"].to_numpy(),
-        window_bytes=rows["window_bytes"].cast(int).to_numpy(),
-        flags=rows["flags"].cast(int).to_numpy(),
-        again=_again(rows, _of(trace.scan_sack(), number), name),
-        tsval=_tsval(rows),
-    )
     scaled = _is_scaled(connection)
-    if not scaled:
-        packets = replace(packets, window_bytes=np.full_like(packets.window_bytes, _OPEN_BYTES))
-    round_trips = _of(trace.scan_rtt(), number)
-    source, sure = where(connection, name)
-    if not sure and (shown := _shown(round_trips, name)) is not None:
-        source, sure = shown, True
-    data_ns = packets.time_ns[packets.from_sender & (packets.payload_bytes > 0)]
-    trips, behind = _trips(round_trips, connection, name, source, data_ns)
-    echoes = _series(round_trips, "b" if name == "a" else "a", "echo")
-    found = capture.read(packets, source, _facts(connection, name, trips), trips, behind, echoes)
+    source, sure, ways = _ways(trace, connection, name, place)
+    facts = _facts(connection, name, ways.trips)
+    # Nobody else holds the packets, so that they are gone as soon as they are no longer needed.
+    found = capture.read(
+        _packets(trace, connection, name, stamped=source != "sender"),
+        source,
+        facts,
+        ways.trips,
+        ways.behind,
+        ways.echoes,
+    )
     if found is None:
         return None
     timeline, facts = found
@@ -73,10 +69,87 @@ def read(
     return None if diagnosis is None else replace(diagnosis, blind=(*diagnosis.blind, *blind))
 
 
+@dataclass(frozen=True)
+class _Ways:
+    """Round trips of the whole path, and between the point of capture and the sender: those that count, and
+    as they were measured.
+    """
+
+    trips: Trips
+    behind: Trips
+    echoes: Trips
+
+
+def _ways(
+    trace: Trace, connection: Connection, name: SideName, place: Source | None
+) -> tuple[Source, bool, _Ways]:
+    """The place of the capture, whether it is sure, and what follows for round trips."""
+    rows = _of(trace.scan_rtt(), connection["id"], "time_ns", "rtt_ns", "from_side", "method")
+    source, sure = where(connection, name) if place is None else (place, True)
+    if not sure and (shown := _shown(rows, name)) is not None:
+        source, sure = shown, True
+    if source == "sender":
+        ours = _series(rows, name, "ack").least(least_ns(connection, name))
+        return source, sure, _Ways(ours, _NOWHERE, _NOWHERE)
+    trips, behind = _trips(rows, connection, name, source, _data_ns(trace, connection["id"], name))
+    return source, sure, _Ways(trips, behind, _series(rows, "b" if name == "a" else "a", "echo"))
+
+
+def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: bool) -> Packets:
+    """All packets of a connection, in columns as narrow as their values; time stamps only if ``stamped``."""
+    import polars as pl
+
+    number, segments = connection["id"], trace.scan_segments()
+    has_stamps = stamped and "tsval" in segments.collect_schema()
+    columns = {
+        "time_ns": pl.col("time_ns"),
+        "from_sender": pl.col("from_side") == name,
+        "seq": pl.col("seq"),
+        "payload_bytes": pl.col("payload_bytes").cast(pl.Int32),
+        "ack": pl.col("ack"),
+        "window_bytes": pl.col("window_bytes").cast(pl.Int64),
+        "flags": pl.col("flags").cast(pl.UInt8),
+        "again": pl.col("meaning").is_in(RETRANSMISSIONS),
+        "tail": pl.col("meaning") == "tail_probe",
+        # NaN without the option; series of earlier versions have none.
+        "tsval": pl.col("tsval").cast(pl.Float64).fill_null(math.nan) if has_stamps else None,
+    }
+    wanted = {column: each for column, each in columns.items() if each is not None}
+    if not _is_scaled(connection):
+        del wanted["window_bytes"]
+    rows = (
+        segments.filter(pl.col("connection") == number)
+        .select(each.alias(column) for column, each in wanted.items())
+        .collect()
+    )
+    length = len(rows)
+    # One after the other: of a column in several pieces a copy is made.
+    found = {column: rows.drop_in_place(column).to_numpy() for column in wanted}
+    tail = found.pop("tail")
+    if tail.any():
+        told = _needless(found["seq"], found["payload_bytes"], trace, number, name)
+        found["again"] = found["again"] & ~(told & tail)
+    return Packets(
+        tsval=found.pop("tsval", np.broadcast_to(np.nan, length)),
+        window_bytes=found.pop("window_bytes", np.broadcast_to(np.int64(_OPEN_BYTES), length)),
+        **found,
+    )
+
+
+def _data_ns(trace: Trace, number: int, name: SideName) -> NDArray[np.int64]:
+    """When the sender's data was captured."""
+    import polars as pl
+
+    rows = trace.scan_segments().filter(pl.col("connection") == number)
+    ours = rows.filter(pl.col("from_side") == name, pl.col("payload_bytes") > 0)
+    return ours.select("time_ns").collect()["time_ns"].to_numpy()
+
+
 HOST_NS: Final = 100_000
 """A host answers within this time."""
 _OPEN_BYTES: Final = 1 << 40
 """A window that is not known is not taken for a full one."""
+_NOWHERE: Final = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
 _UNSURE: Final = Blind(
     "where it was captured", "neither end is recognised; it is taken for a capture at the sender"
 )
@@ -111,37 +184,28 @@ def _shown(rows: pl.DataFrame, sender: SideName) -> Source | None:
     return "between" if min(to_receiver, to_sender) > HOST_NS else None
 
 
-def _again(rows: pl.DataFrame, blocks: pl.DataFrame, sender: SideName) -> NDArray[np.bool_]:
-    """Retransmissions, but for probes of the tail that had not been needed, by DSACK (RFC 8985 section 7.4):
-    such a probe does not make the congestion window smaller.
+def _needless(
+    first: NDArray[np.int64], payload_bytes: NDArray[np.int32], trace: Trace, number: int, sender: SideName
+) -> NDArray[np.bool_]:
+    """Whether the receiver reported a segment by DSACK: a probe of the tail that had not been needed does not
+    make the congestion window smaller (RFC 8985 section 7.4).
     """
     import polars as pl
 
-    meaning = rows["meaning"].cast(str)
-    needless = blocks.filter((pl.col("from_side").cast(str) != sender) & (pl.col("duplicate") != 0))
+    blocks = _of(trace.scan_sack(), number, "from_side", "left", "right", "duplicate")
+    needless = blocks.filter((pl.col("from_side") != sender) & (pl.col("duplicate") != 0))
     needless = needless.sort("left")
-    again = meaning.is_in(RETRANSMISSIONS).to_numpy()
     if len(needless) == 0:
-        return again
-    first = rows["seq"].to_numpy()
-    behind = first + rows["payload_bytes"].cast(int).to_numpy()
+        return np.zeros(len(first), dtype=bool)
     at = np.searchsorted(needless["left"].to_numpy(), first, side="right") - 1
     reaches = np.maximum.accumulate(needless["right"].to_numpy())
-    told = (at >= 0) & (reaches[np.maximum(at, 0)] >= behind)
-    return np.asarray(again & ~(told & (meaning == "tail_probe").to_numpy()))
+    return np.asarray((at >= 0) & (reaches[np.maximum(at, 0)] >= first + payload_bytes))
 
 
-def _tsval(rows: pl.DataFrame) -> NDArray[np.float64]:
-    """NaN without the option; series of earlier versions have none."""
-    if "tsval" not in rows.columns:
-        return np.full(len(rows), np.nan)
-    return rows["tsval"].cast(float).fill_null(np.nan).to_numpy()
-
-
-def _of(frame: pl.LazyFrame, number: int) -> pl.DataFrame:
+def _of(frame: pl.LazyFrame, number: int, *columns: str) -> pl.DataFrame:
     import polars as pl
 
-    return frame.filter(pl.col("connection") == number).collect()
+    return frame.filter(pl.col("connection") == number).select(columns).collect()
 
 
 def _is_scaled(connection: Connection) -> bool:
@@ -158,11 +222,8 @@ def _to_sender_ns(connection: Connection, sender: SideName) -> int | None:
 def _trips(
     rows: pl.DataFrame, connection: Connection, sender: SideName, source: Source, data_ns: NDArray[np.int64]
 ) -> tuple[Trips, Trips]:
-    """Of the whole path, and from the point of capture to the sender."""
+    """Of the whole path, and from the point of capture, which is not at the sender, to the sender."""
     ours = _series(rows, sender, "ack").least(least_ns(connection, sender))
-    nowhere = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
-    if source == "sender":
-        return ours, nowhere
     at_first = _to_sender_ns(connection, sender)
     echoes = _series(rows, "b" if sender == "a" else "a", "echo")
     behind = echoes.without_pauses(data_ns, at_first)

@@ -43,6 +43,7 @@ from weirlab.web.runs import Shelf
 from weirlab.web.scenarios.desk import Forbidden, Scenarios
 from weirlab.web.settings import Settings
 from weirlab.web.transfers.desk import Busy, Transfers
+from weirlab.web.transfers.recording import Recording
 
 STATIC: Final = Path(__file__).parent / "static"
 _LOOK_S: Final = 0.1
@@ -85,7 +86,8 @@ def service(
         keys = access.Keys(settings)
         desk = Desk(settings, measurements, children)
         bench = threading.Lock()
-        transfers = Transfers(measurements, settings.most_transfer_s, bench)
+        recording = Recording(desk.adopt, settings.most_upload_bytes)
+        transfers = Transfers(measurements, settings.most_transfer_s, recording, bench)
         scenarios = Scenarios(store.root, measurements, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
         app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)

@@ -2,36 +2,75 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 import polars as pl
 import pytest
 
 from weirlab.diagnosis import tracing
+from weirlab.diagnosis.capture import Packets
 
 from ..trace.made import connection, side
+
+if TYPE_CHECKING:
+    from weirlab.trace import Trace
 
 OPTIONS = {"mss": 1460, "window_scale": 7, "sack": True, "timestamps": True}
 
 
+SEGMENTS = pl.DataFrame(
+    {
+        "connection": [7, 7, 7, 7, 8],
+        "time_ns": [1, 2, 3, 4, 5],
+        "from_side": ["a"] * 5,
+        "seq": [1, 1001, 2001, 2001, 1],
+        "payload_bytes": [1000] * 5,
+        "ack": [1] * 5,
+        "window_bytes": [500] * 5,
+        "flags": [16] * 5,
+        "meaning": ["new", "fast", "tail_probe", "tail_probe", "fast"],
+    }
+)
+BLOCKS = pl.DataFrame(
+    {
+        "connection": [7, 7],
+        "from_side": ["b", "b"],
+        "left": [2001, 1],
+        "right": [3001, 5001],
+        "duplicate": [1, 0],
+    }
+)
+
+
+def packets(blocks: pl.DataFrame, *, begin: str = "handshake", stamped: bool = False) -> Packets:
+    """Those of connection 7, which ``a`` sent."""
+    tables = SimpleNamespace(scan_segments=SEGMENTS.lazy, scan_sack=blocks.lazy)
+    made = connection(a=side("192.0.2.2", 40000), b=side("192.0.2.1", 443), id=7, begin=begin)
+    return tracing._packets(cast("Trace", tables), made, "a", stamped=stamped)
+
+
 def test_a_probe_of_the_tail_that_was_not_needed_is_no_loss() -> None:
-    rows = pl.DataFrame(
-        {
-            "seq": [1, 1001, 2001, 2001],
-            "payload_bytes": [1000] * 4,
-            "meaning": ["new", "fast", "tail_probe", "tail_probe"],
-        }
-    )
-    blocks = {"from_side": ["b", "b"], "left": [2001, 1], "right": [3001, 5001], "duplicate": [1, 0]}
-    told = pl.DataFrame(blocks)
-    assert tracing._again(rows, told, "a").tolist() == [False, True, False, False]
+    assert packets(BLOCKS).again.tolist() == [False, True, False, False]
     # Blocks of the sender's own, and those that report what is missing, say nothing of it.
-    assert tracing._again(rows, told[1:], "a").tolist() == [False, True, True, True]
-    assert tracing._again(rows, told, "b").tolist() == [False, True, True, True]
+    assert packets(BLOCKS[1:]).again.tolist() == [False, True, True, True]
+    own = BLOCKS.with_columns(from_side=pl.lit("a"))
+    assert packets(own).again.tolist() == [False, True, True, True]
+
+
+def test_packets_are_those_of_the_connection_in_narrow_columns() -> None:
+    found = packets(BLOCKS)
+    assert found.seq.tolist() == [1, 1001, 2001, 2001]
+    assert found.from_sender.all()
+    assert (found.payload_bytes.itemsize, found.flags.itemsize) == (4, 1)
+    assert found.window_bytes.tolist() == [500] * 4
+    # Without the handshake windows are not known: none is taken for a full one.
+    assert (packets(BLOCKS, begin="middle").window_bytes > 1 << 32).all()
 
 
 def test_series_of_earlier_versions_have_no_time_stamps() -> None:
-    assert tracing._tsval(pl.DataFrame({"seq": [1, 2]})).tolist() == pytest.approx(
-        [float("nan")] * 2, nan_ok=True
-    )
+    assert np.isnan(packets(BLOCKS, stamped=True).tsval).all()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,10 @@ from weirlab.studies.failover.switches.rows import SwitchRow
 from weirlab.studies.monitor.trials.rows import MonitorRow
 from weirlab.studies.parallel.rows import AttemptRow, PathRow, SeriesRow
 from weirlab.studies.tcp.study.columns import (
+    AgreementRow,
+    CaptureRow,
     ConnectionRow,
+    CrossingRow,
     DiagnosisRow,
     DirectionRow,
     FindingRow,
@@ -87,6 +90,9 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         "connections": list(schema_of(ConnectionRow)),
         "diagnoses": list(schema_of(DiagnosisRow)),
         "findings": list(schema_of(FindingRow)),
+        "captures": list(schema_of(CaptureRow)),
+        "crossings": list(schema_of(CrossingRow)),
+        "agreement": list(schema_of(AgreementRow)),
         **{name: list(kept) for name, kept in FILES.items()},
     }
     for name, names in stored.items():

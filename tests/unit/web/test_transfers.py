@@ -7,12 +7,15 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from weirlab._engine import TcpServer
+from weirlab.errors import MissingCapability
+from weirlab.link import bindings
 from weirlab.store import Store
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure.coarser import Coarser
@@ -157,3 +160,33 @@ def test_the_token_of_the_other_host_is_kept_nowhere(serve: Serve, store: Store,
     followed(client, data_id)
     kept = b"".join(path.read_bytes() for path in (store.root / "web" / data_id).iterdir())
     assert b"a secret of others" not in kept
+
+
+def test_captures_are_asked_for_and_why_there_is_none_is_said(
+    client: TestClient, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> object:
+        raise MissingCapability("recording needs CAP_NET_RAW; run as root")
+
+    monkeypatch.setattr(bindings, "open_recorder", refused)
+    data_id = begun(client, port=port, lasts_s=None, total_bytes=1_000_000, capture=True)
+    last = followed(client, data_id)[-1]
+    assert last["stage"] == "ready", last
+    here, there = last["captures"]
+    assert (here["where"], here["why_not"]) == ("this host", "recording needs CAP_NET_RAW")
+    assert (there["where"], there["data_id"]) == ("127.0.0.1", None)
+    assert "--allow-capture" in there["why_not"]
+    plain = begun(client, port=port, lasts_s=None, total_bytes=1_000_000)
+    assert followed(client, plain)[-1]["captures"] == []
+
+
+def test_a_capture_of_the_service_is_analysed_like_an_upload(
+    serve: Serve, tmp_path: Path, capture: bytes
+) -> None:
+    client, service = serve()
+    file = tmp_path / "taken.pcap"
+    file.write_bytes(capture)
+    one = service.desk.adopt("TCP test at h.pcapng", file)
+    assert not file.exists()
+    assert settled(client, one.data_id)["stage"] == "ready"
+    assert client.get(f"/api/captures/{one.data_id}").json()["connections"]

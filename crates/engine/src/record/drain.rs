@@ -73,6 +73,8 @@ pub struct Drain {
     rotation: Rotation,
     /// Bytes that each file begins with.
     head_bytes: u64,
+    /// Bytes that may still be written.
+    left_bytes: u64,
     board: Arc<Board>,
     pool: Pool,
     filled: Sender<Chunk>,
@@ -96,6 +98,7 @@ impl Drain {
         snap_bytes: usize,
         rotation: Rotation,
         head_bytes: u64,
+        left_bytes: u64,
         board: Arc<Board>,
         mut pool: Pool,
         filled: Sender<Chunk>,
@@ -107,6 +110,7 @@ impl Drain {
             snap_bytes,
             rotation,
             head_bytes,
+            left_bytes,
             current: pool.get(false, &board).unwrap_or_else(|| Chunk::new(interfaces)),
             board,
             pool,
@@ -134,7 +138,12 @@ impl Drain {
             return;
         }
         let data = &frame.data[..frame.data.len().min(self.snap_bytes)];
-        let has_room = self.make_room(write::frame_bytes_at_most(data.len()), frame.time_ns);
+        let most = write::frame_bytes_at_most(data.len());
+        if most as u64 > self.left_bytes {
+            // Nor any smaller one that follows: what there is has no holes.
+            self.left_bytes = 0;
+        }
+        let has_room = self.left_bytes > 0 && self.make_room(most, frame.time_ns);
         // Not before: a frame that begins a file counts there.
         self.counts[interface].seen += 1;
         if !has_room {
@@ -154,7 +163,9 @@ impl Drain {
                 data,
             },
         );
-        self.file_bytes += (self.current.bytes.len() - before) as u64;
+        let written = (self.current.bytes.len() - before) as u64;
+        self.file_bytes += written;
+        self.left_bytes = self.left_bytes.saturating_sub(written);
         self.file_begin_ns.get_or_insert(frame.time_ns);
         self.current.spans[interface].add(frame.time_ns);
     }

@@ -24,6 +24,8 @@ pub struct Options {
     pub rotate_bytes: Option<u64>,
     /// So is one whose first frame is this old, by the time of the next one.
     pub rotate_after: Option<Duration>,
+    /// No more than this, before compression, over all files; frames beyond count as not written.
+    pub most_bytes: Option<u64>,
     /// With rotation: only so many files are kept, the latest.
     pub keep_files: Option<usize>,
     /// Compress with zstd, at this level.
@@ -47,6 +49,7 @@ impl Options {
             snap_bytes: MAX_SNAP_BYTES,
             rotate_bytes: None,
             rotate_after: None,
+            most_bytes: None,
             keep_files: None,
             zstd_level: None,
             queue_bytes: 128 << 20,

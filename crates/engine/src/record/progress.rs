@@ -21,7 +21,7 @@ pub struct InterfaceProgress {
     pub filtered: u64,
     /// Frames in files.
     pub written: u64,
-    /// Frames left out because the disk refused them.
+    /// Frames left out because the disk refused them, or because there were enough ([`super::Options::most_bytes`]).
     pub not_written: u64,
 }
 

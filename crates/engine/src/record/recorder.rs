@@ -131,6 +131,7 @@ impl Recorder {
                 after_ns: self.options.rotate_after.map(|t| i64::try_from(t.as_nanos()).unwrap_or(i64::MAX)),
             },
             head_bytes,
+            self.options.most_bytes.map_or(u64::MAX, |most| most.saturating_sub(head_bytes)),
             Arc::clone(&board),
             Pool::new(returned, chunks, interfaces),
             to_disk,

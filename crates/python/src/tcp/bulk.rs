@@ -1,17 +1,19 @@
 //! Client and server of bulk transfers; see `weirlab.studies.tcp.sending` and `serving`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_tcp::bulk::{
-    BlockSample, Client, ClientError, ClientEvent, ClientOptions, Server, ServerError, ServerEvent,
-    ServerOptions, Via,
+    BlockSample, Client, ClientError, ClientEvent, ClientOptions, FetchOptions, Server, ServerError,
+    ServerEvent, ServerOptions, Via,
 };
-use weir_tcp::control::{Event, Flow, Joined, Request, Total};
+use weir_tcp::control::{Event, Flow, Joined, Record, Request, Total, Wish};
 use weir_tcp::option::{Setting, Value};
 
+use super::recording::{self, Allowed};
 use super::{end, fields_dict, info_dict};
 use crate::errors::{describe, exception};
 
@@ -41,7 +43,7 @@ impl TcpClient {
     #[new]
     #[pyo3(signature = (
         *, host, port, token, up, down, block_bytes, lasts_ns, total_bytes, bytes_per_s, interval_ns, congestion,
-        options, local, local_port, every_block, clocks = false, via = None
+        options, local, local_port, every_block, clocks = false, via = None, fetch = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
@@ -63,6 +65,7 @@ impl TcpClient {
         every_block: bool,
         clocks: bool,
         via: Option<(String, u16, String)>,
+        fetch: Option<(PathBuf, bool, u64)>,
     ) -> PyResult<Self> {
         let mut settings = settings(py, &options)?;
         let mut names: Vec<String> = options.into_iter().map(|(name, _)| name).collect();
@@ -76,6 +79,8 @@ impl TcpClient {
             bytes_per_s,
             interval_ns,
             congestion: congestion.clone(),
+            capture: Wish::None,
+            capture_bytes: 0,
         };
         if let Some(problem) = request.problem() {
             return Err(exception(py, "InputError", &format!("such a transfer cannot be: {problem}")));
@@ -97,6 +102,7 @@ impl TcpClient {
             every_block,
             clocks,
             via,
+            fetch: fetch.map(|(file, must, most_bytes)| FetchOptions { file, must, most_bytes }),
         };
         Ok(Self { inner: Client::start(options)?, names })
     }
@@ -165,6 +171,10 @@ impl TcpClient {
                 dict.set_item("stopped", stopped)?;
                 "done"
             }
+            ClientEvent::Recorded(found) => {
+                set_record(&dict, found.as_deref())?;
+                "recorded"
+            }
             ClientEvent::Failed(error) => return Err(client_error(py, &error)),
         };
         dict.set_item("event", name)?;
@@ -184,6 +194,15 @@ impl TcpClient {
         dict.set_item("options", options)?;
         Ok(dict)
     }
+}
+
+/// What was recorded at a server, and ``why_not`` where nothing was.
+fn set_record(dict: &Bound<'_, PyDict>, found: Result<&Record, &String>) -> PyResult<()> {
+    dict.set_item("why_not", found.err())?;
+    if let Ok(record) = found {
+        fields!(dict, record; interface, bytes, packets, lost, left_out, ended_early, since_1970_ns);
+    }
+    Ok(())
 }
 
 fn set_value(dict: &Bound<'_, PyDict>, name: &str, value: Option<&Value>) -> PyResult<()> {
@@ -258,7 +277,8 @@ pub struct TcpServer {
 #[pymethods]
 impl TcpServer {
     #[new]
-    #[pyo3(signature = (*, address, port, token, most_ns, most_bytes, most_clients, options, errands=false))]
+    #[pyo3(signature = (*, address, port, token, most_ns, most_bytes, most_clients, options, errands=false,
+        capture=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -270,10 +290,13 @@ impl TcpServer {
         most_clients: usize,
         options: Vec<(String, String)>,
         errands: bool,
+        capture: Option<Allowed>,
     ) -> PyResult<Self> {
         let settings = settings(py, &options)?;
         let address = SocketAddr::new(address, port);
-        let options = ServerOptions { address, token, most_ns, most_bytes, most_clients, settings, errands };
+        let capture = capture.map(|allowed| recording::options(py, allowed)).transpose()?;
+        let options =
+            ServerOptions { address, token, most_ns, most_bytes, most_clients, errands, capture, settings };
         Ok(Self { inner: Server::start(options).map_err(|e| server_error(py, &e))? })
     }
 
@@ -327,6 +350,12 @@ fn server_event_dict(py: Python<'_>, event: ServerEvent) -> PyResult<Bound<'_, P
             dict.set_item("bytes_per_s", request.bytes_per_s)?;
             dict.set_item("with", with)?;
             "began"
+        }
+        ServerEvent::Recorded { number, peer, found } => {
+            dict.set_item("number", number)?;
+            dict.set_item("peer", end(py, peer)?)?;
+            set_record(&dict, found.as_deref())?;
+            "recorded"
         }
         ServerEvent::Ended { number, peer, received, sent, lasted_ns, failure } => {
             dict.set_item("number", number)?;

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod events;
+mod recording;
 mod watch;
 
 use std::net::{IpAddr, SocketAddr};

@@ -3,6 +3,7 @@
 mod connect;
 mod errand;
 mod error;
+mod fetch;
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -13,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 pub use error::ClientError;
+pub use fetch::FetchOptions;
 
 use self::connect::{join, open, reach};
 use self::error::system;
@@ -21,7 +23,9 @@ use super::end::{Input, Intervals, listen};
 use super::line::{Line, LineError, Writer};
 use super::transfer::{BlockSample, Given, Transfer};
 use crate::clock::{now_ns, since_1970_ns};
-use crate::control::{Digest, Event, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Request, prove};
+use crate::control::{
+    Digest, Event, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Record, Request, Wish, prove,
+};
 use crate::option::Setting;
 
 /// For an answer that needs no work.
@@ -43,7 +47,7 @@ pub struct ClientOptions {
     pub port: u16,
     /// What it may ask for; empty for none.
     pub token: String,
-    /// The transfer; its `host` is filled in.
+    /// The transfer; its `host`, and what it wants of the server's packets, are filled in.
     pub request: Request,
     /// Set on the client's data connections before they are made.
     pub settings: Vec<Setting>,
@@ -57,6 +61,8 @@ pub struct ClientOptions {
     pub clocks: bool,
     /// The server that is to be the client; None: this host is.
     pub via: Option<Via>,
+    /// Have the server record the packets, and fetch them; not with `via`.
+    pub fetch: Option<FetchOptions>,
 }
 
 /// A server that is to be the client of another one.
@@ -94,6 +100,8 @@ pub enum ClientEvent {
         /// More for which there was no room.
         lost: u64,
     },
+    /// The server's capture was fetched, or why there is none; before the end of a transfer that wants it.
+    Recorded(Result<Box<Record>, String>),
     /// It broke off.
     Failed(ClientError),
 }
@@ -194,6 +202,12 @@ fn run(
 ) -> Result<(), ClientError> {
     let request = Request {
         host: clock_identity().map_err(system("random numbers cannot be had"))?,
+        capture: match &options.fetch {
+            None => Wish::None,
+            Some(fetch) if fetch.must => Wish::Must,
+            Some(_) => Wish::IfAllowed,
+        },
+        capture_bytes: options.fetch.as_ref().map_or(0, |fetch| fetch.most_bytes),
         ..options.request.clone()
     };
     let (mut control, to) = reach(&options.host, options.port, options.local)?;
@@ -238,7 +252,7 @@ fn run(
 
     let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
     let (mut open, mut stopped, mut answer, mut heard_ns) = (transfer.len(), false, None, 0);
-    let mut clock_ns = CLOCK_EVERY_NS;
+    let (mut clock_ns, mut recorded) = (CLOCK_EVERY_NS, None::<Result<Record, String>>);
     let tell = |at_ns, transfer: &Transfer| {
         if options.every_block {
             let (samples, lost) = transfer.take_samples();
@@ -255,7 +269,9 @@ fn run(
                 transfer.stop();
                 let _ = writer.send(&Message::Stop);
             }
-            Some(Input::Gone(_)) if answer.is_some() => {}
+            Some(Input::Gone(why)) if answer.is_some() => {
+                recorded.get_or_insert(Err(why));
+            }
             Some(Input::Gone(why)) => return Err(lost(why, intervals.elapsed_ns())),
             Some(Input::Message(message)) => {
                 heard_ns = intervals.elapsed_ns();
@@ -270,6 +286,9 @@ fn run(
                         happened(Event::Interval { of_server: true, at_ns, flows });
                     }
                     Message::Done { totals } if totals.len() == transfer.len() => answer = Some(totals),
+                    Message::Recorded { found } if answer.is_some() && options.fetch.is_some() => {
+                        recorded = Some(found);
+                    }
                     Message::Refuse { why } => return Err(ClientError::Refused(why)),
                     _ => return Err(lost("it said what makes no sense here".into(), heard_ns)),
                 }
@@ -293,6 +312,10 @@ fn run(
     tell(intervals.elapsed_ns(), &transfer);
     let (client, server) = (transfer.totals(), answer.unwrap_or_default());
     moved.take(client.iter().map(|total| &total.flow), request.up);
+    if let Some(wanted) = &options.fetch {
+        let found = fetch::fetch(wanted, recorded, &mut writer, incoming);
+        let _ = events.send(ClientEvent::Recorded(found.map(Box::new)));
+    }
     happened(Event::Done { client, server, stopped });
     Ok(())
 }

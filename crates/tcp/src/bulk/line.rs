@@ -1,7 +1,7 @@
 //! A control connection: messages over a stream, with a time by which they must have come.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
@@ -46,6 +46,11 @@ impl Line {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
         Ok(Self { stream, decoder: Decoder::new(most_bytes) })
+    }
+
+    /// This end of it, and the other one.
+    pub fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.stream.local_addr()?, self.stream.peer_addr()?))
     }
 
     /// Another hand on the same stream, to write by.

@@ -1,6 +1,7 @@
 //! Bulk transfers between a client and a server: several connections, each of which carries blocks one way.
 
 mod blocks;
+mod capture;
 mod client;
 mod end;
 mod latency;
@@ -9,7 +10,8 @@ mod server;
 mod transfer;
 
 pub use blocks::{Blocks, Corrupt, HEADER_BYTES, Plan, header};
-pub use client::{Client, ClientError, ClientEvent, ClientOptions, Via};
+pub use capture::{CaptureOptions, Recorded, Recorder, Recording, Wanted};
+pub use client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions, Via};
 pub use server::{Server, ServerError, ServerEvent, ServerOptions};
 pub use transfer::BlockSample;
 

@@ -16,7 +16,7 @@ pub enum ProtocolError {
     #[error("these are not the first bytes of a Weir client")]
     Magic,
     /// Another version of this one.
-    #[error("version {0} of the protocol, this is version 2: use the same version of Weir at both ends")]
+    #[error("version {0} of the protocol, this is version 3: use the same version of Weir at both ends")]
     Version(u8),
     /// A kind that does not exist.
     #[error("message of the unknown kind {0}")]
@@ -123,6 +123,11 @@ impl Reader<'_> {
         let (bytes, rest) = self.0.split_at_checked(len).ok_or(ProtocolError::Body("it is too short"))?;
         self.0 = rest;
         Ok(bytes)
+    }
+
+    /// All that is left.
+    pub fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0).to_vec()
     }
 
     pub fn text(&mut self) -> Result<String, ProtocolError> {

@@ -1,7 +1,8 @@
 //! The messages.
 
 use super::codec::{ProtocolError, Reader, Writer, many, short};
-use super::{Digest, Errand, Event, Flow, MOST_TEXT, Proof, Request, Session, Total};
+use super::record::{self, Record};
+use super::{Digest, Errand, Event, Flow, MOST_TEXT, PART_BYTES, Proof, Request, Session, Total};
 
 /// What is said on a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +67,23 @@ pub enum Message {
     Done {
         /// The connections.
         totals: Vec<Total>,
+    },
+    /// Server: what it recorded for the client, or why it did not.
+    Recorded {
+        /// That.
+        found: Result<Record, String>,
+    },
+    /// Client: send a part of it.
+    Fetch {
+        /// From this byte on.
+        from: u64,
+    },
+    /// Server: this one.
+    Part {
+        /// Its first byte.
+        from: u64,
+        /// [`PART_BYTES`], or what is left.
+        bytes: Vec<u8>,
     },
     /// Third host: be the client of another server.
     Errand {
@@ -163,6 +181,19 @@ impl Message {
                 event.write(&mut to);
                 16
             }
+            Self::Recorded { found } => {
+                record::write(found, &mut to);
+                17
+            }
+            Self::Fetch { from } => {
+                to.u64(*from);
+                18
+            }
+            Self::Part { from, bytes } => {
+                to.u64(*from);
+                to.array(bytes);
+                19
+            }
         };
         to.message(kind)
     }
@@ -189,6 +220,15 @@ impl Message {
             },
             15 => Self::Proven { proof: from.array()? },
             16 => Self::Event(Event::read(from)?),
+            17 => Self::Recorded { found: record::read(from)? },
+            18 => Self::Fetch { from: from.u64()? },
+            19 => {
+                let (at, bytes) = (from.u64()?, from.rest());
+                if bytes.len() > PART_BYTES {
+                    return Err(ProtocolError::Body("a part that is too long"));
+                }
+                Self::Part { from: at, bytes }
+            }
             other => return Err(ProtocolError::Kind(other)),
         })
     }

@@ -13,6 +13,14 @@
 //! From `Ready` to `Done` the client may ask for the server's clock at any time: `Clock` is answered at once by
 //! `Clocked`.
 //!
+//! A client that wants the server's packets ([`Wish`]) is told after `Done` what was recorded, and fetches it part by
+//! part. It asks for several parts before the first one has come; the server keeps the file until the client is gone.
+//!
+//! ```text
+//! client                    Fetch*
+//! server   Done   Recorded         Part*
+//! ```
+//!
 //! A third host may ask a server to be the client of another one: an [`Errand`]. It proves to know the server's
 //! token, and by way of the server (`Prove`, `Proven`) the other one's, which the server never learns. What
 //! happens to the server as a client is told as it comes: an [`Event`].
@@ -29,6 +37,7 @@ mod flow;
 mod message;
 mod preamble;
 mod proof;
+mod record;
 mod request;
 
 pub use codec::{Decoder, ProtocolError};
@@ -38,6 +47,7 @@ pub use flow::{Flow, LatencyNs, Total};
 pub use message::Message;
 pub use preamble::Preamble;
 pub use proof::{prove, prove_errand, verify, verify_errand};
+pub use record::{Record, Wish};
 pub use request::Request;
 
 /// Of SHA-256: a nonce, or what tells hosts apart.
@@ -55,8 +65,8 @@ const MOST_TEXT: usize = 1000;
 /// `TCP_CA_NAME_MAX` without its end.
 const MOST_NAME: usize = 15;
 
-/// What version 2 is; the last byte is the version.
-pub const MAGIC: [u8; 8] = *b"WEIRTCP\x02";
+/// What version 3 is; the last byte is the version.
+pub const MAGIC: [u8; 8] = *b"WEIRTCP\x03";
 
 /// Bytes of a [`Preamble`], whatever it says.
 pub const PREAMBLE_BYTES: usize = 32;
@@ -72,6 +82,9 @@ pub const MOST_BUFFER_BYTES: u64 = 64 << 20;
 
 /// Longest interval between two reports, and shortest.
 pub const INTERVALS_NS: std::ops::RangeInclusive<u64> = 1_000_000..=3_600_000_000_000;
+
+/// Bytes of a capture in one [`Message::Part`]; the last one may have less.
+pub const PART_BYTES: usize = 256 * 1024;
 
 /// Largest message that a server takes from a client, which may be anybody.
 pub const MOST_REQUEST_BYTES: usize = 512;

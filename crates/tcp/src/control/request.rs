@@ -1,7 +1,7 @@
 //! What a client wants.
 
 use super::codec::{ProtocolError, Reader, Writer, short};
-use super::{Digest, INTERVALS_NS, MOST_BLOCK_BYTES, MOST_BUFFER_BYTES, MOST_CONNECTIONS, MOST_NAME};
+use super::{Digest, INTERVALS_NS, MOST_BLOCK_BYTES, MOST_BUFFER_BYTES, MOST_CONNECTIONS, MOST_NAME, Wish};
 
 /// What a client wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub struct Request {
     pub interval_ns: u64,
     /// The congestion control of the server's connections; empty for its default.
     pub congestion: String,
+    /// Record the packets at the server.
+    pub capture: Wish,
+    /// The largest file of them that the client takes.
+    pub capture_bytes: u64,
 }
 
 impl Request {
@@ -37,6 +41,8 @@ impl Request {
         to.maybe(self.bytes_per_s);
         to.u64(self.interval_ns);
         to.text(&self.congestion);
+        self.capture.write(to);
+        to.u64(self.capture_bytes);
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, ProtocolError> {
@@ -50,6 +56,8 @@ impl Request {
             bytes_per_s: from.maybe()?,
             interval_ns: from.u64()?,
             congestion: short(from.text()?, MOST_NAME)?,
+            capture: Wish::read(from)?,
+            capture_bytes: from.u64()?,
         };
         match request.problem() {
             None => Ok(request),

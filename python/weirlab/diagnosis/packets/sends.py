@@ -127,13 +127,15 @@ class Sends:
 def sends(events: Events, mss: int, sight: Sight) -> Sends:
     """What was there to send at each event."""
     at, sent, acked = events.at_ns, events.sent, events.acked
-    before = np.concatenate([[np.iinfo(np.int64).min], sent[:-1]])
-    new = np.flatnonzero(events.data & (sent > before))
+    rises = np.concatenate([[True], sent[1:] > sent[:-1]])
+    new = np.flatnonzero(events.data & rises)
     idle, held = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=bool)
     if len(new) < 2:
         return Sends(idle, held, None)
-    last_ack = last_known(np.where(events.acks, np.arange(len(at)), -1))
+    # Of nobody's packets there are more than numbers of 32 bits.
+    last_ack = last_known(np.where(events.acks, np.arange(len(at), dtype=np.int32), np.int32(-1)))
     bursts = _bursts(events, new, last_ack, mss, sight.close_s)
+    del last_ack, rises
     one, other = bursts.one, bursts.other
     # An ACK of everything, without data of its own, that came late, set the next one free.
     little = sent[one] - acked[one] <= 2 * mss
@@ -178,8 +180,9 @@ def clocked(events: Events, bursts: Bursts | None, stretch: Bools, mss: int) -> 
 
 def last_known(values: Ints) -> Ints:
     """Each -1 replaced by the last value before it."""
-    at = np.maximum.accumulate(np.where(values >= 0, np.arange(len(values)), -1))
-    return np.where(at >= 0, values[np.maximum(at, 0)], -1)
+    at = np.where(values >= 0, np.arange(len(values), dtype=np.int32), np.int32(-1))
+    np.maximum.accumulate(at, out=at)
+    return np.where(at >= 0, values[np.maximum(at, 0)], values.dtype.type(-1))
 
 
 def _bursts(events: Events, new: Ints, last_ack: Ints, mss: int, close_s: float) -> Bursts:
@@ -273,10 +276,11 @@ def _unused(events: Events, bursts: Bursts, mss: int, sight: Sight) -> Bools:
     after = np.zeros(len(at), dtype=np.int64)
     after[bursts.other] = flight[bursts.other]
     recent_ns = max(ABLE_TRIPS * sight.least_s * 1e9, 1.0)
-    periods = (at - at[0]) / (2 * recent_ns)
-    lost = np.cumsum(events.anew)
+    lost = np.cumsum(events.anew, dtype=np.int32)
     # Each forgets at the end of its periods, and the other one still knows.
-    able = np.maximum(*(_greatest(after, lost + np.floor(periods + shift)) for shift in (0.0, 0.5)))
+    able = _greatest(after, _epochs(at, 2 * recent_ns, 0.0, lost))
+    np.maximum(able, _greatest(after, _epochs(at, 2 * recent_ns, 0.5, lost)), out=able)
+    del after, lost
     room = np.maximum(LEAST_ROOM * mss, able * min(2 * sight.close_s / max(sight.least_s, 1e-9), MOST_ROOM))
     begins = np.full(len(at), -np.inf)
     paused = bursts.other[bursts.restarted | (bursts.begins & bursts.short)]
@@ -285,10 +289,23 @@ def _unused(events: Events, bursts: Bursts, mss: int, sight: Sight) -> Bools:
     return np.asarray((flight + room <= able) & lately)
 
 
-def _greatest(values: Ints, epochs: Floats) -> Ints:
+def _epochs(at: Floats, length_ns: float, shift: float, lost: NDArray[np.int32]) -> Ints:
+    """By event: the number of its period, and of what was lost; one that grows where either does."""
+    found = at - at[0]
+    found /= length_ns
+    found += shift
+    np.floor(found, out=found)
+    found += lost
+    return found.astype(np.int64)
+
+
+def _greatest(values: Ints, epochs: Ints) -> Ints:
     """The greatest so far within each epoch."""
-    far = epochs.astype(np.int64) << _FAR_BITS
-    return np.asarray(np.maximum.accumulate(values + far) - far)
+    far = np.left_shift(epochs, _FAR_BITS, out=epochs)
+    found = values + far
+    np.maximum.accumulate(found, out=found)
+    found -= far
+    return found
 
 
 def _whole(at: Floats, bursts: Bursts, idle: Bools) -> Bools:

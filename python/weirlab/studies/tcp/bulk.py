@@ -52,6 +52,10 @@ something else is disconnected, and reported once.
 With --allow-client whoever knows the token can also have this host send to, or
 receive from, another host that runs weir tcp serve. All limits hold there, too.
 
+With --allow-capture (root) it records the headers of a test's packets, if the
+client asks for that, and hands them over when the test has ended. They are the
+packets of the test's own connections; nothing is kept here.
+
 With --json every event is a JSON document on a line of its own, and the
 account of all transfers is the last line.
 
@@ -61,6 +65,7 @@ Examples:
   weir tcp serve --bind :: --token SECRET --max-time 60s --max-bytes 10GB
   weir tcp serve --option SO_RCVBUF=131072 --transfers 1
   weir tcp serve --bind 0.0.0.0 --token SECRET --allow-client --max-time 1min
+  weir tcp serve --bind 0.0.0.0 --token SECRET --allow-capture --capture-bytes 20MB
 """
 
 
@@ -117,6 +122,7 @@ def serve(
             options=tuple(map(parse_option, option or ())),
             transfers=limits.transfers,
             errands=limits.allow_client,
+            captures=limits.captures(),
         )
 
         def listening(address: tuple[str, int]) -> None:

@@ -273,6 +273,38 @@ class LimitOptions:
             "--allow-client", help="Also be the client of other servers, for whoever knows the token."
         ),
     ] = False
+    allow_capture: Annotated[
+        bool,
+        typer.Option("--allow-capture", help="Record the headers of a test's packets, if its client asks."),
+    ] = False
+    capture_bytes: Annotated[str, typer.Option(help="Largest capture of a transfer.", metavar="SIZE")] = (
+        "100MB"
+    )
+    capture_time: Annotated[str, typer.Option(help="Longest capture of a transfer.", metavar="TIME")] = "5min"
+    capture_interface: Annotated[
+        str | None,
+        typer.Option(help="Record on this interface (the one towards the client).", metavar="IF"),
+    ] = None
     transfers: Annotated[
         int | None, typer.Option(min=1, help="Exit after this many transfers.", metavar="N")
     ] = None
+
+    def captures(self) -> serving.Captures | None:
+        """What may be recorded.
+
+        Raises
+        ------
+        InputError
+            A limit is not understood, or given without ``--allow-capture``.
+        """
+        from weirlab.amounts import parse_size, parse_time
+
+        if not self.allow_capture:
+            if self.capture_interface is not None:
+                raise InputError("--capture-interface says nothing without --allow-capture; give both")
+            return None
+        return serving.Captures(
+            most_bytes=parse_size(self.capture_bytes, "--capture-bytes"),
+            most_s=parse_time(self.capture_time, "--capture-time"),
+            interface=self.capture_interface,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weirlab.errors import TrialError
@@ -39,6 +40,18 @@ class Via:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """A capture that the server is to make, and the new file that is to have it.
+
+    ``must``: no transfer without it. ``most_bytes``: the largest that is taken.
+    """
+
+    file: Path
+    must: bool
+    most_bytes: int
+
+
+@dataclass(frozen=True)
 class Settings:
     """A transfer. ``lasts_s`` and ``total_bytes`` (of each direction) None: until Ctrl-C."""
 
@@ -61,6 +74,8 @@ class Settings:
     """Fields of the kernel that intervals and blocks tell."""
     via: Via | None = None
     """Who is the client; None: this host."""
+    fetch: Fetch | None = None
+    """Not with ``via``."""
 
     @property
     def endless(self) -> bool:
@@ -88,6 +103,8 @@ class Outcome:
     """Fields that were asked for, and that the sender's kernel does not tell."""
     interrupted: bool = False
     """The user ended what had an end of its own."""
+    recorded: Mapping[str, Any] | None = None
+    """What the server recorded, or ``why_not``; None where it was not asked to."""
 
     def problem(self) -> TrialError | None:
         """What keeps the numbers from counting."""
@@ -136,7 +153,7 @@ class Transfer:
         names = self.settings.names
         merger = Merger([each["up"] for each in self.started["connections"]], names)
         observer.started(self.started)
-        stopping = False
+        stopping, recorded = False, None
         while True:
             if stop.requested and not stopping:
                 self._client.stop()
@@ -148,6 +165,8 @@ class Transfer:
                         observer.interval(interval)
                 case "samples" if event:
                     observer.blocks(event)
+                case "recorded" if event:
+                    recorded = event
                 case "done" if event:
                     for interval in merger.rest():
                         observer.interval(interval)
@@ -160,6 +179,7 @@ class Transfer:
                         self.started,
                         absent=tuple(name for name in names if name not in told),
                         interrupted=event["stopped"] and not self.settings.endless,
+                        recorded=recorded,
                     )
 
 
@@ -172,7 +192,7 @@ def begin(
     """
     from weirlab._engine import TcpClient
 
-    via = settings.via
+    via, fetch = settings.via, settings.fetch
     client: TcpClient = inside(
         lambda: TcpClient(
             host=settings.host,
@@ -192,6 +212,7 @@ def begin(
             every_block=settings.every_block,
             clocks=tell is not None,
             via=None if via is None else (via.host, via.port, via.token),
+            fetch=None if fetch is None else (str(fetch.file), fetch.must, fetch.most_bytes),
         )
     )
     while True:

@@ -4,19 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from weirlab.errors import MissingCapability
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp.sending import PORT
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_S: Final = 3600.0
 MOST_CLIENTS: Final = 8
+MOST_CAPTURE_BYTES: Final = 100_000_000
+MOST_CAPTURE_S: Final = 300.0
+SNAP_BYTES: Final = 128
+"""Of each packet: its headers."""
 _WAIT_S: Final = 0.1
 _FAREWELL_S: Final = 5.0
 """For clients to be told that the server stops."""
 _NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Captures:
+    """What a server records for clients that ask for it.
+
+    ``interface``: None is the one over which the client is talked to.
+    """
+
+    most_bytes: int = MOST_CAPTURE_BYTES
+    most_s: float = MOST_CAPTURE_S
+    interface: str | None = None
+
+    def allowed(self, folder: str) -> tuple[str, int, int, int, str | None]:
+        """As ``weirlab._engine.TcpServer`` takes it; files are made in ``folder``, and lose their names."""
+        return folder, self.most_bytes, round(self.most_s * _NS), SNAP_BYTES, self.interface
 
 
 @dataclass(frozen=True)
@@ -34,6 +57,8 @@ class Settings:
     """End after so many."""
     errands: bool = False
     """Be the client of other servers, for whoever knows the token."""
+    captures: Captures | None = None
+    """None: nothing is recorded."""
 
 
 @dataclass
@@ -73,8 +98,28 @@ def serve(
     InputError
         A token is needed, or an option cannot be set.
     LabError
-        The address cannot be had.
+        The address cannot be had, or the interface of ``settings.captures`` is not there.
+    MissingCapability
+        Nothing can be recorded here.
     """
+    with ExitStack() as stack:
+        allowed = None
+        if settings.captures is not None:
+            folder = stack.enter_context(TemporaryDirectory(prefix="weir-serve-"))
+            allowed = settings.captures.allowed(folder)
+        try:
+            return _serve(settings, allowed, stop, listening, happened)
+        except MissingCapability as error:
+            raise MissingCapability(f"--allow-capture: {error}; run as root, or leave it out") from error
+
+
+def _serve(
+    settings: Settings,
+    allowed: tuple[str, int, int, int, str | None] | None,
+    stop: Stop,
+    listening: Callable[[tuple[str, int]], None],
+    happened: Callable[[Mapping[str, Any]], None],
+) -> Account:
     from weirlab._engine import TcpServer
 
     server = TcpServer(
@@ -86,6 +131,7 @@ def serve(
         most_clients=settings.most_clients,
         options=list(settings.options),
         errands=settings.errands,
+        capture=allowed,
     )
     account = Account()
     listening(server.address)

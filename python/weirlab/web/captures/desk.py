@@ -82,6 +82,14 @@ class Desk:
         self._queue(one)
         return one
 
+    def adopt(self, name: str, file: Path) -> Measurement:
+        """Take a file of the service's own as if it had been uploaded; it is moved, on the same disk."""
+        one = self.measurements.create("capture", name)
+        file.rename(one.path / child.CAPTURE)
+        one.change(stage="queued", size_bytes=(one.path / child.CAPTURE).stat().st_size)
+        self._queue(one)
+        return one
+
     def forget(self, one: Measurement) -> None:
         """Hold nothing of a measurement that was removed."""
         with self._lock:

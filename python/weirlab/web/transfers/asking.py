@@ -30,6 +30,8 @@ class Asked(BaseModel):
     interval_ms: Annotated[int, Field(ge=10, le=10_000)] = 100
     rate: Annotated[_Text, StringConstraints(max_length=40)] = ""
     congestion: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{0,15}$")] = ""
+    capture: bool = False
+    """Record the packets at both ends, where that is allowed."""
 
 
 def settings(asked: Asked, most_s: float) -> sending.Settings:

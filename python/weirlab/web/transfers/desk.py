@@ -20,6 +20,7 @@ from weirlab.studies.tcp.show import tables as shown
 from weirlab.web.measurements import Measurement, Measurements
 from weirlab.web.tables import for_page
 from weirlab.web.transfers import asking, explaining, rows
+from weirlab.web.transfers.recording import Recording
 
 RESULT: Final = "result.json"
 INTERVALS: Final = "intervals.json"
@@ -44,6 +45,7 @@ class Transfer:
 
     one: Measurement
     settings: sending.Settings
+    captured: bool = False
     stop: Stop = field(default_factory=Stop)
     events: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
@@ -100,6 +102,7 @@ class Transfers:
 
     measurements: Measurements
     most_s: float
+    recording: Recording
     bench: threading.Lock = field(default_factory=threading.Lock)
     begun: int = 0
     failed: int = 0
@@ -130,7 +133,7 @@ class Transfers:
             try:
                 one = self.measurements.create("transfer", f"TCP test to {settings.host}")
                 one.change(stage="working", facts={"asked": asked.model_dump(exclude={"token"})})
-                transfer = Transfer(one, settings)
+                transfer = Transfer(one, settings, asked.capture)
                 thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
                 thread.start()
             except BaseException:
@@ -183,7 +186,9 @@ class Transfers:
         latest.start()
         message, result = "", {}
         try:
-            outcome, why = self._carried_out(transfer)
+            with self.recording.of(transfer.one, transfer.settings, transfer.captured) as tapes:
+                outcome, why = self._carried_out(transfer, tapes.settings)
+                why["captures"] = tapes.handed_on(outcome)
             document = plain(shown.send_document(outcome, transfer.settings))
             said, caution, rest = shown.send_conclusion(outcome).partition(shares.CAUTION)
             result = {
@@ -201,9 +206,10 @@ class Transfers:
         latest.cancel()
         self._keep(transfer, message, result)
 
-    def _carried_out(self, transfer: Transfer) -> tuple[sending.Outcome, dict[str, Any]]:
+    def _carried_out(
+        self, transfer: Transfer, settings: sending.Settings
+    ) -> tuple[sending.Outcome, dict[str, Any]]:
         """What came of it, and ``why`` it was not faster, or why that is not told (``unexplained``)."""
-        settings = transfer.settings
         every_s = explaining.period_s(settings, self.most_s)
         if every_s is None:
             outcome = sending.send(settings, transfer, transfer.stop)

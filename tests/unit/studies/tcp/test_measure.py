@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import polars as pl
 import pytest
 
 from weirlab.diagnosis import kernel
-from weirlab.errors import InputError
+from weirlab.errors import InputError, MissingCapability
+from weirlab.link import bindings
 from weirlab.store import Store
-from weirlab.studies.tcp.measure import axis, result, samples
+from weirlab.studies.tcp.measure import axis, measuring, result, samples
 from weirlab.studies.tcp.measure.clocks import Exchange, Offset, offset
 from weirlab.studies.tcp.measure.samples import Start
 from weirlab.trace.times import Window
@@ -100,22 +102,27 @@ def test_what_packets_show_is_kept_by_period() -> None:
         {
             "time_ns": [100 * MS, 104 * MS, 112 * MS, 113 * MS],
             "connection": [0, 0, 0, 0],
+            "end": ["client"] * 4,
             "acked_bytes": [10, 20, 30, 40],
             "flight_bytes": [5, 9, 4, None],
             "window_bytes": [7, 6, None, None],
             "rtt_us": [None, 2.0, 4.0, 8.0],
             "retransmissions": [0, 1, None, None],
+            "delay_us": [None, 3.0, 5.0, None],
         }
     )
     found = result.periods(rows, 10 * MS, 100 * MS)
     assert found.rows() == [
-        (0, 100 * MS, 20, 9, 6, 2.0, 2.0, 1),
-        (0, 110 * MS, 40, 4, None, 6.0, 8.0, 1),
+        (0, "client", 100 * MS, 20, 9, 6, 2.0, 2.0, 1, 3.0, 3.0),
+        (0, "client", 110 * MS, 40, 4, None, 6.0, 8.0, 1, 5.0, 5.0),
     ]
+    # What another end's capture shows is kept apart.
+    ends = rows.with_columns(end=pl.Series(["client", "client", "client", "server"]))
+    assert result.periods(ends, 10 * MS, 100 * MS)["acked_bytes"].to_list() == [20, 30, 40]
     # No more rows than can be kept, whatever the period of the reports.
     many = rows.with_columns(pl.col("time_ns") + pl.Series([0, 0, 0, 10**12]))
     assert result.periods(many, MS, 100 * MS).height <= 3
-    assert result.periods(None, MS, 0).columns == found.columns
+    assert result.periods(rows.clear(), MS, 0).columns == found.columns
 
 
 def test_a_wait_for_a_cpu_counts_for_the_time_before_it_is_told() -> None:
@@ -177,3 +184,49 @@ def test_options_that_exclude_each_other_are_refused(weir: Weir) -> None:
     answer = weir("tcp", "measure", "localhost", "--time", "1s", "--bytes", "1MB")
     assert answer.code == 2
     assert "exclude each other" in answer.err
+
+
+def test_why_there_is_no_capture_is_told_of_each_end(
+    weir: Weir, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> object:
+        raise MissingCapability("recording needs CAP_NET_RAW; run as root")
+
+    monkeypatch.setattr(bindings, "open_recorder", refused)
+    common = ("tcp", "measure", "127.0.0.1", "--port", serve().port, "--store", tmp_path, "--bytes", "1MB")
+    answer = weir(*common, "--json")
+    assert answer.code == 0, answer.err
+    ends = answer.json["captures"]
+    assert ends["client"]["why_not"] == "recording needs CAP_NET_RAW"
+    assert ends["server"]["why_not"] == "it records no packets; that needs weir tcp serve --allow-capture"
+    assert answer.json["crossings"] == answer.json["agreement"] == []
+    told = weir(*common)
+    assert "No capture at the client: recording needs CAP_NET_RAW." in told.err
+    assert "No capture at the server: it records no packets" in told.err
+
+
+def test_an_end_that_must_be_captured_and_cannot_ends_the_measurement(
+    weir: Weir, serve: Serve, tmp_path: Path
+) -> None:
+    common = ("tcp", "measure", "127.0.0.1", "--port", serve().port, "--store", tmp_path, "--bytes", "1MB")
+    refused = weir(*common, "--capture", "receiver")
+    assert refused.code != 0
+    assert "the server refuses: it records no packets" in refused.err
+    assert not list(tmp_path.rglob("manifest.json"))
+    wrong = weir(*common, "--capture", "auto,receiver")
+    assert wrong.code == 2
+    assert "expected is auto, none, or" in wrong.err
+
+
+def test_a_capture_at_the_server_is_put_onto_the_clients_clock() -> None:
+    start = Start(client_ns=1_000, server_ns=70_000, client_since_1970_ns=5_000_000)
+    other = measuring.Measured(
+        outcome=None, samples=None, start=start, offset=Offset(69_000, 5, 8), same_clock=False
+    )  # type: ignore[arg-type]
+    # The server began at 70,000 of its own clock, which is 1,000 of the client's: when the client did.
+    assert other.shift_ns(8_000_000) == 5_000_000 - 8_000_000
+    assert replace(other, offset=Offset(68_900, 5, 8)).shift_ns(8_000_000) == 5_000_100 - 8_000_000
+    # Without an offset both are taken to have begun at once; with one clock there is none to be used.
+    assert replace(other, offset=None).shift_ns(8_000_000) == 5_000_000 - 8_000_000
+    both = Start(client_ns=1_000, server_ns=1_300, client_since_1970_ns=5_000_000)
+    assert replace(other, start=both, same_clock=True, offset=Offset(7, 9, 8)).shift_ns(5_000_300) == 0

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from weirlab.errors import TrialError
+from weirlab import _engine
+from weirlab.errors import MissingCapability, TrialError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import sending
 
@@ -78,7 +79,7 @@ def test_a_client_that_dies_does_not_keep_its_place(weir: Weir, serve: Serve) ->
 
 def test_garbage_is_told_once_and_survived(weir: Weir, serve: Serve) -> None:
     served = serve()
-    for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"WEIRTCP\x03" + bytes(24), bytes(4096)):
+    for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"WEIRTCP\x04" + bytes(24), bytes(4096)):
         with socket.create_connection(("127.0.0.1", served.port)) as stranger:
             stranger.sendall(garbage)
             stranger.settimeout(DEADLINE_S)
@@ -97,7 +98,7 @@ def test_a_request_that_nobody_can_carry_out_is_garbage_too(serve: Serve) -> Non
     served = serve()
     with socket.create_connection(("127.0.0.1", served.port)) as stranger:
         stranger.settimeout(DEADLINE_S)
-        stranger.sendall(b"WEIRTCP\x02" + bytes(24))
+        stranger.sendall(b"WEIRTCP\x03" + bytes(24))
         assert len(stranger.recv(8 + 33, socket.MSG_WAITALL)) == 41, "a challenge"
         stranger.sendall(b"\x02\x00\x00\x00\xff\xff\xff\xff")
         assert stranger.recv(1) == b""
@@ -179,4 +180,34 @@ def test_nobody_there_and_somebody_else_there(weir: Weir, free_port: int) -> Non
 def test_bad_options_are_told(weir: Weir, serve: Serve, options: tuple[str, ...], told: str) -> None:
     answer = weir("tcp", "send", "127.0.0.1", "--port", serve().port, *options)
     assert answer.code in (2, 4), answer.err
+    assert told in answer.err
+
+
+def test_a_server_that_may_not_record_does_not_start_and_says_what_to_do(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**wanted: object) -> object:
+        assert wanted["capture"] is not None
+        raise MissingCapability("cannot use packet sockets on lo (needs CAP_NET_RAW): not permitted")
+
+    monkeypatch.setattr(_engine, "TcpServer", refused)
+    answer = weir("tcp", "serve", "--port", "0", "--allow-capture", "--capture-bytes", "20MB")
+    assert answer.code == 3
+    assert "--allow-capture: cannot use packet sockets on lo" in answer.err
+    assert "run as root, or leave it out" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--capture-interface", "eth0"), "says nothing without --allow-capture"),
+        (("--allow-capture", "--capture-bytes", "much"), "--capture-bytes"),
+        (("--allow-capture", "--capture-time", "long"), "--capture-time"),
+    ],
+)
+def test_limits_of_captures_that_are_not_understood_are_refused(
+    weir: Weir, options: tuple[str, ...], told: str
+) -> None:
+    answer = weir("tcp", "serve", "--port", "0", *options)
+    assert answer.code == 2
     assert told in answer.err

@@ -82,6 +82,23 @@ fn a_file_that_would_grow_beyond_its_size_is_followed_by_another() {
 }
 
 #[test]
+fn beyond_its_most_bytes_nothing_is_written_and_all_is_counted() {
+    let folder = Folder::new();
+    let path = folder.join("x.pcapng");
+    let sized = |most_bytes| Options { most_bytes, ..Options::new(path.clone()) };
+    let script = || Script::new((0..10).map(|i| frame(i, if i < 9 { 1_000 } else { 60 })));
+    let whole = record(sized(None), script()).progress.bytes;
+    let summary = record(sized(Some(whole - 3_000)), script());
+    // Not the small one at the end either.
+    let written = summary.progress.interfaces[0].written;
+    assert!((5..=6).contains(&written), "{summary:?}");
+    assert_eq!(times(&path), (0..written as i64).collect::<Vec<_>>());
+    assert_eq!(summary.progress.interfaces[0].not_written, 10 - written);
+    assert!(summary.progress.bytes <= whole - 3_000 + 2 * 100);
+    assert_accounted(&summary);
+}
+
+#[test]
 fn a_frame_larger_than_a_file_has_one_of_its_own() {
     let folder = Folder::new();
     let options = Options { rotate_bytes: Some(10), ..Options::new(folder.join("x.pcapng")) };

@@ -132,7 +132,7 @@ fn go_between(
             return Err("the transfer lasts longer than is allowed here".to_owned());
         }
         match event {
-            None | Some(ClientEvent::Samples { .. }) => {}
+            None | Some(ClientEvent::Samples { .. } | ClientEvent::Recorded(_)) => {}
             Some(ClientEvent::Failed(error)) => return Err(said(&error)),
             Some(ClientEvent::Transfer(event)) => {
                 if matches!(event, Event::Started { .. }) {
@@ -160,6 +160,7 @@ fn begin(errand: &Errand, questions: Sender<Question>, proven: Receiver<Proof>) 
         every_block: false,
         clocks: errand.clocks,
         via: None,
+        fetch: None,
     };
     let prover = move |nonce: &Digest, needs_token: bool, request: &Request| {
         let late = |_| ClientError::Refused("nobody proved to know its token in time".to_owned());

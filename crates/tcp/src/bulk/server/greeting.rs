@@ -13,8 +13,8 @@ use super::{House, ServerEvent, lock};
 use crate::bulk::line::{Line, LineError, read_by};
 use crate::bulk::random;
 use crate::control::{
-    Errand, MAGIC, MOST_REQUEST_BYTES, Message, PREAMBLE_BYTES, Preamble, ProtocolError, Request, verify,
-    verify_errand,
+    Errand, MAGIC, MOST_REQUEST_BYTES, Message, PREAMBLE_BYTES, Preamble, ProtocolError, Request, Wish,
+    verify, verify_errand,
 };
 
 /// Until a stranger has said what he wants.
@@ -127,6 +127,9 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
                     "it is the client of no other server; that needs weir tcp serve --allow-client"
                         .to_owned(),
                 ),
+                Wanted::Errand(errand) if errand.request.capture != Wish::None => {
+                    Some("a capture is handed over to the client alone".to_owned())
+                }
                 Wanted::Errand(errand) => refusal(&errand.request, house),
             };
             match (why, wanted) {

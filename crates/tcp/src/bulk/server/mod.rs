@@ -3,6 +3,7 @@
 mod errand;
 mod greeting;
 mod session;
+mod tape;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,9 +17,10 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
+use super::capture::CaptureOptions;
 use super::end::Input;
 use super::line::is_temporary;
-use crate::control::{Digest, Request, Session};
+use crate::control::{Digest, Record, Request, Session};
 use crate::option::{OptionError, Setting};
 
 /// Connections that have not said who they are: more than a client makes at once.
@@ -44,6 +46,8 @@ pub struct ServerOptions {
     pub most_clients: usize,
     /// Be the client of other servers, for whoever knows the token; there must be one.
     pub errands: bool,
+    /// Record packets for clients that ask for it.
+    pub capture: Option<CaptureOptions>,
     /// Set on the listening socket, from which data connections inherit them.
     pub settings: Vec<Setting>,
 }
@@ -105,6 +109,15 @@ pub enum ServerEvent {
         request: Box<Request>,
         /// The server with which this one has it, as its client; None: with whoever asked for it.
         with: Option<String>,
+    },
+    /// The packets of a transfer were recorded for its client, or could not be.
+    Recorded {
+        /// The transfer's number.
+        number: u64,
+        /// Whose.
+        peer: SocketAddr,
+        /// What there is, or why there is nothing.
+        found: Result<Box<Record>, String>,
     },
     /// A transfer ended.
     Ended {

@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use super::tape::Tape;
 use super::{House, ServerEvent, lock};
 use crate::bulk::end::{Input, Intervals, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::bulk::random;
 use crate::bulk::transfer::{Given, Transfer};
-use crate::clock::now_ns;
+use crate::clock::{now_ns, since_1970_ns};
 use crate::control::{Flow, Message, Request};
 use crate::option::Setting;
 
@@ -96,6 +97,13 @@ fn transfer(
     peer: SocketAddr,
     moved: &mut Moved,
 ) -> Result<(), Broken> {
+    let mut tape = match Tape::begin(request, house, &line) {
+        Ok(tape) => tape,
+        Err(why) => {
+            let _ = line.send(&Message::Refuse { why: why.clone() });
+            return Err(Broken::Refused(why));
+        }
+    };
     let session = random()?;
     let (join, joined) = mpsc::channel();
     lock(&house.sessions).insert(session, join);
@@ -126,7 +134,13 @@ fn transfer(
     if house.stop.load(SeqCst) {
         let _ = inputs.send(Input::Stop);
     }
-    let done = carry(given, request, house, &mut writer, (&inputs, &incoming), moved);
+    let mut done = carry(given, request, house, &mut writer, (&inputs, &incoming), moved, tape.as_mut());
+    if let (Ok(()), Some(tape)) = (&done, tape) {
+        let handed = tape.hand_over(&mut writer, &incoming);
+        done = handed.map_err(Broken::from).map(|found| {
+            house.tell(ServerEvent::Recorded { number, peer, found: found.map(Box::new) });
+        });
+    }
     lock(&house.stopping).remove(&number);
     if let Err(Broken::Refused(why)) = &done {
         let _ = writer.send(&Message::Refuse { why: why.clone() });
@@ -182,10 +196,14 @@ fn carry(
     writer: &mut Writer,
     (inputs, incoming): (&Sender<Input>, &Receiver<Input>),
     moved: &mut Moved,
+    mut tape: Option<&mut Tape>,
 ) -> Result<(), Broken> {
     let same_clock = request.host == house.host;
     let transfer = Transfer::start(given, request, same_clock, false, inputs)?;
     writer.send(&Message::Begun { start_ns: transfer.start_ns() })?;
+    if let Some(tape) = &mut tape {
+        tape.begun(transfer.start_ns().saturating_add_signed(since_1970_ns()));
+    }
     let mut intervals = Intervals::new(transfer.start_ns(), request.interval_ns, request.lasts_ns);
     let mut open = transfer.len();
     let options = &house.options;
@@ -204,6 +222,9 @@ fn carry(
             None => {}
         }
         let elapsed_ns = intervals.elapsed_ns();
+        if let Some(tape) = &mut tape {
+            tape.look(elapsed_ns);
+        }
         let is_due = intervals.due();
         // Latency since the last report belongs to the next one, so it is asked for only then.
         if let Some(at_ns) = is_due {

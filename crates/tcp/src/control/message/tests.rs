@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::control::{
-    Decoder, Joined, LatencyNs, MOST_ANSWER_BYTES, MOST_CONNECTIONS, MOST_REQUEST_BYTES, Preamble, prove,
-    prove_errand, verify, verify_errand,
+    Decoder, Joined, LatencyNs, MOST_ANSWER_BYTES, MOST_CONNECTIONS, MOST_REQUEST_BYTES, Preamble, Wish,
+    prove, prove_errand, verify, verify_errand,
 };
 use crate::{Info, Queues};
 
@@ -20,6 +20,8 @@ pub fn request() -> Request {
         bytes_per_s: None,
         interval_ns: 1_000_000_000,
         congestion: "cubic".into(),
+        capture: Wish::IfAllowed,
+        capture_bytes: 1 << 30,
     }
 }
 
@@ -88,7 +90,34 @@ fn messages() -> impl Strategy<Value = Message> {
         }),
         any::<Proof>().prop_map(|proof| Message::Proven { proof }),
         events().prop_map(Message::Event),
+        prop_oneof![records().prop_map(Ok), ".{0,60}".prop_map(Err)]
+            .prop_map(|found| Message::Recorded { found }),
+        any::<u64>().prop_map(|from| Message::Fetch { from }),
+        (any::<u64>(), vec(any::<u8>(), 0..200)).prop_map(|(from, bytes)| Message::Part { from, bytes }),
     ]
+}
+
+fn records() -> impl Strategy<Value = Record> {
+    (any::<[u64; 5]>(), any::<Digest>(), "[a-z0-9.]{0,15}", any::<bool>()).prop_map(
+        |([bytes, packets, lost, left_out, since_1970_ns], sha256, interface, ended_early)| Record {
+            bytes,
+            sha256,
+            interface,
+            packets,
+            lost,
+            left_out,
+            ended_early,
+            since_1970_ns,
+        },
+    )
+}
+
+#[test]
+fn the_largest_part_fits_and_a_larger_one_is_refused() {
+    let part = |bytes| Message::Part { from: 7, bytes: vec![1; bytes] }.emit();
+    assert_eq!(decoded(&part(PART_BYTES), MOST_ANSWER_BYTES).map(|found| found.len()), Ok(1));
+    let refused = decoded(&part(PART_BYTES + 1), MOST_ANSWER_BYTES);
+    assert_eq!(refused, Err(ProtocolError::Body("a part that is too long")));
 }
 
 fn events() -> impl Strategy<Value = Event> {
@@ -145,7 +174,7 @@ fn the_largest_errand_fits() {
 #[test]
 fn the_preamble_is_as_published() {
     let control = Preamble::Control.emit();
-    assert_eq!(&control[..8], b"WEIRTCP\x02");
+    assert_eq!(&control[..8], b"WEIRTCP\x03");
     assert_eq!(control[8..], [0; 24]);
     let data = Preamble::Data { session: [9; 16], index: 258 }.emit();
     assert_eq!(data[8..12], [1, 0, 2, 1]);

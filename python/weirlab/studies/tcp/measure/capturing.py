@@ -1,51 +1,108 @@
-"""The same connections captured at this end, where that is allowed."""
+"""The packets of a transfer, recorded at both ends where that is allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 
 from weirlab.errors import InputError, LabError, MissingCapability, WeirError
+from weirlab.quoting import quoted
+
+End = Literal["client", "server"]
 
 SNAP_BYTES: Final = 128
 """Headers."""
-FILE: Final = "capture.pcapng"
+FILES: Final[Mapping[End, str]] = {"client": "capture.pcapng", "server": "server-capture.pcapng"}
+"""Names of the files in a run."""
+MOST_BYTES: Final = 1 << 30
+"""The largest capture that is taken from a server."""
+AUTO: Final = "auto"
+NONE: Final = "none"
+MUST: Final = "must"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is captured: at the client ``auto`` (where it is allowed), ``none``, ``must`` or an interface; at
+    the server one of the first three.
+    """
+
+    client: str = AUTO
+    server: str = AUTO
 
 
 @dataclass
 class Capture:
-    """A capture that goes on, or why there is none."""
+    """A capture, or why there is none."""
 
     path: Path | None
     interface: str = ""
     why_not: str = ""
+    packets: int | None = None
+    lost: int = 0
+    """Packets that came too fast to be recorded."""
+    left_out: int = 0
+    """Packets beyond a limit of bytes."""
+    ended_early: bool = False
+    """A limit of time was reached before the end."""
+    shift_ns: int = 0
+    """To be added to its times for those of the client's clock."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing."""
+        return not (self.lost or self.left_out or self.ended_early)
+
+
+def ends(text: str, *, reverse: bool) -> Ends:
+    """What ``--capture`` asks for, where the server sends (``reverse``) or the client.
+
+    Raises
+    ------
+    InputError
+        It names an end twice, or mixes ``auto`` or ``none`` with others.
+    """
+    if text in (AUTO, NONE):
+        return Ends(text, text)
+    found: dict[End, str] = {}
+    for name in (each.strip() for each in text.split(",")):
+        if name in ("", AUTO, NONE):
+            raise InputError(
+                f"--capture {quoted(text)}: expected is auto, none, or one or two of sender, receiver and an "
+                "interface of this host"
+            )
+        server = name == ("sender" if reverse else "receiver")
+        end: End = "server" if server else "client"
+        if end in found:
+            raise InputError(f"--capture {quoted(text)} names the {end} twice")
+        found[end] = MUST if name in ("sender", "receiver") else name
+    return Ends(found.get("client", NONE), found.get("server", NONE))
 
 
 @contextmanager
 def capturing(host: str, port: int, folder: Path, wanted: str, netns: str | None = None) -> Iterator[Capture]:
     """Record what goes to and from ``port`` of ``host`` while the block lasts.
 
-    ``wanted``: ``auto`` (where it is allowed), ``none``, or an interface, which then must be possible and is
-    in the namespace ``netns``.
+    ``wanted`` as :attr:`Ends.client`; an interface is in the namespace ``netns``.
 
     Raises
     ------
     InputError, LabError, MissingCapability
-        An interface was named, and cannot be recorded.
+        It must be recorded, and cannot.
     """
-    if wanted == "none":
+    if wanted == NONE:
         yield Capture(None, why_not="it was not wanted")
         return
     from weirlab.link import bindings
     from weirlab.link.settings import Recording
 
-    path = folder / FILE
+    path = folder / FILES["client"]
     recorder = None
     try:
-        interface = _towards(host, port) if wanted == "auto" else wanted
+        interface = _towards(host, port) if wanted in (AUTO, MUST) else wanted
         recorder = bindings.open_recorder(
             Recording(path, filter=f"tcp port {port}", snap_bytes=SNAP_BYTES),
             path=str(path),
@@ -56,14 +113,26 @@ def capturing(host: str, port: int, folder: Path, wanted: str, netns: str | None
         recorder.start()
         found = Capture(path, interface)
     except (InputError, LabError, MissingCapability) as error:
-        if wanted != "auto":
+        if wanted != AUTO:
             raise
         recorder, found = None, Capture(None, why_not=_first_clause(error))
     try:
         yield found
     finally:
         if recorder is not None:
-            recorder.stop()
+            counts = recorder.stop()["interfaces"]
+            found.packets = sum(each["written"] for each in counts)
+            found.lost = sum(each["lost"] + each["not_written"] for each in counts)
+
+
+def fetched(told: Mapping[str, Any] | None, path: Path | None, wanted: str) -> Capture:
+    """The server's capture, from the event ``recorded`` of the engine; not on the client's clock yet."""
+    if told is None or path is None:
+        return Capture(None, why_not="it was not wanted" if wanted == NONE else "nothing was heard of it")
+    if told["why_not"] is not None:
+        return Capture(None, why_not=told["why_not"])
+    names = ("interface", "packets", "lost", "left_out", "ended_early")
+    return Capture(path, **{name: told[name] for name in names})
 
 
 def _first_clause(error: WeirError) -> str:

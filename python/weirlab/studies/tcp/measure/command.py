@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 MEASURE = """Measure a transfer from all sides at once, and say why it was not faster.
 
 HOST runs weir tcp serve. Both ends report the kernel's state of every
-connection; this end records the packets too, where it may (root). Everything is
-put on one axis of time, by the clock of this host; how well the other clock is
-known is told. The run is kept: weir report draws its page, its tables are
+connection. Both record the packets, too: this one where it may (root), HOST
+where weir tcp serve was started with --allow-capture. Everything is put on one
+axis of time, by the clock of this host; how well the other clock is known is
+told. The run is kept: weir report draws its page, its tables are
 Parquet. weir run slow-transfer measures over an emulated path instead.
 
 With --client the transfer is one between two other hosts, both of which run
@@ -51,6 +52,7 @@ Examples:
   weir tcp measure localhost --time 3s --every 1ms --period 10ms --json
   weir tcp measure 192.0.2.1 --token SECRET --from 2 --to 3.5 --interval 100ms
   weir tcp measure 192.0.2.1 --token SECRET --out slow.html
+  weir tcp measure 192.0.2.1 --token SECRET --capture sender,receiver
   weir tcp measure 192.0.2.1 --token A --client 198.51.100.7 --client-token B
 """
 
@@ -82,7 +84,9 @@ class SourceOptions:
     capture: Annotated[
         str,
         typer.Option(
-            help="Record packets here: auto (where allowed), none, or an interface.", metavar="auto|none|IF"
+            help="Record packets: auto (both ends, where allowed), none, or at these ends: sender, receiver, "
+            "or an interface of this host.",
+            metavar="auto|none|END,...",
         ),
     ] = "auto"
 
@@ -92,6 +96,12 @@ class SourceOptions:
         if found < 1_000_000:
             raise InputError(f"--every {self.every}: 1ms is the shortest")
         return found
+
+    def check(self, *, reverse: bool) -> None:
+        """Raise ``InputError`` for a capture that is not understood."""
+        from weirlab.studies.tcp.measure import capturing
+
+        capturing.ends(self.capture, reverse=reverse)
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,7 @@ def measure(
         # Messages name the options before the scenario is made of them.
         settings = what.settings(as_json=result.json)
         sources.every_ns()
+        sources.check(reverse=what.transfer.reverse)
         axis.check()
         asked = _scenario(settings, what.transfer, sources, axis)
         tokens = what.server.token, what.far.client_token

@@ -13,14 +13,10 @@ from weirlab.studies.tcp.measure.coarser import Coarser
 from weirlab.studies.tcp.measure.samples import Start
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import polars as pl
 
     from weirlab.diagnosis.finding import Diagnosis
     from weirlab.studies.tcp.results import Interval
-    from weirlab.trace.facts import SideName
-    from weirlab.trace.frames import Trace
 
 PACED: Final = ("bbr",)
 """Congestion controls that pace by themselves."""
@@ -80,6 +76,14 @@ class Measured:
     def ups(self) -> list[bool]:
         return [bool(each["up"]) for each in self.outcome.started["connections"]]
 
+    def shift_ns(self, since_1970_ns: int) -> int:
+        """To be added to times of the server's clock for those of the client's.
+
+        ``since_1970_ns`` is the start at the server by that clock.
+        """
+        used = Offset(0, 0, 0) if self.same_clock else self.offset
+        return self.start.axis_ns("server", 0, used) - since_1970_ns
+
 
 def measured(outcome: sending.Outcome, watched: Watched) -> Measured:
     """What came of a transfer whose events ``watched`` got."""
@@ -116,59 +120,3 @@ def diagnoses(measured: Measured, target_bps: float | None = None) -> dict[int, 
         if diagnosis is not None:
             found[number] = diagnosis
     return found
-
-
-def captured(
-    path: Path, measured: Measured, target_bps: float | None = None
-) -> tuple[dict[int, Diagnosis], pl.DataFrame | None]:
-    """By connection, from the capture at this end; and what it shows of all of them, for the axis."""
-    import polars as pl
-
-    from weirlab import trace
-    from weirlab.diagnosis import tracing
-    from weirlab.trace.facts import side
-
-    found: dict[int, Diagnosis] = {}
-    parts: list[pl.DataFrame] = []
-    with trace.read(path, series=True) as read:
-        ends = {(each["a"]["addr"], each["a"]["port"]): each for each in read.facts["connections"]}
-        for number, one in enumerate(measured.outcome.started["connections"]):
-            connection = ends.get(tuple(one["local"]))
-            if connection is None:
-                continue
-            name: SideName = "a" if measured.ups[number] else "b"
-            if not side(connection, name)["data_packets"]:
-                continue
-            if (diagnosis := tracing.read(read, connection, name, target_bps=target_bps)) is not None:
-                found[number] = diagnosis
-            parts.append(_shown(read, connection["id"], name, number))
-    return found, pl.concat(parts) if parts else None
-
-
-def _shown(read: Trace, connection: int, name: SideName, number: int) -> pl.DataFrame:
-    """Characteristics of one connection as the capture has them, packet by packet."""
-    import polars as pl
-
-    rows = read.scan_segments().filter(pl.col("connection") == connection)
-    ours = pl.col("from_side") == name
-    again = pl.col("meaning").is_in(["timeout", "fast", "tail_probe", "unexplained"]) & ours
-    rtt = read.scan_rtt().filter(
-        pl.col("connection") == connection, pl.col("from_side") == name, pl.col("method") == "ack"
-    )
-    both = rows.select(
-        "time_ns",
-        pl.when(~ours).then(pl.col("ack")).cum_max().forward_fill().alias("acked_bytes"),
-        pl.when(ours).then(pl.col("flight_bytes")).alias("flight_bytes"),
-        pl.when(~ours).then(pl.col("window_bytes")).alias("window_bytes"),
-        again.cum_sum().alias("retransmissions"),
-        pl.lit(None, pl.Float64).alias("rtt_us"),
-    )
-    trips = rtt.select(
-        "time_ns",
-        *(pl.lit(None, pl.Int64).alias(each) for each in ("acked_bytes", "flight_bytes", "window_bytes")),
-        pl.lit(None, pl.UInt32).alias("retransmissions"),
-        (pl.col("rtt_ns") / 1e3).alias("rtt_us"),
-    )
-    stacked = pl.concat([both, trips], how="vertical_relaxed").sort("time_ns", maintain_order=True)
-    filled = stacked.with_columns(pl.col("acked_bytes").forward_fill()).collect()
-    return filled.with_columns(pl.lit(number).alias("connection"))

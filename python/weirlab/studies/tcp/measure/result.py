@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from weirlab.studies.tcp.measure import axis as axes
+from weirlab.studies.tcp.measure import captured as seen
 from weirlab.studies.tcp.measure import measuring, samples
-from weirlab.studies.tcp.measure.capturing import Capture
+from weirlab.studies.tcp.measure.captured import Captured
+from weirlab.studies.tcp.measure.capturing import Capture, End
 from weirlab.studies.tcp.measure.measuring import Measured
 
 if TYPE_CHECKING:
@@ -32,15 +34,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found:
-    """All that came of it. Diagnoses by connection and source: ``kernel``, and the place of the capture."""
+    """All that came of it. Diagnoses by connection and source: ``kernel``, and the places of captures."""
 
     measured: Measured
     asked: Asked
-    capture: Capture
+    captures: Mapping[End, Capture]
+    captured: Captured
     axis: pl.DataFrame
     """A row per period: ``time_ns``, then ``connection.end.characteristic``."""
     packets: pl.DataFrame
-    """What the capture shows, in periods; see :func:`periods`."""
+    """What the captures show, in periods; see :func:`periods`."""
     diagnoses: Mapping[int, Mapping[str, Diagnosis]]
 
     @property
@@ -48,24 +51,22 @@ class Found:
         return self.measured.start.client_since_1970_ns
 
 
-def found(measured: Measured, capture: Capture, asked: Asked) -> Found:
+def found(measured: Measured, captures: Mapping[End, Capture], asked: Asked) -> Found:
     """Compute everything."""
     by_kernel = measuring.diagnoses(measured, asked.target_bps)
-    by_capture: dict[int, Diagnosis] = {}
-    shown: pl.DataFrame | None = None
-    if capture.path is not None:
-        by_capture, shown = measuring.captured(capture.path, measured, asked.target_bps)
-    both: dict[int, dict[str, Diagnosis]] = {}
+    captured = seen.captured(captures, measured, asked.target_bps)
+    every: dict[int, dict[str, Diagnosis]] = {}
     for number, _ in enumerate(measured.outcome.started["connections"]):
-        told = [each[number] for each in (by_kernel, by_capture) if number in each]
-        both[number] = {each.source: each for each in told}
-    start_ns = measured.start.client_since_1970_ns
-    packets = periods(shown, asked.every_ns, start_ns)
-    return Found(measured, asked, capture, _axis(measured, shown, asked), packets, both)
+        kernel = {"kernel": by_kernel[number]} if number in by_kernel else {}
+        every[number] = {**kernel, **captured.diagnoses.get(number, {})}
+    packets = periods(captured.packets, asked.every_ns, measured.start.client_since_1970_ns)
+    axis = _axis(measured, captured.packets, asked)
+    return Found(measured, asked, captures, captured, axis, packets, every)
 
 
 PACKETS: Final = {
     "connection": pl.Int64,
+    "end": pl.String,
     "time_ns": pl.Int64,
     "acked_bytes": pl.Int64,
     "flight_bytes": pl.Int64,
@@ -73,16 +74,19 @@ PACKETS: Final = {
     "rtt_us": pl.Float64,
     "rtt_max_us": pl.Float64,
     "retransmissions": pl.Int64,
+    "delay_us": pl.Float64,
+    "delay_max_us": pl.Float64,
 }
 
 
-def periods(shown: pl.DataFrame | None, every_ns: int, start_ns: int) -> pl.DataFrame:
-    """Packets by connection and period of ``every_ns``, or of more where there would be too many rows.
+def periods(shown: pl.DataFrame, every_ns: int, start_ns: int) -> pl.DataFrame:
+    """Packets by connection, end and period of ``every_ns``, or of more where there would be too many rows.
 
     Of a period: the beginning, what had been acknowledged and sent again at its end, the most that was in
-    flight, the least window, and the mean and greatest round trip; null where it shows nothing.
+    flight, the least window, and the mean and greatest round trip and one-way delay; null where it shows
+    nothing.
     """
-    if shown is None or shown.is_empty():
+    if shown.is_empty():
         return pl.DataFrame(schema=PACKETS)
     times = shown["time_ns"]
     span_ns = int(times.max() or 0) - start_ns  # type: ignore[arg-type]
@@ -90,10 +94,10 @@ def periods(shown: pl.DataFrame | None, every_ns: int, start_ns: int) -> pl.Data
     begun = (pl.col("time_ns") - start_ns) // length_ns * length_ns + start_ns
     # What an ACK or a segment tells counts until the next one.
     filled = shown.sort("time_ns", maintain_order=True).with_columns(
-        pl.col("retransmissions").forward_fill().over("connection")
+        pl.col("retransmissions").forward_fill().over("connection", "end")
     )
     return (
-        filled.group_by("connection", begun.alias("begun"), maintain_order=True)
+        filled.group_by("connection", "end", begun.alias("begun"), maintain_order=True)
         .agg(
             pl.col("acked_bytes").last(),
             pl.col("flight_bytes").max(),
@@ -101,14 +105,16 @@ def periods(shown: pl.DataFrame | None, every_ns: int, start_ns: int) -> pl.Data
             pl.col("rtt_us").mean(),
             pl.col("rtt_us").max().alias("rtt_max_us"),
             pl.col("retransmissions").last(),
+            pl.col("delay_us").mean(),
+            pl.col("delay_us").max().alias("delay_max_us"),
         )
         .rename({"begun": "time_ns"})
-        .sort("connection", "time_ns")
+        .sort("connection", "end", "time_ns")
         .select(pl.col(name).cast(kind) for name, kind in PACKETS.items())
     )
 
 
-def _axis(measured: Measured, shown: pl.DataFrame | None, asked: Asked) -> pl.DataFrame:
+def _axis(measured: Measured, shown: pl.DataFrame, asked: Asked) -> pl.DataFrame:
     sources: dict[str, pl.DataFrame] = {}
     chosen: dict[str, Sequence[str]] = {}
     many = len(measured.ups) > 1
@@ -119,8 +125,10 @@ def _axis(measured: Measured, shown: pl.DataFrame | None, asked: Asked) -> pl.Da
             if rows.height:
                 names = usual if asked.names is None else ("throughput_bps", *asked.names)
                 sources[f"{prefix}{role}"], chosen[f"{prefix}{role}"] = rows, names
-        if shown is not None:
-            rows = shown.filter(pl.col("connection") == number)
+        for end, source in axes.CAPTURES.items():
+            rows = shown.filter(pl.col("connection") == number, pl.col("end") == end)
             if rows.height:
-                sources[f"{prefix}capture"], chosen[f"{prefix}capture"] = rows, axes.CAPTURED
+                known = [] if rows["delay_us"].is_null().all() else ["delay_us"]
+                name = f"{prefix}{source}"
+                sources[name], chosen[name] = rows, (*axes.CAPTURED, *known)
     return axes.axis(sources, chosen, asked.period_ns, measured.start.client_since_1970_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +16,7 @@ MOST_POINTS: Final = 400
 
 SENDER: Final = "sender's kernel"
 RECEIVER: Final = "receiver's kernel"
-CAPTURE: Final = "capture"
+ENDS: Final = ("client", "server")
 
 SCHEMA: Final = {"at_s": pl.Float64, "value": pl.Float64, "series": pl.String}
 
@@ -49,7 +50,7 @@ def axis(kept: Kept) -> Axis:
 
 def _period_ns(packets: pl.DataFrame) -> int:
     """Of the rows of a connection."""
-    apart = packets.select(pl.col("time_ns").diff().over("connection"))["time_ns"].drop_nulls()
+    apart = packets.select(pl.col("time_ns").diff().over("connection", "end"))["time_ns"].drop_nulls()
     return int(apart.min()) if apart.len() else 0  # type: ignore[arg-type]
 
 
@@ -64,7 +65,9 @@ def throughput(kept: Kept, over: Axis) -> pl.DataFrame:
         _rate(samples_of(kept, role), "app_bytes", over, name)
         for role, name in (("sender", "written by the sender"), ("receiver", "read by the receiver"))
     ]
-    parts.append(_rate(kept.packets, "acked_bytes", over, "acknowledged (capture)"))
+    for end in ENDS:
+        rows = kept.packets.filter(pl.col("end") == end)
+        parts.append(_rate(rows, "acked_bytes", over, f"acknowledged ({_at(kept, end)})"))
     return _together(parts)
 
 
@@ -79,7 +82,9 @@ def window(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
             _piecewise(sender, cwnd, over, f"congestion window ({SENDER})"),
             _piecewise(sender, flight, over, f"in flight ({SENDER})"),
         ]
-    parts.append(_piecewise(_packets(kept, number), pl.col("flight_bytes"), over, f"in flight ({CAPTURE})"))
+    if (rows := _packets(kept, number, "sender")) is not None:
+        capture = _at(kept, _end(kept, number, "sender"))
+        parts.append(_piecewise(rows, pl.col("flight_bytes"), over, f"in flight ({capture})"))
     return _together(parts)
 
 
@@ -90,8 +95,19 @@ def round_trip(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
     if "rtt_us" in sender.columns:
         told = sender.filter(pl.col("rtt_us") > 0)
         parts.append(_piecewise(told, pl.col("rtt_us") / 1e3, over, f"smoothed ({SENDER})"))
-    packets = _packets(kept, number)
-    parts.append(_piecewise(packets, pl.col("rtt_max_us") / 1e3, over, f"greatest ({CAPTURE})"))
+    if (rows := _packets(kept, number, "sender")) is not None:
+        capture = _at(kept, _end(kept, number, "sender"))
+        parts.append(_piecewise(rows, pl.col("rtt_max_us") / 1e3, over, f"greatest ({capture})"))
+    return _together(parts)
+
+
+def one_way(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
+    """How long data took to the receiver, and ACKs took back, ms; empty without captures at both ends."""
+    parts = [
+        _piecewise(rows, pl.col("delay_max_us") / 1e3, over, name)
+        for place, name in (("receiver", "data, to the receiver"), ("sender", "ACKs, to the sender"))
+        if (rows := _packets(kept, number, place)) is not None
+    ]
     return _together(parts)
 
 
@@ -102,7 +118,7 @@ def buffers(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
         _piecewise(rows, pl.col(name), over, f"{what} ({where})", least=least)
         for rows, name, what, where, least in (
             (sender, "snd_wnd_bytes", "receiver's window", SENDER, True),
-            (_packets(kept, number), "window_bytes", "receiver's window", CAPTURE, True),
+            *_windows(kept, number),
             (receiver, "rqueue_bytes", "received, not read", RECEIVER, False),
         )
         if name in rows.columns
@@ -122,7 +138,10 @@ def retransmissions(kept: Kept, over: Axis) -> pl.DataFrame:
     """Retransmitted segments in each piece, all connections together; pieces without any are left out."""
     parts = [
         _grown(samples_of(kept, "sender"), "total_retrans", over, SENDER),
-        _grown(kept.packets, "retransmissions", over, CAPTURE),
+        *(
+            _grown(kept.packets.filter(pl.col("end") == end), "retransmissions", over, _at(kept, end))
+            for end in ENDS
+        ),
     ]
     found = _together(parts)
     return found.filter(pl.col("value") > 0)
@@ -133,8 +152,28 @@ def samples_of(kept: Kept, role: str) -> pl.DataFrame:
     return kept.samples.filter(pl.col("role") == role)
 
 
-def _packets(kept: Kept, number: int) -> pl.DataFrame:
-    return kept.packets.filter(pl.col("connection") == number)
+def _windows(kept: Kept, number: int) -> Iterator[tuple[pl.DataFrame, str, str, str, bool]]:
+    for place in ("sender", "receiver"):
+        if (rows := _packets(kept, number, place)) is not None:
+            capture = _at(kept, _end(kept, number, place))
+            yield rows, "window_bytes", "receiver's window", capture, True
+
+
+def _end(kept: Kept, number: int, place: str) -> str:
+    return next(end for end in ENDS if kept.role(number, end) == place)
+
+
+def _at(kept: Kept, end: str) -> str:
+    """What the capture at ``end`` is called: with one alone there is no need to say where."""
+    both = kept.packets["end"].n_unique() > 1
+    return f"capture at the {end}" if both else "capture"
+
+
+def _packets(kept: Kept, number: int, place: str) -> pl.DataFrame | None:
+    """What the capture at the sender or the receiver shows of a connection; None without one."""
+    mine = pl.col("connection") == number, pl.col("end") == _end(kept, number, place)
+    rows = kept.packets.filter(*mine)
+    return rows if rows.height else None
 
 
 def _piecewise(

@@ -13,9 +13,10 @@ from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Origin, Story
 from weirlab.report.tables import Tile
 from weirlab.studies.tcp.page import charts, facts, lines
+from weirlab.studies.tcp.show import both
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.studies.tcp.study import kept as keeping
-from weirlab.studies.tcp.study.findings import clocks_sentence
+from weirlab.studies.tcp.study.findings import between, captures_remarks, clocks_sentence
 from weirlab.studies.tcp.study.running import PATH
 from weirlab.trace.quantities import bit_rate, duration, percent, plural, size
 
@@ -49,6 +50,11 @@ TERMS: Final = (
         "Round trip",
         "From a segment to its acknowledgement. The kernel's is smoothed (RFC 6298); the capture's is that "
         "of each segment that was sent only once (Karn).",
+    ),
+    (
+        "One-way delay",
+        "From the capture at one end to the capture at the other. It is as good as the clocks of the two "
+        "hosts are compared; how much it grows does not depend on them.",
     ),
     (
         "The kernel's counters",
@@ -113,15 +119,20 @@ def _where(kept: Kept, manifest: Mapping[str, Any]) -> str:
     transfer = kept.transfer
     host = str(manifest.get("host") or "an unnamed host")
     far = transfer.host or "a server in a namespace of this host, over an emulated path"
-    capture = (
-        f"Packets were captured at the client ({transfer.interface or 'this end'})."
-        if kept.capture is not None or kept.packets.height
-        else f"Without a capture: {transfer.why_no_capture}."
-    )
+    capture = " ".join([_captured(kept), *captures_remarks(kept)]).strip()
     between = f"Measured on host {host} against {far}."
     if transfer.client:
         between = f"Measured between {transfer.client} and {far}, for host {host}."
     return f"{between} {clocks_sentence(transfer)} {capture}"
+
+
+def _captured(kept: Kept) -> str:
+    made = [
+        f"at the {end} ({row.interface or 'an unnamed interface'})"
+        for end, row in kept.captures.items()
+        if not row.why_not
+    ]
+    return f"Packets were captured {' and '.join(made)}." if made else ""
 
 
 def _origin(manifest: Mapping[str, Any]) -> Origin:
@@ -266,6 +277,12 @@ def _over_time(kept: Kept, axis: lines.Axis) -> Iterator[Figure]:
             "rtt", which, f"The round trip took {duration(least * 1e6)} to {duration(_most(frame) * 1e6)}.",
             charts.over_time(frame, axis, "Round trip, ms", "ms", labels=charts.PLAIN), frame,
         )  # fmt: skip
+    frame = lines.one_way(kept, number, axis)
+    if frame.height:
+        yield _figure(
+            "delay", which, " ".join(between(kept)[1:]) or "One-way delays.",
+            charts.over_time(frame, axis, "One-way delay, ms", "ms", labels=charts.PLAIN), frame,
+        )  # fmt: skip
     frame = lines.buffers(kept, number, axis)
     if frame.height:
         yield _figure(
@@ -338,21 +355,26 @@ def _compared(kept: Kept) -> Chapter:
         "places",
         "Seen from different places",
         "Places",
-        intro="The diagnosis is made from the kernels' state, and from the capture alone where there is one. "
-        "The kernel's own counters are beside.",
+        intro="The diagnosis is made from the kernels' state, and from each capture alone. Two captures "
+        "together show what became of the data between them. The kernel's own counters are beside.",
         tables=tuple(
             table
-            for table in (facts.places(found), None if counters is None else facts.counters(counters))
+            for table in (
+                facts.places(found),
+                *both.crossings(kept),
+                *both.agreement(kept),
+                None if counters is None else facts.counters(counters),
+            )
             if table
         ),
-        said=tuple(
-            f"{PLACES[source][:1].upper()}{PLACES[source][1:]}: {each.sentence}"
-            for source, each in found.items()
-        )
-        if len(found) > 1
-        else (),
+        said=(*_said(found), *between(kept)),
         missing="No place saw enough.",
     )
+
+
+def _said(found: Mapping[str, Diagnosis]) -> Iterator[str]:
+    for source, each in found.items() if len(found) > 1 else ():
+        yield f"{PLACES[source][:1].upper()}{PLACES[source][1:]}: {each.sentence}"
 
 
 def _numbers(kept: Kept) -> Iterator[Any]:

@@ -212,6 +212,11 @@ def server_event(event: Mapping[str, Any]) -> str:
             how = f"broke off ({event['failure']})" if event["failure"] else "ended"
             lasted = duration(event["lasted_ns"])
             return f"{peer}: transfer {event['number']} {how} after {lasted}, {words(moved) or 'no bytes'}"
+        case "recorded" if event["why_not"] is not None:
+            return f"{peer}: transfer {event['number']} was not recorded: {event['why_not']}"
+        case "recorded":
+            packets = plural(event["packets"], "packet")
+            return f"{peer}: transfer {event['number']} recorded on {event['interface']}: {packets}"
         case "refused":
             return f"{peer}: refused: {event['why']}"
         case _:

@@ -36,9 +36,93 @@ class TransferRow:
     drifted: bool
     """No single offset fits all exchanges."""
     interface: str
-    """Where packets were captured, at the client; empty without a capture."""
+    """Where packets were captured at the client; empty without a capture there."""
     why_no_capture: str
+    """Why there is none there; empty with one."""
+
+
+@dataclass(frozen=True)
+class CaptureRow:
+    """A capture at one end of the transfer, or why there is none."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    end: str
+    """Where: `client` or `server`."""
+    interface: str
+    """The interface; empty without a capture."""
+    why_not: str
     """Why there is none; empty with one."""
+    packets: int | None
+    """Packets in it."""
+    lost_packets: int
+    """Packets that came too fast to be recorded."""
+    left_out_packets: int
+    """Packets beyond its limit of bytes."""
+    ended_early: bool
+    """It reached its limit of time before the end of the transfer."""
+    shift_ns: int
+    """To be added to its times for those of the client's clock, which all tables have."""
+
+
+@dataclass(frozen=True)
+class CrossingRow:
+    """What became of a connection's data between the captures at its two ends."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    connection: int
+    """Its number."""
+    sent_bytes: int
+    """Payload in the sender's capture, however often it was sent."""
+    again_bytes: int
+    """Of this, sent again."""
+    arrived_bytes: int
+    """Payload in the receiver's capture."""
+    twice_bytes: int
+    """Of this, arrived before already."""
+    lost_bytes: int | None
+    """Sent and not arrived; null where packets are missing from a capture."""
+    there_packets: int
+    """Segments whose delay from the sender's capture to the receiver's is known."""
+    there_min_us: float
+    """The least of these delays, in µs."""
+    there_mean_us: float
+    """Their mean."""
+    there_max_us: float
+    """The greatest."""
+    back_packets: int
+    """ACKs whose delay from the receiver's capture to the sender's is known."""
+    back_min_us: float
+    """The least of these delays, in µs."""
+    back_mean_us: float
+    """Their mean."""
+    back_max_us: float
+    """The greatest."""
+
+
+@dataclass(frozen=True)
+class AgreementRow:
+    """The same quantity of a connection from the sender's kernel and from a capture."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    connection: int
+    """Its number."""
+    quantity: str
+    """Which one."""
+    unit: str
+    """`segments`, `bytes` or `us`."""
+    place: str
+    """Where the capture was made: `sender` or `receiver`."""
+    kernel: float
+    """By the kernel."""
+    capture: float
+    """By the capture."""
+    agrees: bool
+    """Counts are the same; round trips differ by no more than the two ways of measuring do."""
+    why: str
+    """Why they differ, or may; empty for nothing to say."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +263,14 @@ class FindingRow:
 
 @dataclass(frozen=True)
 class PacketsRow:
-    """What the capture shows of a connection in one period: of the data, and of the ACKs for it."""
+    """What a capture shows of a connection in one period: of the data, and of the ACKs for it."""
 
     trial_id: str
     """The attempt in `trials`."""
     connection: int
     """The connection's number."""
+    end: str
+    """Where the capture was made: `client` or `server`."""
     time_ns: int
     """Beginning of the period."""
     acked_bytes: int | None
@@ -199,3 +285,7 @@ class PacketsRow:
     """Greatest round-trip time, in µs."""
     retransmissions: int | None
     """Retransmitted segments so far."""
+    delay_us: float
+    """Mean one-way delay of what came from the other end, in µs; null without a capture there."""
+    delay_max_us: float
+    """The greatest, in µs."""

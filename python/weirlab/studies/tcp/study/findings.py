@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli import diagnosis
 from weirlab.errors import TrialError, WeirError
 from weirlab.quantities import NOTHING
-from weirlab.studies.tcp.measure import axis
+from weirlab.studies.tcp.measure import axis, crossing
+from weirlab.studies.tcp.show import both as shown_both
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.studies.tcp.study.kept import Kept
 from weirlab.tables import Table
 from weirlab.trace import times
-from weirlab.trace.quantities import bit_rate, count, duration, size
+from weirlab.trace.quantities import bit_rate, count, duration, plural, size
 from weirlab.trace.times import Window
 
 if TYPE_CHECKING:
     from weirlab.store import Run
-    from weirlab.studies.tcp.study.columns import TransferRow
+    from weirlab.studies.tcp.study.columns import AgreementRow, CaptureRow, CrossingRow, TransferRow
 
 PRINTED: Final = (
     "sender.throughput_bps",
@@ -71,6 +73,12 @@ class TcpFindings:
                 "interface": transfer.interface or None,
                 "why_not": transfer.why_no_capture or None,
             },
+            "captures": {
+                end: {name: value for name, value in vars(row).items() if name not in ("trial_id", "end")}
+                for end, row in kept.captures.items()
+            },
+            "crossings": [_document(each) for each in kept.crossings],
+            "agreement": [_document(each) for each in kept.agreement],
             "directions": [shown.summary_document(each) for each in kept.summaries()],
             "connections": [vars(each) for each in kept.connections],
             "diagnoses": [
@@ -100,7 +108,7 @@ class TcpFindings:
             each.sentence if len(kept.best) == 1 else f"Connection {number}: {each.sentence}"
             for number, each in kept.best.items()
         ]
-        return said
+        return [*said, *between(kept)]
 
     def tables(self) -> list[Table]:
         """The axis at the period for people, then each diagnosis."""
@@ -113,12 +121,11 @@ class TcpFindings:
                     replace(first, caption=f"{first.caption}: {named}seen by {each.document()['from']}")
                 )
                 made += rest if source == "kernel" else []
-        return made
+        return [*made, *shown_both.crossings(self.kept), *shown_both.agreement(self.kept)]
 
     def remarks(self) -> list[str]:
         """What cannot be told, and what should be set otherwise."""
-        why = self.kept.transfer.why_no_capture
-        said = [f"No capture: {why}."] if why else []
+        said = captures_remarks(self.kept)
         for each in self.kept.best.values():
             said += diagnosis.remarks(each)
         return list(dict.fromkeys(said))
@@ -140,6 +147,38 @@ class TcpFindings:
             cells.append([time, *(_cell(name, row[name]) for name in names)])
         caption = "One axis" if not left_out else f"One axis; {count(left_out)} later rows are in the run"
         return Table(caption, ["Time", *names], cells, spare=names[:0:-1])
+
+
+def _document(row: CrossingRow | AgreementRow) -> dict[str, Any]:
+    return {name: value for name, value in vars(row).items() if name != "trial_id"}
+
+
+def between(kept: Kept) -> list[str]:
+    """What the captures at both ends say together, of the connection that moved most."""
+    found = kept.crossing(kept.busiest)
+    return [] if found is None else crossing.sentences(found)
+
+
+def captures_remarks(kept: Kept) -> list[str]:
+    """Why there is no capture, and what is missing from those that there are."""
+    why_not = {row.why_not for row in kept.captures.values()}
+    if len(why_not) == 1 and "" not in why_not:
+        return [f"No capture: {why_not.pop()}."]
+    return [said for end, row in kept.captures.items() for said in _captured(end, row)]
+
+
+def _captured(end: str, row: CaptureRow) -> Iterator[str]:
+    if row.why_not:
+        yield f"No capture at the {end}: {row.why_not}."
+    if row.lost_packets:
+        yield f"{plural(row.lost_packets, 'packet')} came too fast to be captured at the {end}."
+    if row.left_out_packets:
+        yield (
+            f"The capture at the {end} lacks its last {plural(row.left_out_packets, 'packet')}: it has as "
+            "many bytes as it may."
+        )
+    if row.ended_early:
+        yield f"The capture at the {end} ended before the transfer did: it lasted as long as it may."
 
 
 def clocks(transfer: TransferRow) -> dict[str, Any]:

@@ -17,14 +17,26 @@ from weirlab.errors import InputError, StoreError
 from weirlab.jobs.progress import RESUME
 from weirlab.store.frames import rows_of
 from weirlab.studies.tcp.measure import samples
-from weirlab.studies.tcp.measure.capturing import FILE
+from weirlab.studies.tcp.measure.capturing import FILES, End
+from weirlab.studies.tcp.measure.crossing import Crossing, Delay
 from weirlab.studies.tcp.measure.result import PACKETS as PACKET_COLUMNS
 from weirlab.studies.tcp.results import Latency, Summary
 from weirlab.studies.tcp.shares import Shares
-from weirlab.studies.tcp.study.columns import ConnectionRow, DiagnosisRow, DirectionRow, TransferRow
+from weirlab.studies.tcp.study.columns import (
+    AgreementRow,
+    CaptureRow,
+    ConnectionRow,
+    CrossingRow,
+    DiagnosisRow,
+    DirectionRow,
+    TransferRow,
+)
 from weirlab.studies.tcp.study.recording import (
+    AGREEMENT,
     AXIS,
+    CAPTURES,
     CONNECTIONS,
+    CROSSINGS,
     DIAGNOSES,
     DIRECTIONS,
     PACKETS,
@@ -56,8 +68,13 @@ class Kept:
     """As :func:`weirlab.studies.tcp.measure.samples.frame` makes them."""
     packets: pl.DataFrame
     """Empty without a capture."""
-    capture: Path | None
-    """The file, if there is one."""
+    captures: Mapping[str, CaptureRow]
+    """By end."""
+    files: Mapping[End, Path]
+    """Of captures, by end."""
+    crossings: tuple[CrossingRow, ...] = ()
+    """Of connections that were captured at both ends."""
+    agreement: tuple[AgreementRow, ...] = ()
 
     @cached_property
     def best(self) -> dict[int, Diagnosis]:
@@ -70,6 +87,18 @@ class Kept:
         return (
             max(self.connections, key=lambda each: each.received_bytes).connection if self.connections else 0
         )
+
+    def crossing(self, connection: int) -> Crossing | None:
+        """What became of its data between the two captures, if there are two."""
+        for row in self.crossings:
+            if row.connection == connection:
+                return _crossing(row)
+        return None
+
+    def role(self, connection: int, end: str) -> str:
+        """``sender`` or ``receiver``: what ``end`` is in this connection."""
+        up = any(each.connection == connection and each.direction == "up" for each in self.connections)
+        return "sender" if up == (end == "client") else "receiver"
 
     def summaries(self) -> list[Summary]:
         """The directions as ``weir tcp send`` tells them."""
@@ -91,19 +120,18 @@ def read(run: Run) -> Kept:
     StoreError
         It is damaged.
     """
-    capture = run.path / FILE
-    file = capture if capture.exists() else None
+    files = {end: run.path / name for end, name in FILES.items() if (run.path / name).exists()}
     if run.has_table(TRANSFERS):
-        return _of_tables(run, file)
+        return _of_tables(run, files)
     if has_transfer(run):
-        return _of_earlier(run, file)
+        return _of_earlier(run, files)
     raise InputError(
         f"run {run.run_id} was interrupted before the transfer had ended: repeat it with "
         f"{RESUME} {run.run_id}"
     )
 
 
-def _of_tables(run: Run, capture: Path | None) -> Kept:
+def _of_tables(run: Run, files: Mapping[End, Path]) -> Kept:
     # Of several attempts the last one counts.
     transfer = rows_of(TransferRow, run.table(TRANSFERS))[-1]
 
@@ -120,8 +148,54 @@ def _of_tables(run: Run, capture: Path | None) -> Kept:
         diagnoses=diagnoses,
         axis=mine(AXIS).drop("trial_id"),
         samples=mine(SAMPLES).drop("trial_id"),
-        packets=mine(PACKETS).drop("trial_id"),
-        capture=capture,
+        packets=_packets(mine(PACKETS)),
+        captures={row.end: row for row in rows_of(CaptureRow, mine(CAPTURES))}
+        if run.has_table(CAPTURES)
+        else _client_only(transfer),
+        files=files,
+        crossings=tuple(rows_of(CrossingRow, mine(CROSSINGS))) if run.has_table(CROSSINGS) else (),
+        agreement=tuple(rows_of(AgreementRow, mine(AGREEMENT))) if run.has_table(AGREEMENT) else (),
+    )
+
+
+def _packets(rows: pl.DataFrame) -> pl.DataFrame:
+    """Earlier versions captured at the client only."""
+    lacking = [name for name in PACKET_COLUMNS if name not in rows.columns]
+    filled = rows.with_columns(pl.lit("client" if name == "end" else None).alias(name) for name in lacking)
+    return filled.select(pl.col(name).cast(kind) for name, kind in PACKET_COLUMNS.items())
+
+
+def _client_only(transfer: TransferRow) -> dict[str, CaptureRow]:
+    row = CaptureRow(
+        trial_id=transfer.trial_id,
+        end="client",
+        interface=transfer.interface,
+        why_not=transfer.why_no_capture,
+        packets=None,
+        lost_packets=0,
+        left_out_packets=0,
+        ended_early=False,
+        shift_ns=0,
+    )
+    return {"client": row}
+
+
+def _crossing(row: CrossingRow) -> Crossing:
+    def delay(way: str) -> Delay | None:
+        count = getattr(row, f"{way}_packets")
+        if not count:
+            return None
+        least, mean, most = (getattr(row, f"{way}_{name}_us") * 1e3 for name in ("min", "mean", "max"))
+        return Delay(count, least, mean, most)
+
+    return Crossing(
+        sent_bytes=row.sent_bytes,
+        again_bytes=row.again_bytes,
+        arrived_bytes=row.arrived_bytes,
+        twice_bytes=row.twice_bytes,
+        lost_bytes=row.lost_bytes,
+        there=delay("there"),
+        back=delay("back"),
     )
 
 
@@ -132,7 +206,7 @@ def _diagnosis(run: Run, document: Mapping[str, Any]) -> Diagnosis:
         raise StoreError(f"a diagnosis in run {run.run_id} is damaged ({error}); measure again") from error
 
 
-def _of_earlier(run: Run, capture: Path | None) -> Kept:
+def _of_earlier(run: Run, files: Mapping[End, Path]) -> Kept:
     """Of a version that kept two tables and the diagnoses, but no trial."""
     rows, axis, manifest = run.table(SAMPLES), run.table(AXIS), run.manifest
     asked = (manifest.scenario.get("tcp") or {}).get("measure") or {}
@@ -144,31 +218,33 @@ def _of_earlier(run: Run, capture: Path | None) -> Kept:
         for number, by_source in run.get_json(EARLIER).items()
     }
     connections = tuple(_earlier_connection(rows, number, start_ns) for number in sorted(found))
+    transfer = TransferRow(
+        trial_id="",
+        start_ns=start_ns,
+        host=str(asked.get("host") or ""),
+        port=int(asked.get("port") or 0),
+        client="",
+        every_ns=round(float(asked.get("interval_s") or 0) * 1e9),
+        period_ns=period_ns,
+        interrupted=False,
+        same_clock=bool(clocks.get("same_clock")),
+        offset_ns=clocks.get("offset_ns"),
+        bound_ns=clocks.get("bound_ns"),
+        exchanges=int(clocks.get("exchanges") or 0),
+        drifted=bool(clocks.get("drifted")),
+        interface="",
+        why_no_capture="" if files else "this run has none",
+    )
     return Kept(
-        transfer=TransferRow(
-            trial_id="",
-            start_ns=start_ns,
-            host=str(asked.get("host") or ""),
-            port=int(asked.get("port") or 0),
-            client="",
-            every_ns=round(float(asked.get("interval_s") or 0) * 1e9),
-            period_ns=period_ns,
-            interrupted=False,
-            same_clock=bool(clocks.get("same_clock")),
-            offset_ns=clocks.get("offset_ns"),
-            bound_ns=clocks.get("bound_ns"),
-            exchanges=int(clocks.get("exchanges") or 0),
-            drifted=bool(clocks.get("drifted")),
-            interface="",
-            why_no_capture="" if capture is not None else "this run has none",
-        ),
+        transfer=transfer,
         directions=tuple(_earlier_directions(connections)),
         connections=connections,
         diagnoses=found,
         axis=axis,
         samples=rows,
         packets=_earlier_packets(axis, len(found)),
-        capture=capture,
+        captures=_client_only(transfer),
+        files=files,
     )
 
 
@@ -256,6 +332,7 @@ def _earlier_packets(axis: pl.DataFrame, connections: int) -> pl.DataFrame:
         parts.append(
             axis.select(
                 pl.lit(number).alias("connection"),
+                pl.lit("client").alias("end"),
                 "time_ns",
                 throughput.cum_sum().alias("acked_bytes"),
                 *(
@@ -263,6 +340,7 @@ def _earlier_packets(axis: pl.DataFrame, connections: int) -> pl.DataFrame:
                     for name in ("flight_bytes", "window_bytes", "rtt_us", "retransmissions")
                 ),
                 pl.col(f"{prefix}.rtt_us").alias("rtt_max_us"),
+                *(pl.lit(None).alias(name) for name in ("delay_us", "delay_max_us")),
             ).select(pl.col(name).cast(kind) for name, kind in PACKET_COLUMNS.items())
         )
     return pl.concat(parts) if parts else pl.DataFrame(schema=PACKET_COLUMNS)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from weirlab.interrupts import shielded
 from weirlab.studies.emulator import hosts
 from weirlab.studies.emulator.running import EmulatedLink, emulated_link
+from weirlab.studies.tcp import serving
+from weirlab.studies.tcp.measure.capturing import MOST_BYTES
 
 if TYPE_CHECKING:
     from weirlab.lab.linux.namespace import Namespace
@@ -57,12 +60,16 @@ def built(asked: TcpSection) -> Iterator[Place]:
         emulated = stack.enter_context(emulated_link(*made.ends(), path.read("up"), path.read("down")))
         token = secrets.token_hex(16)
         host = hosts.address(SERVER)
-        service = made.server.call(partial(_serve, host, asked, token))
+        folder = stack.enter_context(TemporaryDirectory(prefix="weir-serve-"))
+        service = made.server.call(partial(_serve, host, asked, token, folder))
         stack.callback(service.stop)
         yield Place(made.client, host, token, emulated, service)
 
 
-def _serve(address: str, asked: TcpSection, token: str) -> Any:
+_CAPTURES: Final = serving.Captures(most_bytes=MOST_BYTES, most_s=serving.MOST_S, interface=SERVER.name)
+
+
+def _serve(address: str, asked: TcpSection, token: str, folder: str) -> Any:
     from weirlab._engine import TcpServer
 
     return TcpServer(
@@ -73,4 +80,5 @@ def _serve(address: str, asked: TcpSection, token: str) -> Any:
         most_bytes=None,
         most_clients=1,
         options=list(asked.server_options.items()),
+        capture=_CAPTURES.allowed(folder),
     )

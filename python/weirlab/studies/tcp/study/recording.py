@@ -22,7 +22,10 @@ from weirlab.store.frames import frame_of
 from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.measure.result import Found
 from weirlab.studies.tcp.study.columns import (
+    AgreementRow,
+    CaptureRow,
     ConnectionRow,
+    CrossingRow,
     DiagnosisRow,
     DirectionRow,
     FindingRow,
@@ -33,6 +36,7 @@ from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
 if TYPE_CHECKING:
+    from weirlab.studies.tcp.measure.crossing import Delay
     from weirlab.studies.tcp.results import Latency, Summary
     from weirlab.studies.tcp.sending import Settings
     from weirlab.studies.tcp.shares import Shares
@@ -45,6 +49,9 @@ FINDINGS: Final = "findings"
 SAMPLES: Final = "samples"
 AXIS: Final = "axis"
 PACKETS: Final = "packets"
+CAPTURES: Final = "captures"
+CROSSINGS: Final = "crossings"
+AGREEMENT: Final = "agreement"
 
 _ETHERNET_BYTES: Final = 14 + 4
 _IP_BYTES: Final = {4: 20, 6: 40}
@@ -125,7 +132,60 @@ def tables(found: Found, settings: Settings, trial_id: str) -> Mapping[str, pl.D
         SAMPLES: measured.samples.select(named, pl.all()),
         AXIS: found.axis.select(named, pl.all()),
         PACKETS: found.packets.select(named, pl.all()),
+        CAPTURES: frame_of(CaptureRow, _captures(found, trial_id)),
+        CROSSINGS: frame_of(CrossingRow, _crossings(found, trial_id)),
+        AGREEMENT: frame_of(AgreementRow, _agreement(found, trial_id)),
     }
+
+
+def _captures(found: Found, trial_id: str) -> list[CaptureRow]:
+    return [
+        CaptureRow(
+            trial_id=trial_id,
+            end=end,
+            interface=each.interface,
+            why_not=each.why_not,
+            packets=each.packets,
+            lost_packets=each.lost,
+            left_out_packets=each.left_out,
+            ended_early=each.ended_early,
+            shift_ns=each.shift_ns,
+        )
+        for end, each in found.captures.items()
+    ]
+
+
+def _crossings(found: Found, trial_id: str) -> list[CrossingRow]:
+    return [
+        CrossingRow(
+            trial_id=trial_id,
+            connection=number,
+            sent_bytes=each.sent_bytes,
+            again_bytes=each.again_bytes,
+            arrived_bytes=each.arrived_bytes,
+            twice_bytes=each.twice_bytes,
+            lost_bytes=each.lost_bytes,
+            **_delay("there", each.there),
+            **_delay("back", each.back),
+        )
+        for number, each in sorted(found.captured.crossings.items())
+    ]
+
+
+def _delay(way: str, found: Delay | None) -> dict[str, Any]:
+    values = (math.nan,) * 3 if found is None else (found.least, found.mean, found.most)
+    named = {
+        f"{way}_{name}_us": value / 1e3 for name, value in zip(("min", "mean", "max"), values, strict=True)
+    }
+    return {f"{way}_packets": 0 if found is None else found.count, **named}
+
+
+def _agreement(found: Found, trial_id: str) -> list[AgreementRow]:
+    return [
+        AgreementRow(trial_id=trial_id, connection=number, **vars(each))
+        for number, pairs in sorted(found.captured.pairs.items())
+        for each in pairs
+    ]
 
 
 def _transfer(found: Found, settings: Settings, trial_id: str) -> TransferRow:
@@ -144,8 +204,8 @@ def _transfer(found: Found, settings: Settings, trial_id: str) -> TransferRow:
         bound_ns=None if offset is None else offset.bound_ns,
         exchanges=0 if offset is None else offset.exchanges,
         drifted=offset is not None and offset.drifted,
-        interface=found.capture.interface,
-        why_no_capture=found.capture.why_not,
+        interface=found.captures["client"].interface,
+        why_no_capture=found.captures["client"].why_not,
     )
 
 

@@ -19,7 +19,7 @@ from weirlab.studies.contract import Ground
 from weirlab.studies.emulator.account import complaints
 from weirlab.studies.tcp import sending
 from weirlab.studies.tcp.measure import capturing, measuring, result
-from weirlab.studies.tcp.measure.capturing import FILE, Capture
+from weirlab.studies.tcp.measure.capturing import AUTO, FILES, MOST_BYTES, MUST, NONE, Capture, End
 from weirlab.studies.tcp.measure.measuring import Watched
 from weirlab.studies.tcp.study import kept, place, recording
 from weirlab.studies.tcp.study.findings import TcpFindings, View
@@ -72,6 +72,8 @@ class Begun:
     transfer: sending.Transfer
     watched: Watched
     capture: Capture
+    server_capture: str
+    """What was asked for at the server; see :class:`capturing.Ends`."""
     stop_capture: Callable[[], None]
     started_at: str
     lab: str
@@ -93,26 +95,34 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
         return
     with ExitStack() as stack, ExitStack() as recording_stack:
         token, client_token = live.secrets()
-        netns, link, inside, host, wanted = None, None, _here, what.host or "", what.capture
+        netns, link, inside, host, wanted = None, None, _here, what.host or "", what.captures
         if what.host is None:
             built = stack.enter_context(place.built(what))
             netns, link, host, token = built.client.name, built.link, built.host, built.token
             inside = built.inside
-            wanted = place.CLIENT.name if wanted == "auto" else wanted
+            client = wanted.client if wanted.client == NONE else place.CLIENT.name
+            wanted = replace(wanted, client=client)
         settings = what.settings(host=host, token=token, client_token=client_token)
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
         if settings.via is not None:
-            capture = Capture(None, why_not="its packets are at other hosts")
+            capture, wanted = Capture(None, why_not=_ELSEWHERE), capturing.Ends(NONE, NONE)
         else:
             capture = recording_stack.enter_context(
-                capturing.capturing(settings.host, settings.port, scratch, wanted, netns)
+                capturing.capturing(settings.host, settings.port, scratch, wanted.client, netns)
             )
+        if wanted.server in (AUTO, MUST):
+            fetch = sending.Fetch(scratch / FILES["server"], wanted.server == MUST, MOST_BYTES)
+            settings = replace(settings, fetch=fetch)
         watched = Watched(live.observer, live.view.print_ns / 1e9)
         work.progress.stage(f"TCP transfer to {what.where}")
         started_at = utc_now().isoformat(timespec="milliseconds")
         with Stop() as stop:
             transfer = sending.begin(settings, stop, watched.event, inside)
-        yield Ground(Begun(transfer, watched, capture, recording_stack.close, started_at, lab, link), facts)
+        begun = Begun(transfer, watched, capture, wanted.server, recording_stack.close, started_at, lab, link)
+        yield Ground(begun, facts)
+
+
+_ELSEWHERE: Final = "its packets are at other hosts"
 
 
 def _here(make: Callable[[], Any]) -> Any:
@@ -129,13 +139,13 @@ def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter
         begun.watched.rest()
     begun.stop_capture()
     what = asked.tcp
-    found = result.found(
-        measuring.measured(outcome, begun.watched),
-        begun.capture,
-        result.Asked(what.every_ns, what.period_ns, what.names, what.target_bps),
-    )
-    if begun.capture.path is not None:
-        _copy(begun.capture.path, writer.path / FILE)
+    done = measuring.measured(outcome, begun.watched)
+    captures: dict[End, Capture] = {"client": begun.capture, "server": _at_server(begun, done)}
+    asked_for = result.Asked(what.every_ns, what.period_ns, what.names, what.target_bps)
+    found = result.found(done, captures, asked_for)
+    for end, capture in captures.items():
+        if capture.path is not None:
+            _copy(capture.path, writer.path / FILES[end])
     if begun.link is not None:
         account = begun.link.stop()
         ways = {"up": account.up.document(), "down": account.down.document()}
@@ -156,6 +166,18 @@ def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter
     if outcome.interrupted and not live.shows_interrupted:
         raise KeyboardInterrupt
     return TcpFindings(kept.read(writer.run), live.view)
+
+
+def _at_server(begun: Begun, done: measuring.Measured) -> Capture:
+    """The capture that the server handed over, on the client's clock."""
+    settings, told = begun.transfer.settings, done.outcome.recorded
+    if settings.via is not None:
+        return Capture(None, why_not=_ELSEWHERE)
+    file = None if settings.fetch is None else settings.fetch.file
+    found = capturing.fetched(told, file, begun.server_capture)
+    if told is None or found.path is None:
+        return found
+    return replace(found, shift_ns=done.shift_ns(told["since_1970_ns"]))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -13,6 +13,7 @@ from weirlab.errors import InputError
 from weirlab.scenario.model import Root, Section, readable
 from weirlab.studies.emulator.section import PathSection, Size, TextOrNumber, Words
 from weirlab.studies.tcp import sending
+from weirlab.studies.tcp.measure import capturing
 
 LEAST_EVERY_NS: Final = 1_000_000
 
@@ -29,6 +30,13 @@ def _fields(text: str) -> tuple[str, ...]:
     from weirlab.studies.tcp.fields import chosen
 
     return chosen(text, "the field")
+
+
+def _captures(text: str) -> capturing.Ends:
+    try:
+        return capturing.ends(text, reverse=False)
+    except InputError as error:
+        raise InputError(str(error).removeprefix("--capture ")) from None
 
 
 def _every(text: str) -> int:
@@ -79,8 +87,10 @@ class TcpSection(Section):
     fields: Annotated[str, readable(_fields)] | None = None
     """The kernel's fields in the table ``axis``: names separated by commas, or ``all``. The table ``samples``
     has all of them anyway."""
-    capture: str = "auto"
-    """Record packets at the client: ``auto`` (where allowed), ``none``, or an interface (with ``host``)."""
+    capture: Annotated[str, _checked(_captures)] = capturing.AUTO
+    """Record packets: ``auto`` (at both ends, where allowed), ``none``, or which ends must be recorded:
+    ``sender``, ``receiver``, or both with a comma between. An interface (with ``host``) stands for the
+    client. A server records if it was started with ``weir tcp serve --allow-capture``."""
     target: BitRate | None = None
     """Throughput that is wanted; the diagnosis says what it would need."""
 
@@ -91,6 +101,11 @@ class TcpSection(Section):
     @property
     def period_ns(self) -> int:
         return _period(self.period)
+
+    @property
+    def captures(self) -> capturing.Ends:
+        """Of ``capture``."""
+        return capturing.ends(self.capture, reverse=self.reverse)
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -154,7 +169,7 @@ class TcpScenario(Root):
         if what.client is not None:
             if what.options:
                 yield ("tcp", "options"), "are about sockets of this host, and with 'client' it has none"
-            if what.capture not in ("auto", "none"):
+            if what.capture not in (capturing.AUTO, capturing.NONE):
                 yield ("tcp", "capture"), "with 'client' packets are at other hosts: leave it out"
         if what.path is None:
             if what.server_options:
@@ -164,8 +179,8 @@ class TcpScenario(Root):
             yield ("tcp", "path"), "excludes 'host': the path to another host is as it is"
         if what.client is not None:
             yield ("tcp", "client"), "excludes 'path': its client is in a namespace of this host"
-        if what.capture not in ("auto", "none"):
-            yield ("tcp", "capture"), "with 'path' it is 'auto' or 'none'"
+        if what.captures.client not in (capturing.AUTO, capturing.NONE, capturing.MUST):
+            yield ("tcp", "capture"), "with 'path' names no interface: give sender, receiver, auto or none"
         for side, why in what.path.conflicts():
             yield ("tcp", "path", side), why
 

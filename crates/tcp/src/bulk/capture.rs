@@ -1,0 +1,62 @@
+//! Packets of a transfer, recorded at the server. This crate cannot record: whoever starts a server brings along
+//! what can.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What a server records for clients that ask for it.
+#[derive(Clone, Debug)]
+pub struct CaptureOptions {
+    /// By what.
+    pub recorder: Arc<dyn Recorder>,
+    /// The largest file.
+    pub most_bytes: u64,
+    /// From the start of the transfer; what comes later is not recorded.
+    pub most_ns: u64,
+}
+
+/// What is to be recorded: TCP between the server's port and the client's address, without the control connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The server's end of the control connection.
+    pub server: SocketAddr,
+    /// The client's end of it.
+    pub client: SocketAddr,
+    /// The largest file.
+    pub most_bytes: u64,
+}
+
+/// Begins captures.
+pub trait Recorder: Debug + Send + Sync {
+    /// Begins one; packets that come from now on are in it.
+    ///
+    /// # Errors
+    /// Why it cannot be, for people.
+    fn begin(&self, wanted: &Wanted) -> Result<Box<dyn Recording>, String>;
+}
+
+/// A capture that goes on; it ends when it is dropped.
+pub trait Recording: Send {
+    /// Ends it; called once.
+    ///
+    /// # Errors
+    /// What failed, for people.
+    fn stop(&mut self) -> Result<Recorded, String>;
+}
+
+/// A capture that has ended.
+#[derive(Debug)]
+pub struct Recorded {
+    /// To be read from its beginning.
+    pub file: File,
+    /// The interface that was recorded.
+    pub interface: String,
+    /// Packets in it.
+    pub packets: u64,
+    /// Packets that came too fast.
+    pub lost: u64,
+    /// Packets for which `most_bytes` left no room.
+    pub left_out: u64,
+}

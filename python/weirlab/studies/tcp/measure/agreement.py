@@ -1,0 +1,133 @@
+"""The same quantities from the kernel and from captures, and why they differ where they do; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import polars as pl
+
+from weirlab.trace.facts import side
+from weirlab.trace.quantities import count
+
+if TYPE_CHECKING:
+    from weirlab.trace.facts import Connection, SideName
+
+Unit = Literal["segments", "bytes", "us"]
+Place = Literal["sender", "receiver"]
+
+LEAST_RTT: Final = 0.1
+"""Least round trips may differ by so much, or by ``SCATTER_US``: what a host takes between the two places."""
+MEAN_RTT: Final = 0.2
+"""The same of mean ones, which are weighted differently."""
+SCATTER_US: Final = 200.0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A quantity by the sender's kernel, and by the capture at ``place``."""
+
+    quantity: str
+    unit: Unit
+    place: Place
+    kernel: float
+    capture: float
+    agrees: bool
+    why: str
+    """Why they differ, or may; empty for nothing to say."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A connection in a capture: its sender is ``sender``; packets ``missing`` from it by its own account."""
+
+    connection: Connection
+    sender: SideName
+    missing: int
+    whole: bool
+    """It lasts from the beginning to the end."""
+
+
+def pairs(rows: pl.DataFrame, places: Mapping[Place, Seen]) -> Iterator[Pair]:
+    """Everything that both sources tell of a connection; ``rows`` are the reports of the sender's kernel."""
+    told = _told(rows)
+    for place, seen in places.items():
+        yield from _counted(told, place, seen)
+    if (at_sender := places.get("sender")) is not None:
+        yield from _timed(rows, told, at_sender)
+
+
+def _told(rows: pl.DataFrame) -> dict[str, int]:
+    """Counters at the end; a connection that is gone tells none."""
+    found = {}
+    for name in ("total_retrans", "bytes_retrans", "bytes_sent", "min_rtt_us", "snd_mss_bytes"):
+        known = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.UInt64)
+        if known.len():
+            # The last report of what only grows is the greatest; of the others the last one counts.
+            found[name] = int(known[-1])
+    return found
+
+
+def _counted(told: Mapping[str, int], place: Place, seen: Seen) -> Iterator[Pair]:
+    sent = side(seen.connection, seen.sender)
+    again = sent["retransmissions"]
+    missing = _missing(seen)
+    if "bytes_sent" in told and "bytes_retrans" in told:
+        once = told["bytes_sent"] - told["bytes_retrans"]
+        yield _exact("Bytes, each counted once", "bytes", place, once, sent["unique_bytes"], missing)
+    arrived = "of what was sent again, some was lost on its way here" if place == "receiver" else ""
+    if "bytes_retrans" in told:
+        why = missing or arrived
+        yield _exact("Bytes sent again", "bytes", place, told["bytes_retrans"], again["bytes"], why)
+    if "total_retrans" in told:
+        why = missing or arrived or _joined(told, sent["payload_max"])
+        yield _exact("Segments sent again", "segments", place, told["total_retrans"], again["total"], why)
+
+
+def _timed(rows: pl.DataFrame, told: Mapping[str, int], seen: Seen) -> Iterator[Pair]:
+    rtt = side(seen.connection, seen.sender)["rtt"]
+    least, mean = rtt["min_ns"], rtt["mean_ns"]
+    if least is not None and told.get("min_rtt_us"):
+        yield _near(
+            "Least round trip", told["min_rtt_us"], least / 1e3, LEAST_RTT,
+            "the kernel's begins before, and ends after, what the capture sees",
+        )  # fmt: skip
+    known = rows["rtt_us"].drop_nulls() if "rtt_us" in rows.columns else pl.Series([], dtype=pl.UInt64)
+    known = known.filter(known > 0)
+    if mean is not None and known.len():
+        yield _near(
+            "Mean round trip", float(known.mean()), mean / 1e3, MEAN_RTT,  # type: ignore[arg-type]
+            "the kernel's is smoothed (RFC 6298) and averaged over time; the capture's is averaged over ACKs "
+            "of what was sent once, so it counts busy times more",
+        )  # fmt: skip
+
+
+def _exact(quantity: str, unit: Unit, place: Place, kernel: int, capture: int, why: str) -> Pair:
+    agrees = kernel == capture
+    said = "" if agrees else why or _AFTERWARDS
+    return Pair(quantity, unit, place, float(kernel), float(capture), agrees, said)
+
+
+_AFTERWARDS: Final = "the last report of the kernel is older than the last packet"
+
+
+def _near(quantity: str, kernel: float, capture: float, part: float, why: str) -> Pair:
+    agrees = abs(kernel - capture) <= max(part * max(kernel, capture), SCATTER_US)
+    return Pair(quantity, "us", "sender", kernel, capture, agrees, why if kernel != capture else "")
+
+
+def _missing(seen: Seen) -> str:
+    if not seen.whole:
+        return "the capture does not have all of the transfer"
+    if seen.missing:
+        return f"{count(seen.missing)} packets came too fast to be captured"
+    return ""
+
+
+def _joined(told: Mapping[str, int], payload_max: int) -> str:
+    """The network card splits what the kernel sends at once."""
+    mss = told.get("snd_mss_bytes", 0)
+    if mss and payload_max > mss:
+        return "one captured packet has several segments: the network card splits it later"
+    return ""

@@ -1,0 +1,213 @@
+"""What became of a connection's data between a capture at its sender and one at its receiver; pure.
+
+Bytes are compared, not packets: network cards split what the sender's kernel hands to them, and join what
+they hand to the receiver's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weirlab.trace.quantities import duration, percent, size
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+QUEUE_NS: Final = 1_000_000
+"""So much longer than the least on average: packets waited in a queue."""
+PLAINLY: Final = 3.0
+"""Times as much as the other way: the queue stands there, and not there."""
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A connection in one capture, in its order; times in ns, by one clock for both.
+
+    ``seq``, ``payload_bytes`` and ``new_bytes`` (not seen before) are of each segment with data, at
+    ``data_ns``; ``ack`` of each packet of the receiver, at ``ack_ns``. Both count from the initial sequence
+    numbers.
+    """
+
+    data_ns: Ints
+    seq: Ints
+    payload_bytes: Ints
+    new_bytes: Ints
+    ack_ns: Ints
+    ack: Ints
+    whole: bool
+    """Nothing is missing from the capture."""
+
+
+@dataclass(frozen=True)
+class Delay:
+    """How long one way took, ns, over ``count`` packets."""
+
+    count: int
+    least: float
+    mean: float
+    most: float
+
+    @property
+    def waited(self) -> float:
+        """Beyond the least, on average."""
+        return self.mean - self.least
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """All of a connection. Bytes are payload; ``lost_bytes`` None where a capture is not whole."""
+
+    sent_bytes: int
+    again_bytes: int
+    """Of these, sent again."""
+    arrived_bytes: int
+    twice_bytes: int
+    """Of these, arrived before already: sent again without need."""
+    lost_bytes: int | None
+    """Sent, and not arrived; however often they were sent."""
+    there: Delay | None
+    """Of data, from the sender's capture to the receiver's."""
+    back: Delay | None
+    """Of ACKs, from the receiver's capture to the sender's."""
+
+
+@dataclass(frozen=True)
+class Delays:
+    """One-way delays packet by packet: when it arrived, and how long it had taken; ns."""
+
+    time_ns: Ints
+    delay_ns: Ints
+
+    def summed(self) -> Delay | None:
+        """None of nothing."""
+        if len(self.delay_ns) == 0:
+            return None
+        found = self.delay_ns
+        return Delay(len(found), float(found.min()), float(found.mean()), float(found.max()))
+
+
+def cross(sender: Leg, receiver: Leg) -> tuple[Crossing, Delays, Delays]:
+    """What happened between the two, with the delays there (at the receiver) and back (at the sender)."""
+    there, back = _there(sender, receiver), _back(sender, receiver)
+    sent, arrived = int(sender.payload_bytes.sum()), int(receiver.payload_bytes.sum())
+    whole = sender.whole and receiver.whole
+    found = Crossing(
+        sent_bytes=sent,
+        again_bytes=sent - int(sender.new_bytes.sum()),
+        arrived_bytes=arrived,
+        twice_bytes=arrived - int(receiver.new_bytes.sum()),
+        lost_bytes=max(sent - arrived, 0) if whole else None,
+        there=there.summed(),
+        back=back.summed(),
+    )
+    return found, there, back
+
+
+def sentences(found: Crossing) -> list[str]:
+    """What the two captures say together, and neither of them alone."""
+    said = [_fate(found)]
+    if found.there is not None and found.back is not None:
+        said.append(_ways(found.there, found.back))
+    return [each for each in said if each]
+
+
+def _fate(found: Crossing) -> str:
+    if found.lost_bytes is None:
+        return "What was lost between the captures is not told: packets are missing from one of them."
+    if found.lost_bytes:
+        said = (
+            f"Between the captures {size(found.lost_bytes)} were lost, "
+            f"{percent(found.lost_bytes / max(found.sent_bytes, 1))} of what was sent."
+        )
+    elif found.again_bytes:
+        said = "Nothing was lost between the captures, although data was sent again."
+    else:
+        return "Nothing was lost between the captures."
+    if found.twice_bytes:
+        said += f" {size(found.twice_bytes)} arrived twice: they were sent again without need."
+    return said
+
+
+def _ways(there: Delay, back: Delay) -> str:
+    """On which of the two ways packets waited; the offset of the clocks does not matter for that."""
+    waits = there.waited, back.waited
+    longer, shorter = max(waits), min(waits)
+    if longer < QUEUE_NS:
+        return "No queue stood on either way."
+    if longer < PLAINLY * shorter:
+        return (
+            f"Queues stood on both ways: data waited {duration(there.waited)} on average, "
+            f"ACKs {duration(back.waited)}."
+        )
+    if there.waited > back.waited:
+        return (
+            f"A queue stood on the way to the receiver: data waited {duration(there.waited)} in it on "
+            f"average, ACKs {duration(back.waited)} on their way back."
+        )
+    return (
+        f"A queue stood on the way back: ACKs waited {duration(back.waited)} in it on average, "
+        f"data {duration(there.waited)} on its way to the receiver."
+    )
+
+
+def _there(sender: Leg, receiver: Leg) -> Delays:
+    """Of what went beyond everything before it, and was sent only once."""
+    sent, came = _fronts(sender), _fronts(receiver)
+    if len(sent) == 0 or len(came) == 0:
+        return _NO_DELAYS
+    ends = _ends(receiver)[came]
+    left = np.searchsorted(_ends(sender)[sent], ends)
+    known = left < len(sent)
+    known[known] &= ~_sent_again(sender, ends[known] - 1)
+    times = receiver.data_ns[came][known]
+    return Delays(times, times - sender.data_ns[sent][left[known]])
+
+
+def _back(sender: Leg, receiver: Leg) -> Delays:
+    """Of ACKs of new data that arrived."""
+    left, came = _risen(receiver.ack), _risen(sender.ack)
+    if len(left) == 0 or len(came) == 0:
+        return _NO_DELAYS
+    numbers, wanted = receiver.ack[left], sender.ack[came]
+    at = np.searchsorted(numbers, wanted)
+    known = at < len(numbers)
+    known[known] &= numbers[at[known]] == wanted[known]
+    times = sender.ack_ns[came][known]
+    return Delays(times, times - receiver.ack_ns[left][at[known]])
+
+
+def _ends(leg: Leg) -> Ints:
+    return leg.seq + leg.payload_bytes
+
+
+def _fronts(leg: Leg) -> Ints:
+    """Segments that end beyond all before them, and of which nothing was there before."""
+    rises = _risen(_ends(leg))
+    return np.asarray(rises[leg.new_bytes[rises] == leg.payload_bytes[rises]])
+
+
+def _risen(values: Ints) -> Ints:
+    """Where a value is greater than all before it."""
+    if len(values) == 0:
+        return np.empty(0, dtype=np.int64)
+    before = np.concatenate([[np.iinfo(np.int64).min], np.maximum.accumulate(values)[:-1]])
+    return np.flatnonzero(values > before)
+
+
+def _sent_again(leg: Leg, byte: Ints) -> NDArray[np.bool_]:
+    """Whether each byte is in a segment that carried what had been sent before."""
+    again = np.flatnonzero(leg.new_bytes < leg.payload_bytes)
+    if len(again) == 0:
+        return np.zeros(len(byte), dtype=bool)
+    order = again[np.argsort(leg.seq[again], kind="stable")]
+    reaches = np.maximum.accumulate(_ends(leg)[order])
+    at = np.searchsorted(leg.seq[order], byte, side="right") - 1
+    return np.asarray((at >= 0) & (reaches[np.maximum(at, 0)] > byte))
+
+
+_NO_DELAYS: Final = Delays(np.empty(0, np.int64), np.empty(0, np.int64))

@@ -1,0 +1,68 @@
+"""What two sources say of the same connection, beside each other: tables for terminal and page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from weirlab.quantities import NOTHING
+from weirlab.tables import Table
+from weirlab.trace.quantities import count, duration, octets, size
+
+if TYPE_CHECKING:
+    from weirlab.studies.tcp.study.kept import Kept
+
+_SAID: Final[Mapping[str, Callable[[float], str]]] = {
+    "segments": lambda value: count(round(value)),
+    "bytes": lambda value: octets(round(value)),
+    "us": lambda value: duration(value * 1e3),
+}
+
+
+def agreement(kept: Kept) -> Iterator[Table]:
+    """The kernel beside the captures; nothing without a capture."""
+    many = len(kept.connections) > 1
+    rows = [
+        [
+            *([str(each.connection)] if many else []),
+            each.quantity,
+            _SAID[each.unit](each.kernel),
+            _SAID[each.unit](each.capture),
+            each.place,
+            "yes" if each.agrees else "no",
+            each.why,
+        ]
+        for each in kept.agreement
+    ]
+    columns = ["Quantity", "Sender's kernel", "Capture", "Captured at", "Agree", "Why they differ"]
+    if rows:
+        names = ["#", *columns] if many else columns
+        first = names.index("Sender's kernel")
+        yield Table("The same from two sources", names, rows, {first, first + 1}, ("Why they differ",))
+
+
+def crossings(kept: Kept) -> Iterator[Table]:
+    """What became of the data between two captures; nothing without both."""
+    rows = [
+        [
+            str(each.connection),
+            size(each.sent_bytes),
+            size(each.again_bytes),
+            NOTHING if each.lost_bytes is None else size(each.lost_bytes),
+            size(each.arrived_bytes),
+            size(each.twice_bytes),
+            _ways(each.there_min_us, each.there_mean_us, each.there_max_us),
+            _ways(each.back_min_us, each.back_mean_us, each.back_max_us),
+        ]
+        for each in kept.crossings
+    ]
+    columns = ("#", "Sent", "Sent again", "Lost", "Arrived", "Twice", "Data took", "ACKs took")
+    if rows:
+        yield Table(
+            "Between the two captures (delays: least / mean / greatest)", columns, rows, range(1, 8), ("#",)
+        )
+
+
+def _ways(*delays_us: float) -> str:
+    return NOTHING if any(map(math.isnan, delays_us)) else " / ".join(duration(us * 1e3) for us in delays_us)

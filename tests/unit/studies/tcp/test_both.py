@@ -1,0 +1,46 @@
+"""Two sources of the same connection, beside each other."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import cast
+
+from weirlab.quantities import NOTHING
+from weirlab.studies.tcp.show import both
+from weirlab.studies.tcp.study.columns import AgreementRow, CrossingRow
+from weirlab.studies.tcp.study.kept import Kept
+
+ALIKE = AgreementRow("t", 0, "Segments sent again", "segments", "sender", 3.0, 3.0, True, "")
+APART = AgreementRow("t", 0, "Least round trip", "us", "sender", 10_500.0, 9_000.0, False, "it is slow")
+CROSSED = CrossingRow(
+    trial_id="t", connection=0, sent_bytes=10_000, again_bytes=1_000, arrived_bytes=9_000, twice_bytes=0,
+    lost_bytes=None, there_packets=9, there_min_us=1_000.0, there_mean_us=2_000.0, there_max_us=5_000.0,
+    back_packets=0, back_min_us=math.nan, back_mean_us=math.nan, back_max_us=math.nan,
+)  # fmt: skip
+
+
+def kept(connections: int = 1, **more: object) -> Kept:
+    found = {"connections": [None] * connections, "agreement": (), "crossings": (), **more}
+    return cast("Kept", SimpleNamespace(**found))
+
+
+def test_without_captures_there_is_nothing_to_compare() -> None:
+    assert list(both.agreement(kept())) == list(both.crossings(kept())) == []
+
+
+def test_values_of_both_sources_have_their_unit_and_what_explains_a_difference() -> None:
+    (table,) = both.agreement(kept(agreement=(ALIKE, APART)))
+    assert list(table.rows[0]) == ["Segments sent again", "3", "3", "sender", "yes", ""]
+    assert list(table.rows[1]) == ["Least round trip", "10.5 ms", "9.00 ms", "sender", "no", "it is slow"]
+    (many,) = both.agreement(kept(connections=2, agreement=(APART,)))
+    assert (many.columns[0], many.rows[0][0]) == ("#", "0")
+
+
+def test_what_is_not_known_of_a_crossing_is_left_open() -> None:
+    (table,) = both.crossings(kept(crossings=(CROSSED,)))
+    (row,) = table.rows
+    assert dict(zip(table.columns, row, strict=True)) == {
+        "#": "0", "Sent": "10.0 kB", "Sent again": "1.00 kB", "Lost": NOTHING, "Arrived": "9.00 kB", "Twice": "0 B",
+        "Data took": "1.00 ms / 2.00 ms / 5.00 ms", "ACKs took": NOTHING,
+    }  # fmt: skip

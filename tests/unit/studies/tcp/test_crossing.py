@@ -1,0 +1,139 @@
+"""Captures at both ends of a transfer: what becomes of the data between them, and how they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.studies.tcp.measure import capturing, crossing
+from weirlab.studies.tcp.measure.capturing import Ends
+from weirlab.studies.tcp.measure.crossing import Leg
+
+MS = 1_000_000
+Segment = tuple[int, int, int, int]
+"""Time in ms, sequence number, payload, and what of that is new."""
+
+
+def leg(data: Sequence[Segment], acks: Sequence[tuple[int, int]] = (), whole: bool = True) -> Leg:
+    time, seq, payload, new = np.array(data, dtype=np.int64).reshape(-1, 4).T
+    at, ack = np.array(acks, dtype=np.int64).reshape(-1, 2).T
+    return Leg(time * MS, seq, payload, new, at * MS, ack, whole)
+
+
+def test_bytes_are_accounted_for_however_packets_were_split_and_joined() -> None:
+    sender = leg([(0, 1, 3000, 3000), (10, 3001, 1000, 1000), (50, 1001, 1000, 0)])
+    receiver = leg(
+        [(20, 1, 1000, 1000), (21, 2001, 1000, 1000), (30, 3001, 1000, 1000), (70, 1001, 1000, 1000)]
+    )
+    found, *_ = crossing.cross(sender, receiver)
+    assert (found.sent_bytes, found.again_bytes, found.arrived_bytes, found.twice_bytes) == (
+        5000,
+        1000,
+        4000,
+        0,
+    )
+    assert found.lost_bytes == 1000
+    assert crossing.sentences(found)[0] == "Between the captures 1.00 kB were lost, 20 % of what was sent."
+
+
+def test_what_was_sent_again_without_need_arrives_twice() -> None:
+    sender = leg([(0, 1, 1000, 1000), (40, 1, 1000, 0)])
+    receiver = leg([(20, 1, 1000, 1000), (60, 1, 1000, 0)])
+    found, *_ = crossing.cross(sender, receiver)
+    assert (found.lost_bytes, found.twice_bytes) == (0, 1000)
+    assert crossing.sentences(found)[0] == (
+        "Nothing was lost between the captures, although data was sent again. 1.00 kB arrived twice: they were "
+        "sent again without need."
+    )
+
+
+def test_delays_are_those_of_what_was_sent_only_once() -> None:
+    # The second segment is lost, and comes 100 ms later; the receiver's card joins the others.
+    sender = leg(
+        [
+            (0, 1, 1000, 1000),
+            (1, 1001, 1000, 1000),
+            (2, 2001, 1000, 1000),
+            (90, 1001, 1000, 0),
+            (95, 3001, 500, 500),
+        ],
+        [(25, 1001), (125, 3501)],
+    )
+    receiver = leg(
+        [(10, 1, 1000, 1000), (14, 2001, 1000, 1000), (100, 1001, 1000, 1000), (111, 3001, 500, 500)],
+        [(11, 1001), (112, 3001), (113, 3501)],
+    )
+    found, there, back = crossing.cross(sender, receiver)
+    assert (there.delay_ns // MS).tolist() == [10, 12, 16]
+    assert (there.time_ns // MS).tolist() == [10, 14, 111]
+    assert (back.delay_ns // MS).tolist() == [14, 12]
+    assert found.there is not None
+    assert (found.there.least, found.there.most) == (10 * MS, 16 * MS)
+
+
+def test_an_end_that_is_cut_by_a_later_retransmission_says_nothing_of_delay() -> None:
+    sender = leg([(0, 1, 1000, 1000), (300, 1, 1000, 0)])
+    receiver = leg([(310, 1, 1000, 1000)])
+    found, there, _ = crossing.cross(sender, receiver)
+    assert len(there.delay_ns) == 0
+    assert found.there is None
+
+
+def test_what_is_missing_from_a_capture_is_not_taken_for_loss() -> None:
+    whole = leg([(0, 1, 1000, 1000)])
+    found, *_ = crossing.cross(replace(whole, whole=False), leg([]))
+    assert found.lost_bytes is None
+    assert "is not told" in crossing.sentences(found)[0]
+
+
+@pytest.mark.parametrize(
+    ("there", "back", "said"),
+    [
+        ((5.0, 25.0), (5.0, 5.5), "A queue stood on the way to the receiver: data waited 20.0 ms"),
+        ((5.0, 5.5), (5.0, 25.0), "A queue stood on the way back: ACKs waited 20.0 ms"),
+        ((5.0, 25.0), (5.0, 15.0), "Queues stood on both ways"),
+        ((5.0, 5.5), (5.0, 5.5), "No queue stood on either way."),
+    ],
+)
+def test_the_queue_is_on_the_way_whose_delay_grows(
+    there: tuple[float, float], back: tuple[float, float], said: str
+) -> None:
+    delays = [crossing.Delay(100, least * MS, mean * MS, 2 * mean * MS) for least, mean in (there, back)]
+    found = crossing.Crossing(1000, 0, 1000, 0, 0, *delays)
+    assert crossing.sentences(found)[1].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "reverse", "wanted"),
+    [
+        ("auto", False, Ends("auto", "auto")),
+        ("none", True, Ends("none", "none")),
+        ("sender", False, Ends("must", "none")),
+        ("sender", True, Ends("none", "must")),
+        ("sender, receiver", False, Ends("must", "must")),
+        ("receiver,eth0", False, Ends("eth0", "must")),
+        ("eth0", True, Ends("eth0", "none")),
+    ],
+)
+def test_captures_are_asked_for_by_end(text: str, reverse: bool, wanted: Ends) -> None:
+    assert capturing.ends(text, reverse=reverse) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "auto,receiver", "none,eth0", "sender,eth0", "receiver,receiver"])
+def test_captures_that_contradict_themselves_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--capture"):
+        capturing.ends(text, reverse=False)
+
+
+def test_what_the_server_says_of_its_capture_is_kept() -> None:
+    file = Path("server.pcapng")
+    told = {"why_not": None, "interface": "eth0", "packets": 9, "lost": 1, "left_out": 0, "ended_early": True}
+    found = capturing.fetched({**told, "bytes": 900, "since_1970_ns": 1}, file, "auto")
+    assert (found.path, found.interface, found.packets, found.whole) == (file, "eth0", 9, False)
+    assert capturing.fetched({"why_not": "not here"}, file, "auto").why_not == "not here"
+    assert capturing.fetched(None, None, "none").why_not == "it was not wanted"
