@@ -26,7 +26,9 @@ LINEAR = 0.1
 SLIGHT = 0.05
 """Share of the longest packet's cost that a constant may change by."""
 
-Verdict = Literal["holds", "holds in part", "does not hold", "not measured"]
+Verdict = Literal[
+    "holds", "holds in part", "does not hold", "more than published", "less than published", "not measured"
+]
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _gained(
 ) -> Answer:
     if not gains:
         return _missing(key, claim)
-    said, held = [], 0
+    said, held, more, less = [], 0, 0, 0
     for suite in TODAY:
         own = [(size, gain) for name, size, gain in gains if name == suite]
         if not own:
@@ -177,8 +179,13 @@ def _gained(
         own.sort(key=lambda each: each[1].value)
         low, high = own[0], own[-1]
         held += published[0] <= high[1].value and low[1].value <= published[1]
+        more += low[1].value > published[1]
+        less += high[1].value < published[0]
         said.append(f"{suite}: {_percent(low[1])} at {low[0]} B to {_percent(high[1])} at {high[0]} B.")
-    return Answer(key, claim, _verdict(held, len(said)), tuple(said))
+    verdict = _verdict(held, len(said))
+    if len(said) in (more, less):
+        verdict = "more than published" if more else "less than published"
+    return Answer(key, claim, verdict, tuple(said))
 
 
 def _all(found: Samples, suites: Sequence[str]) -> Iterator[tuple[str, str, str]]:

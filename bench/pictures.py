@@ -108,7 +108,8 @@ def lines(value: str, title: str) -> Callable[[pl.DataFrame], Any]:
         both = (base.mark_line() + base.mark_point(filled=True, size=50)).properties(
             width=WIDTH, height=HEIGHT
         )
-        return both.facet(column=alt.Column("part:N", title=None, sort=None))
+        header = alt.Header(labelAnchor="end")
+        return both.facet(column=alt.Column("part:N", title=None, sort=None, header=header))
 
     return drawn
 
