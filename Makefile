@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,9 @@ lint: build ## Check style, types and layers, in Python and in Rust
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 
+fuzz: ## Fuzz the reading of foreign bytes for an hour of CPU time (nightly, cargo-fuzz; ARGS="esp 3600")
+	@scripts/fuzz $(ARGS)
+
 bench: ## Compare the generator with trafgen, xdp-trafficgen, mgen and iperf3 (root)
 	@scripts/bootstrap --bench
 	@python bench/peers.py
@@ -49,7 +52,7 @@ bench-opening: build ## What opening a large capture in weir web costs (ARGS="--
 bench-trace: build ## Time the trace analysis beside tcptrace and tshark (ARGS=capture.pcap)
 	@python bench/trace.py $(ARGS)
 
-bench-esp: build ## What ESP costs per packet, every suite, beside the algorithms alone (ARGS="--cold")
+bench-esp: build ## What ESP costs per packet, published findings asked again, gateways compared (root for these)
 	@python bench/esp.py $(ARGS)
 
 bench-tcp: build ## Bulk transfers beside iperf3, and what watching connections costs (root)

@@ -1,162 +1,252 @@
-"""What ESP costs per packet, in and out, for every suite and mode: ``a + b * bytes`` with intervals.
+"""What ESP costs per packet, in and out, for every suite, mode and size; published findings asked again.
 
-Runs ``crates/esp/benches/cost.rs``, which times the engine's ESP and the algorithms alone in turns, and
-fits a line through the packet sizes. ``a`` is what every packet costs, ``b`` what each of its bytes adds. An
-interval is the 2.5th to 97.5th percentile over bootstrapped rounds.
-
-Warm: the packets of a round lie in the CPU's caches; with ``--cold`` they do not. ``--associations`` are used
-in turn, as many flows use them. A figure counts only on a machine without other work.
+Runs ``crates/esp/benches/cost``, which times the engine's ESP and the algorithms alone in turns, under four
+conditions: the packets of a round lie in the CPU's caches (warm) or do not (cold), and belong to one flow or
+to many. A line through the sizes says what every packet costs and what each of its bytes adds. Scapy
+encapsulates the same packets. User-space gateways carry packets between namespaces, each in turn (root; left
+out with ``--repeats 0``). A figure counts only on a machine without other work.
 
     make bench-esp
-    .venv/bin/python bench/esp.py --rounds 100 --cold --associations 1000 --out build/bench
+    .venv/bin/python bench/esp.py --rounds 10 --cold-rounds 1 --repeats 0 --out build/bench/esp
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
-from collections import defaultdict
+import sys
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from rich.console import Console
-from rich.table import Table
 
-from machine import versions
+import costs
+import machine
+import pictures
+import tunnels
+from costs import VOICE_BYTES, Estimate, Fit, Samples, ratio
+from findings import Answer, answers
+from scapys import scapy_costs
+from summary import Summary, Tables
+from summary import about as called
+from summary import parser as options
+from weirlab.errors import WeirError
 
 HERE = Path(__file__).resolve().parent
-WAYS = ("out", "out-each", "in", "raw-out", "raw-in")
-HEADINGS = ("suite", "mode", "way", "a ns", "b ns/B", "ns at 200 B", "range", "of the algorithms alone")
-COLD_PACKETS = 32_768
-WARM_PACKETS = 64
-DRAWS = 1000
-VOICE_BYTES = 200
-"""20 ms of G.711."""
-
-Samples = dict[tuple[str, str, str], dict[int, list[float]]]
-"""ns per packet of every round, by suite, mode and way, then by bytes of the packet in the clear."""
+WAYS = ("out", "out-each", "in", "raw-out", "raw-in", "endpoint-udp", "endpoint-rtp", "endpoint-system")
+FITS = ("suite", "mode", "way", "a ns", "b ns/B", "ns at 200 B", "off the line")
+CONDITIONS = ("suite", "mode", "way", "warm, one flow", "warm, many", "cold, one", "cold, many")
+BESIDE = ("suite", "mode", "way", "ns at 200 B", "× the algorithms alone", "Scapy, × as long")
+VERDICTS = ("target", "found", "verdict")
+PUBLISHED = ("published", "today")
+MOST_OF_RAW = 1.5
+LEAST_OF_PEERS = 2.0
+SOME_SIZES = (64, 200, 520, 1500)
+"""Of cold packets, which take long."""
+LEGEND = (
+    "Bytes are those of the IP packet in the clear. out, in: packet after packet; out-each: eight at a time; "
+    "raw: the algorithms alone, over as many bytes; endpoint: decapsulated and handed to its call, with UDP, "
+    "without, or through a socket of the system. In brackets: 2.5th to 97.5th percentile over drawn rounds."
+)
 
 
 @dataclass(frozen=True)
-class Fit:
-    """``ns = a + b * bytes``, through the median rounds of every size."""
+class Condition:
+    """How packets and keys lie in caches."""
 
-    suite: str
-    mode: str
-    way: str
-    fixed_ns: float
-    fixed_ns_interval: tuple[float, float]
-    per_byte_ns: float
-    per_byte_ns_interval: tuple[float, float]
-    voice_ns: float
-    """Of a packet of 200 B, by the line."""
-    voice_ns_interval: tuple[float, float]
-    worst_residual: float
-    """The largest distance of a size's median from the line, relative to the line."""
+    name: str
+    is_cold: bool
+    flows: int
+
+    @property
+    def packets(self) -> int:
+        """In a round."""
+        return 32_768 if self.is_cold else 64
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def conditions(flows: int) -> list[Condition]:
+    return [
+        Condition(
+            f"{'cold' if is_cold else 'warm'}, {count:,} flow{'s' if count > 1 else ''}", is_cold, count
+        )
+        for is_cold in (False, True)
+        for count in (1, flows)
+    ]
+
+
+def main() -> int:
+    parser = options("esp", __doc__)
+    parser.add_argument("--rounds", type=int, default=40, help="with warm packets (default 40)")
+    parser.add_argument("--cold-rounds", type=int, default=5, help="with cold packets; 0: none (default 5)")
+    parser.add_argument("--flows", type=int, default=1024, help="that count as many (default 1024)")
+    parser.add_argument("--repeats", type=int, default=3, help="of every gateway's search (default 3)")
+    parser.add_argument(
+        "--gateways", default=",".join(tunnels.USUAL), help=f"devices to compare ({', '.join(tunnels.USUAL)})"
     )
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--associations", type=int, default=1)
-    parser.add_argument("--cold", action="store_true")
-    parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "bench")
-    options = parser.parse_args()
-    about = versions()
-    text = measure(options.rounds, options.associations, cold=options.cold)
-    found = [fit(key, sizes) for key, sizes in samples(text).items()]
-    show(found)
-    folder = options.out / f"esp-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    folder.mkdir(parents=True)
-    summary = {
-        "rounds": options.rounds,
-        "associations": options.associations,
-        "cold": options.cold,
-        "versions": about,
-        "fits": [asdict(one) for one in found],
-    }
-    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    (folder / "raw.jsonl").write_text(text)
-    print(f"raw data: {folder}")
+    asked = parser.parse_args()
+    console = Console(width=140)
+    about = {**called("esp"), "versions": machine.versions()}
+    try:
+        everything = measured(asked, console)
+        scapy = scapy_costs(VOICE_BYTES)
+        carried = tunnels.throughputs(asked.gateways.split(","), asked.repeats, console)
+    except (WeirError, subprocess.CalledProcessError) as error:
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        return 1
+    publish(asked.out, about, everything, scapy, carried, console)
+    return 0
 
 
-def measure(rounds: int, associations: int, *, cold: bool) -> str:
-    """A JSON document per line."""
-    packets = COLD_PACKETS if cold else WARM_PACKETS
-    command = ["cargo", "bench", "--locked", "--quiet", "-p", "weir-esp", "--bench", "cost", "--"]
-    command += ["--rounds", str(rounds), "--set", str(packets), "--associations", str(associations)]
-    done = subprocess.run(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
-
-
-def samples(text: str) -> Samples:
-    """Lines of the benchmark, put in order."""
-    found: Samples = defaultdict(lambda: defaultdict(list))
-    for line in text.splitlines():
-        one = json.loads(line)
-        found[one["suite"], one["mode"], one["way"]][one["bytes"]].append(one["ns"])
+def measured(asked: argparse.Namespace, console: Console) -> dict[str, list[str]]:
+    """Lines of the benchmark, by condition."""
+    found: dict[str, list[str]] = {}
+    for condition in conditions(asked.flows):
+        rounds = asked.cold_rounds if condition.is_cold else asked.rounds
+        if rounds:
+            console.print(f"{condition.name}: {rounds} rounds")
+            found[condition.name] = measure(rounds, condition)
     return found
 
 
-def fit(key: tuple[str, str, str], sizes: dict[int, list[float]]) -> Fit:
-    """A line through the medians by relative distances; rounds are drawn anew for all sizes together."""
-    x = np.array(sorted(sizes), dtype=float)
-    rounds = np.array([sizes[int(size)] for size in x])
-    medians = np.median(rounds, axis=1)
-    a, b = line(x, medians)
-    rng = np.random.default_rng(1)
-    drawn = rng.integers(rounds.shape[1], size=(DRAWS, rounds.shape[1]))
-    lines = np.array([line(x, np.median(rounds[:, chosen], axis=1)) for chosen in drawn])
-    voice = lines @ (1.0, VOICE_BYTES)
-    return Fit(
-        *key,
-        fixed_ns=a,
-        fixed_ns_interval=interval(lines[:, 0]),
-        per_byte_ns=b,
-        per_byte_ns_interval=interval(lines[:, 1]),
-        voice_ns=a + b * VOICE_BYTES,
-        voice_ns_interval=interval(voice),
-        worst_residual=float(np.max(np.abs(medians / (a + b * x) - 1))),
+def measure(rounds: int, condition: Condition) -> list[str]:
+    """A JSON document per line."""
+    command = ["cargo", "bench", "--locked", "--quiet", "-p", "weir-esp", "--bench", "cost", "--"]
+    command += ["--rounds", str(rounds), "--set", str(condition.packets)]
+    command += ["--associations", str(condition.flows)]
+    if condition.is_cold:
+        command += ["--sizes", ",".join(map(str, SOME_SIZES))]
+    done = subprocess.run(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def publish(
+    out: Path,
+    about: dict[str, Any],
+    everything: dict[str, list[str]],
+    scapy: dict[tuple[str, str, str], float],
+    carried: dict[str, list[float]],
+    console: Console,
+) -> None:
+    """The folder with its page, pictures and raw data."""
+    found = {name: costs.samples(lines) for name, lines in everything.items()}
+    warm = next(iter(found.values()))
+    fits = [costs.fit(key, sizes) for key, sizes in warm.items()]
+    said = answers(warm)
+    tables: Tables = {
+        VERDICTS: verdicts(warm, carried),
+        PUBLISHED: [(one.published, one.verdict) for one in said],
+        BESIDE: beside(warm, scapy),
+        FITS: [fitted(one) for one in sorted(fits, key=_order)],
+        CONDITIONS: by_condition(list(found.values())),
+        tunnels.HEADINGS: tunnels.rows(carried),
+    }
+    summary = Summary("What ESP costs per packet", about, about["versions"], tables, LEGEND)
+    raw = {
+        "fits": [asdict(one) for one in fits],
+        "answers": [asdict(one) for one in said],
+        "scapy_ns": {" ".join(key): ns for key, ns in scapy.items()},
+        "gateways_pps": carried,
+    }
+    summary.publish(out, raw, console)
+    (out / "rounds.jsonl").write_text(
+        "".join(
+            f'{{"condition":"{name}",{line[1:]}\n' for name, lines in everything.items() for line in lines
+        )
+    )
+    drawn = pictures.draw(warm, out)
+    page = out / "README.md"
+    page.write_text(page.read_text() + "\n" + chapters(said, drawn))
+
+
+def chapters(said: list[Answer], drawn: dict[str, str]) -> str:
+    """The findings one by one, each with its picture."""
+    parts = []
+    for number, one in enumerate(said, start=1):
+        parts += [f"## {number}. {one.published}", "", f"**Today: {one.verdict}.**", ""]
+        parts += [f"- {sentence}" for sentence in one.found]
+        if one.key in drawn:
+            parts += ["", f"![{one.published}]({drawn[one.key]})"]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def verdicts(found: Samples, carried: dict[str, list[float]]) -> list[tuple[str, ...]]:
+    """The targets, with what decides about each."""
+    shares = {key: share for key in found if (share := over_raw(found, key)) is not None}
+    rows: list[tuple[str, ...]] = []
+    if shares:
+        worst = max(shares, key=lambda key: shares[key].value)
+        within = sum(share.high <= MOST_OF_RAW for share in shares.values())
+        rows.append(
+            (
+                f"in and out within {MOST_OF_RAW} × of the algorithms alone at {VOICE_BYTES} B",
+                f"{within} of {len(shares)}; at most {_times(shares[worst])}: {', '.join(worst)}",
+                "met" if within == len(shares) else "missed",
+            )
+        )
+    rows.append(tunnels.verdict(carried, LEAST_OF_PEERS))
+    return rows
+
+
+def over_raw(found: Samples, key: tuple[str, str, str]) -> Estimate | None:
+    """How many times the algorithms' own cost a voice packet takes; None for what has nothing to compare."""
+    suite, mode, way = key
+    if way not in ("out", "out-each", "in"):
+        return None
+    raw = found.get((suite, mode, "raw-in" if way == "in" else "raw-out"))
+    return ratio(found[key][VOICE_BYTES], raw[VOICE_BYTES]) if raw else None
+
+
+def beside(found: Samples, scapy: dict[tuple[str, str, str], float]) -> list[tuple[str, ...]]:
+    """A row per suite, mode and way."""
+    rows: list[tuple[str, ...]] = []
+    for key in sorted(found, key=_order_of_key):
+        share = over_raw(found, key)
+        if share is None:
+            continue
+        ns = ratio(found[key][VOICE_BYTES], [1.0] * len(found[key][VOICE_BYTES]))
+        scapys = scapy.get(key)
+        slower = "–" if scapys is None else f"{scapys / ns.value:,.0f}"
+        rows.append((*key, ns.text(lambda value: f"{value:.0f}"), _times(share), slower))
+    return rows
+
+
+def fitted(one: Fit) -> tuple[str, ...]:
+    return (
+        one.suite,
+        one.mode,
+        one.way,
+        Estimate(one.fixed_ns, *one.fixed_ns_interval).text(lambda value: f"{value:.1f}"),
+        Estimate(one.per_byte_ns, *one.per_byte_ns_interval).text(lambda value: f"{value:.3f}"),
+        Estimate(one.voice_ns, *one.voice_ns_interval).text(lambda value: f"{value:.0f}"),
+        f"{one.worst_residual:.0%}",
     )
 
 
-def line(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Intercept and slope that make the relative residuals least."""
-    design = np.stack([np.ones_like(x), x], axis=1) / y[:, None]
-    (a, b), *_ = np.linalg.lstsq(design, np.ones_like(y), rcond=None)
-    return float(a), float(b)
+def by_condition(found: list[Samples]) -> list[tuple[str, ...]]:
+    """Median ns of a voice packet under every condition."""
+    rows = []
+    for key in sorted(found[0], key=_order_of_key):
+        medians = [
+            f"{ratio(each[key][VOICE_BYTES], [1.0] * len(each[key][VOICE_BYTES])).value:.0f}"
+            for each in found
+        ]
+        rows.append((*key, *medians, *["–"] * (len(CONDITIONS) - len(key) - len(medians))))
+    return rows
 
 
-def interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    low, high = np.percentile(values, (2.5, 97.5))
-    return float(low), float(high)
+def _times(share: Estimate) -> str:
+    return share.text(lambda value: f"{value:.2f}")
 
 
-def show(found: list[Fit]) -> None:
-    """A row per suite, mode and way; beside it how much dearer than the algorithms alone."""
-    table = Table(*HEADINGS)
-    by_key = {(one.suite, one.mode, one.way): one for one in found}
-    for one in sorted(found, key=lambda each: (each.suite, each.mode, WAYS.index(each.way))):
-        raw = by_key[one.suite, one.mode, "raw-in" if one.way == "in" else "raw-out"]
-        low, high = one.voice_ns_interval
-        table.add_row(
-            one.suite,
-            one.mode,
-            one.way,
-            f"{one.fixed_ns:.1f}",
-            f"{one.per_byte_ns:.3f}",
-            f"{one.voice_ns:.0f}",
-            f"{low:.0f}–{high:.0f}",
-            "" if one.way.startswith("raw") else f"{one.voice_ns / raw.voice_ns:.2f}",
-        )
-    Console(width=120).print(table)
+def _order(one: Fit) -> tuple[str, str, int]:
+    return _order_of_key((one.suite, one.mode, one.way))
+
+
+def _order_of_key(key: tuple[str, str, str]) -> tuple[str, str, int]:
+    return key[0], key[1], WAYS.index(key[2])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,11 +4,22 @@
 
 use aes::Aes128;
 use aes::cipher::{BlockModeEncrypt, KeyIvInit};
-use weir_esp::{Association, DecapsulateError, Inbound, Mode, Outbound, Slot, Suite, UdpPorts, spi_of};
+use weir_esp::{
+    Association, DecapsulateError, Inbound, Mode, Outbound, RekeyingInbound, RekeyingOutbound, SECRET_LEN,
+    Slot, Suite, UdpPorts, spi_of,
+};
 
 const KEY: [u8; 36] = [0x5a; 36];
 const SPI: u32 = 0x5a5a_5a5a;
 const IV: [u8; 16] = [0x33; 16];
+const SECRET: [u8; SECRET_LEN] = [0x77; SECRET_LEN];
+/// Associations that a receiver has ready.
+const AHEAD: u64 = 4;
+/// IPv4 with UDP and four bytes.
+const PACKET: [u8; 32] = [
+    0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0xb7, 0xaf, 198, 18, 0, 1, 198, 19, 0, 1, 0x4e, 0x20, 0x75, 0x30,
+    0, 12, 0, 0, 1, 2, 3, 4,
+];
 
 /// What to do with the bytes behind the first two, which choose: lower bits of the first the suite, the others
 /// mode, UDP, extended numbers and IP version of the tunnel; the second what is done. How it ended.
@@ -26,10 +37,11 @@ pub fn esp(data: &[u8]) -> &'static str {
         udp: (choice & 0x40 != 0).then(UdpPorts::default),
         esn: choice & 0x80 != 0 && suite.is_authenticated(),
     };
-    match way % 3 {
+    match way % 4 {
         0 => received(&association, bytes),
         1 => unpacked(association, bytes),
-        _ => there_and_back(&association, bytes),
+        2 => there_and_back(&association, bytes),
+        _ => rekeyed(&association, bytes),
     }
 }
 
@@ -118,4 +130,49 @@ fn there_and_back(association: &Association<'_>, bytes: &[u8]) -> &'static str {
         Mode::Transport => assert_eq!(inside, &bytes[..inside.len()]),
     }
     "there and back"
+}
+
+/// Packets while keys change; of each, a byte says whether it is the first with new keys, and what becomes of it.
+fn rekeyed(association: &Association<'_>, bytes: &[u8]) -> &'static str {
+    let mut sender = RekeyingOutbound::new(association, &IV, &SECRET, None).expect("a good association");
+    let mut receiver = RekeyingInbound::new(association, 64, &SECRET).expect("a good association");
+    let start = sender.headroom();
+    let mut unheard = 0;
+    let mut end = "nothing";
+    for fate in bytes {
+        if fate & 1 != 0 {
+            let before = sender.rekeys();
+            sender.rekey();
+            unheard += sender.rekeys() - before;
+        }
+        let mut buffer = vec![0; start + PACKET.len() + sender.tailroom()];
+        buffer[start..start + PACKET.len()].copy_from_slice(&PACKET);
+        let mut slots = [Slot { buffer: &mut buffer, range: start..start + PACKET.len(), error: None }];
+        sender.encapsulate_each(&mut slots);
+        assert_eq!(slots[0].error, None);
+        let packet = slots[0].range.clone();
+        let packet = &mut buffer[packet];
+        match (fate >> 1) & 3 {
+            0 => end = "lost",
+            1 if association.suite.is_authenticated() => {
+                let at = packet.len() - 1 - usize::from(fate >> 3) % 12;
+                packet[at] ^= 1;
+                let rekeys = receiver.rekeys();
+                assert!(receiver.decapsulate(packet).is_err());
+                assert_eq!(receiver.rekeys(), rekeys, "nobody else makes it follow");
+                end = "changed";
+            }
+            _ => {
+                assert_eq!(receiver.decapsulate(packet).is_ok(), unheard <= AHEAD);
+                if unheard <= AHEAD {
+                    unheard = 0;
+                    end = "rekeyed";
+                } else {
+                    end = "lost for good";
+                }
+            }
+        }
+    }
+    assert_eq!(receiver.counts().replayed + receiver.counts().too_old, 0);
+    end
 }

@@ -1,6 +1,6 @@
 """The Rust engine: XDP live frames, packet sockets, and the simulated device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -176,20 +176,26 @@ def run_esp_gateway(
     outside: tuple[str, bytes, bytes, int],
     suite: str,
     ends: tuple[str, str],
-    sending: tuple[int, bytes, bytes],
-    receiving: tuple[int, bytes, bytes],
+    sending: tuple[int, bytes, bytes, bytes],
+    receiving: tuple[int, bytes, bytes, bytes],
     iv_key: bytes,
     natt: tuple[int, int] | None,
     window: int,
     counters: str,
+    rekey_packets: int | None = None,
+    rekey_s: float | None = None,
+    is_rekey_wanted: Callable[[], bool] | None = None,
 ) -> None:
-    """Be a gateway of an ESP tunnel until a signal comes.
+    """Be a gateway of an ESP tunnel until the handler of a signal raises something.
 
     ``inside``: name of the TUN interface to make, where packets are in the clear. ``outside``: name of the
     interface where they have ESP, the gateway's Ethernet address there (not the interface's own), that of
     the other gateway, and the MTU.
     ``ends``: IP addresses of this gateway and of the other one. ``sending`` and ``receiving``: SPI,
-    encryption key and authentication key, as of ``EspOutbound``. ``counters``: a file to make for
+    encryption key and authentication key, as of ``EspOutbound``, and the secret of 32 bytes from which the
+    associations come that follow. The gateway begins to send with the next one after ``rekey_packets``, after
+    ``rekey_s`` seconds of the monotonic clock, or when ``is_rekey_wanted``, which is asked several times a
+    second, says so; it follows the other gateway at any time. ``counters``: a file to make for
     ``ESP_COUNTERS``. ``ValueError`` for an association that cannot be, ``MissingCapability`` without
     CAP_NET_RAW and CAP_NET_ADMIN, ``LabError`` where an interface is missing, down or goes away.
     """

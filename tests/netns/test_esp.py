@@ -10,13 +10,14 @@ from typing import Final
 import pytest
 
 from weirlab.lab import dut, wiring
-from weirlab.lab.dut.tunnels import esp
+from weirlab.lab.dut.tunnels import esp, gateway
 from weirlab.lab.dut.tunnels.esp import Esp
+from weirlab.lab.dut.tunnels.tunnel import Tunnel
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import NetnsLab
 
-from .conftest import PlainTraffic, wait_until
+from .conftest import DEADLINE_S, RECEIVER, PlainTraffic, wait_until
 from .test_tunnels import between_gateways, ends
 
 pytestmark = pytest.mark.netns
@@ -119,6 +120,55 @@ def test_a_packet_that_would_not_fit_is_counted_and_dropped(known: tuple[NetnsLa
             changed("near_esp_out_too_long", 1)
     finally:
         near.call(lambda: interface.send_through(esp.INTERFACE, (), longest))
+
+
+BURST: Final = 10
+"""Datagrams on their way at a time: fewer than a gateway has room for."""
+
+
+@pytest.mark.parametrize(
+    ("name", "counter", "rekeys"),
+    [
+        ("esp:rekey=7packets", "far_esp_in_rekeys", 20),
+        ("esp-udp:aes128-sha1:rekey=1ms", "far_esp_in_rekeys", 20),
+        ("esp:aes128", "far_esp_in_rekeys", 1),
+        ("strongswan-libipsec:aes128-sha1:rekey=1s", "near_rekeys", 1),
+        ("strongswan-kernel:rekey=100packets", "near_rekeys", 2),
+    ],
+)
+def test_nothing_is_lost_while_the_gateways_rekey(name: str, counter: str, rekeys: int) -> None:
+    driver = dut.make(name)
+    if missing := driver.check():
+        pytest.skip("; ".join(missing))
+    assert isinstance(driver, Tunnel)
+    with NetnsLab(driver) as lab:
+        PlainTraffic(lab)
+        before = lab.counters()
+        between_gateways(lab, PAYLOAD)
+        if driver.rekey is None:
+            driver.rekey_now()
+        with ends(lab) as (sender, receiver):
+            receiver.settimeout(DEADLINE_S)
+
+            def carried() -> bool:
+                """Whether the keys changed so often; until then, every datagram came, in order."""
+                sent = [number.to_bytes(4, "big") + PAYLOAD for number in range(BURST)]
+                for datagram in sent:
+                    sender.sendto(datagram, (RECEIVER[4], receiver.getsockname()[1]))
+                assert [receiver.recv(4096) for _ in sent] == sent
+                return lab.counters()[counter] - before[counter] >= rekeys
+
+            wait_until(carried)
+        grown = {name: count - before[name] for name, count in lab.counters().items()}
+        assert {name: count for name, count in grown.items() if count and name in DROPS} == {}
+
+
+DROPS: Final = frozenset(
+    f"{side}_esp_{name}"
+    for side in ("near", "far")
+    for name in gateway.counter_names()
+    if name not in ("out_packets", "in_packets", "out_rekeys", "in_rekeys", "in_late")
+)
 
 
 @contextmanager

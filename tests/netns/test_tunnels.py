@@ -171,6 +171,21 @@ def test_a_daemon_that_dies_ends_the_trial_with_its_last_words(made: Any) -> Non
     assert made.left() == []
 
 
+@pytest.mark.parametrize("kind", ["esp:aes128gcm16", WIREGUARD])
+def test_a_gateway_that_dies_during_a_trial_returns_before_the_next(kind: str, made: Any) -> None:
+    with built(f"{kind}:outage=20ms+20ms") as lab:
+        traffic = PlainTraffic(lab)
+        for trial in (1, 2):
+            before = lab.counters()
+            lab.run(TRAFFIC)
+            after = lab.counters()
+            assert after["near_outages"] == trial
+            assert after["near_outage_us"] - before["near_outage_us"] >= 20_000
+            assert {name: count for name, count in after.items() if count < before[name]} == {}
+            assert traffic.arrives()
+    assert made.left() == []
+
+
 def test_a_tunnel_that_does_not_come_up_is_told_and_removed(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,15 +108,16 @@ impl Inbound {
     /// The packet is to be dropped, and is counted.
     pub fn decapsulate(&mut self, packet: &mut [u8]) -> Result<Range<usize>, DecapsulateError> {
         let result = self.opened(packet);
-        let counter = match &result {
-            Ok(_) => &mut self.counts.accepted,
-            Err(error) => self.counts.of(*error),
-        };
-        *counter += 1;
+        self.counts.add(&result);
         result
     }
 
-    fn opened(&mut self, packet: &mut [u8]) -> Result<Range<usize>, DecapsulateError> {
+    pub(crate) const fn spi(&self) -> u32 {
+        self.spi
+    }
+
+    /// As [`decapsulate`](Self::decapsulate), but not counted. The packet of another SPI is as it was.
+    pub(crate) fn opened(&mut self, packet: &mut [u8]) -> Result<Range<usize>, DecapsulateError> {
         let place = locate(packet, self.is_in_udp)?;
         let esp = &mut packet[place.esp_at..place.end];
         let &[s0, s1, s2, s3, n0, n1, n2, n3, ..] = &*esp else { return Err(DecapsulateError::Truncated) };
@@ -161,6 +162,15 @@ impl Inbound {
 }
 
 impl Counts {
+    /// Counts one packet.
+    pub(crate) fn add(&mut self, result: &Result<Range<usize>, DecapsulateError>) {
+        let counter = match result {
+            Ok(_) => &mut self.accepted,
+            Err(error) => self.of(*error),
+        };
+        *counter += 1;
+    }
+
     fn of(&mut self, error: DecapsulateError) -> &mut u64 {
         use DecapsulateError as E;
         match error {

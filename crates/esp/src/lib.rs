@@ -37,6 +37,7 @@ mod inbound;
 mod ip;
 mod ivs;
 mod outbound;
+mod rekey;
 mod replay;
 mod suite;
 #[cfg(test)]
@@ -47,5 +48,6 @@ pub use association::{Association, Mode, UdpPorts};
 pub use error::{AssociationError, DecapsulateError, EncapsulateError};
 pub use inbound::{Counts, DEFAULT_WINDOW, Inbound, spi_of};
 pub use outbound::{Outbound, Slot};
+pub use rekey::{RekeyingInbound, RekeyingOutbound, SECRET_LEN};
 pub use replay::{MAX_WINDOW, Refusal, Window};
 pub use suite::Suite;

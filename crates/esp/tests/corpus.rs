@@ -68,6 +68,12 @@ fn made() -> Vec<Seed> {
     seeds.push(("decrypts-to-bad-padding".into(), with(0, 1, &broken), "dropped"));
     let dummy = [[0; 14].as_slice(), &[0, 59]].concat();
     seeds.push(("decrypts-to-a-dummy".into(), with(0, 1, &dummy), "dropped"));
+    for (name, choice) in [("aes-gcm-16", 4), ("aes-cbc-natt", 0x40), ("transport-esn", 0xa4)] {
+        seeds.push((format!("rekeyed-{name}"), with(choice, 3, &[4, 5, 4, 0x13, 1, 5, 4]), "rekeyed"));
+    }
+    let unheard = [4, 1, 1, 1, 1, 1, 5];
+    seeds.push(("rekeyed-and-lost-for-good".into(), with(4, 3, &unheard), "lost for good"));
+    seeds.push(("rekeyed-and-changed".into(), with(4, 3, &[4, 3]), "changed"));
     seeds.push(("no-packet".into(), with(4, 2, b"no packet"), "not sent"));
     seeds
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -140,6 +140,9 @@ class DutDriver(Protocol):
         ``LabError`` when that fails; :meth:`stop` is called then, too.
         """
 
+    def beside_traffic(self) -> AbstractContextManager[None]:
+        """What is to happen to the device while traffic is sent; from its beginning until all is over."""
+
     def check_alive(self) -> None:
         """Raises ``LabError`` if what :meth:`start` has begun has ended by itself, with its last words."""
 
@@ -194,6 +197,9 @@ class Driver(ABC):
     # Most have started nothing.
     def stop(self) -> None:  # noqa: B027
         pass
+
+    def beside_traffic(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def check_alive(self) -> None:  # noqa: B027
         pass

@@ -191,16 +191,20 @@ class NetnsLab(NamespaceBed):
         if plan.media is not None and self._rules is not None and self._rules.stateful:
             with explained("the lab"):
                 self._netns["dut"].call(forget_connections)
-        if self._sampler is None:
-            result = super().play(plan)
-        else:
-            self._sampler.watch()
-            try:
-                result = super().play(plan)
-            finally:
-                samples = [self._by_role(sample) for sample in self._sampler.report()]
-            self._seen = view(samples, result.record_start_ns, result.record_end_ns, PERIOD_NS)
+        with self._driver.beside_traffic():
+            result = self._watched(plan)
         self._driver.check_alive()
+        return result
+
+    def _watched(self, plan: Plan) -> EngineResult:
+        if self._sampler is None:
+            return super().play(plan)
+        self._sampler.watch()
+        try:
+            result = super().play(plan)
+        finally:
+            samples = [self._by_role(sample) for sample in self._sampler.report()]
+        self._seen = view(samples, result.record_start_ns, result.record_end_ns, PERIOD_NS)
         return result
 
     @property

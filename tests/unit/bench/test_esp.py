@@ -1,33 +1,84 @@
+"""What the benchmark of ESP makes of rounds: lines, ratios, findings, and its page."""
+
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+import costs
 import esp
+import findings
+import scapys
+import tunnels
+from costs import Samples
+
+QUIET = (1.0,) * 3
+NOISY = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.0, 30.0)
+SIZES = (64, 120, 200, 280, 360, 440, 520, 760, 1000, 1400, 1500)
 
 
-def lines(fixed_ns: float, per_byte_ns: float, noise: tuple[float, ...]) -> str:
-    """What the benchmark prints of a packet that costs exactly this, but for ``noise`` of each round."""
-    return "\n".join(
-        json.dumps(
-            {
-                "round": number,
-                "suite": "aes-gcm-16",
-                "mode": "tunnel",
-                "way": "in",
-                "bytes": size,
-                "ns": (fixed_ns + per_byte_ns * size) * factor,
-            }
-        )
-        for number, factor in enumerate(noise)
-        for size in (64, 200, 520, 1400)
-    )
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as these rounds need."""
+    monkeypatch.setattr(costs, "DRAWS", 100)
+
+
+Cost = Callable[[str, str, str, int], float]
+"""ns of a packet, by suite, mode, way and bytes."""
+
+
+def lines(cost: Cost, noise: tuple[float, ...] = QUIET, ways: tuple[str, ...] = esp.WAYS) -> Iterator[str]:
+    """What the benchmark prints of packets that cost exactly this, but for ``noise`` of each round."""
+    for number, factor in enumerate(noise):
+        for suite in findings.TODAY:
+            for mode in findings.MODES:
+                for way in ways:
+                    if way.startswith("endpoint") and mode == "tunnel":
+                        continue
+                    for size in SIZES:
+                        ns = cost(suite, mode, way, size) * factor
+                        key = {"suite": suite, "mode": mode, "way": way, "bytes": size}
+                        yield json.dumps({"round": number, **key, "ns": ns}, separators=(",", ":"))
+
+
+def as_published(suite: str, mode: str, way: str, size: int) -> float:
+    """A cost of which every finding of the publication holds."""
+    ns = 1000.0 + 2.0 * size
+    if suite != "aes-cbc":
+        ns += 1000.0
+    if "md5" in suite:
+        ns *= 1.05
+    if mode == "tunnel":
+        ns += 300.0
+    if way.startswith("raw"):
+        return ns / 1.1
+    if way == "in":
+        return ns * (1.2 if suite == "aes-cbc" else 1.1) + (100.0 if mode == "tunnel" else 0.0)
+    return ns * {"endpoint-udp": 1.1, "endpoint-system": 1.1 * 1.12}.get(way, 1.0)
+
+
+@cache
+def samples(cost: Cost, noise: tuple[float, ...] = QUIET) -> Samples:
+    return costs.samples(lines(cost, noise))
+
+
+def one_key(found: Samples) -> costs.Fit:
+    key = ("aes-gcm-16", "tunnel", "in")
+    return costs.fit(key, found[key])
+
+
+def straight(suite: str, mode: str, way: str, size: int) -> float:
+    return 90.0 + 0.4 * size
 
 
 def test_the_line_that_was_put_in_is_found() -> None:
-    ((key, sizes),) = esp.samples(lines(90.0, 0.4, (1.0,) * 10)).items()
-    found = esp.fit(key, sizes)
+    found = one_key(samples(straight))
     assert (found.suite, found.mode, found.way) == ("aes-gcm-16", "tunnel", "in")
     assert found.fixed_ns == pytest.approx(90)
     assert found.per_byte_ns == pytest.approx(0.4)
@@ -36,9 +87,100 @@ def test_the_line_that_was_put_in_is_found() -> None:
 
 
 def test_a_disturbed_round_widens_the_interval_and_moves_no_median() -> None:
-    noise = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.0, 30.0)
-    ((key, sizes),) = esp.samples(lines(90.0, 0.4, noise)).items()
-    found = esp.fit(key, sizes)
+    found = one_key(samples(straight, NOISY))
     assert found.voice_ns == pytest.approx(170, rel=0.01)
     low, high = found.voice_ns_interval
     assert low < 170 < high
+
+
+def test_what_disturbs_both_leaves_their_ratio_alone() -> None:
+    over, under = ([times * factor for factor in NOISY] for times in (3.0, 2.0))
+    seen = costs.ratio(over, under)
+    assert (seen.value, seen.low, seen.high) == pytest.approx((1.5, 1.5, 1.5))
+
+
+def test_everything_holds_of_costs_as_they_were_published() -> None:
+    said = {one.key: one for one in findings.answers(samples(as_published))}
+    assert {key: one.verdict for key, one in said.items()} == dict.fromkeys(
+        ("linear", "constant", "hashes", "directions", "udp", "bypass"), "holds"
+    )
+    assert "aes-cbc: +10.0% (+10.0%–+10.0%) at" in said["udp"].found[0]
+    assert "lowest for aes-cbc-hmac" in said["directions"].found[-1]
+
+
+@pytest.mark.parametrize(
+    ("key", "cost"),
+    [
+        ("linear", lambda suite, mode, way, size: 10.0 + size**2),
+        ("constant", lambda suite, mode, way, size: 100.0 + size * (2.0 if mode == "tunnel" else 1.0)),
+        ("hashes", lambda suite, mode, way, size: 100.0 if "md5" in suite else 200.0),
+    ],
+)
+def test_a_finding_that_is_not_so_any_more_is_told(key: str, cost: Cost) -> None:
+    (answer,) = [one for one in findings.answers(samples(cost)) if one.key == key]
+    assert answer.verdict == "does not hold"
+
+
+@pytest.mark.parametrize(("ns", "told"), [(100.0, "less than published"), (500.0, "more than published")])
+def test_a_gain_beside_the_published_one_is_told_as_such(ns: float, told: str) -> None:
+    def cost(suite: str, mode: str, way: str, size: int) -> float:
+        return ns if way == "endpoint-system" else 100.0
+
+    said = findings.answers(samples(cost))
+    assert [one.verdict for one in said if one.key == "bypass"] == [told]
+
+
+def test_what_was_not_measured_is_not_answered() -> None:
+    assert {one.verdict for one in findings.answers({})} == {"not measured"}
+
+
+CARRIED = {
+    "esp:aes128gcm16": [100e3, 110e3, 90e3],
+    "wireguard-go": [40e3, 50e3, 45e3],
+    "openvpn:aes-128-gcm": [30e3, 30e3, 30e3],
+}
+
+
+def test_gateways_are_compared_by_medians_and_by_the_worst_case() -> None:
+    assert tunnels.verdict(CARRIED, 2.0)[1:] == ("2.22 (1.80–2.75): esp:aes128gcm16 and wireguard-go", "met")
+    assert tunnels.verdict(CARRIED, 3.0)[2] == "missed"
+    assert tunnels.verdict({"esp": [1.0]}, 2.0)[2] == "not measured"
+    rows = tunnels.rows(CARRIED)
+    assert [row[0] for row in rows] == ["esp:aes128gcm16", "wireguard-go", "openvpn:aes-128-gcm"]
+    assert rows[1] == ("wireguard-go", "45.0", "40.0–50.0", "3", "2.22 ×")
+
+
+def test_a_suite_within_the_target_is_told_from_one_beyond() -> None:
+    def dear(suite: str, mode: str, way: str, size: int) -> float:
+        ns = as_published(suite, mode, way, size)
+        return ns * 2 if (suite, mode, way) == ("aes-gcm-16", "tunnel", "out") else ns
+
+    (cheap, *_), (missed, *_) = (esp.verdicts(samples(cost), CARRIED) for cost in (as_published, dear))
+    assert cheap[2] == "met"
+    assert missed[2] == "missed"
+    assert missed[1] == "35 of 36; at most 2.20 (2.20–2.20): aes-gcm-16, tunnel, out"
+
+
+def test_the_page_answers_every_finding_with_a_picture(tmp_path: Path) -> None:
+    everything = {"warm, 1 flow": list(lines(as_published)), "cold, 1 flow": list(lines(as_published))}
+    about: dict[str, Any] = {"date": "2026-11-23", "command": "bench/esp.py", "versions": {"cpu": "one"}}
+    scapy = {("aes-cbc", "tunnel", "out"): 1e6}
+    esp.publish(tmp_path, about, everything, scapy, CARRIED, Console(quiet=True))
+    page = (tmp_path / "README.md").read_text()
+    for answer in findings.answers(samples(as_published)):
+        assert f". {answer.published}\n\n**Today: holds.**" in page
+        assert f"]({answer.key}.png)" in page
+        assert (tmp_path / f"{answer.key}.png").read_bytes().startswith(b"\x89PNG")
+    kept = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
+    assert len(kept) == sum(map(len, everything.values()))
+    assert kept[0]["condition"] == "warm, 1 flow"
+    raw = json.loads((tmp_path / "raw.json").read_text())
+    assert raw["scapy_ns"] == {"aes-cbc tunnel out": 1e6}
+
+
+def test_scapy_does_the_same_to_the_same_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scapys, "PACKETS", 1)
+    found = scapys.scapy_costs(200)
+    assert {key[0] for key in found} == set(scapys.SCAPY)
+    assert len(found) == len(scapys.SCAPY) * 4
+    assert all(ns > 0 for ns in found.values())

@@ -1,6 +1,6 @@
 //! What became of the packets of a gateway.
 
-use weir_esp::EncapsulateError;
+use weir_esp::{EncapsulateError, RekeyingInbound};
 
 use crate::layout::Plain;
 
@@ -25,6 +25,7 @@ counts! {
     out_exhausted: "There was no sequence number left.",
     out_queue_full: "The kernel had no room for them: the gateway is overloaded.",
     out_not_sent: "The outer interface did not take them.",
+    out_rekeys: "Not packets: how often packets began to leave with another SPI and other keys.",
     in_packets: "Decapsulated.",
     in_malformed: "No IP packets, fragments, or cut short.",
     in_foreign: "Not ESP of this association.",
@@ -34,6 +35,8 @@ counts! {
     in_discarded: "Authentic, but of no use: bad padding or payload, dummies, congestion that would go unnoticed.",
     in_queue_full: "The kernel had no room for them: the gateway is overloaded.",
     in_not_sent: "The kernel did not take them.",
+    in_late: "Decapsulated after a rekeying, with the keys before it.",
+    in_rekeys: "Not packets: how often packets began to come with another SPI and other keys.",
 }
 
 impl Counts {
@@ -49,7 +52,10 @@ impl Counts {
     }
 
     /// Takes over what the receiver of ESP counted; `not_ip` frames never came so far.
-    pub fn take_incoming(&mut self, counted: weir_esp::Counts, not_ip: u64) {
+    pub fn take_incoming(&mut self, receiver: &RekeyingInbound, not_ip: u64) {
+        let counted = receiver.counts();
+        self.in_late = receiver.late();
+        self.in_rekeys = receiver.rekeys();
         self.in_packets = counted.accepted;
         self.in_malformed = counted.malformed + not_ip;
         self.in_foreign = counted.foreign;

@@ -10,10 +10,12 @@ mod ways;
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use weir_esp::{Association, AssociationError, Inbound, Mode, Outbound};
+use weir_esp::{Association, AssociationError, Mode, RekeyingInbound, RekeyingOutbound, SECRET_LEN};
 
 pub use counts::COUNTERS;
 
@@ -26,8 +28,8 @@ use ways::{Inward, Outward};
 
 /// Half a thousand frames wait, as in the ring of a network card, and more are dropped.
 const RING_MIB: usize = 1;
-/// Batches between two looks at what the kernel dropped and whether to stop.
-const LOOK_EVERY: u32 = 1024;
+/// Between two looks at what the kernel dropped and what is asked for, while packets pass.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// So soon after the last frame the counters are complete.
 const CALM_MS: i32 = 10;
 const IDLE_MS: i32 = 500;
@@ -45,6 +47,26 @@ pub struct Outside {
     pub mtu_bytes: usize,
 }
 
+/// When a gateway begins to send with another SPI and other keys, beside when it is asked to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lifetime {
+    /// After so many packets.
+    pub packets: Option<NonZeroU64>,
+    /// After so long, by a clock that nobody sets; not while there is nothing to send.
+    pub time: Option<Duration>,
+}
+
+/// What the owner of a gateway wants of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// To go on.
+    Nothing,
+    /// To send with another SPI and other keys from now on.
+    Rekey,
+    /// To end.
+    End,
+}
+
 /// What a gateway does, and where.
 pub struct Options<'a> {
     /// Name of the TUN interface to make, where packets are in the clear.
@@ -55,7 +77,11 @@ pub struct Options<'a> {
     pub sending: Association<'a>,
     /// For what comes.
     pub receiving: Association<'a>,
-    /// Random bytes for initialization vectors, see [`Outbound::new`].
+    /// From which the associations come that follow these two, see [`RekeyingOutbound::new`].
+    pub secrets: [&'a [u8; SECRET_LEN]; 2],
+    /// When they do. The other gateway follows.
+    pub lifetime: Lifetime,
+    /// Random bytes for initialization vectors, see [`weir_esp::Outbound::new`].
     pub iv_key: [u8; 16],
     /// Width of the replay window in packets.
     pub window: usize,
@@ -107,6 +133,8 @@ pub struct Gateway {
     inward: Inward,
     counts: Counts,
     board: Mapped<Counts>,
+    rekey_every: Option<Duration>,
+    rekeyed: Instant,
 }
 
 impl Gateway {
@@ -118,8 +146,10 @@ impl Gateway {
         if options.sending.mode == Mode::Transport || options.receiving.mode == Mode::Transport {
             return Err(GatewayError::Transport);
         }
-        let sender = Outbound::new(&options.sending, &options.iv_key)?;
-        let receiver = Inbound::new(&options.receiving, options.window)?;
+        let [sending, receiving] = options.secrets;
+        let lifetime = options.lifetime;
+        let sender = RekeyingOutbound::new(&options.sending, &options.iv_key, sending, lifetime.packets)?;
+        let receiver = RekeyingInbound::new(&options.receiving, options.window, receiving)?;
         let path = &options.counters;
         let refuse = |source| GatewayError::Counters { path: path.display().to_string(), source };
         let file = File::options().read(true).write(true).create_new(true).open(path).map_err(refuse)?;
@@ -134,42 +164,47 @@ impl Gateway {
             inward: Inward::new(receiver, &options.outside),
             counts: Counts::default(),
             board: Mapped::new(&file, 1).map_err(refuse)?,
+            rekey_every: lifetime.time,
+            rekeyed: Instant::now(),
         })
     }
 
-    /// Carries packets until `is_over`, which is asked several times a second.
+    /// Carries packets until `wish` says that it is to end, which is asked several times a second.
     ///
     /// # Errors
     /// [`GatewayError::Gone`].
-    pub fn run(&mut self, is_over: &mut dyn FnMut() -> bool) -> Result<(), GatewayError> {
-        let (mut batches, mut wait_ms) = (0, CALM_MS);
+    pub fn run(&mut self, wish: &mut dyn FnMut() -> Wish) -> Result<(), GatewayError> {
+        let (mut looked, mut wait_ms) = (Instant::now(), CALM_MS);
         loop {
             let carried = [self.carry_out(), self.carry_in()];
+            let mut is_calm = false;
             if carried == [false, false] {
                 self.tell();
-                let is_calm = !self.wait(wait_ms);
-                if is_calm {
-                    self.look()?;
-                    if is_over() {
-                        return Ok(());
-                    }
-                }
+                is_calm = !self.wait(wait_ms);
                 wait_ms = if is_calm { IDLE_MS } else { CALM_MS };
+            }
+            if !is_calm && looked.elapsed() < LOOK_EVERY {
                 continue;
             }
-            batches += 1;
-            if batches % LOOK_EVERY == 0 {
-                self.look()?;
-                if is_over() {
-                    return Ok(());
-                }
+            looked = Instant::now();
+            self.look()?;
+            match wish() {
+                Wish::Nothing => {}
+                Wish::Rekey => self.rekey(),
+                Wish::End => return Ok(()),
             }
         }
     }
 
+    fn rekey(&mut self) {
+        self.outward.rekey(&mut self.counts);
+        self.rekeyed = Instant::now();
+        self.tell();
+    }
+
     /// A batch into the tunnel; whether there were packets.
     fn carry_out(&mut self) -> bool {
-        let Self { inside, outside, outward, counts, .. } = self;
+        let Self { inside, outside, outward, counts, rekey_every, rekeyed, .. } = self;
         let mut taken = 0;
         while taken < BATCH
             && let Some(len) = inside.read(outward.room())
@@ -179,6 +214,10 @@ impl Gateway {
         }
         if taken == 0 {
             return false;
+        }
+        if rekey_every.is_some_and(|every| rekeyed.elapsed() >= every) {
+            outward.rekey(counts);
+            *rekeyed = Instant::now();
         }
         outward.seal(counts);
         send(outside, outward.frames(), &mut counts.out_not_sent);

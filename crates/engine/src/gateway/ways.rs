@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use weir_esp::{Inbound, Outbound, Slot, Suite};
+use weir_esp::{RekeyingInbound, RekeyingOutbound, Slot, Suite};
 
 use super::Outside;
 use super::counts::Counts;
@@ -18,7 +18,7 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// From the clear into the tunnel.
 pub struct Outward {
-    sender: Outbound,
+    sender: RekeyingOutbound,
     /// Destination and source of what is sent.
     front: [u8; 2 * ADDRESS_BYTES],
     longest_bytes: usize,
@@ -27,7 +27,7 @@ pub struct Outward {
 
 /// From the tunnel into the clear.
 pub struct Inward {
-    receiver: Inbound,
+    receiver: RekeyingInbound,
     own: [u8; ADDRESS_BYTES],
     not_ip: u64,
     batch: Batch,
@@ -40,7 +40,7 @@ struct Batch {
 }
 
 impl Outward {
-    pub fn new(sender: Outbound, suite: Suite, outside: &Outside) -> Self {
+    pub fn new(sender: RekeyingOutbound, suite: Suite, outside: &Outside) -> Self {
         let longest_bytes = longest_inside(&sender, suite, outside.mtu_bytes);
         let len = ETHERNET_BYTES + sender.headroom() + longest_bytes + sender.tailroom();
         let mut front = [0; 2 * ADDRESS_BYTES];
@@ -72,6 +72,7 @@ impl Outward {
         let mut slots: Vec<_> =
             packets.map(|(buffer, range)| Slot { buffer, range: range.clone(), error: None }).collect();
         self.sender.encapsulate_each(&mut slots);
+        counts.out_rekeys = self.sender.rekeys();
         for (slot, range) in slots.iter_mut().zip(ranges.iter_mut()) {
             *range = match slot.error {
                 None => {
@@ -84,6 +85,12 @@ impl Outward {
                 }
             };
         }
+    }
+
+    /// Encapsulates what comes next with another SPI and other keys.
+    pub fn rekey(&mut self, counts: &mut Counts) {
+        self.sender.rekey();
+        counts.out_rekeys = self.sender.rekeys();
     }
 
     /// Frames to be sent, after [`seal`](Self::seal).
@@ -102,7 +109,7 @@ impl Outward {
 }
 
 impl Inward {
-    pub fn new(receiver: Inbound, outside: &Outside) -> Self {
+    pub fn new(receiver: RekeyingInbound, outside: &Outside) -> Self {
         Self { receiver, own: outside.address, not_ip: 0, batch: Batch::new(outside.mtu_bytes) }
     }
 
@@ -123,7 +130,7 @@ impl Inward {
             }
             _ => self.not_ip += 1,
         }
-        counts.take_incoming(self.receiver.counts(), self.not_ip);
+        counts.take_incoming(&self.receiver, self.not_ip);
     }
 
     /// Packets that were inside.
@@ -155,7 +162,7 @@ impl Batch {
 }
 
 /// The longest packet that fits into `mtu_bytes` when it is encapsulated; 0 where none does.
-fn longest_inside(sender: &Outbound, suite: Suite, mtu_bytes: usize) -> usize {
+fn longest_inside(sender: &RekeyingOutbound, suite: Suite, mtu_bytes: usize) -> usize {
     let room = mtu_bytes.saturating_sub(sender.headroom() + suite.icv_len());
     let longest = (room / suite.align() * suite.align()).saturating_sub(TRAILER_BYTES);
     // Nobody sends a longer one by an interface in the clear.
@@ -180,9 +187,10 @@ fn framed(buffer: &mut [u8], packet: Range<usize>, front: &[u8; 2 * ADDRESS_BYTE
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::num::NonZeroU64;
 
     use proptest::prelude::*;
-    use weir_esp::{Association, DEFAULT_WINDOW, Mode, UdpPorts};
+    use weir_esp::{Association, DEFAULT_WINDOW, Mode, SECRET_LEN, UdpPorts};
 
     use super::*;
 
@@ -197,6 +205,10 @@ mod tests {
 
     /// The near gateway's way out and the far gateway's way in.
     fn pair(suite: Suite, udp: bool, key: u8) -> (Outward, Inward) {
+        rekeying_pair(suite, udp, key, None)
+    }
+
+    fn rekeying_pair(suite: Suite, udp: bool, key: u8, most: Option<NonZeroU64>) -> (Outward, Inward) {
         let keys: &'static [[u8; 36]; 2] = Box::leak(Box::new([[1; 36], [key; 36]]));
         let of = |key: &'static [u8; 36]| Association {
             spi: 0x1000,
@@ -210,8 +222,11 @@ mod tests {
             udp: udp.then(UdpPorts::default),
             esn: false,
         };
-        let sender = Outbound::new(&of(&keys[0]), &[3; 16]).expect("a valid association");
-        let receiver = Inbound::new(&of(&keys[1]), DEFAULT_WINDOW).expect("a valid association");
+        let secret = [4; SECRET_LEN];
+        let sender = RekeyingOutbound::new(&of(&keys[0]), &[3; 16], &secret, most);
+        let receiver = RekeyingInbound::new(&of(&keys[1]), DEFAULT_WINDOW, &secret);
+        let (sender, receiver) =
+            (sender.expect("a valid association"), receiver.expect("a valid association"));
         (Outward::new(sender, suite, &side(NEAR, FAR)), Inward::new(receiver, &side(FAR, NEAR)))
     }
 
@@ -305,6 +320,28 @@ mod tests {
             in_bad_tag: 1,
             in_foreign: 1,
             in_malformed: 2,
+            ..Counts::default()
+        };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn keys_change_while_packets_pass_and_both_gateways_count_it() {
+        let (mut outward, mut inward) = rekeying_pair(Suite::AesGcm, false, 1, NonZeroU64::new(10));
+        let mut counts = Counts::default();
+        let clear: Vec<_> = (0..25).map(|fill| packet(100, fill)).collect();
+        let mut between = sealed(&mut outward, &clear, &mut counts);
+        outward.rekey(&mut counts);
+        between.extend(sealed(&mut outward, &clear[..1], &mut counts));
+        // The first packet with new keys overtakes the last one with old keys.
+        between.swap(9, 10);
+        assert_eq!(opened(&mut inward, &between, &mut counts).len(), 26);
+        let expected = Counts {
+            out_packets: 26,
+            out_rekeys: 3,
+            in_packets: 26,
+            in_late: 1,
+            in_rekeys: 3,
             ..Counts::default()
         };
         assert_eq!(counts, expected);

@@ -3,6 +3,7 @@
 mod batch;
 mod headers;
 mod hostile;
+mod rekey;
 mod replay;
 mod round_trips;
 mod vectors;

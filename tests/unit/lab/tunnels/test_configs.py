@@ -9,6 +9,7 @@ import pytest
 
 from weirlab.lab import wiring
 from weirlab.lab.dut.tunnels import openvpn, strongswan, wireguard
+from weirlab.lab.dut.tunnels.events import Rekey
 from weirlab.lab.dut.tunnels.tunnel import Gateway
 
 UNUSED: Any = None
@@ -123,6 +124,48 @@ secrets {
 }
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("rekey", "lines"),
+    [
+        (Rekey("2min", time_s=120.0), ["rekey_time = 120", "rand_time = 0", "life_time = 3720"]),
+        (
+            Rekey("9packets", packets=9),
+            ["rekey_packets = 9", "rand_packets = 0", "life_packets = 1000000009"],
+        ),
+        (None, []),
+    ],
+)
+def test_strongswan_rekeys_when_it_is_told_to(rekey: Rekey | None, lines: list[str]) -> None:
+    text = strongswan.config(NEAR, "aes128gcm16", "s3cret", in_udp=False, rekey=rekey)
+    words = [line.strip() for line in text.splitlines()]
+    assert [line for line in words if line.startswith(("rekey_", "rand_", "life_"))] == lines
+
+
+def test_strongswans_associations_are_counted_by_their_numbers() -> None:
+    listed = """\
+gateways: #1, ESTABLISHED, IKEv2, 5a_i* 7b_r
+  tunnel: #4, reqid 1, REKEYED, TUNNEL-in-UDP, ESP:AES_GCM_16-128
+    installed 3s ago
+  tunnel: #5, reqid 1, INSTALLED, TUNNEL-in-UDP, ESP:AES_GCM_16-128
+"""
+    said: list[list[str]] = []
+
+    class Machine:
+        name = "the near gateway"
+
+        def run(self, command: list[str]) -> tuple[int, list[str]]:
+            said.append(command)
+            return 0, listed.splitlines()
+
+    driver = strongswan.StrongSwanLibipsec("rekey=2s")
+    assert driver.counters() == {}
+    machines: Any = [Machine()]
+    driver._machines = machines
+    assert driver.counters() == {"near_rekeys": 4}
+    driver.rekey_now()
+    assert [command[1] for command in said] == ["--list-sas", "--rekey"]
 
 
 def test_strongswans_daemon_is_told_who_carries_the_packets() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import struct
 from pathlib import Path
 from typing import Any
@@ -54,24 +55,41 @@ def test_keys_are_as_long_as_the_name_says_and_new_each_time(
 ) -> None:
     cipher = esp.Esp(name).cipher
     made = [esp.new_keys(cipher, name, 256) for _ in range(2)]
-    assert [(len(each.encryption), len(each.authentication)) for each in made] == [
-        (encryption, authentication)
+    assert [(len(each.encryption), len(each.authentication), len(each.secret)) for each in made] == [
+        (encryption, authentication, 32)
     ] * 2
     assert made[0] != made[1]
 
 
-@pytest.mark.parametrize(("name", "natt"), [("esp", None), ("esp-udp", (4500, 4500))])
+@pytest.mark.parametrize(
+    ("name", "natt", "rekey"),
+    [
+        ("esp:aes128-sha1", None, {}),
+        ("esp-udp:aes128-sha1", (4500, 4500), {}),
+        ("esp:aes128-sha1:rekey=2min", None, {"rekey_packets": None, "rekey_s": 120.0}),
+        ("esp:aes128-sha1:rekey=500packets", None, {"rekey_packets": 500, "rekey_s": None}),
+    ],
+)
 def test_what_a_gateway_is_told_is_what_the_engine_takes(
-    name: str, natt: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, natt: object, rekey: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = dut.make(f"{name}:aes128-sha1")
+    driver = dut.make(name)
     assert isinstance(driver, esp.Esp)
-    there, back = esp.Keys(0x1000, b"e" * 16, b"a" * 20), esp.Keys(0x1001, b"E" * 16, b"A" * 20)
+    there = esp.Keys(0x1000, b"e" * 16, b"a" * 20, b"s" * 32)
+    back = esp.Keys(0x1001, b"E" * 16, b"A" * 20, b"S" * 32)
     config = tmp_path / "esp.json"
     config.write_text(json.dumps(dict(driver._config(NEAR, 0, there, back))))
     told: dict[str, Any] = {}
     monkeypatch.setattr(_engine, "run_esp_gateway", lambda **arguments: told.update(arguments))
-    gateway.main(str(config))
+    before = signal.getsignal(gateway.REKEY)
+    try:
+        gateway.main(str(config))
+        asked = told.pop("is_rekey_wanted")
+        assert not asked()
+        signal.raise_signal(gateway.REKEY)
+        assert [asked(), asked()] == [True, False]
+    finally:
+        signal.signal(gateway.REKEY, before)
     assert not config.exists()
     assert told.pop("iv_key") != bytes(16)
     assert told == {
@@ -79,17 +97,18 @@ def test_what_a_gateway_is_told_is_what_the_engine_takes(
         "outside": ("wan0", bytes.fromhex("027765697221"), bytes.fromhex("027765697222"), 1500),
         "suite": "aes-cbc-hmac-sha1-96",
         "ends": ("203.0.113.1", "203.0.113.2"),
-        "sending": (0x1000, b"e" * 16, b"a" * 20),
-        "receiving": (0x1001, b"E" * 16, b"A" * 20),
+        "sending": (0x1000, b"e" * 16, b"a" * 20, b"s" * 32),
+        "receiving": (0x1001, b"E" * 16, b"A" * 20, b"S" * 32),
         "natt": natt,
         "window": 1024,
         "counters": "/run/esp.counters",
+        **rekey,
     }
 
 
 def test_a_gateway_that_cannot_be_ends_with_the_reason(tmp_path: Path) -> None:
     driver = esp.Esp()
-    bad = esp.Keys(1, b"", b"")
+    bad = esp.Keys(1, b"", b"", bytes(32))
     config = tmp_path / "esp.json"
     config.write_text(json.dumps(dict(driver._config(NEAR, 0, bad, bad))))
     with pytest.raises(SystemExit, match="SPI 1: 0 to 255 are reserved"):

@@ -13,7 +13,8 @@ from weirlab.errors import InputError, LabError
 from weirlab.lab import dut
 from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.dut.tunnels import openvpn, strongswan, tunnel, wireguard
-from weirlab.lab.dut.tunnels.tunnel import Tunnel
+from weirlab.lab.dut.tunnels.esp import Esp
+from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel
 from weirlab.records import RuleSetup
 from weirlab.testing.site import SITE
 
@@ -30,6 +31,11 @@ from weirlab.testing.site import SITE
         ("strongswan-kernel:null-md5", "strongswan-kernel:null-md5"),
         ("esp", "esp:aes128gcm16"),
         ("esp-udp:aes256-sha1", "esp-udp:aes256-sha1"),
+        ("esp:rekey=5min", "esp:aes128gcm16:rekey=5min"),
+        ("esp:aes256gcm16:rekey=1000packets", "esp:aes256gcm16:rekey=1000packets"),
+        ("strongswan-libipsec:rekey=2s", "strongswan-libipsec:aes128gcm16:rekey=2s"),
+        ("wireguard-go:outage=3s+500ms", "wireguard-go:outage=3s+500ms"),
+        ("esp:rekey=2s:outage=3s+1s", "esp:aes128gcm16:rekey=2s:outage=3s+1s"),
     ],
 )
 def test_a_tunnel_is_called_by_its_suite(asked: str, name: str) -> None:
@@ -49,11 +55,66 @@ def test_a_tunnel_is_called_by_its_suite(asked: str, name: str) -> None:
         ("wireguard-go:aes-128-gcm", "WireGuard has no suite 'aes-128-gcm'; it has one alone"),
         ("iptables-legacy:aes", "the device 'iptables-legacy' has no cipher suites"),
         ("wiregard", r"did you mean wireguard\?"),
+        ("esp:rekey=soon", r"'rekey=soon' not understood; accepted are e\.g\. 'rekey=90s' and 'rekey=10000"),
+        ("esp:rekey=0packets", "'rekey=0packets' not understood"),
+        ("esp:rekey=5s:aes128gcm16", "ESP has no suite 'rekey=5s:aes128gcm16'"),
+        ("wireguard-go:rekey=5s", "wireguard-go cannot be told 'rekey=5s': leave it out"),
+        ("strongswan-libipsec:rekey=9packets", "cannot be told 'rekey=9packets': give e.g. 'rekey=90s'"),
+        ("strongswan-kernel:rekey=500ms", "strongSwan counts whole seconds: 'rekey=500ms' has others"),
+        ("esp:outage=3s", r"'outage=3s' not understood; accepted is e\.g\. 'outage=3s\+1s'"),
+        ("esp:outage=3s+1s:rekey=5s", "ESP has no suite 'outage=3s\\+1s'"),
+        ("openvpn:outage=3s+1s", "Weir cannot start a gateway of openvpn again during a trial: leave out"),
     ],
 )
 def test_a_suite_that_is_not_there_is_refused_with_those_that_are(name: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         dut.make(name)
+
+
+def test_openvpn_is_not_rekeyed_on_demand() -> None:
+    with pytest.raises(InputError, match="OpenVPN cannot be told to rekey"):
+        openvpn.OpenVpn().rekey_now()
+
+
+class Dying(Esp):
+    """Gateways that are not there; what would be done to them is noted."""
+
+    def __init__(self, comes_back: bool = True) -> None:
+        super().__init__("outage=1ms+1ms")
+        self.done: list[str] = []
+        self.comes_back = comes_back
+        gateway: Any = SimpleNamespace(machine=SimpleNamespace(processes=[]))
+        self._ends = gateway, gateway
+
+    def fail(self, near: Gateway) -> None:
+        self.done.append("died")
+
+    def revive(self, near: Gateway, far: Gateway) -> None:
+        self.done.append("returned")
+
+    def _passes(self) -> bool:
+        return self.comes_back
+
+
+def test_the_near_gateway_dies_and_returns_in_every_trial() -> None:
+    driver = Dying()
+    for trial in (1, 2):
+        with driver.beside_traffic():
+            driver.done.append("traffic")
+        assert driver.counters()["near_outages"] == trial
+    assert sorted(driver.done) == ["died", "died", "returned", "returned", "traffic", "traffic"]
+    assert driver.counters()["near_outage_us"] >= 2000
+    assert Esp().counters() == {}
+
+
+def test_a_gateway_that_never_returns_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Dying(comes_back=False)
+    until = driver._until
+    monkeypatch.setattr(driver, "_until", lambda met, what: until(met, what, patience_s=0.0))
+    said = "nothing passed the tunnel after the near gateway had returned"
+    with pytest.raises(LabError, match=said), driver.beside_traffic():
+        pass
+    assert driver.counters()["near_outages"] == 0
 
 
 def test_a_tunnel_takes_no_ruleset_file() -> None:

@@ -1,13 +1,15 @@
 """ESP in tunnel mode by gateways of Weir's own, in user space, with keys that each run makes.
 
-There is no key exchange: both processes get their keys before they start. On the cable between the gateways a
-process has an Ethernet address of its own; the kernel takes frames to it for another host's.
+There is no key exchange: both processes get their keys before they start, and a secret from which they derive
+the next ones. On the cable between the gateways a process has an Ethernet address of its own; the kernel
+takes frames to it for another host's.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+import signal
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from weirlab import __version__, programs
 from weirlab.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.dut.tunnels import gateway, strongswan
+from weirlab.lab.dut.tunnels.events import After
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel
 
 INTERFACE: Final = "esp0"
@@ -41,6 +44,7 @@ SUITES: Final = (
     Suite("aes256", "esp-tunnel/aes-cbc"),
 )
 """Those of strongSwan by its keywords, and some that it has not."""
+_SECRET_BYTES: Final = 32
 _DAEMON: Final = "gateway"
 _CONFIG: Final = "/run/esp.json"
 _COUNTERS: Final = "/run/esp.counters"
@@ -53,6 +57,8 @@ class Keys:
     spi: int
     encryption: bytes
     authentication: bytes
+    secret: bytes
+    """From which the keys come that follow."""
 
 
 class Esp(Tunnel):
@@ -60,9 +66,13 @@ class Esp(Tunnel):
 
     product = "ESP"
     kind = "esp"
+    rekeys_after: frozenset[After] = frozenset({"time", "packets"})
+    returns = True
 
     def __init__(self, suite: str | None = None) -> None:
         super().__init__(SUITES, suite)
+        self._earlier: dict[str, int] = {}
+        """What was counted by processes that are no more."""
 
     @property
     def cipher(self) -> str:
@@ -87,8 +97,27 @@ class Esp(Tunnel):
         for here in (near, far):
             self.route(here, INTERFACE)
 
+    def fail(self, near: Gateway) -> None:
+        near.machine.stop(_DAEMON, by=signal.SIGKILL)
+
+    def revive(self, near: Gateway, far: Gateway) -> None:
+        # Nobody negotiates: whoever starts one gateway again gives both new keys. The old ones cannot go on,
+        # since the near gateway does not know any more which sequence numbers it has used.
+        far.machine.stop(_DAEMON, by=signal.SIGKILL)
+        self._earlier = dict(self._counted())
+        for each in (near, far):
+            each.machine.run(["rm", "-f", _COUNTERS])
+        self.begin(near, far)
+
+    def rekey_now(self) -> None:
+        for machine in self._machines:
+            machine.signal(_DAEMON, gateway.REKEY)
+
     def counters(self) -> Mapping[str, int]:
         """What became of packets, by gateway: encapsulated, decapsulated, dropped by reason."""
+        return {**super().counters(), **self._counted()}
+
+    def _counted(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for side, machine in zip(("near", "far"), self._machines, strict=False):
             try:
@@ -99,7 +128,7 @@ class Esp(Tunnel):
             names = gateway.counter_names()
             values = struct.unpack(f"={len(names)}Q", content)
             found |= {f"{side}_esp_{name}": value for name, value in zip(names, values, strict=True)}
-        return found
+        return {name: count + self._earlier.get(name, 0) for name, count in found.items()}
 
     def _config(
         self, here: Gateway, number: int, sending: Keys, receiving: Keys
@@ -111,11 +140,17 @@ class Esp(Tunnel):
         yield "suite", self.cipher
         yield "ends", [here.address, here.peer]
         for name, keys in (("sending", sending), ("receiving", receiving)):
-            yield name, [keys.spi, keys.encryption.hex(), keys.authentication.hex()]
+            yield (
+                name,
+                [keys.spi, *(each.hex() for each in (keys.encryption, keys.authentication, keys.secret))],
+            )
         yield "iv_key", secrets.token_hex(16)
         yield "natt", [PORT, PORT] if self.natt else None
         yield "window", WINDOW
         yield "counters", _COUNTERS
+        if self.rekey is not None:
+            yield "rekey_packets", self.rekey.packets
+            yield "rekey_s", self.rekey.time_s
 
 
 class EspInUdp(Esp):
@@ -131,4 +166,5 @@ def new_keys(cipher: str, name: str, spi: int) -> Keys:
 
     lengths, authentication_bytes = esp_key_bytes(cipher)
     encryption_bytes = lengths[-1] if name.startswith("aes256") else lengths[0]
-    return Keys(spi, secrets.token_bytes(encryption_bytes), secrets.token_bytes(authentication_bytes))
+    lengths_bytes = (encryption_bytes, authentication_bytes, _SECRET_BYTES)
+    return Keys(spi, *(secrets.token_bytes(each) for each in lengths_bytes))

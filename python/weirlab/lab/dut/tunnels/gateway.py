@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from weirlab.errors import WeirError
+
+REKEY: Final = signal.SIGUSR1
+"""Lets a gateway send with another SPI and other keys from now on."""
 
 
 def main(path: str) -> None:
@@ -21,7 +26,7 @@ def main(path: str) -> None:
         arguments = json.load(file)
     os.unlink(path)
     try:
-        run_esp_gateway(**_understood(arguments))
+        run_esp_gateway(**_understood(arguments), is_rekey_wanted=_asked())
     except (WeirError, ValueError) as error:
         sys.exit(str(error))
 
@@ -33,14 +38,31 @@ def counter_names() -> tuple[str, ...]:
     return ESP_COUNTERS
 
 
+def _asked() -> Callable[[], bool]:
+    """Whether the signal has come since the last call."""
+    came = False
+
+    def note(*_: object) -> None:
+        nonlocal came
+        came = True
+
+    def asked() -> bool:
+        nonlocal came
+        was, came = came, False
+        return was
+
+    signal.signal(REKEY, note)
+    return asked
+
+
 def _understood(arguments: dict[str, Any]) -> dict[str, Any]:
     """The same with bytes and tuples, as the engine takes them."""
     name, own, neighbour, mtu_bytes = arguments["outside"]
     outside = (name, bytes.fromhex(own), bytes.fromhex(neighbour), mtu_bytes)
     keys = {
-        way: (spi, bytes.fromhex(encryption), bytes.fromhex(authentication))
+        way: (spi, *map(bytes.fromhex, secrets))
         for way in ("sending", "receiving")
-        for spi, encryption, authentication in [arguments[way]]
+        for spi, *secrets in [arguments[way]]
     }
     natt = None if arguments["natt"] is None else tuple(arguments["natt"])
     iv_key = bytes.fromhex(arguments["iv_key"])

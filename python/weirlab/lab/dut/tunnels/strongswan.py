@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from weirlab import programs
+from weirlab.errors import InputError, LabError
 from weirlab.lab.dut import tool
+from weirlab.lab.dut.tunnels.events import After, Rekey
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel, lacking
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import in_thread
+from weirlab.lab.machines.machine import quote
+from weirlab.quoting import quoted
 
 INTERFACE: Final = "ipsec0"
 
@@ -32,8 +37,13 @@ SUITES: Final = (
 
 _SETTINGS: Final = "/run/strongswan.conf"
 _CONFIG: Final = "/run/swanctl.conf"
+_LIFE_S: Final = 3600
+_LIFE_PACKETS: Final = 1_000_000_000
+"""How much longer than until they are to be renewed keys may be used."""
 _SOCKET: Final = "unix:///run/vici"
 _CHILD: Final = "tunnel"
+_ASSOCIATION: Final = re.compile(rf"^ *{_CHILD}: #(\d+),", re.MULTILINE)
+"""In a list of associations; charon numbers them from 1."""
 _NO_ESP: Final = "this kernel has no ESP: modprobe esp4 xfrm_user, or choose strongswan-libipsec"
 _PLUGINS: Final = (
     "random nonce aes des sha1 sha2 md5 hmac kdf gcm chapoly openssl pem pkcs1 pubkey x509 constraints"
@@ -49,6 +59,10 @@ class StrongSwan(Tunnel):
 
     def __init__(self, suite: str | None = None) -> None:
         super().__init__(SUITES, suite)
+        if self.rekey is not None and self.rekey.time_s is not None and not self.rekey.time_s.is_integer():
+            raise InputError(
+                f"strongSwan counts whole seconds: {quoted('rekey=' + self.rekey.text)} has others"
+            )
 
     def check(self) -> list[str]:
         wanted = {"strongswan-charon": [CHARON], "strongswan-swanctl": ["swanctl"]}
@@ -59,19 +73,40 @@ class StrongSwan(Tunnel):
 
     def begin(self, near: Gateway, far: Gateway) -> None:
         secret = secrets.token_hex(16)
-        for gateway in (near, far):
+        # If both wanted new keys at the same moment, both would negotiate them (RFC 7296, 2.8.1).
+        for gateway, rekey in ((near, self.rekey), (far, None)):
             gateway.machine.write(_SETTINGS, settings(self.backends))
-            gateway.machine.write(_CONFIG, config(gateway, self.suite.name, secret, in_udp=self.natt))
+            text = config(gateway, self.suite.name, secret, in_udp=self.natt, rekey=rekey)
+            gateway.machine.write(_CONFIG, text)
             self.daemon(gateway, "charon", ["env", f"STRONGSWAN_CONF={_SETTINGS}", CHARON])
         for gateway in (near, far):
             self.command(gateway, swanctl("--load-all", "--noprompt", "--file", _CONFIG))
         self.command(near, swanctl("--initiate", "--child", _CHILD, "--timeout", "10"), patience_s=0.0)
+
+    def rekey_now(self) -> None:
+        self._near_says("--rekey", "--child", _CHILD)
+
+    def counters(self) -> Mapping[str, int]:
+        """Security associations that followed the first one, where some are expected."""
+        if self.rekey is None or not self._machines:
+            return super().counters()
+        numbers = _ASSOCIATION.findall("\n".join(self._near_says("--list-sas")))
+        return {"near_rekeys": max(map(int, numbers), default=1) - 1}
+
+    def _near_says(self, *arguments: str) -> list[str]:
+        near = self._machines[0]
+        code, said = near.run(swanctl(*arguments))
+        if code != 0:
+            raise LabError(f"swanctl {arguments[0]} failed on {near.name}; it says: {quote(said)}")
+        return said
 
 
 class StrongSwanLibipsec(StrongSwan):
     """ESP in charon itself: in user space, in UDP, in tunnel mode."""
 
     kind = "strongswan-libipsec"
+    # Its own ESP does not count packets.
+    rekeys_after: frozenset[After] = frozenset({"time"})
     natt = True
     backends = "kernel-libipsec kernel-netlink"
     most_bytes = 1400
@@ -85,6 +120,7 @@ class StrongSwanKernel(StrongSwan):
     """ESP of the kernel, on IP."""
 
     kind = "strongswan-kernel"
+    rekeys_after: frozenset[After] = frozenset({"time", "packets"})
     backends = "kernel-netlink"
 
     def check(self) -> list[str]:
@@ -128,12 +164,12 @@ def settings(backends: str) -> str:
     )
 
 
-def config(gateway: Gateway, suite: str, secret: str, *, in_udp: bool) -> str:
+def config(gateway: Gateway, suite: str, secret: str, *, in_udp: bool, rekey: Rekey | None = None) -> str:
     """The file ``swanctl.conf`` of a gateway (swanctl.conf(5))."""
-    return "\n".join(_lines(gateway, suite, secret, in_udp)) + "\n"
+    return "\n".join(_lines(gateway, suite, secret, in_udp, rekey)) + "\n"
 
 
-def _lines(gateway: Gateway, suite: str, secret: str, in_udp: bool) -> Iterator[str]:
+def _lines(gateway: Gateway, suite: str, secret: str, in_udp: bool, rekey: Rekey | None) -> Iterator[str]:
     yield "connections {"
     yield "  gateways {"
     yield "    version = 2"
@@ -153,6 +189,15 @@ def _lines(gateway: Gateway, suite: str, secret: str, in_udp: bool) -> Iterator[
     yield f"        remote_ts = {','.join(gateway.networks)}"
     yield f"        esp_proposals = {suite}"
     yield "        mode = tunnel"
+    if rekey is not None:
+        packets = rekey.packets
+        unit, amount, beyond = ("time", int(rekey.time_s or 0), _LIFE_S)
+        if packets is not None:
+            unit, amount, beyond = ("packets", packets, _LIFE_PACKETS)
+        yield f"        rekey_{unit} = {amount}"
+        # Else charon would do it earlier, by a random amount, and drop keys that a busy machine renews late.
+        yield f"        rand_{unit} = 0"
+        yield f"        life_{unit} = {amount + beyond}"
     yield "      }"
     yield "    }"
     yield "  }"

@@ -6,6 +6,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -15,8 +16,11 @@ from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
+from weirlab.lab.beside import Beside
 from weirlab.lab.dut import iptables
-from weirlab.lab.linux import interface
+from weirlab.lab.dut.tunnels.events import After, understood
+from weirlab.lab.isolation.aside import threads_of
+from weirlab.lab.linux import interface, slices
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote
 from weirlab.quoting import quoted
@@ -24,6 +28,7 @@ from weirlab.records import RuleSetup
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation
 from weirlab.traffic.encapsulation.frames import inner_mtu
 from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.units import NS_PER_S
 
 IpVersion = Literal[4, 6]
 
@@ -70,13 +75,14 @@ class Tunnel(Driver, ABC):
     ----------
     suites:
         Those that the gateways can have, the usual one first.
-    suite:
-        Name of one of them; None for the usual one.
+    asked:
+        Name of one of them, then what is to happen while packets pass (:mod:`.events`), with colons between;
+        None for the usual suite, and nothing to happen.
 
     Raises
     ------
     InputError
-        There is no such suite.
+        There is no such suite, or the gateways cannot do what is asked of them.
     """
 
     gateways = 2
@@ -88,12 +94,22 @@ class Tunnel(Driver, ABC):
     """Whether ESP is in UDP."""
     most_bytes: int | None = None
     """Longest packet that the gateways themselves take, where that is less than what would fit."""
+    rekeys_after: frozenset[After] = frozenset()
+    """What the gateways can be told to rekey after."""
+    returns = False
+    """Whether a gateway that died can be started again."""
 
-    def __init__(self, suites: Sequence[Suite], suite: str | None) -> None:
-        self.suite = _chosen(self.product, suites, suite)
-        self.name = f"{self.kind}:{self.suite.name}" if self.suite.name else self.kind
+    def __init__(self, suites: Sequence[Suite], asked: str | None) -> None:
+        wanted = understood(self.kind, asked, self.rekeys_after, returns=self.returns)
+        self.rekey, self.outage = wanted.rekey, wanted.outage
+        self.suite = _chosen(self.product, suites, wanted.suite)
+        self.name = ":".join(word for word in (self.kind, self.suite.name, *wanted.words) if word)
         self._machines: list[Machine] = []
         self._between: tuple[socket.socket, socket.socket] | None = None
+        self._ends: tuple[Gateway, Gateway] | None = None
+        self._beside = Beside()
+        self._outages: list[int] = []
+        """How long each lasted, in ns."""
         self._filter: iptables.Iptables | None = None
         self._tokens = 0
 
@@ -112,7 +128,7 @@ class Tunnel(Driver, ABC):
         """What is missing, as of :class:`~weirlab.lab.base.DutDriver`."""
 
     def start(self, site: Site) -> Sequence[int]:
-        near, far = self._switch_on(site)
+        near, far = self._ends = self._switch_on(site)
         self.begin(near, far)
         self._open_probe(site, near, far)
         self._until(self._passes, "the tunnel did not come up")
@@ -130,6 +146,23 @@ class Tunnel(Driver, ABC):
         machines, self._machines = self._machines, []
         for machine in machines:
             machine.power_off()
+
+    def beside_traffic(self) -> AbstractContextManager[None]:
+        return self._beside.running(None if self.outage is None else self._suffer)
+
+    def fail(self, near: Gateway) -> None:
+        """Let the daemon of the near gateway die at once; where :attr:`returns`."""
+        raise NotImplementedError
+
+    def revive(self, near: Gateway, far: Gateway) -> None:
+        """Start it again, with all that it needs; where :attr:`returns`."""
+        raise NotImplementedError
+
+    def counters(self) -> Mapping[str, int]:
+        """How often and how long the near gateway was away, where it is to be."""
+        if self.outage is None:
+            return {}
+        return {"near_outages": len(self._outages), "near_outage_us": sum(self._outages) // 1000}
 
     def check_alive(self) -> None:
         for machine in self._machines:
@@ -159,6 +192,8 @@ class Tunnel(Driver, ABC):
             "tool": self.version(),
             "layout": f"{self.product} between two gateways; rules in the near one, by iptables",
             "suite": self.suite.name or "its only one",
+            **({} if self.rekey is None else {"rekey": self.rekey.text}),
+            **({} if self.outage is None else {"outage": self.outage.text}),
             "encapsulation": self.encapsulation.title + (" in UDP" if self.natt else ""),
             "between_mtu_bytes": wiring.BETWEEN_MTU_BYTES,
             "longest_packet_bytes": self.longest_packet_bytes(4),
@@ -168,6 +203,10 @@ class Tunnel(Driver, ABC):
     @abstractmethod
     def version(self) -> str:
         """Of the tool."""
+
+    def rekey_now(self) -> None:
+        """Let the gateways change over to new keys while packets pass; ``InputError`` where they cannot."""
+        raise InputError(f"{self.product} cannot be told to rekey")
 
     def daemon(self, gateway: Gateway, name: str, command: Sequence[str]) -> None:
         """Start a daemon that takes turns with the kernel's receiving threads as their equal."""
@@ -192,6 +231,21 @@ class Tunnel(Driver, ABC):
 
         what = f"{' '.join(command)} failed on {gateway.machine.name}"
         self._until(done, what, said, patience_s)
+
+    def _suffer(self) -> None:
+        """The outage, from the beginning of a trial."""
+        assert self.outage is not None
+        assert self._ends is not None
+        near, far = self._ends
+        begun_ns = time.monotonic_ns()
+        self._beside.at(lambda: self.fail(near), begun_ns + round(self.outage.at_s * NS_PER_S))
+        died_ns = time.monotonic_ns()
+        self._beside.at(lambda: self.revive(near, far), died_ns + round(self.outage.lasts_s * NS_PER_S))
+        for thread in (each for process in near.machine.processes for each in threads_of(process)):
+            with suppress(OSError):
+                slices.shorten(thread)
+        self._until(self._passes, "nothing passed the tunnel after the near gateway had returned")
+        self._outages.append(time.monotonic_ns() - died_ns)
 
     def _switch_on(self, site: Site) -> tuple[Gateway, Gateway]:
         assert site.far is not None

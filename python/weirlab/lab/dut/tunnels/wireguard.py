@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -33,10 +34,14 @@ class WireGuard(Tunnel):
     def begin(self, near: Gateway, far: Gateway) -> None:
         keys = _pair_of_keys(), _pair_of_keys()
         for here, there, gateway in ((0, 1, near), (1, 0, far)):
-            self.make_interface(gateway)
             gateway.machine.write(_CONFIG, config(keys[here][0], keys[there][1], gateway.peer))
-            self.command(gateway, ["wg", "setconf", INTERFACE, _CONFIG])
-            self.route(gateway, INTERFACE)
+            self.boot(gateway)
+
+    def boot(self, gateway: Gateway) -> None:
+        """Make a gateway's interface with the configuration that was written, and route by it."""
+        self.make_interface(gateway)
+        self.command(gateway, ["wg", "setconf", INTERFACE, _CONFIG])
+        self.route(gateway, INTERFACE)
 
     @abstractmethod
     def make_interface(self, gateway: Gateway) -> None:
@@ -47,12 +52,19 @@ class WireGuardGo(WireGuard):
     """The user-space daemon of Debian's ``wireguard-go``."""
 
     kind = "wireguard-go"
+    returns = True
 
     def check(self) -> list[str]:
         return lacking({"wireguard-go": [_DAEMON], "wireguard-tools": ["wg"]})
 
     def make_interface(self, gateway: Gateway) -> None:
         self.daemon(gateway, _DAEMON, ["env", "LOG_LEVEL=error", _DAEMON, "--foreground", INTERFACE])
+
+    def fail(self, near: Gateway) -> None:
+        near.machine.stop(_DAEMON, by=signal.SIGKILL)
+
+    def revive(self, near: Gateway, far: Gateway) -> None:
+        self.boot(near)
 
     def version(self) -> str:
         return tool.version(_DAEMON)

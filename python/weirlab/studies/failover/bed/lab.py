@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
 from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import wiring as single
+from weirlab.lab.beside import Beside
 from weirlab.lab.cores import Cores
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.records import EngineResult, RuleSetup
@@ -81,7 +78,7 @@ class RedundantLab(NamespaceBed):
         self._states = states or Conntrackd()
         self._nat = nat
         self._pair_or_none: Pair | None = None
-        self._cancelled = threading.Event()
+        self._beside = Beside()
         if missing := [*protocol.check(), *self._states.check()]:
             raise MissingCapability("; ".join(missing))
         super().__init__(backend, cores)
@@ -141,17 +138,14 @@ class RedundantLab(NamespaceBed):
     def play(self, plan: Plan, during: Callable[[], object] | None = None) -> EngineResult:
         """As :meth:`run`, with a schedule."""
         self._refuse(plan)
-        with self._beside(during):
+        with self._beside.running(during):
             result = super().play(plan)
         self._pair.check()
         return result
 
     def at(self, event: Callable[[], object], at_ns: int) -> None:
         """Do ``event`` when CLOCK_MONOTONIC shows ``at_ns``; for ``during``."""
-        while (left_ns := at_ns - time.monotonic_ns()) > 0:
-            if self._cancelled.wait(left_ns / 1e9):
-                raise LabError("the trial was given up")
-        event()
+        self._beside.at(event, at_ns)
 
     def open_admission(self) -> None:
         """Admit new calls from the LAN side, as at first."""
@@ -242,36 +236,3 @@ class RedundantLab(NamespaceBed):
                 f"{most} connections do not fit into the connection table of this kernel ({room}); "
                 f"use fewer, or: sysctl -w net.netfilter.nf_conntrack_max={2 * most}"
             )
-
-    @contextmanager
-    @shielded
-    def _beside(self, during: Callable[[], object] | None) -> Iterator[None]:
-        """``during`` runs in a thread from here to the end, or until something is raised inside."""
-        if during is None:
-            yield
-            return
-        errors: list[BaseException] = []
-
-        def record() -> None:
-            try:
-                during()
-            except BaseException as error:
-                errors.append(error)
-
-        self._cancelled.clear()
-        thread = threading.Thread(target=record, name="weir-events")
-        thread.start()
-        try:
-            yield
-            _wait_for(thread)
-        except BaseException:
-            self._cancelled.set()
-            thread.join()
-            raise
-        if errors:
-            raise errors[0]
-
-
-@interruptible
-def _wait_for(thread: threading.Thread) -> None:
-    thread.join()

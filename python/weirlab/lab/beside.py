@@ -1,0 +1,64 @@
+"""What happens in a thread of its own while traffic is sent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from weirlab.errors import LabError
+from weirlab.interrupts import interruptible, shielded
+
+
+class Beside:
+    """Runs one thing after another beside traffic, each to its end or until the traffic is given up."""
+
+    def __init__(self) -> None:
+        self._cancelled = threading.Event()
+
+    def at(self, event: Callable[[], object], at_ns: int) -> None:
+        """Do ``event`` when CLOCK_MONOTONIC shows ``at_ns``; for what :meth:`running` runs.
+
+        Raises ``LabError`` if the traffic is given up before.
+        """
+        while (left_ns := at_ns - time.monotonic_ns()) > 0:
+            if self._cancelled.wait(left_ns / 1e9):
+                raise LabError("the trial was given up")
+        event()
+
+    @contextmanager
+    @shielded
+    def running(self, during: Callable[[], object] | None) -> Iterator[None]:
+        """``during`` runs in a thread from here to its end, or until something is raised inside.
+
+        What it raises itself is raised at the end.
+        """
+        if during is None:
+            yield
+            return
+        errors: list[BaseException] = []
+
+        def record() -> None:
+            try:
+                during()
+            except BaseException as error:
+                errors.append(error)
+
+        self._cancelled.clear()
+        thread = threading.Thread(target=record, name="weir-events")
+        thread.start()
+        try:
+            yield
+            _wait_for(thread)
+        except BaseException:
+            self._cancelled.set()
+            thread.join()
+            raise
+        if errors:
+            raise errors[0]
+
+
+@interruptible
+def _wait_for(thread: threading.Thread) -> None:
+    thread.join()

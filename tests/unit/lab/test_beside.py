@@ -1,0 +1,86 @@
+"""What runs beside a trial ends with it, at whatever moment a signal arrives."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from weirlab.errors import InputError, LabError
+from weirlab.lab.beside import Beside
+
+pytestmark = pytest.mark.usefixtures("caught_signals")
+
+
+def wait() -> None:
+    while True:
+        signal.pause()
+
+
+@pytest.mark.parametrize("name", ["start", "join"])
+def test_a_signal_as_the_thread_starts_or_is_waited_for_gives_it_up(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = Beside()
+    function, done = getattr(threading.Thread, name), []
+
+    def during() -> None:
+        beside._cancelled.wait()
+        done.append("given up")
+
+    def struck(thread: threading.Thread) -> None:
+        monkeypatch.setattr(threading.Thread, name, function)
+        if name == "start":
+            function(thread)
+        signal.raise_signal(signal.SIGTERM)
+        if name == "join":
+            pytest.fail("it went on waiting")
+
+    def work() -> None:
+        with beside.running(during):
+            if name == "start":
+                wait()
+
+    monkeypatch.setattr(threading.Thread, name, struck)
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["given up"]
+
+
+def test_a_trial_that_is_given_up_does_not_wait_for_what_was_to_happen() -> None:
+    beside = Beside()
+    done: list[str] = []
+
+    def during() -> None:
+        beside.at(lambda: done.append("event"), time.monotonic_ns() + 3_600_000_000_000)
+
+    def given_up() -> None:
+        with beside.running(during):
+            raise InputError("no such trial")
+
+    with pytest.raises(InputError, match="no such trial"):
+        given_up()
+    assert done == []
+
+
+def test_what_goes_wrong_beside_a_trial_is_told_when_it_has_ended() -> None:
+    done: list[str] = []
+
+    def during() -> None:
+        raise LabError("no such device")
+
+    def trial() -> None:
+        with Beside().running(during):
+            done.append("trial")
+
+    with pytest.raises(LabError, match="no such device"):
+        trial()
+    assert done == ["trial"]
+
+
+def test_without_anything_to_happen_there_is_no_thread() -> None:
+    before = threading.active_count()
+    with Beside().running(None):
+        assert threading.active_count() == before
