@@ -21,6 +21,7 @@ WITHOUT_TABLES: Final = frozenset(
         "example",
         "export",
         "import",
+        "proxy",
         "report",
         "schema",
         "serve",

@@ -1,4 +1,4 @@
-"""``weir psock``: send, serve."""
+"""``weir psock``: send, serve; ``dropin`` adds run and proxy."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.errors import InputError, NobodyReads, OutputError, TrialError
+from weirlab.studies.psock.dropin import command as dropin
 from weirlab.studies.psock.options import PORT, SessionOptions, SourceOptions, StreamOptions, addresses
 
 PSOCK = """Copy bytes over several TCP connections at once.
 
 A session carries one stream of bytes over any number of TCP connections, over
 one path or several. Data arrive once, in order and complete, or there is an
-error. Connections may end and come back. Nothing here needs privileges.
+error. Connections may end and come back. Only weir psock run needs privileges.
 
 Examples:
   weir psock serve                       receive
   weir psock send localhost data.bin     send a file
+  weir psock proxy --allow any           connect sessions with destinations
+  weir psock run --via localhost -- curl -O http://192.0.2.1/data.bin
 """
 
 SEND = """Send a file, standard input or generated data to weir psock serve.
@@ -70,6 +73,7 @@ def add_to(app: typer.Typer) -> None:
     psock = typer.Typer(help=PSOCK, no_args_is_help=True)
     psock.command("send", help=SEND)(grouped(send))
     psock.command("serve", help=SERVE)(grouped(serve))
+    dropin.add_to(psock)
     app.add_typer(psock, name="psock", rich_help_panel="Link")
 
 

@@ -1,0 +1,165 @@
+"""A program of the user's in a control group, from its start to its end, and the end of its connections."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from weirlab import programs
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+
+if TYPE_CHECKING:
+    from weirlab.studies.psock.dropin.group import ControlGroup
+
+_PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_LOOK_S: Final = 0.1
+_STANDARD_ERROR: Final = 2
+_ENTER: Final = Path(__file__).with_name("enter.py")
+
+
+T = TypeVar("T")
+
+
+class Relaying(Protocol):
+    """What carries the connections."""
+
+    @property
+    def active(self) -> int:
+        """How many there are."""
+
+    def finish(self) -> None:
+        """The programs have ended."""
+
+    def stop(self) -> None:
+        """Break off what there is."""
+
+
+def located(name: str) -> str:
+    """Path of the user's program ``name``, by PATH; entries that depend on the current folder do not count.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    path = os.environ.get("PATH", programs.FOLDERS)
+    fixed = os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
+    # A name with a slash is a path.
+    if "\0" in name or (found := shutil.which(name, path=fixed)) is None:
+        raise InputError(f"there is no program {quoted(name)}; give the path of one, or a name that PATH has")
+    return found
+
+
+def check_user(name: str) -> str:
+    """``name``; raises ``InputError`` where there is no such user."""
+    try:
+        if name:
+            pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        raise InputError(f"--user {quoted(name)}: there is no such user") from None
+    return name
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """While inside, signals wait to be taken, in this thread and in those that it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_PASSED_ON, signal.SIGCHLD))
+    try:
+        yield
+    finally:
+        while signal.sigtimedwait(_PASSED_ON, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def apart(work: Callable[[], T]) -> T:
+    """What ``work`` returns or raises, in a thread whose own threads take no signals. Ctrl-C leaves it behind."""
+    found: list[T] = []
+    problems: list[BaseException] = []
+
+    def keep() -> None:
+        try:
+            found.append(work())
+        except BaseException as problem:
+            problems.append(problem)
+
+    with signals_held():
+        thread = threading.Thread(target=keep, daemon=True)
+        thread.start()
+    while thread.is_alive():
+        thread.join(_LOOK_S)
+    for problem in problems:
+        raise problem
+    return found[0]
+
+
+def run(
+    path: str, command: Sequence[str], group: ControlGroup, user: str, look: Callable[[], None], *, aside: bool
+) -> int:
+    """Run ``command``, whose program is at ``path``; its exit code, 128 + n where signal n ended it.
+
+    ``look`` is called every 0.1 s. ``aside``: its standard output goes where its standard error goes. To be
+    called inside :func:`signals_held`: what this process is sent is passed on; what a terminal sends reaches the
+    program anyway, which is in the same process group.
+    """
+    process = programs.start(
+        programs.script(_ENTER, group.path, str(os.getpid()), user, path, *command),
+        env=os.environ,
+        process_group=None,
+        stdout=_STANDARD_ERROR if aside else None,
+    )
+    try:
+        while process.poll() is None:
+            told = signal.sigtimedwait((*_PASSED_ON, signal.SIGCHLD), _LOOK_S)
+            # Positive codes are the kernel's own, such as those of a terminal (sigaction(2)).
+            if told is not None and told.si_signo in _PASSED_ON and told.si_code <= 0:
+                process.send_signal(told.si_signo)
+            look()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    code = process.returncode
+    return code if code >= 0 else 128 - code
+
+
+def settle(
+    group: ControlGroup, relay: Relaying, look: Callable[[], None], tell: Callable[[str], None]
+) -> None:
+    """Wait until whatever the program started has ended, and everything it sent has arrived.
+
+    Signals end that. To be called inside :func:`signals_held`.
+    """
+    is_told = False
+    while left := group.members():
+        if not is_told:
+            is_told = True
+            who = "1 process that it started is" if len(left) == 1 else f"{len(left)} processes that it started are"
+            tell(f"the program has ended; {who} still running. Ctrl-C breaks their connections off")
+        if _is_interrupted():
+            tell("interrupted: connections of programs that are still running are broken off")
+            break
+        look()
+    else:
+        relay.finish()
+        while relay.active:
+            if _is_interrupted():
+                tell("interrupted: not everything that the program sent is known to have arrived")
+                break
+            look()
+    relay.stop()
+    while relay.active and not _is_interrupted(0.01):
+        look()
+    look()
+
+
+def _is_interrupted(within_s: float = _LOOK_S) -> bool:
+    return signal.sigtimedwait(_PASSED_ON, within_s) is not None
