@@ -102,6 +102,7 @@ impl Redirect {
 
 fn program<'a, T>(bpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut T, RedirectError>
 where
+    T: 'a,
     &'a mut T: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
 {
     let found = bpf.program_mut(name).ok_or(RedirectError::Missing(name))?;

@@ -244,7 +244,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    use super::*;
+    use super::{AsRawFd, Broken, End, Read, Shutdown, TcpStream, Write, io, splice};
 
     /// A connection on loopback: what a program holds, and what is spliced.
     fn connection() -> (TcpStream, TcpStream) {
@@ -290,7 +290,7 @@ mod tests {
         End::reset(&left);
         drop(left);
         assert!(matches!(between.join().unwrap().0, Err(Broken::First(_))));
-        let found = right.read(&mut [0]).unwrap_err();
+        let found = Read::read(&mut right, &mut [0]).unwrap_err();
         assert_eq!(found.kind(), io::ErrorKind::ConnectionReset);
     }
 
@@ -301,7 +301,7 @@ mod tests {
         // Until neither this connection nor the other one takes anything.
         let mut idle = 0;
         while idle < 20 {
-            match left.write(&[0; 65536]) {
+            match Write::write(&mut left, &[0; 65536]) {
                 Ok(_) => idle = 0,
                 Err(_) => {
                     idle += 1;

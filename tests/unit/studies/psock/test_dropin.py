@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,19 +63,20 @@ def group(tmp_path: Path) -> ControlGroup:
 
 
 def _run(group: ControlGroup, *command: str) -> int:
+    begun = program.Program(program.located(command[0]), command, user="", descriptors=99)
     with program.signals_held():
-        return program.run(program.located(command[0]), command, group, "", lambda: None, aside=False)
+        return program.run(begun, group, lambda: None)
 
 
 def test_a_program_enters_its_group_and_gives_its_exit_code(group: ControlGroup, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    told = f"echo $0 $SEEN $1 > {seen}; trap > {tmp_path}/traps; exit 7"
+    told = f"echo $0 $SEEN $1 $(ulimit -n) > {seen}; trap > {tmp_path}/traps; exit 7"
     os.environ["SEEN"] = "environment"
     try:
         assert _run(group, "sh", "-c", told, "name", "argument") == 7
     finally:
         del os.environ["SEEN"]
-    assert seen.read_text() == "name environment argument\n"
+    assert seen.read_text() == "name environment argument 99\n"
     assert group.members() == [0]
     # Nothing is ignored that this process ignores: Python does so with SIGPIPE.
     assert (tmp_path / "traps").read_text() == ""
@@ -195,3 +199,23 @@ def test_what_failed_is_counted_and_said() -> None:
     assert said == ["127.0.0.1:80: the proxy does not allow this destination (--allow)"]
     assert account.sentence(found, "session").endswith("and 1 failed.")
     assert account.tables(found)[-1].rows[0][-1].startswith("the proxy does not allow")
+
+
+def test_a_proxy_tells_at_its_end_what_it_carried() -> None:
+    command = ("psock", "proxy", "--port", "0", "--allow", "127.0.0.1", "--json")
+    with subprocess.Popen(
+        [sys.executable, "-m", "weirlab", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as proxy, _echo() as port:
+        assert proxy.stdout is not None
+        assert proxy.stderr is not None
+        at = int(proxy.stderr.readline().split(";")[0].rpartition(":")[2])
+        client = ParallelSocket.connect([(None, "127.0.0.1", at)], HOW)
+        client.write_all(_request("127.0.0.1", port) + b"question")
+        assert _read(client, 24)[16:] == b"question"
+        client.finish()
+        client.close()
+        proxy.send_signal(signal.SIGINT)
+        found = json.loads(proxy.stdout.read())
+    assert proxy.returncode == 0
+    assert (found["kind"], found["connections"], found["sent_bytes"]) == ("psock proxy", 1, 8)
+    assert found["conclusion"] == "1 session, 8 B sent and 8 B received."

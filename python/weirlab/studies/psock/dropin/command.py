@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weirlab.cli import layout
-from weirlab.cli.options import JsonOption, grouped, without
+from weirlab.cli.options import JsonOption, grouped, only, without
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from weirlab._engine import ParallelProxy, ParallelRelay
     from weirlab.studies.psock.copying import How, Route
     from weirlab.studies.psock.dropin.account import Account
+    from weirlab.studies.psock.dropin.program import Program
+
+_STREAMS = 4
+"""Of a session, as far as a proxy makes room for them in advance."""
 
 RUN = """Run a program whose TCP connections are carried over parallel sockets.
 
@@ -103,14 +107,16 @@ def run(
         def start(group: int) -> ParallelRelay:
             from weirlab._engine import ParallelRelay
 
-            only = what.only or ["any"]
+            meant = what.only or ["any"]
             return ParallelRelay(
-                group, routes, how.plain(), only=only, fallback=what.direct, most=connections
+                group, routes, how.plain(), only=meant, fallback=what.direct, most=connections
             )
 
         routes = program.apart(lambda: _reached(tries, how, session.say if what.direct else None))
+        descriptors = program.allow_descriptors(connections, len(routes))
+        began = program.Program(path, what.command, user, descriptors, aside=json)
         with program.signals_held():
-            code = _carried(what.command, path, user, start, found, session.say, aside=json)
+            code = _carried(began, start, found, session.say)
         document = {"kind": "psock run", "exit_code": code, **account.document(found)}
         if json:
             session.finish(document, account.sentence(found, "connection"))
@@ -149,14 +155,7 @@ def _reached(
 
 
 def _carried(
-    command: Sequence[str],
-    path: str,
-    user: str,
-    start: Callable[[int], ParallelRelay],
-    found: Account,
-    say: Callable[[str], None],
-    *,
-    aside: bool,
+    began: Program, start: Callable[[int], ParallelRelay], found: Account, say: Callable[[str], None]
 ) -> int:
     """Run the program until it and its connections have ended; its exit code."""
     from weirlab.studies.psock.dropin import program
@@ -174,7 +173,7 @@ def _carried(
                 say(problem)
 
         try:
-            code = program.run(path, command, group, user, look, aside=aside)
+            code = program.run(began, group, look)
             program.settle(group, relay, look, say)
         finally:
             relay.stop()
@@ -200,13 +199,14 @@ def proxy(
         int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
     ] = PORT,
     connections: ConnectionsOption = CONNECTIONS,
+    streams: Annotated[StreamOptions, only("scheduler", "block", "unsent", "fair")],
     session_options: SessionOptions,
     json: JsonOption = False,
 ) -> None:
     """Proxy."""
     from weirlab._engine import ParallelProxy
     from weirlab.link.stopping import Stop
-    from weirlab.studies.psock.dropin import account
+    from weirlab.studies.psock.dropin import account, program
 
     with Session(ctx, as_json=json) as session:
         if not allow:
@@ -215,8 +215,10 @@ def proxy(
                 "allows all but loopback and link-local addresses"
             )
         ends = [(address, port) for address in addresses(bind)]
-        how = session_options.how().plain()
-        made = ParallelProxy(ends, how, allow=allow, most=connections)
+        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
+        how = replace(how, fair=streams.fair)
+        program.allow_descriptors(connections, _STREAMS)
+        made = ParallelProxy(ends, how.plain(), allow=allow, most=connections)
         session.say(f"listening on {', '.join(map(shown, made.addresses))}; Ctrl-C ends it")
         found = account.Account()
         with Stop() as stop:

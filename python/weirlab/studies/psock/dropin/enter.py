@@ -1,7 +1,7 @@
 """Begins a program in a control group; a program of its own, with the standard library only.
 
 Arguments: folder of the group, number of the process that started this one, name of the user that the program
-belongs to (empty: the same as here), the program's path, its name, its arguments.
+belongs to (empty: the same as here), how many descriptors it may have, its path, its name, its arguments.
 
 It takes the program's place: the number of its process is the program's. The kernel kills it when whoever started
 it ends, since nobody carries its connections then.
@@ -10,6 +10,7 @@ it ends, since nobody carries its connections then.
 import ctypes
 import os
 import pwd
+import resource
 import signal
 import sys
 
@@ -18,10 +19,12 @@ CANNOT_RUN = 126
 """As of a shell (POSIX, 2.8.2)."""
 
 
-def main(group: str, parent: str, user: str, program: str, *arguments: str) -> int:
+def main(group: str, parent: str, user: str, descriptors: str, program: str, *arguments: str) -> int:
     """Only returns where the program cannot be run."""
     with open(f"{group}/cgroup.procs", "w") as file:
         file.write("0")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(descriptors), most))
     if user:
         become(user)
     # Behind the change of user, which takes it back (prctl(2)).

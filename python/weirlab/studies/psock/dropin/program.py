@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
+import resource
 import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LOOK_S: Final = 0.1
 _STANDARD_ERROR: Final = 2
+_OWN_DESCRIPTORS: Final = 256
+"""For everything but connections."""
+_DESCRIPTORS: Final = 6
+"""Of a connection, beside its streams: its TCP connection, what wakes its threads, one that is being made."""
 _ENTER: Final = Path(__file__).with_name("enter.py")
 
 
@@ -80,6 +86,16 @@ def signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def allow_descriptors(connections: int, streams: int) -> int:
+    """Let this process have the descriptors that so many connections need, as far as it may; how many it had."""
+    needed = _OWN_DESCRIPTORS + connections * (streams + _DESCRIPTORS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return soft
+
+
 def apart(work: Callable[[], T]) -> T:
     """What ``work`` returns or raises, in a thread whose own threads take no signals. Ctrl-C leaves it behind."""
     found: list[T] = []
@@ -101,20 +117,32 @@ def apart(work: Callable[[], T]) -> T:
     return found[0]
 
 
-def run(
-    path: str, command: Sequence[str], group: ControlGroup, user: str, look: Callable[[], None], *, aside: bool
-) -> int:
-    """Run ``command``, whose program is at ``path``; its exit code, 128 + n where signal n ended it.
+@dataclass(frozen=True)
+class Program:
+    """A program of the user's: its path, its name and arguments, whose it is (empty: this process's user).
 
-    ``look`` is called every 0.1 s. ``aside``: its standard output goes where its standard error goes. To be
-    called inside :func:`signals_held`: what this process is sent is passed on; what a terminal sends reaches the
-    program anyway, which is in the same process group.
+    ``descriptors`` is how many it may have. ``aside``: its standard output goes where its standard error goes.
     """
+
+    path: str
+    command: Sequence[str]
+    user: str
+    descriptors: int
+    aside: bool = False
+
+
+def run(program: Program, group: ControlGroup, look: Callable[[], None]) -> int:
+    """Run a program; its exit code, 128 + n where signal n ended it. ``look`` is called every 0.1 s.
+
+    To be called inside :func:`signals_held`: what this process is sent is passed on; what a terminal sends
+    reaches the program anyway, which is in the same process group.
+    """
+    own = (group.path, str(os.getpid()), program.user, str(program.descriptors))
     process = programs.start(
-        programs.script(_ENTER, group.path, str(os.getpid()), user, path, *command),
+        programs.script(_ENTER, *own, program.path, *program.command),
         env=os.environ,
         process_group=None,
-        stdout=_STANDARD_ERROR if aside else None,
+        stdout=_STANDARD_ERROR if program.aside else None,
     )
     try:
         while process.poll() is None:
