@@ -1,4 +1,4 @@
-"""``weir psock``: send, serve; ``dropin`` adds run and proxy."""
+"""``weir psock``: send, serve, cat; ``dropin`` adds run and proxy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Annotated
 
 import typer
 
-from weirlab.cli.options import JsonOption, grouped
+from weirlab.cli.options import JsonOption, grouped, without
 from weirlab.cli.options.sockets import shown
-from weirlab.cli.output import Session
+from weirlab.cli.output import Session, to_json
+from weirlab.cli.streams import tell
 from weirlab.errors import InputError, NobodyReads, OutputError, TrialError
 from weirlab.studies.psock.dropin import command as dropin
 from weirlab.studies.psock.options import PORT, SessionOptions, SourceOptions, StreamOptions, addresses
@@ -67,12 +68,26 @@ Examples:
   weir psock serve --bind 192.0.2.1 --bind 192.0.2.65 --token SECRET --json
 """
 
+CAT = """Connect standard input and output with another host, both ways.
+
+One end listens, the other one connects. Each sends its standard input and
+writes to standard output what comes, until both directions have ended. With
+--json, the result, which has the SHA-256 of both directions, goes to standard
+error, since standard output has the data.
+
+Examples:
+  weir psock cat --listen > copy.bin              here
+  weir psock cat localhost < data.bin             there
+  weir psock cat --listen --bind 192.0.2.1 --token SECRET < question > answer
+"""
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     psock = typer.Typer(help=PSOCK, no_args_is_help=True)
     psock.command("send", help=SEND)(grouped(send))
     psock.command("serve", help=SERVE)(grouped(serve))
+    psock.command("cat", help=CAT)(grouped(cat))
     dropin.add_to(psock)
     app.add_typer(psock, name="psock", rich_help_panel="Link")
 
@@ -191,3 +206,48 @@ def serve(
         else:
             session.finish(tables.served_document(account), tables.served(account), problem=problem)
         session.complain(problem)
+
+
+def cat(
+    ctx: typer.Context,
+    *,
+    host: Annotated[
+        str, typer.Argument(help="Name or address of the end that listens.", metavar="[HOST]")
+    ] = "",
+    listen: Annotated[bool, typer.Option("--listen", help="Wait for the other end.")] = False,
+    bind: Annotated[
+        list[str] | None,
+        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port.", metavar="PORT")] = PORT,
+    streams: Annotated[StreamOptions, without("fallback")],
+    session_options: SessionOptions,
+    json: JsonOption = False,
+) -> None:
+    """Cat."""
+    from weirlab._engine import ParallelListener
+    from weirlab.link.stopping import Stop
+    from weirlab.studies.psock import copying
+    from weirlab.studies.psock.exchange import accept, exchange
+
+    with Session(ctx, as_json=json) as session:
+        if listen == bool(host):
+            raise InputError("give either HOST, to connect, or --listen")
+        if bind and not listen:
+            raise InputError("--bind is for --listen; --path names this end of a connection")
+        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
+        how = replace(how, fair=streams.fair)
+        source = sys.stdin.fileno()
+        with Stop() as stop:
+            if listen:
+                listener = ParallelListener([(address, port) for address in addresses(bind)], how.plain())
+                session.say(f"listening on {', '.join(map(shown, listener.addresses))}")
+                made, end = accept(listener, stop, session.say)
+            else:
+                end = (host.strip("[]"), port)
+                made = copying.connect(copying.routes(*end, streams.paths(), streams.streams), how)
+            exchanged = exchange(made, shown(end), source, _put_out, stop)
+        if json:
+            tell(to_json({**exchanged.document(), "conclusion": exchanged.sentence()}), sys.stderr)
+        else:
+            session.say(exchanged.sentence())
