@@ -37,7 +37,9 @@ fn rules(py: Python<'_>, texts: &[String], option: &str) -> PyResult<Rules> {
 
 fn relay_error(py: Python<'_>, error: &RelayError) -> PyErr {
     let class = match error {
-        RelayError::Redirect(RedirectError::NotAllowed(_) | RedirectError::Refused { .. }) => "MissingCapability",
+        RelayError::Redirect(RedirectError::NotAllowed(_) | RedirectError::Refused { .. }) => {
+            "MissingCapability"
+        }
         _ => "LabError",
     };
     exception(py, class, &describe(error))

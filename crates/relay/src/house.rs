@@ -49,7 +49,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    pub fn new(peer: SocketAddr, to: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(peer: SocketAddr, to: Option<SocketAddr>) -> Self {
         Self {
             peer,
             to,
@@ -63,7 +63,7 @@ impl Ended {
         }
     }
 
-    pub fn failed(self, why: impl ToString) -> Self {
+    pub(crate) fn failed(self, why: impl ToString) -> Self {
         Self { failure: why.to_string(), ..self }
     }
 }
@@ -145,7 +145,9 @@ impl House {
                 Ok(len) => have += len,
                 Err(SocketError::TimedOut) if self.is_stopped() => return Err("it was stopped".to_owned()),
                 Err(SocketError::TimedOut) if Instant::now() < due => {}
-                Err(SocketError::TimedOut) => return Err("the other end of the session says nothing".to_owned()),
+                Err(SocketError::TimedOut) => {
+                    return Err("the other end of the session says nothing".to_owned());
+                }
                 Err(e) => return Err(e.to_string()),
             }
         }
@@ -161,7 +163,8 @@ impl House {
         goes_on: &mut dyn FnMut(bool) -> bool,
         ended: &mut Ended,
     ) {
-        let (result, [sent, received]) = splice(first, second, &mut |told| !self.is_stopped() && goes_on(told));
+        let (result, [sent, received]) =
+            splice(first, second, &mut |told| !self.is_stopped() && goes_on(told));
         (ended.sent_bytes, ended.received_bytes) = (sent, received);
         let result = match (result, session) {
             (Ok(()), Some(session)) => self.close(session),
@@ -172,7 +175,8 @@ impl House {
         };
         let Err(why) = result else { return };
         // Whoever ends a session early at the other end carries a reset.
-        let is_own = |failure| matches!(failure, SessionError::Aborted(Reason::Closed) | SessionError::Closed);
+        let is_own =
+            |failure| matches!(failure, SessionError::Aborted(Reason::Closed) | SessionError::Closed);
         ended.is_reset = !self.is_stopped() && session.is_none_or(|it| it.failure().is_none_or(is_own));
         if !ended.is_reset {
             ended.failure = why;
@@ -193,7 +197,8 @@ impl House {
 
 /// For a connection whose other end may go without a word, and that carries bytes as they come.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
-    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
     SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
     stream.set_nodelay(true)
 }

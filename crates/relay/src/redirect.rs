@@ -196,7 +196,10 @@ mod tests {
         }
         let bytes = end("192.0.2.1:443".parse().unwrap()).map(u32::to_ne_bytes).concat();
         assert_eq!(bytes[..16], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
-        assert_eq!(u16::from_be(u32::from_ne_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]) as u16), 443);
+        assert_eq!(
+            u16::from_be(u32::from_ne_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]) as u16),
+            443
+        );
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl Relay {
         let second = listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
         let port = |listener: &TcpListener| listener.local_addr().map_or(0, |at| at.port());
         let ports = [at.port(), second.as_ref().map_or(0, port)];
-        let cookie = netns_cookie(&first).map_err(system("this kernel does not tell network namespaces apart"))?;
+        let cookie =
+            netns_cookie(&first).map_err(system("this kernel does not tell network namespaces apart"))?;
         let redirect = Redirect::attach(cgroup, cookie, ports, &settings.rules)?;
         let listeners: Vec<_> = [Some(first), second].into_iter().flatten().collect();
         let (house, has_ended) = (House::new(settings.most), Arc::new(AtomicBool::new(false)));
@@ -151,7 +152,8 @@ fn accept(
     settings: &Arc<Settings>,
     has_ended: &Arc<AtomicBool>,
 ) {
-    let entry = |listener: &TcpListener| libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let entry =
+        |listener: &TcpListener| libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut fds: Vec<_> = listeners.iter().map(entry).collect();
     while !house.is_stopped() {
         // SAFETY: as many entries as are said. An error is as if nothing had happened.
@@ -169,7 +171,9 @@ fn accept(
             let Some(to) = redirect.take(from) else { continue };
             if house.is_full() {
                 crate::splice::End::reset(&stream);
-                house.tell(Ended::new(from, Some(to)).failed("there are too many connections (--connections)"));
+                house.tell(
+                    Ended::new(from, Some(to)).failed("there are too many connections (--connections)"),
+                );
                 continue;
             }
             let (settings, has_ended) = (Arc::clone(settings), Arc::clone(has_ended));

@@ -159,7 +159,9 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (network, rest) = rest.split_once(']')?;
         // Brackets are for addresses that have colons themselves.
-        return network.contains(':').then_some((network, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) }));
+        return network
+            .contains(':')
+            .then_some((network, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) }));
     }
     match text.split_once(':') {
         None => Some((text, None)),
@@ -233,9 +235,22 @@ mod tests {
     #[test]
     fn what_is_no_rule_is_refused() {
         for text in [
-            "", "all", "192.0.2.0/33", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:9-8", "192.0.2.1:65536", "any:+1",
-            "[192.0.2.1]:80", "[2001:db8::1", "[2001:db8::1]80", "2001:db8::/129", "192.0.2.0/+8", "192.0.2.0/",
-            "host.example:80", "fe80::1%eth0",
+            "",
+            "all",
+            "192.0.2.0/33",
+            "192.0.2.1:",
+            "192.0.2.1:0",
+            "192.0.2.1:9-8",
+            "192.0.2.1:65536",
+            "any:+1",
+            "[192.0.2.1]:80",
+            "[2001:db8::1",
+            "[2001:db8::1]80",
+            "2001:db8::/129",
+            "192.0.2.0/+8",
+            "192.0.2.0/",
+            "host.example:80",
+            "fe80::1%eth0",
         ] {
             assert_eq!(Rules::parse(&[text]), Err(RuleError::Malformed(text.to_owned())), "{text}");
         }
