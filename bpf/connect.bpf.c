@@ -136,6 +136,8 @@ int weir_connecting(struct bpf_sock_ops *ctx)
 	if (ctx->family == AF_INET) {
 		from.address[2] = MAPPED;
 		from.address[3] = ctx->local_ip4;
+		/* Both branches as one load by a pointer would be refused: the context is read at fixed places. */
+		asm volatile("" ::: "memory");
 	} else {
 		from.address[0] = ctx->local_ip6[0];
 		from.address[1] = ctx->local_ip6[1];

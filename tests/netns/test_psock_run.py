@@ -220,7 +220,7 @@ def test_curl_downloads_over_two_paths(proxy: ParallelProxy, website: str, tmp_p
     out = tmp_path / "data.bin"
     with _both_paths_carry(len(DATA), 1):
         ran = _run("--json", "--", "curl", "-sS", "-w", "%{remote_ip}", "-o", out, website)
-    assert ran.code == 0, ran.err
+        assert ran.code == 0, ran.err
     assert hashlib.sha256(out.read_bytes()).hexdigest() == HASH
     # What the program says goes aside; what it sees as its other end is the destination.
     assert DESTINATION in ran.err
@@ -262,7 +262,7 @@ def test_poll_dup_fork_and_sendfile_work(proxy: ParallelProxy, address: str, tmp
     data.write_bytes(DATA)
     with _both_paths_carry(len(DATA), 0), _listening(received.take, address) as port:
         ran = _run("--", sys.executable, "-c", PROGRAM, address, port, data)
-    assert (ran.code, ran.out) == (0, "done \n"), ran.err
+        assert (ran.code, ran.out) == (0, "done \n"), ran.err
     assert received.digest == HASH
 
 
@@ -354,9 +354,9 @@ def test_iperf3_sends_over_two_paths(proxy: ParallelProxy) -> None:
             pass
         with _both_paths_carry(4_000_000, 0):
             ran = _run("--", iperf3, "-c", DESTINATION, "-p", "5298", "-n", "4000000", "-l", "100000", "--json")
+            assert ran.code == 0, (ran.out, ran.err)
         server.terminate()
         server.stdout.read()
-    assert ran.code == 0, (ran.out, ran.err)
     assert json.loads(ran.out)["end"]["sum_received"]["bytes"] >= 4_000_000
 
 
