@@ -473,14 +473,14 @@ def relay_limits() -> dict[str, Any]:
     """What ``weirlab.studies.psock.dropin`` says too, for its help."""
 
 class ParallelRelay:
-    """Carries the TCP connections that programs in a control group make from now on, each in a session of its own.
+    """Carries the TCP connections of programs in a control group from now on, each in a session of its own.
 
     ``cgroup`` is a descriptor of the group's folder, ``routes`` lead to a proxy, ``how`` is as for
-    :class:`ParallelSocket`, ``only`` are the destinations that are meant. With ``fallback``, connections are made
-    by plain TCP where the proxy does not answer. At most ``most`` are carried at one time.
+    :class:`ParallelSocket`, ``only`` are the destinations that are meant. With ``fallback``, connections are
+    made by plain TCP where the proxy does not answer. At most ``most`` are carried at one time.
 
-    Raises ``InputError`` for what cannot be, ``MissingCapability`` where the kernel does not redirect connections
-    or not for this user, ``LabError`` for everything else.
+    Raises ``InputError`` for what cannot be, ``MissingCapability`` where the kernel does not redirect
+    connections or not for this user, ``LabError`` for everything else.
     """
 
     def __init__(
@@ -499,8 +499,8 @@ class ParallelRelay:
         """Connections that have ended since the last time.
 
         ``peer``, ``to`` (None where it is not known), ``sent_bytes`` and ``received_bytes`` of the program,
-        ``seconds``, ``direct`` (by plain TCP), ``reset`` (by an end), ``failure`` (empty without any), ``session``
-        (as :meth:`ParallelSocket.report`, or None).
+        ``seconds``, ``direct`` (by plain TCP), ``reset`` (by an end), ``failure`` (empty without any),
+        ``session`` (as :meth:`ParallelSocket.report`, or None).
         """
 
     def finish(self) -> None:

@@ -48,7 +48,9 @@ def test_a_proxy_is_named_by_host_and_port(text: str, host: str, port: int) -> N
     assert parse_via(text) == (host, port)
 
 
-@pytest.mark.parametrize("text", ["", ":80", "host:", "host:0", "host:65536", "host:1a", "[::1", "[::1]80", "[]:1"])
+@pytest.mark.parametrize(
+    "text", ["", ":80", "host:", "host:0", "host:65536", "host:1a", "[::1", "[::1]80", "[]:1"]
+)
 def test_what_names_no_proxy_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--via"):
         parse_via(text)
@@ -203,9 +205,15 @@ def test_what_failed_is_counted_and_said() -> None:
 
 def test_a_proxy_tells_at_its_end_what_it_carried() -> None:
     command = ("psock", "proxy", "--port", "0", "--allow", "127.0.0.1", "--json")
-    with subprocess.Popen(
-        [sys.executable, "-m", "weirlab", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as proxy, _echo() as port:
+    with (
+        subprocess.Popen(
+            [sys.executable, "-m", "weirlab", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as proxy,
+        _echo() as port,
+    ):
         assert proxy.stdout is not None
         assert proxy.stderr is not None
         at = int(proxy.stderr.readline().split(";")[0].rpartition(":")[2])

@@ -106,7 +106,8 @@ def tables(account: Account) -> list[Table]:
         ]
         for each in account.last
     ]
-    found = [Table("Connections", ("Destination", "Sent", "Received", "Time", "Streams", "End"), connections, range(1, 5))]
+    headings = ("Destination", "Sent", "Received", "Time", "Streams", "End")
+    found = [Table("Connections", headings, connections, range(1, 5))]
     if paths:
         found.insert(0, Table("Paths", ("Local", "Remote", "Sent", "Received", "Share"), paths, range(2, 5)))
     return found

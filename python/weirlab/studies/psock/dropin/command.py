@@ -96,8 +96,8 @@ def run(
         host, port = parse_via(what.via)
         if os.geteuid() != 0:
             raise MissingCapability(
-                "weir psock run redirects connections by BPF programs at a control group, which needs root "
-                "(CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN); sudo weir psock run --user NAME runs the program as you"
+                "weir psock run redirects connections by BPF programs at a control group, which needs root; "
+                "sudo weir psock run --user NAME runs the program as you"
             )
         how = session_options.how(streams.scheduler, streams.block, streams.unsent)
         how = replace(how, fair=streams.fair)

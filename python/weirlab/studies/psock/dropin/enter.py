@@ -3,8 +3,8 @@
 Arguments: folder of the group, number of the process that started this one, name of the user that the program
 belongs to (empty: the same as here), how many descriptors it may have, its path, its name, its arguments.
 
-It takes the program's place: the number of its process is the program's. The kernel kills it when whoever started
-it ends, since nobody carries its connections then.
+It takes the program's place: the number of its process is the program's. The kernel kills it when whoever
+started it ends, since nobody carries its connections then.
 """
 
 import ctypes

@@ -38,8 +38,8 @@ class ControlGroup:
 def control_group(complain: Callable[[str], None]) -> Iterator[ControlGroup]:
     """A control group while inside; whatever processes are left in it then go to the one above.
 
-    Those whose owners were killed are removed first. ``complain`` gets in words what cannot be removed: the next
-    one tries again.
+    Those whose owners were killed are removed first. ``complain`` gets in words what cannot be removed: the
+    next one tries again.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def control_group(complain: Callable[[str], None]) -> Iterator[ControlGroup]:
         groups = unified()
     except Refused as refused:
         raise MissingCapability(
-            f"weir psock run redirects the connections of a control group, and {refused.why}; {refused.remedy}"
+            f"weir psock run redirects connections of a control group, and {refused.why}; {refused.remedy}"
         ) from None
     journal.clean(complain)
     noted = journal.Journal()

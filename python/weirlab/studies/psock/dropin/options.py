@@ -38,9 +38,7 @@ class ProgramOptions:
             metavar="NETWORK[:PORT]",
         ),
     ] = None
-    user: Annotated[
-        str, typer.Option("--user", help="Run the program as this user.", metavar="NAME")
-    ] = ""
+    user: Annotated[str, typer.Option("--user", help="Run the program as this user.", metavar="NAME")] = ""
     direct: Annotated[
         bool,
         typer.Option("--fallback", help="Connect by plain TCP, without the proxy, if that does not answer."),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import resource
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +58,7 @@ def located(name: str) -> str:
     path = os.environ.get("PATH", programs.FOLDERS)
     fixed = os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
     # A name with a slash is a path.
-    if "\0" in name or (found := shutil.which(name, path=fixed)) is None:
+    if "\0" in name or (found := programs.find(name, fixed)) is None:
         raise InputError(f"there is no program {quoted(name)}; give the path of one, or a name that PATH has")
     return found
 
@@ -87,7 +86,7 @@ def signals_held() -> Iterator[None]:
 
 
 def allow_descriptors(connections: int, streams: int) -> int:
-    """Let this process have the descriptors that so many connections need, as far as it may; how many it had."""
+    """Let this process have the descriptors that these connections need, if it may; how many it had."""
     needed = _OWN_DESCRIPTORS + connections * (streams + _DESCRIPTORS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -97,7 +96,7 @@ def allow_descriptors(connections: int, streams: int) -> int:
 
 
 def apart(work: Callable[[], T]) -> T:
-    """What ``work`` returns or raises, in a thread whose own threads take no signals. Ctrl-C leaves it behind."""
+    """What ``work`` returns or raises, in a thread that takes no signals, nor do those that it starts."""
     found: list[T] = []
     problems: list[BaseException] = []
 
@@ -121,7 +120,7 @@ def apart(work: Callable[[], T]) -> T:
 class Program:
     """A program of the user's: its path, its name and arguments, whose it is (empty: this process's user).
 
-    ``descriptors`` is how many it may have. ``aside``: its standard output goes where its standard error goes.
+    ``descriptors`` is how many it may have. ``aside``: its standard output goes to its standard error.
     """
 
     path: str
@@ -170,8 +169,8 @@ def settle(
     while left := group.members():
         if not is_told:
             is_told = True
-            who = "1 process that it started is" if len(left) == 1 else f"{len(left)} processes that it started are"
-            tell(f"the program has ended; {who} still running. Ctrl-C breaks their connections off")
+            who = "a process" if len(left) == 1 else f"{len(left)} processes"
+            tell(f"the program has ended, {who} that it started not yet; Ctrl-C breaks off the connections")
         if _is_interrupted():
             tell("interrupted: connections of programs that are still running are broken off")
             break
