@@ -212,7 +212,7 @@ def cat(
     ctx: typer.Context,
     *,
     host: Annotated[
-        str, typer.Argument(help="Name or address of the end that listens.", metavar="[HOST]")
+        str, typer.Argument(help="Name or address of the end that listens.", metavar="HOST")
     ] = "",
     listen: Annotated[bool, typer.Option("--listen", help="Wait for the other end.")] = False,
     bind: Annotated[

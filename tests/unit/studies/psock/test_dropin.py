@@ -1,4 +1,4 @@
-"""The drop-in without root: options, a program in a folder that stands for its group, the proxy on loopback."""
+"""The drop-in without root: a program in a folder that stands for its group, the proxy on loopback."""
 
 from __future__ import annotations
 
@@ -92,6 +92,62 @@ def test_a_program_that_a_signal_ends_gives_its_number(group: ControlGroup) -> N
 def test_a_signal_to_weir_reaches_the_program(group: ControlGroup) -> None:
     told = f"trap 'exit 9' TERM; kill -TERM {os.getpid()}; while :; do sleep 0.01; done"
     assert _run(group, "sh", "-c", told) == 9
+
+
+class FakeGroup(ControlGroup):
+    """Has other members each time; none after the last."""
+
+    def __init__(self, *members: list[int]) -> None:
+        super().__init__(Groups(Path("/nowhere"), 2, "/"), "/group")
+        object.__setattr__(self, "each", iter(members))
+
+    def members(self) -> list[int]:
+        return next(self.each, [])  # type: ignore[attr-defined, no-any-return]
+
+
+class FakeRelay:
+    """Notes what it is told; has one connection until it is stopped, or finished where that is enough."""
+
+    def __init__(self, *, ends: bool) -> None:
+        self.ends = ends
+        self.active = 1
+        self.told: list[str] = []
+
+    def finish(self) -> None:
+        self.told.append("finish")
+        self.active = int(not self.ends)
+
+    def stop(self) -> None:
+        self.told.append("stop")
+        self.active = 0
+
+
+def _settled(group: FakeGroup, relay: FakeRelay, *signals: signal.Signals) -> list[str]:
+    said: list[str] = []
+    with program.signals_held():
+        for number in signals:
+            signal.raise_signal(number)
+        program.settle(group, relay, lambda: None, said.append)
+    return said
+
+
+def test_what_was_sent_is_waited_for_when_all_processes_have_ended() -> None:
+    relay = FakeRelay(ends=True)
+    said = _settled(FakeGroup([7, 8], [8]), relay)
+    assert relay.told == ["finish", "stop"]
+    assert said == [
+        "the program has ended, 2 processes that it started not yet; Ctrl-C breaks off the connections"
+    ]
+
+
+def test_a_signal_ends_both_waits() -> None:
+    relay = FakeRelay(ends=True)
+    said = _settled(FakeGroup([7], [7], [7]), relay, signal.SIGTERM)
+    assert (relay.told, len(said)) == (["stop"], 2)
+    relay = FakeRelay(ends=False)
+    said = _settled(FakeGroup(), relay, signal.SIGINT)
+    assert relay.told == ["finish", "stop"]
+    assert said == ["interrupted: not everything that the program sent is known to have arrived"]
 
 
 def test_programs_are_found_by_path_but_not_in_the_current_folder(

@@ -47,8 +47,10 @@ The exit code is that of the program (128 + n where signal n ended it). Needs
 root, control groups of version 2 and Linux 5.14. With --json, standard output
 has the result alone, and the program's goes to standard error.
 
+Both ends need the same --token, or WEIR_PSOCK_TOKEN.
+
 Examples:
-  weir psock run --via 192.0.2.1 -- curl -O http://198.51.100.7/data.bin
+  weir psock run --via 192.0.2.1 --token SECRET -- curl -O http://host/data.bin
   weir psock run --via 192.0.2.1 --path 10.0.1.1 --path 10.0.2.1 -- ssh host
   weir psock run --via 192.0.2.1 --only any:443 --summary -- ./fetch all
   weir psock run --via 192.0.2.1 --fallback --user alice --json -- ./fetch
@@ -66,8 +68,8 @@ crosses the network as the program sends it, unencrypted unless that encrypts.
 
 Examples:
   weir psock proxy --allow any
-  weir psock proxy --bind 192.0.2.1 --bind 192.0.2.65 --allow 198.51.100.0/24:443
-  weir psock proxy --bind 192.0.2.1 --allow any:80 --allow 127.0.0.1:22 --json
+  weir psock proxy --bind 192.0.2.1 --token SECRET --allow 198.51.100.0/24:443
+  weir psock proxy --allow any:80 --allow 127.0.0.1:22 --json
 """
 
 

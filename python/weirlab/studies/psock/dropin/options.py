@@ -24,7 +24,7 @@ class ProgramOptions:
     PANEL: ClassVar = "Program"
 
     command: Annotated[
-        list[str], typer.Argument(help="The program and its arguments, behind --.", metavar="PROGRAM...")
+        list[str], typer.Argument(help="The program and its arguments, behind --.", metavar="PROGRAM")
     ]
     via: Annotated[
         str,
