@@ -84,6 +84,17 @@ def test_a_program_enters_its_group_and_gives_its_exit_code(group: ControlGroup,
     assert (tmp_path / "traps").read_text() == ""
 
 
+def test_a_program_has_the_open_files_that_it_was_given(group: ControlGroup) -> None:
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    try:
+        assert _run(group, "sh", "-c", f"echo given >/dev/fd/{write}") == 0
+    finally:
+        os.close(write)
+    with os.fdopen(read) as file:
+        assert file.read() == "given\n"
+
+
 def test_a_program_that_a_signal_ends_gives_its_number(group: ControlGroup) -> None:
     assert _run(group, "sh", "-c", "kill -HUP $$") == 128 + signal.SIGHUP
     assert _run(group, "sh", "-c", "kill -PIPE $$; exit 1") == 128 + signal.SIGPIPE

@@ -141,6 +141,8 @@ def run(program: Program, group: ControlGroup, look: Callable[[], None]) -> int:
         programs.script(_ENTER, *own, program.path, *program.command),
         env=os.environ,
         process_group=None,
+        # It gets what it would get without this command; what is this process's own closes by itself.
+        close_fds=False,
         stdout=_STANDARD_ERROR if program.aside else None,
     )
     try:
