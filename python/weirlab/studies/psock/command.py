@@ -17,7 +17,14 @@ from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError, NobodyReads, OutputError, TrialError
 from weirlab.studies.psock.dropin import command as dropin
-from weirlab.studies.psock.options import PORT, SessionOptions, SourceOptions, StreamOptions, addresses
+from weirlab.studies.psock.options import (
+    PORT,
+    EndOptions,
+    SessionOptions,
+    SourceOptions,
+    StreamOptions,
+    addresses,
+)
 
 PSOCK = """Copy bytes over several TCP connections at once.
 
@@ -211,15 +218,7 @@ def serve(
 def cat(
     ctx: typer.Context,
     *,
-    host: Annotated[
-        str, typer.Argument(help="Name or address of the end that listens.", metavar="HOST")
-    ] = "",
-    listen: Annotated[bool, typer.Option("--listen", help="Wait for the other end.")] = False,
-    bind: Annotated[
-        list[str] | None,
-        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
-    ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port.", metavar="PORT")] = PORT,
+    end: EndOptions,
     streams: Annotated[StreamOptions, without("fallback")],
     session_options: SessionOptions,
     json: JsonOption = False,
@@ -231,22 +230,20 @@ def cat(
     from weirlab.studies.psock.exchange import accept, exchange
 
     with Session(ctx, as_json=json) as session:
-        if listen == bool(host):
-            raise InputError("give either HOST, to connect, or --listen")
-        if bind and not listen:
-            raise InputError("--bind is for --listen; --path names this end of a connection")
+        end.check()
         how = session_options.how(streams.scheduler, streams.block, streams.unsent)
         how = replace(how, fair=streams.fair)
         source = sys.stdin.fileno()
         with Stop() as stop:
-            if listen:
-                listener = ParallelListener([(address, port) for address in addresses(bind)], how.plain())
+            if end.listen:
+                ends = [(address, end.port) for address in addresses(end.bind)]
+                listener = ParallelListener(ends, how.plain())
                 session.say(f"listening on {', '.join(map(shown, listener.addresses))}")
-                made, end = accept(listener, stop, session.say)
+                made, peer = accept(listener, stop, session.say)
             else:
-                end = (host.strip("[]"), port)
-                made = copying.connect(copying.routes(*end, streams.paths(), streams.streams), how)
-            exchanged = exchange(made, shown(end), source, _put_out, stop)
+                peer = (end.host.strip("[]"), end.port)
+                made = copying.connect(copying.routes(*peer, streams.paths(), streams.streams), how)
+            exchanged = exchange(made, shown(peer), source, _put_out, stop)
         if json:
             tell(to_json({**exchanged.document(), "conclusion": exchanged.sentence()}), sys.stderr)
         else:

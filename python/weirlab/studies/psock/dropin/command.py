@@ -17,13 +17,7 @@ from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError, LabError, MissingCapability
-from weirlab.studies.psock.dropin.options import (
-    CONNECTIONS,
-    PORT,
-    ConnectionsOption,
-    ProgramOptions,
-    parse_via,
-)
+from weirlab.studies.psock.dropin.options import ProgramOptions, ProxyOptions, parse_via
 from weirlab.studies.psock.options import SessionOptions, StreamOptions, addresses
 
 if TYPE_CHECKING:
@@ -85,7 +79,6 @@ def run(
     what: ProgramOptions,
     streams: Annotated[StreamOptions, without("fallback")],
     session_options: SessionOptions,
-    connections: ConnectionsOption = CONNECTIONS,
     json: JsonOption = False,
 ) -> None:
     """Run."""
@@ -111,11 +104,11 @@ def run(
 
             meant = what.only or ["any"]
             return ParallelRelay(
-                group, routes, how.plain(), only=meant, fallback=what.direct, most=connections
+                group, routes, how.plain(), only=meant, fallback=what.direct, most=what.connections
             )
 
         routes = program.apart(lambda: _reached(tries, how, session.say if what.direct else None))
-        descriptors = program.allow_descriptors(connections, len(routes))
+        descriptors = program.allow_descriptors(what.connections, len(routes))
         began = program.Program(path, what.command, user, descriptors, aside=json)
         with program.signals_held():
             code = _carried(began, start, found, session.say)
@@ -185,22 +178,7 @@ def _carried(
 def proxy(
     ctx: typer.Context,
     *,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow",
-            help="Destinations, such as any, 192.0.2.0/24, 192.0.2.1:443, any:8000-8999; repeatable.",
-            metavar="NETWORK[:PORT]",
-        ),
-    ] = None,
-    bind: Annotated[
-        list[str] | None,
-        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
-    ] = None,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
-    ] = PORT,
-    connections: ConnectionsOption = CONNECTIONS,
+    what: ProxyOptions,
     streams: Annotated[StreamOptions, only("scheduler", "block", "unsent", "fair")],
     session_options: SessionOptions,
     json: JsonOption = False,
@@ -211,16 +189,16 @@ def proxy(
     from weirlab.studies.psock.dropin import account, program
 
     with Session(ctx, as_json=json) as session:
-        if not allow:
+        if not what.allow:
             raise InputError(
                 "--allow is missing: the proxy connects to no destination that it was not told; --allow any "
                 "allows all but loopback and link-local addresses"
             )
-        ends = [(address, port) for address in addresses(bind)]
+        ends = [(address, what.port) for address in addresses(what.bind)]
         how = session_options.how(streams.scheduler, streams.block, streams.unsent)
         how = replace(how, fair=streams.fair)
-        program.allow_descriptors(connections, _STREAMS)
-        made = ParallelProxy(ends, how.plain(), allow=allow, most=connections)
+        program.allow_descriptors(what.connections, _STREAMS)
+        made = ParallelProxy(ends, how.plain(), allow=what.allow, most=what.connections)
         session.say(f"listening on {', '.join(map(shown, made.addresses))}; Ctrl-C ends it")
         found = account.Account()
         with Stop() as stop:

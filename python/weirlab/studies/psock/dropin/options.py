@@ -16,6 +16,13 @@ CONNECTIONS: Final = 256
 """Connections at one time (``weir_relay::MOST_CONNECTIONS``)."""
 MOST_CONNECTIONS: Final = 4096
 
+ConnectionsOption = Annotated[
+    int,
+    typer.Option(
+        "--connections", min=1, max=MOST_CONNECTIONS, help="Most connections at one time.", metavar="N"
+    ),
+]
+
 
 @dataclass(frozen=True)
 class ProgramOptions:
@@ -43,17 +50,34 @@ class ProgramOptions:
         bool,
         typer.Option("--fallback", help="Connect by plain TCP, without the proxy, if that does not answer."),
     ] = False
+    connections: ConnectionsOption = CONNECTIONS
     summary: Annotated[
         bool, typer.Option("--summary", help="Show paths and connections on standard error at the end.")
     ] = False
 
 
-ConnectionsOption = Annotated[
-    int,
-    typer.Option(
-        "--connections", min=1, max=MOST_CONNECTIONS, help="Most connections at one time.", metavar="N"
-    ),
-]
+@dataclass(frozen=True)
+class ProxyOptions:
+    """Where a proxy listens, and what it connects with."""
+
+    PANEL: ClassVar = "Proxy"
+
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            help="Destinations, such as any, 192.0.2.0/24, 192.0.2.1:443, any:8000-8999; repeatable.",
+            metavar="NETWORK[:PORT]",
+        ),
+    ] = None
+    bind: Annotated[
+        list[str] | None,
+        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
+    ] = None
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
+    ] = PORT
+    connections: ConnectionsOption = CONNECTIONS
 
 
 def parse_via(text: str) -> tuple[str, int]:
