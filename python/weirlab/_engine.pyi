@@ -475,6 +475,73 @@ class ParallelListener:
     def stranger(self) -> tuple[tuple[str, int], str] | None:
         """Somebody who connected in vain, and why."""
 
+def relay_limits() -> dict[str, Any]:
+    """What ``weirlab.studies.psock.dropin`` says too, for its help."""
+
+class ParallelRelay:
+    """Carries the TCP connections of programs in a control group from now on, each in a session of its own.
+
+    ``cgroup`` is a descriptor of the group's folder, ``routes`` lead to a proxy, ``how`` is as for
+    :class:`ParallelSocket`, ``only`` are the destinations that are meant. With ``fallback``, connections are
+    made by plain TCP where the proxy does not answer. At most ``most`` are carried at one time.
+
+    Raises ``InputError`` for what cannot be, ``MissingCapability`` where the kernel does not redirect
+    connections or not for this user, ``LabError`` for everything else.
+    """
+
+    def __init__(
+        self,
+        cgroup: int,
+        routes: Sequence[tuple[str | None, str, int]],
+        how: Mapping[str, Any],
+        *,
+        only: Sequence[str],
+        fallback: bool,
+        most: int,
+    ) -> None: ...
+    @property
+    def active(self) -> int: ...
+    def ended(self) -> list[dict[str, Any]]:
+        """Connections that have ended since the last time.
+
+        ``peer``, ``to`` (None where it is not known), ``sent_bytes`` and ``received_bytes`` of the program,
+        ``seconds``, ``direct`` (by plain TCP), ``reset`` (by an end), ``failure`` (empty without any),
+        ``session`` (as :meth:`ParallelSocket.report`, or None).
+        """
+
+    def finish(self) -> None:
+        """The programs have ended: what they sent is delivered; destinations then have 5 s to end, too."""
+
+    def stop(self) -> None:
+        """Break off what there is, and take nothing more."""
+
+class ParallelProxy:
+    """Makes the connections that sessions ask for, to destinations that ``allow`` names.
+
+    Raises ``InputError`` for what cannot be and where a token is needed, ``LabError`` where it cannot listen.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        how: Mapping[str, Any],
+        *,
+        allow: Sequence[str],
+        most: int,
+    ) -> None: ...
+    @property
+    def addresses(self) -> list[tuple[str, int]]: ...
+    @property
+    def active(self) -> int: ...
+    def ended(self) -> list[dict[str, Any]]:
+        """Sessions that have ended since the last time, as :meth:`ParallelRelay.ended`."""
+
+    def stranger(self) -> tuple[tuple[str, int], str] | None:
+        """Somebody who connected in vain, and why."""
+
+    def stop(self) -> None:
+        """Break off what there is, and take nothing more."""
+
 def cut_captures(
     paths: Sequence[str],
     *,

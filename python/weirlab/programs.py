@@ -34,9 +34,9 @@ _MODULE: Final = (
 )
 
 
-def find(name: str) -> str | None:
-    """Path of one of the system's programs."""
-    return shutil.which(name, path=FOLDERS)
+def find(name: str, folders: str = FOLDERS) -> str | None:
+    """Path of one of the system's programs; or of one in other ``folders``, separated by colons."""
+    return shutil.which(name, path=folders)
 
 
 def own(module: str, *arguments: str) -> list[str]:

@@ -14,6 +14,7 @@ mod outcome;
 mod plan;
 mod psock;
 mod record;
+mod relay;
 mod tap;
 mod tcp;
 mod trace;
@@ -258,6 +259,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<record::Recorder>()?;
     m.add_class::<tap::Tap>()?;
     psock::add_to(m)?;
+    relay::add_to(m)?;
     tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
     m.add_function(wrap_pyfunction!(cut::cut_captures, m)?)?;

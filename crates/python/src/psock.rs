@@ -8,7 +8,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use weir_psock::io::{
     LEAST_MEMORY_BYTES, Listener, MOST_MEMORY_BYTES, OpenError, Opening, Options, PORT, ParallelSocket,
-    Route, SocketError, UNSENT_BYTES,
+    Report, Route, SocketError, UNSENT_BYTES,
 };
 use weir_psock::schedule::SCHEDULERS;
 use weir_psock::session::{Config, Timing};
@@ -49,7 +49,7 @@ fn psock_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// How a session is carried, as Python gives it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Given {
+pub struct Given {
     token: String,
     scheduler: String,
     block_bytes: u32,
@@ -64,7 +64,7 @@ struct Given {
 }
 
 impl Given {
-    fn options(self, py: Python<'_>) -> PyResult<Options> {
+    pub fn options(self, py: Python<'_>) -> PyResult<Options> {
         let read = |(name, value): &(String, String)| {
             Setting::new(name, value).map_err(|e| exception(py, "InputError", &describe(&e)))
         };
@@ -86,7 +86,7 @@ impl Given {
     }
 }
 
-fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
+pub fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
     let class = match error {
         OpenError::Connect { .. }
         | OpenError::Listen { .. }
@@ -216,39 +216,43 @@ impl ParallelSocketObject {
 
     /// Where the session is, and each of its streams.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report = self.inner.report();
-        let totals = report.totals;
-        let dict = PyDict::new(py);
-        dict.set_item("scheduler", report.scheduler)?;
-        dict.set_item("plain", report.is_plain)?;
-        for (name, value) in [
-            ("written_bytes", totals.written_bytes),
-            ("acknowledged_bytes", totals.acknowledged_bytes),
-            ("received_bytes", totals.received_bytes),
-            ("reorder_bytes", totals.reorder_bytes),
-            ("reorder_peak_bytes", totals.reorder_peak_bytes),
-            ("duplicate_bytes", totals.duplicate_bytes),
-            ("resent_bytes", totals.resent_bytes),
-            ("resent_blocks", totals.resent_blocks),
-        ] {
-            dict.set_item(name, value)?;
-        }
-        let streams = PyList::empty(py);
-        for stream in &report.streams {
-            let dict = PyDict::new(py);
-            dict.set_item("local", end(stream.local))?;
-            dict.set_item("remote", end(stream.remote))?;
-            dict.set_item("sent_bytes", stream.totals.sent_bytes)?;
-            dict.set_item("resent_bytes", stream.totals.resent_bytes)?;
-            dict.set_item("received_bytes", stream.totals.received_bytes)?;
-            dict.set_item("retransmitted_segments", stream.retransmitted_segments)?;
-            dict.set_item("rtt_ns", stream.srtt_ns)?;
-            dict.set_item("ended", &stream.ended)?;
-            streams.append(dict)?;
-        }
-        dict.set_item("streams", streams)?;
-        Ok(dict)
+        describe_session(py, &self.inner.report())
     }
+}
+
+/// A report as Python gets it.
+pub fn describe_session<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
+    let totals = report.totals;
+    let dict = PyDict::new(py);
+    dict.set_item("scheduler", report.scheduler)?;
+    dict.set_item("plain", report.is_plain)?;
+    for (name, value) in [
+        ("written_bytes", totals.written_bytes),
+        ("acknowledged_bytes", totals.acknowledged_bytes),
+        ("received_bytes", totals.received_bytes),
+        ("reorder_bytes", totals.reorder_bytes),
+        ("reorder_peak_bytes", totals.reorder_peak_bytes),
+        ("duplicate_bytes", totals.duplicate_bytes),
+        ("resent_bytes", totals.resent_bytes),
+        ("resent_blocks", totals.resent_blocks),
+    ] {
+        dict.set_item(name, value)?;
+    }
+    let streams = PyList::empty(py);
+    for stream in &report.streams {
+        let dict = PyDict::new(py);
+        dict.set_item("local", end(stream.local))?;
+        dict.set_item("remote", end(stream.remote))?;
+        dict.set_item("sent_bytes", stream.totals.sent_bytes)?;
+        dict.set_item("resent_bytes", stream.totals.resent_bytes)?;
+        dict.set_item("received_bytes", stream.totals.received_bytes)?;
+        dict.set_item("retransmitted_segments", stream.retransmitted_segments)?;
+        dict.set_item("rtt_ns", stream.srtt_ns)?;
+        dict.set_item("ended", &stream.ended)?;
+        streams.append(dict)?;
+    }
+    dict.set_item("streams", streams)?;
+    Ok(dict)
 }
 
 /// Listens for sessions.
@@ -286,6 +290,6 @@ impl ParallelListener {
     }
 }
 
-fn end(address: SocketAddr) -> (String, u16) {
+pub fn end(address: SocketAddr) -> (String, u16) {
     (address.ip().to_canonical().to_string(), address.port())
 }

@@ -22,7 +22,7 @@ COMMANDS = [
     "run", "schema", "lab clean",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
     "voice example", "voice schema", "voice lab", "voice prove", "voice load", "completion",
-    "tcp measure", "web", "psock send", "psock serve",
+    "tcp measure", "web", "psock send", "psock serve", "psock run", "psock proxy", "psock cat",
 ]  # fmt: skip
 
 

@@ -1,10 +1,12 @@
-"""The control groups that say which CPUs their members may use."""
+"""Control groups: those that say which CPUs their members may use, and those of version 2."""
 
 from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -14,6 +16,10 @@ from weirlab.lab.linux.privilege import way_out
 PROC: Final = Path("/proc")
 KTHREADD: Final = 2
 """The kernel thread whose children all others are: they begin where it is."""
+
+_DISSOLVE_S: Final = 2.0
+_DISSOLVE_POLL_S: Final = 0.01
+"""A group is in use for a moment after its last member has ended."""
 
 _IS_KERNEL_THREAD: Final = 0x0020_0000
 """PF_KTHREAD of the kernel's sched.h, in the ninth field of /proc/PID/stat."""
@@ -30,7 +36,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Groups:
-    """The hierarchy of control groups at ``mount`` that has the cpuset controller.
+    """A hierarchy of control groups at ``mount``.
 
     ``home`` is the group of this process in it, such as ``/user.slice``; ``/`` is the root.
     """
@@ -64,6 +70,24 @@ class Groups:
         """Raises ``OSError`` while it has members."""
         self.path(group).rmdir()
 
+    def dissolve(self, group: str) -> None:
+        """Remove ``group``, whose members, if there are any, go to the one above it.
+
+        Raises ``FileNotFoundError`` where there is no such group, ``OSError`` where that is refused.
+        """
+        above, _, _ = group.strip("/").rpartition("/")
+        due = time.monotonic() + _DISSOLVE_S
+        while True:
+            for number in self.members(group, "cgroup.procs"):
+                with suppress(ProcessLookupError):
+                    self.write(above, "cgroup.procs", number)
+            try:
+                return self.remove(group)
+            except OSError as error:
+                if error.errno != errno.EBUSY or time.monotonic() > due:
+                    raise
+            time.sleep(_DISSOLVE_POLL_S)
+
     def exists(self, group: str) -> bool:
         return self.path(group).is_dir()
 
@@ -95,6 +119,20 @@ def find(proc: Path = PROC) -> Groups:
             "in a container: share the host's control groups (--cgroupns=host), and delegate cpuset to it",
         )
     return found
+
+
+def unified(proc: Path = PROC) -> Groups:
+    """The hierarchy of version 2, whatever controllers it has; raises ``Refused`` where there is none."""
+    homes = _homes((proc / "self/cgroup").read_text())
+    for line in (proc / "self/mounts").read_text().splitlines():
+        _, mount, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Groups(Path(mount), 2, homes.get("", "/"))
+    raise Refused(
+        "no control groups of version 2 are mounted",
+        "ip netns exec hides them: use nsenter --net=/run/netns/NAME; otherwise mount -t cgroup2 none "
+        "/sys/fs/cgroup (or a folder in it)",
+    )
 
 
 def cpu_list(cpus: Iterable[int]) -> str:

@@ -23,6 +23,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from weirlab.errors import InputError, LabError, MissingCapability, WeirError
 from weirlab.files import shown
 from weirlab.lab import clean as lab_clean
+from weirlab.lab.isolation.groups import Groups
 from weirlab.lab.linux import namespace
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host import offloads
@@ -134,6 +135,11 @@ def clean(tell: Callable[[str], None], directory: Path = DIRECTORY) -> list[str]
     return undone
 
 
+def dissolve_group(path: str) -> None:
+    """Remove a control group; programs that are left in it go to the one above."""
+    Groups(Path(path).parent, 2, "/").dissolve(Path(path).name)
+
+
 def set_up(name: str, *, up: bool) -> None:
     """Put an interface up or down."""
     with IPRoute() as netlink:
@@ -189,6 +195,11 @@ _UNDO: Final[Mapping[str, _Undoing]] = {
         lambda change: delete_table(change["name"]),
         "the nftables table may still be there and go on copying the link's traffic",
         f"nft delete table {FAMILY} {{name}}",
+    ),
+    "group": _Undoing(
+        lambda change: dissolve_group(change["name"]),
+        "the control group may still be there",
+        "rmdir {name}",
     ),
     "output": _Undoing(lambda change: None, ""),
 }

@@ -28,7 +28,8 @@ Examples:
 
 CLEAN = """Remove test beds whose owner died (kill -9, power cut); running ones stay.
 
-Interfaces that a dead weir tap had prepared are put back as they were.
+Interfaces that a dead weir tap had prepared are put back as they were, and
+control groups of a dead weir psock run are removed.
 
 The next start does the same by itself. The exit code is 4 if something
 could not be put back.

@@ -1,7 +1,8 @@
 """Parallel sockets: one stream of bytes over several TCP connections.
 
 ``copying`` sends and receives, ``options`` has the options of the commands, ``tables`` what they show.
-``docs/psock.md`` explains them, ``docs/psock-protocol.md`` what crosses the network.
+``exchange`` does both for ``weir psock cat``, ``dropin`` for programs that cannot be changed.
+``docs/psock.md`` and ``docs/psock-run.md`` explain them, ``docs/psock-protocol.md`` what crosses the network.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``weir psock``: send, serve."""
+"""``weir psock``: send, serve, cat; ``dropin`` adds run and proxy."""
 
 from __future__ import annotations
 
@@ -11,21 +11,32 @@ from typing import Annotated
 
 import typer
 
-from weirlab.cli.options import JsonOption, grouped
+from weirlab.cli.options import JsonOption, grouped, without
 from weirlab.cli.options.sockets import shown
-from weirlab.cli.output import Session
+from weirlab.cli.output import Session, to_json
+from weirlab.cli.streams import tell
 from weirlab.errors import InputError, NobodyReads, OutputError, TrialError
-from weirlab.studies.psock.options import PORT, SessionOptions, SourceOptions, StreamOptions, addresses
+from weirlab.studies.psock.dropin import command as dropin
+from weirlab.studies.psock.options import (
+    PORT,
+    EndOptions,
+    SessionOptions,
+    SourceOptions,
+    StreamOptions,
+    addresses,
+)
 
 PSOCK = """Copy bytes over several TCP connections at once.
 
 A session carries one stream of bytes over any number of TCP connections, over
 one path or several. Data arrive once, in order and complete, or there is an
-error. Connections may end and come back. Nothing here needs privileges.
+error. Connections may end and come back. Only weir psock run needs privileges.
 
 Examples:
   weir psock serve                       receive
   weir psock send localhost data.bin     send a file
+  weir psock proxy --allow any           connect sessions with destinations
+  weir psock run --via localhost -- curl -O http://192.0.2.1/data.bin
 """
 
 SEND = """Send a file, standard input or generated data to weir psock serve.
@@ -64,12 +75,27 @@ Examples:
   weir psock serve --bind 192.0.2.1 --bind 192.0.2.65 --token SECRET --json
 """
 
+CAT = """Connect standard input and output with another host, both ways.
+
+One end listens, the other one connects. Each sends its standard input and
+writes to standard output what comes, until both directions have ended. With
+--json, the result, which has the SHA-256 of both directions, goes to standard
+error, since standard output has the data.
+
+Examples:
+  weir psock cat --listen > copy.bin              here
+  weir psock cat localhost < data.bin             there
+  weir psock cat --listen --bind 192.0.2.1 --token SECRET < question > answer
+"""
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     psock = typer.Typer(help=PSOCK, no_args_is_help=True)
     psock.command("send", help=SEND)(grouped(send))
     psock.command("serve", help=SERVE)(grouped(serve))
+    psock.command("cat", help=CAT)(grouped(cat))
+    dropin.add_to(psock)
     app.add_typer(psock, name="psock", rich_help_panel="Link")
 
 
@@ -187,3 +213,38 @@ def serve(
         else:
             session.finish(tables.served_document(account), tables.served(account), problem=problem)
         session.complain(problem)
+
+
+def cat(
+    ctx: typer.Context,
+    *,
+    end: EndOptions,
+    streams: Annotated[StreamOptions, without("fallback")],
+    session_options: SessionOptions,
+    json: JsonOption = False,
+) -> None:
+    """Cat."""
+    from weirlab._engine import ParallelListener
+    from weirlab.link.stopping import Stop
+    from weirlab.studies.psock import copying
+    from weirlab.studies.psock.exchange import accept, exchange
+
+    with Session(ctx, as_json=json) as session:
+        end.check()
+        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
+        how = replace(how, fair=streams.fair)
+        source = sys.stdin.fileno()
+        with Stop() as stop:
+            if end.listen:
+                ends = [(address, end.port) for address in addresses(end.bind)]
+                listener = ParallelListener(ends, how.plain())
+                session.say(f"listening on {', '.join(map(shown, listener.addresses))}")
+                made, peer = accept(listener, stop, session.say)
+            else:
+                peer = (end.host.strip("[]"), end.port)
+                made = copying.connect(copying.routes(*peer, streams.paths(), streams.streams), how)
+            exchanged = exchange(made, shown(peer), source, _put_out, stop)
+        if json:
+            tell(to_json({**exchanged.document(), "conclusion": exchanged.sentence()}), sys.stderr)
+        else:
+            session.say(exchanged.sentence())

@@ -1,4 +1,4 @@
-"""Options of ``weir psock send`` and ``weir psock serve``."""
+"""Options of ``weir psock send``, ``weir psock serve`` and ``weir psock cat``."""
 
 from __future__ import annotations
 
@@ -53,6 +53,26 @@ class SourceOptions:
         if self.file is not None:
             raise InputError("FILE and --bytes exclude each other; give one")
         return parse_size(self.total, "--bytes")
+
+
+@dataclass(frozen=True)
+class EndOptions:
+    """The other end, or where to wait for it."""
+
+    host: Annotated[str, typer.Argument(help="Name or address of the end that listens.", metavar="HOST")] = ""
+    listen: Annotated[bool, typer.Option("--listen", help="Wait for the other end.")] = False
+    bind: Annotated[
+        list[str] | None,
+        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
+    ] = None
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port.", metavar="PORT")] = PORT
+
+    def check(self) -> None:
+        """Raises ``InputError`` for what contradicts itself."""
+        if self.listen == bool(self.host):
+            raise InputError("give either HOST, to connect, or --listen")
+        if self.bind and not self.listen:
+            raise InputError("--bind is for --listen; --path names this end of a connection")
 
 
 @dataclass(frozen=True)

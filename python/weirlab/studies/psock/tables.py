@@ -75,7 +75,7 @@ def document(copied: Copied) -> dict[str, Any]:
         "seconds": copied.seconds,
         "throughput_bps": copied.throughput_bps,
         "sha256": copied.sha256,
-        **_plain(copied.report),
+        **plain_session(copied.report),
         "receiver": None if account is None else vars(account),
         "failure": copied.failure,
     }
@@ -86,7 +86,8 @@ def served_document(account: Served) -> dict[str, Any]:
     return {"kind": "psock serve", **vars(account), "sessions": list(map(document, account.sessions))}
 
 
-def _plain(report: Mapping[str, Any]) -> dict[str, Any]:
+def plain_session(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The report of a session for JSON."""
     return {
         **report,
         "streams": [

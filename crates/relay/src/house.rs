@@ -1,0 +1,204 @@
+//! What the relay and the proxy have in common: how many connections they carry, and what became of those before.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::{SockRef, TcpKeepalive};
+use weir_psock::io::{ParallelSocket, Report, SocketError};
+use weir_psock::session::SessionError;
+use weir_psock::wire::Reason;
+
+use crate::splice::{Broken, End, splice};
+
+/// Connections that are carried at one time, unless told otherwise.
+pub const MOST_CONNECTIONS: usize = 256;
+
+/// Until a connection to a destination must be made.
+pub const CONNECT: Duration = Duration::from_secs(10);
+/// A wait in one call, after which it is looked whether to stop.
+pub const LOOK: Duration = Duration::from_millis(100);
+/// Ended connections that nobody has asked for.
+const MOST_STORIES: usize = 4096;
+
+/// A connection that has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Who began it: the program's own end, or whoever opened the session.
+    pub peer: SocketAddr,
+    /// Where it was to go, if that came to be known.
+    pub to: Option<SocketAddr>,
+    /// From the program to the destination.
+    pub sent_bytes: u64,
+    /// From the destination to the program.
+    pub received_bytes: u64,
+    /// How long there was the connection.
+    pub lasted: Duration,
+    /// Without a session: straight to the destination.
+    pub is_direct: bool,
+    /// The program or the destination broke it off, as they may.
+    pub is_reset: bool,
+    /// What failed on the way between them; empty where nothing did.
+    pub failure: String,
+    /// The session, if there was one.
+    pub report: Option<Report>,
+}
+
+impl Ended {
+    pub(crate) fn new(peer: SocketAddr, to: Option<SocketAddr>) -> Self {
+        Self {
+            peer,
+            to,
+            sent_bytes: 0,
+            received_bytes: 0,
+            lasted: Duration::ZERO,
+            is_direct: false,
+            is_reset: false,
+            failure: String::new(),
+            report: None,
+        }
+    }
+
+    pub(crate) fn failed(self, why: impl ToString) -> Self {
+        Self { failure: why.to_string(), ..self }
+    }
+}
+
+#[derive(Debug)]
+pub struct House {
+    most: usize,
+    active: AtomicUsize,
+    is_stopped: AtomicBool,
+    stories: Mutex<VecDeque<Ended>>,
+}
+
+impl House {
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            active: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
+            stories: Mutex::default(),
+        })
+    }
+
+    pub fn active(&self) -> usize {
+        self.active.load(SeqCst)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.active() >= self.most
+    }
+
+    pub fn stop(&self) {
+        self.is_stopped.store(true, SeqCst);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(SeqCst)
+    }
+
+    pub fn ended(&self) -> Vec<Ended> {
+        self.stories().drain(..).collect()
+    }
+
+    pub fn tell(&self, ended: Ended) {
+        let mut stories = self.stories();
+        if stories.len() >= MOST_STORIES {
+            stories.pop_front();
+        }
+        stories.push_back(ended);
+    }
+
+    fn stories(&self) -> std::sync::MutexGuard<'_, VecDeque<Ended>> {
+        self.stories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `work` in a thread of its own; false where none can be had.
+    pub fn apart(self: &Arc<Self>, work: impl FnOnce(&Self) -> Option<Ended> + Send + 'static) -> bool {
+        self.active.fetch_add(1, SeqCst);
+        let house = Arc::clone(self);
+        let counted = move || {
+            let begun = Instant::now();
+            if let Some(ended) = work(&house) {
+                house.tell(Ended { lasted: begun.elapsed(), ..ended });
+            }
+            house.active.fetch_sub(1, SeqCst);
+        };
+        let is_started = thread::Builder::new().name("psock relay".to_owned()).spawn(counted).is_ok();
+        if !is_started {
+            self.active.fetch_sub(1, SeqCst);
+        }
+        is_started
+    }
+
+    /// Reads from a session until `into` is full; how much there was before the end.
+    pub fn fill(&self, session: &ParallelSocket, into: &mut [u8], within: Duration) -> Result<usize, String> {
+        let (due, mut have) = (Instant::now() + within, 0);
+        while have < into.len() {
+            match session.read(&mut into[have..], Some(LOOK)) {
+                Ok(0) => break,
+                Ok(len) => have += len,
+                Err(SocketError::TimedOut) if self.is_stopped() => return Err("it was stopped".to_owned()),
+                Err(SocketError::TimedOut) if Instant::now() < due => {}
+                Err(SocketError::TimedOut) => {
+                    return Err("the other end of the session says nothing".to_owned());
+                }
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+        Ok(have)
+    }
+
+    /// Carries bytes between `first`, which is nearer to the program, and `second`; one of them is a session.
+    pub fn carry(
+        &self,
+        first: &dyn End,
+        second: &dyn End,
+        session: Option<&ParallelSocket>,
+        goes_on: &mut dyn FnMut(bool) -> bool,
+        ended: &mut Ended,
+    ) {
+        let (result, [sent, received]) =
+            splice(first, second, &mut |told| !self.is_stopped() && goes_on(told));
+        (ended.sent_bytes, ended.received_bytes) = (sent, received);
+        let result = match (result, session) {
+            (Ok(()), Some(session)) => self.close(session),
+            (result, _) => result.map_err(|broken| match broken {
+                Broken::First(why) | Broken::Second(why) => why,
+                Broken::Stopped => "it was stopped".to_owned(),
+            }),
+        };
+        let Err(why) = result else { return };
+        // Whoever ends a session early at the other end carries a reset.
+        let is_own =
+            |failure| matches!(failure, SessionError::Aborted(Reason::Closed) | SessionError::Closed);
+        ended.is_reset = !self.is_stopped() && session.is_none_or(|it| it.failure().is_none_or(is_own));
+        if !ended.is_reset {
+            ended.failure = why;
+        }
+    }
+
+    /// Waits until everything has arrived at both ends of a session.
+    fn close(&self, session: &ParallelSocket) -> Result<(), String> {
+        loop {
+            match session.close(Some(LOOK)) {
+                Ok(()) => return Ok(()),
+                Err(SocketError::TimedOut) if !self.is_stopped() => {}
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+    }
+}
+
+/// For a connection whose other end may go without a word, and that carries bytes as they come.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
+    stream.set_nodelay(true)
+}

@@ -1,0 +1,26 @@
+//! TCP connections of programs that know nothing of parallel sockets, carried by them.
+//!
+//! ```text
+//! program ── TCP over loopback ── Relay ══ session of several streams ══ Proxy ── TCP ── destination
+//! ```
+//!
+//! - [`Rules`]: which destinations are meant; no I/O.
+//! - [`wire`]: how a session names its destination (`docs/psock-run.md`); no I/O.
+//! - [`Relay`]: takes the connections of the programs in a control group, each into a session of its own.
+//! - [`Proxy`]: makes the connections that sessions ask for.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
+mod house;
+mod proxy;
+mod redirect;
+mod relay;
+mod rules;
+mod splice;
+pub mod wire;
+
+pub use house::{Ended, MOST_CONNECTIONS};
+pub use proxy::{PORT, Proxy};
+pub use redirect::RedirectError;
+pub use relay::{Relay, RelayError, Settings};
+pub use rules::{RuleError, Rules};

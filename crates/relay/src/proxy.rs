@@ -1,0 +1,174 @@
+//! The far end: makes the connections that sessions ask for.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use weir_psock::io::{Listener, OpenError, Options, ParallelSocket, SocketError, Stranger};
+
+use crate::house::{CONNECT, Ended, House, LOOK, prepare};
+use crate::rules::Rules;
+use crate::wire::{REQUEST_BYTES, Request, Status, WireError};
+
+/// TCP port of a proxy unless told otherwise.
+pub const PORT: u16 = 29_102;
+
+/// Until a session must have said where it wants to go.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Until a refusal must have been read.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Sessions beyond the most that are told so, at one time; further ones are broken off.
+const MOST_REFUSALS: usize = 64;
+
+/// Listens for sessions, in threads of its own.
+#[derive(Debug)]
+pub struct Proxy {
+    listener: Arc<Listener>,
+    house: Arc<House>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// Listens on each of these addresses, for at most `most` sessions at one time, each of which may ask for any
+    /// destination that `allowed` takes.
+    ///
+    /// # Errors
+    /// [`OpenError`]; without a token only loopback addresses are allowed.
+    pub fn start(
+        addresses: &[SocketAddr],
+        options: Options,
+        allowed: Rules,
+        most: usize,
+    ) -> Result<Self, OpenError> {
+        let listener = Arc::new(Listener::bind(addresses, options)?);
+        let (house, refusals, allowed) = (House::new(most), House::new(MOST_REFUSALS), Arc::new(allowed));
+        let (for_thread, from) = (Arc::clone(&house), Arc::clone(&listener));
+        let work = move || {
+            while !for_thread.is_stopped() {
+                let Some((session, peer)) = from.accept(Some(LOOK)) else { continue };
+                if !for_thread.is_full() {
+                    let allowed = Arc::clone(&allowed);
+                    for_thread.apart(move |house| serve(house, session, peer, &allowed));
+                } else if !refusals.is_full() {
+                    let told = Arc::clone(&for_thread);
+                    refusals.apart(move |house| {
+                        told.tell(refuse(house, &session, Ended::new(peer, None), Status::Full));
+                        None
+                    });
+                }
+            }
+            refusals.stop();
+        };
+        let thread = thread::Builder::new()
+            .name("psock proxy".to_owned())
+            .spawn(work)
+            .map_err(|source| OpenError::System { what: "no thread can be made", source })?;
+        Ok(Self { listener, house, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.listener.addresses()
+    }
+
+    /// Sessions that there are.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.house.active()
+    }
+
+    /// Sessions that have ended since the last time, in the order of their ends.
+    #[must_use]
+    pub fn ended(&self) -> Vec<Ended> {
+        self.house.ended()
+    }
+
+    /// Somebody who connected in vain, since the last time.
+    #[must_use]
+    pub fn stranger(&self) -> Option<Stranger> {
+        self.listener.stranger()
+    }
+
+    /// Breaks off what there is, and takes nothing more.
+    pub fn stop(&self) {
+        self.house.stop();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Does what a session asks for; `None`: it asked for nothing, as a check whether the proxy works does.
+fn serve(house: &House, session: ParallelSocket, peer: SocketAddr, allowed: &Rules) -> Option<Ended> {
+    let mut ended = Ended::new(peer, None);
+    let mut bytes = [0; REQUEST_BYTES];
+    match house.fill(&session, &mut bytes, PATIENCE) {
+        Ok(0) => {
+            let _ = session.close(Some(FAREWELL));
+            return None;
+        }
+        Ok(REQUEST_BYTES) => {}
+        Ok(_) => return Some(ended.failed(WireError::NotProxy)),
+        Err(why) => return Some(ended.failed(why)),
+    }
+    let to = match Request::parse(&bytes) {
+        Ok(request) => request.to,
+        Err(error @ WireError::Version(_)) => {
+            return Some(refuse(house, &session, ended, Status::Version).failed(error));
+        }
+        // Dropped, the session is broken off.
+        Err(error) => return Some(ended.failed(error)),
+    };
+    ended.to = Some(to);
+    if !allowed.takes(to) {
+        return Some(refuse(house, &session, ended, Status::Forbidden));
+    }
+    let stream = match TcpStream::connect_timeout(&to, CONNECT) {
+        Ok(stream) => stream,
+        Err(error) => return Some(refuse(house, &session, ended, status(&error))),
+    };
+    if let Err(error) = prepare(&stream) {
+        return Some(ended.failed(error));
+    }
+    if let Err(error) = session.write_all(&Status::Connected.emit()) {
+        return Some(ended.failed(error));
+    }
+    house.carry(&session, &stream, Some(&session), &mut |_| true, &mut ended);
+    ended.report = Some(session.report());
+    Some(ended)
+}
+
+/// Tells why not, and waits until that has arrived.
+fn refuse(house: &House, session: &ParallelSocket, ended: Ended, why: Status) -> Ended {
+    let ended = ended.failed(why);
+    if session.write(&why.emit(), Some(Duration::ZERO)).is_err() {
+        return ended;
+    }
+    session.finish();
+    let mut waited = Duration::ZERO;
+    while waited < FAREWELL && !house.is_stopped() {
+        match session.delivered(Some(LOOK)) {
+            Err(SocketError::TimedOut) => waited += LOOK,
+            _ => break,
+        }
+    }
+    ended
+}
+
+fn status(error: &io::Error) -> Status {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Status::Refused,
+        io::ErrorKind::TimedOut => Status::Late,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Status::Unreachable,
+        _ => Status::Failed,
+    }
+}

@@ -1,0 +1,210 @@
+//! The BPF programs that send connections to the relay: loaded, attached to a control group, asked.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use aya::maps::{HashMap, MapData};
+use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, SockOps};
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use thiserror::Error;
+
+use crate::rules::{MOST_RULES, Rule, Rules};
+
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/connect.o"));
+
+/// Entries of `connect_rules`: `WEIR_CONNECT_RULES`.
+const RULES: usize = 32;
+/// Words of `struct weir_connect_rule`, and of `struct weir_end`.
+const RULE_WORDS: usize = 11;
+const END_WORDS: usize = 5;
+
+/// What a user can give, and the eight networks that are excepted.
+const _: () = assert!(MOST_RULES + 8 <= RULES);
+
+/// Getpeername is last: without it, everything works but what a program is told of its other end.
+const PROGRAMS: [&str; 4] = ["weir_connect4", "weir_connect6", "weir_peer4", "weir_peer6"];
+const WATCHER: &str = "weir_connecting";
+
+/// Why connections cannot be redirected.
+#[derive(Debug, Error)]
+pub enum RedirectError {
+    /// The user may not load BPF programs.
+    #[error("the kernel lets only root (CAP_BPF and CAP_NET_ADMIN) redirect connections")]
+    NotAllowed(#[source] io::Error),
+    /// The kernel does not do what is needed.
+    #[error("this kernel refuses to {action} (Linux 5.14 with CONFIG_CGROUP_BPF is needed)")]
+    Refused {
+        /// What was tried.
+        action: String,
+        /// The kernel's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The object file is not the one that belongs to this program.
+    #[error("the object file lacks {0}; rebuild Weir")]
+    Missing(&'static str),
+}
+
+/// The programs at work; gone when this is dropped, or its process ends.
+pub struct Redirect {
+    _bpf: Ebpf,
+    pending: HashMap<MapData, [u32; END_WORDS], [u32; END_WORDS]>,
+}
+
+impl Redirect {
+    /// From now on, TCP connections that programs in `cgroup` make in the network namespace with the cookie `netns`
+    /// to destinations that `rules` take go to the ports `listeners` of 127.0.0.1 and of ::1 (0: to none).
+    ///
+    /// # Minimum kernel version
+    /// 5.14: `SO_NETNS_COOKIE`. The BPF links need 5.7, `BPF_CGROUP_INET4_GETPEERNAME` 5.8.
+    pub fn attach(
+        cgroup: BorrowedFd<'_>,
+        netns: u64,
+        listeners: [u16; 2],
+        rules: &Rules,
+    ) -> Result<Self, RedirectError> {
+        let ports = listeners.map(u32::from);
+        let mut table = [0_u32; RULES * RULE_WORDS];
+        for (row, rule) in table.chunks_exact_mut(RULE_WORDS).zip(rules.all()) {
+            row.copy_from_slice(&words(rule));
+        }
+        let len = rules.all().len() as u32;
+        let mut bpf = EbpfLoader::new()
+            .override_global("connect_netns", &netns, true)
+            .override_global("connect_port4", &ports[0], true)
+            .override_global("connect_port6", &ports[1], true)
+            .override_global("connect_rules_len", &len, true)
+            .override_global("connect_rules", &table[..], true)
+            .load(OBJECT)
+            .map_err(|e| refused("load BPF maps")(e.into()))?;
+        let pending = bpf.take_map("connect_pending").ok_or(RedirectError::Missing("connect_pending"))?;
+        let pending = HashMap::try_from(pending).map_err(|e| refused("open a BPF map")(e.into()))?;
+        // The watcher first: a connection that was redirected before would not be known.
+        let watcher: &mut SockOps = program(&mut bpf, WATCHER)?;
+        watcher.load().map_err(failed(WATCHER))?;
+        watcher.attach(cgroup, CgroupAttachMode::Single).map_err(failed(WATCHER))?;
+        for name in PROGRAMS.into_iter().rev() {
+            let each: &mut CgroupSockAddr = program(&mut bpf, name)?;
+            each.load().map_err(failed(name))?;
+            each.attach(cgroup, CgroupAttachMode::Single).map_err(failed(name))?;
+        }
+        Ok(Self { _bpf: bpf, pending })
+    }
+
+    /// Where the connection that comes from `from` was to go; once. `None`: it was not redirected.
+    pub fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
+        let key = end(from);
+        let to = self.pending.get(&key, 0).ok()?;
+        let _ = self.pending.remove(&key);
+        Some(address(to))
+    }
+}
+
+fn program<'a, T>(bpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut T, RedirectError>
+where
+    T: 'a,
+    &'a mut T: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
+{
+    let found = bpf.program_mut(name).ok_or(RedirectError::Missing(name))?;
+    found.try_into().map_err(|_| RedirectError::Missing(name))
+}
+
+fn failed(name: &'static str) -> impl Fn(ProgramError) -> RedirectError {
+    move |error| refused(&format!("run the BPF program {name}"))(error.into())
+}
+
+fn refused(action: &str) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> RedirectError + '_ {
+    move |source| match os_error(source.as_ref()) {
+        // EACCES is what the verifier answers, whoever asks.
+        Some(libc::EPERM) => RedirectError::NotAllowed(io::Error::from_raw_os_error(libc::EPERM)),
+        _ => RedirectError::Refused { action: action.to_owned(), source },
+    }
+}
+
+/// The number behind an error of aya.
+fn os_error(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(number) = error.downcast_ref().and_then(io::Error::raw_os_error) {
+            return Some(number);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// What `SO_NETNS_COOKIE` says (socket.h of Linux 5.14), which libc lacks.
+pub fn netns_cookie(socket: &impl AsRawFd) -> io::Result<u64> {
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let mut cookie = 0_u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most the eight bytes of the cookie.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    if done == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+}
+
+/// As in memory: bytes in network order.
+fn four(octets: [u8; 16]) -> [u32; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(octets.as_chunks::<4>().0) {
+        *word = u32::from_ne_bytes(*bytes);
+    }
+    words
+}
+
+fn words(rule: &Rule) -> [u32; RULE_WORDS] {
+    let ([a, b, c, d], [e, f, g, h]) = (four(rule.network()), four(rule.mask()));
+    let (first, last) = (u32::from(*rule.ports.start()), u32::from(*rule.ports.end()));
+    [a, b, c, d, e, f, g, h, first, last, rule.takes.into()]
+}
+
+fn end(address: SocketAddr) -> [u32; END_WORDS] {
+    let octets = match address.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    let [a, b, c, d] = four(octets);
+    [a, b, c, d, address.port().to_be().into()]
+}
+
+fn address([a, b, c, d, port]: [u32; END_WORDS]) -> SocketAddr {
+    let mut octets = [0; 16];
+    for (bytes, word) in octets.as_chunks_mut::<4>().0.iter_mut().zip([a, b, c, d]) {
+        *bytes = word.to_ne_bytes();
+    }
+    SocketAddr::new(Ipv6Addr::from(octets).to_canonical(), u16::from_be(port as u16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_laid_out_as_on_the_wire() {
+        for text in ["192.0.2.1:443", "[2001:db8::1]:29102"] {
+            let found: SocketAddr = text.parse().unwrap();
+            assert_eq!(address(end(found)), found);
+        }
+        let bytes = end("192.0.2.1:443".parse().unwrap()).map(u32::to_ne_bytes).concat();
+        assert_eq!(bytes[..16], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
+        assert_eq!(
+            u16::from_be(u32::from_ne_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]) as u16),
+            443
+        );
+    }
+
+    #[test]
+    fn missing_rights_are_told_from_missing_features() {
+        let from = |number| refused("run")(io::Error::from_raw_os_error(number).into());
+        assert!(matches!(from(libc::EPERM), RedirectError::NotAllowed(_)));
+        assert!(from(libc::EINVAL).to_string().starts_with("this kernel refuses to run"));
+    }
+}

@@ -1,0 +1,277 @@
+//! The near end: takes the connections of programs, and carries each in a session of its own.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
+use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Route};
+use weir_psock::wire::GreetingError;
+
+use crate::house::{CONNECT, Ended, House, LOOK, prepare};
+use crate::redirect::{Redirect, RedirectError, netns_cookie};
+use crate::rules::Rules;
+use crate::wire::{REPLY_BYTES, Request, Status, WireError};
+
+const BACKLOG: i32 = 1024;
+/// Until the proxy must have answered: it tries to connect for 10 s.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// When the programs have ended and the destination has everything: until it must have ended its direction, too.
+const LINGER: Duration = Duration::from_secs(5);
+/// After an error of accept(2), of which the usual one is too many open files.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is carried, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// To the proxy.
+    pub routes: Vec<Route>,
+    /// Of each session.
+    pub options: Options,
+    /// Destinations that are reached by the proxy; all others are reached as ever.
+    pub rules: Rules,
+    /// Where no session can be had, destinations are reached as ever.
+    pub is_fallback: bool,
+    /// Connections that are carried at one time; further ones are reset.
+    pub most: usize,
+}
+
+/// Why there is no relay.
+#[derive(Debug, Error)]
+pub enum RelayError {
+    /// The BPF programs.
+    #[error(transparent)]
+    Redirect(#[from] RedirectError),
+    /// Programs could not reach the relay.
+    #[error("nothing can be reached at 127.0.0.1; ip link set lo up")]
+    Loopback(#[source] io::Error),
+    /// Something in this host.
+    #[error("{what}")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> RelayError {
+    move |source| RelayError::System { what, source }
+}
+
+/// Carries connections, in threads of its own.
+#[derive(Debug)]
+pub struct Relay {
+    house: Arc<House>,
+    has_ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// From now on, carries the connections that programs in `cgroup` make in the calling thread's network
+    /// namespace.
+    ///
+    /// # Errors
+    /// [`RelayError`].
+    pub fn start(cgroup: BorrowedFd<'_>, settings: Settings) -> Result<Self, RelayError> {
+        let first = listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(system("cannot listen on 127.0.0.1"))?;
+        let at = first.local_addr().map_err(system("the socket has no address"))?;
+        // Noted nowhere, this connection is closed again.
+        drop(TcpStream::connect(at).map_err(RelayError::Loopback)?);
+        // A host may be without IPv6.
+        let second = listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
+        let port = |listener: &TcpListener| listener.local_addr().map_or(0, |at| at.port());
+        let ports = [at.port(), second.as_ref().map_or(0, port)];
+        let cookie =
+            netns_cookie(&first).map_err(system("this kernel does not tell network namespaces apart"))?;
+        let redirect = Redirect::attach(cgroup, cookie, ports, &settings.rules)?;
+        let listeners: Vec<_> = [Some(first), second].into_iter().flatten().collect();
+        let (house, has_ended) = (House::new(settings.most), Arc::new(AtomicBool::new(false)));
+        let (for_thread, end) = (Arc::clone(&house), Arc::clone(&has_ended));
+        let work = move || accept(&listeners, redirect, &for_thread, &Arc::new(settings), &end);
+        let thread = thread::Builder::new()
+            .name("psock accept".to_owned())
+            .spawn(work)
+            .map_err(system("no thread can be made"))?;
+        Ok(Self { house, has_ended, thread: Some(thread) })
+    }
+
+    /// Connections that there are.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.house.active()
+    }
+
+    /// Connections that have ended since the last time, in the order of their ends.
+    #[must_use]
+    pub fn ended(&self) -> Vec<Ended> {
+        self.house.ended()
+    }
+
+    /// The programs have ended: what they sent is still delivered, and then destinations have 5 s to end their
+    /// direction.
+    pub fn finish(&self) {
+        self.has_ended.store(true, SeqCst);
+    }
+
+    /// Breaks off what there is, and takes nothing more.
+    pub fn stop(&self) {
+        self.house.stop();
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&at.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn accept(
+    listeners: &[TcpListener],
+    mut redirect: Redirect,
+    house: &Arc<House>,
+    settings: &Arc<Settings>,
+    has_ended: &Arc<AtomicBool>,
+) {
+    let entry =
+        |listener: &TcpListener| libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut fds: Vec<_> = listeners.iter().map(entry).collect();
+    while !house.is_stopped() {
+        // SAFETY: as many entries as are said. An error is as if nothing had happened.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, LOOK.as_millis() as libc::c_int) };
+        for listener in listeners {
+            let (stream, from) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(_) => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+            };
+            // Others on this host may connect as well: they are sent away.
+            let Some(to) = redirect.take(from) else { continue };
+            if house.is_full() {
+                crate::splice::End::reset(&stream);
+                house.tell(
+                    Ended::new(from, Some(to)).failed("there are too many connections (--connections)"),
+                );
+                continue;
+            }
+            let (settings, has_ended) = (Arc::clone(settings), Arc::clone(has_ended));
+            house.apart(move |house| Some(carry(house, &settings, &has_ended, &stream, from, to)));
+        }
+    }
+}
+
+/// Carries a connection to its end.
+fn carry(
+    house: &House,
+    settings: &Settings,
+    has_ended: &AtomicBool,
+    stream: &TcpStream,
+    from: SocketAddr,
+    to: SocketAddr,
+) -> Ended {
+    let mut ended = Ended::new(from, Some(to));
+    let done = prepare(stream).map_err(|e| e.to_string()).and_then(|()| match open(house, settings) {
+        Ok(session) => through(house, has_ended, stream, to, &session, &mut ended),
+        Err(Failed::Stopped) => Err("it was stopped".to_owned()),
+        Err(Failed::Open(problem)) if settings.is_fallback && has_no_psock(&problem) => {
+            ended.is_direct = true;
+            let direct = TcpStream::connect_timeout(&to, CONNECT).map_err(|e| e.to_string())?;
+            prepare(&direct).map_err(|e| e.to_string())?;
+            house.carry(stream, &direct, None, &mut |_| true, &mut ended);
+            Ok(())
+        }
+        Err(Failed::Open(problem)) => Err(in_words(&problem)),
+    });
+    if let Err(why) = done {
+        // The program is to see that it failed, and not an end.
+        crate::splice::End::reset(stream);
+        return ended.failed(why);
+    }
+    ended
+}
+
+/// Carries a connection through a session.
+fn through(
+    house: &House,
+    has_ended: &AtomicBool,
+    stream: &TcpStream,
+    to: SocketAddr,
+    session: &ParallelSocket,
+    ended: &mut Ended,
+) -> Result<(), String> {
+    session.write_all(&Request { to }.emit()).map_err(|e| e.to_string())?;
+    let mut reply = [0; REPLY_BYTES];
+    if house.fill(session, &mut reply, PATIENCE)? < REPLY_BYTES {
+        return Err(WireError::NotProxy.to_string());
+    }
+    match Status::parse(&reply) {
+        Ok(Status::Connected) => {}
+        Ok(refusal) => return Err(refusal.to_string()),
+        Err(error) => return Err(error.to_string()),
+    }
+    let mut since = None;
+    let mut goes_on = |is_told: bool| {
+        if !is_told || !has_ended.load(SeqCst) || session.delivered(Some(Duration::ZERO)).is_err() {
+            return true;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() < LINGER
+    };
+    house.carry(stream, session, Some(session), &mut goes_on, ended);
+    ended.report = Some(session.report());
+    Ok(())
+}
+
+enum Failed {
+    Open(OpenError),
+    Stopped,
+}
+
+fn open(house: &House, settings: &Settings) -> Result<ParallelSocket, Failed> {
+    let mut opening = Opening::start(&settings.routes, &settings.options, None).map_err(Failed::Open)?;
+    loop {
+        match opening.wait(Some(LOOK)) {
+            Ok(found) => return found.map_err(Failed::Open),
+            Err(_) if house.is_stopped() => return Err(Failed::Stopped),
+            Err(still) => opening = still,
+        }
+    }
+}
+
+/// Whether nobody who speaks the protocol is where the proxy should be.
+const fn has_no_psock(problem: &OpenError) -> bool {
+    match problem {
+        OpenError::Greeting { source, .. } => {
+            matches!(source, GreetingError::NotPsock | GreetingError::Version(_))
+        }
+        OpenError::Silent { .. } | OpenError::Connect { .. } => true,
+        _ => false,
+    }
+}
+
+/// With its cause.
+fn in_words(problem: &OpenError) -> String {
+    let cause = std::error::Error::source(problem).map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("{problem}{cause}")
+}

@@ -1,0 +1,233 @@
+//! How a session names the destination that a proxy is to connect it with, and what the proxy answers.
+//!
+//! Both are of fixed length and stand before everything else in their direction of the session.
+//!
+//! ```text
+//! Request   magic "WEIRPXY" (7), version (1), port (2, little-endian), zeros (6), address (16)
+//! Reply     magic "WEIRPXY" (7), version (1), status (1), zeros (7)
+//! ```
+//!
+//! The address is of IPv6, which maps IPv4 into itself (RFC 4291, section 2.5.5.2).
+
+use std::net::{Ipv6Addr, SocketAddr};
+
+use thiserror::Error;
+
+/// Bytes of a [`Request`].
+pub const REQUEST_BYTES: usize = 32;
+/// Bytes of a [`Status`].
+pub const REPLY_BYTES: usize = 16;
+/// Version of both.
+pub const VERSION: u8 = 1;
+
+const MAGIC: [u8; 7] = *b"WEIRPXY";
+
+/// What is wrong with a request or a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// Something else.
+    #[error("the other end of the session is neither weir psock run nor weir psock proxy")]
+    NotProxy,
+    /// Another version.
+    #[error("the other end has version {0} of the proxy's protocol, this end version {VERSION}")]
+    Version(u8),
+    /// Right first bytes, and then what cannot be.
+    #[error("the other end of the session names a destination that cannot be")]
+    Malformed,
+}
+
+/// What a session asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The destination; an address of IPv4 is not mapped, and no address has a zone.
+    pub to: SocketAddr,
+}
+
+impl Request {
+    /// As it is sent.
+    #[must_use]
+    pub fn emit(&self) -> [u8; REQUEST_BYTES] {
+        let address = match self.to {
+            SocketAddr::V4(v4) => v4.ip().to_ipv6_mapped(),
+            SocketAddr::V6(v6) => *v6.ip(),
+        };
+        let mut bytes = [0; REQUEST_BYTES];
+        bytes[..7].copy_from_slice(&MAGIC);
+        bytes[7] = VERSION;
+        bytes[8..10].copy_from_slice(&self.to.port().to_le_bytes());
+        bytes[16..].copy_from_slice(&address.octets());
+        bytes
+    }
+
+    /// What was sent.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, WireError> {
+        check(&bytes[..8])?;
+        let (mut address, port) = ([0; 16], u16::from_le_bytes([bytes[8], bytes[9]]));
+        address.copy_from_slice(&bytes[16..]);
+        let ip = Ipv6Addr::from(address).to_canonical();
+        if port == 0 || bytes[10..16] != [0; 6] || ip.is_unspecified() || ip.is_multicast() {
+            return Err(WireError::Malformed);
+        }
+        Ok(Self { to: SocketAddr::new(ip, port) })
+    }
+}
+
+/// What the proxy answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Status {
+    /// What follows goes to the destination, and comes from it.
+    #[error("connected")]
+    Connected,
+    /// It speaks another version, which the answer's is.
+    #[error("the proxy speaks another version of its protocol")]
+    Version,
+    /// It was not told to allow this destination.
+    #[error("the proxy does not allow this destination (--allow)")]
+    Forbidden,
+    /// It has too many sessions.
+    #[error("the proxy takes no more sessions")]
+    Full,
+    /// The destination refuses connections.
+    #[error("the destination refused the connection")]
+    Refused,
+    /// No way leads there.
+    #[error("the proxy cannot reach the destination")]
+    Unreachable,
+    /// The destination does not answer.
+    #[error("the destination did not answer the proxy in time")]
+    Late,
+    /// Something else.
+    #[error("the proxy could not make the connection")]
+    Failed,
+}
+
+impl Status {
+    const ALL: [Self; 8] = [
+        Self::Connected,
+        Self::Version,
+        Self::Forbidden,
+        Self::Full,
+        Self::Refused,
+        Self::Unreachable,
+        Self::Late,
+        Self::Failed,
+    ];
+
+    /// As it is sent.
+    #[must_use]
+    pub fn emit(self) -> [u8; REPLY_BYTES] {
+        let mut bytes = [0; REPLY_BYTES];
+        bytes[..7].copy_from_slice(&MAGIC);
+        bytes[7] = VERSION;
+        bytes[8] = self as u8;
+        bytes
+    }
+
+    /// What was sent.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn parse(bytes: &[u8; REPLY_BYTES]) -> Result<Self, WireError> {
+        check(&bytes[..8])?;
+        if bytes[9..] != [0; 7] {
+            return Err(WireError::Malformed);
+        }
+        Self::ALL.get(usize::from(bytes[8])).copied().ok_or(WireError::Malformed)
+    }
+}
+
+fn check(bytes: &[u8]) -> Result<(), WireError> {
+    if bytes[..7] != MAGIC {
+        return Err(WireError::NotProxy);
+    }
+    if bytes[7] == VERSION { Ok(()) } else { Err(WireError::Version(bytes[7])) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_laid_out_as_it_is_written_down() {
+        let request = Request { to: "192.0.2.1:443".parse().unwrap() };
+        let expected = b"WEIRPXY\x01\xbb\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\x00\x02\x01";
+        assert_eq!(&request.emit(), expected);
+        assert_eq!(Request::parse(expected), Ok(request));
+    }
+
+    #[test]
+    fn every_status_has_a_number_of_its_own() {
+        for (number, status) in Status::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(status.emit()[8]), number);
+            assert_eq!(Status::parse(&status.emit()), Ok(status));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let good = Request { to: "[2001:db8::1]:80".parse().unwrap() }.emit();
+        let with = |at: usize, byte: u8| {
+            let mut bytes = good;
+            bytes[at] = byte;
+            Request::parse(&bytes)
+        };
+        assert_eq!(with(0, b'X'), Err(WireError::NotProxy));
+        assert_eq!(with(7, 2), Err(WireError::Version(2)));
+        assert_eq!(with(8, 0), Err(WireError::Malformed), "port 0");
+        for at in 10..16 {
+            assert_eq!(with(at, 1), Err(WireError::Malformed));
+        }
+        for ip in ["0.0.0.0", "::", "224.0.0.1", "ff02::1"] {
+            let to = SocketAddr::new(ip.parse().unwrap(), 80);
+            assert_eq!(Request::parse(&Request { to }.emit()), Err(WireError::Malformed), "{ip}");
+        }
+        let mut reply = Status::Connected.emit();
+        reply[8] = Status::ALL.len() as u8;
+        assert_eq!(Status::parse(&reply), Err(WireError::Malformed));
+    }
+
+    fn addresses() -> impl Strategy<Value = IpAddr> {
+        let v4 = any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits)));
+        let v6 = any::<u128>().prop_map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits)));
+        prop_oneof![v4, v6]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_asked_for_is_what_was_asked(ip in addresses(), port in 1..=u16::MAX) {
+            prop_assume!(!ip.is_unspecified() && !ip.is_multicast());
+            let request = Request { to: SocketAddr::new(ip.to_canonical(), port) };
+            prop_assume!(!request.to.ip().is_unspecified() && !request.to.ip().is_multicast());
+            prop_assert_eq!(Request::parse(&request.emit()), Ok(request));
+        }
+
+        /// There is one way to write a request: whatever is accepted is written again as it was.
+        #[test]
+        fn any_bytes_are_refused_or_are_a_request(bytes: [u8; 24], has_head: bool) {
+            let mut all = [0; REQUEST_BYTES];
+            all[8..].copy_from_slice(&bytes);
+            if has_head {
+                all[..8].copy_from_slice(b"WEIRPXY\x01");
+                // Else hardly any would have these zeros.
+                all[10..16].fill(0);
+            }
+            if let Ok(request) = Request::parse(&all) {
+                prop_assert_eq!(request.emit(), all);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_are_a_reply(bytes: [u8; REPLY_BYTES]) {
+            if let Ok(status) = Status::parse(&bytes) {
+                prop_assert_eq!(status.emit(), bytes);
+            }
+        }
+    }
+}

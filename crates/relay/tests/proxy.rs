@@ -1,0 +1,213 @@
+//! A proxy on loopback: destinations that it connects, and those that it does not.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use socket2::SockRef;
+use weir_psock::io::{Options, ParallelSocket, Route};
+use weir_psock::session::SessionError;
+use weir_psock::wire::Reason;
+use weir_relay::wire::{REPLY_BYTES, Request, Status};
+use weir_relay::{Ended, Proxy, Rules};
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Nothing here takes that long unless it never ends.
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+fn proxy(allowed: &[&str], most: usize) -> Proxy {
+    Proxy::start(&[LOOPBACK], Options::default(), Rules::parse(allowed).unwrap(), most).unwrap()
+}
+
+/// A session with a proxy.
+fn opened(proxy: &Proxy) -> ParallelSocket {
+    let route = Route { local: None, remote: proxy.addresses()[0] };
+    ParallelSocket::connect(&[route; 2], &Options::default()).unwrap()
+}
+
+fn fill(session: &ParallelSocket, into: &mut [u8]) {
+    let mut have = 0;
+    while have < into.len() {
+        match session.read(&mut into[have..], LONG).unwrap() {
+            0 => panic!("the end after {have} bytes"),
+            len => have += len,
+        }
+    }
+}
+
+fn asked(session: &ParallelSocket, to: SocketAddr) -> Status {
+    session.write_all(&Request { to }.emit()).unwrap();
+    let mut reply = [0; REPLY_BYTES];
+    fill(session, &mut reply);
+    Status::parse(&reply).unwrap()
+}
+
+/// The next session that has ended.
+fn ended(proxy: &Proxy) -> Ended {
+    loop {
+        if let Some(found) = proxy.ended().pop() {
+            return found;
+        }
+        thread::yield_now();
+    }
+}
+
+/// A destination that answers with what came, after its end.
+fn echo() -> (SocketAddr, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let at = listener.local_addr().unwrap();
+    let work = move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        stream.write_all(&all).unwrap();
+    };
+    (at, thread::spawn(work))
+}
+
+#[test]
+fn a_session_is_carried_to_its_destination_and_back() {
+    let ((to, work), proxy) = (echo(), proxy(&["127.0.0.1"], 10));
+    let session = opened(&proxy);
+    assert_eq!(asked(&session, to), Status::Connected);
+    let data: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 251) as u8).collect();
+    session.write_all(&data).unwrap();
+    session.finish();
+    let mut got = vec![0; data.len()];
+    fill(&session, &mut got);
+    assert!(got == data);
+    assert_eq!(session.read(&mut [0], LONG).unwrap(), 0, "the end is carried");
+    session.close(LONG).unwrap();
+    work.join().unwrap();
+    let story = ended(&proxy);
+    assert_eq!((story.to, story.sent_bytes, story.received_bytes), (Some(to), 1_000_000, 1_000_000));
+    assert_eq!((story.is_reset, story.failure.as_str()), (false, ""));
+    assert_eq!(story.report.unwrap().streams.len(), 2);
+}
+
+#[test]
+fn many_sessions_are_carried_at_once() {
+    let proxy = proxy(&["127.0.0.1"], 20);
+    let all: Vec<_> = (0..10)
+        .map(|_| {
+            let (to, work) = echo();
+            let session = opened(&proxy);
+            assert_eq!(asked(&session, to), Status::Connected);
+            (session, work)
+        })
+        .collect();
+    for (number, (session, work)) in all.into_iter().enumerate().rev() {
+        session.write_all(&[number as u8; 1000]).unwrap();
+        session.finish();
+        let mut got = [0; 1000];
+        fill(&session, &mut got);
+        assert_eq!(got, [number as u8; 1000]);
+        session.close(LONG).unwrap();
+        work.join().unwrap();
+    }
+}
+
+#[test]
+fn resets_are_carried_both_ways() {
+    let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["127.0.0.1"], 10));
+    let accepted = |session: &ParallelSocket| {
+        assert_eq!(asked(session, listener.local_addr().unwrap()), Status::Connected);
+        listener.accept().unwrap().0
+    };
+    let session = opened(&proxy);
+    let stream = accepted(&session);
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    assert!(session.read(&mut [0], LONG).is_err());
+    assert_eq!(session.failure(), Some(SessionError::Aborted(Reason::Closed)));
+    let story = ended(&proxy);
+    assert_eq!((story.is_reset, story.failure.as_str()), (true, ""));
+
+    let session = opened(&proxy);
+    let mut stream = accepted(&session);
+    session.abort();
+    let found = stream.read(&mut [0]).unwrap_err();
+    assert_eq!(found.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(ended(&proxy).is_reset);
+}
+
+#[test]
+fn what_is_not_allowed_is_not_connected() {
+    let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["any", "127.0.0.1:1"], 10));
+    let to = listener.local_addr().unwrap();
+    let session = opened(&proxy);
+    assert_eq!(asked(&session, to), Status::Forbidden);
+    assert_eq!(session.read(&mut [0], LONG).unwrap(), 0);
+    drop(session);
+    assert!(ended(&proxy).failure.contains("--allow"));
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "nobody has come");
+}
+
+#[test]
+fn a_destination_that_refuses_is_told() {
+    let closed = TcpListener::bind(LOOPBACK).unwrap().local_addr().unwrap();
+    let proxy = proxy(&["127.0.0.1"], 10);
+    assert_eq!(asked(&opened(&proxy), closed), Status::Refused);
+    assert!(ended(&proxy).failure.contains("refused"));
+}
+
+#[test]
+fn a_proxy_takes_no_more_than_it_may() {
+    let ((to, work), proxy) = (echo(), proxy(&["127.0.0.1"], 1));
+    let first = opened(&proxy);
+    assert_eq!(asked(&first, to), Status::Connected);
+    assert_eq!(asked(&opened(&proxy), to), Status::Full);
+    first.finish();
+    first.close(LONG).unwrap();
+    work.join().unwrap();
+}
+
+#[test]
+fn whoever_asks_for_something_else_is_sent_away() {
+    let proxy = proxy(&["127.0.0.1"], 10);
+    let session = opened(&proxy);
+    session.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    assert!(session.read(&mut [0], LONG).is_err());
+    assert!(ended(&proxy).failure.contains("neither weir psock run nor weir psock proxy"));
+
+    let session = opened(&proxy);
+    let mut bytes = Request { to: "192.0.2.1:80".parse().unwrap() }.emit();
+    bytes[7] = 9;
+    session.write_all(&bytes).unwrap();
+    let mut reply = [0; REPLY_BYTES];
+    fill(&session, &mut reply);
+    assert_eq!(Status::parse(&reply), Ok(Status::Version));
+    drop(session);
+    assert!(ended(&proxy).failure.contains("version 9"));
+}
+
+#[test]
+fn a_session_that_asks_for_nothing_is_a_check() {
+    let proxy = proxy(&["127.0.0.1"], 10);
+    let session = opened(&proxy);
+    session.finish();
+    assert_eq!(session.read(&mut [0], LONG).unwrap(), 0);
+    session.close(LONG).unwrap();
+    while proxy.active() > 0 {
+        thread::yield_now();
+    }
+    assert!(proxy.ended().is_empty());
+}
+
+#[test]
+fn a_proxy_that_stops_breaks_off_what_there_is() {
+    let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["127.0.0.1"], 10));
+    let session = opened(&proxy);
+    assert_eq!(asked(&session, listener.local_addr().unwrap()), Status::Connected);
+    let mut stream: TcpStream = listener.accept().unwrap().0;
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(session.read(&mut [0], LONG).unwrap(), 0);
+    proxy.stop();
+    assert!(stream.read(&mut [0]).is_err());
+    assert!(session.close(LONG).is_err());
+    assert_eq!(ended(&proxy).failure, "it was stopped");
+}

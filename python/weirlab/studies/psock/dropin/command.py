@@ -1,0 +1,219 @@
+"""``weir psock run`` and ``weir psock proxy``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weirlab.cli import layout
+from weirlab.cli.options import JsonOption, grouped, only, without
+from weirlab.cli.options.sockets import shown
+from weirlab.cli.output import Session
+from weirlab.cli.streams import tell
+from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.studies.psock.dropin.options import ProgramOptions, ProxyOptions, parse_via
+from weirlab.studies.psock.options import SessionOptions, StreamOptions, addresses
+
+if TYPE_CHECKING:
+    from weirlab._engine import ParallelProxy, ParallelRelay
+    from weirlab.studies.psock.copying import How, Route
+    from weirlab.studies.psock.dropin.account import Account
+    from weirlab.studies.psock.dropin.program import Program
+
+_STREAMS = 4
+"""Of a session, as far as a proxy makes room for them in advance."""
+
+RUN = """Run a program whose TCP connections are carried over parallel sockets.
+
+The program needs no change: it keeps real sockets of the kernel. Connections
+that it and its children make are redirected to a relay in this command, which
+opens a session to weir psock proxy for each, over all --path; the proxy
+connects to the destination. Connections to loopback and link-local addresses
+are left alone unless --only names them; they are then those of the proxy.
+
+The exit code is that of the program (128 + n where signal n ended it). Needs
+root, control groups of version 2 and Linux 5.14. With --json, standard output
+has the result alone, and the program's goes to standard error.
+
+Both ends need the same --token, or WEIR_PSOCK_TOKEN.
+
+Examples:
+  weir psock run --via 192.0.2.1 --token SECRET -- curl -O http://host/data.bin
+  weir psock run --via 192.0.2.1 --path 10.0.1.1 --path 10.0.2.1 -- ssh host
+  weir psock run --via 192.0.2.1 --only any:443 --summary -- ./fetch all
+  weir psock run --via 192.0.2.1 --fallback --user alice --json -- ./fetch
+"""
+
+PROXY = """Connect sessions of weir psock run with their destinations, until Ctrl-C.
+
+Each session names a destination. The proxy connects only to destinations that
+--allow names: networks, addresses, or any, with or without a port or a range
+of ports. any and wide networks leave out loopback, link-local and multicast
+addresses; those must be named by themselves.
+
+It listens on loopback by default. Any other address needs a token. The data
+crosses the network as the program sends it, unencrypted unless that encrypts.
+
+Examples:
+  weir psock proxy --allow any
+  weir psock proxy --bind 192.0.2.1 --token SECRET --allow 198.51.100.0/24:443
+  weir psock proxy --allow any:80 --allow 127.0.0.1:22 --json
+"""
+
+
+def add_to(psock: typer.Typer) -> None:
+    """Add the commands to the group ``weir psock``."""
+    psock.command("run", help=RUN, context_settings={"allow_interspersed_args": False})(grouped(run))
+    psock.command("proxy", help=PROXY)(grouped(proxy))
+
+
+def run(
+    ctx: typer.Context,
+    *,
+    what: ProgramOptions,
+    streams: Annotated[StreamOptions, without("fallback")],
+    session_options: SessionOptions,
+    json: JsonOption = False,
+) -> None:
+    """Run."""
+    from weirlab.studies.psock import copying
+    from weirlab.studies.psock.dropin import account, program
+
+    with Session(ctx, as_json=json) as session:
+        path = program.located(what.command[0])
+        user = program.check_user(what.user)
+        host, port = parse_via(what.via)
+        if os.geteuid() != 0:
+            raise MissingCapability(
+                "weir psock run redirects connections by BPF programs at a control group, which needs root; "
+                "sudo weir psock run --user NAME runs the program as you"
+            )
+        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
+        how = replace(how, fair=streams.fair)
+        tries = copying.routes(host, port, streams.paths(), streams.streams)
+        found = account.Account()
+
+        def start(group: int) -> ParallelRelay:
+            from weirlab._engine import ParallelRelay
+
+            meant = what.only or ["any"]
+            return ParallelRelay(
+                group, routes, how.plain(), only=meant, fallback=what.direct, most=what.connections
+            )
+
+        routes = program.apart(lambda: _reached(tries, how, session.say if what.direct else None))
+        descriptors = program.allow_descriptors(what.connections, len(routes))
+        began = program.Program(path, what.command, user, descriptors, aside=json)
+        with program.signals_held():
+            code = _carried(began, start, found, session.say)
+        document = {"kind": "psock run", "exit_code": code, **account.document(found)}
+        if json:
+            session.finish(document, account.sentence(found, "connection"))
+        elif what.summary:
+            columns = None if session.wide else layout.width()
+            drawn = ["\n".join(layout.lines(table, columns)) for table in account.tables(found)]
+            tell("\n\n".join([account.sentence(found, "connection"), *drawn]), sys.stderr)
+    raise typer.Exit(code)
+
+
+def _reached(
+    tries: Sequence[Sequence[Route]], how: How, fall_back: Callable[[str], None] | None
+) -> list[Route]:
+    """The first set of routes by which the proxy answers; before a program relies on it.
+
+    Raises ``LabError`` where there is none, unless ``fall_back`` is told.
+    """
+    from weirlab.studies.psock import copying
+
+    problem: LabError | None = None
+    for routes in tries:
+        try:
+            with closing(copying.connect([routes], how)) as made:
+                made.finish()
+                # A proxy that is asked for nothing says nothing.
+                if made.read(1) != b"":
+                    raise LabError(f"{shown(routes[0][1:])} is no weir psock proxy")
+        except LabError as error:
+            problem = problem or error
+        else:
+            return list(routes)
+    if fall_back is None:
+        raise problem or LabError("there is no address to connect to")
+    fall_back(f"connections are made by plain TCP while the proxy does not answer: {problem}")
+    return list(tries[0])
+
+
+def _carried(
+    began: Program, start: Callable[[int], ParallelRelay], found: Account, say: Callable[[str], None]
+) -> int:
+    """Run the program until it and its connections have ended; its exit code."""
+    from weirlab.studies.psock.dropin import program
+    from weirlab.studies.psock.dropin.group import control_group
+
+    with control_group(say) as group:
+        descriptor = os.open(group.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            relay = start(descriptor)
+        finally:
+            os.close(descriptor)
+
+        def look() -> None:
+            for problem in found.take(relay.ended()):
+                say(problem)
+
+        try:
+            code = program.run(began, group, look)
+            program.settle(group, relay, look, say)
+        finally:
+            relay.stop()
+    return code
+
+
+def proxy(
+    ctx: typer.Context,
+    *,
+    what: ProxyOptions,
+    streams: Annotated[StreamOptions, only("scheduler", "block", "unsent", "fair")],
+    session_options: SessionOptions,
+    json: JsonOption = False,
+) -> None:
+    """Proxy."""
+    from weirlab._engine import ParallelProxy
+    from weirlab.link.stopping import Stop
+    from weirlab.studies.psock.dropin import account, program
+
+    with Session(ctx, as_json=json) as session:
+        if not what.allow:
+            raise InputError(
+                "--allow is missing: the proxy connects to no destination that it was not told; --allow any "
+                "allows all but loopback and link-local addresses"
+            )
+        ends = [(address, what.port) for address in addresses(what.bind)]
+        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
+        how = replace(how, fair=streams.fair)
+        program.allow_descriptors(what.connections, _STREAMS)
+        made = ParallelProxy(ends, how.plain(), allow=what.allow, most=what.connections)
+        session.say(f"listening on {', '.join(map(shown, made.addresses))}; Ctrl-C ends it")
+        found = account.Account()
+        with Stop() as stop:
+            while not stop.requested:
+                stop.wait((), 0.1)
+                _look(made, found, session.say)
+        made.stop()
+        _look(made, found, session.say)
+        document = {"kind": "psock proxy", **account.document(found)}
+        session.finish(document, account.sentence(found, "session"))
+
+
+def _look(made: ParallelProxy, found: Account, say: Callable[[str], None]) -> None:
+    while (stranger := made.stranger()) is not None:
+        found.strangers += 1
+        say(f"{shown(stranger[0])} was sent away: {stranger[1]}")
+    for problem in found.take(made.ended()):
+        say(problem)

@@ -1,0 +1,69 @@
+"""The control group of a program: the connections of its members are redirected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from weirlab.errors import MissingCapability
+from weirlab.interrupts import shielded
+from weirlab.lab.isolation.groups import Groups, Refused, unified
+from weirlab.lab.linux.privilege import way_out
+from weirlab.link.host import journal
+
+PREFIX: Final = "weir-psock-"
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """A group of version 2 at ``path``, below that of this process."""
+
+    groups: Groups
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its folder."""
+        return str(self.groups.path(self.name))
+
+    def members(self) -> list[int]:
+        """Numbers of the processes in it."""
+        return self.groups.members(self.name, "cgroup.procs")
+
+
+@contextmanager
+@shielded
+def control_group(complain: Callable[[str], None]) -> Iterator[ControlGroup]:
+    """A control group while inside; whatever processes are left in it then go to the one above.
+
+    Those whose owners were killed are removed first. ``complain`` gets in words what cannot be removed: the
+    next one tries again.
+
+    Raises
+    ------
+    MissingCapability
+        There are no control groups of version 2, or none may be made.
+    """
+    try:
+        groups = unified()
+    except Refused as refused:
+        raise MissingCapability(
+            f"weir psock run redirects connections of a control group, and {refused.why}; {refused.remedy}"
+        ) from None
+    journal.clean(complain)
+    noted = journal.Journal()
+    try:
+        made = ControlGroup(groups, f"{groups.home.rstrip('/')}/{PREFIX}{noted.identifier}")
+        noted.note("group", None, made.path)
+        try:
+            groups.make(made.name)
+        except OSError as error:
+            raise MissingCapability(
+                f"the control group {made.path} cannot be made: {error.strerror}; {way_out(error)}"
+            ) from error
+        yield made
+    finally:
+        for problem in noted.undo():
+            complain(problem)
