@@ -12,8 +12,9 @@ use weir_tcp::option::Setting;
 
 use crate::address;
 use crate::calls::IPPROTO_PSOCK;
-use crate::descriptor::{Descriptor, Linger, Setup};
+use crate::descriptor::Descriptor;
 use crate::failure::{Failure, Outcome};
+use crate::setup::{Linger, Setup};
 
 /// Level of the options below.
 pub const SOL_PSOCK: c_int = 0x7073;
