@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::c_int;
 use weir_psock::io::{Listener, Opening, ParallelSocket, Signal};
@@ -11,8 +11,6 @@ use weir_psock::io::{Listener, Opening, ParallelSocket, Signal};
 use crate::failure::{Failure, Outcome};
 use crate::setup::{Linger, Setup};
 
-/// After the end, until the other end has finished as well.
-const FAREWELL: Duration = Duration::from_secs(2);
 /// Until the connections are closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Between looks whether a call that waits does so in vain: its listener was closed, or its input was shut down.
@@ -355,23 +353,40 @@ impl Descriptor {
         let stage = std::mem::replace(&mut inner.stage, Stage::Failed(None));
         drop(inner);
         let Stage::Open(socket) = stage else { return Ok(()) };
-        let limit = match linger {
-            Linger::For(Duration::ZERO) => {
-                socket.abort();
-                let _ = socket.ended(Some(LAST_WORDS));
-                return Ok(());
-            }
-            Linger::For(limit) => Some(limit),
-            Linger::Always => None,
-        };
+        if linger == Linger::For(Duration::ZERO) {
+            socket.abort();
+            let _ = socket.ended(Some(LAST_WORDS));
+            return Ok(());
+        }
+        let begun = Instant::now();
         socket.finish();
-        let delivered = socket.delivered(limit);
+        let delivered = socket.delivered(linger.limit());
         if delivered.is_ok() {
             // The other end may still send, and is then told that nobody reads it.
-            let _ = socket.close(Some(FAREWELL));
+            let _ = socket.close(Some(linger.farewell(begun.elapsed())));
         }
         socket.abort();
         let _ = socket.ended(Some(LAST_WORDS));
         delivered.map_err(Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_psock::io::{Options, Route};
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_reads_is_waited_for_no_longer_than_so_linger_says() {
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Options::default()).unwrap();
+        let route = Route { local: None, remote: listener.addresses()[0] };
+        let socket = ParallelSocket::connect(&[route], &Options::default()).unwrap();
+        let (_unread, _) = listener.accept(None).unwrap();
+        while socket.write(&[0; 65536], Some(Duration::ZERO)).is_ok() {}
+        let linger = Linger::For(Duration::from_millis(10));
+        let setup = Setup { linger, ..Setup::new(libc::AF_INET) };
+        let failure = Descriptor::accepted(setup, socket).close().unwrap_err();
+        assert_eq!(failure.errno, libc::EAGAIN);
     }
 }

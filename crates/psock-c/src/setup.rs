@@ -11,6 +11,8 @@ use crate::failure::{Failure, Outcome};
 
 /// Streams over each path unless told otherwise, as `weir psock send`.
 const USUAL_STREAMS: usize = 2;
+/// After the end, until the other end has finished as well.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What `psclose` does with data that have not arrived (socket(7), `SO_LINGER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,23 @@ pub enum Linger {
     Always,
     /// Waits so long; then breaks the session off.
     For(Duration),
+}
+
+impl Linger {
+    /// How long to wait until the data have arrived; `None`: without end.
+    #[must_use]
+    pub const fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Always => None,
+            Self::For(limit) => Some(limit),
+        }
+    }
+
+    /// How long to wait after that, until the other end has finished as well.
+    #[must_use]
+    pub fn farewell(self, waited: Duration) -> Duration {
+        self.limit().map_or(FAREWELL, |limit| limit.saturating_sub(waited).min(FAREWELL))
+    }
 }
 
 /// What can be set before there is a session.
@@ -111,6 +130,15 @@ mod tests {
         assert_eq!(ends, [once, once].concat());
         let five = Setup { streams: 5, ..setup(&["0.0.0.0:0"], &[]) };
         assert_eq!(five.routes(to).unwrap(), vec![Route { local: None, remote: to }; 5]);
+    }
+
+    #[test]
+    fn so_linger_limits_all_of_what_psclose_waits_for() {
+        let waits = |linger: Linger, waited| linger.farewell(Duration::from_millis(waited)).as_millis();
+        assert_eq!(waits(Linger::Always, 60_000), 2000);
+        let limited = [0, 500, 1000, 60_000].map(|waited| waits(Linger::For(Duration::from_secs(1)), waited));
+        assert_eq!(limited, [1000, 500, 0, 0]);
+        assert_eq!(waits(Linger::For(Duration::from_secs(60)), 1), 2000);
     }
 
     #[test]

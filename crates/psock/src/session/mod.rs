@@ -42,7 +42,10 @@ pub struct Session {
     /// What the other end is told has arrived.
     ack: (u64, u64),
     ack_due_ns: Option<u64>,
+    /// No stream has worked since then.
     alone_since_ns: Option<u64>,
+    /// A stream that worked has ended since [`Session::drive`] was last called.
+    has_trusted_ended: bool,
     dead: VecDeque<StreamId>,
     failure: Option<SessionError>,
     resent: (u64, u64),
@@ -67,6 +70,7 @@ impl Session {
             incoming,
             ack_due_ns: None,
             alone_since_ns: None,
+            has_trusted_ended: false,
             dead: VecDeque::new(),
             failure: None,
             resent: (0, 0),
@@ -178,6 +182,7 @@ impl Session {
             coupling.remove(id);
         }
         if let Some(stream) = self.streams.remove(&id) {
+            self.has_trusted_ended |= !stream.is_suspect();
             for offset in stream.carried {
                 self.outgoing.lose(offset);
             }
@@ -294,6 +299,20 @@ impl Session {
         self.streams.get(&id).map_or(&[], Stream::pending)
     }
 
+    /// A stream makes no progress, and gets nothing new.
+    #[must_use]
+    pub fn is_suspect(&self, id: StreamId) -> bool {
+        self.streams.get(&id).is_some_and(Stream::is_suspect)
+    }
+
+    /// A stream makes no progress for so long that another one over the same path is to be tried: what an answer took
+    /// as long as there were any.
+    #[must_use]
+    pub fn stalled_rtt_ns(&self, id: StreamId) -> Option<u64> {
+        let stream = self.streams.get(&id).filter(|stream| stream.is_stalled())?;
+        Some(stream.stats.srtt_ns.saturating_add(4 * stream.stats.rttvar_ns))
+    }
+
     /// The connection of a stream has taken `len` of the pending bytes.
     pub fn sent(&mut self, id: StreamId, len: usize) {
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -307,13 +326,11 @@ impl Session {
             return;
         }
         self.judge(now_ns);
-        if self.streams.is_empty() && !self.is_finished() {
-            let since = *self.alone_since_ns.get_or_insert(now_ns);
-            let alone_ns = now_ns.saturating_sub(since);
-            if alone_ns >= self.config.timing.lost_ns {
-                self.fail(SessionError::Lost(alone_ns));
-                return;
-            }
+        if let Some(alone_ns) = self.alone_ns(now_ns)
+            && alone_ns >= self.config.timing.lost_ns
+        {
+            self.fail(SessionError::Lost(alone_ns));
+            return;
         }
         self.acknowledge(now_ns);
         self.control();

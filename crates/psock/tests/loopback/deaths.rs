@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use weir_psock::io::{Listener, Options, ParallelSocket, Route, SocketError};
@@ -11,10 +11,12 @@ use weir_psock::wire::{Hello, Reason, Responder};
 
 use crate::{LONG, LOOPBACK, answering, bytes, read_all, routes, server_and};
 
-/// Hands connections on, and can cut them.
+/// Hands connections on, and can cut them or let them get stuck.
 struct Relay {
     at: SocketAddr,
     passed: Arc<Mutex<Vec<[TcpStream; 2]>>>,
+    /// So many of the first connections are stuck: nothing is handed on, and nobody is told.
+    stuck: Arc<(Mutex<usize>, Condvar)>,
 }
 
 impl Relay {
@@ -23,21 +25,42 @@ impl Relay {
         let at = listener.local_addr().unwrap();
         let passed: Arc<Mutex<Vec<[TcpStream; 2]>>> = Arc::default();
         let for_thread = Arc::clone(&passed);
+        let stuck: Arc<(Mutex<usize>, Condvar)> = Arc::default();
+        let for_copies = Arc::clone(&stuck);
         thread::spawn(move || {
-            for near in listener.incoming() {
+            for (number, near) in listener.incoming().enumerate() {
                 let (near, Ok(far)) = (near.unwrap(), TcpStream::connect(to)) else { continue };
                 let pair = || [near.try_clone().unwrap(), far.try_clone().unwrap()];
                 let [near_again, far_again] = pair();
                 for_thread.lock().unwrap().push(pair());
                 for [mut from, mut into] in [pair(), [far_again, near_again]] {
+                    let stuck = Arc::clone(&for_copies);
                     thread::spawn(move || {
-                        let _ = std::io::copy(&mut from, &mut into);
+                        let mut buffer = [0; 4096];
+                        while let Ok(read @ 1..) = from.read(&mut buffer) {
+                            let held = stuck.1.wait_while(stuck.0.lock().unwrap(), |first| number < *first);
+                            drop(held.unwrap());
+                            if into.write_all(&buffer[..read]).is_err() {
+                                break;
+                            }
+                        }
                         let _ = into.shutdown(Shutdown::Write);
                     });
                 }
             }
         });
-        Self { at, passed }
+        Self { at, passed, stuck }
+    }
+
+    /// Lets what is there get stuck.
+    fn stick(&self) {
+        *self.stuck.0.lock().unwrap() = self.passed.lock().unwrap().len();
+    }
+
+    /// Lets everything go on.
+    fn loosen(&self) {
+        *self.stuck.0.lock().unwrap() = 0;
+        self.stuck.1.notify_all();
     }
 
     /// Cuts what is there, and says how many that were.
@@ -69,6 +92,30 @@ fn a_session_survives_the_death_of_streams_and_of_all_at_once() {
     assert_eq!(server_and(read_all(&client), server), data);
     // Each part is larger than all buffers, so that a connection has carried some of it.
     assert!(cuts >= 3, "{cuts} connections were cut");
+}
+
+#[test]
+fn streams_that_are_stuck_are_replaced_where_their_paths_answer() {
+    let data = bytes(3_000_000);
+    // Buffers on the way take everything, so that only a ping without an answer tells.
+    let timing = Timing { suspect_ns: 20_000_000, ping_ns: 50_000_000, ..Timing::default() };
+    let config = Config { send_bytes: 100_000, receive_bytes: 100_000, timing, ..Config::default() };
+    let options = Options { config, ..Options::default() };
+    let listener = Listener::bind(&[LOOPBACK], options.clone()).unwrap();
+    let relay = Relay::new(listener.addresses()[0]);
+    let server = answering(listener);
+    let client = ParallelSocket::connect(&routes(relay.at, 2), &options).unwrap();
+    let (first, rest) = data.split_at(1_000_000);
+    client.write_all(first).unwrap();
+    relay.stick();
+    client.write_all(rest).unwrap();
+    client.finish();
+    let read = read_all(&client);
+    relay.loosen();
+    assert_eq!(server_and(read, server), data);
+    let report = client.report();
+    let ended = report.streams.iter().filter(|stream| stream.ended.contains("another over the same path"));
+    assert!(ended.count() > 0, "{report:?}");
 }
 
 #[test]

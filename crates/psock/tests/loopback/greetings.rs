@@ -109,6 +109,22 @@ fn a_plain_tcp_server_is_named_as_such() {
 }
 
 #[test]
+fn those_who_say_nothing_are_limited_in_number_and_make_room_when_they_go() {
+    let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
+    let to = listener.addresses()[0];
+    let mut silent: Vec<_> = (0..64).map(|_| TcpStream::connect(to).unwrap()).collect();
+    let mut one_more = TcpStream::connect(to).unwrap();
+    assert_eq!(one_more.read(&mut [0]).unwrap_or(0), 0, "closed at once");
+    silent.pop();
+    let server = answering(listener);
+    let connect = || ParallelSocket::connect(&routes(to, 1), &Options::default()).ok();
+    let client = std::iter::from_fn(|| Some(connect())).flatten().next().unwrap();
+    client.write_all(b"hello").unwrap();
+    client.finish();
+    assert_eq!(server_and(read_all(&client), server), b"hello");
+}
+
+#[test]
 fn a_peer_that_lies_about_offsets_is_cut_off() {
     let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
     let mut liar = TcpStream::connect(listener.addresses()[0]).unwrap();
