@@ -374,16 +374,19 @@ impl Descriptor {
 #[cfg(test)]
 mod tests {
     use weir_psock::io::{Options, Route};
+    use weir_psock::session::Config;
 
     use super::*;
 
     #[test]
     fn what_nobody_reads_is_waited_for_no_longer_than_so_linger_says() {
-        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Options::default()).unwrap();
+        let config = Config { receive_bytes: 4096, ..Config::default() };
+        let small = Options { config, ..Options::default() };
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], small).unwrap();
         let route = Route { local: None, remote: listener.addresses()[0] };
         let socket = ParallelSocket::connect(&[route], &Options::default()).unwrap();
         let (_unread, _) = listener.accept(None).unwrap();
-        while socket.write(&[0; 65536], Some(Duration::ZERO)).is_ok() {}
+        socket.write_all(&[0; 100_000]).unwrap();
         let linger = Linger::For(Duration::from_millis(10));
         let setup = Setup { linger, ..Setup::new(libc::AF_INET) };
         let failure = Descriptor::accepted(setup, socket).close().unwrap_err();
