@@ -21,7 +21,7 @@ const TIMING: Timing =
 /// Until the ends of a connection are told that it has ended, if they are.
 const MOST_NOTICE_NS: u64 = 300 * MS;
 /// For what is still under way.
-const SLACK_NS: u64 = 1000 * MS;
+const SLACK_NS: u64 = 2000 * MS;
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
