@@ -112,10 +112,13 @@ impl Redial {
         }
     }
 
-    /// The route's stream has ended.
-    pub fn ended(&mut self, route: usize, now_ns: u64) {
+    /// The route's stream has ended. `rtt_ns`: what an answer took; 0 where nothing new is known.
+    pub fn ended(&mut self, route: usize, rtt_ns: u64, now_ns: u64) {
         let Some(entry) = self.routes.get_mut(route) else { return };
         entry.is_needed = true;
+        if rtt_ns > 0 {
+            entry.rtt_ns = rtt_ns;
+        }
         if entry.state == State::Idle {
             entry.state = State::Waiting { until_ns: now_ns.saturating_add(FIRST_PAUSE_NS) };
         }
@@ -131,7 +134,8 @@ impl Redial {
         }
         entry.is_silent = true;
         let since_ns = *entry.since_ns.get_or_insert(from_ns);
-        entry.state = State::Waiting { until_ns: from_ns.saturating_add(pause_ns(since_ns, now_ns)).max(now_ns) };
+        let until_ns = from_ns.saturating_add(pause_ns(since_ns, from_ns)).max(now_ns);
+        entry.state = State::Waiting { until_ns };
     }
 
     /// The next try that is due, which begins now.
@@ -185,7 +189,7 @@ mod tests {
     #[test]
     fn a_stream_that_has_ended_is_made_again_soon() {
         let mut redial = working(2);
-        redial.ended(1, 0);
+        redial.ended(1, RTT, 0);
         assert_eq!((redial.due(99 * MS), redial.next_ns()), (None, 100 * MS));
         assert_eq!(redial.due(100 * MS).map(|each| each.route), Some(1));
         assert_eq!(redial.due(u64::MAX), None, "it is being tried");

@@ -67,20 +67,23 @@ impl World {
 
     /// A connection over a path that was greeted.
     fn join(&mut self, path: usize) {
-        let ids = [0, 1].map(|end: usize| self.sessions[end].attach(self.now).unwrap());
-        let mut pipe = Pipe::new(BYTES_PER_S, DELAY, 60_000, NEVER);
-        pipe.outage = self.outages[path].clone();
-        let again = Pipe::new(BYTES_PER_S, DELAY, 60_000, NEVER);
-        let pipes = [pipe, Pipe { outage: self.outages[path].clone(), ..again }];
+        let now = self.now;
+        let ids = [0, 1].map(|end: usize| self.sessions[end].attach(now).unwrap());
+        let pipes = [0, 1].map(|_| {
+            let mut pipe = Pipe::new(BYTES_PER_S, DELAY, 60_000, NEVER);
+            pipe.outage = self.outages[path].clone();
+            pipe
+        });
         self.connections.push(Connection { path, ids, pipes });
         self.redial.attached(path, self.now);
     }
 
     /// Both ends hear of the end of a path's connection.
     fn leave(&mut self, path: usize) {
-        let (gone, left) = std::mem::take(&mut self.connections).into_iter().partition(|each| each.path == path);
+        let all = std::mem::take(&mut self.connections);
+        let (gone, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|each| each.path == path);
         self.connections = left;
-        for connection in Vec::<Connection>::from_iter(gone) {
+        for connection in gone {
             for end in 0..2 {
                 self.sessions[end].detach(connection.ids[end]);
             }
@@ -126,20 +129,22 @@ impl World {
                 connection.pipes[end].push(now, &part, 0.0, &mut self.rng);
             }
         }
-        self.redial();
+        self.dial();
     }
 
-    fn redial(&mut self) {
+    fn dial(&mut self) {
         let now = self.now;
         while let Some(dead) = self.sessions[0].take_dead() {
             let path = self.connections.iter().find(|each| each.ids[0] == dead).unwrap().path;
             self.leave(path);
-            self.redial.ended(path, now);
+            self.redial.ended(path, 0, now);
         }
         for connection in &self.connections {
-            match self.sessions[0].stalled_rtt_ns(connection.ids[0]) {
-                Some(rtt_ns) => self.redial.stalls(connection.path, rtt_ns, now),
-                None => self.redial.recovers(connection.path),
+            let (client, id) = (&self.sessions[0], connection.ids[0]);
+            if client.is_stalled(id) {
+                self.redial.stalls(connection.path, client.answer_ns(id), now);
+            } else {
+                self.redial.recovers(connection.path);
             }
         }
         while let Some(due) = self.redial.due(now) {
@@ -147,11 +152,12 @@ impl World {
             let ends = now + if works { JOIN } else { due.patience_ns };
             self.tries.push((due, ends, works));
         }
-        let (over, left) = std::mem::take(&mut self.tries).into_iter().partition(|(_, ends, _)| *ends <= now);
+        let all = std::mem::take(&mut self.tries);
+        let (over, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, ends, _)| *ends <= now);
         self.tries = left;
-        for (done, _, works) in Vec::<(Try, u64, bool)>::from_iter(over) {
+        for (done, _, works) in over {
             let old = self.connections.iter().find(|each| each.path == done.route).map(|each| each.ids[0]);
-            let is_wanted = old.is_none_or(|id| self.sessions[0].stalled_rtt_ns(id).is_some());
+            let is_wanted = old.is_none_or(|id| self.sessions[0].is_stalled(id));
             if works && is_wanted {
                 self.leave(done.route);
                 self.join(done.route);
@@ -169,9 +175,9 @@ impl World {
 
     /// Bytes in a bin.
     fn rate(&self, path: usize, time: Range<u64>) -> u64 {
-        let bins = (time.start / BIN) as usize..(time.end / BIN) as usize;
-        let count = bins.len() as u64;
-        self.carried[path][bins].iter().sum::<u64>() / count
+        let bins = time.start / BIN..time.end / BIN;
+        let count = bins.end - bins.start;
+        bins.filter_map(|bin| self.carried[path].get(bin as usize)).sum::<u64>() / count
     }
 }
 
@@ -184,9 +190,9 @@ fn a_path_that_comes_back_is_in_use_again_within_two_round_trips_of_being_found(
             world.run_to(back + 3 * S);
             assert_eq!(world.sessions[0].failure(), None);
             let before = world.rate(1, S..2 * S);
-            let mut bins = (back / BIN..).map(|bin| (bin * BIN, world.rate(1, bin * BIN..(bin + 1) * BIN)));
-            let (at, _) = bins.find(|(_, rate)| *rate >= before / 2).unwrap();
-            let took = (at + BIN).saturating_sub(back);
+            let mut bins = (back / BIN..world.now / BIN).map(|bin| bin * BIN..(bin + 1) * BIN);
+            let bin = bins.find(|bin| world.rate(1, bin.clone()) >= before / 2).unwrap();
+            let took = bin.end - back;
             // The next try begins, and connects and greets.
             let found = LEAST_PAUSE_NS.max(lasts / 20) + JOIN;
             assert!(took <= found + 2 * RTT + BIN, "{} ms after {} ms", took / MS, lasts / MS);

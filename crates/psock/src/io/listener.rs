@@ -318,12 +318,9 @@ fn open(
     house: &Arc<House>,
 ) -> Result<(), GreetError> {
     let shared = Shared::new(&house.options).map_err(|error| io::Error::other(error.to_string()))?;
-    let _place = match Place::take(house) {
-        Some(place) => place,
-        None => {
-            stream.write_all(&refused_welcome(Status::Full))?;
-            return Err(GreetingError::Full.into());
-        }
+    let Some(_place) = Place::take(house) else {
+        stream.write_all(&refused_welcome(Status::Full))?;
+        return Err(GreetingError::Full.into());
     };
     let is_new = {
         let mut sessions = lock(&house.sessions);

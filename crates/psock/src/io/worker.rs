@@ -192,9 +192,10 @@ impl Worker {
         let Some(dialer) = &mut self.dialer else { return };
         for connection in &self.connections {
             let Some(route) = connection.route else { continue };
-            match state.session.stalled_rtt_ns(connection.id) {
-                Some(rtt_ns) => dialer.redial.stalls(route, rtt_ns, now),
-                None => dialer.redial.recovers(route),
+            if state.session.is_stalled(connection.id) {
+                dialer.redial.stalls(route, state.session.answer_ns(connection.id), now);
+            } else {
+                dialer.redial.recovers(route);
             }
         }
         dialer.dial(&self.shared, now);
@@ -214,10 +215,10 @@ impl Worker {
         // Whoever has everything closes its streams.
         let why = if state.session.is_finished() { "" } else { why };
         self.report(state, &connection, why);
-        state.session.detach(id);
         if let (Some(dialer), Some(route)) = (&mut self.dialer, connection.route) {
-            dialer.redial.ended(route, now);
+            dialer.redial.ended(route, state.session.answer_ns(id), now);
         }
+        state.session.detach(id);
         let _ = connection.stream.shutdown(Shutdown::Both);
     }
 
@@ -244,7 +245,7 @@ impl Worker {
 
     /// There is a connection that makes progress, or is not known to make none.
     fn has_working(&self, state: &State) -> bool {
-        self.connections.iter().any(|each| state.session.stalled_rtt_ns(each.id).is_none())
+        self.connections.iter().any(|each| !state.session.is_stalled(each.id))
     }
 
     /// Takes a connection that was greeted, in place of the one that its route had; `None`: it is of no use.
@@ -253,8 +254,10 @@ impl Worker {
         stream.set_nonblocking(true).ok()?;
         let before = route.and_then(|_| self.connections.iter().find(|each| each.route == route));
         if let Some(id) = before.map(|before| before.id) {
-            // The other end closes what is dropped here.
-            state.session.stalled_rtt_ns(id)?;
+            if !state.session.is_stalled(id) {
+                // The other end closes what is dropped here.
+                return None;
+            }
             self.reset(state, id, REPLACED, now);
         }
         let id = state.session.attach(now)?;

@@ -305,12 +305,18 @@ impl Session {
         self.streams.get(&id).is_some_and(Stream::is_suspect)
     }
 
-    /// A stream makes no progress for so long that another one over the same path is to be tried: what an answer took
-    /// as long as there were any.
+    /// A stream makes no progress for so long that another one over the same path is to be tried.
     #[must_use]
-    pub fn stalled_rtt_ns(&self, id: StreamId) -> Option<u64> {
-        let stream = self.streams.get(&id).filter(|stream| stream.is_stalled())?;
-        Some(stream.stats.srtt_ns.saturating_add(4 * stream.stats.rttvar_ns))
+    pub fn is_stalled(&self, id: StreamId) -> bool {
+        self.streams.get(&id).is_some_and(Stream::is_stalled)
+    }
+
+    /// How long an answer may take by a stream, as its TCP has it (RFC 6298, without its least); 0: not known.
+    #[must_use]
+    pub fn answer_ns(&self, id: StreamId) -> u64 {
+        self.streams.get(&id).map_or(0, |stream| {
+            stream.stats.srtt_ns.saturating_add(stream.stats.rttvar_ns.saturating_mul(4))
+        })
     }
 
     /// The connection of a stream has taken `len` of the pending bytes.
