@@ -62,6 +62,8 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Nothing but what is usual.
+    #[must_use]
     pub fn new(domain: c_int) -> Self {
         Self {
             domain,
@@ -76,6 +78,9 @@ impl Setup {
     }
 
     /// Which streams are made: each local address with each remote one of its family, by turns.
+    ///
+    /// # Errors
+    /// `EINVAL`: a local address has a port. `EADDRNOTAVAIL`: none is of the family of any remote one.
     pub fn routes(&self, to: SocketAddr) -> Outcome<Vec<Route>> {
         if self.local.iter().any(|local| local.port() != 0) {
             // Several streams cannot have the same port.

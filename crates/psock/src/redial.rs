@@ -174,6 +174,8 @@ fn pause_ns(since_ns: u64, now_ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const RTT: u64 = 10 * MS;
@@ -247,6 +249,39 @@ mod tests {
         redial.recovers(0);
         redial.failed(0, 300 * MS);
         assert_eq!(redial.next_ns(), u64::MAX, "nobody waits for it any more");
+    }
+
+    proptest! {
+        #[test]
+        fn a_route_without_a_stream_that_works_is_being_tried_or_will_be(
+            events in prop::collection::vec((0..6_u8, 0..4_usize, 0..400_u64), 1..200),
+        ) {
+            let mut redial = Redial::new((0..4).map(|route| route % 2), 0);
+            let mut now = 0;
+            for (event, route, pause) in events {
+                now += pause * MS;
+                match event {
+                    0 => redial.attached(route, now),
+                    1 => redial.stalls(route, RTT, now),
+                    2 => redial.recovers(route),
+                    3 => redial.ended(route, RTT, now),
+                    4 => redial.failed(route, now),
+                    _ => {}
+                }
+                while let Some(due) = redial.due(now) {
+                    prop_assert!(redial.routes[due.route].is_needed);
+                    prop_assert!((LEAST_PAUSE_NS..=MOST_PATIENCE_NS).contains(&due.patience_ns));
+                }
+                prop_assert!(redial.next_ns() > now);
+                for entry in &redial.routes {
+                    prop_assert!(!entry.is_needed || entry.state != State::Idle, "{:?}", redial);
+                }
+            }
+            // Once every try has an end, the others follow.
+            (0..4).for_each(|route| redial.failed(route, now));
+            let is_needed = redial.routes.iter().any(|entry| entry.is_needed);
+            prop_assert_eq!(redial.next_ns() < u64::MAX, is_needed);
+        }
     }
 
     #[test]

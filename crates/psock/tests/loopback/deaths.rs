@@ -100,7 +100,8 @@ fn streams_that_are_stuck_are_replaced_where_their_paths_answer() {
     // Buffers on the way take everything, so that only a ping without an answer tells.
     let timing = Timing { suspect_ns: 20_000_000, ping_ns: 50_000_000, ..Timing::default() };
     let config = Config { send_bytes: 100_000, receive_bytes: 100_000, timing, ..Config::default() };
-    let options = Options { config, ..Options::default() };
+    // The server has room for what replaces them, and for nothing else.
+    let options = Options { config, most_streams: 2, ..Options::default() };
     let listener = Listener::bind(&[LOOPBACK], options.clone()).unwrap();
     let relay = Relay::new(listener.addresses()[0]);
     let server = answering(listener);
