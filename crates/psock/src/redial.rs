@@ -140,7 +140,7 @@ impl Redial {
 
     /// The next try that is due, which begins now.
     pub fn due(&mut self, now_ns: u64) -> Option<Try> {
-        let is_due = |route: &usize| self.next_of(*route) <= now_ns;
+        let is_due = |route: &usize| self.next_of(*route).is_some_and(|until_ns| until_ns <= now_ns);
         let route = (0..self.routes.len()).find(is_due)?;
         let entry = self.routes.get_mut(route)?;
         entry.state = State::Trying { from_ns: now_ns };
@@ -156,14 +156,16 @@ impl Redial {
     /// When [`Redial::due`] is to be asked; `u64::MAX`: no time in particular.
     #[must_use]
     pub fn next_ns(&self) -> u64 {
-        (0..self.routes.len()).map(|route| self.next_of(route)).min().unwrap_or(u64::MAX)
+        (0..self.routes.len()).filter_map(|route| self.next_of(route)).min().unwrap_or(u64::MAX)
     }
 
-    fn next_of(&self, route: usize) -> u64 {
+    /// When a route is due; `None` while it is not to be tried.
+    fn next_of(&self, route: usize) -> Option<u64> {
         let entry = &self.routes[route];
-        let State::Waiting { until_ns } = entry.state else { return u64::MAX };
+        let State::Waiting { until_ns } = entry.state else { return None };
         let is_tried = |other: &Entry| other.path == entry.path && matches!(other.state, State::Trying { .. });
-        if entry.is_silent && self.routes.iter().any(is_tried) { u64::MAX } else { until_ns }
+        let is_held = entry.is_silent && self.routes.iter().any(is_tried);
+        (!is_held).then_some(until_ns)
     }
 }
 

@@ -59,7 +59,9 @@ impl Session {
     /// A session without streams.
     #[must_use]
     pub fn new(config: Config, scheduler: Box<dyn Scheduler>) -> Self {
-        let config = Config { block_bytes: config.block_bytes.clamp(1, MOST_BLOCK_BYTES), ..config };
+        let mut config = Config { block_bytes: config.block_bytes.clamp(1, MOST_BLOCK_BYTES), ..config };
+        // So that it is known in time that nobody answers.
+        config.timing.ping_ns = config.timing.ping_ns.min(config.timing.lost_ns / 4).max(1);
         let mut incoming = Incoming::new(config.receive_bytes.max(1));
         Self {
             scheduler,

@@ -45,6 +45,8 @@ pub struct Stream {
     pub totals: StreamTotals,
     /// Bytes last came by it.
     heard_ns: u64,
+    /// The other end was last heard of by it, or its TCP.
+    worked_ns: u64,
     /// It last worked, or had nothing to do.
     progress_ns: u64,
     is_suspect: bool,
@@ -68,6 +70,7 @@ impl Stream {
             stats: PathStats::default(),
             totals: StreamTotals::default(),
             heard_ns: now_ns,
+            worked_ns: now_ns,
             progress_ns: now_ns,
             is_suspect: false,
             is_stalled: false,
@@ -118,19 +121,20 @@ impl Stream {
         self.is_stalled
     }
 
-    /// When it last worked, or had nothing to do.
-    pub const fn progress_ns(&self) -> u64 {
-        self.progress_ns
+    /// When the other end was last heard of by it, or its TCP.
+    pub const fn worked_ns(&self) -> u64 {
+        self.worked_ns
     }
 
     pub fn update(&mut self, stats: PathStats, now_ns: u64) {
         if stats.acked_bytes > self.stats.acked_bytes {
-            self.works(now_ns);
+            self.worked_ns = now_ns;
+            self.trust(now_ns);
         }
         self.stats = stats;
     }
 
-    const fn works(&mut self, now_ns: u64) {
+    const fn trust(&mut self, now_ns: u64) {
         self.progress_ns = now_ns;
         self.is_suspect = false;
         self.is_stalled = false;
@@ -176,7 +180,8 @@ impl Stream {
 
     pub const fn hear(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
-        self.works(now_ns);
+        self.worked_ns = now_ns;
+        self.trust(now_ns);
     }
 
     pub const fn pinged(&mut self, number: u64) {
@@ -195,7 +200,7 @@ impl Stream {
     /// Judges by what has come since; true where it makes no progress since now.
     pub fn judge(&mut self, now_ns: u64, timing: &Timing) -> bool {
         if !self.is_waiting() {
-            self.works(now_ns);
+            self.trust(now_ns);
         }
         let was = self.is_suspect;
         let idle_ns = now_ns.saturating_sub(self.progress_ns);

@@ -48,6 +48,7 @@ pub struct World {
     /// Times in which every packet on any path is lost.
     pub outages: Vec<Range<u64>>,
     pub end_ns: u64,
+    pub seed: u64,
 }
 
 impl World {
@@ -66,6 +67,7 @@ impl World {
             do_others_pause: false,
             outages: Vec::new(),
             end_ns: 120 * S,
+            seed: 1,
         }
     }
 
@@ -83,22 +85,24 @@ impl World {
         flows.extend(self.others.iter().map(|path| Flow::new(*path, None)));
         let mut paths = self.paths.clone();
         let mut events: BinaryHeap<Event> = BinaryHeap::new();
-        let mut rng = SmallRng::seed_from_u64(1);
+        let mut rng = SmallRng::seed_from_u64(self.seed);
         // Nobody begins at the same time.
         for (number, flow) in flows.iter_mut().enumerate() {
             flow.next_ns = number as u64 * 37_000_000;
-            events.push(Reverse((flow.next_ns, number, 0, 0, true)));
+            events.push(Reverse((flow.next_ns, number, 0, 0, Fate::Arrived)));
         }
-        while let Some(Reverse((now, number, packet, sent_ns, has_arrived))) = events.pop() {
+        while let Some(Reverse((now, number, packet, sent_ns, fate))) = events.pop() {
             if now > self.end_ns {
                 break;
             }
             let flow = &mut flows[number];
-            match (packet, has_arrived) {
+            match (packet, fate) {
                 // A time to send at.
                 (0, _) => flow.has_timer = false,
-                (_, true) => flow.acknowledged(sent_ns, now),
-                (_, false) => flow.missed(packet, now),
+                _ if packet <= flow.written_off => {}
+                (_, Fate::Arrived) => flow.acknowledged(sent_ns, now),
+                (_, Fate::Dropped) => flow.missed(packet, now),
+                (_, Fate::Unheard) => flow.timed_out(now),
             }
             if let Some(id) = flow.stream {
                 session.set_stats(id, flow.stats(), now);
@@ -114,7 +118,7 @@ impl World {
                 if now < flow.next_ns {
                     if !flow.has_timer {
                         flow.has_timer = true;
-                        events.push(Reverse((flow.next_ns, number, 0, 0, true)));
+                        events.push(Reverse((flow.next_ns, number, 0, 0, Fate::Arrived)));
                     }
                     break;
                 }
@@ -125,15 +129,18 @@ impl World {
                 flow.in_flight += 1;
                 flow.last_sent_ns = now;
                 let waiting_ns = path.free_ns.saturating_sub(now);
-                let is_dead = self.outages.iter().any(|outage| outage.contains(&now));
-                let has_room = !is_dead && waiting_ns / path.packet_ns < path.queue_packets;
-                if has_room {
+                let fate = if self.outages.iter().any(|outage| outage.contains(&now)) {
+                    Fate::Unheard
+                } else if waiting_ns / path.packet_ns < path.queue_packets {
                     path.free_ns = path.free_ns.max(now) + path.packet_ns;
-                }
+                    Fate::Arrived
+                } else {
+                    Fate::Dropped
+                };
                 // A host's own delay, so that flows do not fall into step.
                 let jitter_ns = rng.random_range(0..path.packet_ns);
                 let told_ns = now.max(path.free_ns) + path.rtt_ns + jitter_ns;
-                events.push(Reverse((told_ns, number, flow.sent, now, has_room)));
+                events.push(Reverse((told_ns, number, flow.sent, now, fate)));
             }
         }
         flows.into_iter().map(|flow| flow.acked_ns).collect()
@@ -152,6 +159,10 @@ struct Flow {
     lost: u64,
     /// Losses of packets before this one have been answered.
     recover: u64,
+    /// Of packets up to this one nothing more will be heard.
+    written_off: u64,
+    /// How many of them TCP has to send again.
+    owed: u64,
     /// Time-outs since something was acknowledged.
     timeouts: u32,
     srtt_ns: u64,
@@ -174,6 +185,8 @@ impl Flow {
             sent: 0,
             lost: 0,
             recover: 0,
+            written_off: 0,
+            owed: 0,
             timeouts: 0,
             srtt_ns: 0,
             pacing_bytes_per_s: None,
@@ -190,7 +203,7 @@ impl Flow {
             cwnd_bytes: self.window as u64 * MSS,
             ssthresh_bytes: self.threshold as u64 * MSS,
             mss_bytes: MSS,
-            unacked_bytes: self.in_flight * MSS,
+            unacked_bytes: (self.in_flight + self.owed) * MSS,
             acked_bytes: self.acked_ns.len() as u64 * MSS,
             retransmitted_segments: self.lost,
             ..PathStats::default()
@@ -201,6 +214,7 @@ impl Flow {
         let is_used = self.in_flight + 1 >= self.window as u64;
         self.in_flight -= 1;
         self.timeouts = 0;
+        self.owed = 0;
         self.acked_ns.push(now);
         let rtt_ns = now - sent_ns;
         self.srtt_ns = if self.srtt_ns == 0 { rtt_ns } else { (7 * self.srtt_ns + rtt_ns) / 8 };
@@ -221,10 +235,26 @@ impl Flow {
         }
         if self.in_flight == 0 {
             // Nothing is left that could be acknowledged.
-            self.window = 1.0;
-            self.next_ns = self.next_ns.max(now + (TIMEOUT_NS << self.timeouts.min(6)));
-            self.timeouts += 1;
+            self.wait(now);
         }
+    }
+
+    /// Nobody tells of a packet, nor of those behind it.
+    fn timed_out(&mut self, now: u64) {
+        if self.timeouts == 0 {
+            self.threshold = (self.window / 2.0).max(2.0);
+        }
+        self.lost += 1;
+        self.owed += self.in_flight;
+        self.in_flight = 0;
+        self.written_off = self.sent;
+        self.wait(now);
+    }
+
+    fn wait(&mut self, now: u64) {
+        self.window = 1.0;
+        self.next_ns = self.next_ns.max(now + (TIMEOUT_NS << self.timeouts.min(6)));
+        self.timeouts += 1;
     }
 
     /// After a pause of more than a time-out nobody knows any more what the path carries.
@@ -238,5 +268,14 @@ impl Flow {
     }
 }
 
-/// What happens: when, to which flow, its packet's number and time, whether it arrived.
-type Event = Reverse<(u64, usize, u64, u64, bool)>;
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    Arrived,
+    /// The packets behind it tell.
+    Dropped,
+    Unheard,
+}
+
+/// What happens: when, to which flow, its packet's number and time, what became of it.
+type Event = Reverse<(u64, usize, u64, u64, Fate)>;
