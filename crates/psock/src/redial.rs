@@ -163,7 +163,8 @@ impl Redial {
     fn next_of(&self, route: usize) -> Option<u64> {
         let entry = &self.routes[route];
         let State::Waiting { until_ns } = entry.state else { return None };
-        let is_tried = |other: &Entry| other.path == entry.path && matches!(other.state, State::Trying { .. });
+        let is_tried =
+            |other: &Entry| other.path == entry.path && matches!(other.state, State::Trying { .. });
         let is_held = entry.is_silent && self.routes.iter().any(is_tried);
         (!is_held).then_some(until_ns)
     }

@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng};
 use weir_psock::schedule::{SCHEDULERS, StreamId, scheduler};
 use weir_psock::session::{Config, Read, Session, SessionError, Timing};
 
-const USUAL_SCHEDULES: u64 = 2000;
+const USUAL_SCHEDULES: u64 = 500;
 const TIMING: Timing =
     Timing { suspect_ns: 50 * MS, dead_ns: 600 * MS, ping_ns: 200 * MS, lost_ns: 1000 * MS, ack_ns: 5 * MS };
 

@@ -316,9 +316,9 @@ impl Session {
     /// How long an answer may take by a stream, as its TCP has it (RFC 6298, without its least); 0: not known.
     #[must_use]
     pub fn answer_ns(&self, id: StreamId) -> u64 {
-        self.streams.get(&id).map_or(0, |stream| {
-            stream.stats.srtt_ns.saturating_add(stream.stats.rttvar_ns.saturating_mul(4))
-        })
+        self.streams
+            .get(&id)
+            .map_or(0, |stream| stream.stats.srtt_ns.saturating_add(stream.stats.rttvar_ns.saturating_mul(4)))
     }
 
     /// The connection of a stream has taken `len` of the pending bytes.
