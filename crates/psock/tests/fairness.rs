@@ -69,6 +69,10 @@ fn a_path_that_others_use_is_left_to_them_where_another_is_free() {
     assert!(counts[1] / packets as f64 > 0.95, "{counts:?}");
 }
 
+fn once(from: u64, to: u64) -> Vec<Range<u64>> {
+    std::iter::once(from..to).collect()
+}
+
 /// Two seconds of every ten.
 fn pauses() -> Vec<Range<u64>> {
     (1..12).map(|number| 10 * number * S..(10 * number + 2) * S).collect()
@@ -97,7 +101,7 @@ fn streams_that_come_back_from_a_pause_do_not_push_away_a_connection_that_went_o
 
 #[test]
 fn after_an_outage_the_shares_are_as_before() {
-    let outage = |world| World { outages: vec![40 * S..45 * S], ..world };
+    let outage = |world| World { outages: once(40 * S, 45 * S), ..world };
     assert_fair("after an outage", &(50 * S..120 * S), outage);
 }
 
@@ -118,7 +122,7 @@ fn speed_after(world: World, back_ns: u64) -> f64 {
 #[test]
 fn a_transfer_after_a_pause_is_at_full_speed_within_a_few_round_trips() {
     let world = World {
-        pauses: vec![60 * S..65 * S],
+        pauses: once(60 * S, 65 * S),
         end_ns: 70 * S,
         ..World::over(true, vec![LONG], vec![0, 0], vec![])
     };
@@ -130,7 +134,7 @@ fn a_transfer_after_a_pause_is_at_full_speed_within_a_few_round_trips() {
 #[test]
 fn a_transfer_after_an_outage_is_at_half_its_speed_within_a_few_round_trips() {
     let world = World {
-        outages: vec![60 * S..61 * S],
+        outages: once(60 * S, 61 * S),
         end_ns: 70 * S,
         ..World::over(true, vec![LONG], vec![0, 0], vec![])
     };
