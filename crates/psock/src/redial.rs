@@ -44,8 +44,8 @@ struct Entry {
     state: State,
     /// Without success.
     since_ns: Option<u64>,
-    /// What an answer takes; 0 where nothing is known.
-    rtt_ns: u64,
+    /// How long an answer may take; 0 where nothing is known.
+    answer_ns: u64,
     /// The last thing that was heard of it was that it does not work.
     is_silent: bool,
 }
@@ -67,7 +67,7 @@ impl Redial {
             is_needed: true,
             state: State::Trying { from_ns: now_ns },
             since_ns: None,
-            rtt_ns: 0,
+            answer_ns: 0,
             is_silent: false,
         };
         Self { routes: paths.into_iter().map(entry).collect() }
@@ -89,13 +89,13 @@ impl Redial {
         }
     }
 
-    /// The route's stream makes no progress. `rtt_ns`: what an answer took as long as it did.
-    pub fn stalls(&mut self, route: usize, rtt_ns: u64, now_ns: u64) {
+    /// The route's stream makes no progress. `answer_ns`: how long an answer may take.
+    pub fn stalls(&mut self, route: usize, answer_ns: u64, now_ns: u64) {
         let Some(entry) = self.routes.get_mut(route).filter(|entry| !entry.is_needed) else { return };
         entry.is_needed = true;
         entry.is_silent = true;
         entry.since_ns = Some(now_ns);
-        entry.rtt_ns = rtt_ns;
+        entry.answer_ns = answer_ns;
         if entry.state == State::Idle {
             entry.state = State::Waiting { until_ns: now_ns };
         }
@@ -112,12 +112,12 @@ impl Redial {
         }
     }
 
-    /// The route's stream has ended. `rtt_ns`: what an answer took; 0 where nothing new is known.
-    pub fn ended(&mut self, route: usize, rtt_ns: u64, now_ns: u64) {
+    /// The route's stream has ended. `answer_ns`: how long an answer may take; 0 where nothing new is known.
+    pub fn ended(&mut self, route: usize, answer_ns: u64, now_ns: u64) {
         let Some(entry) = self.routes.get_mut(route) else { return };
         entry.is_needed = true;
-        if rtt_ns > 0 {
-            entry.rtt_ns = rtt_ns;
+        if answer_ns > 0 {
+            entry.answer_ns = answer_ns;
         }
         if entry.state == State::Idle {
             entry.state = State::Waiting { until_ns: now_ns.saturating_add(FIRST_PAUSE_NS) };
@@ -144,11 +144,11 @@ impl Redial {
         let route = (0..self.routes.len()).find(is_due)?;
         let entry = self.routes.get_mut(route)?;
         entry.state = State::Trying { from_ns: now_ns };
-        let patience_ns = match entry.rtt_ns {
+        let patience_ns = match entry.answer_ns {
             0 => MOST_PATIENCE_NS,
-            rtt_ns => pause_ns(entry.since_ns.unwrap_or(now_ns), now_ns)
-                .max(rtt_ns.saturating_mul(3))
-                .min(MOST_PATIENCE_NS),
+            answer_ns => {
+                pause_ns(entry.since_ns.unwrap_or(now_ns), now_ns).max(answer_ns).min(MOST_PATIENCE_NS)
+            }
         };
         Some(Try { route, patience_ns })
     }
@@ -291,9 +291,9 @@ mod tests {
     fn a_slow_path_is_given_the_time_that_it_needs() {
         let mut redial = working(1);
         redial.stalls(0, 400 * MS, 0);
-        assert_eq!(redial.due(0), Some(Try { route: 0, patience_ns: 1200 * MS }));
-        redial.failed(0, 1200 * MS);
-        assert_eq!(redial.next_ns(), 1200 * MS);
+        assert_eq!(redial.due(0), Some(Try { route: 0, patience_ns: 400 * MS }));
+        redial.failed(0, 400 * MS);
+        assert_eq!(redial.next_ns(), 400 * MS);
         let mut unknown = Redial::new([0], 0);
         unknown.failed(0, 0);
         assert_eq!(unknown.next_ns(), LEAST_PAUSE_NS);
