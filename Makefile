@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link psock-schedules build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ bench-disturbed: build ## What a busy machine costs: valid attempts, time and er
 
 bench-link: build ## What the link emulator carries, how exact and how late it is, beside netem (root)
 	@python bench/link.py $(ARGS)
+
+psock-schedules: ## 10,000 random schedules of a simulated network under the checker (SCHEDULES=10000)
+	@PSOCK_SCHEDULES=$(or $(SCHEDULES),10000) cargo test --locked --package weir-psock --test simulated -- --nocapture
 
 build: ## Install what is missing and build the engine
 	@scripts/bootstrap

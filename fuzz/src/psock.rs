@@ -151,6 +151,7 @@ impl Play<'_> {
                         srtt_ns: acked_bytes << 10,
                         mss_bytes: acked_bytes % 3,
                         cwnd_bytes: acked_bytes,
+                        ssthresh_bytes: (acked_bytes % 11) << 12,
                         retransmitted_segments: acked_bytes % 5,
                         ..PathStats::default()
                     };

@@ -22,7 +22,8 @@ from .conftest import Made
 
 pytestmark = pytest.mark.netns
 
-METHODS = ["tcp", "independent", *([] if mptcp.missing() else ["mptcp"]), "poll-all", "earliest"]
+SESSIONS = ("poll-all", "earliest", "earliest-fair")
+METHODS = ["tcp", "independent", *([] if mptcp.missing() else ["mptcp"]), *SESSIONS]
 
 
 def measured(store: Store, case: dict[str, Any], **more: Any) -> Run:
@@ -51,7 +52,7 @@ def test_every_method_transfers_over_both_paths_and_leaves_nothing_behind(tmp_pa
         assert row.failure == ""
         assert row.total_bytes > 0
         assert row.retransmissions is not None
-        assert (row.reorder_peak_bytes is not None) == (row.method in ("poll-all", "earliest"))
+        assert (row.reorder_peak_bytes is not None) == (row.method in SESSIONS)
     paths = rows_of(PathRow, run.table(PATHS))
     for row in attempts.values():
         mine = [path for path in paths if path.trial_id == row.trial_id]

@@ -8,6 +8,8 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from pyroute2 import IPRoute
@@ -17,7 +19,8 @@ from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import journal
 from weirlab.studies.emulator.reading import read_path
-from weirlab.studies.emulator.running import End, emulated_link
+from weirlab.studies.emulator.running import EmulatedLink, End, emulated_link
+from weirlab.studies.emulator.spec import PathSpec, Random
 from weirlab.studies.psock.options import SessionOptions
 
 pytestmark = pytest.mark.netns
@@ -25,6 +28,8 @@ pytestmark = pytest.mark.netns
 Eventually = Callable[[Callable[[], bool]], None]
 
 X, Y, LINK = (f"weirps{os.getpid()}{part}" for part in "xyl")
+WORKS = read_path({"rate": "20Mbps", "delay": "3ms", "queue": "100pkts"})
+LOSES = replace(WORKS, loss=Random(1.0))
 HOW = SessionOptions(memory="256KiB").how(block="8KiB", unsent="16KiB").plain()
 
 
@@ -57,70 +62,115 @@ def _wire(end: str, last: int) -> None:
     os.close(fd)
 
 
-def _link(path: int) -> ExitStack:
-    """The path works until this is closed."""
-    both = read_path({"rate": "20Mbps", "delay": "3ms", "queue": "100pkts"})
+def _link(path: int) -> tuple[EmulatedLink, ExitStack]:
+    """The path works until the stack is closed."""
     stack = ExitStack()
-    stack.enter_context(emulated_link(End(f"a{path}", LINK), End(f"b{path}", LINK), both, both))
-    return stack
+    link = stack.enter_context(emulated_link(End(f"a{path}", LINK), End(f"b{path}", LINK), WORKS, WORKS))
+    return link, stack
 
 
-def _carried(socket: ParallelSocket, path: int) -> int:
-    """Bytes that the streams over ``path`` were given so far."""
-    streams = socket.report()["streams"]
-    return sum(each["sent_bytes"] for each in streams if each["local"][0] == f"10.97.{path}.1")
+def _change(link: EmulatedLink, path: PathSpec) -> None:
+    link.change("up", path)
+    link.change("down", path)
 
 
-def test_everything_arrives_while_a_path_dies_and_comes_back(hosts: None, eventually: Eventually) -> None:
-    with ExitStack() as links:
-        first = links.enter_context(_link(1))
-        links.enter_context(_link(2))
+class Transfer:
+    """A session over both paths, whose receiver reads all the time."""
+
+    def __init__(self, eventually: Eventually) -> None:
         addresses = [(f"10.97.{path}.2", 5097) for path in (1, 2)]
         how = {**HOW, "token": "token"}
-        listener = Namespace(Y).call(lambda: ParallelListener(addresses, how))
+        self._eventually = eventually
+        self._listener = Namespace(Y).call(lambda: ParallelListener(addresses, how))
         routes = [(f"10.97.{path}.1", f"10.97.{path}.2", 5097) for path in (1, 2)]
-        client = Namespace(X).call(lambda: ParallelSocket.connect(routes, how))
+        self.client = Namespace(X).call(lambda: ParallelSocket.connect(routes, how))
         accepted: list[ParallelSocket] = []
 
         def accept() -> bool:
-            found = listener.accept(0.1)
+            found = self._listener.accept(0.1)
             accepted.extend([] if found is None else [found[0]])
             return bool(accepted)
 
         eventually(accept)
-        [server] = accepted
-        received = hashlib.sha256()
+        [self.server] = accepted
+        self._sent, self._received = hashlib.sha256(), hashlib.sha256()
+        self._part = random.Random(1).randbytes(50_000)
+        self._receiving = threading.Thread(target=self._receive)
+        self._receiving.start()
 
-        def receive() -> None:
-            while data := server.read(1 << 16):
-                received.update(data)
-            server.finish()
+    def _receive(self) -> None:
+        while data := self.server.read(1 << 16):
+            self._received.update(data)
+        self.server.finish()
 
-        receiving = threading.Thread(target=receive)
-        receiving.start()
-        sent, part = hashlib.sha256(), random.Random(1).randbytes(50_000)
+    def write_until(self, done: Callable[[], bool]) -> None:
+        """Send until ``done``."""
 
-        def write_until(done: Callable[[], bool]) -> None:
-            def write() -> bool:
-                client.write_all(part)
-                sent.update(part)
-                return done()
+        def write() -> bool:
+            self.client.write_all(self._part)
+            self._sent.update(self._part)
+            return done()
 
-            eventually(write)
+        self._eventually(write)
 
-        write_until(lambda: _carried(client, 1) > 100_000 and _carried(client, 2) > 100_000)
+    def carried(self, path: int) -> int:
+        """Bytes that the streams over ``path`` were given so far."""
+        return sum(each["sent_bytes"] for each in self.streams(path))
+
+    def streams(self, path: int) -> list[dict[str, Any]]:
+        """The streams over ``path``, those that have ended as well."""
+        streams = self.client.report()["streams"]
+        return [each for each in streams if each["local"][0] == f"10.97.{path}.1"]
+
+    def finish(self) -> None:
+        """Everything has arrived, and is what was sent."""
+        self.client.finish()
+        assert self.client.read(1) == b""
+        self.client.close()
+        self._receiving.join()
+        assert self._received.hexdigest() == self._sent.hexdigest()
+        assert self.server.report()["reorder_peak_bytes"] <= 256 << 10
+
+
+def test_everything_arrives_while_a_path_dies_and_comes_back(hosts: None, eventually: Eventually) -> None:
+    with ExitStack() as links:
+        first = links.enter_context(_link(1)[1])
+        links.enter_context(_link(2)[1])
+        transfer = Transfer(eventually)
+        transfer.write_until(lambda: transfer.carried(1) > 100_000 and transfer.carried(2) > 100_000)
         first.close()
-        before = _carried(client, 2)
+        before = transfer.carried(2)
         # More than both ends have memory for: it can only go by the other path.
-        write_until(lambda: _carried(client, 2) > before + 1_000_000)
-        assert client.report()["resent_bytes"] > 0
-        before = _carried(client, 1)
-        links.enter_context(_link(1))
-        write_until(lambda: _carried(client, 1) > before + 100_000)
-        client.finish()
-        assert client.read(1) == b""
-        client.close()
-        receiving.join()
-        assert received.hexdigest() == sent.hexdigest()
-        report = server.report()
-        assert report["reorder_peak_bytes"] <= 256 << 10
+        transfer.write_until(lambda: transfer.carried(2) > before + 1_000_000)
+        assert transfer.client.report()["resent_bytes"] > 0
+        before = transfer.carried(1)
+        links.enter_context(_link(1)[1])
+        transfer.write_until(lambda: transfer.carried(1) > before + 100_000)
+        transfer.finish()
+
+
+def test_a_path_that_loses_everything_gets_nothing_until_it_works_again(
+    hosts: None, eventually: Eventually
+) -> None:
+    with ExitStack() as links:
+        link, stack = _link(1)
+        links.enter_context(stack)
+        links.enter_context(_link(2)[1])
+        transfer = Transfer(eventually)
+        transfer.write_until(lambda: transfer.carried(1) > 100_000 and transfer.carried(2) > 100_000)
+        _change(link, LOSES)
+
+        def is_avoided() -> bool:
+            before, other = transfer.carried(1), transfer.carried(2)
+            transfer.write_until(lambda: transfer.carried(2) > other + 1_000_000)
+            return transfer.carried(1) == before
+
+        eventually(is_avoided)
+        dead = transfer.carried(1)
+        _change(link, WORKS)
+        transfer.write_until(lambda: transfer.carried(1) > dead + 100_000)
+        # The old stream, whose TCP waits ever longer, or one beside it: whichever came through first.
+        old, *new = transfer.streams(1)
+        assert (old["ended"] == "") == (new == [])
+        assert all(each["ended"] == "" for each in new[-1:])
+        transfer.finish()

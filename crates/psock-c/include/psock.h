@@ -72,7 +72,7 @@
 #define PSOCK_UNSENT_BYTES 11
 
 /*
- `int`: milliseconds without any stream after which the session fails.
+ `int`: milliseconds without a stream that works after which the session fails.
  */
 #define PSOCK_LOST_MS 12
 

@@ -3,96 +3,18 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::c_int;
-use weir_psock::io::{Listener, Opening, Options, ParallelSocket, Route, Signal};
-use weir_psock::wire::MOST_STREAMS;
+use weir_psock::io::{Listener, Opening, ParallelSocket, Signal};
 
 use crate::failure::{Failure, Outcome};
+use crate::setup::{Linger, Setup};
 
-/// Streams over each path unless told otherwise, as `weir psock send`.
-const USUAL_STREAMS: usize = 2;
-/// After the end, until the other end has finished as well.
-const FAREWELL: Duration = Duration::from_secs(2);
 /// Until the connections are closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Between looks whether a call that waits does so in vain: its listener was closed, or its input was shut down.
 pub const LISTENING: Duration = Duration::from_millis(200);
-
-/// What `psclose` does with data that have not arrived (socket(7), `SO_LINGER`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Linger {
-    /// Waits until they have, or the session fails.
-    Always,
-    /// Waits so long; then breaks the session off.
-    For(Duration),
-}
-
-/// What can be set before there is a session.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// `AF_INET` or `AF_INET6`.
-    pub domain: c_int,
-    /// How sessions are carried.
-    pub options: Options,
-    /// This end's addresses, that of `pbind` first.
-    pub local: Vec<SocketAddr>,
-    /// The other end's, beside that of `pconnect`.
-    pub remote: Vec<SocketAddr>,
-    /// How many streams; 0: [`USUAL_STREAMS`] over each path.
-    pub streams: usize,
-    /// How long `precv` and `paccept` wait.
-    pub receive_timeout: Option<Duration>,
-    /// How long `psend` waits.
-    pub send_timeout: Option<Duration>,
-    /// What `psclose` does.
-    pub linger: Linger,
-}
-
-impl Setup {
-    fn new(domain: c_int) -> Self {
-        Self {
-            domain,
-            options: Options::default(),
-            local: Vec::new(),
-            remote: Vec::new(),
-            streams: 0,
-            receive_timeout: None,
-            send_timeout: None,
-            linger: Linger::Always,
-        }
-    }
-
-    /// Which streams are made: each local address with each remote one of its family, by turns.
-    fn routes(&self, to: SocketAddr) -> Outcome<Vec<Route>> {
-        if self.local.iter().any(|local| local.port() != 0) {
-            // Several streams cannot have the same port.
-            return Err(Failure::new(libc::EINVAL));
-        }
-        let remote: Vec<_> = std::iter::once(to).chain(self.remote.iter().copied()).collect();
-        let local: Vec<_> = self.local.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).collect();
-        let mut paths: Vec<_> = remote.iter().map(|remote| Route { local: None, remote: *remote }).collect();
-        if !local.is_empty() {
-            let pair = |remote: &SocketAddr| {
-                let fits = |ip: &&std::net::IpAddr| ip.is_ipv4() == remote.is_ipv4();
-                let remote = *remote;
-                local
-                    .iter()
-                    .filter(fits)
-                    .map(move |ip| Route { local: Some(*ip), remote })
-                    .collect::<Vec<_>>()
-            };
-            paths = remote.iter().flat_map(pair).collect();
-        }
-        if paths.is_empty() {
-            return Err(Failure::new(libc::EADDRNOTAVAIL));
-        }
-        let wanted = if self.streams == 0 { USUAL_STREAMS * paths.len() } else { self.streams };
-        let streams = wanted.min(self.options.most_streams).min(MOST_STREAMS);
-        Ok((0..streams).map(|stream| paths[stream % paths.len()]).collect())
-    }
-}
 
 /// How far a socket is.
 #[derive(Debug)]
@@ -431,20 +353,17 @@ impl Descriptor {
         let stage = std::mem::replace(&mut inner.stage, Stage::Failed(None));
         drop(inner);
         let Stage::Open(socket) = stage else { return Ok(()) };
-        let limit = match linger {
-            Linger::For(Duration::ZERO) => {
-                socket.abort();
-                let _ = socket.ended(Some(LAST_WORDS));
-                return Ok(());
-            }
-            Linger::For(limit) => Some(limit),
-            Linger::Always => None,
-        };
+        if linger == Linger::For(Duration::ZERO) {
+            socket.abort();
+            let _ = socket.ended(Some(LAST_WORDS));
+            return Ok(());
+        }
+        let begun = Instant::now();
         socket.finish();
-        let delivered = socket.delivered(limit);
+        let delivered = socket.delivered(linger.limit());
         if delivered.is_ok() {
             // The other end may still send, and is then told that nobody reads it.
-            let _ = socket.close(Some(FAREWELL));
+            let _ = socket.close(Some(linger.farewell(begun.elapsed())));
         }
         socket.abort();
         let _ = socket.ended(Some(LAST_WORDS));
@@ -454,36 +373,23 @@ impl Descriptor {
 
 #[cfg(test)]
 mod tests {
+    use weir_psock::io::{Options, Route};
+    use weir_psock::session::Config;
+
     use super::*;
 
-    fn setup(local: &[&str], remote: &[&str]) -> Setup {
-        let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        Setup { local: read(local), remote: read(remote), ..Setup::new(libc::AF_INET) }
-    }
-
     #[test]
-    fn streams_take_turns_over_all_pairs_of_addresses_of_one_family() {
-        let to: SocketAddr = "198.51.100.1:7".parse().unwrap();
-        let alone = setup(&[], &[]).routes(to).unwrap();
-        assert_eq!(alone, vec![Route { local: None, remote: to }; 2]);
-        let both = setup(&["192.0.2.1:0", "192.0.2.2:0", "[2001:db8::1]:0"], &["[2001:db8::9]:7"]);
-        let ends: Vec<_> = both
-            .routes(to)
-            .unwrap()
-            .iter()
-            .map(|route| format!("{} {}", route.local.unwrap(), route.remote))
-            .collect();
-        let once = ["192.0.2.1 198.51.100.1:7", "192.0.2.2 198.51.100.1:7", "2001:db8::1 [2001:db8::9]:7"];
-        assert_eq!(ends, [once, once].concat());
-        let five = Setup { streams: 5, ..setup(&["0.0.0.0:0"], &[]) };
-        assert_eq!(five.routes(to).unwrap(), vec![Route { local: None, remote: to }; 5]);
-    }
-
-    #[test]
-    fn addresses_that_do_not_fit_are_refused() {
-        let to = "198.51.100.1:7".parse().unwrap();
-        let errno = |setup: Setup| setup.routes(to).unwrap_err().errno;
-        assert_eq!(errno(setup(&["[2001:db8::1]:0"], &[])), libc::EADDRNOTAVAIL);
-        assert_eq!(errno(setup(&["192.0.2.1:80"], &[])), libc::EINVAL);
+    fn what_nobody_reads_is_waited_for_no_longer_than_so_linger_says() {
+        let config = Config { receive_bytes: 4096, ..Config::default() };
+        let small = Options { config, ..Options::default() };
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], small).unwrap();
+        let route = Route { local: None, remote: listener.addresses()[0] };
+        let socket = ParallelSocket::connect(&[route], &Options::default()).unwrap();
+        let (_unread, _) = listener.accept(None).unwrap();
+        socket.write_all(&[0; 100_000]).unwrap();
+        let linger = Linger::For(Duration::from_millis(10));
+        let setup = Setup { linger, ..Setup::new(libc::AF_INET) };
+        let failure = Descriptor::accepted(setup, socket).close().unwrap_err();
+        assert_eq!(failure.errno, libc::EAGAIN);
     }
 }

@@ -5,6 +5,7 @@
 //! - [`calls`]: the functions that C sees.
 //! - [`options`]: `setpsockopt` and `getpsockopt`.
 //! - [`descriptor`], [`table`]: what is behind a descriptor, and which there are.
+//! - [`setup`]: what can be set before there is a session.
 //! - [`failure`]: errors as `errno`; no panic crosses into C.
 //! - [`address`]: `struct sockaddr`.
 
@@ -15,4 +16,5 @@ pub mod calls;
 pub mod descriptor;
 pub mod failure;
 pub mod options;
+pub mod setup;
 pub mod table;

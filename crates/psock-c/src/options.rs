@@ -12,8 +12,9 @@ use weir_tcp::option::Setting;
 
 use crate::address;
 use crate::calls::IPPROTO_PSOCK;
-use crate::descriptor::{Descriptor, Linger, Setup};
+use crate::descriptor::Descriptor;
 use crate::failure::{Failure, Outcome};
+use crate::setup::{Linger, Setup};
 
 /// Level of the options below.
 pub const SOL_PSOCK: c_int = 0x7073;
@@ -40,7 +41,7 @@ pub const PSOCK_BLOCK_BYTES: c_int = 9;
 pub const PSOCK_MEMORY_BYTES: c_int = 10;
 /// `int`: most unsent bytes of a stream; 0: the system's limit.
 pub const PSOCK_UNSENT_BYTES: c_int = 11;
-/// `int`: milliseconds without any stream after which the session fails.
+/// `int`: milliseconds without a stream that works after which the session fails.
 pub const PSOCK_LOST_MS: c_int = 12;
 /// `int`: 1: the streams together take no more of a shared bottleneck than one TCP connection.
 pub const PSOCK_FAIR: c_int = 13;

@@ -2,209 +2,143 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod bottleneck;
 
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
-use weir_psock::schedule::{PathStats, StreamId, scheduler};
-use weir_psock::session::{Config, Session};
+use std::ops::Range;
 
-const S: u64 = 1_000_000_000;
-const MSS: u64 = 1000;
+use bottleneck::{Bottleneck, S, World};
+
 /// Until all flows have left slow start and know each other.
-const SETTLED_NS: u64 = 20 * S;
-const END_NS: u64 = 120 * S;
+const SETTLED: Range<u64> = 20 * S..120 * S;
 
-/// A queue that is served at a rate, in front of a round-trip time.
-#[derive(Clone, Copy)]
-struct Bottleneck {
-    packet_ns: u64,
-    queue_packets: u64,
-    rtt_ns: u64,
-    free_ns: u64,
-}
+/// Chance decides a little of who loses what.
+const SEEDS: Range<u64> = 1..4;
 
-impl Bottleneck {
-    /// 20 Mb/s, 20 ms, and a queue for as much again.
-    const fn usual() -> Self {
-        Self { packet_ns: 400_000, queue_packets: 50, rtt_ns: 20_000_000, free_ns: 0 }
-    }
-}
-
-/// A sender with Reno's window: slow start, one more segment each round trip, half of it after a loss.
-struct Flow {
-    path: usize,
-    stream: Option<StreamId>,
-    window: f64,
-    threshold: f64,
-    in_flight: u64,
-    sent: u64,
-    acked: u64,
-    lost: u64,
-    /// Losses of packets before this one have been answered.
-    recover: u64,
-    srtt_ns: u64,
-    pacing_bytes_per_s: Option<u64>,
-    next_ns: u64,
-    /// It will be woken then.
-    has_timer: bool,
-    measured: u64,
-}
-
-impl Flow {
-    fn new(path: usize, stream: Option<StreamId>) -> Self {
-        Self {
-            path,
-            stream,
-            window: 10.0,
-            threshold: f64::MAX,
-            in_flight: 0,
-            sent: 0,
-            acked: 0,
-            lost: 0,
-            recover: 0,
-            srtt_ns: 0,
-            pacing_bytes_per_s: None,
-            next_ns: 0,
-            has_timer: true,
-            measured: 0,
-        }
-    }
-
-    fn stats(&self) -> PathStats {
-        PathStats {
-            srtt_ns: self.srtt_ns,
-            cwnd_bytes: self.window as u64 * MSS,
-            mss_bytes: MSS,
-            unacked_bytes: self.in_flight * MSS,
-            acked_bytes: self.acked * MSS,
-            retransmitted_segments: self.lost,
-            ..PathStats::default()
-        }
-    }
-
-    fn acknowledged(&mut self, sent_ns: u64, now: u64) {
-        let is_used = self.in_flight + 1 >= self.window as u64;
-        self.in_flight -= 1;
-        self.acked += 1;
-        self.measured += u64::from(now >= SETTLED_NS);
-        let rtt_ns = now - sent_ns;
-        self.srtt_ns = if self.srtt_ns == 0 { rtt_ns } else { (7 * self.srtt_ns + rtt_ns) / 8 };
-        if self.window < self.threshold {
-            self.window += 1.0;
-        } else if is_used {
-            self.window += 1.0 / self.window;
-        }
-    }
-
-    fn missed(&mut self, number: u64) {
-        self.in_flight -= 1;
-        self.lost += 1;
-        if number >= self.recover {
-            self.window = (self.window / 2.0).max(2.0);
-            self.threshold = self.window;
-            self.recover = self.sent;
-        }
-    }
-}
-
-/// What happens: when, to which flow, its packet's number and time, whether it arrived.
-type Event = Reverse<(u64, usize, u64, u64, bool)>;
-
-/// Lets a session with a stream over each of `streams` and plain connections over `others` send as much as they
-/// can; the packets of each, streams first.
-fn shares(is_fair: bool, mut paths: Vec<Bottleneck>, streams: &[usize], others: &[usize]) -> Vec<u64> {
-    let config = Config { is_fair, ..Config::default() };
-    let mut session = Session::new(config, scheduler("poll-all").unwrap());
-    let ours = streams.iter().map(|path| (*path, session.attach(0)));
-    let mut flows: Vec<_> = ours.map(|(path, stream)| Flow::new(path, Some(stream.unwrap()))).collect();
-    flows.extend(others.iter().map(|path| Flow::new(*path, None)));
-    let mut events: BinaryHeap<Event> = BinaryHeap::new();
-    let mut rng = SmallRng::seed_from_u64(1);
-    // Nobody begins at the same time.
-    for (number, flow) in flows.iter_mut().enumerate() {
-        flow.next_ns = number as u64 * 37_000_000;
-        events.push(Reverse((flow.next_ns, number, 0, 0, true)));
-    }
-    while let Some(Reverse((now, number, packet, sent_ns, has_arrived))) = events.pop() {
-        if now > END_NS {
-            break;
-        }
-        let flow = &mut flows[number];
-        match (packet, has_arrived) {
-            // A time to send at.
-            (0, _) => flow.has_timer = false,
-            (_, true) => flow.acknowledged(sent_ns, now),
-            (_, false) => flow.missed(packet),
-        }
-        if let Some(id) = flow.stream {
-            session.set_stats(id, flow.stats(), now);
-            flow.pacing_bytes_per_s = session.pacing_bytes_per_s(id);
-        }
-        let path = &mut paths[flow.path];
-        while flow.in_flight < flow.window as u64 {
-            if now < flow.next_ns {
-                if !flow.has_timer {
-                    flow.has_timer = true;
-                    events.push(Reverse((flow.next_ns, number, 0, 0, true)));
-                }
-                break;
-            }
-            if let Some(rate) = flow.pacing_bytes_per_s {
-                flow.next_ns = now + MSS * S / rate.max(1);
-            }
-            flow.sent += 1;
-            flow.in_flight += 1;
-            let waiting_ns = path.free_ns.saturating_sub(now);
-            let has_room = waiting_ns / path.packet_ns < path.queue_packets;
-            if has_room {
-                path.free_ns = path.free_ns.max(now) + path.packet_ns;
-            }
-            // A host's own delay, so that flows do not fall into step.
-            let jitter_ns = rng.random_range(0..path.packet_ns);
-            let told_ns = now.max(path.free_ns) + path.rtt_ns + jitter_ns;
-            events.push(Reverse((told_ns, number, flow.sent, now, has_room)));
-        }
-    }
-    flows.iter().map(|flow| flow.measured).collect()
+/// How many packets of each flow were acknowledged in that time.
+fn counts(acked: &[Vec<u64>], time: &Range<u64>) -> Vec<f64> {
+    acked.iter().map(|times| times.iter().filter(|at| time.contains(at)).count() as f64).collect()
 }
 
 /// The share of the first `streams` flows in all.
-fn share(counts: &[u64], streams: usize) -> f64 {
-    counts[..streams].iter().sum::<u64>() as f64 / counts.iter().sum::<u64>() as f64
+fn share(counts: &[f64], streams: usize) -> f64 {
+    counts[..streams].iter().sum::<f64>() / counts.iter().sum::<f64>()
+}
+
+/// One, two and four streams have, together and on average, half of what they share with a connection.
+fn assert_fair(what: &str, time: &Range<u64>, change: impl Fn(World) -> World) {
+    for streams in [1, 2, 4] {
+        let one = |seed| {
+            let world = World { seed, ..World::shared(true, streams) };
+            share(&counts(&change(world).run(), time), streams)
+        };
+        let shares: Vec<f64> = SEEDS.map(one).collect();
+        let ours = shares.iter().sum::<f64>() / shares.len() as f64;
+        assert!((0.43..0.57).contains(&ours), "{what}, {streams} streams: {shares:?}");
+        let jain = 1.0 / (2.0 * (ours * ours + (1.0 - ours) * (1.0 - ours)));
+        assert!(jain >= 0.98, "{what}, {streams} streams: {jain}");
+    }
 }
 
 #[test]
 fn streams_that_are_coupled_take_together_what_one_connection_takes() {
-    for streams in [1, 2, 4] {
-        let counts = shares(true, vec![Bottleneck::usual()], &vec![0; streams], &[0]);
-        let ours = share(&counts, streams);
-        assert!((0.43..0.57).contains(&ours), "{streams} streams: {ours} of {counts:?}");
-        let jain = 1.0 / (2.0 * (ours * ours + (1.0 - ours) * (1.0 - ours)));
-        assert!(jain >= 0.98, "{streams} streams: {jain}");
-    }
+    assert_fair("all the time", &SETTLED, |world| world);
 }
 
 #[test]
 fn streams_that_are_not_coupled_take_a_share_each() {
-    let counts = shares(false, vec![Bottleneck::usual()], &[0; 4], &[0]);
+    let counts = counts(&World::shared(false, 4).run(), &SETTLED);
     let ours = share(&counts, 4);
     assert!(ours > 0.72, "{ours} of {counts:?}");
 }
 
 #[test]
 fn paths_of_their_own_are_filled_by_coupled_streams_too() {
-    let counts = shares(true, vec![Bottleneck::usual(); 2], &[0, 1], &[]);
-    let all = 2 * (END_NS - SETTLED_NS) / Bottleneck::usual().packet_ns;
-    let used = counts.iter().sum::<u64>() as f64 / all as f64;
+    let world = World::over(true, vec![Bottleneck::usual(); 2], vec![0, 1], vec![]);
+    let counts = counts(&world.run(), &SETTLED);
+    let all = 2 * (SETTLED.end - SETTLED.start) / Bottleneck::usual().packet_ns;
+    let used = counts.iter().sum::<f64>() / all as f64;
     assert!(used > 0.95, "{used}");
 }
 
 #[test]
 fn a_path_that_others_use_is_left_to_them_where_another_is_free() {
-    let counts = shares(true, vec![Bottleneck::usual(); 2], &[0, 1], &[0]);
-    let (shared, own) = (counts[0] as f64, counts[1] as f64);
-    assert!(shared / (shared + counts[2] as f64) < 0.5, "{counts:?}");
-    assert!(own * 400_000.0 / (END_NS - SETTLED_NS) as f64 > 0.95, "{counts:?}");
+    let world = World::over(true, vec![Bottleneck::usual(); 2], vec![0, 1], vec![0]);
+    let counts = counts(&world.run(), &SETTLED);
+    assert!(counts[0] / (counts[0] + counts[2]) < 0.5, "{counts:?}");
+    let packets = (SETTLED.end - SETTLED.start) / Bottleneck::usual().packet_ns;
+    assert!(counts[1] / packets as f64 > 0.95, "{counts:?}");
+}
+
+fn once(from: u64, to: u64) -> Vec<Range<u64>> {
+    std::iter::once(from..to).collect()
+}
+
+/// Two seconds of every ten.
+fn pauses() -> Vec<Range<u64>> {
+    (1..12).map(|number| 10 * number * S..(10 * number + 2) * S).collect()
+}
+
+#[test]
+fn streams_that_pause_take_no_more_than_a_connection_that_pauses_too() {
+    let pausing = |world| World { pauses: pauses(), do_others_pause: true, ..world };
+    assert_fair("with pauses", &SETTLED, pausing);
+}
+
+#[test]
+fn streams_that_come_back_from_a_pause_do_not_push_away_a_connection_that_went_on() {
+    for streams in [1, 2, 4] {
+        let world = World { pauses: pauses(), ..World::shared(true, streams) };
+        let acked = world.run();
+        let busy = (1..12).map(|number| (10 * number + 2) * S..10 * (number + 1) * S);
+        let each = busy.map(|time| counts(&acked, &time));
+        let sums = each.fold(vec![0.0; streams + 1], |sums, each| {
+            sums.iter().zip(each).map(|(sum, count)| sum + count).collect()
+        });
+        let ours = share(&sums, streams);
+        assert!(ours < 0.57, "{streams} streams: {ours} of {sums:?}");
+    }
+}
+
+#[test]
+fn after_an_outage_the_shares_are_as_before() {
+    let outage = |world| World { outages: once(40 * S, 45 * S), ..world };
+    assert_fair("after an outage", &(50 * S..120 * S), outage);
+}
+
+/// 100 Mb/s, 40 ms: 500 packets fill it.
+const LONG: Bottleneck = Bottleneck::new(80_000, 250, S / 25);
+
+/// What two streams of a session carry alone over the long path from the 8th to the 28th round trip after a time in
+/// which they carried nothing, as a share of what they carried before.
+fn speed_after(world: World, back_ns: u64) -> f64 {
+    let acked = world.run();
+    let rate = |time: Range<u64>| {
+        let lasts_ns = time.end - time.start;
+        counts(&acked, &time).iter().sum::<f64>() / lasts_ns as f64
+    };
+    rate(back_ns + 8 * LONG.rtt_ns..back_ns + 28 * LONG.rtt_ns) / rate(40 * S..60 * S)
+}
+
+#[test]
+fn a_transfer_after_a_pause_is_at_full_speed_within_a_few_round_trips() {
+    let world = World {
+        pauses: once(60 * S, 65 * S),
+        end_ns: 70 * S,
+        ..World::over(true, vec![LONG], vec![0, 0], vec![])
+    };
+    // TCP's threshold is three quarters of the window that it had.
+    let speed = speed_after(world, 65 * S);
+    assert!(speed > 0.7, "{speed}");
+}
+
+#[test]
+fn a_transfer_after_an_outage_is_at_half_its_speed_within_a_few_round_trips() {
+    let world = World {
+        outages: once(60 * S, 61 * S),
+        end_ns: 70 * S,
+        ..World::over(true, vec![LONG], vec![0, 0], vec![])
+    };
+    // The time-outs double from 0.2 s: they end, a round trip each, before 61.8 s.
+    let speed = speed_after(world, 61 * S + S * 4 / 5);
+    assert!(speed > 0.45, "{speed}");
 }

@@ -14,9 +14,14 @@ use rand::{Rng, SeedableRng};
 use weir_psock::schedule::{SCHEDULERS, StreamId, scheduler};
 use weir_psock::session::{Config, Read, Session, SessionError, Timing};
 
-const USUAL_SCHEDULES: u64 = 2000;
+const USUAL_SCHEDULES: u64 = 500;
 const TIMING: Timing =
     Timing { suspect_ns: 50 * MS, dead_ns: 600 * MS, ping_ns: 200 * MS, lost_ns: 1000 * MS, ack_ns: 5 * MS };
+
+/// Until the ends of a connection are told that it has ended, if they are.
+const MOST_NOTICE_NS: u64 = 300 * MS;
+/// For what is still under way.
+const SLACK_NS: u64 = 2000 * MS;
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +64,8 @@ struct World {
     pauses: [u64; 2],
     /// One path works all the time.
     is_steady: bool,
+    /// No path works from then on.
+    ends_ns: u64,
     receive_bytes: u64,
 }
 
@@ -100,6 +107,7 @@ impl World {
                 at += lasts + rng.random_range(0..1500 * MS);
             }
         }
+        let ends_ns = births.iter().map(|(_, dies_ns, ..)| *dies_ns).max().unwrap_or(0);
         births.sort_unstable();
         births.reverse();
         let session = || Session::new(config, scheduler(name).unwrap());
@@ -113,6 +121,7 @@ impl World {
             births,
             pauses: [0; 2],
             is_steady,
+            ends_ns,
             receive_bytes: config.receive_bytes as u64,
             rng,
         }
@@ -132,7 +141,7 @@ impl World {
             let death = match rng.random_range(0..4) {
                 0 => Death::Silent,
                 1 => Death::OneWay,
-                _ => Death::Noticed([rng.random_range(0..300 * MS), rng.random_range(0..300 * MS)]),
+                _ => Death::Noticed([0, 1].map(|_| rng.random_range(0..MOST_NOTICE_NS))),
             };
             let mut pipe =
                 |dead_ns| Pipe::new(bytes_per_s, delay_ns, rng.random_range(1000..20_000), dead_ns);
@@ -301,6 +310,9 @@ impl World {
                 "neither complete nor failed after {} s: {self:#?}",
                 now / 1_000_000_000
             );
+            // Both ends hear of it, or are not answered, and have no stream for as long as they may.
+            let latest_ns = MOST_NOTICE_NS + TIMING.ping_ns + TIMING.dead_ns + TIMING.lost_ns + SLACK_NS;
+            assert!(now <= self.ends_ns.saturating_add(latest_ns), "no error in time: {self:#?}");
         }
         [0, 1].map(|end| self.sessions[end].failure())
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use weir_tcp::option::{OptionError, Setting};
@@ -24,14 +24,17 @@ pub fn dial(
     id: Id,
     purpose: &Purpose,
     options: &Options,
+    patience: Duration,
 ) -> Result<(TcpStream, Secret), OpenError> {
-    let mut stream = connect(route, options)?;
-    let secret = greet(&mut stream, route.remote, id, purpose, options)?;
+    let mut stream = connect(route, options, patience)?;
+    // Two round trips, and the other end's work.
+    let due = Instant::now() + GREETING.min(8 * patience);
+    let secret = greet(&mut stream, route.remote, id, purpose, options, due)?;
     Ok((stream, secret))
 }
 
-/// Connects, in the time that a greeting has as well.
-pub fn connect(route: &Route, options: &Options) -> Result<TcpStream, OpenError> {
+/// Connects.
+pub fn connect(route: &Route, options: &Options, patience: Duration) -> Result<TcpStream, OpenError> {
     let to = route.remote;
     let made = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP));
     let socket = made.map_err(system("no socket can be made"))?;
@@ -43,7 +46,7 @@ pub fn connect(route: &Route, options: &Options) -> Result<TcpStream, OpenError>
         socket.bind(&SocketAddr::new(local, 0).into()).map_err(refused)?;
     }
     prepare(&socket, options)?;
-    socket.connect_timeout(&to.into(), GREETING).map_err(|source| OpenError::Connect { to, source })?;
+    socket.connect_timeout(&to.into(), patience).map_err(|source| OpenError::Connect { to, source })?;
     Ok(socket.into())
 }
 
@@ -54,13 +57,14 @@ pub fn greet(
     id: Id,
     purpose: &Purpose,
     options: &Options,
+    due: Instant,
 ) -> Result<Secret, OpenError> {
     let nonce = random().map_err(system("random numbers cannot be had"))?;
     let initiator = match purpose {
         Purpose::Open => Initiator::open(&options.token, id, nonce),
         Purpose::Join(secret) => Initiator::join(secret, id, nonce),
     };
-    initiate(stream, initiator, Instant::now() + GREETING).map_err(|error| match error {
+    initiate(stream, initiator, due).map_err(|error| match error {
         GreetError::Greeting(source) => OpenError::Greeting { to, source },
         other => OpenError::Silent { to, why: other.to_string() },
     })

@@ -66,3 +66,25 @@ pub fn initiate(stream: &mut TcpStream, initiator: Initiator, due: Instant) -> R
     fill(stream, &mut welcome, due, |_| true)?;
     Ok(proved.welcomed(&welcome)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_sends_byte_by_byte_has_no_more_time_than_others() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        slow.write_all(b"W").unwrap();
+        let mut into = [0; 48];
+        let due = Instant::now() + Duration::from_millis(20);
+        let late = fill(&mut stream, &mut into, due, |_| true).unwrap_err();
+        assert!(matches!(late, GreetError::Late), "{late:?}");
+        slow.write_all(b"EIRPSK").unwrap();
+        let late = fill(&mut stream, &mut into, due, |_| true).unwrap_err();
+        assert!(matches!(late, GreetError::Late), "what comes later does not count");
+    }
+}

@@ -63,6 +63,8 @@ struct House {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<(ParallelSocket, SocketAddr)>,
+    /// Sessions that are to wait as soon as they are made.
+    coming: usize,
     stories: VecDeque<Stranger>,
     signal: Option<Signal>,
 }
@@ -72,6 +74,26 @@ impl Queue {
         if let Some(signal) = &mut self.signal {
             signal.show(!self.waiting.is_empty(), false);
         }
+    }
+}
+
+/// Room for a session that nobody has accepted, until it waits there.
+struct Place<'a>(&'a House);
+
+impl<'a> Place<'a> {
+    fn take(house: &'a House) -> Option<Self> {
+        let mut queue = lock(&house.queue);
+        if queue.waiting.len() + queue.coming >= MOST_WAITING {
+            return None;
+        }
+        queue.coming += 1;
+        Some(Self(house))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.queue).coming -= 1;
     }
 }
 
@@ -277,13 +299,14 @@ fn refuse(stream: &mut TcpStream, status: Status, error: GreetingError) -> Resul
 }
 
 fn join(mut stream: TcpStream, welcome: &[u8], shared: Option<Arc<Shared>>) -> Result<(), GreetError> {
-    let Some(shared) = shared.filter(|shared| shared.has_room()) else {
-        stream.write_all(&refused_welcome(Status::Full))?;
-        return Err(GreetingError::Full.into());
+    let is_admitted = match shared {
+        Some(shared) => shared.admit(stream, welcome)?,
+        None => {
+            stream.write_all(&refused_welcome(Status::Full))?;
+            false
+        }
     };
-    stream.write_all(welcome)?;
-    shared.arrive(Arrival { route: None, stream: Ok(stream) });
-    Ok(())
+    if is_admitted { Ok(()) } else { Err(GreetingError::Full.into()) }
 }
 
 fn open(
@@ -295,8 +318,11 @@ fn open(
     house: &Arc<House>,
 ) -> Result<(), GreetError> {
     let shared = Shared::new(&house.options).map_err(|error| io::Error::other(error.to_string()))?;
-    let is_full = lock(&house.queue).waiting.len() >= MOST_WAITING;
-    let is_new = !is_full && {
+    let Some(_place) = Place::take(house) else {
+        stream.write_all(&refused_welcome(Status::Full))?;
+        return Err(GreetingError::Full.into());
+    };
+    let is_new = {
         let mut sessions = lock(&house.sessions);
         let is_new = !sessions.contains_key(&id);
         if is_new {

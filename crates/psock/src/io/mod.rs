@@ -4,6 +4,7 @@
 //! [`ParallelSocket`] is made by [`ParallelSocket::connect`], by an [`Opening`] or by a [`Listener`].
 
 mod dial;
+mod dialer;
 mod greet;
 mod listener;
 mod observed;

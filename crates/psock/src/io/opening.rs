@@ -6,15 +6,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::dial::{Purpose, connect, greet, is_final, is_no_psock};
+use super::dialer::Dialer;
 use super::signal::Signal;
 use super::socket::Shared;
-use super::worker::{self, Arrival, Dialer};
-use super::{OpenError, Options, ParallelSocket, Route, plain, random, system};
+use super::worker::{self, Arrival};
+use super::{GREETING, OpenError, Options, ParallelSocket, Route, plain, random, system};
 use crate::wire::{GreetingError, Id, MOST_STREAMS, Secret};
 
 /// A greeting that takes longer than this, and than four times as long as the connection took to be made, is no
 /// longer waited for alone: the next connection greets beside it (as in RFC 8305, section 5).
 const LONGEST_TURN: Duration = Duration::from_millis(250);
+
+/// Connections that greet in turn within the time of one greeting.
+const TURNS: usize = (GREETING.as_millis() / LONGEST_TURN.as_millis()) as usize;
+
+/// Within what time it is known whether there is a session: a connection is made, and has its greeting; if there are
+/// more of them than turns, these take longer.
+fn longest(routes: usize) -> Duration {
+    let more = u32::try_from(routes.saturating_sub(TURNS)).unwrap_or(u32::MAX);
+    2 * GREETING + LONGEST_TURN.saturating_mul(more)
+}
 
 /// A session that is being opened. Dropping it gives up.
 #[derive(Debug)]
@@ -27,6 +38,8 @@ struct Race {
     routes: Vec<Route>,
     options: Arc<Options>,
     id: Id,
+    /// No greeting goes on longer.
+    due: Instant,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -65,6 +78,8 @@ enum Turn {
     Open,
     Join(Arc<Shared>, Secret),
     Nothing,
+    /// There is no time left.
+    Late,
 }
 
 impl Opening {
@@ -75,7 +90,16 @@ impl Opening {
     ///
     /// # Errors
     /// [`OpenError`]: the options are not possible.
-    pub fn start(routes: &[Route], options: &Options, mut signal: Option<Signal>) -> Result<Self, OpenError> {
+    pub fn start(routes: &[Route], options: &Options, signal: Option<Signal>) -> Result<Self, OpenError> {
+        Self::begin(routes, options, signal, longest(routes.len()))
+    }
+
+    fn begin(
+        routes: &[Route],
+        options: &Options,
+        mut signal: Option<Signal>,
+        longest: Duration,
+    ) -> Result<Self, OpenError> {
         options.check()?;
         if !(1..=MOST_STREAMS).contains(&routes.len()) {
             return Err(OpenError::Addresses(routes.len()));
@@ -95,6 +119,7 @@ impl Opening {
             routes: routes.to_vec(),
             options: Arc::new(options.clone()),
             id: random().map_err(system("random numbers cannot be had"))?,
+            due: Instant::now() + longest,
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
@@ -109,7 +134,8 @@ impl Opening {
     }
 
     /// The socket, or why there is none. `within`: how long to wait; `None`: until it is known, 5 s for TCP and
-    /// 5 s for greetings; a quarter of a second more for each stream beyond the twentieth that a server leaves waiting.
+    /// 5 s for greetings; a quarter of a second more for each stream beyond the twentieth, and 5 s for the connection
+    /// of plain TCP.
     ///
     /// # Errors
     /// Itself: it is not known in time.
@@ -177,14 +203,20 @@ impl Race {
     /// Tries a route.
     fn run(&self, number: usize) {
         let (route, begun) = (&self.routes[number], Instant::now());
-        let mut stream = match connect(route, &self.options) {
+        let mut stream = match connect(route, &self.options, GREETING) {
             Ok(stream) => stream,
             Err(problem) => return self.fail(number, problem, false),
         };
-        let greet =
-            |stream: &mut TcpStream, purpose| greet(stream, route.remote, self.id, &purpose, &self.options);
+        let greet = |stream: &mut TcpStream, purpose| {
+            let due = self.due.min(Instant::now() + GREETING);
+            greet(stream, route.remote, self.id, &purpose, &self.options, due)
+        };
         match self.turn(LONGEST_TURN.max(4 * begun.elapsed())) {
             Turn::Nothing => {}
+            Turn::Late => {
+                let why = "no time was left for its greeting".to_owned();
+                self.fail(number, OpenError::Silent { to: route.remote, why }, false);
+            }
             Turn::Join(shared, secret) => {
                 let stream = greet(&mut stream, Purpose::Join(secret)).map(|_| stream);
                 shared.arrive(Arrival { route: Some(number), stream });
@@ -195,7 +227,7 @@ impl Race {
                     Ok(secret) => Ok((stream, Some(secret))),
                     // What was said to it is not what it expects: it is given a new connection.
                     Err(problem) if self.options.is_fallback && is_no_psock(&problem) => {
-                        connect(route, &self.options).map(|stream| (stream, None))
+                        connect(route, &self.options, GREETING).map(|stream| (stream, None))
                     }
                     Err(problem) => Err(problem),
                 };
@@ -221,12 +253,15 @@ impl Race {
                 _ => return Turn::Nothing,
             }
             let now = Instant::now();
+            if now >= self.due {
+                return Turn::Late;
+            }
             if state.greeting == 0 || now >= state.next_turn {
                 state.greeting += 1;
                 state.next_turn = now + patience;
                 return Turn::Open;
             }
-            let left = state.next_turn - now;
+            let left = state.next_turn.min(self.due) - now;
             state = self.sleep(state, left);
         }
     }
@@ -327,5 +362,32 @@ fn arrive(shared: &Weak<Shared>, arrival: Arrival) {
 fn show_all(state: &mut State) {
     if let Some(signal) = &mut state.signal {
         signal.show(true, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn how_long_an_opening_takes_at_most_is_what_the_manual_says() {
+        let seconds = [1, 20, 21, 64].map(|routes| longest(routes).as_secs_f64());
+        assert_eq!(seconds, [10.0, 10.0, 10.25, 21.0]);
+    }
+
+    #[test]
+    fn no_connection_is_greeted_after_that_time() {
+        let mute = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let routes = vec![Route { local: None, remote: mute.local_addr().unwrap() }; 3];
+        let opening = Opening::begin(&routes, &Options::default(), None, Duration::ZERO).unwrap();
+        let problem = opening.finished().unwrap_err();
+        assert!(problem.to_string().ends_with("no time was left for its greeting"), "{problem}");
+        for _ in routes {
+            let (mut stream, _) = mute.accept().unwrap();
+            assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "nothing was said");
+        }
     }
 }

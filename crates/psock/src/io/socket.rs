@@ -1,6 +1,6 @@
 //! What an application holds.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,6 +13,7 @@ use super::worker::Arrival;
 use super::{OpenError, Opening, Options, Route, system};
 use crate::schedule::scheduler;
 use crate::session::{Read, Session, SessionError, StreamTotals, Totals};
+use crate::wire::{Status, refused_welcome};
 
 /// Why a call failed.
 #[derive(Debug, Error)]
@@ -157,10 +158,23 @@ impl Shared {
         }
     }
 
-    /// Whether a session can have another stream.
-    pub fn has_room(&self) -> bool {
-        let state = self.lock();
-        !state.is_over && state.session.streams().count() + state.arriving.len() < self.most_streams
+    /// Takes another stream if the session can have one, after `welcome` was sent on it; false where it cannot.
+    ///
+    /// A stream that makes no progress does not count: what comes is to replace it.
+    pub fn admit(&self, mut stream: TcpStream, welcome: &[u8]) -> io::Result<bool> {
+        let mut state = self.lock();
+        let session = &state.session;
+        let working = session.streams().filter(|id| !session.is_suspect(*id)).count();
+        if state.is_over || working + state.arriving.len() >= self.most_streams {
+            drop(state);
+            stream.write_all(&refused_welcome(Status::Full))?;
+            return Ok(false);
+        }
+        // A new connection takes so little at once.
+        stream.write_all(welcome)?;
+        state.arriving.push(Arrival { route: None, stream: Ok(stream) });
+        self.wake(&mut state);
+        Ok(true)
     }
 
     fn wake(&self, state: &mut State) {

@@ -7,25 +7,26 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use socket2::SockRef;
 use weir_tcp::clock::now_ns;
 
-use super::dial::{Purpose, dial};
+use super::dialer::Dialer;
 use super::observed::{is_another_rate, observe, pace};
 use super::signal::poll;
 use super::socket::{Shared, State, StreamReport, Tracked};
-use super::{OpenError, Options, Route, system};
+use super::{OpenError, system};
 use crate::schedule::StreamId;
 use crate::session::SessionError;
-use crate::wire::{GreetingError, Id, Secret};
+use crate::wire::GreetingError;
 
 const READ_BYTES: usize = 256 * 1024;
 const MS: u64 = 1_000_000;
-/// Between two tries to make a stream: at first, and at most.
-const BACKOFF_NS: [u64; 2] = [100 * MS, 2000 * MS];
 /// After the end, until connections are closed whatever the other end does.
 const LINGER_NS: u64 = 2000 * MS;
 /// The same after a failure.
 const FAREWELL_NS: u64 = 300 * MS;
+/// How a stream ended beside which another was made.
+const REPLACED: &str = "it made no progress, and another over the same path did";
 /// Streams that are kept in the report.
 const MOST_REPORTS: usize = 1024;
 
@@ -35,77 +36,6 @@ pub struct Arrival {
     /// The client's route.
     pub route: Option<usize>,
     pub stream: Result<TcpStream, OpenError>,
-}
-
-/// Makes the streams of a client.
-#[derive(Debug)]
-pub struct Dialer {
-    routes: Vec<Dialled>,
-    id: Id,
-    secret: Secret,
-    options: Arc<Options>,
-}
-
-#[derive(Debug)]
-struct Dialled {
-    route: Route,
-    /// When it is tried next; `None` while it works, or is being tried.
-    next_ns: Option<u64>,
-    backoff_ns: u64,
-}
-
-impl Dialer {
-    /// For a session over these routes. Those that have `failed` are tried anew, the others are in use or being
-    /// tried already.
-    pub fn new(routes: &[Route], failed: &[bool], id: Id, secret: Secret, options: Arc<Options>) -> Self {
-        let dialled = |(route, failed): (&Route, &bool)| Dialled {
-            route: *route,
-            next_ns: failed.then(|| now_ns().saturating_add(BACKOFF_NS[0])),
-            backoff_ns: BACKOFF_NS[0],
-        };
-        Self { routes: routes.iter().zip(failed).map(dialled).collect(), id, secret, options }
-    }
-
-    /// The route works.
-    fn works(&mut self, route: usize) {
-        if let Some(dialled) = self.routes.get_mut(route) {
-            dialled.next_ns = None;
-        }
-    }
-
-    /// The route's stream has ended, or was not to be had.
-    fn failed(&mut self, route: usize, now_ns: u64, was_up: bool) {
-        if let Some(dialled) = self.routes.get_mut(route) {
-            dialled.backoff_ns =
-                if was_up { BACKOFF_NS[0] } else { (2 * dialled.backoff_ns).min(BACKOFF_NS[1]) };
-            dialled.next_ns = Some(now_ns.saturating_add(dialled.backoff_ns));
-        }
-    }
-
-    fn deadline_ns(&self) -> u64 {
-        self.routes.iter().filter_map(|dialled| dialled.next_ns).min().unwrap_or(u64::MAX)
-    }
-
-    /// Tries every route that is due, each in a thread that ends by itself.
-    fn dial(&mut self, shared: &Arc<Shared>, now_ns: u64) {
-        for (number, dialled) in self.routes.iter_mut().enumerate() {
-            if dialled.next_ns.is_none_or(|next| next > now_ns) {
-                continue;
-            }
-            dialled.next_ns = None;
-            let (route, id, options) = (dialled.route, self.id, Arc::clone(&self.options));
-            let (purpose, shared) = (Purpose::Join(self.secret.clone()), Arc::downgrade(shared));
-            let work = move || {
-                let stream = dial(&route, id, &purpose, &options).map(|(stream, _)| stream);
-                if let Some(shared) = shared.upgrade() {
-                    shared.arrive(Arrival { route: Some(number), stream });
-                }
-            };
-            if thread::Builder::new().name("psock dial".to_owned()).spawn(work).is_err() {
-                dialled.next_ns = Some(now_ns.saturating_add(BACKOFF_NS[1]));
-            }
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -166,14 +96,13 @@ impl Worker {
             let now = now_ns();
             self.take_events(&mut state, &fds, now);
             self.attach(&mut state, now);
-            let is_ending = state.session.is_finished() || state.session.failure().is_some();
-            if !is_ending && let Some(dialer) = &mut self.dialer {
-                dialer.dial(&shared, now);
-            }
             self.look(&mut state, now);
             state.session.drive(now);
             while let Some(dead) = state.session.take_dead() {
-                self.close(&mut state, dead, "it made no progress", now);
+                self.reset(&mut state, dead, "it made no progress", now);
+            }
+            if !state.session.is_finished() && state.session.failure().is_none() {
+                self.dial(&state, now);
             }
             self.flush(&mut state, now);
             let until = self.until(&state, now);
@@ -229,7 +158,7 @@ impl Worker {
     }
 
     fn dial_deadline(&self) -> u64 {
-        self.dialer.as_ref().map_or(u64::MAX, Dialer::deadline_ns)
+        self.dialer.as_ref().map_or(u64::MAX, |dialer| dialer.redial.next_ns())
     }
 
     fn take_events(&mut self, state: &mut State, fds: &[libc::pollfd], now: u64) {
@@ -258,57 +187,91 @@ impl Worker {
         }
     }
 
+    /// Makes streams that have ended again, and others beside those that make no progress.
+    fn dial(&mut self, state: &State, now: u64) {
+        let Some(dialer) = &mut self.dialer else { return };
+        for connection in &self.connections {
+            let Some(route) = connection.route else { continue };
+            if state.session.is_stalled(connection.id) {
+                dialer.redial.stalls(route, state.session.answer_ns(connection.id), now);
+            } else {
+                dialer.redial.recovers(route);
+            }
+        }
+        dialer.dial(&self.shared, now);
+    }
+
+    /// Closes a connection whose path carries nothing: what TCP holds is not sent when it comes back.
+    fn reset(&mut self, state: &mut State, id: StreamId, why: &str, now: u64) {
+        if let Some(connection) = self.connections.iter().find(|each| each.id == id) {
+            let _ = SockRef::from(&*connection.stream).set_linger(Some(Duration::ZERO));
+        }
+        self.close(state, id, why, now);
+    }
+
     fn close(&mut self, state: &mut State, id: StreamId, why: &str, now: u64) {
         let Some(at) = self.connections.iter().position(|each| each.id == id) else { return };
         let connection = self.connections.remove(at);
         // Whoever has everything closes its streams.
         let why = if state.session.is_finished() { "" } else { why };
         self.report(state, &connection, why);
-        state.session.detach(id);
         if let (Some(dialer), Some(route)) = (&mut self.dialer, connection.route) {
-            dialer.failed(route, now, true);
+            dialer.redial.ended(route, state.session.answer_ns(id), now);
         }
+        state.session.detach(id);
         let _ = connection.stream.shutdown(Shutdown::Both);
     }
 
     fn attach(&mut self, state: &mut State, now: u64) {
         for Arrival { route, stream } in std::mem::take(&mut state.arriving) {
-            let stream = match stream {
-                Ok(stream) => stream,
+            let made = match stream {
+                Ok(stream) => self.accept(state, route, stream, now),
                 Err(error) => {
                     let is_forgotten =
                         matches!(error, OpenError::Greeting { source: GreetingError::Unknown, .. });
-                    if is_forgotten && self.connections.is_empty() {
+                    if is_forgotten && !self.has_working(state) {
                         state.session.forget();
                     }
-                    if let (Some(dialer), Some(route)) = (&mut self.dialer, route) {
-                        dialer.failed(route, now, false);
-                    }
-                    continue;
+                    None
                 }
             };
-            let ends = (stream.local_addr(), stream.peer_addr(), stream.set_nonblocking(true));
-            let (Ok(local), Ok(remote), Ok(())) = ends else {
-                if let (Some(dialer), Some(route)) = (&mut self.dialer, route) {
-                    dialer.failed(route, now, true);
-                }
-                continue;
-            };
-            let Some(id) = state.session.attach(now) else { continue };
-            if let (Some(dialer), Some(route)) = (&mut self.dialer, route) {
-                dialer.works(route);
+            let (Some(dialer), Some(route)) = (&mut self.dialer, route) else { continue };
+            match made {
+                Some(()) => dialer.redial.attached(route, now),
+                None => dialer.redial.failed(route, now),
             }
-            let stream = Arc::new(stream);
-            let report = self.add_report(state, local, remote, &stream);
-            self.connections.push(Connection {
-                id,
-                stream,
-                route,
-                report,
-                has_ended_output: false,
-                pacing_bytes_per_s: None,
-            });
         }
+    }
+
+    /// There is a connection that makes progress, or is not known to make none.
+    fn has_working(&self, state: &State) -> bool {
+        self.connections.iter().any(|each| !state.session.is_stalled(each.id))
+    }
+
+    /// Takes a connection that was greeted, in place of the one that its route had; `None`: it is of no use.
+    fn accept(&mut self, state: &mut State, route: Option<usize>, stream: TcpStream, now: u64) -> Option<()> {
+        let (local, remote) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
+        stream.set_nonblocking(true).ok()?;
+        let before = route.and_then(|_| self.connections.iter().find(|each| each.route == route));
+        if let Some(id) = before.map(|before| before.id) {
+            if !state.session.is_stalled(id) {
+                // The other end closes what is dropped here.
+                return None;
+            }
+            self.reset(state, id, REPLACED, now);
+        }
+        let id = state.session.attach(now)?;
+        let stream = Arc::new(stream);
+        let report = self.add_report(state, local, remote, &stream);
+        self.connections.push(Connection {
+            id,
+            stream,
+            route,
+            report,
+            has_ended_output: false,
+            pacing_bytes_per_s: None,
+        });
+        Some(())
     }
 
     fn add_report(

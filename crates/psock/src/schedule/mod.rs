@@ -30,6 +30,9 @@ pub struct PathStats {
     pub rttvar_ns: u64,
     /// Congestion window.
     pub cwnd_bytes: u64,
+    /// Slow-start threshold: a smaller window doubles with each round trip. Larger than any window before the first
+    /// loss.
+    pub ssthresh_bytes: u64,
     /// Largest segment.
     pub mss_bytes: u64,
     /// Bytes that were written and not acknowledged by the other end's TCP.

@@ -8,9 +8,10 @@ pub struct Timing {
     pub suspect_ns: u64,
     /// A stream that has made no progress for this time is given up.
     pub dead_ns: u64,
-    /// A stream by which nothing came for this time is asked whether it works.
+    /// A stream by which nothing came for this time is asked whether it works; a session with less than four times as
+    /// much before it fails asks earlier.
     pub ping_ns: u64,
-    /// The session fails when it has had no stream for this time.
+    /// The session fails when no stream has worked for this time.
     pub lost_ns: u64,
     /// What has arrived is acknowledged after this time at the latest.
     pub ack_ns: u64,

@@ -22,6 +22,18 @@ impl Session {
         }
     }
 
+    /// For how long no stream has worked; `None` while one does, and when there is nothing left to do.
+    pub(super) fn alone_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let has_ended = std::mem::take(&mut self.has_trusted_ended);
+        if self.is_finished() || self.streams.values().any(|stream| !stream.is_suspect()) {
+            self.alone_since_ns = None;
+            return None;
+        }
+        let last = self.streams.values().map(Stream::worked_ns).max();
+        let since = last.filter(|_| !has_ended).unwrap_or(now_ns);
+        Some(now_ns.saturating_sub(*self.alone_since_ns.get_or_insert(since)))
+    }
+
     pub(super) fn acknowledge(&mut self, now_ns: u64) {
         if !self.incoming.is_news() {
             return;

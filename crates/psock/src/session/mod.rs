@@ -42,7 +42,10 @@ pub struct Session {
     /// What the other end is told has arrived.
     ack: (u64, u64),
     ack_due_ns: Option<u64>,
+    /// No stream has worked since then.
     alone_since_ns: Option<u64>,
+    /// A stream that worked has ended since [`Session::drive`] was last called.
+    has_trusted_ended: bool,
     dead: VecDeque<StreamId>,
     failure: Option<SessionError>,
     resent: (u64, u64),
@@ -56,7 +59,9 @@ impl Session {
     /// A session without streams.
     #[must_use]
     pub fn new(config: Config, scheduler: Box<dyn Scheduler>) -> Self {
-        let config = Config { block_bytes: config.block_bytes.clamp(1, MOST_BLOCK_BYTES), ..config };
+        let mut config = Config { block_bytes: config.block_bytes.clamp(1, MOST_BLOCK_BYTES), ..config };
+        // So that it is known in time that nobody answers.
+        config.timing.ping_ns = config.timing.ping_ns.min(config.timing.lost_ns / 4).max(1);
         let mut incoming = Incoming::new(config.receive_bytes.max(1));
         Self {
             scheduler,
@@ -67,6 +72,7 @@ impl Session {
             incoming,
             ack_due_ns: None,
             alone_since_ns: None,
+            has_trusted_ended: false,
             dead: VecDeque::new(),
             failure: None,
             resent: (0, 0),
@@ -178,6 +184,7 @@ impl Session {
             coupling.remove(id);
         }
         if let Some(stream) = self.streams.remove(&id) {
+            self.has_trusted_ended |= !stream.is_suspect();
             for offset in stream.carried {
                 self.outgoing.lose(offset);
             }
@@ -294,6 +301,26 @@ impl Session {
         self.streams.get(&id).map_or(&[], Stream::pending)
     }
 
+    /// A stream makes no progress, and gets nothing new.
+    #[must_use]
+    pub fn is_suspect(&self, id: StreamId) -> bool {
+        self.streams.get(&id).is_some_and(Stream::is_suspect)
+    }
+
+    /// A stream makes no progress for so long that another one over the same path is to be tried.
+    #[must_use]
+    pub fn is_stalled(&self, id: StreamId) -> bool {
+        self.streams.get(&id).is_some_and(Stream::is_stalled)
+    }
+
+    /// How long an answer may take by a stream, as its TCP has it (RFC 6298, without its least); 0: not known.
+    #[must_use]
+    pub fn answer_ns(&self, id: StreamId) -> u64 {
+        self.streams
+            .get(&id)
+            .map_or(0, |stream| stream.stats.srtt_ns.saturating_add(stream.stats.rttvar_ns.saturating_mul(4)))
+    }
+
     /// The connection of a stream has taken `len` of the pending bytes.
     pub fn sent(&mut self, id: StreamId, len: usize) {
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -307,13 +334,11 @@ impl Session {
             return;
         }
         self.judge(now_ns);
-        if self.streams.is_empty() && !self.is_finished() {
-            let since = *self.alone_since_ns.get_or_insert(now_ns);
-            let alone_ns = now_ns.saturating_sub(since);
-            if alone_ns >= self.config.timing.lost_ns {
-                self.fail(SessionError::Lost(alone_ns));
-                return;
-            }
+        if let Some(alone_ns) = self.alone_ns(now_ns)
+            && alone_ns >= self.config.timing.lost_ns
+        {
+            self.fail(SessionError::Lost(alone_ns));
+            return;
         }
         self.acknowledge(now_ns);
         self.control();

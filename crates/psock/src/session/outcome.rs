@@ -7,8 +7,8 @@ use crate::wire::{Reason, Violation};
 /// Why a session failed; it stays so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SessionError {
-    /// All connections are gone, and none has come back.
-    #[error("no connection was left for {:.1} s", *.0 as f64 / 1e9)]
+    /// All connections are gone, or none makes progress, for too long.
+    #[error("no connection worked for {:.1} s", *.0 as f64 / 1e9)]
     Lost(u64),
     /// The other end does not keep to the protocol.
     #[error("the other end breaks the protocol: {0}")]

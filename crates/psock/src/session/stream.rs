@@ -45,9 +45,12 @@ pub struct Stream {
     pub totals: StreamTotals,
     /// Bytes last came by it.
     heard_ns: u64,
+    /// The other end was last heard of by it, or its TCP.
+    worked_ns: u64,
     /// It last worked, or had nothing to do.
     progress_ns: u64,
     is_suspect: bool,
+    is_stalled: bool,
     ping: Option<u64>,
     pong: Option<u64>,
     told: Option<(u64, u64)>,
@@ -67,8 +70,10 @@ impl Stream {
             stats: PathStats::default(),
             totals: StreamTotals::default(),
             heard_ns: now_ns,
+            worked_ns: now_ns,
             progress_ns: now_ns,
             is_suspect: false,
+            is_stalled: false,
             ping: None,
             pong: None,
             told: None,
@@ -111,16 +116,28 @@ impl Stream {
         self.is_suspect
     }
 
+    /// It has been suspect for as long as it took to become so.
+    pub const fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    /// When the other end was last heard of by it, or its TCP.
+    pub const fn worked_ns(&self) -> u64 {
+        self.worked_ns
+    }
+
     pub fn update(&mut self, stats: PathStats, now_ns: u64) {
         if stats.acked_bytes > self.stats.acked_bytes {
-            self.works(now_ns);
+            self.worked_ns = now_ns;
+            self.trust(now_ns);
         }
         self.stats = stats;
     }
 
-    const fn works(&mut self, now_ns: u64) {
+    const fn trust(&mut self, now_ns: u64) {
         self.progress_ns = now_ns;
         self.is_suspect = false;
+        self.is_stalled = false;
     }
 
     /// As a scheduler is to see it.
@@ -163,7 +180,8 @@ impl Stream {
 
     pub const fn hear(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
-        self.works(now_ns);
+        self.worked_ns = now_ns;
+        self.trust(now_ns);
     }
 
     pub const fn pinged(&mut self, number: u64) {
@@ -182,10 +200,12 @@ impl Stream {
     /// Judges by what has come since; true where it makes no progress since now.
     pub fn judge(&mut self, now_ns: u64, timing: &Timing) -> bool {
         if !self.is_waiting() {
-            self.works(now_ns);
+            self.trust(now_ns);
         }
         let was = self.is_suspect;
-        self.is_suspect |= now_ns.saturating_sub(self.progress_ns) >= self.patience_ns(timing);
+        let idle_ns = now_ns.saturating_sub(self.progress_ns);
+        self.is_suspect |= idle_ns >= self.patience_ns(timing);
+        self.is_stalled |= idle_ns >= 2 * self.patience_ns(timing);
         if self.ping.is_none() && self.has_room() && now_ns.saturating_sub(self.heard_ns) >= timing.ping_ns {
             self.ping = Some(now_ns);
             self.put(Frame::Ping { number: now_ns });
@@ -206,7 +226,11 @@ impl Stream {
     pub fn deadline_ns(&self, timing: &Timing) -> u64 {
         let mut next = u64::MAX;
         if self.is_waiting() {
-            let after = if self.is_suspect { timing.dead_ns } else { self.patience_ns(timing) };
+            let after = match (self.is_suspect, self.is_stalled) {
+                (false, _) => self.patience_ns(timing),
+                (true, false) => 2 * self.patience_ns(timing),
+                (true, true) => timing.dead_ns,
+            };
             next = self.progress_ns.saturating_add(after.min(timing.dead_ns));
         }
         if self.ping.is_none() && self.has_room() {

@@ -31,6 +31,7 @@ class ParallelStudy(Study["ParallelScenario", "Ground[Bed]", "ParallelFindings"]
     ready = {
         "parallel-sockets": "several TCP streams as one, over paths of unequal rate and delay",
         "parallel-sockets-full": "the same with every published experiment and every scheduler",
+        "parallel-sockets-fair": "the same beside one TCP stream on the same path, with and without --fair",
     }
 
     def __init__(self, open_bed: OpenBed | None = None) -> None:

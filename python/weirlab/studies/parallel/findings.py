@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SPREADS: Final = (
     "goodput_bps", "stall_s", "outage_bps", "back_s", "reorder_peak_bytes", "resent_bytes", "retransmissions",
-    "competitor_bps", "jain", "cpu_s_per_gb", "waited_s", "late_p99_ns",
+    "competitor_bps", "jain", "path_share", "cpu_s_per_gb", "waited_s", "late_p99_ns",
 )  # fmt: skip
 
 BUSY: Final = 0.25
@@ -286,8 +286,13 @@ def _rivalry(groups: Sequence[Group]) -> Iterator[str]:
     met = [each for each in groups if each.spread["competitor_bps"].known]
     if met:
         said = [
-            f"{bit_rate(each.spread['competitor_bps'].median)} beside {each.name} "
+            f"{bit_rate(each.spread['competitor_bps'].median)} beside {each.name}{_share_of_path(each)} "
             f"(Jain {significant(each.spread['jain'].median, 2)})"
             for each in met
         ]
         yield f"the competitor carries {words(said)}"
+
+
+def _share_of_path(group: Group) -> str:
+    share = group.spread["path_share"]
+    return f", which has {percent(share.median)}" if share.known else ""

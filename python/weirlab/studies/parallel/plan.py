@@ -13,11 +13,17 @@ from weirlab.studies.parallel.section import Case, Comparison
 TCP: Final = "tcp"
 INDEPENDENT: Final = "independent"
 MPTCP: Final = "mptcp"
+FAIR: Final = "earliest-fair"
 
 BUILD_S: Final = 0.7
 """What an attempt takes beside its traffic; experience corrects it."""
 
-NAMES: Final = {TCP: "single TCP", INDEPENDENT: "independent streams", MPTCP: "MPTCP"}
+NAMES: Final = {
+    TCP: "single TCP",
+    INDEPENDENT: "independent streams",
+    MPTCP: "MPTCP",
+    FAIR: "earliest with --fair",
+}
 """What people call the methods that are no schedulers."""
 
 

@@ -140,6 +140,8 @@ def attempt_row(
     again = [path.retransmissions for path in seen.paths.values() if path.retransmissions is not None]
     errors = [_rate_error(path.account) for path in seen.paths.values()]
     rivals = [_rival(course, seen, number) for number in range(len(course.competitors))]
+    met = [(mine, rate) for rate, mine in rivals if not math.isnan(jain(mine, rate))]
+    mine, rate = min(met, key=lambda pair: jain(*pair), default=(math.nan, math.nan))
     gigabytes = seen.total_bytes / 1e9
     return AttemptRow(
         trial_id=trial_id,
@@ -164,13 +166,14 @@ def attempt_row(
         resent_bytes=seen.resent_bytes,
         retransmissions=sum(again) if again else None,
         competitor_bps=sum(bps for bps, _ in rivals) / len(rivals) if rivals else math.nan,
-        jain=min((index for _, index in rivals if not math.isnan(index)), default=math.nan),
+        jain=jain(mine, rate),
         cpu_s_per_gb=seen.cpu_s / gigabytes if gigabytes and not rivals else math.nan,
         emulator_cpu_s=sum(path.account.cpu_s for path in seen.paths.values()),
         waited_s=seen.waited_s,
         late_p99_ns=max((_late_p99_ns(path.account) for path in seen.paths.values()), default=math.nan),
         rate_error=max((each for each in errors if not math.isnan(each)), key=abs, default=math.nan),
         failure=seen.failure,
+        path_share=mine / (mine + rate),
     )
 
 
@@ -227,12 +230,11 @@ def _between(edges: F64, total: F64, from_s: float, to_s: float) -> float:
 
 
 def _rival(course: Course, seen: Seen, number: int) -> tuple[float, float]:
-    """Goodput of a competitor while it was there, and Jain's index of it and the method on its path."""
+    """Goodput of a competitor while it was there, and what the method carried over its path meanwhile."""
     span, edges = course.competitors[number], course.edges_s()
     rate = _between(edges, seen.competitors[number], span.from_s, span.to_s)
     path = seen.paths.get(span.path)
-    mine = math.nan if path is None else _between(edges, path.received, span.from_s, span.to_s)
-    return rate, math.nan if math.isnan(mine) else jain(mine, rate)
+    return rate, math.nan if path is None else _between(edges, path.received, span.from_s, span.to_s)
 
 
 def _in_outages(course: Course, seen: Seen) -> float:

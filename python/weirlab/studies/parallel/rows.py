@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,6 +81,9 @@ class AttemptRow:
     """Rate at which a path carried waiting frames over the one set, less 1; the worst direction."""
     failure: str
     """Why the transfer broke off; empty if it did not."""
+    path_share: float = math.nan
+    """What the method carried over the path that it shares with a competitor, over what both carried there,
+    while that was there; with several competitors the share that is furthest from a half. Null without."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from weirlab.scenario.model import (
 from weirlab.studies.emulator.section import PathSection, Size, Words
 
 MethodName = Literal[
-    "tcp", "independent", "mptcp", "round-robin", "poll-all", "ecf", "blest", "earliest"
+    "tcp", "independent", "mptcp", "round-robin", "poll-all", "ecf", "blest", "earliest", "earliest-fair"
 ]  # fmt: skip
 
 MOST_PATHS: Final = 8
@@ -119,7 +119,7 @@ class Comparison(Section):
     )  # fmt: skip
     """``tcp``: a single stream over each path by itself; ``independent``: streams over all paths at once that
     do not know each other, the reference; ``mptcp``: multipath TCP of the kernel; the others are schedulers
-    of ``weir psock``."""
+    of ``weir psock``; ``earliest-fair``: with ``--fair``."""
     streams: Annotated[int, Field(strict=True, ge=1, le=8)] = 1
     """Streams over each path, of a session and of independent streams."""
     memory: Size = "4MiB"

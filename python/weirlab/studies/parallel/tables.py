@@ -118,7 +118,11 @@ _WITH: Final[Sequence[tuple[str, Sequence[Column]]]] = (
     ),
     (
         "competitor_bps",
-        (("Competitor", _column("competitor_bps", bit_rate)), ("Jain", _column("jain", _hundredths))),
+        (
+            ("Competitor", _column("competitor_bps", bit_rate)),
+            ("Share of the path", _column("path_share", percent)),
+            ("Jain", _column("jain", _hundredths)),
+        ),
     ),
 )
 _ELSE: Final[Sequence[Column]] = (
@@ -127,5 +131,5 @@ _ELSE: Final[Sequence[Column]] = (
 )
 _SPARE: Final = (
     "Longest stall", "Retransmitted", "CPU s/GB", "Reorder memory", "Back after", "Jain", "Competitor",
-    "Path dead",
+    "Share of the path", "Path dead",
 )  # fmt: skip

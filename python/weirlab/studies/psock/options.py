@@ -92,7 +92,9 @@ class SessionOptions:
     ] = "4MiB"
     lost: Annotated[
         str,
-        typer.Option("--lost-after", help="Fail after this time without any connection.", metavar="TIME"),
+        typer.Option(
+            "--lost-after", help="Fail after this time without a connection that works.", metavar="TIME"
+        ),
     ] = "15s"
     congestion: Annotated[
         str, typer.Option("--congestion", help="Congestion control of this end, e.g. cubic.", metavar="NAME")

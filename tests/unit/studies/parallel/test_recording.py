@@ -64,6 +64,16 @@ def test_a_path_that_never_comes_back_has_no_time_for_it() -> None:
     assert row(course).back_s == pytest.approx(0.1)  # type: ignore[attr-defined]
 
 
+def test_of_several_competitors_the_share_furthest_from_a_half_counts() -> None:
+    course = replace(COURSE, competitors=(Span(1, 0.0, 1.0), Span(2, 1.0, 2.0)))
+    seen = FakeBed().carry(course)
+    first, second = seen.competitors
+    found = row(course, competitors=(first, second / 3))
+    assert found.path_share == pytest.approx(0.75)  # type: ignore[attr-defined]
+    assert found.jain == pytest.approx(0.8)  # type: ignore[attr-defined]
+    assert math.isnan(row(COURSE).path_share)  # type: ignore[attr-defined]
+
+
 def test_a_rate_that_was_missed_spoils_an_attempt_and_one_of_short_bursts_does_not() -> None:
     seen = FakeBed().carry(COURSE)
 

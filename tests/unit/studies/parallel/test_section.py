@@ -105,12 +105,12 @@ def test_single_tcp_sees_only_what_happens_on_its_own_path() -> None:
 
 
 def test_every_scheduler_of_the_methods_is_one_of_the_engine() -> None:
-    schedulers = set(get_args(MethodName)) - {"tcp", "independent", "mptcp"}
+    schedulers = set(get_args(MethodName)) - {"tcp", "independent", "mptcp", "earliest-fair"}
     assert schedulers <= set(psock_limits()["schedulers"])
     assert campaign.how(asked(f"{{{TWO}}}")).plain()["memory_bytes"] == psock_limits()["memory_bytes"]
 
 
-@pytest.mark.parametrize("name", ["parallel-sockets", "parallel-sockets-full"])
+@pytest.mark.parametrize("name", ["parallel-sockets", "parallel-sockets-full", "parallel-sockets-fair"])
 def test_the_ready_scenarios_can_be_planned(name: str) -> None:
     found = scenarios.load(ready.find(Path(name)))
     assert isinstance(found, ParallelScenario)

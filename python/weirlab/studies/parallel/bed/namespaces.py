@@ -24,7 +24,7 @@ from weirlab.studies.parallel.bed import carriers, mptcp
 from weirlab.studies.parallel.bed.base import Bed, Course, PathSeen, Seen, Span
 from weirlab.studies.parallel.bed.carriers import Carrier
 from weirlab.studies.parallel.bed.watching import watched
-from weirlab.studies.parallel.plan import INDEPENDENT, MPTCP, TCP
+from weirlab.studies.parallel.plan import FAIR, INDEPENDENT, MPTCP, TCP
 
 if TYPE_CHECKING:
     from weirlab.studies.parallel.bed.base import F64
@@ -112,7 +112,8 @@ class NamespaceBed:
             self.hosts.server.call(partial(mptcp.announce, further))
             one = carriers.Sockets(course.congestion, protocol=mptcp.PROTOCOL)
             return carriers.connections(self.hosts, paths[:1], PORT, one)
-        how = replace(course.how, scheduler=course.method)
+        is_fair = course.method == FAIR
+        how = replace(course.how, scheduler="earliest" if is_fair else course.method, fair=is_fair)
         return carriers.session(self.hosts, paths, PORT, streams=course.streams, how=how)
 
 

@@ -1,0 +1,103 @@
+//! Sessions that are being opened: what is refused, silent routes, limits.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::Duration;
+
+use weir_psock::io::{Listener, OpenError, Opening, Options, ParallelSocket, Route, Signal};
+use weir_psock::session::Config;
+
+use crate::{LONG, LOOPBACK, answering, events, read_all, routes, server_and, wait_for};
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_sent() {
+    let at = |config| Options { config, ..Options::default() };
+    let refused = |options: &Options| ParallelSocket::connect(&routes(LOOPBACK, 1), options).unwrap_err();
+    let unknown = Options { scheduler: "fastest".into(), ..Options::default() };
+    assert!(refused(&unknown).to_string().contains("earliest, poll-all"));
+    assert!(matches!(refused(&at(Config { receive_bytes: 1, ..Config::default() })), OpenError::Memory(1)));
+    assert!(matches!(refused(&at(Config { block_bytes: 0, ..Config::default() })), OpenError::Block(0)));
+    let none = ParallelSocket::connect(&[], &Options::default()).unwrap_err();
+    assert!(matches!(none, OpenError::Addresses(0)));
+    let open = Listener::bind(&["0.0.0.0:0".parse().unwrap()], Options::default()).unwrap_err();
+    assert!(matches!(open, OpenError::TokenNeeded(_)));
+    let local = Some("192.0.2.1".parse().unwrap());
+    let foreign = ParallelSocket::connect(&[Route { local, remote: LOOPBACK }], &Options::default());
+    assert!(matches!(foreign.unwrap_err(), OpenError::Local { .. }));
+}
+
+/// A listener that nobody accepts from: connections beyond its backlog are not answered, as behind a firewall.
+fn silent() -> (TcpListener, SocketAddr, Vec<TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&LOOPBACK.into()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = TcpListener::from(socket);
+    let to = listener.local_addr().unwrap();
+    let fill = || TcpStream::connect_timeout(&to, Duration::from_millis(100)).ok();
+    let full = std::iter::from_fn(fill).collect();
+    (listener, to, full)
+}
+
+#[test]
+fn routes_that_are_silent_hold_up_nothing() {
+    let (_listener, nowhere, _full) = silent();
+    let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
+    // One that answers connections and says nothing, which has its turn first.
+    let mute = TcpListener::bind(LOOPBACK).unwrap();
+    let works = listener.addresses()[0];
+    let server = answering(listener);
+    let to = [nowhere, mute.local_addr().unwrap(), nowhere, works, works];
+    let routes: Vec<_> = to.map(|remote| Route { local: None, remote }).to_vec();
+    let client = ParallelSocket::connect(&routes, &Options::default()).unwrap();
+    client.write_all(b"hello").unwrap();
+    client.finish();
+    assert_eq!(server_and(read_all(&client), server), b"hello");
+    // The silent ones are still being tried.
+    assert!(client.report().streams.iter().all(|stream| stream.remote == works));
+}
+
+#[test]
+fn an_opening_is_waited_for_in_parts_and_can_be_given_up() {
+    let (_listener, nowhere, _full) = silent();
+    let mut signal = Signal::new().unwrap();
+    signal.show(true, true);
+    let fd = signal.as_raw_fd();
+    let opening = Opening::start(&routes(nowhere, 2), &Options::default(), Some(signal)).unwrap();
+    assert_eq!(events(fd, libc::POLLIN | libc::POLLOUT, 0), 0);
+    let opening = opening.wait(Some(Duration::from_millis(1))).unwrap_err();
+    drop(opening);
+    let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
+    let signal = Signal::new().unwrap();
+    let fd = signal.as_raw_fd();
+    let to = listener.addresses()[0];
+    let opening = Opening::start(&routes(to, 3), &Options::default(), Some(signal)).unwrap();
+    wait_for(fd, libc::POLLOUT);
+    let client = opening.wait(Some(Duration::ZERO)).unwrap().unwrap();
+    assert_eq!(client.poll_fd().unwrap(), fd);
+    let (server, _) = listener.accept(LONG).unwrap();
+    server.write_all(b"hello").unwrap();
+    wait_for(fd, libc::POLLIN);
+    // One that nobody takes is broken off.
+    drop(Opening::start(&routes(to, 1), &Options::default(), None).unwrap());
+}
+
+#[test]
+fn a_server_limits_the_streams_of_a_session() {
+    let listener = Listener::bind(&[LOOPBACK], Options { most_streams: 2, ..Options::default() }).unwrap();
+    let client = ParallelSocket::connect(&routes(listener.addresses()[0], 5), &Options::default()).unwrap();
+    let (server, _) = listener.accept(LONG).unwrap();
+    let mut refused = 0;
+    while refused < 3 {
+        refused += usize::from(listener.stranger().is_some());
+        thread::yield_now();
+    }
+    // The second has been let in, and is taken by the session's own thread.
+    while server.report().streams.len() < 2 {
+        thread::yield_now();
+    }
+    assert_eq!(server.report().streams.len(), 2);
+    let none = Options { most_streams: 0, ..Options::default() };
+    assert!(matches!(Listener::bind(&[LOOPBACK], none), Err(OpenError::Streams(0))));
+    drop(client);
+}
