@@ -23,10 +23,10 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.machines.machine import Machine
 from weirlab.quoting import printable
-from weirlab.studies.voice.configs import configs
+from weirlab.studies.voice.configs import asterisk, configs
 from weirlab.studies.voice.configs.named import servers
 from weirlab.studies.voice.configs.parts import address, refuse
-from weirlab.studies.voice.lab import dns, engines, wire
+from weirlab.studies.voice.lab import chroot, dns, engines, wire
 from weirlab.studies.voice.lab.endpoints import Endpoints, bracketed
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
 from weirlab.studies.voice.lab.seen import Frame, Watcher
@@ -37,6 +37,8 @@ PATIENCE_S: Final = 30.0
 
 _BIND: Final = Path("/var/cache/bind")
 """Where engines find their files: Debian's AppArmor profile lets named write there, and not below /tmp."""
+_ELSE: Final = Path("/mnt")
+"""Where they find them if there is no BIND; both folders are in the root folder of Asterisk, too."""
 
 _POLL_S: Final = 0.05
 _ANSWER_S: Final = 0.5
@@ -87,7 +89,7 @@ class VoiceLab:
             self.folder = Path(tempfile.mkdtemp(prefix="weir-"))
             self._claim.own(self.folder)
             self._opened.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            self._root = str(_BIND if _BIND.is_dir() else self.folder)
+            self._root = str(_BIND if _BIND.is_dir() else _ELSE)
             self.daemons = engines.daemons(network, self._root)
             self._endpoints = Endpoints(self, talk_s)
             self._write()
@@ -102,7 +104,8 @@ class VoiceLab:
     def facts(self) -> Mapping[str, object]:
         """Versions of the programs."""
         programs = dict.fromkeys([*(daemon.program for daemon in self.daemons), "sipp"])
-        return {f"{name}_version": engines.version(name) for name in programs}
+        found = {f"{name}_version": engines.version(name) for name in programs}
+        return {name: version for name, version in found.items() if version}
 
     @property
     def endpoints(self) -> list[str]:
@@ -130,7 +133,8 @@ class VoiceLab:
 
     def log(self, name: str) -> Path:
         """The file with what an engine says."""
-        return self.folder / f"{name}.log"
+        own = next((each.log for each in self.daemons if each.name == name), "")
+        return self.folder / (own or f"{name}.log")
 
     def said(self, name: str) -> str:
         """What an engine has said so far."""
@@ -177,9 +181,8 @@ class VoiceLab:
             self._watcher.begin()
             title = self._endpoints.call(name, number, answer, codecs)
             ended = f"{title} does not end"
-            self.until(
-                lambda: title not in self.running, ended, f"sipp-{name}", 2 * self._endpoints.longest_s
-            )
+            log = self._endpoints.log(name)
+            self.until(lambda: title not in self.running, ended, log, 2 * self._endpoints.longest_s)
             frames = self._watcher.end()
         self.check()
         return frames
@@ -251,6 +254,10 @@ class VoiceLab:
             path = self.folder / name
             files.make_folder(path.parent)
             files.write_bytes(path, text.encode())
+        for daemon in self.daemons:
+            if daemon.program == "asterisk":
+                for part in ("db", "spool", "run", "log"):
+                    files.make_folder(self.folder / daemon.name / part)
         server = [daemon.address for daemon in self.daemons if daemon.program == "named"]
         resolver = "".join(f"nameserver {each}\n" for each in server) + "options timeout:1 attempts:2\n"
         files.write_bytes(self.folder / "resolv.conf", resolver.encode())
@@ -273,24 +280,36 @@ class VoiceLab:
     @interruptible
     def _start(self) -> None:
         assert self._machine is not None
-        self._machine.show(self.folder / "resolv.conf", "/etc/resolv.conf")
-        if self._root != str(self.folder):
-            self._machine.show(self.folder, self._root)
-        # A secondary that finds no primary tries again only after a while.
+        resolver = self.folder / "resolv.conf"
+        self._machine.show(resolver, "/etc/resolv.conf")
+        self._machine.show(self.folder, self._root)
+        if any(each.program == "asterisk" for each in self.daemons):
+            root = chroot.root()
+            self._machine.show(resolver, f"{root}/etc/resolv.conf")
+            for folder in ("/proc", "/dev", self._root):
+                self._machine.show(Path(folder), f"{root}{folder}")
+        # A secondary that finds no primary tries again only after a while, and so does a gateway that finds
+        # no gatekeeper.
         secondaries = [each for each in self.daemons if each.program == "named"][1:]
-        first = [each for each in self.daemons if each not in secondaries]
-        for group in filter(None, (first, secondaries)):
+        gateways = [each for each in self.daemons if each.program == "asterisk"]
+        first = [each for each in self.daemons if each not in (*secondaries, *gateways)]
+        for group in filter(None, (first, [*secondaries, *gateways])):
             for daemon in group:
                 self.start(daemon.title, daemon.command, self._hosts[daemon.address], daemon.name)
             for daemon in group:
                 self._await(daemon)
 
     def _await(self, daemon: Daemon) -> None:
-        if daemon.program == "named":
-            for number, zone in enumerate(self._zones(), 1):
-                self._await_zone(daemon, zone, number)
-        else:
-            self._await_sip(daemon)
+        match daemon.program:
+            case "named":
+                for number, zone in enumerate(self._zones(), 1):
+                    self._await_zone(daemon, zone, number)
+            case "kamailio":
+                self._await_sip(daemon)
+            case "gatekeeper":
+                self._await_socket(daemon, "udp", daemon.port)
+            case "asterisk":
+                self._await_gateway(daemon)
 
     def _zones(self) -> list[str]:
         plan = self.network.plan
@@ -309,6 +328,25 @@ class VoiceLab:
 
         host = self._hosts[daemon.address]
         self.until(answered, f"{daemon.title} does not answer for the zone {zone}", daemon.name)
+
+    def _await_socket(self, daemon: Daemon, transport: str, port: int) -> None:
+        waits = partial(self._hosts[daemon.address].call, partial(wire.bound, port, transport))
+        what = f"{daemon.title} does not wait at {daemon.address}, {transport.upper()} port {port}"
+        self.until(waits, what, daemon.name)
+
+    def _await_gateway(self, daemon: Daemon) -> None:
+        """Until all of it runs, and its gatekeeper knows it."""
+        assert self._machine is not None
+        booted = engines.in_chroot("-C", daemon.file, "-rx", "core waitfullybooted")
+        self.until(partial(self._machine.succeeds, booted), f"{daemon.title} does not start", daemon.name)
+        engine = self.network.plan.engines[daemon.name]
+        for transport, port in engines.sockets(engine):
+            self._await_socket(daemon, transport, port)
+        keeper = asterisk.gatekeeper(self.network, daemon.name) if "h323" in engine.speaks else None
+        if keeper is not None and not engines.impossible(self.network.plan.engines[keeper]):
+            place = f"REGISTERED {daemon.address}:{engine.port('h323')} "
+            what = f"{daemon.title} does not register with {keeper}"
+            self.until(lambda: place in self.said(keeper), what, daemon.name)
 
     def _await_sip(self, daemon: Daemon) -> None:
         host = self._hosts[daemon.address]

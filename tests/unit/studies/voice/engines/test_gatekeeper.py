@@ -1,0 +1,211 @@
+"""The gatekeeper: messages on the wire, and its answer to every request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weirlab.studies.voice.configs import configs
+from weirlab.studies.voice.gatekeeper import ras
+from weirlab.studies.voice.gatekeeper.answering import Gatekeeper
+from weirlab.studies.voice.gatekeeper.ras import Address, Message
+from weirlab.studies.voice.gatekeeper.registrations import LIVE_S
+from weirlab.studies.voice.gatekeeper.table import Record, Table
+
+from ..plans import network, ready_network
+
+GATEWAY = Address("192.0.2.3", 1720)
+PBX = Address("192.0.2.6", 1720)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ras.GatekeeperConfirm(1, "gk", Address("192.0.2.4", 1719)),
+        ras.RegistrationConfirm(2, "gk", "192.0.2.3:1720", 60),
+        ras.RegistrationReject(3, "fullRegistrationRequired"),
+        ras.UnregistrationConfirm(4),
+        ras.AdmissionConfirm(5, 1280, PBX),
+        ras.AdmissionConfirm(6, 1280, Address("2001:db8::6", 1720), "420222"),
+        ras.AdmissionReject(7, "calledPartyNotRegistered"),
+        ras.DisengageConfirm(8),
+        ras.BandwidthConfirm(9, 640),
+        ras.LocationRequest(65535, "420222", Address("192.0.2.4", 1719), 7),
+        ras.LocationConfirm(11, PBX, Address("192.0.2.4", 1719)),
+        ras.LocationReject(12, "notRegistered"),
+    ],
+    ids=lambda message: message.NAME,
+)
+def test_what_a_gatekeeper_sends_is_read_as_it_was_meant(message: Message) -> None:
+    assert ras.read(ras.written(message)) == message
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=60))
+def test_foreign_bytes_are_a_message_or_none(content: bytes) -> None:
+    try:
+        assert 1 <= ras.read(content).number <= 65535
+    except ras.NoMessage:
+        pass
+
+
+@dataclass
+class Others:
+    """What the gatekeeper learns from others."""
+
+    records: dict[str, Sequence[Record]] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    neighbours: dict[str, Address] = field(default_factory=dict)
+    asked: list[tuple[Address, str, int]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    async def naptr(self, digits: str, suffix: str) -> Sequence[Record]:
+        return self.records.get(f"{digits} {suffix}", ())
+
+    async def host(self, name: str) -> str | None:
+        return self.hosts.get(name)
+
+    async def ask(self, place: Address, digits: str, hops: int) -> Address | None:
+        self.asked.append((place, digits, hops))
+        return self.neighbours.get(digits)
+
+
+def keeper(others: Others, *replacements: tuple[str, str]) -> Gatekeeper:
+    """The gatekeeper of the small plan, at which a gateway is registered."""
+    table = Table.of(json.loads(configs(network(*replacements), "/x")["gk/gatekeeper.json"]))
+    made = Gatekeeper(table, others.naptr, others.host, others.ask, others.said.append)
+    answer(made, ras.RegistrationRequest(1, GATEWAY, ("gw", "420"), "", False))
+    return made
+
+
+def answer(made: Gatekeeper, message: Message, source: str = GATEWAY.host, now_s: float = 0.0) -> Message | None:
+    return asyncio.run(made.answer(message, source, now_s))
+
+
+def admission(digits: str, *, endpoint: str = "192.0.2.3:1720", answers: bool = False) -> ras.AdmissionRequest:
+    return ras.AdmissionRequest(7, endpoint, digits, answers, 1280, None, False)
+
+
+def test_who_is_registered_is_told_where_a_number_leads_and_the_log_says_why() -> None:
+    others = Others()
+    made = keeper(others)
+    assert answer(made, admission("420222000001")) == ras.AdmissionConfirm(7, 1280, PBX)
+    assert others.said == [
+        "REGISTERED 192.0.2.3:1720 gw 420",
+        "ROUTE num=420222000001 via=static target=pbx",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (admission("420222000001", endpoint="unknown"), "invalidEndpointIdentifier"),
+        (admission("421222000001"), "calledPartyNotRegistered"),
+    ],
+    ids=["stranger", "no route"],
+)
+def test_who_may_not_call_is_told_why(message: Message, reason: str) -> None:
+    assert answer(keeper(Others()), message) == ras.AdmissionReject(7, reason)
+
+
+def test_a_callee_that_asks_may_take_the_call_where_it_is() -> None:
+    assert answer(keeper(Others()), admission("", answers=True)) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+def test_a_registration_ends_unless_it_is_renewed() -> None:
+    made = keeper(Others())
+    again = ras.RegistrationRequest(2, None, (), "192.0.2.3:1720", True)
+    assert isinstance(answer(made, again, now_s=LIVE_S - 1), ras.RegistrationConfirm)
+    assert isinstance(answer(made, admission("420222"), now_s=2 * LIVE_S - 2), ras.AdmissionConfirm)
+    assert answer(made, again, now_s=3 * LIVE_S) == ras.RegistrationReject(2, "fullRegistrationRequired")
+    assert isinstance(answer(made, admission("420222"), now_s=3 * LIVE_S), ras.AdmissionReject)
+
+
+def test_who_unregisters_may_not_call_any_more() -> None:
+    made = keeper(Others())
+    assert answer(made, ras.UnregistrationRequest(3, "", GATEWAY)) == ras.UnregistrationConfirm(3)
+    assert isinstance(answer(made, admission("420222")), ras.AdmissionReject)
+
+
+def test_a_target_that_is_registered_goes_before_one_that_is_not() -> None:
+    made = keeper(Others(), ('prefix: "+420", to: pbx}', 'prefix: "+420", to: [pbx, gw]}'))
+    assert answer(made, admission("420222")) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+def test_another_number_is_told_to_who_can_call_it_and_refused_to_who_cannot() -> None:
+    made = keeper(Others(), ('prefix: "+420", to: pbx}', 'prefix: "+420", to: pbx, strip: 3, prepend: "421"}'))
+    asked = admission("420222")
+    assert answer(made, asked) == ras.AdmissionReject(7, "undefinedReason")
+    maps = ras.AdmissionRequest(7, asked.endpoint, "420222", False, 1280, None, True)
+    assert answer(made, maps) == ras.AdmissionConfirm(7, 1280, PBX, "421222")
+
+
+RECORDS = (
+    Record(200, 10, "E2U+h323", "!^.*$!h323:1@late.example!"),
+    Record(100, 20, "E2U+h323", r"!^\+(.*)$!h323:\1@gone.example!"),
+    Record(100, 10, "E2U+sip", r"!^\+(.*)$!sip:\1@other.example!"),
+    Record(100, 30, "E2U+h323", r"!^\+(.*)$!h323:\1@far.example:1799!"),
+    Record(1, 1, "", "", "1.2.4.e164.arpa"),
+    Record(2, 1, "E2U+h323", "no expression"),
+)
+
+
+def test_without_a_route_the_records_of_a_tree_decide_by_order_and_preference() -> None:
+    others = Others({"421555 e164.arpa": RECORDS}, {"far.example": "198.51.100.7"})
+    made = keeper(others, ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
+    found = answer(made, admission("421555"))
+    assert found == ras.AdmissionConfirm(7, 1280, Address("198.51.100.7", 1799))
+    assert others.said[-1] == "ROUTE num=421555 via=public target=h323:421555@far.example:1799"
+
+
+def test_a_record_for_another_protocol_is_followed_if_a_gateway_takes_it() -> None:
+    others = Others({"421555 e164.arpa": RECORDS})
+    given = "gk: {kind: gatekeeper, trees: [public], hand_over: {sip: gw},"
+    made = keeper(others, ("gk: {kind: gatekeeper,", given))
+    assert answer(made, admission("421555")) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+def two_gatekeepers(others: Others) -> Gatekeeper:
+    table = Table.of(json.loads(configs(ready_network("translations"), "/x")["gk-west/gatekeeper.json"]))
+    made = Gatekeeper(table, others.naptr, others.host, others.ask, others.said.append)
+    answer(made, ras.RegistrationRequest(1, Address("10.95.0.41", 1720), ("gw-west",), "", False))
+    return made
+
+
+def test_a_neighbour_is_asked_where_its_numbers_lead() -> None:
+    east = Address("10.95.0.42", 1720)
+    others = Others(neighbours={"420401000001": east})
+    made = two_gatekeepers(others)
+    asked = admission("420401000001", endpoint="10.95.0.41:1720")
+    assert answer(made, asked) == ras.AdmissionConfirm(7, 1280, east)
+    assert others.asked == [(Address("10.95.0.52", 1719), "420401000001", 8)]
+    unknown = admission("420409", endpoint="10.95.0.41:1720")
+    assert answer(made, unknown) == ras.AdmissionReject(7, "calledPartyNotRegistered")
+
+
+def test_only_neighbours_may_ask_and_no_question_goes_round_for_ever() -> None:
+    others = Others()
+    made = two_gatekeepers(others)
+    here = Address("10.95.0.52", 1719)
+    known = ras.LocationRequest(9, "420301000001", here)
+    assert answer(made, known, here.host) == ras.LocationConfirm(
+        9, Address("10.95.0.41", 1720), Address("10.95.0.51", 1719)
+    )
+    assert answer(made, known, "10.95.0.99") == ras.LocationReject(9, "requestDenied")
+    last = ras.LocationRequest(9, "420401000001", here, 1)
+    assert answer(made, last, here.host) == ras.LocationReject(9, "notRegistered")
+    assert others.asked == []
+
+
+def test_every_other_request_is_granted_and_answers_are_not_answered() -> None:
+    made = keeper(Others())
+    assert answer(made, ras.GatekeeperRequest(1)) == ras.GatekeeperConfirm(1, "gk", Address("192.0.2.4", 1719))
+    assert answer(made, ras.DisengageRequest(2)) == ras.DisengageConfirm(2)
+    assert answer(made, ras.BandwidthRequest(3, 640)) == ras.BandwidthConfirm(3, 640)
+    assert answer(made, ras.DisengageConfirm(4)) is None
