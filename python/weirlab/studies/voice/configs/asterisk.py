@@ -77,6 +77,8 @@ def _codecs(engine: Engine) -> list[str]:
 
 def _pjsip(network: Network, name: str) -> Iterator[str]:
     engine = network.plan.engines[name]
+    # Who does not answer is given up after 6.4 s, 64 times T1, and the next target is tried.
+    yield "[system]\ntype=system\ntimer_t1=100\ntimer_b=6400"
     yield f"[udp]\ntype=transport\nprotocol=udp\nbind={parts.address(network, name)}:{engine.port('sip')}"
     near = {*parts.feeders(network, name), *parts.targets(network, name)}
     for other, peer in network.plan.engines.items():

@@ -31,7 +31,7 @@ class Service(asyncio.DatagramProtocol):
 
     def __init__(self, table: Table) -> None:
         resolver = Resolver()
-        self.gatekeeper = Gatekeeper(table, resolver.records, resolver.host, self.ask, _tell)
+        self.gatekeeper = Gatekeeper(table, resolver.records, resolver.places, self.ask, _tell)
         self._numbers = itertools.cycle(range(1, 65536))
         self._asked: dict[tuple[str, int], asyncio.Future[Address | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

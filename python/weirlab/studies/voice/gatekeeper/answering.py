@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from weirlab.studies.voice.ere import BadExpression, Substitution
@@ -15,12 +15,10 @@ from weirlab.studies.voice.routing.names import SCHEMES, Uri, leads_to
 MOST_HOPS: Final = 8
 """Neighbours that a request for a location may be passed on to."""
 
-_SIGNALLING: Final = 1720
-
 Records = Callable[[str, str], Awaitable[Sequence[Record]]]
 """The NAPTR records of a number, digits, in the tree with a suffix."""
-Host = Callable[[str], Awaitable[str | None]]
-"""The address of a host."""
+Places = Callable[[str, int | None], Awaitable[Sequence[Address]]]
+"""Where calls for a host go, and a port if the URI has one, the preferred place first."""
 Ask = Callable[[Address, str, int], Awaitable[Address | None]]
 """Where a neighbour says that a number leads, and for how many hops it may ask others."""
 
@@ -36,11 +34,11 @@ class Gatekeeper:
     """One gatekeeper, of ``table``; ``tell`` is called with a line about everything that it decides."""
 
     def __init__(
-        self, table: Table, records: Records, host: Host, ask: Ask, tell: Callable[[str], None]
+        self, table: Table, records: Records, places: Places, ask: Ask, tell: Callable[[str], None]
     ) -> None:
         self.table = table
         self.registrations = Registrations(table.gatekeeper)
-        self._records, self._host, self._ask = records, host, ask
+        self._records, self._places, self._ask = records, places, ask
         self._tell = tell
 
     async def answer(self, asked: Message, source: str, now_s: float) -> Message | None:
@@ -126,14 +124,13 @@ class Gatekeeper:
         wanted = SCHEMES[uri.scheme]
         if wanted != "h323":
             return self.table.hand_over[wanted].place
-        address = await self._host(uri.host)
-        return None if address is None else Address(address, uri.port or _SIGNALLING)
+        return next(iter(await self._places(uri.host, uri.port)), None)
 
 
-def usable(records: Sequence[Record], digits: str, hand_over: object) -> list[Uri]:
+def usable(records: Sequence[Record], digits: str, hand_over: Mapping[str, Target]) -> list[Uri]:
     """The URIs of records for H.323, or for what gateways take, by order and preference."""
     found = []
-    spoken = {"h323", *(hand_over if isinstance(hand_over, dict) else ())}
+    spoken = {"h323", *hand_over}
     for record in sorted(records, key=lambda each: (each.order, each.preference)):
         wanted = leads_to(record.service)
         if wanted not in spoken or record.replacement:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from weirlab import extras
+from weirlab.studies.voice.gatekeeper.ras import Address
 from weirlab.studies.voice.gatekeeper.table import Record
 from weirlab.studies.voice.plan.numbers import owner_name
 from weirlab.studies.voice.plan.values import is_address
 
+_SIGNALLING: Final = 1720
 _LONGEST_S: Final = 3.0
 """Of a question and its repetitions."""
 
@@ -38,11 +40,22 @@ class Resolver:
             for each in await self._asked(owner_name(digits, suffix), "NAPTR")
         ]
 
-    async def host(self, name: str) -> str | None:
-        """The address of a host; None if there is none, or nobody tells."""
-        if is_address(name):
-            return name
-        return next((each.address for each in await self._asked(f"{name}.", "A")), None)
+    async def places(self, host: str, port: int | None) -> Sequence[Address]:
+        """Where a host takes calls, by its SRV records (H.323, Annex O) or its address; none if nobody tells."""
+        found = []
+        if port is None and not is_address(host):
+            points = await self._asked(f"_h323cs._tcp.{host}.", "SRV")
+            for each in sorted(points, key=lambda point: (point.priority, -point.weight)):
+                address = await self._address(each.target.to_text())
+                found += [Address(address, each.port)] if address is not None else []
+        if not found and (address := await self._address(host)) is not None:
+            found.append(Address(address, port or _SIGNALLING))
+        return found
+
+    async def _address(self, host: str) -> str | None:
+        if is_address(host):
+            return host
+        return next((each.address for each in await self._asked(f"{host.rstrip('.')}.", "A")), None)
 
     async def _asked(self, name: str, kind: str) -> Sequence[Any]:
         try:

@@ -338,7 +338,8 @@ class VoiceLab:
         """Until all of it runs, and its gatekeeper knows it."""
         assert self._machine is not None
         booted = engines.in_chroot("-C", daemon.file, "-rx", "core waitfullybooted")
-        self.until(partial(self._machine.succeeds, booted), f"{daemon.title} does not start", daemon.name)
+        runs, control = self._machine.succeeds, self.folder / daemon.name / "run/asterisk.ctl"
+        self.until(lambda: control.exists() and runs(booted), f"{daemon.title} does not start", daemon.name)
         engine = self.network.plan.engines[daemon.name]
         for transport, port in engines.sockets(engine):
             self._await_socket(daemon, transport, port)

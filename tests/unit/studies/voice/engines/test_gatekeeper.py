@@ -68,8 +68,8 @@ class Others:
     async def naptr(self, digits: str, suffix: str) -> Sequence[Record]:
         return self.records.get(f"{digits} {suffix}", ())
 
-    async def host(self, name: str) -> str | None:
-        return self.hosts.get(name)
+    async def places(self, name: str, port: int | None) -> Sequence[Address]:
+        return [Address(self.hosts[name], port or 1720)] if name in self.hosts else []
 
     async def ask(self, place: Address, digits: str, hops: int) -> Address | None:
         self.asked.append((place, digits, hops))
@@ -79,7 +79,7 @@ class Others:
 def keeper(others: Others, *replacements: tuple[str, str]) -> Gatekeeper:
     """The gatekeeper of the small plan, at which a gateway is registered."""
     table = Table.of(json.loads(configs(network(*replacements), "/x")["gk/gatekeeper.json"]))
-    made = Gatekeeper(table, others.naptr, others.host, others.ask, others.said.append)
+    made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
     answer(made, ras.RegistrationRequest(1, GATEWAY, ("gw", "420"), "", False))
     return made
 
@@ -173,7 +173,7 @@ def test_a_record_for_another_protocol_is_followed_if_a_gateway_takes_it() -> No
 
 def two_gatekeepers(others: Others) -> Gatekeeper:
     table = Table.of(json.loads(configs(ready_network("translations"), "/x")["gk-west/gatekeeper.json"]))
-    made = Gatekeeper(table, others.naptr, others.host, others.ask, others.said.append)
+    made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
     answer(made, ras.RegistrationRequest(1, Address("10.95.0.41", 1720), ("gw-west",), "", False))
     return made
 
