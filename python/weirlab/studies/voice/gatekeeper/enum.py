@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from weirlab import extras
@@ -20,12 +21,14 @@ _exception: Any = extras.VOICE.deferred("dns.exception")
 
 
 class Resolver:
-    """The host's resolver."""
+    """The host's resolver; a host without one tells nothing."""
 
-    def __init__(self) -> None:
-        self._resolver = _dns.Resolver()
-        self._resolver.lifetime = _LONGEST_S
-        self._resolver.search = []
+    @cached_property
+    def _resolver(self) -> Any:
+        found = _dns.Resolver()
+        found.lifetime = _LONGEST_S
+        found.search = []
+        return found
 
     async def records(self, digits: str, suffix: str) -> Sequence[Record]:
         """The NAPTR records of a number; none if there are none, or nobody tells."""
