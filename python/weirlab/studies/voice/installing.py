@@ -39,9 +39,7 @@ def install(
     mirror: Annotated[
         str | None, typer.Option("--mirror", help="Fetch from here.", metavar="URL", show_default=False)
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Fetch it again, although it is there.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Fetch it again, although it is there.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove it.")] = False,
     json: JsonOption = False,
 ) -> None:

@@ -32,9 +32,7 @@ def _table(network: Network, name: str) -> dict[str, object]:
         "address": parts.address(network, name),
         "ras_port": RAS_PORT,
         "trees": [{"tree": tree, "suffix": plan.trees[tree].suffix} for tree in engine.trees],
-        "hand_over": {
-            protocol: _target(network, other) for protocol, other in engine.hand_over.items()
-        },
+        "hand_over": {protocol: _target(network, other) for protocol, other in engine.hand_over.items()},
         "neighbours": {
             parts.address(network, other): other
             for other in parts.feeders(network, name)

@@ -155,9 +155,7 @@ class Endpoints:
         what = f"{self._title(name)} does not wait at {address(self.network, name)}:{port}"
         self._lab.until(waits, what, self.log(name))
 
-    def _line(
-        self, name: str, codecs: Mapping[str, str], more: Mapping[str, object]
-    ) -> tuple[str, ...]:
+    def _line(self, name: str, codecs: Mapping[str, str], more: Mapping[str, object]) -> tuple[str, ...]:
         """The program of a line of MGCP, which speaks one codec."""
         engine = self.network.plan.engines[name]
         codec = codecs.get(name, (engine.codecs or ("alaw",))[0])

@@ -109,7 +109,9 @@ def _named(network: Network, calls: Sequence[Planned], number: str) -> Planned:
         known = words([call.test.number for call in calls if call.answered])
         raise InputError(f"{network.book.name}: {number} is none of its test numbers; answered are {known}")
     if found.impossible or not found.answered or not _by_sip(network, found):
-        why = found.impossible or ("an end of it speaks no SIP" if found.answered else f"it is answered {found.answer}")
+        why = found.impossible or (
+            "an end of it speaks no SIP" if found.answered else f"it is answered {found.answer}"
+        )
         raise InputError(f"{network.book.name}: {number} cannot be called many times: {why}")
     return found
 

@@ -84,11 +84,15 @@ def keeper(others: Others, *replacements: tuple[str, str]) -> Gatekeeper:
     return made
 
 
-def answer(made: Gatekeeper, message: Message, source: str = GATEWAY.host, now_s: float = 0.0) -> Message | None:
+def answer(
+    made: Gatekeeper, message: Message, source: str = GATEWAY.host, now_s: float = 0.0
+) -> Message | None:
     return asyncio.run(made.answer(message, source, now_s))
 
 
-def admission(digits: str, *, endpoint: str = "192.0.2.3:1720", answers: bool = False) -> ras.AdmissionRequest:
+def admission(
+    digits: str, *, endpoint: str = "192.0.2.3:1720", answers: bool = False
+) -> ras.AdmissionRequest:
     return ras.AdmissionRequest(7, endpoint, digits, answers, 1280, None, False)
 
 
@@ -139,7 +143,9 @@ def test_a_target_that_is_registered_goes_before_one_that_is_not() -> None:
 
 
 def test_another_number_is_told_to_who_can_call_it_and_refused_to_who_cannot() -> None:
-    made = keeper(Others(), ('prefix: "+420", to: pbx}', 'prefix: "+420", to: pbx, strip: 3, prepend: "421"}'))
+    made = keeper(
+        Others(), ('prefix: "+420", to: pbx}', 'prefix: "+420", to: pbx, strip: 3, prepend: "421"}')
+    )
     asked = admission("420222")
     assert answer(made, asked) == ras.AdmissionReject(7, "undefinedReason")
     maps = ras.AdmissionRequest(7, asked.endpoint, "420222", False, 1280, None, True)
@@ -205,7 +211,9 @@ def test_only_neighbours_may_ask_and_no_question_goes_round_for_ever() -> None:
 
 def test_every_other_request_is_granted_and_answers_are_not_answered() -> None:
     made = keeper(Others())
-    assert answer(made, ras.GatekeeperRequest(1)) == ras.GatekeeperConfirm(1, "gk", Address("192.0.2.4", 1719))
+    assert answer(made, ras.GatekeeperRequest(1)) == ras.GatekeeperConfirm(
+        1, "gk", Address("192.0.2.4", 1719)
+    )
     assert answer(made, ras.DisengageRequest(2)) == ras.DisengageConfirm(2)
     assert answer(made, ras.BandwidthRequest(3, 640)) == ras.BandwidthConfirm(3, 640)
     assert answer(made, ras.DisengageConfirm(4)) is None

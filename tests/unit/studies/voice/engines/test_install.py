@@ -31,7 +31,12 @@ class System:
     """The programs of a system, of which the answers are made up."""
 
     def __init__(self) -> None:
-        self.said = {"indextargets": SOURCES, "--print-uris": URIS, "--show": "asterisk 1:16", "-V": "Asterisk 16.28.0"}
+        self.said = {
+            "indextargets": SOURCES,
+            "--print-uris": URIS,
+            "--show": "asterisk 1:16",
+            "-V": "Asterisk 16.28.0",
+        }
         self.failing = ""
         self.modules = chroot.MODULES
         self.commands: list[Sequence[str]] = []
@@ -45,7 +50,9 @@ class System:
                 (folder / module).write_bytes(bytes(100))
         text = next((text for word, text in self.said.items() if word in command), "")
         failed = bool(self.failing) and self.failing in command
-        return subprocess.CompletedProcess(command, int(failed), text, "E: it is gone\nmore" if failed else "")
+        return subprocess.CompletedProcess(
+            command, int(failed), text, "E: it is gone\nmore" if failed else ""
+        )
 
     def start(self, command: Sequence[str], **_: Any) -> Any:
         """Fetches at once."""

@@ -38,7 +38,9 @@ class Agent:
         self.heard += said
         return said
 
-    def tell(self, verb: str, *parameters: str, description: str = "", endpoint: str = "aaln/1@fax") -> list[str]:
+    def tell(
+        self, verb: str, *parameters: str, description: str = "", endpoint: str = "aaln/1@fax"
+    ) -> list[str]:
         self.number += 1
         body = "".join(f"{each}\r\n" for each in parameters)
         text = f"{verb} {self.number} {endpoint} MGCP 1.0\r\n{body}"

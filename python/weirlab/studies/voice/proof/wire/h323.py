@@ -124,7 +124,11 @@ def legs(heard: Sequence[Signal], asked: Sequence[Ras]) -> list[Leg]:
             found += _leg(signal, heard[at + 1 :], asked)
     for each in asked:
         rejected = _answer(each, asked)
-        if isinstance(each.message, ras.AdmissionRequest) and not each.message.answers and rejected is not None:
+        if (
+            isinstance(each.message, ras.AdmissionRequest)
+            and not each.message.answers
+            and rejected is not None
+        ):
             if isinstance(rejected.message, ras.AdmissionReject):
                 found.append(_refused(each, rejected))
                 found += [_refused(*pair) for pair in _rejections(each, rejected, asked)]
@@ -151,9 +155,7 @@ def _leg(setup: Signal, later: Sequence[Signal], asked: Sequence[Ras]) -> Iterat
             question.at_ns, source, where, identifier, f"RAS {number}", setup.number, (), answer, answered_ns
         )
         source = where
-    yield Leg(
-        setup.at_ns, source, setup.target, identifier, "H.225.0", setup.number, (), answer, answered_ns
-    )
+    yield Leg(setup.at_ns, source, setup.target, identifier, "H.225.0", setup.number, (), answer, answered_ns)
 
 
 def _questions(setup: Signal, asked: Sequence[Ras]) -> list[Ras]:
@@ -178,10 +180,16 @@ def _passed_on(question: Ras, answer: Ras, asked: Sequence[Ras]) -> list[Ras]:
     chain = []
     here = question.target.address
     for each in asked:
-        if not question.at_ns <= each.at_ns <= answer.at_ns or not isinstance(each.message, ras.LocationRequest):
+        if not question.at_ns <= each.at_ns <= answer.at_ns or not isinstance(
+            each.message, ras.LocationRequest
+        ):
             continue
         found = _answer(each, asked)
-        if each.source.address == here and found is not None and isinstance(found.message, ras.LocationConfirm):
+        if (
+            each.source.address == here
+            and found is not None
+            and isinstance(found.message, ras.LocationConfirm)
+        ):
             chain.append(each)
             here = each.target.address
     return chain
