@@ -15,7 +15,8 @@ MODULES = (
     "res_pjsip", "res_pjsip_session", "res_pjsip_sdp_rtp", "res_pjsip_endpoint_identifier_ip",
     "res_pjsip_rfc3326", "res_rtp_asterisk", "res_pjsip_pubsub", "chan_pjsip", "chan_ooh323", "chan_mgcp",
     "codec_alaw", "codec_ulaw", "codec_gsm", "format_wav", "bridge_simple", "bridge_native_rtp", "pbx_config",
-    "app_dial", "app_echo", "app_playback", "app_verbose", "func_callerid", "func_logic", "func_enum", "func_channel",
+    "app_dial", "app_echo", "app_playback", "app_verbose", "func_callerid", "func_logic", "func_enum",
+    "func_channel",
 )  # fmt: skip
 
 LOG: Final = "messages.log"

@@ -9,7 +9,6 @@ from typing import Final
 from weirlab.studies.voice.configs import parts
 from weirlab.studies.voice.routing import Network
 
-
 RAS_PORT: Final = 1719
 """Where gatekeepers take requests (H.225.0, Appendix IV)."""
 

@@ -87,7 +87,7 @@ def _tell(line: str) -> None:
 
 async def _serve(table: Table) -> None:
     loop = asyncio.get_running_loop()
-    await loop.create_datagram_endpoint(lambda: Service(table), local_addr=tuple(table.ras))
+    await loop.create_datagram_endpoint(lambda: Service(table), local_addr=(table.address, table.ras_port))
     _tell(f"gatekeeper {table.gatekeeper} of plan {table.plan} at {table.address}, port {table.ras_port}")
     await loop.create_future()
 

@@ -44,7 +44,7 @@ class Resolver:
         ]
 
     async def places(self, host: str, port: int | None) -> Sequence[Address]:
-        """Where a host takes calls, by its SRV records (H.323, Annex O) or its address; none if nobody tells."""
+        """Where a host takes calls, by SRV records (H.323, Annex O) or its address; none if nobody tells."""
         found = []
         if port is None and not is_address(host):
             points = await self._asked(f"_h323cs._tcp.{host}.", "SRV")

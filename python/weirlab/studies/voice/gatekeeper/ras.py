@@ -1,8 +1,8 @@
-"""Messages of H.225.0 RAS (ITU-T H.225.0, 7.7 to 7.13) as plain values. Pure: bytes in, values out, and back."""
+"""Messages of H.225.0 RAS (ITU-T H.225.0, 7.7 to 7.13) as plain values. Pure: bytes in, values out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
 from typing import Any, ClassVar, Final, NamedTuple
@@ -250,8 +250,9 @@ def read(datagram: bytes) -> Message:
     kind = _BY_NAME.get(name)
     if kind is None:
         raise NoMessage(f"{name} is not known here")
+    make: Callable[..., Message] = kind
     try:
-        return kind(**{field.name: _READ[field.name](found) for field in fields(kind)})
+        return make(**{field.name: _READ[field.name](found) for field in fields(kind)})
     except (KeyError, ValueError, TypeError) as error:
         raise NoMessage(f"{name} without what it needs: {error}") from None
 
@@ -348,7 +349,7 @@ def _signalling(found: Mapping[str, Any]) -> Address | None:
     return _first(listed) if isinstance(listed, list) else _needed(listed)
 
 
-_READ: Final = {
+_READ: Final[dict[str, Callable[[Mapping[str, Any]], object]]] = {
     "number": lambda found: int(found["requestSeqNum"]),
     "gatekeeper": lambda found: str(found.get("gatekeeperIdentifier", "")),
     "ras": lambda found: _needed(found["rasAddress"]),

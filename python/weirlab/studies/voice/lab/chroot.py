@@ -164,7 +164,7 @@ def _complete(target: Path) -> None:
 
 
 class _Apt:
-    """The apt of this machine, with lists, archives and a state of its own: it takes nothing to be installed."""
+    """The apt of this machine with a state of its own, in which nothing is installed yet."""
 
     def __init__(self, folder: Path, mirror: str) -> None:
         self.folder = folder
@@ -247,8 +247,8 @@ def _mirror() -> str:
         if (origin, label) == ("Debian", "Debian"):
             return uri
     raise InputError(
-        "the sources of this machine's apt name no mirror of Debian whose lists are there: run apt-get update, "
-        "or name a mirror by --mirror"
+        "the sources of this machine's apt name no mirror of Debian whose lists are there: run apt-get "
+        "update, or name a mirror by --mirror"
     )
 
 

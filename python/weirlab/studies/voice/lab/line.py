@@ -1,7 +1,7 @@
-"""A residential gateway of MGCP with one line (RFC 3435); a program of its own, with the standard library only.
+"""A residential gateway of MGCP with one line (RFC 3435), as a program with the standard library only.
 
 It has the telephone of the line, too: one that takes every call, or calls a number and hangs up after a
-while. Somebody speaks into it from the time it is off the hook. The only argument is a JSON object:
+while. Somebody speaks into it whenever the connection lets speech out. The only argument is a JSON object:
 
 ``host``, ``port``       where it is
 ``agent``                address and port of its call agent
@@ -33,12 +33,14 @@ READY_S = 1.0
 """Without a call agent it is ready, too."""
 FIRST_S = 0.2
 MOST_SENT = 7
-"""A command is sent again after this time, then after twice that, and so many times at most (RFC 3435, 4.3)."""
+"""A command is sent again after this time, then after twice that, so many times at most (RFC 3435, 4.3)."""
 GONE_S = 1.0
 """A telephone that has hung up waits so long for its connection to be deleted."""
 
 _COMMAND = re.compile(r"([A-Z]{4}) (\d{1,9}) (\S+) MGCP 1\.0")
 _ANSWER = re.compile(r"(\d{3}) (\d{1,9})(?: |$)")
+_OUT = ("sendrecv", "sendonly", "confrnce")
+"""Modes of a connection."""
 _TROUBLE = re.compile(r"\b(?:bz|cg|ro)\b")
 """Tones that tell a caller that the call cannot be made (RFC 3660): busy, congestion, reorder."""
 
@@ -73,6 +75,8 @@ class Line:
         self.out: list[str] = []
         self.remote: tuple[str, int] | None = None
         """Where speech goes while there is a connection."""
+        self._sends = False
+        """The connection's mode lets speech out (RFC 3435, 3.2.2.6)."""
         self.off_hook = False
         self.over = False
         """A call of its own has ended."""
@@ -89,6 +93,12 @@ class Line:
         self._hangs_up_s: float | None = None
         self._gone_s: float | None = None
         self._connections = 0
+
+    @property
+    def speaks_to(self) -> tuple[str, int] | None:
+        """Where speech goes now; None if nobody speaks, or may be heard."""
+        speaks = self.off_hook and self._sends and (self._dialled or not self.calls)
+        return self.remote if speaks else None
 
     def begin(self, now_s: float) -> None:
         """Tell the call agent that the line is there."""
@@ -161,10 +171,12 @@ class Line:
         if verb in ("CRCX", "MDCX"):
             self._connections += verb == "CRCX"
             self.remote = _speech(description) or self.remote
+            if "M" in lines:
+                self._sends = lines["M"].lower() in _OUT
             known = f"I: {self._connections}\r\n" if verb == "CRCX" else ""
             return 200, f"{known}\r\n{self.description}"
         if verb == "DLCX":
-            self.remote = None
+            self.remote, self._sends = None, False
             return 250, ""
         return 504, ""
 
@@ -286,9 +298,9 @@ def main(settings: dict[str, Any]) -> int:
             told = True
             print("ready", flush=True)
         send(line, control, agent)
-        if line.off_hook and line.remote is not None:
+        if (listener := line.speaks_to) is not None:
             for packet in voice.due(now_s):
-                media.sendto(packet, line.remote)
+                media.sendto(packet, listener)
         else:
             voice.silent()
         for ready in select.select([control, media], [], [], PACKET_S / 4)[0]:

@@ -127,7 +127,7 @@ def _setups(rows: Sequence[CallRow]) -> Iterator[Figure]:
         section="calls",
         panel="",
         title=f"The longest set-up is {duration(longest['setup_ms'] * 1e6)}, of {longest['row']}.",
-        caption="From the caller's INVITE, or its last digit, to the answer; a fall-back waits for the first target.",
+        caption="From the caller's INVITE, or last digit, to the answer; a fall-back waits for a target.",
         alt="A row per answered call with a point at its set-up time.",
         chart=setups(data),
         data=data,

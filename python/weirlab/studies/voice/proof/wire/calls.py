@@ -1,4 +1,4 @@
-"""Calls on the wire, whatever protocol they are made by: legs from engine to engine, and every message. Pure."""
+"""Calls on the wire by whatever protocol: legs from engine to engine, and every message. Pure."""
 
 from __future__ import annotations
 

@@ -123,16 +123,16 @@ def legs(heard: Sequence[Signal], asked: Sequence[Ras]) -> list[Leg]:
         if signal.kind == _SETUP:
             found += _leg(signal, heard[at + 1 :], asked)
     for each in asked:
-        rejected = _answer(each, asked)
-        if (
-            isinstance(each.message, ras.AdmissionRequest)
-            and not each.message.answers
-            and rejected is not None
-        ):
-            if isinstance(rejected.message, ras.AdmissionReject):
-                found.append(_refused(each, rejected))
-                found += [_refused(*pair) for pair in _rejections(each, rejected, asked)]
+        answer = _answer(each, asked)
+        if answer is not None and isinstance(answer.message, ras.AdmissionReject) and _is_call(each):
+            found.append(_refused(each, answer))
+            found += [_refused(*pair) for pair in _rejections(each, answer, asked)]
     return sorted(found, key=lambda leg: leg.at_ns)
+
+
+def _is_call(asked: Ras) -> bool:
+    """Does somebody ask who wants to call?"""
+    return isinstance(asked.message, ras.AdmissionRequest) and not asked.message.answers
 
 
 def _leg(setup: Signal, later: Sequence[Signal], asked: Sequence[Ras]) -> Iterator[Leg]:

@@ -66,7 +66,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Leg:
-    """An INVITE, or another protocol's request, from one place to another; and the final answer, 0 for none."""
+    """An INVITE, or its like, from one place to another, and the final answer; 0 for none."""
 
     at_ns: int
     source: Place
