@@ -47,6 +47,53 @@ def test_what_a_gatekeeper_sends_is_read_as_it_was_meant(message: Message) -> No
     assert ras.read(ras.written(message)) == message
 
 
+RECORDED = {
+    "00200000060008914a0004000a5f002932e622c0b8000027056f6f683332330676302e382e336d00024006"
+    "00670077002d007700650073007401807536": ras.GatekeeperRequest(1),
+    "0ec00001060008914a00048001000a5f002906b801000a5f002932e622c0b8000027056f6f683332330676302e382e336d"
+    "0002400600670077002d0077006500730074018075360c0067006b002d007700650073007460b8000027056f6f68333233"
+    "0676302e382e336d2c8a00000340012b01000100": ras.RegistrationRequest(
+        2, Address("10.95.0.41", 1720), ("gw-west", "4203"), "", False
+    ),
+    "2790000200e000310030002e00390035002e0030002e00340031003a0031003700320030010580753735333334024006"
+    "00670077002d007700650073007401807536000a5f002906b8800186a0000c6162636465666768696a6b6c6d6e6f700964"
+    "2000010011006f6f68333233632d4177d220c93f00960f0c0067006b002d00770065007300740100": ras.AdmissionRequest(
+        3, "10.95.0.41:1720", "420402000001", False, 100000, None, False
+    ),
+    "27d0000200e000310030002e00390035002e0030002e00340032003a0031003700320030010580753735333334000a5f00"
+    "2a06b80201807536400600670077002d0077006500730074000a5f00292efe800186a0000c6162636465666768696a6b6c"
+    "6d6e6f7049642000010011006f6f68333233632d4177d220c93f00960f0c0067006b002d00650061007300740100": (
+        ras.AdmissionRequest(
+            3, "10.95.0.42:1720", "420402000001", True, 100000, Address("10.95.0.42", 1720), False
+        )
+    ),
+}
+"""What Asterisk's ooh323 sends, and what it means."""
+
+
+@pytest.mark.parametrize("content", RECORDED, ids=[message.NAME for message in RECORDED.values()])
+def test_requests_of_a_real_gateway_are_read(content: str) -> None:
+    assert ras.read(bytes.fromhex(content)) == RECORDED[content]
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        (
+            ras.LocationConfirm(1, Address("10.95.0.42", 1720), Address("10.95.0.52", 1719)),
+            "4c0000000a5f002a06b8000a5f003406b7",
+        ),
+        (
+            ras.AdmissionConfirm(3, 100000, Address("10.95.0.42", 1720)),
+            "2a000002800186a0000a5f002a06b82c00c0000100020000",
+        ),
+    ],
+    ids=["LCF", "ACF"],
+)
+def test_answers_that_a_real_gateway_has_taken(message: Message, content: str) -> None:
+    assert ras.written(message).hex() == content
+
+
 @settings(max_examples=100)
 @given(st.binary(max_size=60))
 def test_foreign_bytes_are_a_message_or_none(content: bytes) -> None:

@@ -164,8 +164,7 @@ def _questions(setup: Signal, asked: Sequence[Ras]) -> list[Ras]:
     for each in reversed(before):
         answer = _answer(each, before)
         if (
-            isinstance(each.message, ras.AdmissionRequest)
-            and not each.message.answers
+            _is_call(each)
             and each.source.address == setup.source.address
             and answer is not None
             and isinstance(answer.message, ras.AdmissionConfirm)
