@@ -67,8 +67,9 @@ def install(
             "bytes": found.bytes,
             "packages": found.packages,
         }
+        already = "" if fetched else "already "
         conclusion = (
-            f"Asterisk {found.version} of Debian's release {found.suite} is {'' if fetched else 'already '}in "
+            f"Asterisk {found.version} of Debian's release {found.suite} is {already}in "
             f"{chroot.FOLDER}: {plural(len(found.packages), 'package')}, {found.bytes / 1e6:.0f} MB."
         )
         rows = [(name, version) for name, version in found.packages.items() if "asterisk" in name]

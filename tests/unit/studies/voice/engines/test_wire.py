@@ -59,9 +59,9 @@ def call(plan: str, number: str) -> tuple[Network, Planned]:
 def test_a_recorded_call_took_the_way_of_the_plan(name: str, plan: str, number: str, logs: str) -> None:
     net, wanted = call(plan, number)
     legs, _, _ = calls.seen(frames(name))
-    said = {engine: f"NOTICE: ROUTE num={number} via=static target=x\n" for engine in logs.split()}
+    said = dict.fromkeys(logs.split(), f"NOTICE: ROUTE num={number} via=static target=x\n")
     if plan == "federation":
-        said |= {each: f"ROUTE num={number} via=public target=x\n" for each in ("core", "gk")}
+        said |= dict.fromkeys(("core", "gk"), f"ROUTE num={number} via=public target=x\n")
     found = ways.taken(net, wanted, legs, said)
     assert ways.differences(wanted, found) == []
     assert found.engines == wanted.way.engines
