@@ -70,7 +70,7 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
     return Taken(
         engines=engines,
         tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
-        decisions=_decisions(logs),
+        decisions=_decisions(logs, engines),
         answer=begun.answer,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
         codec=begun.codec if begun.answer == 200 else None,
@@ -92,8 +92,10 @@ def decided(log: str) -> str | None:
     return None
 
 
-def _decisions(logs: Mapping[str, str]) -> dict[str, str]:
-    found = ((name, decided(log)) for name, log in logs.items())
+def _decisions(logs: Mapping[str, str], engines: Sequence[str]) -> dict[str, str]:
+    """By engine: those on the way in its order, then others."""
+    names = [*(name for name in dict.fromkeys(engines) if name in logs), *logs]
+    found = ((name, decided(logs[name])) for name in dict.fromkeys(names))
     return {name: by for name, by in found if by is not None}
 
 
