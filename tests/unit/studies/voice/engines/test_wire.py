@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,10 @@ def test_who_is_rejected_has_asked_and_went_no_further() -> None:
         asked(4, GK_WEST, WEST, ras.AdmissionReject(5, "calledPartyNotRegistered")),
     ]
     assert ends(h323.legs([], [ARQ, LRQ, *rejected])) == [("41", "51", 404), ("51", "52", 404)]
+
+
+def test_a_gatekeeper_that_does_not_answer_was_asked_once_however_often_it_was() -> None:
+    assert ends(h323.legs([], [ARQ, replace(ARQ, at_ns=9), replace(ARQ, at_ns=17)])) == [("41", "51", 0)]
 
 
 def datagram(at: int, text: str, *, to_line: bool = False) -> Frame:

@@ -122,9 +122,16 @@ def legs(heard: Sequence[Signal], asked: Sequence[Ras]) -> list[Leg]:
     for at, signal in enumerate(heard):
         if signal.kind == _SETUP:
             found += _leg(signal, heard[at + 1 :], asked)
+    sent: set[tuple[Place, int]] = set()
     for each in asked:
+        again = (each.source, each.message.number) in sent
+        if again or not _is_call(each):
+            continue
+        sent.add((each.source, each.message.number))
         answer = _answer(each, asked)
-        if answer is not None and isinstance(answer.message, ras.AdmissionReject) and _is_call(each):
+        if answer is None:
+            found.append(_refused(each, None))
+        elif isinstance(answer.message, ras.AdmissionReject):
             found.append(_refused(each, answer))
             found += [_refused(*pair) for pair in _rejections(each, answer, asked)]
     return sorted(found, key=lambda leg: leg.at_ns)
@@ -204,12 +211,12 @@ def _rejections(question: Ras, answer: Ras, asked: Sequence[Ras]) -> Iterator[tu
                 yield each, found
 
 
-def _refused(question: Ras, answer: Ras) -> Leg:
+def _refused(question: Ras, answer: Ras | None) -> Leg:
+    """A question that led nowhere; it may not have been answered."""
     number = getattr(question.message, "digits", "")
-    return Leg(
-        question.at_ns, question.source, question.target, "", f"RAS {question.message.number}", number, (),
-        404, answer.at_ns,
-    )  # fmt: skip
+    told = (0, 0) if answer is None else (404, answer.at_ns)
+    branch = f"RAS {question.message.number}"
+    return Leg(question.at_ns, question.source, question.target, "", branch, number, (), *told)
 
 
 def _answer(question: Ras, asked: Sequence[Ras]) -> Ras | None:
