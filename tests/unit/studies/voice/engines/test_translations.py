@@ -41,9 +41,9 @@ def test_one_plan_proves_every_translation_both_ways(has_asterisk: None, tmp_pat
 
 def test_without_asterisk_every_call_says_what_to_install() -> None:
     calls = planned(ready_network("translations"), fall_back=False)
+    why = "it is a gateway, and Asterisk is not installed: weir voice install"
     assert {each.impossible for each in calls} == {
-        "the lab has no program for gw-west: it is a gateway, and Asterisk is not installed: weir voice install",
-        "the lab has no program for gw-east: it is a gateway, and Asterisk is not installed: weir voice install",
+        f"the lab has no program for {name}: {why}" for name in ("gw-west", "gw-east")
     }
 
 

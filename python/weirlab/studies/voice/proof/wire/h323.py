@@ -122,16 +122,15 @@ def legs(heard: Sequence[Signal], asked: Sequence[Ras]) -> list[Leg]:
     for at, signal in enumerate(heard):
         if signal.kind == _SETUP:
             found += _leg(signal, heard[at + 1 :], asked)
-    sent: set[tuple[Place, int]] = set()
-    for each in asked:
-        again = (each.source, each.message.number) in sent
-        if again or not _is_call(each):
-            continue
-        sent.add((each.source, each.message.number))
+    silent: set[tuple[str, str]] = set()
+    for each in filter(_is_call, asked):
         answer = _answer(each, asked)
-        if answer is None:
+        ends = (each.source.address, each.target.address)
+        if answer is None and ends not in silent:
+            # However often it is asked, with whatever number.
+            silent.add(ends)
             found.append(_refused(each, None))
-        elif isinstance(answer.message, ras.AdmissionReject):
+        elif answer is not None and isinstance(answer.message, ras.AdmissionReject):
             found.append(_refused(each, answer))
             found += [_refused(*pair) for pair in _rejections(each, answer, asked)]
     return sorted(found, key=lambda leg: leg.at_ns)
