@@ -80,12 +80,13 @@ def test_a_gateway_falls_back_to_another_protocol(translations: VoiceLab) -> Non
     assert row.tried == "gw-west > desk: 503"
 
 
-def test_a_gatekeeper_that_dies_is_named_with_its_end() -> None:
+@pytest.mark.parametrize("title", ["gatekeeper of gk-west", "asterisk of gw-west"])
+def test_an_engine_that_dies_is_named_with_its_end(title: str) -> None:
     net = _network("translations")
     with VoiceLab(net, 0.3) as lab:
         assert lab._machine is not None
-        lab._machine.signal("gatekeeper of gk-west", signal.SIGKILL)
-        with pytest.raises(LabError, match=r"gatekeeper of gk-west ended by itself \(signal 9\)"):
+        lab._machine.signal(title, signal.SIGKILL)
+        with pytest.raises(LabError, match=rf"{title} ended by itself \(signal 9\); its last words: "):
             made(lab, call(net, "+420401000001"))
 
 

@@ -71,6 +71,8 @@ class Gatekeeper:
         if asked.answers:
             here = asked.destination or known.signalling
             return ras.AdmissionConfirm(asked.number, asked.bandwidth, here)
+        if not asked.digits:
+            return ras.AdmissionReject(asked.number, "incompleteAddress")
         found = await self._find(asked.digits, MOST_HOPS, now_s)
         if found is None:
             return ras.AdmissionReject(asked.number, "calledPartyNotRegistered")
@@ -85,6 +87,8 @@ class Gatekeeper:
         if source not in self.table.neighbours:
             self._tell(f"{source} is no neighbour")
             return ras.LocationReject(asked.number, "requestDenied")
+        if not asked.digits:
+            return ras.LocationReject(asked.number, "incompleteAddress")
         hops = min(asked.hops or MOST_HOPS, MOST_HOPS)
         found = await self._find(asked.digits, hops - 1, now_s)
         # The answer has no place for another number.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -26,8 +25,8 @@ from weirlab.quoting import printable
 from weirlab.studies.voice.configs import asterisk, configs
 from weirlab.studies.voice.configs.named import servers
 from weirlab.studies.voice.configs.parts import address, refuse
-from weirlab.studies.voice.lab import chroot, dns, engines, wire
-from weirlab.studies.voice.lab.endpoints import Endpoints, bracketed
+from weirlab.studies.voice.lab import asking, chroot, dns, engines, wire
+from weirlab.studies.voice.lab.endpoints import Endpoints
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
 from weirlab.studies.voice.lab.seen import Frame, Watcher
 from weirlab.studies.voice.routing import Network
@@ -41,7 +40,6 @@ _ELSE: Final = Path("/mnt")
 """Where they find them if there is no BIND; both folders are in the root folder of Asterisk, too."""
 
 _POLL_S: Final = 0.05
-_ANSWER_S: Final = 0.5
 _SHOWN_LINES: Final = 6
 
 
@@ -323,7 +321,7 @@ class VoiceLab:
             if kept := engines.untransferred(self.said(daemon.name)):
                 reasons = ", ".join(f"{zone} ({why})" for zone, why in kept.items())
                 raise LabError(f"{daemon.title} does not get its zones from the primary: {reasons}")
-            found = host.call(partial(_asked, daemon.address, daemon.port, dns.question(zone, number)))
+            found = host.call(partial(asking.asked, daemon.address, daemon.port, dns.question(zone, number)))
             return found is not None and dns.answers(found, number)
 
         host = self._hosts[daemon.address]
@@ -351,10 +349,10 @@ class VoiceLab:
 
     def _await_sip(self, daemon: Daemon) -> None:
         host = self._hosts[daemon.address]
-        ask = _options(daemon.address, daemon.port)
+        ask = asking.options(daemon.address, daemon.port)
 
         def answered() -> bool:
-            found = host.call(partial(_asked, daemon.address, daemon.port, ask))
+            found = host.call(partial(asking.asked, daemon.address, daemon.port, ask))
             return found is not None and found.startswith(b"SIP/2.0 ")
 
         what = f"{daemon.title} does not answer at {daemon.address}:{daemon.port}"
@@ -372,29 +370,6 @@ def _addresses(network: Network) -> list[str]:
         found.append(server.address)
     found += [address(network, name) for name, each in plan.engines.items() if not engines.impossible(each)]
     return [*dict.fromkeys(found)]
-
-
-def _asked(where: str, port: int, datagram: bytes) -> bytes | None:
-    """The answer to a datagram; None if there is none soon. Call inside a host."""
-    family = socket.AF_INET6 if ":" in where else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(_ANSWER_S)
-        with suppress(OSError):
-            asking.connect((where, port))
-            asking.send(datagram)
-            return asking.recv(1 << 16)
-    return None
-
-
-def _options(where: str, port: int) -> bytes:
-    """Are you there (RFC 3261, 11)? Answered to where it comes from (RFC 3581)."""
-    host = bracketed(where)
-    lines = (
-        f"OPTIONS sip:{host}:{port} SIP/2.0", f"Via: SIP/2.0/UDP {host};branch=z9hG4bKweir;rport",
-        f"From: <sip:weir@{host}>;tag=weir", f"To: <sip:{host}:{port}>", "Call-ID: weir", "CSeq: 1 OPTIONS",
-        "Max-Forwards: 1", "Content-Length: 0",
-    )  # fmt: skip
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 def _quoted(lines: Sequence[str]) -> str:

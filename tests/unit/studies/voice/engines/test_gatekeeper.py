@@ -35,6 +35,8 @@ PBX = Address("192.0.2.6", 1720)
         ras.AdmissionConfirm(5, 1280, PBX),
         ras.AdmissionConfirm(6, 1280, Address("2001:db8::6", 1720), "420222"),
         ras.AdmissionReject(7, "calledPartyNotRegistered"),
+        ras.AdmissionReject(7, "incompleteAddress"),
+        ras.LocationReject(7, "incompleteAddress"),
         ras.DisengageConfirm(8),
         ras.BandwidthConfirm(9, 640),
         ras.LocationRequest(65535, "420222", Address("192.0.2.4", 1719), 7),
@@ -157,8 +159,9 @@ def test_who_is_registered_is_told_where_a_number_leads_and_the_log_says_why() -
     [
         (admission("420222000001", endpoint="unknown"), "invalidEndpointIdentifier"),
         (admission("421222000001"), "calledPartyNotRegistered"),
+        (admission(""), "incompleteAddress"),
     ],
-    ids=["stranger", "no route"],
+    ids=["stranger", "no route", "no number"],
 )
 def test_who_may_not_call_is_told_why(message: Message, reason: str) -> None:
     assert answer(keeper(Others()), message) == ras.AdmissionReject(7, reason)
@@ -248,6 +251,9 @@ def test_only_neighbours_may_ask_and_no_question_goes_round_for_ever() -> None:
     known = ras.LocationRequest(9, "420301000001", here)
     assert answer(made, known, here.host) == ras.LocationConfirm(
         9, Address("10.95.0.41", 1720), Address("10.95.0.51", 1719)
+    )
+    assert answer(made, ras.LocationRequest(9, "", here), here.host) == ras.LocationReject(
+        9, "incompleteAddress"
     )
     assert answer(made, known, "10.95.0.99") == ras.LocationReject(9, "requestDenied")
     last = ras.LocationRequest(9, "420401000001", here, 1)
