@@ -69,8 +69,10 @@ class _Deferred(ModuleType):
 REPORT: Final = Extra("report", "the charts of a report", {"altair": "Altair", "vl_convert": "vl-convert"})
 """A third of the installation's size, for the charts of pages and their images."""
 
-VOICE: Final = Extra("voice", "imports of zone files", {"dns": "dnspython"})
-"""The domain name system's formats, for numbering plans."""
+VOICE: Final = Extra(
+    "voice", "gatekeepers, and imports of zones,", {"dns": "dnspython", "pycrate_asn1dir": "pycrate"}
+)
+"""Formats of the domain name system and of H.225.0, for numbering plans."""
 
 WEB: Final = Extra("web", "the pages of weir web", {"fastapi": "FastAPI", "uvicorn": "uvicorn"})
 """The service that browsers talk to."""

@@ -21,7 +21,7 @@ COMMANDS = [
     "fit", "predict", "plan", "verify", "transients", "report", "runs", "show", "export", "compare",
     "run", "schema", "lab clean",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
-    "voice example", "voice schema", "voice lab", "voice prove", "voice load", "completion",
+    "voice example", "voice schema", "voice lab", "voice prove", "voice install", "voice load", "completion",
     "tcp measure", "web", "psock send", "psock serve", "psock run", "psock proxy", "psock cat",
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
 from weirlab.errors import InputError, NotMet
-from weirlab.studies.voice import making, proving
+from weirlab.studies.voice import installing, making, proving
 from weirlab.studies.voice.load import command as loading
 from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
 from weirlab.tables import Table
@@ -25,7 +25,7 @@ VOICE = """Plan how calls find their way: SIP, H.323, MGCP and ENUM.
 
 A numbering plan is one YAML file: organisations, number ranges, engines,
 trees of ENUM, routes, service points and test numbers. PLAN is such a file,
-or a plan that comes with Weir: campus, carriers, cesnet, federation.
+or a plan that comes with Weir: campus, carriers, cesnet, federation, translations.
 """
 
 ROUTE = """Say step by step where a call to a number goes, and why.
@@ -58,7 +58,8 @@ EXAMPLE = """Print a plan that comes with Weir: a start for your own.
   campus       SIP alone; the lab has a program for each of its engines
   carriers     SIP alone; every kind of route that the lab can prove
   cesnet       one number with two NAPTR records, by SIP and by H.323
-  federation   three organisations, all kinds of calls between protocols
+  federation   three organisations, calls between SIP, H.323 and MGCP by ENUM
+  translations gateways and gatekeepers alone: every translation, both ways
 
 Examples:
   weir voice example federation > mine.yaml
@@ -87,6 +88,7 @@ def add_to(app: typer.Typer) -> None:
     voice.command("schema", help=SCHEMA)(schema)
     making.add_to(voice)
     proving.add_to(voice)
+    installing.add_to(voice)
     loading.add_to(voice)
     app.add_typer(voice, name="voice", rich_help_panel="Plan")
 
@@ -180,7 +182,7 @@ def check(
 
 def example(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="campus, carriers, cesnet or federation.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="One of the names above.", metavar="NAME")],
     json: JsonOption = False,
 ) -> None:
     """Print a plan."""

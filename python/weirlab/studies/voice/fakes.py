@@ -158,7 +158,9 @@ class FakeLab:
     def _signalling(self, passed: tuple[str, ...], number: str, status: str) -> Iterator[Frame]:
         hops = [*pairwise(passed)]
         at_ns = _BEGIN_NS
-        engines = (self.network.plan.engines[name] for name in (passed[0], passed[-1]))
+        # A gateway answers with its own codecs, whatever is behind it.
+        behind = [name for name in passed[1:] if self.network.plan.engines[name].kind == "gateway"]
+        engines = (self.network.plan.engines[name] for name in (passed[0], (*behind, passed[-1])[0]))
         offered, accepted = (
             " ".join(str(PAYLOADS[codec][0]) for codec in each.codecs or ("alaw",)) for each in engines
         )

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 LAB = """Run the engines of a numbering plan in namespaces, until Ctrl-C.
 
-BIND serves the zones, Kamailio routes, each at its address of the plan, with
-what weir voice zones and configs write. Every endpoint has a namespace, in
-which your own programs can call. The table says which one, and where the log
-is. Gateways and gatekeepers have no program here; they are left out.
-Needs root, and Debian's packages bind9, kamailio and sip-tester.
+BIND serves the zones, Kamailio and gatekeepers route, Asterisk translates, each
+at its address of the plan, with what weir voice zones and configs write. Every
+endpoint has a namespace, in which your own programs can call. The table says
+which one, and where the log is. Needs root, and Debian's packages bind9,
+kamailio and sip-tester; for gateways, weir voice install; for gatekeepers, the
+extra voice of weirlab. Engines whose program is missing are left out.
 
 Examples:
   weir voice lab --plan campus
@@ -45,19 +46,22 @@ Examples:
 
 PROVE = """Prove a numbering plan by a call to each of its test numbers.
 
-The calls pass real engines in namespaces: BIND, Kamailio, and SIPp with speech
-both ways. Each is compared with the plan: the engines on its way, what each
-proxy decided by, what the name servers said, the answer. A number with a
-fall-back is called again while the engine preferred is off, answers 503, or is
-busy. The second table lists the kinds of routes that are proved thereby.
-The run is kept, with every message. The exit code is 9 if a call did not go as
-planned. Needs root, and Debian's packages bind9, kamailio and sip-tester.
+The calls pass real engines in namespaces: BIND, Kamailio, Asterisk, gatekeepers,
+with SIPp or lines of MGCP and speech at both ends. Each is compared with the
+plan: the engines on its way, what each of them decided by, what the name servers
+said, the answer. A number with a fall-back is called again while the engine
+preferred is off, answers 503, or is busy. The second table lists the kinds of
+routes that are proved thereby. The run is kept, with every message. The exit code
+is 9 if a call did not go as planned. Needs root, and Debian's packages bind9,
+kamailio and sip-tester; for gateways, weir voice install; for gatekeepers, the
+extra voice of weirlab.
 
 Examples:
   weir voice prove --plan campus
   weir voice prove --plan carriers            all kinds of routes
   weir voice prove --plan mine.yaml --out proof.html
-  weir voice prove --plan federation --partly        without calls to gateways
+  weir voice prove --plan translations        SIP, H.323 and MGCP by gateways
+  weir voice prove --plan federation --partly        what is installed decides
   weir voice prove --plan mine.yaml --talk 10 --no-fall-back --json
 """
 

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab.cli.app import app
+from weirlab.studies.voice.lab import chroot
 
 from ...conftest import Answer
 
@@ -25,3 +26,17 @@ def voice(monkeypatch: pytest.MonkeyPatch) -> Voice:
         return Answer(result.exit_code, result.stdout, result.stderr)
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def asterisk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where Asterisk is looked for: nothing is there, whatever this machine has."""
+    monkeypatch.setattr(chroot, "FOLDER", tmp_path / "asterisk")
+    return tmp_path / "asterisk"
+
+
+@pytest.fixture
+def has_asterisk(asterisk: Path) -> None:
+    """Tests that use it find a manifest, and think that Asterisk is installed."""
+    asterisk.mkdir()
+    (asterisk / "manifest.json").write_text('{"version": "16.28.0", "suite": "bullseye"}')

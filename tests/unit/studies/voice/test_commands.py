@@ -72,7 +72,7 @@ def test_what_cannot_be_asked_is_refused(
 
 def test_a_missing_plan_names_those_that_come_with_weir(voice: Voice) -> None:
     answer = voice("check", "--plan", "nowhere.yaml")
-    assert (answer.code, "cesnet and federation" in answer.err) == (2, True)
+    assert (answer.code, "federation and translations" in answer.err) == (2, True)
 
 
 def test_findings_end_with_no_and_tell_place_reason_and_proposal(voice: Voice, plan: Path) -> None:

@@ -79,11 +79,53 @@ def test_a_fall_back_stands_in_the_table_and_in_the_dial_plan() -> None:
     )
     files = made(net)
     assert "1:+420222:0,,sip\\:192.0.2.5\\:5060|sip\\:192.0.2.3\\:5060\n" in files["core/db/mtree_plan"]
-    assert """exten => _+X!,1,Dial(OOH323/${EXTEN:1},30)
+    assert """exten => _+X!,1,Log(NOTICE,ROUTE num=${EXTEN} via=static target=gk|desk)
+ same => n,Dial(OOH323/${EXTEN:1},30)
  same => n,GotoIf($["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]?done)
  same => n,Dial(PJSIP/+${EXTEN:1}@desk,30)
  same => n(done),Hangup()
 """ in files["gw/extensions.conf"]
+
+
+LINES = """\
+  fax: {kind: endpoint, protocols: [mgcp], address: 192.0.2.7, codecs: [ulaw], home: gw}
+  pbx: {"""
+
+
+def test_a_line_that_calls_is_known_to_its_gateway_which_waits_for_its_last_digit() -> None:
+    net = network(
+        ("protocols: [sip, h323], address: 192.0.2.3", "protocols: [sip, h323, mgcp], address: 192.0.2.3"),
+        ("  pbx: {", LINES),
+        ('sip, prefix: "+", to: gk}', 'mgcp, prefix: "+420", to: desk}'),
+    )
+    files = made(net)
+    assert "[fax]\ncontext=from-mgcp\nhost=192.0.2.7\n" in files["gw/mgcp.conf"]
+    assert "exten => _420.,1,Log(" in files["gw/extensions.conf"]
+
+
+def test_a_line_with_two_call_agents_is_refused_with_its_line() -> None:
+    more = "  other: {kind: gateway, protocols: [sip, mgcp], address: 192.0.2.8}\n" + LINES
+    net = network(
+        ("protocols: [sip, h323], address: 192.0.2.3", "protocols: [sip, h323, mgcp], address: 192.0.2.3"),
+        ("  pbx: {", more),
+        ('{at: gw, arriving: sip, prefix: "+", to: gk}', '{at: other, prefix: "+", to: fax}'),
+    )
+    with pytest.raises(InputError, match=r"plan\.yaml:\d+: fax would have the call agents gw, other"):
+        made(net)
+
+
+def test_gatekeepers_know_whom_to_ask_and_who_may_ask() -> None:
+    files = made(ready_network("translations"))
+    table = json.loads(files["gk-west/gatekeeper.json"])
+    assert table["neighbours"] == {"10.95.0.52": "gk-east"}
+    (target,) = next(each["targets"] for each in table["prefixes"] if each["prefix"] == "4204")
+    assert target == {"engine": "gk-east", "address": "10.95.0.52", "port": 1719, "neighbour": True}
+    text = files["gk-west/gnugk.ini"]
+    assert "default=internal,neighbor" in text
+    assert (
+        "[Neighbor::gk-east]\nGatekeeperIdentifier=gk-east\nHost=10.95.0.52:1719\nSendPrefixes=4204\n" in text
+    )
+    assert "10.95.0.52:1720=" not in text
 
 
 def test_strip_and_prepend_reach_every_engine() -> None:

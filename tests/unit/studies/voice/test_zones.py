@@ -242,7 +242,7 @@ def test_an_import_without_dnspython_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    with pytest.raises(MissingCapability, match=r"imports of zone files need dnspython.*weirlab\[voice\]"):
+    with pytest.raises(MissingCapability, match=r"imports of zones, need dnspython.*weirlab\[voice\]"):
         imported.read(tmp_path / "any.zone", "public", "e164.arpa")
 
 

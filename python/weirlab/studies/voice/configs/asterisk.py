@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from weirlab.studies.voice.configs import parts
 from weirlab.studies.voice.plan.model import Engine, Route
@@ -14,8 +15,15 @@ MODULES = (
     "res_pjsip", "res_pjsip_session", "res_pjsip_sdp_rtp", "res_pjsip_endpoint_identifier_ip",
     "res_pjsip_rfc3326", "res_rtp_asterisk", "res_pjsip_pubsub", "chan_pjsip", "chan_ooh323", "chan_mgcp",
     "codec_alaw", "codec_ulaw", "codec_gsm", "format_wav", "bridge_simple", "bridge_native_rtp", "pbx_config",
-    "app_dial", "app_echo", "app_playback", "func_callerid", "func_logic", "func_enum", "func_channel",
+    "app_dial", "app_echo", "app_playback", "app_verbose", "func_callerid", "func_logic", "func_enum",
+    "func_channel",
 )  # fmt: skip
+
+LOG: Final = "messages.log"
+"""What an instance says, in the folder ``log`` below its own."""
+
+CALL_AGENT_PORT: Final = 2727
+"""Where a call agent of MGCP waits (RFC 3435, 3.6)."""
 
 _NEEDS: dict[str, Protocol] = {"chan_ooh323": "h323", "chan_mgcp": "mgcp"}
 _FAILED = '$["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]'
@@ -32,7 +40,7 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
     found = {
         "asterisk.conf": _main(root),
         "modules.conf": _modules(engine),
-        "logger.conf": "[logfiles]\nmessages.log => notice,warning,error,verbose\n",
+        "logger.conf": f"[logfiles]\n{LOG} => notice,warning,error,verbose\n",
         "rtp.conf": "[general]\nrtpstart=20000\nrtpend=24000\n",
         "extensions.conf": _lines(_dial_plan(network, name)),
     }
@@ -70,6 +78,8 @@ def _codecs(engine: Engine) -> list[str]:
 
 def _pjsip(network: Network, name: str) -> Iterator[str]:
     engine = network.plan.engines[name]
+    # Who does not answer is given up after 6.4 s, 64 times T1, and the next target is tried.
+    yield "[system]\ntype=system\ntimer_t1=100\ntimer_b=6400"
     yield f"[udp]\ntype=transport\nprotocol=udp\nbind={parts.address(network, name)}:{engine.port('sip')}"
     near = {*parts.feeders(network, name), *parts.targets(network, name)}
     for other, peer in network.plan.engines.items():
@@ -83,7 +93,7 @@ def _pjsip(network: Network, name: str) -> Iterator[str]:
         yield f"[{other}]\ntype=identify\nendpoint={other}\nmatch={parts.address(network, other)}"
 
 
-def _gatekeeper(network: Network, name: str) -> str | None:
+def gatekeeper(network: Network, name: str) -> str | None:
     """The gatekeeper at which a gateway registers: one that it sends calls to, or gets them from."""
     near = {*parts.feeders(network, name), *parts.targets(network, name)}
     found = [
@@ -102,16 +112,16 @@ def _gatekeeper(network: Network, name: str) -> str | None:
 
 def _ooh323(network: Network, name: str, root: str) -> Iterator[str]:
     engine = network.plan.engines[name]
-    gatekeeper = _gatekeeper(network, name)
+    keeper = gatekeeper(network, name)
     yield f"[general]\nbindaddr={parts.address(network, name)}\nport={engine.port('h323')}"
     yield f"h225portrange=12030,19000\nh323id={name}"
-    if gatekeeper is not None:
-        for _, route in parts.routes(network, gatekeeper, "h323"):
+    if keeper is not None:
+        for _, route in parts.routes(network, keeper, "h323"):
             if name in route.to and len(route.prefix) > 1:
                 yield f"e164={route.prefix[1:]}"
                 break
     yield "context=from-h323"
-    yield f"gatekeeper={parts.address(network, gatekeeper) if gatekeeper else 'DISABLE'}"
+    yield f"gatekeeper={parts.address(network, keeper) if keeper else 'DISABLE'}"
     yield "faststart=no\nh245tunneling=no"
     yield from _codecs(engine)
     yield f"dtmfmode=rfc2833\ntracelevel=1\nlogfile={root}/log/h323.log"
@@ -125,11 +135,11 @@ def _ooh323(network: Network, name: str, root: str) -> Iterator[str]:
 
 
 def _mgcp(network: Network, name: str) -> Iterator[str]:
-    yield f"[general]\nport=2727\nbindaddr={parts.address(network, name)}"
+    yield f"[general]\nport={CALL_AGENT_PORT}\nbindaddr={parts.address(network, name)}"
     yield from _codecs(network.plan.engines[name])
-    for other in parts.targets(network, name):
-        peer = network.plan.engines[other]
-        if "mgcp" in peer.speaks:
+    near = {*parts.feeders(network, name), *parts.targets(network, name)}
+    for other, peer in network.plan.engines.items():
+        if other in near and parts.call_agent(network, other) == name:
             yield f"; {parts.place(network, 'engines', other)}"
             yield f"[{other}]\ncontext=from-mgcp\nhost={parts.address(network, other)}"
             yield f"port={peer.port('mgcp')}"
@@ -144,12 +154,16 @@ def _dial_plan(network: Network, name: str) -> Iterator[str]:
         yield f"[from-{arriving}]"
         # A SIP caller's number has its +, those of H.323 and MGCP are digits.
         plus = "+" if arriving == "sip" else ""
-        yield from _rewriting(network, name, plus)
+        # A telephone of MGCP dials digit by digit: a number is whole when no further digit comes.
+        more = "." if arriving == "mgcp" else "!"
+        yield from _rewriting(network, name, plus, more)
         for index, route in parts.routes(network, name, arriving):
             yield f"; {parts.place(network, 'routes', index)}"
             pattern = f"{plus}{route.prefix[1:]}" + ("" if len(route.prefix) > 1 else "X")
             dials = [_dial(network, engine, each, route, len(plus), index) for each in route.to]
-            yield f"exten => _{pattern}!,1,{dials[0]}"
+            told = f"ROUTE num=${{EXTEN}} via=static target={'|'.join(route.to)}"
+            yield f"exten => _{pattern}{more},1,Log(NOTICE,{told})"
+            yield f" same => n,{dials[0]}"
             for dial in dials[1:]:
                 yield f" same => n,GotoIf({_FAILED}?done)"
                 yield f" same => n,{dial}"
@@ -174,7 +188,7 @@ def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int
             raise parts.refuse(network, ("routes", index), what)
 
 
-def _rewriting(network: Network, name: str, plus: str) -> Iterator[str]:
+def _rewriting(network: Network, name: str, plus: str, more: str) -> Iterator[str]:
     for i, rule in enumerate(network.plan.engines[name].rewrite):
         location = ("engines", name, "rewrite", i)
         shape = parts.simple(rule)
@@ -187,4 +201,4 @@ def _rewriting(network: Network, name: str, plus: str) -> Iterator[str]:
             raise parts.refuse(network, location, what)
         goes, comes = shape
         yield f"; {parts.place(network, *location)}"
-        yield f"exten => _{goes}!,1,Goto({plus}{comes.removeprefix('+')}${{EXTEN:{len(goes)}}},1)"
+        yield f"exten => _{goes}{more},1,Goto({plus}{comes.removeprefix('+')}${{EXTEN:{len(goes)}}},1)"

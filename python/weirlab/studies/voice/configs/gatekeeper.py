@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Final
 
 from weirlab.studies.voice.configs import parts
 from weirlab.studies.voice.routing import Network
+
+RAS_PORT: Final = 1719
+"""Where gatekeepers take requests (H.225.0, Appendix IV)."""
 
 
 def files(network: Network, name: str, root: str) -> dict[str, str]:
@@ -25,34 +29,33 @@ def _table(network: Network, name: str) -> dict[str, object]:
         "gatekeeper": name,
         "plan": plan.plan,
         "address": parts.address(network, name),
-        "ras_port": 1719,
-        "trees": [plan.trees[tree].suffix for tree in engine.trees],
-        "hand_over": {
-            protocol: {
-                "engine": other,
-                "address": parts.address(network, other),
-                "port": plan.engines[other].port("h323"),
-            }
-            for protocol, other in engine.hand_over.items()
+        "ras_port": RAS_PORT,
+        "trees": [{"tree": tree, "suffix": plan.trees[tree].suffix} for tree in engine.trees],
+        "hand_over": {protocol: _target(network, other) for protocol, other in engine.hand_over.items()},
+        "neighbours": {
+            parts.address(network, other): other
+            for other in parts.feeders(network, name)
+            if plan.engines[other].kind == "gatekeeper"
         },
         "prefixes": [
             {
                 "prefix": route.prefix[1:],
                 "strip": route.strip,
                 "prepend": route.prepend.removeprefix("+"),
-                "targets": [
-                    {
-                        "engine": target,
-                        "address": parts.address(network, target),
-                        "port": plan.engines[target].port("h323"),
-                    }
-                    for target in route.to
-                ],
+                "targets": [_target(network, target) for target in route.to],
                 "place": parts.place(network, "routes", index),
             }
             for index, route in parts.routes(network, name, "h323")
         ],
     }
+
+
+def _target(network: Network, name: str) -> dict[str, object]:
+    engine = network.plan.engines[name]
+    found: dict[str, object] = {"engine": name, "address": parts.address(network, name)}
+    if engine.kind == "gatekeeper":
+        return {**found, "port": RAS_PORT, "neighbour": True}
+    return {**found, "port": engine.port("h323")}
 
 
 def _gnugk(network: Network, name: str) -> Iterator[str]:
@@ -67,8 +70,12 @@ def _gnugk(network: Network, name: str) -> Iterator[str]:
         yield "; GNU Gatekeeper knows no gateways for other protocols: records for them are not followed."
     if engine.trees:
         yield f"ENUMservers={','.join(plan.trees[tree].suffix for tree in engine.trees)}"
-    yield f"[RoutingPolicy]\ndefault=internal{',enum' if engine.trees else ''}"
-    yield "[RasSrv::PermanentEndpoints]"
+    near = [*parts.feeders(network, name), *parts.targets(network, name)]
+    neighbours = [
+        other for other in dict.fromkeys(near) if plan.engines[other].kind == "gatekeeper" and other != name
+    ]
+    policy = ["internal", *(["enum"] if engine.trees else []), *(["neighbor"] if neighbours else [])]
+    yield f"[RoutingPolicy]\ndefault={','.join(policy)}"
     prefixes: dict[str, list[str]] = {}
     rewrites: dict[str, list[str]] = {}
     for index, route in parts.routes(network, name, "h323"):
@@ -83,7 +90,11 @@ def _gnugk(network: Network, name: str) -> Iterator[str]:
                     raise parts.refuse(network, ("routes", index), what)
                 new = route.prepend.removeprefix("+") + digits[route.strip :]
                 rewrites.setdefault(target, []).append(f"out={digits}={new}")
+    yield from _neighbours(network, neighbours, prefixes)
+    yield "[RasSrv::PermanentEndpoints]"
     for target, listed_prefixes in prefixes.items():
+        if target in neighbours:
+            continue
         yield f"; {parts.place(network, 'engines', target)}"
         port = plan.engines[target].port("h323")
         yield f"{parts.address(network, target)}:{port}={target};{','.join(listed_prefixes)}"
@@ -91,3 +102,17 @@ def _gnugk(network: Network, name: str) -> Iterator[str]:
         yield "[RasSrv::GWRewriteE164]"
         for target, rules in rewrites.items():
             yield f"{target}={';'.join(rules)}"
+
+
+def _neighbours(network: Network, names: list[str], prefixes: dict[str, list[str]]) -> Iterator[str]:
+    """Gatekeepers that are asked for the numbers that routes send there, and may ask themselves."""
+    if names:
+        yield "[RasSrv::Neighbors]"
+        yield from (f"{name}=GnuGK" for name in names)
+    for name in names:
+        yield f"; {parts.place(network, 'engines', name)}"
+        yield f"[Neighbor::{name}]\nGatekeeperIdentifier={name}"
+        yield f"Host={parts.address(network, name)}:{RAS_PORT}"
+        if name in prefixes:
+            yield f"SendPrefixes={','.join(prefixes[name])}"
+        yield "AcceptPrefixes=*"

@@ -105,3 +105,19 @@ def targets(network: Network, name: str) -> list[str]:
         for each in network.plan.routes[index].to
     }
     return [other for other in network.plan.engines if other in found]
+
+
+def call_agent(network: Network, name: str) -> str | None:
+    """The gateway that controls an MGCP endpoint: its home, or the one with routes to it; None for others.
+
+    Raises ``InputError`` if there are several: an endpoint obeys one call agent (RFC 3435, 2.1.4).
+    """
+    engine = network.plan.engines[name]
+    if engine.kind != "endpoint" or "mgcp" not in engine.speaks:
+        return None
+    near = dict.fromkeys((*filter(None, (engine.home,)), *feeders(network, name)))
+    found = [other for other in near if "mgcp" in network.plan.engines[other].speaks]
+    if len(found) > 1:
+        what = f"{name} would have the call agents {', '.join(found)}, and obeys one; leave one route to it"
+        raise refuse(network, ("engines", name), what)
+    return found[0] if found else None

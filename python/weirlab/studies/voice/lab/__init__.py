@@ -1,4 +1,4 @@
-"""The engines of a plan in namespaces: BIND, Kamailio, and SIPp where calls begin and end."""
+"""The engines of a plan in namespaces: BIND, Kamailio, Asterisk, gatekeepers; SIPp and lines of MGCP."""
 
 from weirlab.studies.voice.lab.lab import VoiceLab
 from weirlab.studies.voice.lab.seen import Frame, pcap

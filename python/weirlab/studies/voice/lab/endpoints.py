@@ -1,4 +1,4 @@
-"""Endpoints of the lab: SIPp programs that call and take calls, with speech."""
+"""Endpoints of the lab: SIPp, and lines of MGCP, that call and take calls, with speech."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from weirlab import files
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.studies.voice.configs import sipp
-from weirlab.studies.voice.configs.parts import address
+from weirlab.studies.voice.configs import asterisk, sipp
+from weirlab.studies.voice.configs.parts import address, call_agent, refuse
 from weirlab.studies.voice.lab import engines, media, wire
 from weirlab.studies.voice.routing import Network
 
@@ -37,6 +37,8 @@ class Programs(Protocol):
     ) -> None: ...
 
     def stop(self, title: str, *, by: int) -> None: ...
+
+    def said(self, name: str) -> str: ...
 
     def until(self, done: Callable[[], bool], otherwise: str, name: str) -> None: ...
 
@@ -69,11 +71,12 @@ class Endpoints:
         """Meanwhile the endpoints with these names take calls; whatever calls they still have end with it."""
         titles = []
         try:
+            before = {name: len(self._lab.said(self.log(name))) for name in names}
             for name in names:
                 self._wait(name, codecs)
-                titles.append(_title(name))
+                titles.append(self._title(name))
             for name in names:
-                self._until_it_waits(name)
+                self._until_it_waits(name, before[name])
             yield
         finally:
             for title in titles:
@@ -96,6 +99,13 @@ class Endpoints:
         plan = self.network.plan
         engine = plan.engines[name]
         assert engine.home is not None
+        if self.is_line(name):
+            title = f"line calling from {name}"
+            dials = number.removeprefix("+")
+            held_s = {"hold_s": self.talk_s + _MORE_HOLD_S, "longest_s": self.longest_s}
+            command = self._line(name, codecs, {"dials": dials, **held_s})
+            self._lab.start(title, command, self._lab.at(name), self.log(name), ends_by_itself=True)
+            return title
         home = plan.engines[engine.home]
         scenario = self._scenario(name, sipp.caller(self.network, name, answer), codecs)
         reached = f"{bracketed(address(self.network, engine.home))}:{home.port('sip')}"
@@ -104,8 +114,16 @@ class Endpoints:
             round(self.longest_s), *sipp.over(engine), *(more or ("-m", "1")),
         )  # fmt: skip
         title = f"sipp calling from {name}"
-        self._lab.start(title, command, self._lab.at(name), f"sipp-{name}", ends_by_itself=True)
+        self._lab.start(title, command, self._lab.at(name), self.log(name), ends_by_itself=True)
         return title
+
+    def is_line(self, name: str) -> bool:
+        """Is it a line of MGCP, and no SIP telephone?"""
+        return "sip" not in self.network.plan.engines[name].speaks
+
+    def log(self, name: str) -> str:
+        """What the log of an endpoint is called."""
+        return f"{'line' if self.is_line(name) else 'sipp'}-{name}"
 
     @property
     def longest_s(self) -> float:
@@ -114,19 +132,51 @@ class Endpoints:
 
     def _wait(self, name: str, codecs: Mapping[str, str]) -> None:
         engine = self.network.plan.engines[name]
-        text = sipp.callee(self.network, name, self.refusing.get(name))
-        host = address(self.network, name)
-        command = engines.callee(
-            self._scenario(name, text, codecs), host, engine.port("sip"), *sipp.over(engine)
-        )
-        self._lab.start(_title(name), command, self._lab.at(name), f"sipp-{name}")
+        if self.is_line(name):
+            command = self._line(name, codecs, {})
+        else:
+            text = sipp.callee(self.network, name, self.refusing.get(name))
+            host = address(self.network, name)
+            command = engines.callee(
+                self._scenario(name, text, codecs), host, engine.port("sip"), *sipp.over(engine)
+            )
+        self._lab.start(self._title(name), command, self._lab.at(name), self.log(name))
 
-    def _until_it_waits(self, name: str) -> None:
+    def _until_it_waits(self, name: str, before: int) -> None:
+        """``before`` is how much its log has held before it was started."""
         engine = self.network.plan.engines[name]
+        if self.is_line(name):
+            what = f"{self._title(name)} does not wait at {address(self.network, name)}"
+            log = self.log(name)
+            self._lab.until(lambda: "ready\n" in self._lab.said(log)[before:], what, log)
+            return
         port = engine.port("sip")
         waits = partial(self._lab.at(name).call, partial(wire.bound, port, engine.transport))
-        what = f"{_title(name)} does not wait at {address(self.network, name)}:{port}"
-        self._lab.until(waits, what, f"sipp-{name}")
+        what = f"{self._title(name)} does not wait at {address(self.network, name)}:{port}"
+        self._lab.until(waits, what, self.log(name))
+
+    def _line(self, name: str, codecs: Mapping[str, str], more: Mapping[str, object]) -> tuple[str, ...]:
+        """The program of a line of MGCP, which speaks one codec."""
+        engine = self.network.plan.engines[name]
+        codec = codecs.get(name, (engine.codecs or ("alaw",))[0])
+        agent = call_agent(self.network, name)
+        if agent is None:
+            raise refuse(self.network, ("engines", name), f"{name} has no call agent; see weir voice check")
+        return engines.line(
+            {
+                "host": address(self.network, name),
+                "port": engine.port("mgcp"),
+                "agent": [address(self.network, agent), asterisk.CALL_AGENT_PORT],
+                "name": name,
+                "line": engine.line,
+                "payload": sipp.PAYLOADS[codec][0],
+                "bytes": media.BYTES[codec],
+                **more,
+            }
+        )
+
+    def _title(self, name: str) -> str:
+        return f"{'line' if self.is_line(name) else 'sipp'} of {name}"
 
     def _scenario(self, name: str, text: str, codecs: Mapping[str, str]) -> str:
         """The file of an endpoint's scenario, with speech in it."""
@@ -138,10 +188,6 @@ class Endpoints:
         path = folder / f"{name}.xml"
         files.write_bytes(path, spoken.encode())
         return str(path)
-
-
-def _title(name: str) -> str:
-    return f"sipp of {name}"
 
 
 def bracketed(where: str) -> str:

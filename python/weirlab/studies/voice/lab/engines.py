@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from weirlab import programs
-from weirlab.studies.voice.configs import named
+from weirlab import extras, programs
+from weirlab.studies.voice.configs import asterisk, gatekeeper, named
+from weirlab.studies.voice.lab import chroot
 from weirlab.studies.voice.plan.model import Engine
 from weirlab.studies.voice.routing import Network
 
@@ -39,11 +42,10 @@ class Daemon:
     address: str
     port: int
     command: tuple[str, ...]
-
-    @property
-    def file(self) -> str:
-        """Its configuration, which is no other engine's."""
-        return next(word for word in self.command if word.startswith("/"))
+    file: str = ""
+    """Its configuration, which is no other engine's."""
+    log: str = ""
+    """Where it writes what it says, below the lab's folder; empty if it says it to whoever started it."""
 
     @property
     def title(self) -> str:
@@ -51,30 +53,71 @@ class Daemon:
         return self.program if self.name == self.program else f"{self.program} of {self.name}"
 
 
+DECIDING: Final = ("kamailio", "asterisk", "gatekeeper")
+"""Programs whose logs tell by what they decide."""
+
+_KINDS: Final = ("proxy", "gatekeeper", "gateway")
+"""The order in which they start: a gateway registers with its gatekeeper."""
+
+
 def daemons(network: Network, root: str) -> list[Daemon]:
-    """What runs for as long as the lab: the name servers first, then the proxies."""
+    """What runs for as long as the lab: name servers first, then proxies, gatekeepers and gateways."""
     plan = network.plan
     found = []
     for server in named.servers(network):
-        serve = ("named", "-g", "-u", "root", "-c", f"{root}/{server.name}/named.conf")
-        found.append(Daemon(server.name, "named", server.address or "", 53, serve))
-    for name, engine in plan.engines.items():
-        if engine.kind == "proxy" and engine.address is not None:
-            command = ("kamailio", "-f", f"{root}/{name}/kamailio.cfg", "-DD", "-E", "-m", "64", "-M", "8")
-            found.append(Daemon(name, "kamailio", engine.address, engine.port("sip"), command))
+        file = f"{root}/{server.name}/named.conf"
+        serve = ("named", "-g", "-u", "root", "-c", file)
+        found.append(Daemon(server.name, "named", server.address or "", 53, serve, file))
+    for kind in _KINDS:
+        for name, engine in plan.engines.items():
+            if engine.kind == kind and engine.address is not None and not impossible(engine):
+                found.append(_engine(name, engine, engine.address, f"{root}/{name}"))
     return found
+
+
+def _engine(name: str, engine: Engine, address: str, folder: str) -> Daemon:
+    if engine.kind == "proxy":
+        file = f"{folder}/kamailio.cfg"
+        command = ("kamailio", "-f", file, "-DD", "-E", "-m", "64", "-M", "8")
+        return Daemon(name, "kamailio", address, engine.port("sip"), command, file)
+    if engine.kind == "gatekeeper":
+        file = f"{folder}/gatekeeper.json"
+        service = tuple(programs.own("weirlab.studies.voice.gatekeeper", file))
+        return Daemon(name, "gatekeeper", address, gatekeeper.RAS_PORT, service, file)
+    file = f"{folder}/asterisk.conf"
+    port = engine.port(engine.speaks[0]) if engine.speaks[0] != "mgcp" else asterisk.CALL_AGENT_PORT
+    log = f"{name}/log/{asterisk.LOG}"
+    return Daemon(name, "asterisk", address, port, in_chroot("-f", "-C", file), file, log)
+
+
+def in_chroot(*arguments: str) -> tuple[str, ...]:
+    """Asterisk with these arguments, in its root folder."""
+    return ("chroot", str(chroot.root()), chroot.PROGRAM, *arguments)
+
+
+def sockets(engine: Engine) -> list[tuple[str, int]]:
+    """Where a gateway waits: transport and port."""
+    places = {"sip": ("udp", engine.port("sip")), "h323": ("tcp", engine.port("h323"))}
+    return [places.get(protocol, ("udp", asterisk.CALL_AGENT_PORT)) for protocol in engine.speaks]
 
 
 def impossible(engine: Engine) -> str:
     """Why the lab has no program for an engine; empty if it has."""
-    if engine.kind in ("gateway", "gatekeeper"):
-        return f"it is a {engine.kind}"
-    return "" if "sip" in engine.speaks else "it speaks no SIP"
+    match engine.kind:
+        case "gateway":
+            return f"it is a gateway, and {why}" if (why := chroot.missing()) else ""
+        case "gatekeeper":
+            if lacking := extras.VOICE.missing():
+                return f"it is a gatekeeper, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
+            return ""
+        case "endpoint" if not {"sip", "mgcp"}.intersection(engine.speaks):
+            return "it speaks H.323 only, and has no telephone here"
+    return ""
 
 
 def lacking(wanted: Sequence[str]) -> str:
     """What to install so that all ``wanted`` programs are there; empty if they are."""
-    missing = [name for name in dict.fromkeys(wanted) if programs.find(name) is None]
+    missing = [name for name in dict.fromkeys(wanted) if name in PACKAGES and programs.find(name) is None]
     if not missing:
         return ""
     packages = " ".join(PACKAGES[name] for name in missing)
@@ -89,14 +132,24 @@ def finding() -> Finding:
     name = "voice lab"
     if what := lacking([*PACKAGES]):
         return Finding(name, False, what, "all else works without", essential=False)
-    return Finding(name, True, ", ".join(f"{program} {version(program)}" for program in PACKAGES))
+    there = [f"{program} {version(program)}" for program in PACKAGES]
+    if asterisk_there := version("asterisk"):
+        there.append(f"asterisk {asterisk_there}")
+    else:
+        there.append("no asterisk, for gateways (weir voice install)")
+    return Finding(name, True, ", ".join(there))
 
 
 def version(name: str) -> str:
     """Of one of the programs; empty if it does not tell."""
+    if name == "asterisk":
+        found = chroot.installed()
+        return "" if found is None else found.version
+    if name not in PACKAGES:
+        return ""
     said = programs.run([name, "-v"], capture_output=True, text=True, errors="replace")
-    found = _VERSION.search(said.stdout + said.stderr)
-    return found[1] if found else ""
+    match = _VERSION.search(said.stdout + said.stderr)
+    return match[1] if match else ""
 
 
 def caller(
@@ -112,6 +165,14 @@ def caller(
 def callee(scenario: str, host: str, port: int, *more: str) -> tuple[str, ...]:
     """SIPp that answers at ``host``."""
     return (*_TERMINAL, "sipp", "-sf", scenario, "-i", host, "-p", str(port), "-mi", host, "-nostdin", *more)
+
+
+_LINE: Final = Path(__file__).with_name("line.py")
+
+
+def line(settings: Mapping[str, object]) -> tuple[str, ...]:
+    """A gateway of MGCP with one line; see ``line.py`` for its settings."""
+    return tuple(programs.script(_LINE, json.dumps(settings)))
 
 
 def refused(log: str) -> list[str]:

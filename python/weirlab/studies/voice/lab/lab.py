@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -20,11 +19,11 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.machines.machine import Machine
 from weirlab.quoting import printable
-from weirlab.studies.voice.configs import configs
+from weirlab.studies.voice.configs import asterisk, configs
 from weirlab.studies.voice.configs.named import servers
 from weirlab.studies.voice.configs.parts import address, refuse
-from weirlab.studies.voice.lab import dns, engines, wire
-from weirlab.studies.voice.lab.endpoints import Endpoints, bracketed
+from weirlab.studies.voice.lab import asking, chroot, dns, engines, wire
+from weirlab.studies.voice.lab.endpoints import Endpoints
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
 from weirlab.studies.voice.lab.seen import Frame, Watcher
 from weirlab.studies.voice.routing import Network
@@ -34,9 +33,10 @@ PATIENCE_S: Final = 30.0
 
 _BIND: Final = Path("/var/cache/bind")
 """Where engines find their files: Debian's AppArmor profile lets named write there, and not below /tmp."""
+_ELSE: Final = Path("/mnt")
+"""Where they find them if there is no BIND; both folders are in the root folder of Asterisk, too."""
 
 _POLL_S: Final = 0.05
-_ANSWER_S: Final = 0.5
 _SHOWN_LINES: Final = 6
 
 
@@ -84,7 +84,7 @@ class VoiceLab:
             self.folder = Path(tempfile.mkdtemp(prefix="weir-"))
             self._claim.own(self.folder)
             self._opened.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            self._root = str(_BIND if _BIND.is_dir() else self.folder)
+            self._root = str(_BIND if _BIND.is_dir() else _ELSE)
             self.daemons = engines.daemons(network, self._root)
             self._endpoints = Endpoints(self, talk_s)
             self._write()
@@ -99,7 +99,8 @@ class VoiceLab:
     def facts(self) -> Mapping[str, object]:
         """Versions of the programs."""
         programs = dict.fromkeys([*(daemon.program for daemon in self.daemons), "sipp"])
-        return {f"{name}_version": engines.version(name) for name in programs}
+        found = {f"{name}_version": engines.version(name) for name in programs}
+        return {name: version for name, version in found.items() if version}
 
     @property
     def endpoints(self) -> list[str]:
@@ -127,7 +128,8 @@ class VoiceLab:
 
     def log(self, name: str) -> Path:
         """The file with what an engine says."""
-        return self.folder / f"{name}.log"
+        own = next((each.log for each in self.daemons if each.name == name), "")
+        return self.folder / (own or f"{name}.log")
 
     def said(self, name: str) -> str:
         """What an engine has said so far."""
@@ -174,9 +176,8 @@ class VoiceLab:
             self._watcher.begin()
             title = self._endpoints.call(name, number, answer, codecs)
             ended = f"{title} does not end"
-            self.until(
-                lambda: title not in self.running, ended, f"sipp-{name}", 2 * self._endpoints.longest_s
-            )
+            log = self._endpoints.log(name)
+            self.until(lambda: title not in self.running, ended, log, 2 * self._endpoints.longest_s)
             frames = self._watcher.end()
         self.check()
         return frames
@@ -248,6 +249,10 @@ class VoiceLab:
             path = self.folder / name
             files.make_folder(path.parent)
             files.write_bytes(path, text.encode())
+        for daemon in self.daemons:
+            if daemon.program == "asterisk":
+                for part in ("db", "spool", "run", "log"):
+                    files.make_folder(self.folder / daemon.name / part)
         server = [daemon.address for daemon in self.daemons if daemon.program == "named"]
         resolver = "".join(f"nameserver {each}\n" for each in server) + "options timeout:1 attempts:2\n"
         files.write_bytes(self.folder / "resolv.conf", resolver.encode())
@@ -270,24 +275,36 @@ class VoiceLab:
     @interruptible
     def _start(self) -> None:
         assert self._machine is not None
-        self._machine.show(self.folder / "resolv.conf", "/etc/resolv.conf")
-        if self._root != str(self.folder):
-            self._machine.show(self.folder, self._root)
-        # A secondary that finds no primary tries again only after a while.
+        resolver = self.folder / "resolv.conf"
+        self._machine.show(resolver, "/etc/resolv.conf")
+        self._machine.show(self.folder, self._root)
+        if any(each.program == "asterisk" for each in self.daemons):
+            root = chroot.root()
+            self._machine.show(resolver, f"{root}/etc/resolv.conf")
+            for folder in ("/proc", "/dev", self._root):
+                self._machine.show(Path(folder), f"{root}{folder}")
+        # A secondary that finds no primary tries again only after a while, and so does a gateway that finds
+        # no gatekeeper.
         secondaries = [each for each in self.daemons if each.program == "named"][1:]
-        first = [each for each in self.daemons if each not in secondaries]
-        for group in filter(None, (first, secondaries)):
+        gateways = [each for each in self.daemons if each.program == "asterisk"]
+        first = [each for each in self.daemons if each not in (*secondaries, *gateways)]
+        for group in filter(None, (first, [*secondaries, *gateways])):
             for daemon in group:
                 self.start(daemon.title, daemon.command, self._hosts[daemon.address], daemon.name)
             for daemon in group:
                 self._await(daemon)
 
     def _await(self, daemon: Daemon) -> None:
-        if daemon.program == "named":
-            for number, zone in enumerate(self._zones(), 1):
-                self._await_zone(daemon, zone, number)
-        else:
-            self._await_sip(daemon)
+        match daemon.program:
+            case "named":
+                for number, zone in enumerate(self._zones(), 1):
+                    self._await_zone(daemon, zone, number)
+            case "kamailio":
+                self._await_sip(daemon)
+            case "gatekeeper":
+                self._await_socket(daemon, "udp", daemon.port)
+            case "asterisk":
+                self._await_gateway(daemon)
 
     def _zones(self) -> list[str]:
         plan = self.network.plan
@@ -301,18 +318,38 @@ class VoiceLab:
             if kept := engines.untransferred(self.said(daemon.name)):
                 reasons = ", ".join(f"{zone} ({why})" for zone, why in kept.items())
                 raise LabError(f"{daemon.title} does not get its zones from the primary: {reasons}")
-            found = host.call(partial(_asked, daemon.address, daemon.port, dns.question(zone, number)))
+            found = host.call(partial(asking.asked, daemon.address, daemon.port, dns.question(zone, number)))
             return found is not None and dns.answers(found, number)
 
         host = self._hosts[daemon.address]
         self.until(answered, f"{daemon.title} does not answer for the zone {zone}", daemon.name)
 
+    def _await_socket(self, daemon: Daemon, transport: str, port: int) -> None:
+        waits = partial(self._hosts[daemon.address].call, partial(wire.bound, port, transport))
+        what = f"{daemon.title} does not wait at {daemon.address}, {transport.upper()} port {port}"
+        self.until(waits, what, daemon.name)
+
+    def _await_gateway(self, daemon: Daemon) -> None:
+        """Until all of it runs, and its gatekeeper knows it."""
+        assert self._machine is not None
+        booted = engines.in_chroot("-C", daemon.file, "-rx", "core waitfullybooted")
+        runs, control = self._machine.succeeds, self.folder / daemon.name / "run/asterisk.ctl"
+        self.until(lambda: control.exists() and runs(booted), f"{daemon.title} does not start", daemon.name)
+        engine = self.network.plan.engines[daemon.name]
+        for transport, port in engines.sockets(engine):
+            self._await_socket(daemon, transport, port)
+        keeper = asterisk.gatekeeper(self.network, daemon.name) if "h323" in engine.speaks else None
+        if keeper is not None and not engines.impossible(self.network.plan.engines[keeper]):
+            place = f"REGISTERED {daemon.address}:{engine.port('h323')} "
+            what = f"{daemon.title} does not register with {keeper}"
+            self.until(lambda: place in self.said(keeper), what, daemon.name)
+
     def _await_sip(self, daemon: Daemon) -> None:
         host = self._hosts[daemon.address]
-        ask = _options(daemon.address, daemon.port)
+        ask = asking.options(daemon.address, daemon.port)
 
         def answered() -> bool:
-            found = host.call(partial(_asked, daemon.address, daemon.port, ask))
+            found = host.call(partial(asking.asked, daemon.address, daemon.port, ask))
             return found is not None and found.startswith(b"SIP/2.0 ")
 
         what = f"{daemon.title} does not answer at {daemon.address}:{daemon.port}"
@@ -330,29 +367,6 @@ def _addresses(network: Network) -> list[str]:
         found.append(server.address)
     found += [address(network, name) for name, each in plan.engines.items() if not engines.impossible(each)]
     return [*dict.fromkeys(found)]
-
-
-def _asked(where: str, port: int, datagram: bytes) -> bytes | None:
-    """The answer to a datagram; None if there is none soon. Call inside a host."""
-    family = socket.AF_INET6 if ":" in where else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(_ANSWER_S)
-        with suppress(OSError):
-            asking.connect((where, port))
-            asking.send(datagram)
-            return asking.recv(1 << 16)
-    return None
-
-
-def _options(where: str, port: int) -> bytes:
-    """Are you there (RFC 3261, 11)? Answered to where it comes from (RFC 3581)."""
-    host = bracketed(where)
-    lines = (
-        f"OPTIONS sip:{host}:{port} SIP/2.0", f"Via: SIP/2.0/UDP {host};branch=z9hG4bKweir;rport",
-        f"From: <sip:weir@{host}>;tag=weir", f"To: <sip:{host}:{port}>", "Call-ID: weir", "CSeq: 1 OPTIONS",
-        "Max-Forwards: 1", "Content-Length: 0",
-    )  # fmt: skip
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 def _quoted(lines: Sequence[str]) -> str:

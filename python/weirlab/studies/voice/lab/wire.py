@@ -31,6 +31,13 @@ _SWITCH: Final = {
 }
 
 
+_HOST: Final = {
+    **wiring.QUIET,
+    # A connection to a host that is cut off fails after 3 s: as long as Kamailio waits for an answer by UDP.
+    "net/ipv4/tcp_syn_retries": 1,
+}
+
+
 def parts(count: int) -> list[str]:
     """Names of so many hosts: ``ha``, ``hb``, ... ``haa``; the names of a lab's parts have letters only."""
     return [f"h{_letters(number)}" for number in range(count)]
@@ -53,7 +60,7 @@ def build(switch: Namespace, hosts: Mapping[str, Namespace]) -> None:
     switch.call(_make_bridge)
     for number, (address, host) in enumerate(hosts.items()):
         host.create()
-        host.call(partial(write_sysctls, wiring.QUIET))
+        host.call(partial(write_sysctls, _HOST))
         with wiring.descriptor(host) as fd:
             switch.call(partial(_make_cable, number, fd))
         host.call(partial(_bring_up, address, [*hosts]))

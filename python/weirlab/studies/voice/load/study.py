@@ -90,7 +90,7 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Planned, ...]]:
 
 def _first(network: Network, calls: Sequence[Planned]) -> tuple[Planned, ...]:
     """The first number that a route decides, and the first that a tree decides."""
-    good = [call for call in calls if call.answered and not call.impossible]
+    good = [call for call in calls if call.answered and not call.impossible and _by_sip(network, call)]
     by_route = [call for call in good if call.way.decided_by == "static"][:1]
     by_tree = [call for call in good if call.way.decided_by not in (None, "static")][:1]
     if not by_route and not by_tree:
@@ -98,13 +98,20 @@ def _first(network: Network, calls: Sequence[Planned]) -> tuple[Planned, ...]:
     return (*by_route, *by_tree)
 
 
+def _by_sip(network: Network, call: Planned) -> bool:
+    """Do both ends speak SIP? No others call many times."""
+    return all("sip" in network.plan.engines[name].speaks for name in (call.caller, call.way.end.engine))
+
+
 def _named(network: Network, calls: Sequence[Planned], number: str) -> Planned:
     found = next((call for call in calls if call.test.number == number), None)
     if found is None:
         known = words([call.test.number for call in calls if call.answered])
         raise InputError(f"{network.book.name}: {number} is none of its test numbers; answered are {known}")
-    if found.impossible or not found.answered:
-        why = found.impossible or f"it is answered {found.answer}"
+    if found.impossible or not found.answered or not _by_sip(network, found):
+        why = found.impossible or (
+            "an end of it speaks no SIP" if found.answered else f"it is answered {found.answer}"
+        )
         raise InputError(f"{network.book.name}: {number} cannot be called many times: {why}")
     return found
 

@@ -11,17 +11,17 @@ from typing import Final, Protocol
 
 from weirlab.errors import LabError
 from weirlab.studies.voice.configs.parts import address
-from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
+from weirlab.studies.voice.lab.engines import DECIDING, OFF, Daemon, Fault
 from weirlab.studies.voice.lab.media import EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.proof import kinds, ways
 from weirlab.studies.voice.proof.planned import Planned
 from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, CallRow, MessageRow
 from weirlab.studies.voice.proof.ways import Taken
-from weirlab.studies.voice.proof.wire import heard, packets, questions, signalling
+from weirlab.studies.voice.proof.wire import calls, heard, packets, questions, signalling
 from weirlab.studies.voice.proof.wire.heard import Heard
 from weirlab.studies.voice.proof.wire.questions import Question
-from weirlab.studies.voice.proof.wire.signalling import Message
+from weirlab.studies.voice.proof.wire.signalling import Message, Told
 from weirlab.studies.voice.routing import Network
 
 _MS: Final = 1e6
@@ -59,7 +59,7 @@ class _Attempt:
     """A call as it went."""
 
     found: Taken
-    messages: Sequence[Message]
+    messages: Sequence[Told]
     there: Heard | None
     back: Heard | None
     mute: tuple[str, ...]
@@ -119,29 +119,30 @@ def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tupl
 
 def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     network = lab.network
-    proxies = [daemon.name for daemon in lab.daemons if daemon.program == "kamailio"]
-    before = {name: len(lab.said(name)) for name in proxies}
+    deciding = [daemon.name for daemon in lab.daemons if daemon.program in DECIDING]
+    before = {name: len(lab.said(name)) for name in deciding}
     with lab.failing(planned.down, planned.fault):
         frames = lab.call(planned.caller, planned.test.number, planned.answer, _codecs(planned))
-    logs = {name: lab.said(name)[before[name] :] for name in proxies}
-    listed = signalling.messages(frames)
+    logs = {name: lab.said(name)[before[name] :] for name in deciding}
+    legs, told, listed = calls.seen(frames)
     try:
-        found = ways.taken(network, planned, signalling.legs(listed), logs)
+        found = ways.taken(network, planned, legs, logs)
     except ways.Nothing:
+        program = "sipp" if "sip" in network.plan.engines[planned.caller].speaks else "line"
         raise LabError(
-            f"sipp of {planned.caller} sent no INVITE for {planned.test.number}; its last words: "
-            f"{lab.last_words(f'sipp-{planned.caller}')}"
+            f"{program} of {planned.caller} sent no call to {planned.test.number}; its last words: "
+            f"{lab.last_words(f'{program}-{planned.caller}')}"
         ) from None
     asked = questions.questions(frames)
     if found.end is None or found.end not in network.plan.engines:
-        return _Attempt(found, listed, None, None, (), False, asked)
+        return _Attempt(found, told, None, None, (), False, asked)
     reached = heard.streams(frames, lab.folder / "call.pcap")
     there = heard.reaching(reached, address(network, found.end))
     back = heard.reaching(reached, address(network, planned.caller))
     silent = [name for name, stream in ((planned.caller, there), (found.end, back)) if stream is None]
     mute = [name for name in silent if not signalling.speaks(frames, address(network, name))]
     early = _early(frames, listed, address(network, planned.caller))
-    return _Attempt(found, listed, there, back, tuple(mute), early, asked)
+    return _Attempt(found, told, there, back, tuple(mute), early, asked)
 
 
 def not_tried(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> CallRow:
@@ -233,7 +234,7 @@ def _name_servers(lab: CallLab, planned: Planned, asked: Sequence[Question]) -> 
     return found
 
 
-def _rows(network: Network, index: int, listed: Sequence[Message]) -> list[MessageRow]:
+def _rows(network: Network, index: int, listed: Sequence[Told]) -> list[MessageRow]:
     return [
         MessageRow(
             index,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import pairwise
 from typing import Final
 
 from weirlab.studies.voice.plan.model import Entry, Naptr, Route
@@ -14,6 +15,7 @@ from weirlab.studies.voice.proof.rows import CallRow, titled
 from weirlab.studies.voice.routing import Network, Step
 from weirlab.studies.voice.routing.enum import EnumTree
 from weirlab.studies.voice.routing.names import serves
+from weirlab.studies.voice.routing.words import PROTOCOLS
 
 EMERGENCY: Final = ("112", "911")
 """ITU-T E.161.1."""
@@ -81,8 +83,24 @@ def _all(network: Network, planned: Planned, others: Sequence[Planned]) -> Itera
         back = [each for each in others if each.down is None and each.way.end.kind == "answered"]
         if any((each.caller, each.way.end.engine) == (end.engine, planned.caller) for each in back):
             yield "both directions"
-    if sum(network.plan.engines[name].kind == "proxy" for name in planned.way.engines) > 1:
+    kinds_of = [network.plan.engines[name].kind for name in planned.way.engines]
+    if kinds_of.count("proxy") > 1:
         yield "two proxies"
+    if end.kind == "answered":
+        yield from _of_gateways(network, planned)
+        if kinds_of.count("gatekeeper") > 1:
+            yield "two gatekeepers (LRQ)"
+        elif "gatekeeper" in kinds_of:
+            yield "gatekeeper in direct mode"
+
+
+def _of_gateways(network: Network, planned: Planned) -> Iterator[str]:
+    """What gateways do to the call: they translate, or pass it on."""
+    legs = [step for step in planned.way.steps if step.what == "leg"]
+    for before, after in pairwise(legs):
+        if network.plan.engines[after.engine].kind == "gateway":
+            come, goes = (PROTOCOLS[step.facts["protocol"]] for step in (before, after))
+            yield f"{come} to {goes} through a gateway"
 
 
 def _failing(network: Network, planned: Planned) -> Iterator[str]:
@@ -122,6 +140,8 @@ def _of_step(network: Network, step: Step) -> Iterator[str]:
             yield from _of_name(network, step)
         case "forwarded":
             yield "forwarding (302)"
+        case "handed over":
+            yield f"record for {PROTOCOLS[step.facts['protocol']]}, handed over to a gateway"
 
 
 def _dialled(number: str) -> str:

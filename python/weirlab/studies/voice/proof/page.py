@@ -27,12 +27,17 @@ _LONGEST: Final = 24
 """Characters of a message between two lanes."""
 _INK: Final = palette.LIGHT["ink"]
 _KINDS: Final = ("request", "answer", "refusal")
+_ANSWERS: Final = {
+    "ACF": "answer", "LCF": "answer", "DCF": "answer", "Connect": "answer", "Alerting": "answer",
+    "ARJ": "refusal", "LRJ": "refusal",
+}  # fmt: skip
+"""Messages of H.225.0 that answer."""
 
 _TERMS: Final = (
-    ("Way", "The engines that INVITEs on the wire show, on the way that was answered."),
+    ("Way", "The engines that signalling on the wire shows, on the way that was answered."),
     (
         "Decided",
-        "What each proxy went by, as its own log tells: static for a route, else the tree of ENUM.",
+        "What each engine went by, as its own log tells: static for a route, else the tree of ENUM.",
     ),
     (
         "Failing",
@@ -41,7 +46,10 @@ _TERMS: Final = (
     ),
     ("Kind", "What the plan has a call be an example of. It is proved if all calls of it went as planned."),
     ("DNS", "The longest wait for an answer of a name server that did answer."),
-    ("Set-up", "From the caller's INVITE to the answer 200, on the wire."),
+    (
+        "Set-up",
+        "From the caller's INVITE to the answer, on the wire; for a line of MGCP, from its last digit.",
+    ),
     (
         "MOS",
         "By the E-model, from codec, loss and jitter of what arrived; no delay of a network is in it.",
@@ -102,7 +110,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[
         "ladders",
         "Messages of each call",
         short="Messages",
-        intro="Every SIP message on the wire, from top to bottom; the times count from the first one.",
+        intro="Every message on the wire, from top to bottom; the times count from the first one.",
         figures=tuple(drawn),
         missing="No call was made.",
     )
@@ -119,7 +127,7 @@ def _setups(rows: Sequence[CallRow]) -> Iterator[Figure]:
         section="calls",
         panel="",
         title=f"The longest set-up is {duration(longest['setup_ms'] * 1e6)}, of {longest['row']}.",
-        caption="From the caller's INVITE to the answer 200; a fall-back waits for the first target.",
+        caption="From the caller's INVITE, or last digit, to the answer; a fall-back waits for a target.",
         alt="A row per answered call with a point at its set-up time.",
         chart=setups(data),
         data=data,
@@ -164,7 +172,7 @@ def _figure(row: CallRow, messages: Sequence[MessageRow]) -> Figure:
         panel=titled(row),
         title=f"{row.way} answers {row.answer or 'nothing'}: {row.verdict}.",
         caption="",
-        alt=f"The {len(messages)} SIP messages of the call to {titled(row)}, as arrows between the engines.",
+        alt=f"The {len(messages)} messages of the call to {titled(row)}, as arrows between the engines.",
         chart=ladder(data, lanes(messages)),
         data=data,
     )
@@ -204,6 +212,8 @@ def _short(text: str) -> str:
 
 def _kind(text: str) -> str:
     status = text.partition(" ")[0]
+    if status in _ANSWERS:
+        return _ANSWERS[status]
     if not status.isdigit():
         return "request"
     return "refusal" if int(status) >= 300 else "answer"

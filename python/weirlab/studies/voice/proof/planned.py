@@ -83,7 +83,8 @@ def _failing(network: Network, first: Way, ways: list[Way]) -> Iterator[tuple[st
             if down is None:
                 continue
             yield down, OFF, way
-            if network.plan.engines[down].kind == "endpoint" and down == first.engines[-1]:
+            engine = network.plan.engines[down]
+            if engine.kind == "endpoint" and "sip" in engine.speaks and down == first.engines[-1]:
                 yield down, "503", way
                 yield down, "486", first
             return

@@ -28,19 +28,19 @@ class CallRow:
     way_planned: str
     """Engines in the order of the plan: `phone > core > desk`."""
     way: str
-    """Engines that the call went through, as INVITEs on the wire show; empty if it was not made."""
+    """Engines that the call went through, as signalling on the wire shows; empty if it was not made."""
     tried: str
     """Legs that did not lead to the answer, with theirs."""
     decided_planned: str
-    """What each proxy goes by in the plan, `static` or a tree: `core: public`."""
+    """What each engine goes by in the plan, `static` or a tree: `core: public`."""
     decided: str
-    """What each proxy went by, as its log tells."""
+    """What each engine went by, as its log tells."""
     answer_planned: int
     """Final answer to the caller in the plan."""
     answer: int
     """Final answer to the caller; 0 for none."""
     setup_ms: float
-    """From the caller's INVITE to the answer 200; null unless somebody answered."""
+    """From the caller's INVITE, or its last digit, to the answer; null unless somebody answered."""
     codec: str
     """Accepted in the answer to the caller."""
     there_packets: int
@@ -94,7 +94,7 @@ NOT_TRIED: Final = "not tried"
 
 @dataclass(frozen=True)
 class MessageRow:
-    """A SIP message of a call, between two engines."""
+    """A message of a call, between two engines: of SIP, H.225.0 or MGCP."""
 
     index: int
     """Number of the call."""
@@ -105,9 +105,9 @@ class MessageRow:
     target: str
     """The engine that it is for, or its address."""
     text: str
-    """Method and number, or status and reason."""
+    """What it is: `INVITE +420224355289`, `200 OK`, `ARQ 420224355289`, `CRCX`."""
     call_id: str
-    """Its Call-ID."""
+    """The Call-ID of SIP; other protocols have other references."""
 
 
 @dataclass(frozen=True)

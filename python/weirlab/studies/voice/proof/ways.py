@@ -1,4 +1,4 @@
-"""The way that a call took: INVITEs on the wire, decisions in the proxies' logs. Pure."""
+"""The way that a call took: signalling on the wire, decisions in the engines' logs. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Taken:
     tried: tuple[str, ...]
     """Legs that did not lead to the answer: ``core > cyrus: 408``."""
     decisions: Mapping[str, str]
-    """By the log of each proxy: ``static`` for a route, else a tree."""
+    """By the log of each engine: ``static`` for a route, else a tree."""
     answer: int
     """To the caller; 0 for none."""
     setup_ns: int | None
-    """From the caller's INVITE to the answer 200."""
+    """From the caller's INVITE, or its last digit, to the answer."""
     codec: str | None
     """Accepted in the answer to the caller; of those offered, the first."""
     accepted: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Taken:
 
 
 class Nothing(ValueError):
-    """The caller sent no INVITE."""
+    """The caller made no call."""
 
 
 def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mapping[str, str]) -> Taken:
@@ -70,7 +70,7 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
     return Taken(
         engines=engines,
         tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
-        decisions=_decisions(logs),
+        decisions=_decisions(logs, engines),
         answer=begun.answer,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
         codec=begun.codec if begun.answer == 200 else None,
@@ -86,14 +86,16 @@ def named(network: Network, place: Place) -> str:
 
 
 def decided(log: str) -> str | None:
-    """By what a proxy decided first, as its log tells; None for nothing."""
+    """By what an engine decided first, as its log tells; None for nothing."""
     for line in _ROUTE.finditer(log):
         return None if line["via"] == "none" else line["via"]
     return None
 
 
-def _decisions(logs: Mapping[str, str]) -> dict[str, str]:
-    found = ((name, decided(log)) for name, log in logs.items())
+def _decisions(logs: Mapping[str, str], engines: Sequence[str]) -> dict[str, str]:
+    """By engine: those on the way in its order, then others."""
+    names = [*(name for name in dict.fromkeys(engines) if name in logs), *logs]
+    found = ((name, decided(logs[name])) for name in dict.fromkeys(names))
     return {name: by for name, by in found if by is not None}
 
 

@@ -133,6 +133,13 @@ def test_what_cannot_be_loaded_is_refused_before_anything_runs(asked: dict[str, 
         checked(scenario(**asked))
 
 
+def test_calls_to_lines_of_mgcp_are_not_loaded(has_asterisk: None) -> None:
+    with pytest.raises(InputError, match="an end of it speaks no SIP"):
+        checked(scenario(plan="translations", numbers=["+420302000001"]))
+    _, found = checked(scenario(plan="translations"))
+    assert [each.test.number for each in found] == ["+420301000001"]
+
+
 @pytest.fixture
 def labs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[FakeLoadLab]:
     opened: list[FakeLoadLab] = []

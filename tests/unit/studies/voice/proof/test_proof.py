@@ -70,7 +70,9 @@ def test_calls_that_need_a_gateway_say_so() -> None:
     found = {
         each.test.number: each.impossible for each in planned(ready_network("federation"), fall_back=False)
     }
-    assert found["+420950052123"] == "the lab has no program for gw-a: it is a gateway"
+    assert found["+420950052123"] == (
+        "the lab has no program for gw-a: it is a gateway, and Asterisk is not installed: weir voice install"
+    )
     assert found["+420224355289"] == ""
 
 

@@ -1,4 +1,4 @@
-"""What frames carry: datagrams, and the SIP messages of TCP connections, put together. Pure."""
+"""What frames carry: datagrams, and the messages of TCP connections, put together. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ _TCP: Final = 6
 _SYN: Final = 0x02
 _LENGTH: Final = re.compile(rb"^(?:content-length|l)[ \t]*:[ \t]*(\d+)", re.IGNORECASE | re.MULTILINE)
 _WINDOW: Final = 1 << 31
+_TPKT: Final = b"\x03\x00"
+"""How a message of H.225.0 or H.245 begins on a connection (RFC 1006, 6); its length follows."""
+_TPKT_BYTES: Final = 4
 
 
 class Place(NamedTuple):
@@ -24,7 +27,7 @@ class Place(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """A datagram's content, or a whole SIP message out of a connection."""
+    """A datagram's content, or a whole message of SIP, H.225.0 or H.245 out of a connection."""
 
     at_ns: int
     source: Place
@@ -50,7 +53,7 @@ def datagrams(frames: Iterable[Frame]) -> Iterator[Payload]:
 
 
 def payloads(frames: Iterable[Frame]) -> Iterator[Payload]:
-    """Every datagram that came to the switch, and every SIP message of a TCP connection, by time."""
+    """Every datagram that came to the switch, and every message of a TCP connection, by time."""
     streams: dict[tuple[Place, Place], _Stream] = {}
     for frame in frames:
         packet = None if frame.delivered else _packet(frame.content)
@@ -100,6 +103,13 @@ class _Stream:
 
     def _whole(self) -> Iterator[bytes]:
         while True:
+            if self._bytes[:2] == _TPKT:
+                size = int.from_bytes(self._bytes[2:_TPKT_BYTES])
+                if len(self._bytes) < max(size, _TPKT_BYTES):
+                    return
+                yield self._bytes[_TPKT_BYTES:size]
+                self._bytes = self._bytes[max(size, _TPKT_BYTES) :]
+                continue
             # Line breaks between messages keep connections alive (RFC 5626, 3.5.1).
             self._bytes = self._bytes.lstrip(b"\r\n")
             head, end, rest = self._bytes.partition(b"\r\n\r\n")

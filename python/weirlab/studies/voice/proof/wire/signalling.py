@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from weirlab.studies.voice.configs.sipp import PAYLOADS
 from weirlab.studies.voice.lab.seen import Frame
@@ -54,9 +54,19 @@ class Message:
         return f"{self.method} {user[0]}" if user[1] and self.method == "INVITE" else self.method
 
 
+class Told(NamedTuple):
+    """A message of any protocol, for a ladder."""
+
+    at_ns: int
+    source: Place
+    target: Place
+    title: str
+    call_id: str
+
+
 @dataclass(frozen=True)
 class Leg:
-    """An INVITE from one place to another, and the final answer; 0 for none."""
+    """An INVITE, or its like, from one place to another, and the final answer; 0 for none."""
 
     at_ns: int
     source: Place
@@ -99,6 +109,12 @@ def legs(listed: Sequence[Message]) -> list[Leg]:
                     begun, answer=each.status, answered_ns=each.at_ns, codecs=each.codecs
                 )
     return list(found.values())
+
+
+def told(listed: Sequence[Message]) -> Iterator[Told]:
+    """The messages for a ladder."""
+    for each in listed:
+        yield Told(each.at_ns, each.source, each.target, each.title, each.call_id)
 
 
 def speaks(frames: Iterable[Frame], address: str) -> bool:

@@ -1,0 +1,110 @@
+"""Runs a gatekeeper: ``python -m weirlab.studies.voice.gatekeeper gatekeeper.json``.
+
+What it decides goes to standard output, a line each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Final, cast
+
+from weirlab import files, limits
+from weirlab.errors import InputError, WeirError
+from weirlab.studies.voice.gatekeeper import ras
+from weirlab.studies.voice.gatekeeper.answering import Gatekeeper
+from weirlab.studies.voice.gatekeeper.enum import Resolver
+from weirlab.studies.voice.gatekeeper.ras import Address
+from weirlab.studies.voice.gatekeeper.table import Table
+
+_PATIENCE_S: Final = 1.0
+"""For a neighbour's answer; then it is asked once more."""
+_ATTEMPTS: Final = 2
+
+
+class Service(asyncio.DatagramProtocol):
+    """The gatekeeper's socket: requests in, answers out, questions to neighbours."""
+
+    def __init__(self, table: Table) -> None:
+        resolver = Resolver()
+        self.gatekeeper = Gatekeeper(table, resolver.records, resolver.places, self.ask, _tell)
+        self._numbers = itertools.cycle(range(1, 65536))
+        self._asked: dict[tuple[str, int], asyncio.Future[Address | None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # It is one of datagrams, and no instance of their class.
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        source = Address(*addr[:2])
+        try:
+            message = ras.read(data)
+        except ras.NoMessage as error:
+            _tell(f"{source.host}: {error}")
+            return
+        if isinstance(message, (ras.LocationConfirm, ras.LocationReject)):
+            waiting = self._asked.get((source.host, message.number))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message.signalling if isinstance(message, ras.LocationConfirm) else None)
+            return
+        task = asyncio.get_running_loop().create_task(self._answer(message, source))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, message: ras.Message, source: Address) -> None:
+        answer = await self.gatekeeper.answer(message, source.host, time.monotonic())
+        if answer is None:
+            return
+        where = message.reply if isinstance(message, ras.LocationRequest) else source
+        self._transport.sendto(ras.written(answer), where)
+
+    async def ask(self, neighbour: Address, digits: str, hops: int) -> Address | None:
+        """Where ``neighbour`` says that a number leads; None if it does not know, or does not answer."""
+        number = next(self._numbers)
+        request = ras.written(ras.LocationRequest(number, digits, self.gatekeeper.table.ras, hops))
+        waiting: asyncio.Future[Address | None] = asyncio.get_running_loop().create_future()
+        self._asked[neighbour.host, number] = waiting
+        try:
+            for _ in range(_ATTEMPTS):
+                self._transport.sendto(request, neighbour)
+                done, _ = await asyncio.wait({waiting}, timeout=_PATIENCE_S)
+                if done:
+                    return waiting.result()
+        finally:
+            del self._asked[neighbour.host, number]
+        _tell(f"neighbour {neighbour.host} does not answer")
+        return None
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+async def _serve(table: Table) -> None:
+    loop = asyncio.get_running_loop()
+    await loop.create_datagram_endpoint(lambda: Service(table), local_addr=(table.address, table.ras_port))
+    _tell(f"gatekeeper {table.gatekeeper} of plan {table.plan} at {table.address}, port {table.ras_port}")
+    await loop.create_future()
+
+
+def main(path: Path) -> int:
+    """Run until a signal ends it; 1 if it cannot."""
+    try:
+        text = files.read_text(path, "a gatekeeper's table", limits.MOST_PLAN_BYTES)
+        try:
+            table = Table.of(json.loads(text))
+        except ValueError as error:
+            raise InputError(f"{files.shown(path)}: no table of a gatekeeper: {error}") from None
+        asyncio.run(_serve(table))
+    except (WeirError, OSError) as error:
+        print(f"gatekeeper: {error}", file=sys.stderr, flush=True)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,154 @@
+"""The gatekeeper's answer to every request. It does no I/O: who asks others is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from weirlab.studies.voice.ere import BadExpression, Substitution
+from weirlab.studies.voice.gatekeeper import ras
+from weirlab.studies.voice.gatekeeper.ras import Address, Message
+from weirlab.studies.voice.gatekeeper.registrations import Registrations
+from weirlab.studies.voice.gatekeeper.table import Record, Table, Target
+from weirlab.studies.voice.routing.names import SCHEMES, Uri, leads_to
+
+MOST_HOPS: Final = 8
+"""Neighbours that a request for a location may be passed on to."""
+
+Records = Callable[[str, str], Awaitable[Sequence[Record]]]
+"""The NAPTR records of a number, digits, in the tree with a suffix."""
+Places = Callable[[str, int | None], Awaitable[Sequence[Address]]]
+"""Where calls for a host go, and a port if the URI has one, the preferred place first."""
+Ask = Callable[[Address, str, int], Awaitable[Address | None]]
+"""Where a neighbour says that a number leads, and for how many hops it may ask others."""
+
+
+class Found(NamedTuple):
+    """Where a number leads."""
+
+    place: Address
+    digits: str
+
+
+class Gatekeeper:
+    """One gatekeeper, of ``table``; ``tell`` is called with a line about everything that it decides."""
+
+    def __init__(
+        self, table: Table, records: Records, places: Places, ask: Ask, tell: Callable[[str], None]
+    ) -> None:
+        self.table = table
+        self.registrations = Registrations(table.gatekeeper)
+        self._records, self._places, self._ask = records, places, ask
+        self._tell = tell
+
+    async def answer(self, asked: Message, source: str, now_s: float) -> Message | None:
+        """The answer to a message from the address ``source``; None for one that is no request."""
+        match asked:
+            case ras.GatekeeperRequest():
+                return ras.GatekeeperConfirm(asked.number, self.table.gatekeeper, self.table.ras)
+            case ras.RegistrationRequest():
+                answer = self.registrations.register(asked, now_s)
+                if not asked.keeps_alive and isinstance(answer, ras.RegistrationConfirm):
+                    self._tell(f"REGISTERED {answer.endpoint} {' '.join(asked.aliases)}")
+                return answer
+            case ras.UnregistrationRequest():
+                self.registrations.unregister(asked)
+                return ras.UnregistrationConfirm(asked.number)
+            case ras.AdmissionRequest():
+                return await self._admitted(asked, now_s)
+            case ras.DisengageRequest():
+                return ras.DisengageConfirm(asked.number)
+            case ras.BandwidthRequest():
+                return ras.BandwidthConfirm(asked.number, asked.bandwidth)
+            case ras.LocationRequest():
+                return await self._located(asked, source, now_s)
+        return None
+
+    async def _admitted(self, asked: ras.AdmissionRequest, now_s: float) -> Message:
+        known = self.registrations.known(asked.endpoint, now_s)
+        if known is None:
+            return ras.AdmissionReject(asked.number, "invalidEndpointIdentifier")
+        if asked.answers:
+            here = asked.destination or known.signalling
+            return ras.AdmissionConfirm(asked.number, asked.bandwidth, here)
+        if not asked.digits:
+            return ras.AdmissionReject(asked.number, "incompleteAddress")
+        found = await self._find(asked.digits, MOST_HOPS, now_s)
+        if found is None:
+            return ras.AdmissionReject(asked.number, "calledPartyNotRegistered")
+        if found.digits == asked.digits:
+            return ras.AdmissionConfirm(asked.number, asked.bandwidth, found.place)
+        if not asked.maps:
+            self._tell(f"{asked.endpoint} cannot call {found.digits} in place of {asked.digits}")
+            return ras.AdmissionReject(asked.number, "undefinedReason")
+        return ras.AdmissionConfirm(asked.number, asked.bandwidth, found.place, found.digits)
+
+    async def _located(self, asked: ras.LocationRequest, source: str, now_s: float) -> Message:
+        if source not in self.table.neighbours:
+            self._tell(f"{source} is no neighbour")
+            return ras.LocationReject(asked.number, "requestDenied")
+        if not asked.digits:
+            return ras.LocationReject(asked.number, "incompleteAddress")
+        hops = min(asked.hops or MOST_HOPS, MOST_HOPS)
+        found = await self._find(asked.digits, hops - 1, now_s)
+        # The answer has no place for another number.
+        if found is None or found.digits != asked.digits:
+            return ras.LocationReject(asked.number, "notRegistered")
+        return ras.LocationConfirm(asked.number, found.place, self.table.ras)
+
+    async def _find(self, digits: str, hops: int, now_s: float) -> Found | None:
+        """By a route, else by the trees in their order; neighbours are asked for at most ``hops`` more."""
+        route = self.table.route(digits)
+        if route is not None:
+            names = "|".join(target.engine for target in route.targets)
+            self._tell(f"ROUTE num={digits} via=static target={names}")
+            leaving = route.leaving(digits)
+            for target in self._preferred(route.targets, now_s):
+                place: Address | None = target.place
+                if target.neighbour:
+                    place = await self._ask(target.place, leaving, hops) if hops > 0 else None
+                if place is not None:
+                    return Found(place, leaving)
+            return None
+        for tree in self.table.trees:
+            for uri in usable(await self._records(digits, tree.suffix), digits, self.table.hand_over):
+                place = await self._reached(uri)
+                if place is not None:
+                    self._tell(f"ROUTE num={digits} via={tree.tree} target={uri.text}")
+                    return Found(place, digits if uri.scheme != "h323" else _digits(uri, digits))
+        self._tell(f"ROUTE num={digits} via=none")
+        return None
+
+    def _preferred(self, targets: Sequence[Target], now_s: float) -> list[Target]:
+        """Those that are there before those that are not, as far as registrations tell."""
+        there = [each for each in targets if each.neighbour or self.registrations.is_at(each.place, now_s)]
+        return [*there, *(each for each in targets if each not in there)]
+
+    async def _reached(self, uri: Uri) -> Address | None:
+        wanted = SCHEMES[uri.scheme]
+        if wanted != "h323":
+            return self.table.hand_over[wanted].place
+        return next(iter(await self._places(uri.host, uri.port)), None)
+
+
+def usable(records: Sequence[Record], digits: str, hand_over: Mapping[str, Target]) -> list[Uri]:
+    """The URIs of records for H.323, or for what gateways take, by order and preference."""
+    found = []
+    spoken = {"h323", *hand_over}
+    for record in sorted(records, key=lambda each: (each.order, each.preference)):
+        wanted = leads_to(record.service)
+        if wanted not in spoken or record.replacement:
+            continue
+        try:
+            text = Substitution.parse(record.expression).apply(f"+{digits}")
+        except BadExpression:
+            continue
+        uri = Uri.parse(text) if text is not None else None
+        if uri is not None and SCHEMES.get(uri.scheme) == wanted:
+            found.append(uri)
+    return found
+
+
+def _digits(uri: Uri, digits: str) -> str:
+    """The number in a URI; that which was asked for if it has none."""
+    return (uri.number or f"+{digits}")[1:]

@@ -1,0 +1,100 @@
+"""What a gatekeeper knows of its plan: ``gatekeeper.json``, as ``weir voice configs`` writes it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from weirlab.documents import typed
+from weirlab.studies.voice.gatekeeper.ras import Address
+from weirlab.studies.voice.routing.prefixes import Prefixes
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where calls can go."""
+
+    engine: str
+    address: str
+    port: int
+    """Of call signalling; of RAS for a neighbour."""
+    neighbour: bool = False
+    """A gatekeeper, which is asked where the number leads."""
+
+    @property
+    def place(self) -> Address:
+        return Address(self.address, self.port)
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A route."""
+
+    prefix: str
+    """Digits."""
+    strip: int
+    prepend: str
+    targets: tuple[Target, ...]
+    """In the order of preference."""
+    place: str
+    """The line of the plan."""
+
+    def leaving(self, digits: str) -> str:
+        """The number as it is passed on."""
+        return f"{self.prepend}{digits[self.strip :]}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree of ENUM."""
+
+    tree: str
+    """Its name in the plan."""
+    suffix: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """The whole of it."""
+
+    gatekeeper: str
+    plan: str
+    address: str
+    ras_port: int
+    trees: tuple[Tree, ...]
+    hand_over: Mapping[str, Target]
+    """Gateways by the protocol of a record that this gatekeeper does not speak."""
+    neighbours: Mapping[str, str]
+    """Gatekeepers that may ask, by address."""
+    prefixes: tuple[Prefix, ...]
+
+    @classmethod
+    def of(cls, document: object) -> Table:
+        """Raises ``ValueError`` for a document that is something else."""
+        return typed(cls, document)
+
+    @property
+    def ras(self) -> Address:
+        return Address(self.address, self.ras_port)
+
+    def route(self, digits: str) -> Prefix | None:
+        """The route with the longest prefix of ``digits``."""
+        found = self._longest.longest(digits)
+        return None if found is None else found[1]
+
+    @cached_property
+    def _longest(self) -> Prefixes[Prefix]:
+        return Prefixes((each.prefix, each) for each in self.prefixes)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A NAPTR record of ENUM (RFC 6116, 3.4)."""
+
+    order: int
+    preference: int
+    service: str
+    expression: str
+    replacement: str = field(default="")
+    """Of a record that refers to another name; empty for one that ends here."""

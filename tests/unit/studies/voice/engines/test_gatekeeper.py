@@ -1,0 +1,271 @@
+"""The gatekeeper: messages on the wire, and its answer to every request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weirlab.studies.voice.configs import configs
+from weirlab.studies.voice.gatekeeper import ras
+from weirlab.studies.voice.gatekeeper.answering import Gatekeeper
+from weirlab.studies.voice.gatekeeper.ras import Address, Message
+from weirlab.studies.voice.gatekeeper.registrations import LIVE_S
+from weirlab.studies.voice.gatekeeper.table import Record, Table
+
+from ..plans import network, ready_network
+
+GATEWAY = Address("192.0.2.3", 1720)
+PBX = Address("192.0.2.6", 1720)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ras.GatekeeperConfirm(1, "gk", Address("192.0.2.4", 1719)),
+        ras.RegistrationConfirm(2, "gk", "192.0.2.3:1720", 60),
+        ras.RegistrationReject(3, "fullRegistrationRequired"),
+        ras.UnregistrationConfirm(4),
+        ras.AdmissionConfirm(5, 1280, PBX),
+        ras.AdmissionConfirm(6, 1280, Address("2001:db8::6", 1720), "420222"),
+        ras.AdmissionReject(7, "calledPartyNotRegistered"),
+        ras.AdmissionReject(7, "incompleteAddress"),
+        ras.LocationReject(7, "incompleteAddress"),
+        ras.DisengageConfirm(8),
+        ras.BandwidthConfirm(9, 640),
+        ras.LocationRequest(65535, "420222", Address("192.0.2.4", 1719), 7),
+        ras.LocationConfirm(11, PBX, Address("192.0.2.4", 1719)),
+        ras.LocationReject(12, "notRegistered"),
+    ],
+    ids=lambda message: message.NAME,
+)
+def test_what_a_gatekeeper_sends_is_read_as_it_was_meant(message: Message) -> None:
+    assert ras.read(ras.written(message)) == message
+
+
+RECORDED = {
+    "00200000060008914a0004000a5f002932e622c0b8000027056f6f683332330676302e382e336d00024006"
+    "00670077002d007700650073007401807536": ras.GatekeeperRequest(1),
+    "0ec00001060008914a00048001000a5f002906b801000a5f002932e622c0b8000027056f6f683332330676302e382e336d"
+    "0002400600670077002d0077006500730074018075360c0067006b002d007700650073007460b8000027056f6f68333233"
+    "0676302e382e336d2c8a00000340012b01000100": ras.RegistrationRequest(
+        2, Address("10.95.0.41", 1720), ("gw-west", "4203"), "", False
+    ),
+    "2790000200e000310030002e00390035002e0030002e00340031003a0031003700320030010580753735333334024006"
+    "00670077002d007700650073007401807536000a5f002906b8800186a0000c6162636465666768696a6b6c6d6e6f700964"
+    "2000010011006f6f68333233632d4177d220c93f00960f0c0067006b002d00770065007300740100": ras.AdmissionRequest(
+        3, "10.95.0.41:1720", "420402000001", False, 100000, None, False
+    ),
+    "27d0000200e000310030002e00390035002e0030002e00340032003a0031003700320030010580753735333334000a5f00"
+    "2a06b80201807536400600670077002d0077006500730074000a5f00292efe800186a0000c6162636465666768696a6b6c"
+    "6d6e6f7049642000010011006f6f68333233632d4177d220c93f00960f0c0067006b002d00650061007300740100": (
+        ras.AdmissionRequest(
+            3, "10.95.0.42:1720", "420402000001", True, 100000, Address("10.95.0.42", 1720), False
+        )
+    ),
+}
+"""What Asterisk's ooh323 sends, and what it means."""
+
+
+@pytest.mark.parametrize("content", RECORDED, ids=[message.NAME for message in RECORDED.values()])
+def test_requests_of_a_real_gateway_are_read(content: str) -> None:
+    assert ras.read(bytes.fromhex(content)) == RECORDED[content]
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        (
+            ras.LocationConfirm(1, Address("10.95.0.42", 1720), Address("10.95.0.52", 1719)),
+            "4c0000000a5f002a06b8000a5f003406b7",
+        ),
+        (
+            ras.AdmissionConfirm(3, 100000, Address("10.95.0.42", 1720)),
+            "2a000002800186a0000a5f002a06b82c00c0000100020000",
+        ),
+    ],
+    ids=["LCF", "ACF"],
+)
+def test_answers_that_a_real_gateway_has_taken(message: Message, content: str) -> None:
+    assert ras.written(message).hex() == content
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=60))
+def test_foreign_bytes_are_a_message_or_none(content: bytes) -> None:
+    with suppress(ras.NoMessage):
+        assert 1 <= ras.read(content).number <= 65535
+
+
+@dataclass
+class Others:
+    """What the gatekeeper learns from others."""
+
+    records: dict[str, Sequence[Record]] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    neighbours: dict[str, Address] = field(default_factory=dict)
+    asked: list[tuple[Address, str, int]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    async def naptr(self, digits: str, suffix: str) -> Sequence[Record]:
+        return self.records.get(f"{digits} {suffix}", ())
+
+    async def places(self, name: str, port: int | None) -> Sequence[Address]:
+        return [Address(self.hosts[name], port or 1720)] if name in self.hosts else []
+
+    async def ask(self, place: Address, digits: str, hops: int) -> Address | None:
+        self.asked.append((place, digits, hops))
+        return self.neighbours.get(digits)
+
+
+def keeper(others: Others, *replacements: tuple[str, str]) -> Gatekeeper:
+    """The gatekeeper of the small plan, at which a gateway is registered."""
+    table = Table.of(json.loads(configs(network(*replacements), "/x")["gk/gatekeeper.json"]))
+    made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
+    answer(made, ras.RegistrationRequest(1, GATEWAY, ("gw", "420"), "", False))
+    return made
+
+
+def answer(
+    made: Gatekeeper, message: Message, source: str = GATEWAY.host, now_s: float = 0.0
+) -> Message | None:
+    return asyncio.run(made.answer(message, source, now_s))
+
+
+def admission(
+    digits: str, *, endpoint: str = "192.0.2.3:1720", answers: bool = False
+) -> ras.AdmissionRequest:
+    return ras.AdmissionRequest(7, endpoint, digits, answers, 1280, None, False)
+
+
+def test_who_is_registered_is_told_where_a_number_leads_and_the_log_says_why() -> None:
+    others = Others()
+    made = keeper(others)
+    assert answer(made, admission("420222000001")) == ras.AdmissionConfirm(7, 1280, PBX)
+    assert others.said == [
+        "REGISTERED 192.0.2.3:1720 gw 420",
+        "ROUTE num=420222000001 via=static target=pbx",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (admission("420222000001", endpoint="unknown"), "invalidEndpointIdentifier"),
+        (admission("421222000001"), "calledPartyNotRegistered"),
+        (admission(""), "incompleteAddress"),
+    ],
+    ids=["stranger", "no route", "no number"],
+)
+def test_who_may_not_call_is_told_why(message: Message, reason: str) -> None:
+    assert answer(keeper(Others()), message) == ras.AdmissionReject(7, reason)
+
+
+def test_a_callee_that_asks_may_take_the_call_where_it_is() -> None:
+    assert answer(keeper(Others()), admission("", answers=True)) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+def test_a_registration_ends_unless_it_is_renewed() -> None:
+    made = keeper(Others())
+    again = ras.RegistrationRequest(2, None, (), "192.0.2.3:1720", True)
+    assert isinstance(answer(made, again, now_s=LIVE_S - 1), ras.RegistrationConfirm)
+    assert isinstance(answer(made, admission("420222"), now_s=2 * LIVE_S - 2), ras.AdmissionConfirm)
+    assert answer(made, again, now_s=3 * LIVE_S) == ras.RegistrationReject(2, "fullRegistrationRequired")
+    assert isinstance(answer(made, admission("420222"), now_s=3 * LIVE_S), ras.AdmissionReject)
+
+
+def test_who_unregisters_may_not_call_any_more() -> None:
+    made = keeper(Others())
+    assert answer(made, ras.UnregistrationRequest(3, "", GATEWAY)) == ras.UnregistrationConfirm(3)
+    assert isinstance(answer(made, admission("420222")), ras.AdmissionReject)
+
+
+def test_a_target_that_is_registered_goes_before_one_that_is_not() -> None:
+    made = keeper(Others(), ('prefix: "+420", to: pbx}', 'prefix: "+420", to: [pbx, gw]}'))
+    assert answer(made, admission("420222")) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+def test_another_number_is_told_to_who_can_call_it_and_refused_to_who_cannot() -> None:
+    made = keeper(
+        Others(), ('prefix: "+420", to: pbx}', 'prefix: "+420", to: pbx, strip: 3, prepend: "421"}')
+    )
+    asked = admission("420222")
+    assert answer(made, asked) == ras.AdmissionReject(7, "undefinedReason")
+    maps = ras.AdmissionRequest(7, asked.endpoint, "420222", False, 1280, None, True)
+    assert answer(made, maps) == ras.AdmissionConfirm(7, 1280, PBX, "421222")
+
+
+RECORDS = (
+    Record(200, 10, "E2U+h323", "!^.*$!h323:1@late.example!"),
+    Record(100, 20, "E2U+h323", r"!^\+(.*)$!h323:\1@gone.example!"),
+    Record(100, 10, "E2U+sip", r"!^\+(.*)$!sip:\1@other.example!"),
+    Record(100, 30, "E2U+h323", r"!^\+(.*)$!h323:\1@far.example:1799!"),
+    Record(1, 1, "", "", "1.2.4.e164.arpa"),
+    Record(2, 1, "E2U+h323", "no expression"),
+)
+
+
+def test_without_a_route_the_records_of_a_tree_decide_by_order_and_preference() -> None:
+    others = Others({"421555 e164.arpa": RECORDS}, {"far.example": "198.51.100.7"})
+    made = keeper(others, ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
+    found = answer(made, admission("421555"))
+    assert found == ras.AdmissionConfirm(7, 1280, Address("198.51.100.7", 1799))
+    assert others.said[-1] == "ROUTE num=421555 via=public target=h323:421555@far.example:1799"
+
+
+def test_a_record_for_another_protocol_is_followed_if_a_gateway_takes_it() -> None:
+    others = Others({"421555 e164.arpa": RECORDS})
+    given = "gk: {kind: gatekeeper, trees: [public], hand_over: {sip: gw},"
+    made = keeper(others, ("gk: {kind: gatekeeper,", given))
+    assert answer(made, admission("421555")) == ras.AdmissionConfirm(7, 1280, GATEWAY)
+
+
+def two_gatekeepers(others: Others) -> Gatekeeper:
+    table = Table.of(json.loads(configs(ready_network("translations"), "/x")["gk-west/gatekeeper.json"]))
+    made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
+    answer(made, ras.RegistrationRequest(1, Address("10.95.0.41", 1720), ("gw-west",), "", False))
+    return made
+
+
+def test_a_neighbour_is_asked_where_its_numbers_lead() -> None:
+    east = Address("10.95.0.42", 1720)
+    others = Others(neighbours={"420401000001": east})
+    made = two_gatekeepers(others)
+    asked = admission("420401000001", endpoint="10.95.0.41:1720")
+    assert answer(made, asked) == ras.AdmissionConfirm(7, 1280, east)
+    assert others.asked == [(Address("10.95.0.52", 1719), "420401000001", 8)]
+    unknown = admission("420409", endpoint="10.95.0.41:1720")
+    assert answer(made, unknown) == ras.AdmissionReject(7, "calledPartyNotRegistered")
+
+
+def test_only_neighbours_may_ask_and_no_question_goes_round_for_ever() -> None:
+    others = Others()
+    made = two_gatekeepers(others)
+    here = Address("10.95.0.52", 1719)
+    known = ras.LocationRequest(9, "420301000001", here)
+    assert answer(made, known, here.host) == ras.LocationConfirm(
+        9, Address("10.95.0.41", 1720), Address("10.95.0.51", 1719)
+    )
+    assert answer(made, ras.LocationRequest(9, "", here), here.host) == ras.LocationReject(
+        9, "incompleteAddress"
+    )
+    assert answer(made, known, "10.95.0.99") == ras.LocationReject(9, "requestDenied")
+    last = ras.LocationRequest(9, "420401000001", here, 1)
+    assert answer(made, last, here.host) == ras.LocationReject(9, "notRegistered")
+    assert others.asked == []
+
+
+def test_every_other_request_is_granted_and_answers_are_not_answered() -> None:
+    made = keeper(Others())
+    assert answer(made, ras.GatekeeperRequest(1)) == ras.GatekeeperConfirm(
+        1, "gk", Address("192.0.2.4", 1719)
+    )
+    assert answer(made, ras.DisengageRequest(2)) == ras.DisengageConfirm(2)
+    assert answer(made, ras.BandwidthRequest(3, 640)) == ras.BandwidthConfirm(3, 640)
+    assert answer(made, ras.DisengageConfirm(4)) is None
