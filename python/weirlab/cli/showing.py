@@ -13,6 +13,7 @@ from weirlab.cli.output import DETAILS, WIDE
 
 WITHOUT_TABLES: Final = frozenset(
     {
+        "add-user",
         "check",
         "clean",
         "completion",
@@ -21,6 +22,7 @@ WITHOUT_TABLES: Final = frozenset(
         "example",
         "export",
         "import",
+        "remove-user",
         "report",
         "schema",
         "serve",
