@@ -9,11 +9,12 @@ from typing import Final
 from starlette.requests import Request
 
 from weirlab.errors import InputError
+from weirlab.studies.voice.managing import publishing
 from weirlab.studies.voice.managing.accounts import Accounts, NotSignedIn, SignedIn
 from weirlab.studies.voice.managing.database import opened
 from weirlab.studies.voice.managing.publishing import Published, Server, Target, publish, serials
 from weirlab.studies.voice.managing.register import Register
-from weirlab.studies.voice.zones import zones
+from weirlab.studies.voice.zones.text import is_higher
 from weirlab.web.settings import VoiceSettings
 from weirlab.web.voice.asking import ServerZone
 
@@ -93,12 +94,12 @@ class Desk:
             return []
         state = self.register.state()
         signed = {tree.origin for tree in state.plan.trees.values() if tree.visibility == "public"}
-        origins = [zone.origin for zone in zones(state.network)]
+        origins = publishing.origins(state)
         found = []
         for server, zone, serial in serials(target.servers, origins):
-            # BIND counts further when it signs a zone.
+            # BIND counts further where it signs a zone.
             current = serial == published.serial or (
-                serial is not None and zone in signed and serial > published.serial
+                serial is not None and zone in signed and is_higher(serial, published.serial)
             )
             found.append(ServerZone(str(server), zone, serial, current))
         return found

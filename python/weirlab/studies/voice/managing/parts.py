@@ -79,6 +79,10 @@ class General(Section):
     """Domains outside the plan to which URIs may lead."""
 
 
+_LAST: Final = ("valid_from", "valid_until")
+"""Fields that come behind all others."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A kind of piece."""
@@ -98,8 +102,8 @@ class Part:
     @property
     def fields(self) -> tuple[str, ...]:
         """In the order in which they are written."""
-        others = (name for name in self.model.model_fields if name not in (*self.first, *self.hidden))
-        return (*self.first, *others)
+        others = [name for name in self.model.model_fields if name not in (*self.first, *self.hidden)]
+        return (*self.first, *sorted(others, key=_LAST.__contains__))
 
     def name_of(self, content: Mapping[str, Any]) -> str:
         """What people call a piece: ``+420950052``, ``core``."""

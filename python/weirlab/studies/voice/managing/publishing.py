@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import reduce
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from weirlab.studies.voice.managing.state import Problem, Refused, State
 from weirlab.studies.voice.plan import loads
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.zones import put, zones
+from weirlab.studies.voice.zones.text import is_higher
 
 LIST: Final = "zones.conf"
 """The file in which BIND finds the zones, by an ``include`` of its own configuration."""
@@ -112,11 +114,15 @@ def publish(register: Register, who: Account, head: int, target: Target) -> Publ
     if not who.may_publish:
         reason, advice = f"{who.name} may not publish", "ask an administrator to publish"
         raise Refused([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
+    served = [
+        found for _, _, found in serials(target.servers, origins(register.state())) if found is not None
+    ]
     with register.database.writing() as on:
         state = register.publishable(on, head)
         before = on.publication()
-        last = max(state.plan.serial, 0 if before is None else before.serial)
-        serial = next_serial(last, register.now().date())
+        # BIND counts further where it signs a zone, and a zone may have had another master before.
+        kept = 0 if before is None else before.serial
+        serial = next_serial(latest([state.plan.serial, kept, *served]), register.now().date())
         made = zones(register.with_serial(state, serial).network)
         told = f"{plural(len(made), 'zone')} with serial {serial}"
         event, raised = register.raised(on, who.name, state, serial, told)
@@ -144,6 +150,16 @@ def _list(state: State, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def origins(state: State) -> list[str]:
+    """The names of all zones."""
+    return [*(tree.origin for tree in state.plan.trees.values()), *state.plan.domains]
+
+
+def latest(found: Sequence[int]) -> int:
+    """The last one of serials, by their arithmetic (RFC 1982)."""
+    return reduce(lambda one, other: other if is_higher(other, one) else one, found)
+
+
 def next_serial(last: int, day: date) -> int:
     """The serial after ``last``: the day and a count, as in 2026013101, if that is higher (RFC 1982)."""
     dated = int(f"{day:%Y%m%d}01")
@@ -152,11 +168,11 @@ def next_serial(last: int, day: date) -> int:
     return (last + 1) % _SERIALS or 1
 
 
-def serials(servers: Sequence[Server], origins: Sequence[str]) -> Iterator[tuple[Server, str, int | None]]:
+def serials(servers: Sequence[Server], names: Sequence[str]) -> Iterator[tuple[Server, str, int | None]]:
     """Which serial each server has of each zone; None where it does not answer for it."""
     for server in servers:
         silent = False
-        for origin in origins:
+        for origin in names:
             found = None if silent else _serial(server, origin)
             # One wait for a server that is off, and not one for each zone.
             silent = silent or found == _SILENT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from weirlab.errors import LabError
 from weirlab.studies.voice.lab import dns
 from weirlab.studies.voice.managing import publishing
-from weirlab.studies.voice.managing.publishing import Target, next_serial, pending, publish
+from weirlab.studies.voice.managing.publishing import Server, Target, latest, next_serial, pending, publish
 from weirlab.studies.voice.managing.register import Register
 from weirlab.studies.voice.plan import loads
 
@@ -101,6 +102,24 @@ def test_what_bind_says_is_told_and_the_next_serial_is_another_one(
 )  # fmt: skip
 def test_a_serial_follows_the_last_one(last: int, following: int) -> None:
     assert next_serial(last, date(2026, 11, 22)) == following
+
+
+def test_the_latest_serial_counts_beyond_the_end_of_their_range() -> None:
+    assert latest([7, 2026112201, 0]) == 2026112201
+    assert latest([4294967295, 3]) == 3
+
+
+def test_the_serial_is_higher_than_what_the_servers_have(
+    register: Register, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server("192.0.2.53", 53)
+
+    def served(servers: Sequence[Server], origins: Sequence[str]) -> Iterator[tuple[Server, str, int | None]]:
+        return iter([(server, origins[0], 2026112207), (server, origins[1], None)])
+
+    monkeypatch.setattr(publishing, "serials", served)
+    made = publish(register, ADMINISTRATOR, head(register), Target(tmp_path, servers=(server,)))
+    assert made.serial == 2026112208
 
 
 def test_undoing_does_not_bring_an_old_serial_back(register: Register, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ _STYLE: Final = """
 .map .link { fill: none; stroke: var(--soft); stroke-width: 1.4; opacity: .75; }
 .map .h323 { stroke-dasharray: 8 4; }
 .map .mgcp { stroke-dasharray: 2 4; }
-.map .dns { stroke-width: 1; opacity: .35; }
+.map .link.dns { stroke-width: 1; opacity: .45; }
 .map .way { display: none; fill: none; stroke: var(--accent); stroke-width: 4; stroke-linecap: round; }
 .map .way.planned { stroke-dasharray: 1 8; }
 .map .arrow { fill: var(--soft); } .map .way-arrow { fill: var(--accent); }
@@ -40,7 +40,7 @@ _STYLE: Final = """
   padding: 0; color: var(--soft); font-size: .8125rem; }
 .map .keys svg { display: inline-block; width: 2.2rem; height: .6rem; margin-right: .4rem;
   vertical-align: middle; }
-.map label { display: block; cursor: pointer; padding: .3rem 0; min-width: 10rem; }
+.map label { display: block; cursor: pointer; min-width: 10rem; }
 .map input { accent-color: var(--accent); margin: 0 .5rem 0 0; }
 .map tr:has(:checked) { background: var(--accent-soft); }
 """
