@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,11 @@ ENTRY = {
 Client = Callable[..., TestClient]
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> VoiceSettings:
-    """Of a database with an administrator and a user of each of two organisations."""
-    path = str(tmp_path / "plan.db")
-    database = opened(path, new=True)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with an administrator and a user of each of two organisations."""
+    path = tmp_path_factory.mktemp("voice") / "plan.db"
+    database = opened(str(path), new=True)
     register = Register(database)
     register.begin("test", load(ready.FOLDER / "federation.yaml").plan, "federation.yaml")
     accounts = Accounts(register, CHEAP)
@@ -44,6 +45,13 @@ def settings(tmp_path: Path) -> VoiceSettings:
     accounts.add("test", "susan", PASSWORD, "south", publishes=True)
     accounts.add("test", "carol", None, "north")
     database.close()
+    return path
+
+
+@pytest.fixture
+def settings(made: Path, tmp_path: Path) -> VoiceSettings:
+    """Of a database of the test's own."""
+    path = str(shutil.copy(made, tmp_path))
     return VoiceSettings(path, zones=str(tmp_path / "zones"), user_header="X-Remote-User", proxy=PROXY)
 
 

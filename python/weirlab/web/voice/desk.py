@@ -93,11 +93,11 @@ class Desk:
         if target is None or published is None:
             return []
         state = self.register.state()
-        signed = {tree.origin for tree in state.plan.trees.values() if tree.visibility == "public"}
+        signed = publishing.signed_zones(state)
         origins = publishing.origins(state)
         found = []
         for server, zone, serial in serials(target.servers, origins):
-            # BIND counts further where it signs a zone.
+            # BIND counts further where it signs a zone, but from the published serial on.
             current = serial == published.serial or (
                 serial is not None and zone in signed and is_higher(serial, published.serial)
             )

@@ -34,6 +34,8 @@ _RNDC_S: Final = 30.0
 _ANSWER_S: Final = 1.0
 _MOST_DATAGRAM: Final = 4096
 _SERIALS: Final = 1 << 32
+_SIGNING: Final = 10
+"""Steps of signing that BIND may take before it loads what was published."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +116,10 @@ def publish(register: Register, who: Account, head: int, target: Target) -> Publ
     if not who.may_publish:
         reason, advice = f"{who.name} may not publish", "ask an administrator to publish"
         raise Refused([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
-    served = [
-        found for _, _, found in serials(target.servers, origins(register.state())) if found is not None
-    ]
+    served = _served(register.state(), target.servers)
     with register.database.writing() as on:
         state = register.publishable(on, head)
         before = on.publication()
-        # BIND counts further where it signs a zone, and a zone may have had another master before.
         kept = 0 if before is None else before.serial
         serial = next_serial(latest([state.plan.serial, kept, *served]), register.now().date())
         made = zones(register.with_serial(state, serial).network)
@@ -148,6 +147,25 @@ def _list(state: State, folder: Path) -> str:
         *statements(state.plan, f"{path}/"),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _served(state: State, servers: Sequence[Server]) -> list[int]:
+    """Serials that the new one must follow, as a zone may have had another primary before.
+
+    Where BIND signs a zone, it raises the serial with every step of that. A serial well above shows that a
+    server has what was published, and not only more signatures.
+    """
+    signed = signed_zones(state)
+    return [
+        (found + _SIGNING if origin in signed else found) % _SERIALS
+        for _, origin, found in serials(servers, origins(state))
+        if found is not None
+    ]
+
+
+def signed_zones(state: State) -> set[str]:
+    """Zones that BIND signs."""
+    return {tree.origin for tree in state.plan.trees.values() if tree.visibility == "public"}
 
 
 def origins(state: State) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.scenario.document import parse
@@ -51,6 +51,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4))
 def test_any_plain_values_are_read_as_they_were_written(value: dict[str, object]) -> None:
     text, document = written(value, "any.yaml")
