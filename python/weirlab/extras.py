@@ -66,6 +66,9 @@ class _Deferred(ModuleType):
         return getattr(import_module(self.__name__), name)
 
 
+MANAGE: Final = Extra("manage", "numbering plans in a database", {"sqlalchemy": "SQLAlchemy"})
+"""SQLite and PostgreSQL alike."""
+
 REPORT: Final = Extra("report", "the charts of a report", {"altair": "Altair", "vl_convert": "vl-convert"})
 """A third of the installation's size, for the charts of pages and their images."""
 

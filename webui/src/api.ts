@@ -8,6 +8,8 @@ export interface Session {
   /** How long data is kept, in a sentence. */
   kept: string;
   may_run: boolean;
+  /** Is there zone management? */
+  voice: boolean;
 }
 export interface Table {
   caption: string;
@@ -166,6 +168,8 @@ export class Failure extends Error {
   constructor(
     message: string,
     readonly status: number,
+    /** All that the service says of it. */
+    readonly body: unknown = null,
   ) {
     super(message);
   }
@@ -189,14 +193,15 @@ export async function ask<T>(path: string, options: RequestInit = {}): Promise<T
 export function failure(status: number, text: string): Failure {
   if (status === 401) onToken.ask();
   try {
-    return new Failure(JSON.parse(text).error.message, status);
+    const body = JSON.parse(text);
+    return new Failure(body.error.message, status, body);
   } catch {
     return new Failure(`The service answers with an error (${status}).`, status);
   }
 }
 
-export function post<T>(path: string, body: unknown = {}): Promise<T> {
-  return ask<T>(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+export function post<T>(path: string, body: unknown = {}, headers: Record<string, string> = {}): Promise<T> {
+  return ask<T>(path, { method: "POST", headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) });
 }
 
 /** Send a file as it is; `progress` gets the share that is sent. */

@@ -13,6 +13,7 @@ from weirlab.cli.output import DETAILS, WIDE
 
 WITHOUT_TABLES: Final = frozenset(
     {
+        "add-user",
         "cat",
         "check",
         "clean",
@@ -23,6 +24,7 @@ WITHOUT_TABLES: Final = frozenset(
         "export",
         "import",
         "proxy",
+        "remove-user",
         "report",
         "schema",
         "serve",

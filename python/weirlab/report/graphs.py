@@ -34,3 +34,19 @@ class Graphs:
     light: Mapping[str, str]
     dark: Mapping[str, str]
     drawn_by: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture that needs no script.
+
+    Parameters
+    ----------
+    markup:
+        SVG, and what belongs to it.
+    style:
+        CSS.
+    """
+
+    markup: Markup
+    style: str

@@ -19,9 +19,12 @@ from weirlab.report.interaction import interactive
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
-def assembled(figures: Sequence[Figure], graphs: Graphs | None, *, source: str, **values: Any) -> str:
+def assembled(
+    figures: Sequence[Figure], graphs: Graphs | None, *, style: str = "", source: str, **values: Any
+) -> str:
     """The HTML file with ``values``, and with all that ``figures`` and ``graphs`` need but a browser.
 
+    ``style`` is CSS of drawings.
     ``source`` says below saved charts what they are about. ``page.html`` names the values.
     """
     light = palette.LIGHT | (dict(graphs.light) if graphs else {})
@@ -36,6 +39,7 @@ def assembled(figures: Sequence[Figure], graphs: Graphs | None, *, source: str, 
                 .replace("/*LIGHT*/", palette.css_variables(light))
                 .replace("/*DARK*/", palette.css_variables(dark))
                 + (graphs.style if graphs else "")
+                + style
             ),
             code=Markup(_asset("page.js")),
             bundle=Markup(bundle.script() if figures else ""),

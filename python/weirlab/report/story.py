@@ -15,7 +15,7 @@ import yaml
 from weirlab.quantities import NOTHING
 from weirlab.report.axes import QUANTITIES
 from weirlab.report.figure import Figure
-from weirlab.report.graphs import Graphs
+from weirlab.report.graphs import Drawing, Graphs
 from weirlab.report.shell import assembled
 from weirlab.report.tables import Pairs, Table, Tile
 
@@ -42,6 +42,7 @@ class Chapter:
     note: str = ""
     """Small print behind the tables."""
     graphs: Graphs | None = None
+    drawing: Drawing | None = None
     parts: tuple[Chapter, ...] = ()
     """Sections within this one."""
 
@@ -68,7 +69,7 @@ class Chapter:
 
     @property
     def empty(self) -> bool:
-        shown = (self.facts, self.sentences, self.drawn, self.tables, self.details, self.graphs)
+        shown = (self.facts, self.sentences, self.drawn, self.tables, self.details, self.graphs, self.drawing)
         return not any(shown) and all(part.empty for part in self.parts)
 
     def whole(self) -> Iterator[Chapter]:
@@ -173,6 +174,11 @@ class Story:
         return next((chapter.graphs for chapter in self.chapters if chapter.graphs), None)
 
     @property
+    def _drawings(self) -> list[Drawing]:
+        whole = (part for chapter in self.chapters for part in chapter.whole())
+        return [part.drawing for part in whole if part.drawing is not None]
+
+    @property
     def key_numbers(self) -> list[Tile]:
         """The tiles that hold a number."""
         return [tile for tile in self.tiles if tile.value not in ("", NOTHING)]
@@ -182,6 +188,7 @@ class Story:
         return assembled(
             self.figures,
             self.graphs,
+            style="".join(each.style for each in self._drawings),
             source=self.source,
             story=self,
             origin=self.origin,

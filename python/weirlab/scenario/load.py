@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from weirlab import limits
 from weirlab.errors import InputError
 from weirlab.quoting import MOST_QUOTED, quoted, shortened
-from weirlab.scenario.document import Document, Mark
+from weirlab.scenario.document import Document, Location, Mark
 from weirlab.scenario.model import Root, Section
 from weirlab.scenario.profile import Scenario
 
@@ -52,6 +52,16 @@ def validated(document: Document, kind: type[M], about: str = "") -> M:
         refuse(
             document, [(_place(document, problem), _explain(problem, kind, about)) for problem in problems]
         )
+
+
+def problems(value: Mapping[str, Any], kind: type[BaseModel]) -> list[tuple[Location, str]]:
+    """Why ``value`` is no ``kind``: where, and what is wrong there; empty if it is one."""
+    try:
+        kind.model_validate(dict(value))
+    except ValidationError as error:
+        found = _first_causes(error.errors(include_url=False))
+        return [(problem["loc"], _explain(problem, kind)) for problem in found]
+    return []
 
 
 def checked(document: Document, kind: type[R], about: str = "", *, no_files: str = "") -> R:

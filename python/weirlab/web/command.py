@@ -11,8 +11,18 @@ from weirlab.cli import options
 from weirlab.cli.lines import LinesOption, say
 from weirlab.cli.options import grouped
 from weirlab.cli.output import Session
-from weirlab.extras import WEB
-from weirlab.web.settings import LOOPBACK, PORT, Settings, bind, check
+from weirlab.errors import InputError
+from weirlab.extras import MANAGE, WEB
+from weirlab.web.settings import (
+    LOOPBACK,
+    PORT,
+    Settings,
+    VoiceSettings,
+    bind,
+    check,
+    name_server,
+    one_address,
+)
 
 WEB_HELP = """Serve runs, captures and live tests to a browser, until Ctrl-C.
 
@@ -29,6 +39,9 @@ other address needs a token of 16 characters or more, which each browser is
 asked for once. The connection is not encrypted; put a proxy with TLS in
 front of it where others could listen.
 
+With --voice it is also where organisations change a numbering plan that
+weir voice manage keeps, and publish its zones; each signs in.
+
 With --json every event is a JSON document on a line of its own, and the
 account of the service is the last line.
 
@@ -39,6 +52,7 @@ Examples:
   weir web --allow-run
   weir web --max-upload 20GB --max-memory 8GB --json
   weir web --keep-days 30 --keep-size 100GB
+  weir web --voice plan.db --voice-zones /var/lib/bind/weir
 """
 
 
@@ -77,6 +91,91 @@ class RightOptions:
 
 
 @dataclass(frozen=True)
+class VoiceOptions:
+    """The numbering plan that organisations change."""
+
+    PANEL: ClassVar = "Zone management"
+
+    voice: Annotated[
+        str | None,
+        typer.Option(
+            "--voice",
+            help="The plan's database, of weir voice manage.",
+            metavar="DATABASE",
+            show_default=False,
+        ),
+    ] = None
+    voice_zones: Annotated[
+        str | None,
+        typer.Option(
+            "--voice-zones", help="Publish zones into this folder.", metavar="DIR", show_default=False
+        ),
+    ] = None
+    voice_rndc: Annotated[
+        str | None,
+        typer.Option(
+            "--voice-rndc",
+            help="Have BIND load them: the configuration of rndc.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None
+    voice_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--voice-server",
+            help="A name server to ask which serials it has; repeatable.",
+            metavar="ADDRESS:PORT",
+            show_default=False,
+        ),
+    ] = None
+    voice_user_header: Annotated[
+        str | None,
+        typer.Option(
+            "--voice-user-header",
+            help="Header in which a proxy names the user.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
+    voice_proxy: Annotated[
+        str | None,
+        typer.Option("--voice-proxy", help="The proxy's address.", metavar="ADDRESS", show_default=False),
+    ] = None
+
+    def settings(self) -> VoiceSettings | None:
+        """What is asked for, understood; None for no zone management."""
+        others = {
+            "--voice-zones": self.voice_zones,
+            "--voice-rndc": self.voice_rndc,
+            "--voice-server": self.voice_server,
+            "--voice-user-header": self.voice_user_header,
+            "--voice-proxy": self.voice_proxy,
+        }
+        if self.voice is None:
+            if given := next((name for name, value in others.items() if value), None):
+                raise InputError(f"{given} needs --voice DATABASE, which names the plan")
+            return None
+        if (self.voice_user_header is None) != (self.voice_proxy is None):
+            raise InputError(
+                "--voice-user-header and --voice-proxy belong together: "
+                "the header counts from that address alone"
+            )
+        if self.voice_rndc is not None and self.voice_zones is None:
+            raise InputError(
+                "--voice-rndc needs --voice-zones, the folder that BIND's configuration includes"
+            )
+        return VoiceSettings(
+            database=self.voice,
+            zones=self.voice_zones or "",
+            rndc=self.voice_rndc or "",
+            servers=tuple(name_server(each) for each in self.voice_server or ()),
+            user_header=self.voice_user_header or "",
+            proxy="" if self.voice_proxy is None else one_address(self.voice_proxy, "--voice-proxy"),
+        )
+
+
+@dataclass(frozen=True)
 class LimitOptions:
     """What captures and TCP tests may use."""
 
@@ -111,7 +210,7 @@ class LimitOptions:
         ),
     ] = None
 
-    def settings(self, listen: ListenOptions, rights: RightOptions) -> Settings:
+    def settings(self, listen: ListenOptions, rights: RightOptions, voice: VoiceSettings | None) -> Settings:
         """All settings of the service, understood."""
         from weirlab.amounts import parse_size, parse_time
 
@@ -128,6 +227,7 @@ class LimitOptions:
             most_days=self.keep_days,
             most_kept_bytes=0 if self.keep_size is None else parse_size(self.keep_size, "--keep-size"),
             allow_run=rights.allow_run,
+            voice=voice,
         )
 
 
@@ -142,14 +242,17 @@ def web(
     listen: ListenOptions,
     rights: RightOptions,
     limits: LimitOptions,
+    voice: VoiceOptions,
     store: options.StoreOption = None,
     json: LinesOption = False,
 ) -> None:
     """Serve."""
     with Session(ctx, as_json=json, store=store) as session:
-        settings = limits.settings(listen, rights)
+        settings = limits.settings(listen, rights, voice.settings())
         check(settings)
         WEB.require()
+        if settings.voice is not None:
+            MANAGE.require()
         # Imports Polars, which puts a handler of signals in place: before ours.
         from weirlab.link.stopping import Stop
         from weirlab.web import service

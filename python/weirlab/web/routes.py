@@ -75,6 +75,7 @@ def _session(parts: Parts) -> APIRouter:
             "most_transfer_s": parts.settings.most_transfer_s,
             "kept": retention.told(parts.settings),
             "may_run": parts.settings.allow_run,
+            "voice": parts.settings.voice is not None,
         }
 
     @router.post("/session")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -41,9 +41,12 @@ from weirlab.web.measurements import Measurements, Removed, Unknown
 from weirlab.web.retention import Retention
 from weirlab.web.runs import Shelf
 from weirlab.web.scenarios.desk import Forbidden, Scenarios
-from weirlab.web.settings import Settings
+from weirlab.web.settings import Settings, VoiceSettings
 from weirlab.web.transfers.desk import Busy, Transfers
 from weirlab.web.transfers.recording import Recording
+
+if TYPE_CHECKING:
+    from weirlab.web.voice.desk import Desk as VoiceDesk
 
 STATIC: Final = Path(__file__).parent / "static"
 _LOOK_S: Final = 0.1
@@ -97,6 +100,7 @@ def service(
             app,
             routes.Parts(settings, keys, shelf, measurements, children, desk, transfers, scenarios, closing),
         )
+        voice = None if settings.voice is None else _voice(app, settings.voice, settings.port)
         app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
         _explain_failures(app)
         desk.go_on()
@@ -110,8 +114,20 @@ def service(
             retention.close()
             transfers.close()
             scenarios.close()
+            if voice is not None:
+                voice.close()
     finally:
         children.close()
+
+
+def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceDesk:
+    """Zone management, which needs an extra of its own."""
+    from weirlab.web.voice import routes
+    from weirlab.web.voice.desk import Desk
+
+    desk = Desk(settings, port)
+    routes.add_to(app, desk)
+    return desk
 
 
 def run(settings: Settings, store: Store, stop: Stop, listening: Callable[[Settings], None]) -> Service:

@@ -10,9 +10,28 @@ from weirlab.errors import InputError
 from weirlab.quoting import quoted
 
 PORT: Final = 29180
+DNS_PORT: Final = 53
 LOOPBACK: Final = "127.0.0.1"
 LEAST_TOKEN: Final = 16
 """Characters: a shorter one can be found by trying."""
+
+
+@dataclass(frozen=True)
+class VoiceSettings:
+    """Zone management: which plan, where its zones go, and who vouches for users."""
+
+    database: str
+    """Path or URL."""
+    zones: str = ""
+    """Folder for zone files; empty: nothing is published."""
+    rndc: str = ""
+    """Configuration of rndc; empty: nobody is told of new zones."""
+    servers: tuple[tuple[str, int], ...] = ()
+    """Addresses and ports of name servers, which are asked for serials."""
+    user_header: str = ""
+    """Header in which a proxy names the user; empty: none may."""
+    proxy: str = ""
+    """The address from which that header counts."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,8 @@ class Settings:
     """How much of it in all; 0: as much as comes."""
     allow_run: bool = False
     """Users may start scenarios, which run with the rights of the service."""
+    voice: VoiceSettings | None = None
+    """None: no zone management."""
 
     @property
     def url(self) -> str:
@@ -43,7 +64,15 @@ class Settings:
         return f"http://{host}:{self.port}/"
 
 
-def bind(text: str) -> tuple[str, int]:
+def name_server(text: str) -> tuple[str, int]:
+    """Read ``192.0.2.53``, ``192.0.2.53:5353``, ``[2001:db8::53]:5353``; raises ``InputError`` for others."""
+    address, port = bind(text, "--voice-server", DNS_PORT)
+    if not port:
+        raise InputError(f"--voice-server {quoted(text)}: a server has a port")
+    return address, port
+
+
+def bind(text: str, option: str = "--bind", usual: int = PORT) -> tuple[str, int]:
     """Read ``127.0.0.1:29180``, ``127.0.0.1``, ``:29180``, ``[::1]:29180``, ``localhost``.
 
     Raises
@@ -52,8 +81,8 @@ def bind(text: str) -> tuple[str, int]:
         It is none of these.
     """
     wrong = InputError(
-        f"--bind {quoted(text)} not understood; accepted are ADDRESS, :PORT and ADDRESS:PORT, such as "
-        "127.0.0.1:29180 or [::1]:29180"
+        f"{option} {quoted(text)} not understood; accepted are ADDRESS, :PORT and ADDRESS:PORT, such as "
+        f"127.0.0.1:{usual} or [::1]:{usual}"
     )
     text = text.strip()
     if text.startswith("["):
@@ -72,12 +101,20 @@ def bind(text: str) -> tuple[str, int]:
     host = LOOPBACK if host in ("", "localhost") else host
     try:
         address = str(ip_address(host))
-        number = int(port) if port.isascii() and port.isdecimal() else -1 if port else PORT
+        number = int(port) if port.isascii() and port.isdecimal() else -1 if port else usual
     except ValueError:
         raise wrong from None
     if not 0 <= number <= 65535:
         raise wrong
     return address, number
+
+
+def one_address(text: str, option: str) -> str:
+    """Read an IP address; raises ``InputError`` naming ``option`` for anything else."""
+    try:
+        return str(ip_address(text.strip()))
+    except ValueError:
+        raise InputError(f"{option} {quoted(text)}: give an IP address, such as {LOOPBACK}") from None
 
 
 def check(settings: Settings) -> None:

@@ -22,6 +22,8 @@ COMMANDS = [
     "run", "schema", "lab clean",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
     "voice example", "voice schema", "voice lab", "voice prove", "voice install", "voice load", "completion",
+    "voice manage import", "voice manage export", "voice manage add-user", "voice manage remove-user",
+    "voice manage users", "voice manage log",
     "tcp measure", "web", "psock send", "psock serve", "psock run", "psock proxy", "psock cat",
 ]  # fmt: skip
 

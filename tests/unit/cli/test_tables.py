@@ -31,7 +31,7 @@ PAIR = ("--advert", "0.1", "--calls", "20", "--event", "0.5", "--after", "12", "
 ELSEWHERE = frozenset(
     {
         "link", "tap", "log", "tcp send", "tcp measure", "transients", "calibrate", "psock send", "psock run",
-        "voice lab", "voice install",
+        "voice lab", "voice install", "voice manage users", "voice manage log",
     }
 )  # fmt: skip
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""

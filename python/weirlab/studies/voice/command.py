@@ -14,6 +14,7 @@ from weirlab.cli.streams import tell
 from weirlab.errors import InputError, NotMet
 from weirlab.studies.voice import installing, making, proving
 from weirlab.studies.voice.load import command as loading
+from weirlab.studies.voice.managing import command as managing
 from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
 from weirlab.tables import Table
 
@@ -90,6 +91,7 @@ def add_to(app: typer.Typer) -> None:
     proving.add_to(voice)
     installing.add_to(voice)
     loading.add_to(voice)
+    managing.add_to(voice)
     app.add_typer(voice, name="voice", rich_help_panel="Plan")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from weirlab.studies.voice.plan.model import NumberingPlan
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.zones import written, zones
 
@@ -44,13 +45,19 @@ def _primary(network: Network, server: Server, others: list[Server], root: str) 
     plan = network.plan
     transfer = " ".join(f"{each.address};" for each in others) or "none;"
     yield from _options(network, server, root, f"allow-transfer {{ {transfer} }};")
+    yield from statements(plan)
+
+
+def statements(plan: NumberingPlan, folder: str = "") -> Iterator[str]:
+    """A statement per zone, for the primary; the zones' files are in ``folder``, by default named's own."""
     for name, tree in plan.trees.items():
         signed = ""
         if tree.visibility == "public":
             signed = " dnssec-policy default; inline-signing yes;"
-        yield f'zone "{tree.origin}" {{ type master; file "{tree.origin}.zone";{signed} }};  // tree {name}'
+        file = f"{folder}{tree.origin}.zone"
+        yield f'zone "{tree.origin}" {{ type master; file "{file}";{signed} }};  // tree {name}'
     for origin in plan.domains:
-        yield f'zone "{origin}" {{ type master; file "{origin}.zone"; }};'
+        yield f'zone "{origin}" {{ type master; file "{folder}{origin}.zone"; }};'
 
 
 def _secondary(network: Network, server: Server, primary: Server, root: str) -> Iterator[str]:

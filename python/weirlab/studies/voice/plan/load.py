@@ -11,7 +11,7 @@ from typing import Any
 from weirlab import files, limits
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
-from weirlab.scenario.document import Document, Location, Mark, parse
+from weirlab.scenario.document import Document, Location, parse
 from weirlab.scenario.load import refuse, validated
 from weirlab.studies.scenarios import SCHEMA_ID
 from weirlab.studies.voice.plan import tables
@@ -62,10 +62,10 @@ def loads(text: str, name: str = "<text>", folder: Path = Path()) -> Book:
     book = Book(plan, document)
     if plan.tables:
         book = _with_tables(book, folder)
-    if problems := [*_unknown_names(book)]:
+    if problems := [*unknown_names(book)]:
         if book.rows:
-            raise InputError("\n".join(f"{place}: {what}" for place, _, what in problems[:20]))
-        refuse(document, [(mark, what) for _, mark, what in problems])
+            raise InputError("\n".join(f"{book.at(*where)}: {what}" for where, what in problems[:20]))
+        refuse(document, [(document.where(where), what) for where, what in problems])
     return book
 
 
@@ -85,8 +85,8 @@ def _with_tables(book: Book, folder: Path) -> Book:
     return Book(plan.model_copy(update={k: tuple(v) for k, v in added.items()}), book.document, rows)
 
 
-def _unknown_names(book: Book) -> Iterator[tuple[str, Mark, str]]:
-    """Names that stand for nothing: place, mark and what is wrong."""
+def unknown_names(book: Book) -> Iterator[tuple[Location, str]]:
+    """Names that stand for nothing: where, and what is wrong."""
     plan = book.plan
     known = {
         "organisation": plan.organisations.keys(),
@@ -97,7 +97,7 @@ def _unknown_names(book: Book) -> Iterator[tuple[str, Mark, str]]:
         if name is not None and name not in known[kind]:
             dotted = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in location).lstrip(".")
             what = f"{dotted}: there is no {kind} {quoted(name)}{_advice(name, known[kind])}"
-            yield book.at(*location), book.document.where(location), what
+            yield location, what
 
 
 def _advice(name: str, known: Iterable[str]) -> str:

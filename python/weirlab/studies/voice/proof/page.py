@@ -15,10 +15,12 @@ from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
 from weirlab.report.vega import alt
 from weirlab.studies.voice.proof import tables
+from weirlab.studies.voice.proof.map.drawing import drawn
 from weirlab.studies.voice.proof.rows import AS_PLANNED, NOT_AS_PLANNED, CallRow, MessageRow, titled
 
 if TYPE_CHECKING:
     from weirlab.studies.voice.proof.findings import ProofFindings
+    from weirlab.studies.voice.proof.map.chart import Chart
 
 _STEP: Final = 26
 """Height in pixels of a message."""
@@ -57,7 +59,12 @@ _TERMS: Final = (
 )
 
 
-def tell(found: ProofFindings, messages: Sequence[MessageRow], manifest: Mapping[str, Any]) -> Story:
+def tell(
+    found: ProofFindings,
+    messages: Sequence[MessageRow],
+    manifest: Mapping[str, Any],
+    chart: Chart | None = None,
+) -> Story:
     """The page about a run."""
     return Story(
         subject=f"Numbering plan {found.plan}",
@@ -68,7 +75,7 @@ def tell(found: ProofFindings, messages: Sequence[MessageRow], manifest: Mapping
         caution="",
         place=place(manifest, "netns", "the engines of the plan"),
         tiles=tuple(_tiles(found)),
-        chapters=tuple(_chapters(found, messages)),
+        chapters=tuple(_chapters(found, messages, chart)),
         terms=_TERMS,
     )
 
@@ -86,7 +93,7 @@ def _tiles(found: ProofFindings) -> Iterator[Tile]:
         yield Tile("Least MOS", tables.decimals(min(opinions)), "of both directions of all calls")
 
 
-def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[Chapter]:
+def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart | None) -> Iterator[Chapter]:
     listed = tables.differing(found.rows)
     yield Chapter(
         "calls",
@@ -102,16 +109,24 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow]) -> Iterator[
             intro="What the plan has its calls be examples of.",
             tables=(tables.kinds(found.kinds),),
         )
+    if chart is not None:
+        yield Chapter(
+            "map",
+            "Map of the network",
+            short="Map",
+            intro="The engines by organisation, from the callers at the left, and the ways of the calls.",
+            drawing=drawn(chart, found.rows),
+        )
     by_call: dict[int, list[MessageRow]] = {}
     for message in messages:
         by_call.setdefault(message.index, []).append(message)
-    drawn = [_figure(row, by_call[row.index]) for row in found.rows if row.index in by_call]
+    ladders = [_figure(row, by_call[row.index]) for row in found.rows if row.index in by_call]
     yield Chapter(
         "ladders",
         "Messages of each call",
         short="Messages",
         intro="Every message on the wire, from top to bottom; the times count from the first one.",
-        figures=tuple(drawn),
+        figures=tuple(ladders),
         missing="No call was made.",
     )
 

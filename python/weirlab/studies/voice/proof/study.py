@@ -21,6 +21,7 @@ from weirlab.studies.voice.lab import VoiceLab
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.proof.calling import CallLab, OpenLab, made, not_tried
 from weirlab.studies.voice.proof.findings import ProofFindings
+from weirlab.studies.voice.proof.map.chart import MAP, Chart, charted
 from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
 from weirlab.studies.voice.proof.rows import (
     CALLS,
@@ -101,6 +102,7 @@ def measured(
     rows = rows_of(CallRow, run.table(CALLS)) if run.has_table(CALLS) else []
     messages = rows_of(MessageRow, run.table(MESSAGES)) if run.has_table(MESSAGES) else []
     keep_plan(writer, lab.network)
+    writer.put_json(MAP, charted(lab.network, calls).document())
     progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
     done = {row.index for row in rows}
     # A call that was not kept is made again, with its messages.
@@ -146,4 +148,5 @@ def page(run: Run) -> Story:
     if not found.rows:
         raise InputError(f"run {run.run_id} was interrupted before its first call: start a new run")
     messages: Sequence[MessageRow] = rows_of(MessageRow, run.table(MESSAGES))
-    return tell(found, messages, vars(run.manifest))
+    chart = Chart.of(run.get_json(MAP, dict)) if run.has(MAP) else None
+    return tell(found, messages, vars(run.manifest), chart)

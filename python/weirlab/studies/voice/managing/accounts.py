@@ -1,0 +1,279 @@
+"""Accounts: passwords that are kept as hashes, sessions, and a limit to guessing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+from weirlab.studies.voice.managing.database import Account
+from weirlab.studies.voice.managing.register import Gone, Register, instant
+
+LEAST_PASSWORD: Final = 12
+"""Characters."""
+MOST_PASSWORD: Final = 1000
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_COST: Final = 1 << 16
+"""scrypt's N with r = 8 and p = 1, which takes 64 MiB; the OWASP cheat sheet asks for as much work."""
+_BLOCK: Final = 8
+_SALT_BYTES: Final = 16
+_KEY_BYTES: Final = 32
+
+SESSION: Final = timedelta(hours=12)
+"""How long a session lasts."""
+
+WINDOW_S: Final = 300.0
+MOST_BY_NAME: Final = 5
+"""Failures to sign in to one account, within :data:`WINDOW_S`."""
+MOST_BY_ADDRESS: Final = 20
+"""Failures of one address, to whichever account."""
+_MOST_KEYS: Final = 10_000
+
+
+class Throttled(InputError):
+    """Too many failures to sign in."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = max(1, round(wait_s))
+        super().__init__(f"too many attempts to sign in have failed; try again in {self.wait_s} s")
+
+
+class NotSignedIn(InputError):
+    """The name or the password is wrong, or nobody has signed in."""
+
+
+def hashed(password: str, *, cost: int = _COST) -> str:
+    """A password as it is kept: ``scrypt$N$salt$key`` (RFC 7914)."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return "$".join(("scrypt", str(cost), _text(salt), _text(_key(password, salt, cost))))
+
+
+def fits(password: str, kept: str) -> bool:
+    """Is ``password`` the one that is kept? Takes as long where it is not."""
+    kind, _, rest = kept.partition("$")
+    if kind != "scrypt":
+        return False
+    cost, salt, key = rest.split("$")
+    found = _key(password, base64.b64decode(salt), int(cost))
+    return hmac.compare_digest(found, base64.b64decode(key))
+
+
+def _key(password: str, salt: bytes, cost: int) -> bytes:
+    return hashlib.scrypt(
+        password.encode("utf-8", "surrogatepass"), salt=salt, n=cost, r=_BLOCK, p=1, dklen=_KEY_BYTES,
+        maxmem=129 * _BLOCK * cost + (1 << 20),
+    )  # fmt: skip
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def is_name(text: str) -> bool:
+    """Can an account be called so?"""
+    return _NAME.fullmatch(text) is not None
+
+
+class Throttle:
+    """Failures of the last minutes by key. ``now_s`` is an argument; not safe for threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._failures: dict[str, deque[float]] = {}
+
+    def wait_s(self, key: str, now_s: float) -> float:
+        """How long ``key`` must wait; 0 if it need not."""
+        failures = self._failures.get(key)
+        if failures is None:
+            return 0.0
+        while failures and failures[0] <= now_s - WINDOW_S:
+            failures.popleft()
+        if not failures:
+            del self._failures[key]
+            return 0.0
+        return 0.0 if len(failures) < self._most else failures[0] + WINDOW_S - now_s
+
+    def failed(self, key: str, now_s: float) -> None:
+        """Count a failure."""
+        # The one that failed longest ago makes room.
+        failures = self._failures.pop(key, None) or deque(maxlen=self._most)
+        failures.append(now_s)
+        self._failures[key] = failures
+        if len(self._failures) > _MOST_KEYS:
+            del self._failures[next(iter(self._failures))]
+
+    def forget(self, key: str) -> None:
+        """Whoever succeeds may fail again."""
+        self._failures.pop(key, None)
+
+
+@dataclass(frozen=True)
+class SignedIn:
+    """Somebody who may work: the account, and what forms must show."""
+
+    account: Account
+    form_key: str
+    """Requests that change something carry it: pages of other sites cannot know it."""
+
+
+class Accounts:
+    """The accounts of a plan. ``cost`` is that of new hashes."""
+
+    def __init__(self, register: Register, cost: int = _COST) -> None:
+        self._register = register
+        self._cost = cost
+        self._secret = secrets.token_bytes(_KEY_BYTES)
+        self._by_name = Throttle(MOST_BY_NAME)
+        self._by_address = Throttle(MOST_BY_ADDRESS)
+        # One password at a time: each takes 64 MiB, and its failure counts before the next one is looked at.
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _nobody(self) -> str:
+        """A hash that no password fits: a name without an account takes as long as another."""
+        return hashed(secrets.token_hex(), cost=self._cost)
+
+    def add(
+        self,
+        who: str,
+        name: str,
+        password: str | None,
+        organisation: str | None,
+        *,
+        publishes: bool = False,
+        replace: bool = False,
+    ) -> Account:
+        """Add an account, or with ``replace`` change it.
+
+        Parameters
+        ----------
+        password
+            None for an account that a proxy alone lets in.
+        organisation
+            None for an administrator.
+
+        Raises
+        ------
+        InputError
+            The name, the password or the organisation cannot be used.
+        """
+        if not is_name(name):
+            raise InputError(
+                f"{quoted(name)} is no name of an account: use letters, digits and . _ @ -, 64 at most"
+            )
+        kept = "" if password is None else hashed(checked(password), cost=self._cost)
+        known = self._register.state().plan.organisations
+        if organisation is not None and organisation not in known:
+            there = f"; there are {', '.join(known)}" if known else ""
+            raise InputError(f"the plan has no organisation {quoted(organisation)}{there}")
+        account = Account(name, kept, organisation, publishes)
+        with self._register.database.writing() as on:
+            there_already = on.account(name) is not None
+            if there_already and not replace:
+                raise InputError(f"there is an account {name} already; --replace changes it")
+            on.put_account(account)
+            what = f"{name}, {f'for {organisation}' if organisation else 'administrator'}"
+            action = "changed account" if there_already else "added account"
+            on.record(instant(self._register.now()), who, action, what)
+        return account
+
+    def remove(self, who: str, name: str) -> None:
+        """Remove an account and end its sessions; what it changed stays under its name."""
+        with self._register.database.writing() as on:
+            if on.account(name) is None:
+                raise Gone(f"there is no account {quoted(name)}")
+            on.drop_account(name)
+            on.record(instant(self._register.now()), who, "removed account", name)
+
+    def sign_in(self, name: str, password: str, address: str, now_s: float) -> str:
+        """Begin a session; returns its key, for a cookie.
+
+        Raises
+        ------
+        NotSignedIn
+            Name or password is wrong.
+        Throttled
+            Either was too often.
+        """
+        shown = name if is_name(name) else "somebody"
+        with self._lock:
+            wait_s = max(self._by_name.wait_s(shown, now_s), self._by_address.wait_s(address, now_s))
+            if wait_s > 0:
+                raise Throttled(wait_s)
+            with self._register.database.reading() as on:
+                account = on.account(name) if is_name(name) else None
+            kept = account.password if account is not None and account.password else self._nobody
+            right = len(password) <= MOST_PASSWORD and fits(password, kept)
+            if account is None or not account.password or not right:
+                self._by_name.failed(shown, now_s)
+                self._by_address.failed(address, now_s)
+                self._register.record(shown, "sign-in refused", f"from {address}")
+                raise NotSignedIn("the name or the password is wrong")
+            self._by_name.forget(shown)
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        now = self._register.now()
+        with self._register.database.writing() as on:
+            on.begin_session(_digest(key), name, instant(now + SESSION), instant(now))
+            on.record(instant(now), name, "signed in", f"from {address}")
+        return key
+
+    def sign_out(self, key: str) -> None:
+        """End a session."""
+        with self._register.database.writing() as on:
+            account = on.session(_digest(key), instant(self._register.now()))
+            on.end_session(_digest(key))
+            if account is not None:
+                on.record(instant(self._register.now()), account.name, "signed out", "")
+
+    def signed_in(self, key: str) -> SignedIn | None:
+        """Whose session has this key; None for nobody's."""
+        if not key:
+            return None
+        with self._register.database.reading() as on:
+            account = on.session(_digest(key), instant(self._register.now()))
+        return None if account is None else SignedIn(account, _form_key(key.encode(), account.name))
+
+    def vouched_for(self, name: str) -> SignedIn:
+        """Whom a proxy has let in.
+
+        Raises
+        ------
+        NotSignedIn
+            There is no such account.
+        """
+        with self._register.database.reading() as on:
+            account = on.account(name) if is_name(name) else None
+        if account is None:
+            wanted = name if is_name(name) else "NAME"
+            raise NotSignedIn(
+                f"{quoted(name)} has no account here; weir voice manage add-user {wanted} adds one"
+            )
+        return SignedIn(account, _form_key(self._secret, name))
+
+
+def checked(password: str) -> str:
+    """``password``; raises ``InputError`` if it could be guessed."""
+    if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
+        raise InputError(
+            f"a password of {len(password)} characters: give {LEAST_PASSWORD} or more, such as several words"
+        )
+    return password
+
+
+def _form_key(secret: bytes, name: str) -> str:
+    return hmac.new(secret, f"forms of {name}".encode(), "sha256").hexdigest()
+
+
+def _digest(key: str) -> str:
+    """Of a session's key: who reads the database cannot use it."""
+    return hashlib.sha256(key.encode()).hexdigest()

@@ -1,0 +1,235 @@
+"""The pieces of a plan that are changed one at a time: what each may say, and what it is called. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from weirlab.scenario.document import Location
+from weirlab.studies.voice.plan.model import (
+    Contact,
+    Dns,
+    Domain,
+    Engine,
+    Entry,
+    NumberingPlan,
+    Organisation,
+    Range,
+    Route,
+    Section,
+    Test,
+    Tree,
+)
+from weirlab.studies.voice.plan.values import Host, Name, Serial
+
+Content = dict[str, Any]
+"""A piece as plain values, as JSON and YAML have them."""
+
+
+class NamedOrganisation(Organisation):
+    """An organisation with its name; its contacts are pieces of their own."""
+
+    name: Name
+    """Short name, by which the rest of the plan refers to it."""
+
+
+class OwnedContact(Contact):
+    """Whom to ask, and of which organisation."""
+
+    organisation: Name
+    """The organisation that it belongs to."""
+
+
+class NamedEngine(Engine):
+    """An engine with its name."""
+
+    name: Name
+    """Short name, by which routes refer to it."""
+
+
+class NamedTree(Tree):
+    """A tree with its name."""
+
+    name: Name
+    """Short name, by which entries refer to it."""
+
+
+class NamedDomain(Domain):
+    """A zone of names, with its name."""
+
+    name: Host
+    """The domain."""
+
+
+class General(Section):
+    """What concerns the plan as a whole."""
+
+    plan: Name
+    """Its name."""
+    serial: Serial = 1
+    """Of the zones; every publication raises it."""
+    caller: Name
+    """The endpoint whose calls are meant where nothing else is said."""
+    dns: Dns | None = None
+    """What every zone begins with; without it, no zones can be written."""
+    external: tuple[Host, ...] = ()
+    """Domains outside the plan to which URIs may lead."""
+
+
+_LAST: Final = ("valid_from", "valid_until")
+"""Fields that come behind all others."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kind of piece."""
+
+    key: str
+    title: str
+    one: str
+    """For sentences: ``range``."""
+    model: type[BaseModel]
+    first: tuple[str, ...]
+    """Fields that come first; of these, the first one with a value names the piece."""
+    named: bool = False
+    """In the plan, a mapping by name."""
+    hidden: tuple[str, ...] = ()
+    """Fields that are no part of the piece."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """In the order in which they are written."""
+        others = [name for name in self.model.model_fields if name not in (*self.first, *self.hidden)]
+        return (*self.first, *sorted(others, key=_LAST.__contains__))
+
+    def name_of(self, content: Mapping[str, Any]) -> str:
+        """What people call a piece: ``+420950052``, ``core``."""
+        return str(next((content[key] for key in self.first if content.get(key)), self.one))
+
+    def label(self, content: Mapping[str, Any]) -> str:
+        """For sentences: ``range +420950052``."""
+        return self.one if self.key == GENERAL else f"{self.one} {self.name_of(content)}"
+
+    def in_order(self, content: Mapping[str, Any]) -> Content:
+        """``content`` with its fields in order, those without a value left out."""
+        return {key: content[key] for key in self.fields if content.get(key) is not None}
+
+
+GENERAL: Final = "general"
+
+PARTS: Final = {
+    part.key: part
+    for part in (
+        Part("organisations", "Organisations", "organisation", NamedOrganisation, ("name", "title"), True,
+             ("contacts",)),
+        Part("contacts", "Contacts", "contact", OwnedContact, ("name", "organisation")),
+        Part("ranges", "Number ranges", "range", Range, ("prefix", "owner")),
+        Part("engines", "Engines and gateways", "engine", NamedEngine, ("name", "kind"), True),
+        Part("enum", "ENUM entries", "entry", Entry, ("number", "prefix", "tree")),
+        Part("routes", "Routes", "route", Route, ("prefix", "at", "to")),
+        Part("tests", "Test numbers", "test number", Test, ("number", "note")),
+        Part("trees", "ENUM trees", "tree", NamedTree, ("name", "suffix"), True),
+        Part("domains", "Domains", "domain", NamedDomain, ("name",), True),
+        Part(GENERAL, "The plan", "plan", General, ("plan",)),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Item:
+    """A piece as it is kept."""
+
+    id: int
+    part: str
+    content: Content
+    revision: int
+    """The event that changed it last."""
+
+    @property
+    def label(self) -> str:
+        """For sentences."""
+        return PARTS[self.part].label(self.content)
+
+
+def pieces(plan: NumberingPlan) -> Iterator[tuple[str, Content]]:
+    """The pieces of a plan, in the order in which they are kept; what tables held is among them."""
+    plain = plan.model_dump(mode="json", exclude_defaults=True)
+    general = PARTS[GENERAL]
+    yield GENERAL, general.in_order({**plain, "serial": plan.serial})
+    for part in PARTS.values():
+        if part.named:
+            for name, content in plain.get(part.key, {}).items():
+                yield part.key, part.in_order({**content, "name": name})
+        elif part.key == "contacts":
+            for name, content in plain.get("organisations", {}).items():
+                for contact in content.get("contacts", ()):
+                    yield part.key, part.in_order({**contact, "organisation": name})
+        elif part.key != GENERAL:
+            yield from ((part.key, part.in_order(content)) for content in plain.get(part.key, ()))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The plan that pieces make, and which piece stands where in it."""
+
+    value: Content
+    items: Mapping[Location, Item]
+    """By the location of each piece; that of the plan as a whole is empty."""
+
+    def find(self, location: Location) -> tuple[Item | None, str]:
+        """The piece at ``location``, and the field in it, as in ``naptr.0.uri``."""
+        for depth in range(len(location), -1, -1):
+            if (item := self.items.get(location[:depth])) is not None:
+                field = ".".join(str(each) for each in location[depth:])
+                return item, field or PARTS[item.part].first[0]
+        return None, ""
+
+
+def whole(items: Iterable[Item]) -> Whole:
+    """The plan that ``items`` make."""
+    listed: dict[str, list[Item]] = {key: [] for key in PARTS}
+    for item in items:
+        listed[item.part].append(item)
+    value: Content = {}
+    places: dict[Location, Item] = {}
+    for item in listed[GENERAL]:
+        value.update(PARTS[GENERAL].in_order(item.content))
+        places[()] = item
+    external = value.pop("external", None)
+    for key in ("organisations", "ranges", "engines", "trees", "enum", "routes", "domains", "tests"):
+        part = PARTS[key]
+        if not listed[key]:
+            continue
+        if part.named:
+            value[key] = {}
+            for item in listed[key]:
+                content = part.in_order(item.content)
+                name = content.pop("name")
+                value[key][name] = content
+                places[(key, name)] = item
+        else:
+            value[key] = [part.in_order(item.content) for item in listed[key]]
+            places.update({(key, rank): item for rank, item in enumerate(listed[key])})
+    value.setdefault("engines", {})
+    for item in listed["contacts"]:
+        content = PARTS["contacts"].in_order(item.content)
+        name = content.pop("organisation")
+        # Of an organisation that is not there: whoever removes one is told of its contacts.
+        around = value.setdefault("organisations", {}).setdefault(name, {})
+        contacts = around.setdefault("contacts", [])
+        places[("organisations", name, "contacts", len(contacts))] = item
+        contacts.append(content)
+    if external:
+        value["external"] = external
+    return Whole(value, places)
+
+
+def with_serial(items: Iterable[Item], serial: int) -> list[Item]:
+    """``items``, the plan's serial replaced."""
+    return [
+        replace(item, content={**item.content, "serial": serial}) if item.part == GENERAL else item
+        for item in items
+    ]

@@ -1,0 +1,91 @@
+"""Plain values as a YAML document in which every key has a line of its own: a line tells a place. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from weirlab.quoting import json_printable
+from weirlab.scenario.document import Document, Location, Mark
+
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
+_OTHERWISE: Final = ("true", "false", "null")
+"""Words that YAML takes for something else."""
+_NEVER: Final = re.compile("[\ufffe\uffff]")
+"""Characters that YAML takes in no form but escaped."""
+
+
+def written(value: Mapping[str, Any], name: str, head: Sequence[str] = ()) -> tuple[str, Document]:
+    """``value`` as text, below ``head`` as comments, and the document that reading the text would give."""
+    writer = _Writer([f"# {line}" for line in head])
+    writer.values[()] = Mark(len(head) + 1, 1)
+    writer.mapping(value, (), 0)
+    return "\n".join(writer.lines) + "\n", Document(name, value, writer.values, writer.keys)
+
+
+def locations(document: Document) -> dict[int, Location]:
+    """What stands in each line of a document that :func:`written` made."""
+    return {mark.line: location for location, mark in document.keys.items()}
+
+
+class _Writer:
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.values: dict[Location, Mark] = {}
+        self.keys: dict[Location, Mark] = {}
+
+    def mapping(self, value: Mapping[str, Any], path: Location, column: int, lead: str = "") -> None:
+        """Write ``value`` at ``column``; ``lead`` stands before its first key, as wide as that."""
+        for key, inner in value.items():
+            here = (*path, key)
+            start = lead or " " * column
+            lead = ""
+            self.keys[here] = Mark(len(self.lines) + 1, column + 1)
+            if not inner or not isinstance(inner, Mapping | list | tuple):
+                self._within(f"{start}{key}: ", inner, here)
+            elif isinstance(inner, Mapping):
+                self.lines.append(f"{start}{key}:")
+                self.values[here] = Mark(len(self.lines) + 1, column + 3)
+                self.mapping(inner, here, column + 2)
+            elif not isinstance(inner[0], Mapping):
+                self._within(f"{start}{key}: ", inner, here)
+            else:
+                self.lines.append(f"{start}{key}:")
+                self.values[here] = Mark(len(self.lines) + 1, column + 3)
+                for rank, each in enumerate(inner):
+                    self.values[(*here, rank)] = Mark(len(self.lines) + 1, column + 5)
+                    self.mapping(each, (*here, rank), column + 4, f"{' ' * (column + 2)}- ")
+
+    def _within(self, text: str, value: Any, path: Location) -> None:
+        """A line with ``value`` behind ``text``: a scalar, a list of scalars, or nothing in brackets."""
+        line = len(self.lines) + 1
+        self.values[path] = Mark(line, len(text) + 1)
+        if isinstance(value, Mapping):
+            text += "{}"
+        elif isinstance(value, list | tuple):
+            text += "["
+            for rank, each in enumerate(value):
+                text += ", " if rank else ""
+                self.values[(*path, rank)] = Mark(line, len(text) + 1)
+                text += _scalar(each)
+            text += "]"
+        else:
+            text += _scalar(value)
+        self.lines.append(text)
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    text = str(value)
+    if _WORD.fullmatch(text) and text.lower() not in _OTHERWISE:
+        return text
+    # A string of JSON is one of YAML.
+    quoted = json_printable(json.dumps(text, ensure_ascii=False))
+    return _NEVER.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)

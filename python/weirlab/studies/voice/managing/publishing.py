@@ -1,0 +1,232 @@
+"""A managed plan published: zones with a new serial, loaded by BIND, and looked for at the name servers."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+from pathlib import Path
+from typing import Final
+
+from weirlab import files, programs
+from weirlab.errors import InputError, LabError, WeirError
+from weirlab.quantities import plural
+from weirlab.quoting import printable, shortened
+from weirlab.studies.voice.configs.named import statements
+from weirlab.studies.voice.diff import Change, differences
+from weirlab.studies.voice.lab import dns
+from weirlab.studies.voice.managing.database import Account, Publication
+from weirlab.studies.voice.managing.parts import GENERAL
+from weirlab.studies.voice.managing.register import NAME, Register
+from weirlab.studies.voice.managing.state import Problem, Refused, State
+from weirlab.studies.voice.plan import loads
+from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.zones import put, zones
+from weirlab.studies.voice.zones.text import is_higher
+
+LIST: Final = "zones.conf"
+"""The file in which BIND finds the zones, by an ``include`` of its own configuration."""
+
+_RNDC_S: Final = 30.0
+_ANSWER_S: Final = 1.0
+_MOST_DATAGRAM: Final = 4096
+_SERIALS: Final = 1 << 32
+_SIGNING: Final = 10
+"""Steps of signing that BIND may take before it loads what was published."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A name server that is to have the zones."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return host if self.port == 53 else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where zones are published."""
+
+    folder: Path
+    """Where zone files and :data:`LIST` are written."""
+    rndc: Path | None = None
+    """The configuration of rndc (``rndc.conf``), by which BIND is told; None: nobody is told."""
+    servers: tuple[Server, ...] = ()
+    """Asked which serial they have: the primary, then secondaries."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a publication did."""
+
+    serial: int
+    zones: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What publishing would change."""
+
+    head: int
+    """The last change of the plan."""
+    state: State
+    before: Publication | None
+    changes: tuple[Change, ...]
+    """Numbers that go another way; none where nothing was published yet."""
+    untold: str
+    """Why the changes cannot be told; empty if they can."""
+
+
+def pending(register: Register) -> Pending:
+    """What has changed since the last publication."""
+    with register.database.reading() as on:
+        state, head, before = register.state_in(on), on.changed(), on.publication()
+    changes: tuple[Change, ...] = ()
+    untold = ""
+    if before is not None and head != before.event:
+        try:
+            earlier = Network(loads(before.text, NAME), state.network.day)
+            changes = tuple(differences(earlier, state.network))
+        except InputError as error:
+            untold = str(error)
+    return Pending(head, state, before, changes, untold)
+
+
+def publish(register: Register, who: Account, head: int, target: Target) -> Published:
+    """Publish the plan as somebody saw it at ``head``.
+
+    The new serial is kept first, so that no serial is ever used for two states of a zone.
+
+    Raises
+    ------
+    Refused
+        Who asks may not, the plan has changed since, or it has errors.
+    StoreError
+        The zones cannot be written.
+    LabError
+        BIND did not load them.
+    """
+    if not who.may_publish:
+        reason, advice = f"{who.name} may not publish", "ask an administrator to publish"
+        raise Refused([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
+    served = _served(register.state(), target.servers)
+    with register.database.writing() as on:
+        state = register.publishable(on, head)
+        before = on.publication()
+        kept = 0 if before is None else before.serial
+        serial = next_serial(latest([state.plan.serial, kept, *served]), register.now().date())
+        made = zones(register.with_serial(state, serial).network)
+        told = f"{plural(len(made), 'zone')} with serial {serial}"
+        event, raised = register.raised(on, who.name, state, serial, told)
+        on.put_publication(Publication(event, serial, raised.text))
+    try:
+        files.check_folder(target.folder, "--voice-zones")
+        put(made, target.folder, raised.book.at("serial"))
+        files.write_bytes(target.folder / LIST, _list(raised, target.folder).encode())
+        if target.rndc is not None:
+            _reload(target.rndc)
+    except WeirError as error:
+        register.record(who.name, "publishing failed", str(error))
+        raise
+    return Published(serial, tuple(zone.origin for zone in made))
+
+
+def _list(state: State, folder: Path) -> str:
+    path = str(folder.absolute())
+    if any(each in path for each in '"\\\n'):
+        raise InputError(f"{files.shown(folder)}: named.conf cannot hold this name; choose another folder")
+    lines = [
+        f"// Zones of plan {state.plan.plan}, made by weir web: include this file in named.conf.",
+        *statements(state.plan, f"{path}/"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _served(state: State, servers: Sequence[Server]) -> list[int]:
+    """Serials that the new one must follow, as a zone may have had another primary before.
+
+    Where BIND signs a zone, it raises the serial with every step of that. A serial well above shows that a
+    server has what was published, and not only more signatures.
+    """
+    signed = signed_zones(state)
+    return [
+        (found + _SIGNING if origin in signed else found) % _SERIALS
+        for _, origin, found in serials(servers, origins(state))
+        if found is not None
+    ]
+
+
+def signed_zones(state: State) -> set[str]:
+    """Zones that BIND signs."""
+    return {tree.origin for tree in state.plan.trees.values() if tree.visibility == "public"}
+
+
+def origins(state: State) -> list[str]:
+    """The names of all zones."""
+    return [*(tree.origin for tree in state.plan.trees.values()), *state.plan.domains]
+
+
+def latest(found: Sequence[int]) -> int:
+    """The last one of serials, by their arithmetic (RFC 1982)."""
+    return reduce(lambda one, other: other if is_higher(other, one) else one, found)
+
+
+def next_serial(last: int, day: date) -> int:
+    """The serial after ``last``: the day and a count, as in 2026013101, if that is higher (RFC 1982)."""
+    dated = int(f"{day:%Y%m%d}01")
+    if last < dated:
+        return dated
+    return (last + 1) % _SERIALS or 1
+
+
+def serials(servers: Sequence[Server], names: Sequence[str]) -> Iterator[tuple[Server, str, int | None]]:
+    """Which serial each server has of each zone; None where it does not answer for it."""
+    for server in servers:
+        silent = False
+        for origin in names:
+            found = None if silent else _serial(server, origin)
+            # One wait for a server that is off, and not one for each zone.
+            silent = silent or found == _SILENT
+            yield server, origin, None if found == _SILENT else found
+
+
+_SILENT: Final = -1
+
+
+def _serial(server: Server, origin: str) -> int | None:
+    family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
+    number = 1
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asking:
+            asking.settimeout(_ANSWER_S)
+            # Connected: the kernel drops what others send.
+            asking.connect((server.address, server.port))
+            asking.send(dns.question(origin, number))
+            return dns.serial(asking.recv(_MOST_DATAGRAM), number)
+    except OSError:
+        return _SILENT
+
+
+def _reload(configuration: Path) -> None:
+    """Have BIND read its configuration, which includes :data:`LIST`, and then all zones."""
+    for command in ("reconfig", "reload"):
+        try:
+            done = programs.run(
+                ["rndc", "-c", str(configuration.absolute()), command],
+                capture_output=True, text=True, errors="replace", timeout=_RNDC_S,
+            )  # fmt: skip
+            code, said = done.returncode, shortened(printable(" ".join((done.stderr or done.stdout).split())))
+        except subprocess.TimeoutExpired:
+            code, said = 1, f"no answer within {_RNDC_S:g} s"
+        if code:
+            raise LabError(
+                f"the zones are written, but BIND did not load them (rndc {command}: {said}); "
+                "see BIND's log, then publish again"
+            )

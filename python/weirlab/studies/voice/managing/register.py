@@ -1,0 +1,342 @@
+"""Changes of a managed plan: checked, kept with who made them and when, and undone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.quoting import quoted
+from weirlab.studies.voice.managing.database import Account, Database, Event, Transaction
+from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Content, Item, pieces, with_serial
+from weirlab.studies.voice.managing.rights import refusal
+from weirlab.studies.voice.managing.state import Problem, Refused, State, form
+from weirlab.studies.voice.plan.model import NumberingPlan
+
+NAME: Final = "plan.yaml"
+"""What the plan is called in messages and in the comments of zones: it is exported under this name."""
+
+Clock = Callable[[], datetime]
+
+
+class Gone(InputError):
+    """There is no such piece, or no such event."""
+
+
+def utc() -> datetime:
+    """The time, in UTC."""
+    return datetime.now(UTC)
+
+
+def instant(now: datetime) -> str:
+    """A time as it is kept: in UTC, in an order that is that of the text."""
+    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A change that was made."""
+
+    event: Event
+    problems: tuple[Problem, ...]
+    """What the checks say of the piece now."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A piece before and after; None where it is added or removed."""
+
+    before: Item | None
+    after: Item | None
+
+    @property
+    def item(self) -> Item:
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    @property
+    def action(self) -> str:
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
+
+
+class Register:
+    """The plan of a database, and all that may be done with it."""
+
+    def __init__(self, database: Database, now: Clock = utc) -> None:
+        self.database = database
+        self.now = now
+        self._last: tuple[tuple[int, str], State] | None = None
+        self._lock = threading.Lock()
+
+    def state(self) -> State:
+        """The plan as it stands.
+
+        Raises
+        ------
+        InputError
+            The database has no plan yet.
+        """
+        with self.database.reading() as on:
+            return self.state_in(on)
+
+    def state_in(self, on: Transaction) -> State:
+        """The plan as it stands in a transaction; checked once for every change and day."""
+        today = self.now().date()
+        key = (on.changed(), today.isoformat())
+        with self._lock:
+            if self._last is not None and self._last[0] == key:
+                return self._last[1]
+        items = on.items()
+        if not items:
+            raise InputError(f"{self.database.shown}: no plan yet; weir voice manage import brings one")
+        state = State(items, NAME, today)
+        with self._lock:
+            self._last = (key, state)
+        return state
+
+    def begin(self, who: str, plan: NumberingPlan, name: str) -> int:
+        """Take over a plan from a document; returns how many pieces it has.
+
+        Raises
+        ------
+        InputError
+            There is a plan already.
+        Refused
+            The pieces make no plan.
+        """
+        with self.database.writing() as on:
+            if on.items():
+                raise InputError(
+                    f"{self.database.shown} has a plan already; import into another database, or change that "
+                    "plan in weir web"
+                )
+            number = on.record(instant(self.now()), who, "imported", f"plan {plan.plan} from {name}")
+            first = on.next_item()
+            items = [
+                Item(first + rank, part, content, number) for rank, (part, content) in enumerate(pieces(plan))
+            ]
+            State(items, NAME, self.now().date())
+            on.put_all(items)
+            return len(items)
+
+    def add(self, who: Account, part: str, content: Content, *, accept: bool = False) -> Done:
+        """Add a piece.
+
+        Parameters
+        ----------
+        accept
+            Also with mistakes that the checks find; it cannot be published until they are mended.
+
+        Raises
+        ------
+        Refused
+            The piece is not made, with the reasons.
+        """
+        if part not in PARTS or part == GENERAL:
+            raise Gone(f"a plan has no {quoted(part)} to add to")
+        content = _normal(part, None, content)
+        with self.database.writing() as on:
+            item = Item(on.next_item(), part, content, 0)
+            try:
+                return self._make(on, who, _Change(None, item), accept=accept)
+            except Refused as refused:
+                # It has no number yet.
+                raise Refused(
+                    [replace(each, item=None) if each.item == item.id else each for each in refused.problems]
+                ) from None
+
+    def change(
+        self, who: Account, number: int, revision: int, content: Content, *, accept: bool = False
+    ) -> Done:
+        """Change a piece that was read at ``revision``; see :meth:`add`."""
+        with self.database.writing() as on:
+            before = self._current(on, number, revision)
+            if before.part == GENERAL:
+                # Publishing alone raises it.
+                content = {**content, "serial": before.content.get("serial", 1)}
+            after = Item(number, before.part, _normal(before.part, number, content), 0)
+            return self._make(on, who, _Change(before, after), accept=accept)
+
+    def remove(self, who: Account, number: int, revision: int, *, accept: bool = False) -> Done:
+        """Remove a piece that was read at ``revision``; see :meth:`add`."""
+        with self.database.writing() as on:
+            before = self._current(on, number, revision)
+            if before.part == GENERAL:
+                raise InputError("the plan itself cannot be removed")
+            return self._make(on, who, _Change(before, None), accept=accept)
+
+    def undo(self, who: Account, number: int, *, accept: bool = False) -> Done:
+        """Make what is the inverse of a change; itself a change, which can be undone.
+
+        Raises
+        ------
+        Refused
+            The piece has changed since, or the inverse may not be made.
+        """
+        with self.database.writing() as on:
+            event = on.event(number)
+            if event is None or not event.is_change or event.part is None or event.item is None:
+                raise Gone(f"event {number} is no change that could be undone")
+            now = self.state_in(on).item(event.item)
+            if event.part == GENERAL and now is not None and event.before is not None:
+                serial = now.content.get("serial", 1)
+                event_after = {**(event.after or {}), "serial": serial}
+                back: Content | None = {**event.before, "serial": serial}
+            else:
+                event_after, back = event.after or {}, event.before
+            if (now.content if now else {}) != event_after:
+                label = PARTS[event.part].label(event.after or event.before or {})
+                later = on.events(most=1, item=event.item)[0]
+                raise Refused(
+                    [
+                        Problem(
+                            "error",
+                            "conflict",
+                            event.part,
+                            event.item,
+                            "",
+                            label,
+                            f"it has changed since, by {later.who} in event {later.id}",
+                            f"undo event {later.id} first",
+                        )
+                    ]
+                )
+            after = None if back is None else Item(event.item, event.part, back, 0)
+            return self._make(on, who, _Change(now, after), accept=accept, undoes=event)
+
+    def publishable(self, on: Transaction, head: int) -> State:
+        """The plan, if it is as somebody saw it at ``head`` and has no errors.
+
+        Raises
+        ------
+        Refused
+            It has changed, or has errors.
+        """
+        state = self.state_in(on)
+        if on.changed() != head:
+            reason = "the plan has changed meanwhile"
+            raise Refused(
+                [Problem("error", "conflict", GENERAL, None, "", "plan", reason, "look at the changes again")]
+            )
+        if state.errors:
+            raise Refused(state.errors)
+        return state
+
+    def with_serial(self, state: State, serial: int) -> State:
+        """``state`` with another serial."""
+        return State(with_serial(state.items, serial), NAME, state.network.day)
+
+    def raised(self, on: Transaction, who: str, state: State, serial: int, told: str) -> tuple[int, State]:
+        """Keep a new serial; returns the event of the publication, and the plan as published."""
+        event = on.record(instant(self.now()), who, "published", told)
+        after = self.with_serial(state, serial)
+        for item in after.items:
+            if item.part == GENERAL:
+                on.put(Item(item.id, item.part, item.content, event))
+        return event, after
+
+    def record(self, who: str, action: str, told: str) -> None:
+        """Note what somebody did besides changes."""
+        with self.database.writing() as on:
+            on.record(instant(self.now()), who, action, told)
+
+    def _current(self, on: Transaction, number: int, revision: int) -> Item:
+        item = self.state_in(on).item(number)
+        if item is None:
+            raise Gone("it has been removed meanwhile; see the history")
+        if item.revision != revision:
+            event = on.event(item.revision)
+            by = f" by {event.who}" if event is not None else ""
+            raise Refused(
+                [
+                    Problem(
+                        "error", "conflict", item.part, number, "", item.label,
+                        f"it has been changed meanwhile{by}", "load it again, and make your change anew",
+                    )
+                ]
+            )  # fmt: skip
+        return item
+
+    def _make(
+        self, on: Transaction, who: Account, change: _Change, *, accept: bool, undoes: Event | None = None
+    ) -> Done:
+        """Check a change and make it."""
+        before, item = self.state_in(on), change.item
+        content = [each.content if each else None for each in (change.before, change.after)]
+        refused = refusal(who.organisation, before.plan, item.part, *content)
+        if refused is not None:
+            label, field = item.label, refused.field
+            place = f"{label}, {field}" if field else label
+            number = None if change.before is None else item.id
+            raise Refused(
+                [
+                    Problem(
+                        "error", "rights", item.part, number, field, place, refused.reason, refused.proposal
+                    )
+                ]
+            )
+        _check_names(before, change)
+        after = State(_with(before.items, change), NAME, before.network.day)
+        new = after.new_errors(before)
+        if new and not accept:
+            raise Refused(new)
+        told = item.label if undoes is None else f"{item.label}: event {undoes.id} undone"
+        number = on.record(
+            instant(self.now()),
+            who.name,
+            change.action if undoes is None else "undone",
+            told,
+            part=item.part,
+            item=item.id,
+            before=content[0],
+            after=content[1],
+            undoes=None if undoes is None else undoes.id,
+        )
+        if change.after is None:
+            on.drop(item.id)
+        else:
+            on.put(Item(item.id, item.part, change.after.content, number))
+        made = on.event(number)
+        assert made is not None
+        return Done(made, tuple(each for each in after.problems if each.item == item.id))
+
+
+def _with(items: Iterable[Item], change: _Change) -> list[Item]:
+    """``items`` after ``change``, in order."""
+    others = [each for each in items if each.id != change.item.id]
+    added = [] if change.after is None else [change.after]
+    return sorted((*others, *added), key=lambda each: each.id)
+
+
+def _normal(part: str, number: int | None, content: Content) -> Content:
+    """``content`` as a plan's document has it; raises ``Refused`` where it is no such piece."""
+    if found := form(part, number, content):
+        raise Refused(found)
+    read = PARTS[part].model.model_validate(content)
+    return PARTS[part].in_order(read.model_dump(mode="json", exclude_defaults=True))
+
+
+def _check_names(before: State, change: _Change) -> None:
+    """Two pieces of a mapping cannot have one name: the plan could not hold both."""
+    part = PARTS[change.item.part]
+    if change.after is None or not part.named:
+        return
+    name = change.after.content["name"]
+    for other in before.items:
+        if other.part == part.key and other.id != change.item.id and other.content["name"] == name:
+            raise Refused(
+                [
+                    Problem(
+                        "error", "name", part.key, None, "name", f"{part.one} {name}, name",
+                        f"there is an {part.one} {name} already" if part.one[0] in "aeiou"
+                        else f"there is a {part.one} {name} already",
+                        "choose another name",
+                    )
+                ]
+            )  # fmt: skip

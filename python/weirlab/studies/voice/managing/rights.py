@@ -1,0 +1,174 @@
+"""Who may change which piece of a plan. Pure.
+
+Administrators may change all. Who acts for an organisation may change what is its own: contacts, engines and
+their routes, ranges inside its own ranges, entries and test numbers for its own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from weirlab.quantities import words
+from weirlab.studies.voice.plan.model import NumberingPlan
+from weirlab.studies.voice.plan.numbers import is_number
+
+_MOST_NAMED: Final = 8
+_ASK: Final = "ask an administrator"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why somebody may not make a change."""
+
+    field: str
+    reason: str
+    proposal: str
+
+
+def refusal(
+    organisation: str | None,
+    plan: NumberingPlan,
+    part: str,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> Refusal | None:
+    """Why users of ``organisation`` may not change a piece from ``before`` to ``after``; None if they may.
+
+    Parameters
+    ----------
+    organisation
+        None for an administrator.
+    plan
+        As it is before the change.
+    before, after
+        The piece; None where it is added or removed.
+    """
+    if organisation is None:
+        return None
+    if part == "organisations" and (before is None or after is None):
+        what = "added" if before is None else "removed"
+        return Refusal("name", f"organisations are {what} by administrators alone", _ASK)
+    renamed = before is not None and after is not None and before.get("name") != after.get("name")
+    if part == "organisations" and renamed:
+        return Refusal("name", "other parts of the plan refer to this name", f"keep it, or {_ASK}")
+    rule = _RULES.get(part)
+    if rule is None:
+        return Refusal("", "this part of the plan is for administrators alone", _ASK)
+    for content in (before, after):
+        if content is not None and (found := rule(organisation, plan, content)) is not None:
+            return found
+    return None
+
+
+def owners(plan: NumberingPlan, digits: str, *, around: bool = False) -> set[str]:
+    """Who owns the numbers that begin with ``digits``, now or on other days: by the longest range.
+
+    With ``around``, by the longest range that is shorter than ``digits``.
+    """
+    fitting = [
+        each
+        for each in plan.ranges
+        if digits.startswith(each.prefix[1:]) and not (around and each.prefix[1:] == digits)
+    ]
+    longest = max((len(each.prefix) for each in fitting), default=0)
+    return {each.owner for each in fitting if len(each.prefix) == longest}
+
+
+def _own_organisation(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+    return _owned_by(organisation, str(content["name"]), "name", "this organisation")
+
+
+def _own_contact(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+    return _owned_by(organisation, str(content["organisation"]), "organisation", "this contact")
+
+
+def _own_engine(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+    return _owned_by(organisation, content.get("organisation"), "organisation", f"engine {content['name']}")
+
+
+def _own_route(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+    engine = plan.engines.get(content["at"])
+    owner = None if engine is None else engine.organisation
+    return _owned_by(organisation, owner, "at", f"engine {content['at']}")
+
+
+def _own_range(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+    found = owners(plan, content["prefix"][1:], around=True)
+    if organisation in found:
+        return None
+    if found:
+        return _foreign(organisation, plan, content["prefix"], "prefix", found)
+    return Refusal(
+        "prefix",
+        f"{content['prefix']} lies inside no other range, and only administrators give such ranges",
+        f"{_own(organisation, plan)}, or {_ASK}",
+    )
+
+
+def _own_entry(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+    field = "number" if content.get("number") else "prefix"
+    number = content[field]
+    found = owners(plan, number[1:])
+    if organisation not in found:
+        return _foreign(organisation, plan, number, field, found)
+    if content.get("owner") not in (None, organisation):
+        return Refusal(
+            "owner", f"you act for {organisation}, not for {content['owner']}", f"enter {organisation} here"
+        )
+    return None
+
+
+def _own_test(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+    number = content["number"]
+    found = owners(plan, number[1:]) if is_number(number) else set()
+    caller = plan.engines.get(content.get("caller") or plan.caller)
+    if organisation in found or (caller is not None and caller.organisation == organisation):
+        return None
+    if found:
+        return _foreign(organisation, plan, number, "number", found)
+    return Refusal(
+        "caller",
+        f"neither {number} nor the engine that calls belongs to {organisation}",
+        f"name one of {organisation}'s own engines as the caller, or {_ASK}",
+    )
+
+
+def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> Refusal | None:
+    if owner == organisation:
+        return None
+    belongs = f"belongs to {owner}" if owner else "belongs to no organisation"
+    return Refusal(field, f"{what} {belongs}, and you act for {organisation}", f"enter your own, or {_ASK}")
+
+
+def _foreign(
+    organisation: str, plan: NumberingPlan, number: str, field: str, found: Iterable[str]
+) -> Refusal:
+    names = words(sorted(found))
+    belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
+    return Refusal(
+        field,
+        f"{number} {belongs}, and you act for {organisation}",
+        f"{_own(organisation, plan)}, or {_ASK}",
+    )
+
+
+def _own(organisation: str, plan: NumberingPlan) -> str:
+    """A proposal: which numbers are one's own."""
+    prefixes = list(dict.fromkeys(each.prefix for each in plan.ranges if each.owner == organisation))
+    if not prefixes:
+        return f"have numbers given to {organisation} first"
+    more = f" and {len(prefixes) - _MOST_NAMED} more" if len(prefixes) > _MOST_NAMED else ""
+    return f"enter numbers of {organisation}: {', '.join(prefixes[:_MOST_NAMED])}{more}"
+
+
+_RULES: Final[Mapping[str, Callable[[str, NumberingPlan, Mapping[str, Any]], Refusal | None]]] = {
+    "organisations": _own_organisation,
+    "contacts": _own_contact,
+    "ranges": _own_range,
+    "engines": _own_engine,
+    "enum": _own_entry,
+    "routes": _own_route,
+    "tests": _own_test,
+}

@@ -1,0 +1,106 @@
+"""What a map shows: engines, name servers, and the links between them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from weirlab.studies.voice.configs.named import servers
+from weirlab.studies.voice.proof.planned import Planned
+from weirlab.studies.voice.routing import Network
+
+MAP: Final = "voice_map"
+"""Name under which a run keeps its map."""
+DNS: Final = "dns"
+"""Kind of name servers, and protocol of the links to them."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """An engine or a name server."""
+
+    name: str
+    kind: str
+    """As in the plan, or ``dns``."""
+    organisation: str
+    """Empty for none."""
+    address: str
+    label: str
+    """What the map calls it: a name server by its host."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One engine calls another, or asks a name server."""
+
+    source: str
+    target: str
+    protocol: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A network."""
+
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    titles: Mapping[str, str]
+    """Of organisations, in the order of the plan."""
+    caller: str
+
+    def document(self) -> dict[str, Any]:
+        """As a run keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Chart:
+        """From what a run has kept."""
+        return cls(
+            nodes=tuple(Node(**each) for each in document["nodes"]),
+            links=tuple(Link(**each) for each in document["links"]),
+            titles=dict(document["titles"]),
+            caller=str(document["caller"]),
+        )
+
+
+def charted(network: Network, calls: Iterable[Planned]) -> Chart:
+    """The network of a plan, with the links that it names and those that ``calls`` are to take."""
+    plan = network.plan
+    engines = [
+        Node(name, engine.kind, engine.organisation or "", engine.address or "", name)
+        for name, engine in plan.engines.items()
+    ]
+    asked = [Node(server.name, DNS, "", server.address or "", server.host) for server in servers(network)]
+    found = dict.fromkeys((*_named(network), *_called(calls), *_asking(network, asked)))
+    titles = {name: each.title or name for name, each in plan.organisations.items()}
+    return Chart((*engines, *asked), tuple(found), titles, plan.caller)
+
+
+def _named(network: Network) -> Iterator[Link]:
+    engines = network.plan.engines
+    pairs: list[tuple[str, str, str | None]] = [
+        (name, engine.home, None) for name, engine in engines.items() if engine.home is not None
+    ]
+    for route in network.plan.routes:
+        if route.holds(network.day):
+            pairs += [(route.at, target, route.by) for target in route.to]
+    for name, engine in engines.items():
+        pairs += [(name, gateway, None) for gateway in engine.hand_over.values()]
+    for source, target, by in pairs:
+        common = (each for each in engines[target].speaks if each in engines[source].speaks)
+        if (protocol := by or next(common, None)) is not None:
+            yield Link(source, target, protocol)
+
+
+def _called(calls: Iterable[Planned]) -> Iterator[Link]:
+    for call in calls:
+        for step in call.way.steps:
+            if step.what == "leg":
+                yield Link(step.engine, str(step.facts["to"]), str(step.facts["protocol"]))
+
+
+def _asking(network: Network, asked: list[Node]) -> Iterator[Link]:
+    for name, engine in network.plan.engines.items():
+        if engine.trees:
+            yield from (Link(name, server.name, DNS) for server in asked)

@@ -1,0 +1,105 @@
+"""What zone management works with: the plan's database, the accounts, and where zones go."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+
+from weirlab.errors import InputError
+from weirlab.studies.voice.managing import publishing
+from weirlab.studies.voice.managing.accounts import Accounts, NotSignedIn, SignedIn
+from weirlab.studies.voice.managing.database import opened
+from weirlab.studies.voice.managing.publishing import Published, Server, Target, publish, serials
+from weirlab.studies.voice.managing.register import Register
+from weirlab.studies.voice.zones.text import is_higher
+from weirlab.web.settings import VoiceSettings
+from weirlab.web.voice.asking import ServerZone
+
+FORM_HEADER: Final = "x-weir-form"
+
+
+class Desk:
+    """A plan's register and accounts; ``cost`` is that of new hashes of passwords."""
+
+    def __init__(self, settings: VoiceSettings, port: int, cost: int | None = None) -> None:
+        self.settings = settings
+        self._database = opened(settings.database)
+        self.register = Register(self._database)
+        self.accounts = Accounts(self.register) if cost is None else Accounts(self.register, cost)
+        # Cookies do not know ports.
+        self.cookie_name = f"weir-voice-{port}"
+        self._publishing = threading.Lock()
+        # Says at once where there is no plan.
+        self.register.state()
+
+    def close(self) -> None:
+        """End the connections to the database."""
+        self._database.close()
+
+    @property
+    def target(self) -> Target | None:
+        """Where zones are published; None: nowhere."""
+        settings = self.settings
+        if not settings.zones:
+            return None
+        rndc = Path(settings.rndc) if settings.rndc else None
+        return Target(Path(settings.zones), rndc, tuple(Server(*each) for each in settings.servers))
+
+    def vouched(self, request: Request) -> bool:
+        """Does a proxy that may say so name the user?"""
+        header, client = self.settings.user_header, request.client
+        return bool(
+            header
+            and client is not None
+            and client.host == self.settings.proxy
+            and request.headers.get(header)
+        )
+
+    def user(self, request: Request) -> SignedIn | None:
+        """Who asks; None for nobody.
+
+        Raises
+        ------
+        NotSignedIn
+            A proxy names somebody without an account.
+        """
+        if self.vouched(request):
+            return self.accounts.vouched_for(request.headers[self.settings.user_header])
+        return self.accounts.signed_in(request.cookies.get(self.cookie_name, ""))
+
+    def signed_in(self, request: Request) -> SignedIn:
+        """Who asks; raises ``NotSignedIn`` for nobody."""
+        found = self.user(request)
+        if found is None:
+            raise NotSignedIn("sign in first: the session has ended, or there was none")
+        return found
+
+    def publish(self, who: SignedIn, head: int) -> Published:
+        """Publish, one at a time."""
+        target = self.target
+        if target is None:
+            raise InputError("this service publishes nowhere: start weir web with --voice-zones DIR")
+        with self._publishing:
+            return publish(self.register, who.account, head, target)
+
+    def served(self) -> list[ServerZone]:
+        """What the name servers have."""
+        target = self.target
+        with self.register.database.reading() as on:
+            published = on.publication()
+        if target is None or published is None:
+            return []
+        state = self.register.state()
+        signed = publishing.signed_zones(state)
+        origins = publishing.origins(state)
+        found = []
+        for server, zone, serial in serials(target.servers, origins):
+            # BIND counts further where it signs a zone, but from the published serial on.
+            current = serial == published.serial or (
+                serial is not None and zone in signed and is_higher(serial, published.serial)
+            )
+            found.append(ServerZone(str(server), zone, serial, current))
+        return found

@@ -1,0 +1,283 @@
+"""What can be asked of zone management."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from dataclasses import asdict
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from weirlab.quoting import printable
+from weirlab.studies.voice.diff import by_kind
+from weirlab.studies.voice.managing import publishing
+from weirlab.studies.voice.managing.accounts import SESSION, NotSignedIn, SignedIn, Throttled
+from weirlab.studies.voice.managing.database import Account
+from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Item
+from weirlab.studies.voice.managing.register import Done, Gone
+from weirlab.studies.voice.managing.rights import refusal
+from weirlab.studies.voice.managing.state import Refused, State
+from weirlab.web.voice import asking
+from weirlab.web.voice.desk import FORM_HEADER, Desk
+from weirlab.web.voice.fields import FIELDS
+
+_MOST_PIECES: Final = 100
+_MOST_EVENTS: Final = 100
+_MOST_PROBLEMS: Final = 200
+_MOST_NUMBERS: Final = 50
+_NEW: Final = ("organisations", "trees", "domains")
+"""Parts to which administrators alone add."""
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+Below = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
+
+
+def _reader(request: Request) -> SignedIn:
+    """Who asks."""
+    desk: Desk = request.app.state.voice
+    return desk.signed_in(request)
+
+
+def _changer(request: Request) -> SignedIn:
+    """Who asks for a change, in a form of this page."""
+    who = _reader(request)
+    if not hmac.compare_digest(request.headers.get(FORM_HEADER, "").encode(), who.form_key.encode()):
+        raise NotSignedIn("this form is from another session: load the page again")
+    return who
+
+
+Reader = Annotated[SignedIn, Depends(_reader)]
+Changer = Annotated[SignedIn, Depends(_changer)]
+
+
+def add_to(app: FastAPI, desk: Desk) -> None:
+    """Add the routes to ``app``."""
+    app.state.voice = desk
+    for routes in (_sessions, _plan, _changes, _publishing):
+        app.include_router(routes(desk), prefix="/api/voice")
+    _explain(app)
+
+
+def _sessions(desk: Desk) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/session")
+    def session(request: Request) -> asking.SessionState:
+        plan = desk.register.state().plan.plan
+        try:
+            found = desk.user(request)
+        except NotSignedIn as error:
+            return asking.SessionState(plan, None, str(error))
+        if found is None:
+            return asking.SessionState(plan, None)
+        vouched = desk.vouched(request)
+        return asking.SessionState(plan, asking.User.of(found.account, found.form_key, vouched=vouched))
+
+    @router.post("/session")
+    def sign_in(request: Request, asked: asking.SignIn) -> Response:
+        address = request.client.host if request.client is not None else "nowhere"
+        key = desk.accounts.sign_in(asked.name, asked.password, address, time.monotonic())
+        response = JSONResponse({"signed_in": True})
+        response.set_cookie(
+            desk.cookie_name,
+            key,
+            max_age=round(SESSION.total_seconds()),
+            path="/api/voice",
+            httponly=True,
+            samesite="strict",
+            # Browsers take such cookies over TLS alone; on this host itself nobody listens between.
+            secure=request.url.scheme == "https" or request.url.hostname not in _LOOPBACK,
+        )
+        return response
+
+    @router.post("/session/end")
+    def sign_out(request: Request, _: asking.Nothing, who: Changer) -> Response:
+        desk.accounts.sign_out(request.cookies.get(desk.cookie_name, ""))
+        response = JSONResponse({"signed_in": False})
+        response.delete_cookie(desk.cookie_name, path="/api/voice")
+        return response
+
+    return router
+
+
+def _plan(desk: Desk) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/parts")
+    def overview(who: Reader) -> asking.Overview:
+        state = desk.register.state()
+        parts = []
+        for key, part in PARTS.items():
+            found = [each for each in state.problems if each.part == key]
+            errors = sum(each.severity == "error" for each in found)
+            administrator = who.account.administrator
+            parts.append(
+                asking.PartState(
+                    key=key,
+                    title=part.title,
+                    one=part.one,
+                    count=sum(item.part == key for item in state.items),
+                    errors=errors,
+                    warnings=len(found) - errors,
+                    adds=key != GENERAL and (administrator or key not in _NEW),
+                    fields=FIELDS[key],
+                )
+            )
+        plan = state.plan
+        names = {
+            "organisations": [*plan.organisations],
+            "engines": [*plan.engines],
+            "trees": [*plan.trees],
+        }
+        return asking.Overview(parts, names, [*state.problems[:_MOST_PROBLEMS]])
+
+    @router.get("/items/{part}")
+    def listed(
+        who: Reader,
+        part: asking.PartName,
+        find: Annotated[str, Query(max_length=100)] = "",
+        skip: Annotated[int, Query(ge=0, le=10**7)] = 0,
+    ) -> asking.Pieces:
+        state = desk.register.state()
+        wanted = find.casefold()
+        found = [
+            item
+            for item in state.items
+            if item.part == part
+            and (not wanted or wanted in json.dumps(item.content, ensure_ascii=False).casefold())
+        ]
+        shown = found[skip : skip + _MOST_PIECES]
+        return asking.Pieces(len(found), [_piece(state, who.account, item) for item in shown])
+
+    @router.get("/item/{number}")
+    def one(who: Reader, number: int) -> asking.Piece:
+        state = desk.register.state()
+        if (item := state.item(number)) is None:
+            raise Gone("there is no such piece; see the history")
+        return _piece(state, who.account, item)
+
+    @router.get("/plan.yaml")
+    def document(who: Reader) -> PlainTextResponse:
+        headers = {"Content-Disposition": 'attachment; filename="plan.yaml"'}
+        return PlainTextResponse(desk.register.state().text, media_type="application/yaml", headers=headers)
+
+    @router.get("/history")
+    def history(who: Reader, below: Below = None, item: Below = None) -> asking.Events:
+        with desk.register.database.reading() as on:
+            found = on.events(most=_MOST_EVENTS + 1, below=below, item=item, changes=True)
+        return asking.Events(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
+
+    @router.get("/log")
+    def log(who: Reader, below: Below = None) -> asking.Events:
+        if not who.account.administrator:
+            raise NotSignedIn("the audit log is for administrators")
+        with desk.register.database.reading() as on:
+            found = on.events(most=_MOST_EVENTS + 1, below=below)
+        return asking.Events(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
+
+    return router
+
+
+def _piece(state: State, who: Account, item: Item) -> asking.Piece:
+    mine = refusal(who.organisation, state.plan, item.part, item.content, item.content) is None
+    problems = [each for each in state.problems if each.item == item.id]
+    name = PARTS[item.part].name_of(item.content)
+    return asking.Piece(item.id, item.revision, name, item.content, mine, problems)
+
+
+def _changes(desk: Desk) -> APIRouter:
+    router = APIRouter()
+    register = desk.register
+
+    @router.post("/items/{part}", status_code=201)
+    def add(who: Changer, part: asking.PartName, asked: asking.Add) -> asking.Made:
+        return _made(register.add(who.account, part, asked.content, accept=asked.accept))
+
+    @router.post("/item/{number}")
+    def change(who: Changer, number: int, asked: asking.Change) -> asking.Made:
+        done = register.change(who.account, number, asked.revision, asked.content, accept=asked.accept)
+        return _made(done)
+
+    @router.post("/item/{number}/remove")
+    def remove(who: Changer, number: int, asked: asking.Remove) -> asking.Made:
+        return _made(register.remove(who.account, number, asked.revision, accept=asked.accept))
+
+    @router.post("/history/{number}/undo")
+    def undo(who: Changer, number: int, asked: asking.Undo) -> asking.Made:
+        return _made(register.undo(who.account, number, accept=asked.accept))
+
+    return router
+
+
+def _made(done: Done) -> asking.Made:
+    return asking.Made(done.event, done.problems)
+
+
+def _publishing(desk: Desk) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/pending")
+    def pending(who: Reader) -> asking.Unpublished:
+        found = publishing.pending(desk.register)
+        since = 0 if found.before is None else found.before.event
+        with desk.register.database.reading() as on:
+            events = [each for each in on.events(most=_MOST_EVENTS, changes=True) if each.id > since]
+        ways = [
+            asking.Way([each.numbers for each in listed[:_MOST_NUMBERS]], str(before), str(after))
+            for before, after, listed in by_kind([*found.changes])
+        ]
+        why_not = ""
+        if not who.account.may_publish:
+            why_not = "You may not publish; ask an administrator."
+        elif desk.target is None:
+            why_not = "This service publishes nowhere: it was started without --voice-zones."
+        return asking.Unpublished(
+            head=found.head,
+            serial=None if found.before is None else found.before.serial,
+            events=events,
+            ways=ways,
+            untold=found.untold,
+            errors=found.state.errors,
+            may=not why_not,
+            why_not=why_not,
+        )
+
+    @router.post("/publish")
+    def publish(who: Changer, asked: asking.Publish) -> asking.Publication:
+        made = desk.publish(who, asked.head)
+        return asking.Publication(made.serial, made.zones)
+
+    @router.get("/servers")
+    def servers(who: Reader) -> list[asking.ServerZone]:
+        return desk.served()
+
+    return router
+
+
+def _explain(app: FastAPI) -> None:
+    """Refusals with what a form shows of them."""
+
+    @app.exception_handler(Refused)
+    def refused(request: Request, error: Refused) -> Response:
+        content = {
+            "error": {"kind": "Refused", "message": printable(str(error))},
+            "problems": [asdict(each) for each in error.problems],
+            "acceptable": error.acceptable,
+        }
+        return JSONResponse(content, 422)
+
+    @app.exception_handler(Throttled)
+    def throttled(request: Request, error: Throttled) -> Response:
+        content = {"error": {"kind": "Throttled", "message": str(error)}}
+        return JSONResponse(content, 429, {"Retry-After": str(error.wait_s)})
+
+    @app.exception_handler(NotSignedIn)
+    def not_signed_in(request: Request, error: NotSignedIn) -> Response:
+        return JSONResponse({"error": {"kind": "NotSignedIn", "message": printable(str(error))}}, 403)
+
+    @app.exception_handler(Gone)
+    def gone(request: Request, error: Gone) -> Response:
+        return JSONResponse({"error": {"kind": "Gone", "message": printable(str(error))}}, 404)

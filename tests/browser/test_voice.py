@@ -1,0 +1,167 @@
+"""Zone management in a real browser, with a real BIND: two organisations change a plan and publish it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Served
+from .devtools import Browser, Page
+from .name_servers import ADDRESS, NameServers, missing, name_servers
+from .test_web import nameless, photograph
+
+Serve = Callable[..., Served]
+
+PASSWORD = "a weir holds water"
+ZONES = ["enum.cesnet.cz", "0.2.4.e164.arpa", "nrenum.net", "cesnet.cz"]
+NUMBER = "+420220000009"
+NAME = "9.0.0.0.0.0.0.2.2.0.2.4.e164.arpa"
+REFUSED = ("403 (Forbidden)", "422 (Unprocessable")
+
+
+def manage(*arguments: str | Path, given: str = "") -> None:
+    command = [sys.executable, "-m", "weirlab", "voice", "manage", *map(str, arguments)]
+    subprocess.run(command, input=given, text=True, check=True, stdout=subprocess.DEVNULL)
+
+
+def fill(page: Page, field: str, text: str) -> None:
+    """As a user enters ``text`` in place of what is there."""
+    selector = json.dumps(field)
+    page.wait_for(f"document.querySelector({selector})")
+    page.evaluate(f"document.querySelector({selector}).focus()")
+    page.evaluate(f"document.querySelector({selector}).select()")
+    page.call("Input.insertText", text=text)
+    # Lists and such are read when the user goes on.
+    page.evaluate(f"document.querySelector({selector}).blur()")
+
+
+def click(page: Page, text: str) -> None:
+    """The button or link that says ``text``."""
+    found = (
+        "[...document.querySelectorAll('main button, main a:not(nav a)')]"
+        f".find((each) => (each.getAttribute('aria-label') ?? each.innerText).trim() === {json.dumps(text)} "
+        "&& !each.disabled)"
+    )
+    page.wait_for(found)
+    page.evaluate(f"{found}.click()")
+
+
+def heading(page: Page, text: str) -> None:
+    page.wait_for(f"document.querySelector('h1')?.innerText === {json.dumps(text)}")
+
+
+def signed_in(browser: Browser, url: str, name: str) -> Page:
+    page = browser.session()
+    page.open(f"{url}#/voice")
+    heading(page, "Sign in")
+    fill(page, "input[autocomplete=username]", name)
+    fill(page, "input[type=password]", PASSWORD)
+    click(page, "Sign in")
+    heading(page, "federation")
+    return page
+
+
+def enter(page: Page) -> None:
+    """A new entry for the number."""
+    page.evaluate("location.hash = '#/voice/enum/new'")
+    heading(page, "New entry")
+    fill(page, "#field-number", NUMBER)
+    fill(page, "#field-tree", "public")
+    click(page, "Add to NAPTR records")
+    fill(page, "#field-naptr-0-service", "E2U+sip")
+    fill(page, "#field-naptr-0-uri", "sip:\\1@cesnet.cz")
+    click(page, "Save")
+
+
+def publish(page: Page) -> None:
+    page.evaluate("location.hash = '#/voice'")
+    heading(page, "federation")
+    page.evaluate("location.hash = '#/voice/publish'")
+    heading(page, "Publish")
+    click(page, "Publish")
+    said = page.wait_for(
+        "document.querySelector('#published')?.innerText || document.querySelector('.error')?.innerText"
+    )
+    assert said.startswith("Published: 4 zones with serial 20"), said
+    # A row per server and zone; the secondary has each by transfer.
+    page.wait_for(
+        "document.querySelectorAll('#servers tbody tr').length === 8 "
+        "&& !document.querySelector('#servers tr[data-current=false]')"
+    )
+
+
+def answer(servers: NameServers, server: int) -> tuple[str, list[str]]:
+    return servers.ask(server, NAME, "NAPTR")
+
+
+def test_two_organisations_change_a_plan_and_the_secondary_follows(
+    serve: Serve, browser: Browser, shots: Path, tmp_path: Path
+) -> None:
+    if reason := missing():
+        pytest.skip(reason)
+    database = tmp_path / "plan.db"
+    on = ("--database", database)
+    manage("import", "--plan", "federation", *on)
+    manage("add-user", "nora", "--organisation", "north", *on, given=f"{PASSWORD}\n")
+    manage("add-user", "susan", "--organisation", "south", "--publish", *on, given=f"{PASSWORD}\n")
+    with name_servers(tmp_path, ZONES) as servers:
+        options = [f"--voice-server={ADDRESS}:{each}" for each in (servers.primary, servers.secondary)]
+        served = serve(
+            f"--voice={database}", f"--voice-zones={servers.zones}", f"--voice-rndc={servers.rndc}", *options
+        )
+        north, south = (signed_in(browser, served.url, name) for name in ("nora", "susan"))
+        photograph(north, shots, "voice")
+        assert nameless(north) == []
+
+        # A foreign prefix is refused, beside its field.
+        enter(south)
+        said = south.wait_for("document.querySelector('#field-number-said p')?.innerText")
+        assert f"{NUMBER} belongs to north, and you act for south" in said
+        assert "enter numbers of south: +420950052" in said
+        assert south.evaluate("document.activeElement.id") == "field-number"
+        photograph(south, shots, "voice-refused")
+        assert nameless(south) == []
+
+        enter(north)
+        heading(north, f"Entry {NUMBER}")
+        photograph(north, shots, "voice-entry")
+        north.evaluate("location.hash = '#/voice/enum'")
+        north.wait_for("document.querySelector('main table')")
+        photograph(north, shots, "voice-entries")
+        assert nameless(north) == []
+
+        publish(south)
+        photograph(south, shots, "voice-published")
+        record = '100 10 "u" "E2U+sip" "!^\\\\+(.*)$!sip:\\\\1@cesnet.cz!" .'
+        assert answer(servers, servers.secondary) == ("NOERROR", [record])
+        assert "may not publish" in north_may_not(north)
+
+        # Undone, and told before it is published.
+        north.evaluate("location.hash = '#/voice/history'")
+        heading(north, "History")
+        photograph(north, shots, "voice-history")
+        assert nameless(north) == []
+        click(north, f"Undo: added entry {NUMBER}")
+        north.wait_for("document.querySelector('main ol')?.innerText.includes('undone entry')")
+        south.evaluate("location.hash = '#/voice'")
+        heading(south, "federation")
+        south.evaluate("location.hash = '#/voice/publish'")
+        ways = south.wait_for("document.querySelector('#ways')?.innerText")
+        assert f"{NUMBER} itself" in ways
+        photograph(south, shots, "voice-changes")
+        assert nameless(south) == []
+        publish(south)
+        assert answer(servers, servers.secondary) == ("NXDOMAIN", [])
+    problems = [each for each in browser.problems() if not any(text in each for text in REFUSED)]
+    assert problems == []
+
+
+def north_may_not(page: Page) -> str:
+    page.evaluate("location.hash = '#/voice/publish'")
+    heading(page, "Publish")
+    return str(page.wait_for("document.querySelector('.caution')?.innerText"))
