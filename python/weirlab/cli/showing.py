@@ -13,6 +13,7 @@ from weirlab.cli.output import DETAILS, WIDE
 
 WITHOUT_TABLES: Final = frozenset(
     {
+        "build",
         "check",
         "clean",
         "completion",

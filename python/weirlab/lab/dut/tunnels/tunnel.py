@@ -61,10 +61,8 @@ class Gateway:
     """Behind the other one, to be reached by the tunnel."""
 
 
-class Tunnel(Driver, ABC):
-    """Two gateways and a tunnel between them.
-
-    Rules, if there are any, are those of iptables in the near gateway: they see packets in the clear.
+class Encapsulating(Driver, ABC):
+    """Two gateways whose tunnel has a cipher suite, and a formula of its packets.
 
     Parameters
     ----------
@@ -80,6 +78,7 @@ class Tunnel(Driver, ABC):
     """
 
     gateways = 2
+    takes_turns = True
     product: str
     """What messages call it."""
     kind: str
@@ -92,10 +91,6 @@ class Tunnel(Driver, ABC):
     def __init__(self, suites: Sequence[Suite], suite: str | None) -> None:
         self.suite = _chosen(self.product, suites, suite)
         self.name = f"{self.kind}:{self.suite.name}" if self.suite.name else self.kind
-        self._machines: list[Machine] = []
-        self._between: tuple[socket.socket, socket.socket] | None = None
-        self._filter: iptables.Iptables | None = None
-        self._tokens = 0
 
     @property
     def encapsulation(self) -> Encapsulation:
@@ -106,6 +101,30 @@ class Tunnel(Driver, ABC):
         voice = Voice(0, ip=ip, outer_ip=4, natt=self.natt)
         fits = inner_mtu(self.encapsulation, voice, wiring.BETWEEN_MTU_BYTES)
         return fits if self.most_bytes is None else min(fits, self.most_bytes)
+
+    def described(self, filters: str) -> dict[str, object]:
+        """Facts about the tunnel; ``filters`` says what the rules in the near gateway are of."""
+        return {
+            "layout": f"{self.product} between two gateways; rules in the near one, by {filters}",
+            "suite": self.suite.name or "its only one",
+            "encapsulation": self.encapsulation.title + (" in UDP" if self.natt else ""),
+            "between_mtu_bytes": wiring.BETWEEN_MTU_BYTES,
+            "longest_packet_bytes": self.longest_packet_bytes(4),
+        }
+
+
+class Tunnel(Encapsulating):
+    """Two gateways and a tunnel between them.
+
+    Rules, if there are any, are those of iptables in the near gateway: they see packets in the clear.
+    """
+
+    def __init__(self, suites: Sequence[Suite], suite: str | None) -> None:
+        super().__init__(suites, suite)
+        self._machines: list[Machine] = []
+        self._between: tuple[socket.socket, socket.socket] | None = None
+        self._filter: iptables.Iptables | None = None
+        self._tokens = 0
 
     @abstractmethod
     def check(self) -> list[str]:
@@ -157,11 +176,7 @@ class Tunnel(Driver, ABC):
     def facts(self) -> Mapping[str, object]:
         return {
             "tool": self.version(),
-            "layout": f"{self.product} between two gateways; rules in the near one, by iptables",
-            "suite": self.suite.name or "its only one",
-            "encapsulation": self.encapsulation.title + (" in UDP" if self.natt else ""),
-            "between_mtu_bytes": wiring.BETWEEN_MTU_BYTES,
-            "longest_packet_bytes": self.longest_packet_bytes(4),
+            **self.described("iptables"),
             **({} if self._filter is None else {f"rules_{k}": v for k, v in self._filter.facts().items()}),
         }
 
