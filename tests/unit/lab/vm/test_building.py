@@ -15,17 +15,18 @@ from weirlab.errors import LabError, MissingCapability
 from weirlab.lab.vm import building, image, packages, recipe, root
 from weirlab.lab.vm.image import About
 
-LISTED = """Reading package lists...
-'http://deb.debian.org/debian/pool/main/i/iproute2/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb \
-1041772 SHA256:{0}
+NEEDED = """Reading package lists...
+'http://deb.debian.org/pool/main/i/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb 1041772 MD5Sum:00
+'http://deb.debian.org/pool/main/l/libcap2_2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb 27580
+"""
+"""Not every line has a sum."""
+LISTED = """'http://deb.debian.org/debian/pool/main/i/iproute2/iproute2_6.1.0-3_amd64.deb' \
+iproute2_6.1.0-3_amd64.deb 1041772 SHA256:{0}
 'http://deb.debian.org/debian/pool/main/l/libcap2/libcap2_1%3a2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb \
 27580 SHA256:{0}
-'http://deb.debian.org/debian/pool/main/p/perl/perl-base_5.36.0-7_amd64.deb' perl-base_5.36.0-7_amd64.deb \
-1609384 SHA256:{0}
-""".format("ab" * 32)
-KERNEL = """'http://deb.debian.org/pool/l/linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb' \
+'http://deb.debian.org/pool/l/linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb' \
 linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb 27000000 SHA256:{0}
-""".format("cd" * 32)
+""".format("ab" * 32)
 
 
 class Apt:
@@ -42,9 +43,9 @@ class Apt:
         self.commands.append(command)
         said = {
             "--print-architecture": "amd64\n",
-            "install": LISTED,
+            "install": NEEDED,
             "depends": "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-40-cloud-amd64\n",
-            "download": KERNEL if "--print-uris" in command else "",
+            "download": LISTED if "--print-uris" in command else "",
         }
         if failure := self.fails.get(command[1]):
             return subprocess.CompletedProcess(command, 100, "", failure)
@@ -65,10 +66,12 @@ def package(name: str, content: bytes) -> packages.Package:
 
 def test_what_is_needed_is_the_kernel_the_programs_and_their_libraries(apt: Apt) -> None:
     found = packages.find("linux-image-cloud-amd64", ["iproute2"])
-    assert [each.name for each in found] == ["linux-image-6.1.0-40-cloud-amd64", "iproute2", "libcap2"]
-    assert [each.version for each in found] == ["6.1.153-1", "6.1.0-3", "1:2.66-4"]
+    assert [each.name for each in found] == ["iproute2", "libcap2", "linux-image-6.1.0-40-cloud-amd64"]
+    assert [each.version for each in found] == ["6.1.0-3", "1:2.66-4", "6.1.153-1"]
     assert sum(each.size_bytes for each in found) == 27_000_000 + 1_041_772 + 27_580
     assert building.described(found) == "3 packages (28.1 MB)"
+    asked = next(command for command in apt.commands if "--print-uris" in command and "download" in command)
+    assert list(asked[-3:]) == ["linux-image-6.1.0-40-cloud-amd64", "iproute2", "libcap2"]
     # As if nothing was installed here, and without a change to what apt keeps.
     (install,) = (command for command in apt.commands if command[1] == "install")
     assert any(word.startswith("Dir::State::status=") for word in install)
@@ -106,7 +109,7 @@ def test_a_file_that_is_not_what_the_lists_say_is_refused(apt: Apt, tmp_path: Pa
 def test_what_apt_and_dpkg_refuse_is_told_in_their_words(
     command: str, said: str, told: str, apt: Apt, tmp_path: Path
 ) -> None:
-    apt.content = {each.file: b"" for each in packages.listed(LISTED + KERNEL)}
+    apt.content = {each.file: b"" for each in packages.listed(LISTED)}
     apt.fails[command] = said
     monkey = pytest.MonkeyPatch()
     monkey.setattr(packages.Package, "is_in", lambda self, folder: (folder / self.file).exists())

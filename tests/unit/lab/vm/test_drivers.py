@@ -146,7 +146,7 @@ def test_both_directions_have_keys_of_their_own_and_all_networks_a_policy() -> N
     suite = next(each for each in esp.SUITES if each.name == "aes128-sha256")
     text = esp.associations(suite, near, far)
     states = [line.split() for line in text.splitlines() if " state add " in line]
-    assert [(line[4], line[6], line[10]) for line in states] == [
+    assert [(line[5], line[7], line[11]) for line in states] == [
         ("203.0.113.1", "203.0.113.2", "0x1000"),
         ("203.0.113.2", "203.0.113.1", "0x1001"),
     ]

@@ -14,7 +14,7 @@ from typing import Final
 from weirlab.lab import wiring
 from weirlab.lab.dut.tunnels import esp, strongswan
 from weirlab.lab.dut.tunnels.tunnel import Suite
-from weirlab.lab.dut.vm.gateways import End, VirtualTunnel
+from weirlab.lab.dut.vm.gateways import ROLES, End, VirtualTunnel
 from weirlab.lab.vm.guest import Guest
 
 _UNAUTHENTICATED: Final = ("aes128", "aes256")
@@ -61,8 +61,16 @@ _COMBINED: Final = {
     "chacha20poly1305": _Transform("aead", "rfc7539esp(chacha20,poly1305)", 32 + _SALT_BYTES, 128),
 }
 
-STATISTICS: Final = "/proc/net/xfrm_stat"
-"""Of the kernel, by reason (Documentation/networking/xfrm_proc.rst)."""
+DROPS: Final = {
+    "in_no_state": "XfrmInNoStates",
+    "in_bad_tag": "XfrmInStateProtoError",
+    "in_replayed": "XfrmInStateSeqError",
+    "in_no_policy": "XfrmInNoPols",
+    "out_no_state": "XfrmOutNoStates",
+}
+"""What a gateway drops, by the kernel's names (Documentation/networking/xfrm_proc.rst)."""
+
+_STATISTICS: Final = "/proc/net/xfrm_stat"
 
 
 class VirtualEsp(VirtualTunnel):
@@ -80,10 +88,11 @@ class VirtualEsp(VirtualTunnel):
             end.guest.do(states + "".join(f"{line}\n" for line in _policies(end)))
 
     def counters(self) -> Mapping[str, int]:
-        """With what the kernel's IPsec dropped, by gateway and reason: replayed, forged, without a state."""
+        """With what the kernel's ESP dropped, by gateway and reason."""
         found = dict(super().counters())
-        for role, end in zip(("near", "far"), self.ends, strict=True):
-            found |= {f"vm_{role}_{name}": value for name, value in _statistics(end.guest).items()}
+        for role, end in zip(ROLES, self.ends, strict=True):
+            dropped = _statistics(end.guest)
+            found |= {f"{role}_esp_{name}": dropped[each] for name, each in DROPS.items()}
         return found
 
 
@@ -130,6 +139,6 @@ def _policies(end: End) -> Iterator[str]:
 
 
 def _statistics(guest: Guest) -> dict[str, int]:
-    """The kernel's counters by its names for them, such as ``XfrmInStateSeqError``."""
-    words = (line.split() for line in guest.do(f"cat {STATISTICS}").splitlines())
+    """The kernel's counters by its names for them."""
+    words = (line.split() for line in guest.do(f"cat {_STATISTICS}").splitlines())
     return {name: int(value) for name, value in words}

@@ -22,6 +22,9 @@ from weirlab.lab.vm.guest import Guest
 from weirlab.lab.vm.scripts import Side
 from weirlab.records import RuleSetup
 
+ROLES: Final = ("vm_near", "vm_far")
+"""Begin the names of what the gateways count."""
+
 _PATIENCE_S: Final = 15
 """For the tunnel to come up, and for its queues to run empty."""
 
@@ -90,8 +93,8 @@ class VirtualTunnel(Encapsulating):
         guests: list[Guest] = []
         self._guests = guests
         self._ports = (
-            {"in": site.inward.name, "near": wiring.NEAR.name},
-            {"far": wiring.FAR.name, "out": site.outward.name},
+            {"in": site.inward.name, "wan": wiring.NEAR.name},
+            {"wan": wiring.FAR.name, "out": site.outward.name},
         )
         for name, netns, sides in named:
             guests.append(sites.between(name, netns, site.cpu, sides))
@@ -140,9 +143,9 @@ class VirtualTunnel(Encapsulating):
 
     def counters(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
-        for end, role, ports in zip(self.ends, ("near", "far"), self._ports, strict=True):
+        for end, role, ports in zip(self.ends, ROLES, self._ports, strict=True):
             files = scripts.port_counters(ports)
-            found |= sites.counted(end.guest, f"vm_{role}", files)
+            found |= sites.counted(end.guest, role, files)
         return found
 
     def version(self) -> str:
