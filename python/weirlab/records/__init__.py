@@ -62,14 +62,19 @@ up, such as memory that the host has yet to back."""
 SIMULATION: Final = "sim"
 """Name of the lab in which nothing is measured, since its device is simulated."""
 
-_DEVICES: Final = {"ruleset": "your ruleset", "image": "your disk image", "none": "the plain cable", "simulated": "the simulated device"}
+_DEVICES: Final = {
+    "ruleset": "your ruleset",
+    "image": "your disk image",
+    "none": "the plain cable",
+    "simulated": "the simulated device",
+}
 
 _EMULATED: Final = "dut_emulated"
 """The fact of a run that says so."""
 
 
 def emulation_in_words(facts: Mapping[str, object]) -> str:
-    """What must be said of every number of a run whose device ran on an emulated CPU; empty for a real one."""
+    """What must be said of the numbers of a run whose device ran on an emulated CPU; empty for a real one."""
     if not facts.get(_EMULATED):
         return ""
     return (

@@ -105,7 +105,9 @@ def exists(name: str) -> bool:
 
 
 def make(name: str, ruleset: Path | None = None) -> DutDriver:
-    """The driver called ``name``; some need the user's file. For a tunnel ``name`` may have a suite behind a colon, for ``vm`` a filter.
+    """The driver called ``name``; some need the user's file.
+
+    Behind a colon, ``name`` may have a suite for a tunnel, a filter for ``vm``.
 
     Raises ``InputError`` for an unknown name or suite, or a file where none fits.
     """

@@ -1,1 +1,1 @@
-"""Virtual machines as devices under test: their kernel and root from Debian packages, QEMU, the agent inside."""
+"""Virtual machines: their kernel and root from Debian packages, QEMU, the agent inside, the cables."""

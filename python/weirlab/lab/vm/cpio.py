@@ -20,7 +20,7 @@ class _Entry:
 
 
 class Archive:
-    """Files, symbolic links and devices by their paths, without a slash in front. Folders come by themselves."""
+    """Files, links and devices by their paths, without a slash in front. Folders come by themselves."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}

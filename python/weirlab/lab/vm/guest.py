@@ -135,7 +135,9 @@ class Guest:
             # What is behind a broken line the answer's absence tells.
             self._line.sendall(request.encode())
         while True:
-            words = self._read_line(patience_s, f"its agent does not answer ({_first_line(script)})").split(" ")
+            words = self._read_line(patience_s, f"its agent does not answer ({_first_line(script)})").split(
+                " "
+            )
             if words[0] == number:
                 said = base64.b64decode(words[2]).decode(errors="replace") if len(words) > 2 else ""
                 return int(words[1]), said
@@ -222,7 +224,6 @@ class Guest:
                 waited = f"within {now_s - begun_s:.0f} s"
                 raise LabError(f"{self.name}: {otherwise} {waited}; {self.console()}")
             time.sleep(pause_s)
-
 
 
 def _connects(line: socket.socket, path: str) -> bool:

@@ -55,8 +55,8 @@ def check() -> None:
     lacking = [name for name in _TOOLS if programs.find(name) is None]
     if lacking:
         raise MissingCapability(
-            f"{' and '.join(lacking)} not installed: the virtual machine is built from packages of Debian 12 or "
-            "later; build it on such a machine"
+            f"{' and '.join(lacking)} not installed: the virtual machine is built from packages of Debian 12 "
+            "or later; build it on such a machine"
         )
     if (found := _output(["dpkg", "--print-architecture"]).strip()) != ARCHITECTURE:
         raise MissingCapability(
@@ -66,7 +66,7 @@ def check() -> None:
 
 
 def find(kernel: str, names: Sequence[str]) -> list[Package]:
-    """The kernel that the package ``kernel`` stands for, the packages called ``names``, and what those need.
+    """The kernel that the package ``kernel`` names, the packages called ``names``, and what those need.
 
     Raises ``LabError`` with the words of apt where it does not know one.
     """

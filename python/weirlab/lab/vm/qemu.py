@@ -76,7 +76,7 @@ def boot_options(image: Image) -> list[str]:
 def command(
     boot: Sequence[str], nics: Sequence[Nic], accelerator: Accelerator, memory_mb: int = MEMORY_MB
 ) -> list[str]:
-    """QEMU with its console on standard output; it waits for somebody at :data:`AGENT` before the guest starts.
+    """QEMU with its console on standard output; the guest starts when somebody connects to :data:`AGENT`.
 
     The taps have no headers of virtio in front of frames, so that nothing is left to be done to a packet by
     whoever gets it: no checksum, no segmentation.

@@ -28,7 +28,9 @@ def released(unpacked: Path) -> str:
     """The kernel's release, by its modules."""
     found = [path.name for path in _modules(unpacked).glob("*")]
     if len(found) != 1:
-        raise LabError(f"the kernel's package has modules of {len(found)} kernels, not of one: {quote(found)}")
+        raise LabError(
+            f"the kernel's package has modules of {len(found)} kernels, not of one: {quote(found)}"
+        )
     return found[0]
 
 
@@ -144,7 +146,9 @@ def _libraries(unpacked: Path, program: Path) -> list[Path]:
     # What the packages lack it looks for among the libraries of this machine.
     strange = [path.name for path in found if not path.is_relative_to(unpacked) and path.name != _LOADER]
     if strange or "not found" in listed:
-        raise LabError(f"the packages lack libraries of {program.name}: {quote(strange or listed.splitlines())}")
+        raise LabError(
+            f"the packages lack libraries of {program.name}: {quote(strange or listed.splitlines())}"
+        )
     return [loader, *(path for path in found if path.name != _LOADER)]
 
 

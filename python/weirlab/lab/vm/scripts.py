@@ -1,4 +1,4 @@
-"""Shell scripts that set a guest up as a namespace of the lab would be: addresses, routes, neighbours. Pure."""
+"""Shell scripts that set a guest up as a namespace of the lab: addresses, routes, neighbours. Pure."""
 
 from __future__ import annotations
 

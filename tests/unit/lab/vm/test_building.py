@@ -94,7 +94,7 @@ def test_what_is_whole_is_not_downloaded_again(apt: Apt, tmp_path: Path) -> None
 def test_a_file_that_is_not_what_the_lists_say_is_refused(apt: Apt, tmp_path: Path) -> None:
     wanted = package("a", b"right")
     apt.content = {wanted.file: b"wrong"}
-    with pytest.raises(LabError, match="left no whole a_1_amd64.deb; try again"):
+    with pytest.raises(LabError, match=r"left no whole a_1_amd64\.deb; try again"):
         packages.download([wanted], tmp_path)
 
 
@@ -103,7 +103,11 @@ def test_a_file_that_is_not_what_the_lists_say_is_refused(apt: Apt, tmp_path: Pa
     [
         ("install", "E: Unable to locate package iproute2", "apt-get install fails: E: Unable to locate"),
         ("download", "E: Failed to fetch http://x  Could not connect", "apt-get download fails: .*Could not"),
-        ("--extract", "dpkg-deb: error: No space left on device", "dpkg-deb --extract fails: .*No space left"),
+        (
+            "--extract",
+            "dpkg-deb: error: No space left on device",
+            "dpkg-deb --extract fails: .*No space left",
+        ),
     ],
 )
 def test_what_apt_and_dpkg_refuse_is_told_in_their_words(

@@ -11,9 +11,9 @@ import pytest
 from weirlab import programs
 from weirlab.errors import InputError, LabError
 from weirlab.lab import dut, wiring
-from weirlab.lab.dut.vm import esp
+from weirlab.lab.dut.vm import appliance, esp
 from weirlab.lab.dut.vm.gateways import End
-from weirlab.lab.vm import image, qemu, scripts
+from weirlab.lab.vm import disk, image, qemu, scripts
 from weirlab.lab.vm.qemu import Nic
 from weirlab.lab.vm.scripts import Side
 from weirlab.records import RuleSetup, emulation_in_words
@@ -165,3 +165,43 @@ def test_both_directions_have_keys_of_their_own_and_all_networks_a_policy() -> N
 def sh(*options: str, text: str) -> str:
     done = subprocess.run(["sh", *options], input=text, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (b"QFI\xfb\0\0\0\3", "qcow2"),
+        (b"KDMV\1", "vmdk"),
+        (b"vhdxfile", "vhdx"),
+        (b"\xeb\x63", "raw"),
+        (b"", "raw"),
+    ],
+)
+def test_the_format_of_an_image_is_told_by_its_content(content: bytes, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a,b.img"
+    path.write_bytes(content)
+    assert disk.format_of(path) == name
+    # A comma would end the option; and nothing is written into the user's file.
+    options = f"file={tmp_path}/a,,b.img,format={name},if=ide,snapshot=on"
+    assert disk.boot_options(path) == ["-drive", options]
+
+
+def test_an_image_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="needs a disk image: --image FILE"):
+        dut.make("image")
+    with pytest.raises(InputError, match="is no file"):
+        dut.make("image", tmp_path)
+    with pytest.raises(InputError, match=r"the disk image .*/none is no file"):
+        dut.make("image", tmp_path / "none")
+
+
+def test_the_packet_that_tells_of_a_working_image_is_whole() -> None:
+    frame = appliance.probe(b"token")
+    assert frame[:6] == wiring.mac_bytes(wiring.IN0.mac)
+    header = frame[14:34]
+    # A header with its own checksum sums up to all ones (RFC 1071).
+    words = [int.from_bytes(header[n : n + 2], "big") for n in range(0, 20, 2)]
+    assert sum(words) % 0xFFFF == 0
+    assert header[12:] == bytes([198, 18, 255, 254, 198, 19, 255, 254])
+    assert int.from_bytes(header[2:4], "big") == len(frame) - 14
+    assert frame.endswith(b"token")

@@ -16,6 +16,7 @@ from weirlab.interrupts import interruptible, shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut.vm import site as sites
+from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.vm import disk, qemu
 from weirlab.lab.vm.guest import Guest
@@ -29,7 +30,11 @@ MEMORY_MB: Final = 2048
 _SETTLE_S: Final = 15.0
 _ANSWER_S: Final = 0.1
 _PORT: Final = 9
+_LAST: Final = ("198.18.255.254", "198.19.255.254")
+"""The last addresses of test traffic: behind a route, as all of it, and not on the guest's own links."""
 _ETHERTYPE: Final = 0x0800
+_EVERY: Final = 0x0003
+"""ETH_P_ALL. A socket for one kind of frames would hear them only behind tc, which hands them over before."""
 _UDP: Final = 17
 
 
@@ -128,8 +133,8 @@ class Appliance(Driver):
                 if time.monotonic() > end_s:
                     raise LabError(
                         f"the virtual machine forwards nothing for {patience_s:g} s from "
-                        f"{wiring.SENDERS[0]} at its first interface to {wiring.RECEIVERS[0]} at its second "
-                        f"by way of {_address(wiring.RX0.ipv4)}; {self._guest.console()}"
+                        f"{wiring.SENDERS[0]} at its first interface to {wiring.RECEIVERS[0]} by way of "
+                        f"{_address(wiring.RX0)} at its second; {self._guest.console()}"
                     )
 
     def _passes(self, into: socket.socket, out_of: socket.socket) -> bool:
@@ -148,7 +153,7 @@ class Appliance(Driver):
 def probe(token: bytes) -> bytes:
     """A frame of test traffic for the device: UDP from sender to receiver."""
     macs = wiring.mac_bytes(wiring.IN0.mac) + wiring.mac_bytes(wiring.TX0.mac)
-    ends = [socket.inet_aton(_address(port.ipv4)) for port in (wiring.TX0, wiring.RX0)]
+    ends = [socket.inet_aton(address) for address in _LAST]
     length = 8 + len(token)
     header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 0, 0, 64, _UDP, 0) + b"".join(ends)
     header = header[:10] + struct.pack("!H", _checksum(header)) + header[12:]
@@ -158,7 +163,7 @@ def probe(token: bytes) -> bytes:
 
 def _checksum(header: bytes) -> int:
     """RFC 1071."""
-    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
+    total: int = sum(struct.unpack(f"!{len(header) // 2}H", header))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
@@ -169,16 +174,16 @@ def _ends(namespace: Namespace, taps: Sequence[str]) -> Iterator[tuple[socket.so
     """Packet sockets at the taps: what one sends the guest gets, and the other hears what the guest sends."""
 
     def packets() -> socket.socket:
-        return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETHERTYPE))
+        return socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 
     with ExitStack() as opened:
         found = []
         for tap in taps:
             found.append(opened.enter_context(namespace.call(packets)))
-            found[-1].bind((tap, _ETHERTYPE))
+            found[-1].bind((tap, _EVERY))
             found[-1].settimeout(_ANSWER_S)
         yield found[0], found[1]
 
 
-def _address(network: str) -> str:
-    return network.partition("/")[0]
+def _address(port: Port) -> str:
+    return port.ipv4.partition("/")[0]

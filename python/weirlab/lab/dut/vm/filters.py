@@ -62,7 +62,9 @@ class VirtualFilter(Driver):
     def __init__(self, kind: str | None = None) -> None:
         self.kind = USUAL if kind is None else kind
         if self.kind not in KINDS:
-            raise InputError(f"the device 'vm' has no filter {quoted(self.kind)}; there are {', '.join(KINDS)}")
+            raise InputError(
+                f"the device 'vm' has no filter {quoted(self.kind)}; there are {', '.join(KINDS)}"
+            )
         self.name = f"{KIND}:{self.kind}"
         self._guest: Guest | None = None
         self._ports: Mapping[str, str] = {}
@@ -128,7 +130,6 @@ class VirtualFilter(Driver):
             "layout": f"a virtual machine with {_WORDS.get(self.kind, self.kind)}",
             **sites.facts(guests),
         }
-
 
 
 def load(guest: Guest, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from weirlab.errors import MissingCapability
@@ -43,7 +44,7 @@ def plugged(netns: str, ports: Sequence[tuple[Port, int]]) -> list[qemu.Nic]:
     made = []
     for port, mtu_bytes in ports:
         nic = qemu.Nic(f"{_TAP}{port.name}", port.mac, mtu_bytes)
-        Namespace(netns).call(lambda port=port, nic=nic: cable.plug_in(port.name, nic.tap, nic.mtu_bytes))
+        Namespace(netns).call(partial(cable.plug_in, port.name, nic.tap, nic.mtu_bytes))
         made.append(nic)
     return made
 
