@@ -261,9 +261,8 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
     root = tmp_path / "root.cpio"
     root.write_bytes(image.find().root.read_bytes() + overlay.getvalue())
     whole = image.find()
-    options = qemu.boot_options(whole)
-    options[options.index(str(whole.root))] = str(root)
-    monkeypatch.setattr(disk, "boot_options", lambda path: options)
+    options = [str(root) if each == str(whole.root) else each for each in qemu.boot(whole).options]
+    monkeypatch.setattr(disk, "boot", lambda path: qemu.Boot(options, has_agent=False))
     with NetnsLab(dut.make("image", root)) as lab:
         assert all_pass(lab)
         assert lab.facts["dut_image"] == "root.cpio"

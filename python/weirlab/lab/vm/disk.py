@@ -7,9 +7,11 @@ from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.files import shown
+from weirlab.lab.vm.qemu import Boot
 
 _MAGIC: Final = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"vhdxfile": "vhdx"}
 _LONGEST: Final = max(map(len, _MAGIC))
+_MEMORY_MB: Final = 2048
 
 
 def format_of(path: Path) -> str:
@@ -27,7 +29,8 @@ def format_of(path: Path) -> str:
     return next((name for magic, name in _MAGIC.items() if begin.startswith(magic)), "raw")
 
 
-def boot_options(path: Path) -> list[str]:
-    """For QEMU: the guest boots from the image, and what it writes is gone with it."""
+def boot(path: Path) -> Boot:
+    """From the image; what the guest writes is gone with it."""
     name = str(path.absolute()).replace(",", ",,")
-    return ["-drive", f"file={name},format={format_of(path)},if=ide,snapshot=on"]
+    options = ["-drive", f"file={name},format={format_of(path)},if=ide,snapshot=on"]
+    return Boot(options, has_agent=False, memory_mb=_MEMORY_MB)

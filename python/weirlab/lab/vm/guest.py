@@ -16,7 +16,7 @@ from weirlab.interrupts import interruptible
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote
 from weirlab.lab.vm import qemu, scripts
-from weirlab.lab.vm.qemu import Accelerator, Nic
+from weirlab.lab.vm.qemu import Accelerator, Boot, Nic
 
 QEMU: Final = "qemu"
 """The daemon's name in its machine."""
@@ -42,13 +42,9 @@ class Guest:
     name, namespace, cpu
         What messages call it, the network namespace of its taps, and the CPU that does all its work.
     boot
-        Options of QEMU that say what it boots.
+        What it boots from.
     nics
         Its interfaces, in order.
-    has_agent
-        Whether the guest has the agent of Weir's own.
-    memory_mb
-        Of the guest, in MiB.
     """
 
     def __init__(
@@ -56,18 +52,15 @@ class Guest:
         name: str,
         namespace: Namespace,
         cpu: int | None,
-        boot: Sequence[str],
+        boot: Boot,
         nics: Sequence[Nic],
-        *,
-        has_agent: bool = True,
-        memory_mb: int = qemu.MEMORY_MB,
     ) -> None:
         self.name = name
         self.boot_s = float("nan")
         """How long it took to come up."""
         self.release = ""
         """Of the guest's kernel, as it says itself."""
-        self._boot, self._nics, self._has_agent, self._memory_mb = boot, nics, has_agent, memory_mb
+        self._boot, self._nics = boot, nics
         self._left = list(qemu.accelerators())
         self._numbers = itertools.count(1)
         self._line: socket.socket | None = None
@@ -95,7 +88,7 @@ class Guest:
 
         Raises ``LabError`` with the console's last lines.
         """
-        if not self._has_agent:
+        if not self._boot.has_agent:
             return
         while not self.release:
             patience_s = KVM_BOOT_S if self.accelerator == "kvm" else BOOT_S
@@ -172,7 +165,7 @@ class Guest:
 
     def _start(self) -> None:
         self._begun_s = time.monotonic()
-        command = qemu.command(self._boot, self._nics, self.accelerator, self._memory_mb)
+        command = qemu.command(self._boot, self._nics, self.accelerator)
         self.machine.start(QEMU, command, nice=CRITICAL)
         self._line = self._connected(self._begun_s + BOOT_S)
 

@@ -29,13 +29,23 @@ _KVM_API_VERSION: Final = 12
 _NO_KVM: Final = LOCKS / "no-kvm"
 """Says that a guest did not start by KVM; gone with the next boot of this machine, as all of /run."""
 
-MEMORY_MB: Final = 256
-"""Enough for a guest of Weir's own."""
 _CPUS: Final[dict[Accelerator, str]] = {"kvm": "host", "tcg": "max"}
 _KERNEL_OPTIONS: Final = (
     # A panic ends QEMU, whose last words tell it; and tests of algorithms take seconds in an emulator.
     "console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on cryptomgr.notests tsc=reliable"
 )
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What a guest boots from, and what it needs for that."""
+
+    options: Sequence[str]
+    """Of QEMU."""
+    has_agent: bool = True
+    """Whether the guest has the agent of Weir's own."""
+    memory_mb: int = 256
+    """Of the guest, in MiB; the default is enough for one of Weir's own."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +78,20 @@ def give_up_kvm() -> None:
         _NO_KVM.touch()
 
 
-def boot_options(image: Image) -> list[str]:
-    """For the kernel and the root of Weir's own."""
-    return ["-kernel", str(image.kernel), "-initrd", str(image.root), "-append", _KERNEL_OPTIONS]
+def boot(image: Image) -> Boot:
+    """From the kernel and the root of Weir's own."""
+    return Boot(["-kernel", str(image.kernel), "-initrd", str(image.root), "-append", _KERNEL_OPTIONS])
 
 
-def command(
-    boot: Sequence[str], nics: Sequence[Nic], accelerator: Accelerator, memory_mb: int = MEMORY_MB
-) -> list[str]:
+def command(boot: Boot, nics: Sequence[Nic], accelerator: Accelerator) -> list[str]:
     """QEMU with its console on standard output; the guest starts when somebody connects to :data:`AGENT`.
 
     The taps have no headers of virtio in front of frames, so that nothing is left to be done to a packet by
     whoever gets it: no checksum, no segmentation.
     """
     words = [PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    words += ["-machine", f"q35,accel={accelerator}", "-cpu", _CPUS[accelerator], "-m", str(memory_mb)]
-    words += boot
+    words += ["-machine", f"q35,accel={accelerator}", "-cpu", _CPUS[accelerator], "-m", str(boot.memory_mb)]
+    words += boot.options
     words += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
     words += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={AGENT},server=on,wait=on"]
     words += ["-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"]

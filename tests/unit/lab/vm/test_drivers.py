@@ -14,7 +14,7 @@ from weirlab.lab import dut, wiring
 from weirlab.lab.dut.vm import appliance, esp
 from weirlab.lab.dut.vm.gateways import End
 from weirlab.lab.vm import disk, image, qemu, scripts
-from weirlab.lab.vm.qemu import Nic
+from weirlab.lab.vm.qemu import Boot, Nic
 from weirlab.lab.vm.scripts import Side
 from weirlab.records import RuleSetup, emulation_in_words
 from weirlab.testing.site import SITE
@@ -70,14 +70,14 @@ def test_no_rules_means_none() -> None:
 
 def test_qemu_carries_frames_as_they_are_and_ends_with_a_panic() -> None:
     nics = [Nic("vm-in0", wiring.IN0.mac, 2048), Nic("vm-out0", wiring.OUT0.mac, 2048)]
-    command = qemu.command(["-drive", "x"], nics, "tcg")
+    command = qemu.command(Boot(["-drive", "x"]), nics, "tcg")
     assert command[0] == qemu.PROGRAM
     text = " ".join(command)
     assert "-machine q35,accel=tcg -cpu max" in text
     assert "-no-reboot" in text
     assert "tap,id=net0,ifname=vm-in0,script=no,downscript=no,vnet_hdr=off" in text
     assert f"virtio-net-pci,netdev=net1,mac={wiring.OUT0.mac},host_mtu=2048" in text
-    assert "-cpu host" in " ".join(qemu.command([], nics, "kvm"))
+    assert "-cpu host" in " ".join(qemu.command(Boot([], memory_mb=2048), nics, "kvm"))
 
 
 def test_kvm_that_starts_no_guest_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -183,7 +183,8 @@ def test_the_format_of_an_image_is_told_by_its_content(content: bytes, name: str
     assert disk.format_of(path) == name
     # A comma would end the option; and nothing is written into the user's file.
     options = f"file={tmp_path}/a,,b.img,format={name},if=ide,snapshot=on"
-    assert disk.boot_options(path) == ["-drive", options]
+    assert disk.boot(path).options == ["-drive", options]
+    assert not disk.boot(path).has_agent
 
 
 def test_an_image_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from weirlab.records import RuleSetup
 
 BOOT_S: Final = 300.0
 """For the guest to forward."""
-MEMORY_MB: Final = 2048
 
 _SETTLE_S: Final = 15.0
 _ANSWER_S: Final = 0.1
@@ -60,7 +59,7 @@ class Appliance(Driver):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._boot = disk.boot_options(path)
+        self._boot = disk.boot(path)
         self._guest: Guest | None = None
         self._netns = ""
         self._taps: Sequence[str] = ()
@@ -73,15 +72,7 @@ class Appliance(Driver):
         ports = [(port, wiring.MTU_BYTES) for port in (site.inward, site.outward)]
         nics = sites.plugged(site.netns, ports)
         self._netns, self._taps = site.netns, [nic.tap for nic in nics]
-        self._guest = Guest(
-            "the virtual machine",
-            Namespace(site.netns),
-            site.cpu,
-            self._boot,
-            nics,
-            has_agent=False,
-            memory_mb=MEMORY_MB,
-        )
+        self._guest = Guest("the virtual machine", Namespace(site.netns), site.cpu, self._boot, nics)
         self._guest.switch_on()
         try:
             self._wait(BOOT_S)

@@ -36,7 +36,7 @@ def missing() -> list[str]:
 def between(name: str, netns: str, cpu: int | None, sides: Sequence[Side]) -> Guest:
     """A guest of Weir's own, not switched on yet, with the ports of ``sides`` in the namespace ``netns``."""
     nics = plugged(netns, [(side.port, side.mtu_bytes) for side in sides])
-    return Guest(name, Namespace(netns), cpu, qemu.boot_options(image.find()), nics)
+    return Guest(name, Namespace(netns), cpu, qemu.boot(image.find()), nics)
 
 
 def plugged(netns: str, ports: Sequence[tuple[Port, int]]) -> list[qemu.Nic]:
