@@ -15,6 +15,7 @@ WITHOUT_TABLES: Final = frozenset(
     {
         "add-user",
         "cat",
+        "build",
         "check",
         "clean",
         "completion",

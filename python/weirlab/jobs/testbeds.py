@@ -11,6 +11,7 @@ from weirlab.errors import InputError, MissingCapability
 from weirlab.interrupts import shielded
 from weirlab.jobs.progress import Progress
 from weirlab.lab.base import TestBed
+from weirlab.records import emulation_in_words
 from weirlab.scenario import NO_DEVICE, Dut, Lab
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.sizes import SizeMix, largest_bytes
@@ -47,7 +48,7 @@ def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:
     missing = _missing() if lab.kind == "auto" else None
     if lab.kind == "auto" and missing is None:
         return "netns"
-    if dut.name in ("ruleset", NO_DEVICE):
+    if dut.name in ("ruleset", "image", NO_DEVICE):
         if lab.kind == "auto":
             raise MissingCapability(
                 f"the device {dut.name!r} needs network namespaces, which do not work here ({missing}): "
@@ -106,7 +107,7 @@ def open_bed(
     from weirlab.lab.dut.ruleset import Ruleset
     from weirlab.lab.netns import NetnsLab
 
-    driver = make(dut.name, dut.ruleset)
+    driver = make(dut.name, dut.file)
     for mix in sizes:
         check_fit(driver, largest_bytes(mix), flows.ip)
     for kind in () if calls is None else calls.classes:
@@ -115,6 +116,8 @@ def open_bed(
     if aimed is not None:
         progress.note(aimed.sentence)
     with NetnsLab(driver, backend=lab.backend, aimed=aimed) as bed:
+        if emulated := emulation_in_words(bed.facts):
+            progress.note(emulated)
         yield bed
 
 

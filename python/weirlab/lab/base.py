@@ -130,6 +130,11 @@ class DutDriver(Protocol):
     def gateways(self) -> Literal[1, 2]:
         """Of how many gateways the device consists; of two, each has a namespace, see :class:`Site`."""
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether threads of its own take turns on the device's CPU: no real-time priority for them, since a
+        real-time thread gives its equal no turn."""
+
     def check(self) -> list[str]:
         """What is missing to use this driver, one sentence each with the way out; empty if usable."""
 
@@ -181,6 +186,7 @@ class Driver(ABC):
     name: str
     forwards = False
     gateways: Literal[1, 2] = 1
+    takes_turns = False
 
     @abstractmethod
     def check(self) -> list[str]: ...

@@ -199,7 +199,7 @@ def _engine() -> Finding:
 
 def _devices() -> Iterator[Finding]:
     for name, factory in dut.drivers().items():
-        if name in ("forward", "iptables", "ruleset") or name in dut.VARIANTS:
+        if name in ("forward", "image", "iptables", "ruleset") or name in dut.VARIANTS:
             continue  # always there; an alias; needs a file
         try:
             driver = factory(None)

@@ -227,23 +227,25 @@ class NetnsLab(NamespaceBed):
         )
         into, out_of = self._ports
         self._opened.callback(driver.stop)
-        if "far" in netns:
+        if driver.takes_turns:
             # Warming up floods whatever is there, and a daemon may need seconds for what that leaves behind.
             self._loaded_engine()
             processes = driver.start(self.site)
-            # Threads of two gateways take turns on the device's CPU, and a real-time thread gives its equal
-            # no turn: so the engine, which would make them real time, does not know them.
+            # Threads take turns on the device's CPU, and a real-time thread gives its equal no turn: so the
+            # engine, which would make them real time, does not know them.
             for thread in (*kernel, *(each for process in processes for each in threads_of(process))):
                 # It may have ended; and without, other work is in the way more often, which trials show.
                 with suppress(OSError):
                     slices.shorten(thread)
                     self._slice_ns = slices.slice_ns(thread)
             kernel += napi.backlog_thread(self._cores.dut)
-            self._add_meter("dut", {"in": into.name, "near": wiring.NEAR.name}, ip=True)
-            self._add_meter("far", {"far": wiring.FAR.name, "out": out_of.name})
         else:
             processes = driver.start(self.site)
             self._threads = [*kernel, *processes]
+        if "far" in netns:
+            self._add_meter("dut", {"in": into.name, "near": wiring.NEAR.name}, ip=True)
+            self._add_meter("far", {"far": wiring.FAR.name, "out": out_of.name})
+        else:
             self._add_meter("dut", {"in": into.name, "out": out_of.name}, ip=True)
         self._host.watch(kernel, processes)
         self.set_rules(RuleSetup())

@@ -15,6 +15,7 @@ from weirlab.measure.attempts.budget import NEEDED_RATIO
 from weirlab.measure.profile import PLAN
 from weirlab.measure.sequence import kept_plan
 from weirlab.measure.verify import VERIFY_PLAN, thresholds
+from weirlab.records import emulation_in_words
 from weirlab.store import Run, states
 from weirlab.store.reasons import reason_counts
 
@@ -36,6 +37,8 @@ RISE_RATIO: Final = 1.1
 _REASONS: Final = 3
 
 QUIETER: Final = "give it a quieter hour or a machine of its own (weir doctor listens to the CPUs)"
+
+_REAL: Final = "measure those on a machine where KVM works (/dev/kvm)"
 
 
 def word(undisturbed_ratio: float) -> Word:
@@ -148,8 +151,11 @@ def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> Verdict | None:
         found = "usable"
     else:
         found = "good"
+    emulated = emulation_in_words(run.manifest.facts)
+    if emulated:
+        found, purpose, remedy = "not usable", "to judge rates or delays", _REAL
     moved = [f"the host moved the CPUs {moves} times"] if moves and found != "good" else []
-    why = (*([rise] if rise else []), *gaps, *spoiled, *cable, *moved)
+    why = (*filter(None, (emulated, rise)), *gaps, *spoiled, *cable, *moved)
     return Verdict(
         found,  # type: ignore[arg-type]
         purpose,

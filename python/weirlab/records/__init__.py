@@ -8,6 +8,7 @@ with an :class:`EngineResult`, a trial wraps it with what the host did as a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from weirlab.records.result import (
@@ -51,6 +52,7 @@ __all__ = [
     "Windows",
     "counts_alone",
     "device_in_words",
+    "emulation_in_words",
 ]
 
 SLOWEST_UNPACED_PPS: Final = 500_000
@@ -60,7 +62,25 @@ up, such as memory that the host has yet to back."""
 SIMULATION: Final = "sim"
 """Name of the lab in which nothing is measured, since its device is simulated."""
 
-_DEVICES: Final = {"ruleset": "your ruleset", "none": "the plain cable", "simulated": "the simulated device"}
+_DEVICES: Final = {
+    "ruleset": "your ruleset",
+    "image": "your disk image",
+    "none": "the plain cable",
+    "simulated": "the simulated device",
+}
+
+_EMULATED: Final = "dut_emulated"
+"""The fact of a run that says so."""
+
+
+def emulation_in_words(facts: Mapping[str, object]) -> str:
+    """What must be said of the numbers of a run whose device ran on an emulated CPU; empty for a real one."""
+    if not facts.get(_EMULATED):
+        return ""
+    return (
+        "the device's CPU was emulated (QEMU without KVM): what it did with packets is real, its rates and "
+        "delays mean nothing"
+    )
 
 
 def device_in_words(dut: str, *, first: bool = False) -> str:

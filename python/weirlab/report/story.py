@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 from weirlab.quantities import NOTHING
+from weirlab.records import emulation_in_words
 from weirlab.report.axes import QUANTITIES
 from weirlab.report.figure import Figure
 from weirlab.report.graphs import Drawing, Graphs
@@ -157,7 +158,10 @@ class Story:
     @property
     def warning(self) -> str:
         """All that must be known before the answer is believed: first whether the run went to its end."""
-        return " ".join(filter(None, (_UNFINISHED.get(str(self.manifest.get("status")), ""), self.caution)))
+        unfinished = _UNFINISHED.get(str(self.manifest.get("status")), "")
+        emulated = emulation_in_words(self.manifest.get("facts") or {})
+        sentence = f"{emulated[:1].upper()}{emulated[1:]}." if emulated else ""
+        return " ".join(filter(None, (unfinished, sentence, self.caution)))
 
     @property
     def source(self) -> str:

@@ -11,7 +11,11 @@ Conflict = tuple[Location, str]
 
 
 def of_device(dut: Dut, position_lists: Iterator[tuple[Location, tuple[int, ...]]]) -> Iterator[Conflict]:
-    """Conflicts between the device, its ruleset and the positions asked for."""
+    """Conflicts between the device, its file and the positions asked for."""
+    if dut.image is not None and dut.name != "image":
+        yield ("dut", "image"), f"goes with the device 'image', not with {dut.name!r}"
+    if dut.name == "image" and dut.image is None:
+        yield ("dut",), "the device 'image' needs the key 'image' with the path of a file"
     if dut.name == "ruleset":
         if dut.ruleset is None:
             yield ("dut",), "the device 'ruleset' needs the key 'ruleset' with the path of a file"

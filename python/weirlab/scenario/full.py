@@ -22,10 +22,10 @@ FULL: Final[dict[str, Any]] = {
 }
 """Settings of a :class:`Profile` that takes some 13 minutes."""
 
-_WALKED: Final = ("iptables", "iptables-legacy", "iptables-nft", "nftables")
+_WALKED: Final = ("iptables", "iptables-legacy", "iptables-nft", "nftables", "vm", "vm:nftables")
 """Devices that walk their rules one by one, so that a packet's place among them matters."""
 
-_WITHOUT_RULES: Final = ("forward", "ruleset", NO_DEVICE)
+_WITHOUT_RULES: Final = ("forward", "ruleset", "image", "vm:forward", NO_DEVICE)
 """Devices whose rules cannot be chosen."""
 
 

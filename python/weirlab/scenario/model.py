@@ -290,14 +290,21 @@ class Dut(Section):
     """The rule of ``ruleset`` that test traffic is to match: its place (``12``, ``CHAIN:12``), ``handle 12``,
     ``line 12``, its comment, some words of it, or ``policy``; left out: the one that counted most packets and
     that test traffic can match, else the first."""
+    image: Path | None = None
+    """The user's own disk image, a router or firewall that is set up already, for the driver ``image``."""
     stateful: bool = False
     """Put connection tracking in front of the rules."""
 
+    @property
+    def file(self) -> Path | None:
+        """The user's file that the driver needs, if any."""
+        return self.ruleset or self.image
+
     def beside(self, folder: Path) -> Self:
-        """With the path of the ruleset starting from ``folder``."""
-        if self.ruleset is None or self.ruleset.is_absolute():
-            return self
-        return self.model_copy(update={"ruleset": folder / self.ruleset})
+        """With the paths of files starting from ``folder``."""
+        found = {"ruleset": self.ruleset, "image": self.image}
+        moved = {key: folder / path for key, path in found.items() if path and not path.is_absolute()}
+        return self.model_copy(update=moved) if moved else self
 
 
 class TrafficShape(Section):

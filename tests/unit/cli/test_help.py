@@ -19,7 +19,7 @@ COMMANDS = [
     "doctor", "calibrate", "trial", "profile", "search", "rfc2544", "calls", "failover", "quality",
     "tap", "log", "link", "trace", "ipsec bytes", "tcp list", "tcp watch", "tcp send", "tcp serve",
     "fit", "predict", "plan", "verify", "transients", "report", "runs", "show", "export", "compare",
-    "run", "schema", "lab clean",
+    "run", "schema", "lab clean", "lab build",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
     "voice example", "voice schema", "voice lab", "voice prove", "voice install", "voice load", "completion",
     "voice manage import", "voice manage export", "voice manage add-user", "voice manage remove-user",

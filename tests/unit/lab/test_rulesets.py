@@ -98,6 +98,7 @@ def test_names_of_drivers() -> None:
         "nftables",
         "nftables-set",
         "nftables-vmap",
+        "image",
         "ruleset",
         "esp",
         "esp-udp",
@@ -105,9 +106,12 @@ def test_names_of_drivers() -> None:
         "strongswan",
         "strongswan-kernel",
         "strongswan-libipsec",
+        "vm-esp",
+        "vm-wireguard",
         "wireguard",
         "wireguard-go",
         "wireguard-kernel",
+        "vm",
     ]
     for name in ("forward", "iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap"):
         assert dut.make(name).name == name

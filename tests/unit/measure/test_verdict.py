@@ -44,10 +44,11 @@ def measured(tmp_path: Path) -> Measured:
         lab: str = "netns",
         repetitions: int = 3,
         attempts: int = 3,
+        emulated: bool = False,
     ) -> Run:
         bed = FakeBed(device, script, lab=lab)  # type: ignore[arg-type]
         held_out = Verification(positions=(200,), sizes=(Constant(64),), draws=4, repetitions=repetitions)
-        with Store(tmp_path).create("profile", {}, {"lab": lab}) as writer:
+        with Store(tmp_path).create("profile", {}, {"lab": lab, "dut_emulated": emulated}) as writer:
             measure(bed, GRID, writer, terms=Terms(max_attempts=attempts))
             specs = verify.plan(held_out, DEVICE.threshold_pps)
             verify.run(bed, specs, writer, terms=Terms(max_attempts=attempts))
@@ -65,6 +66,13 @@ def judged(run: Run) -> Verdict:
 @pytest.mark.parametrize(("ratio", "said"), [(0.9, "good"), (0.5, "usable"), (0.1, "not usable")])
 def test_listening_and_measuring_share_their_words(ratio: float, said: str) -> None:
     assert word(ratio) == said
+
+
+def test_an_emulated_device_is_not_usable_to_judge_its_speed(measured: Measured) -> None:
+    verdict = judged(measured(emulated=True))
+    assert verdict.label == "not usable to judge rates or delays"
+    assert verdict.why[0].startswith("the device's CPU was emulated (QEMU without KVM)")
+    assert "where KVM works" in verdict.sentence
 
 
 def test_a_quiet_machine_is_good(measured: Measured) -> None:

@@ -385,6 +385,15 @@ def test_an_unfinished_run_is_told_before_its_answer(made_pages: Made, status: s
     assert html.index("until") < html.index("Mind the gap.") < html.index("<h1")
 
 
+def test_a_run_of_an_emulated_device_says_so_before_its_answer(made_pages: Made) -> None:
+    story = made_pages.story("failover")
+    facts = {**(story.manifest.get("facts") or {}), "dut_emulated": True}
+    html = replace(story, manifest={**story.manifest, "facts": facts}).html()
+    said = "The device&#39;s CPU was emulated (QEMU without KVM)"
+    assert said in html.split("<h1")[0]
+    assert said not in story.html()
+
+
 def test_entries_of_a_legend_without_a_colour_take_one_of_the_scheme(made_pages: Made) -> None:
     config = charts(made_pages.html("failover"))["config"]["legend"]
     assert config["symbolBaseFillColor"] == config["labelColor"]

@@ -105,6 +105,14 @@ def test_sizes_may_be_numbers_or_words() -> None:
             "f.yaml:3:13: dut.name: no such device; there are ",
         ),
         (
+            "name: t\nprofile: {}\ndut: {image: my.qcow2}\n",
+            "f.yaml:3:14: dut.image: goes with the device 'image', not with 'iptables'",
+        ),
+        (
+            "name: t\nprofile: {}\ndut: {name: image}\n",
+            "f.yaml:3:6: dut: the device 'image' needs the key 'image' with the path of a file",
+        ),
+        (
             "name: t\nprofile: {}\ndut: {ruleset: my.rules}\n",
             "f.yaml:3:16: dut.ruleset: goes with the device 'ruleset', not with 'iptables'",
         ),

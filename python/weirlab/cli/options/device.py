@@ -49,7 +49,7 @@ class DeviceOptions:
         typer.Option(
             "--dut",
             help="iptables (default), nftables, forward, esp, wireguard, openvpn, strongswan (or with its "
-            "suite, strongswan:aes128-sha1), none, ... (weir doctor).",
+            "suite, strongswan:aes128-sha1), vm, none, ... (weir doctor).",
         ),
     ] = None
     rules: Annotated[
@@ -68,6 +68,10 @@ class DeviceOptions:
         typer.Option(
             "--ruleset", help="Your own rules, from iptables-save or nft list ruleset.", metavar="FILE"
         ),
+    ] = None
+    image: Annotated[
+        Path | None,
+        typer.Option("--image", help="Your own disk image, a router or firewall for QEMU.", metavar="FILE"),
     ] = None
     match: Annotated[
         str | None,
@@ -103,22 +107,28 @@ class DeviceOptions:
         return Lab(kind=self.lab, backend=self.backend)
 
     def device(self) -> Dut:
-        """The device: the user's ruleset if one is given, else iptables.
+        """The device: the user's ruleset or disk image if one is given, else iptables.
 
         Raises
         ------
         InputError
-            There is no such device, or the ruleset does not fit it or cannot be read.
+            There is no such device, or the file does not fit it or cannot be read.
         """
         from weirlab.lab.dut import make
         from weirlab.scenario import NO_DEVICE, Dut
 
         if self.match is not None and self.ruleset is None:
             raise InputError("--match names a rule of --ruleset FILE, which is missing")
-        chosen = self.dut or ("iptables" if self.ruleset is None else "ruleset")
+        given = {"ruleset": self.ruleset, "image": self.image}
+        names = [name for name, path in given.items() if path is not None]
+        if len(names) > 1:
+            raise InputError("--ruleset and --image are two devices: give one of them")
+        chosen = self.dut or (names[0] if names else "iptables")
+        if "image" in names and chosen != "image":
+            raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
+        found = Dut(name=chosen, **given, match=self.match, stateful=self.stateful)
         if chosen != NO_DEVICE:
-            make(chosen, self.ruleset)
-        found = Dut(name=chosen, ruleset=self.ruleset, match=self.match, stateful=self.stateful)
+            make(chosen, found.file)
         if found.name == "ruleset" and any(
             each is not None for each in (self.rules, self.positions, self.places)
         ):

@@ -19,7 +19,11 @@ from weirlab.lab.dut.ruleset import Ruleset
 from weirlab.lab.dut.tunnels import strongswan, wireguard
 from weirlab.lab.dut.tunnels.esp import Esp, EspInUdp
 from weirlab.lab.dut.tunnels.openvpn import OpenVpn
-from weirlab.lab.dut.tunnels.tunnel import Tunnel
+from weirlab.lab.dut.tunnels.tunnel import Encapsulating
+from weirlab.lab.dut.vm.appliance import Appliance
+from weirlab.lab.dut.vm.esp import VirtualEsp
+from weirlab.lab.dut.vm.filters import VirtualFilter
+from weirlab.lab.dut.vm.wireguard import VirtualWireGuard
 from weirlab.quoting import quoted
 
 if TYPE_CHECKING:
@@ -30,13 +34,15 @@ GROUP: Final = "weirlab.devices"
 
 Factory = Callable[[Path | None], DutDriver]
 
-TUNNELS: Final[dict[str, Callable[[str | None], Tunnel]]] = {
+TUNNELS: Final[dict[str, Callable[[str | None], Encapsulating]]] = {
     "esp": Esp,
     "esp-udp": EspInUdp,
     "openvpn": OpenVpn,
     "strongswan": strongswan.usual,
     "strongswan-kernel": strongswan.StrongSwanKernel,
     "strongswan-libipsec": strongswan.StrongSwanLibipsec,
+    "vm-esp": VirtualEsp,
+    "vm-wireguard": VirtualWireGuard,
     "wireguard": wireguard.usual,
     "wireguard-go": wireguard.WireGuardGo,
     "wireguard-kernel": wireguard.WireGuardKernel,
@@ -47,10 +53,16 @@ TUNNELS: Final[dict[str, Callable[[str | None], Tunnel]]] = {
 """
 
 VARIANTS: Final = frozenset(
-    {"esp-udp", "strongswan-kernel", "strongswan-libipsec", "wireguard-go", "wireguard-kernel"}
-)
+    {
+        "esp-udp", "strongswan-kernel", "strongswan-libipsec", "vm-esp", "vm-wireguard", "wireguard-go",
+        "wireguard-kernel",
+    }
+)  # fmt: skip
 """Tunnels of which one is enough: ``strongswan`` and ``wireguard`` are whichever works here, ``esp`` tells of
-``esp-udp`` as well."""
+``esp-udp`` as well, and ``vm`` of all virtual machines."""
+
+WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {**TUNNELS, "vm": VirtualFilter}
+"""Devices that may have something behind a colon: tunnels a cipher suite, a virtual machine its filter."""
 
 
 def drivers() -> dict[str, Factory]:
@@ -71,8 +83,9 @@ def own() -> dict[str, Factory]:
         "nftables": _without_file("nftables", lambda: Nftables("linear")),
         "nftables-set": _without_file("nftables-set", lambda: Nftables("set")),
         "nftables-vmap": _without_file("nftables-vmap", lambda: Nftables("vmap")),
+        "image": _image,
         "ruleset": _ruleset,
-        **{name: _without_file(name, partial(make, None)) for name, make in TUNNELS.items()},
+        **{name: _without_file(name, partial(make, None)) for name, make in WITH_VARIETIES.items()},
     }
 
 
@@ -92,7 +105,9 @@ def exists(name: str) -> bool:
 
 
 def make(name: str, ruleset: Path | None = None) -> DutDriver:
-    """The driver called ``name``, which for a tunnel may have a suite behind a colon.
+    """The driver called ``name``; some need the user's file.
+
+    Behind a colon, ``name`` may have a suite for a tunnel, a filter for ``vm``.
 
     Raises ``InputError`` for an unknown name or suite, or a file where none fits.
     """
@@ -107,9 +122,9 @@ def make(name: str, ruleset: Path | None = None) -> DutDriver:
         )
     if not colon:
         return (own().get(kind) or others()[kind])(ruleset)
-    if kind not in TUNNELS:
+    if kind not in WITH_VARIETIES:
         raise InputError(f"the device {quoted(kind)} has no cipher suites: leave out {quoted(colon + suite)}")
-    return _without_file(kind, partial(TUNNELS[kind], suite))(ruleset)
+    return _without_file(kind, partial(WITH_VARIETIES[kind], suite))(ruleset)
 
 
 @cache
@@ -145,3 +160,9 @@ def _ruleset(ruleset: Path | None) -> DutDriver:
     if ruleset is None:
         raise InputError("the device 'ruleset' needs a file with rules: --ruleset FILE")
     return Ruleset(ruleset)
+
+
+def _image(path: Path | None) -> DutDriver:
+    if path is None:
+        raise InputError("the device 'image' needs a disk image: --image FILE")
+    return Appliance(path)

@@ -269,6 +269,7 @@ def _refuse_what_goes_with_send(device: DeviceOptions, sending: SendOptions, res
         "--dut": device.dut is not None,
         "--rules": device.rules is not None,
         "--ruleset": device.ruleset is not None,
+        "--image": device.image is not None,
         "--match": device.match is not None,
         "--stateful": device.stateful,
         "--backend": device.backend != "auto",

@@ -1,9 +1,9 @@
-"""``weir doctor`` and ``weir lab clean``: this machine."""
+"""``weir doctor``, ``weir lab clean`` and ``weir lab build``: this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,12 +39,25 @@ Examples:
   weir lab clean --json
 """
 
+BUILD = """Build the virtual machine that the devices vm, vm-esp and vm-wireguard run.
+
+Its kernel and its programs are those of Debian packages, which apt downloads
+and checks; none of them is installed. It is kept in ~/.cache/weir/vm. What
+was downloaded before an interruption is not downloaded again.
+
+Examples:
+  weir lab build
+  weir lab build --again
+  weir lab build --json
+"""
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     panel = "Machine"
     app.command("doctor", help=DOCTOR, rich_help_panel=panel)(doctor)
     lab = typer.Typer(help="Look after test beds.", no_args_is_help=True)
+    lab.command("build", help=BUILD)(build)
     lab.command("clean", help=CLEAN)(clean)
     app.add_typer(lab, name="lab", rich_help_panel=panel)
 
@@ -110,3 +123,30 @@ def clean(ctx: typer.Context, json: JsonOption = False) -> None:
         document = {"kind": "lab clean", "removed": removed, "taps": taps, "left": left}
         session.finish(document, wording.clean(removed, taps, left))
         session.complain(LabError("; ".join(left)) if left else None)
+
+
+def build(
+    ctx: typer.Context,
+    again: Annotated[
+        bool, typer.Option("--again", help="Build it from today's packages, although there is one.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Build the virtual machine."""
+    from weirlab.lab.vm import building, qemu
+    from weirlab.studies.commands import wording
+
+    with Session(ctx, as_json=json) as session:
+        built = building.build(again=again, tell=session.progress.stage)
+        about = built.image.about
+        document = {
+            "kind": "lab build",
+            "folder": str(built.image.folder),
+            "renewed": built.renewed,
+            "size_bytes": built.image.size_bytes,
+            "downloaded_bytes": sum(each.size_bytes for each in built.downloaded),
+            "kernel": about.release,
+            "packages": about.packages,
+            "missing": qemu.missing(),
+        }
+        session.finish(document, wording.build(built, qemu.missing()))

@@ -11,6 +11,7 @@ from weirlab.cli.quantities import count, plural, words
 if TYPE_CHECKING:
     from weirlab.jobs.inventory import RunOutcome
     from weirlab.lab.doctor import Finding
+    from weirlab.lab.vm.building import Built
     from weirlab.report.export import ReportOutcome
     from weirlab.store import RunSummary
 
@@ -75,6 +76,16 @@ def clean(removed: Sequence[str], taps: Sequence[str] = (), left: Sequence[str] 
     if left:
         said.append(f"Not put back: {plural(len(left), 'change')} of a dead tap.")
     return " ".join(said) or "Nothing was left behind."
+
+
+def build(built: Built, missing: Sequence[str] = ()) -> str:
+    """What the virtual machine consists of now, and what else it needs."""
+    image = built.image
+    done = "Built" if built.renewed else "There is already"
+    size = f"{image.size_bytes / 1e6:.0f} MB"
+    said = f"{done} the virtual machine with kernel {image.about.release} ({size} in {image.folder})."
+    needs = f" To run it: {'; '.join(missing)}." if missing else ""
+    return said + (needs or " It can be tested: weir trial --dut vm --rate 100 --frame 128.")
 
 
 def report(outcome: ReportOutcome) -> str:

@@ -286,7 +286,7 @@ def verify(
             held_out=held_out,
             again=again or bool(held_out),
             lab=device.where(),
-            dut=device.device() if device.dut or device.ruleset else None,
+            dut=device.device() if device.dut or device.ruleset or device.image else None,
         )
         problem = outcome.problem()
         session.finish(

@@ -224,10 +224,10 @@ def _errors(content: Mapping[str, Any]) -> tuple[ErrorRow, ...]:
 def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
     """What to measure where nobody says: drawn positions and loads, all frame sizes of the profile.
 
-    The user's own ruleset has no positions to choose from.
+    The user's own device has no positions to choose from.
     """
     profiled = scenario.profile.positions
-    own = scenario.dut.ruleset is not None
+    own = scenario.dut.file is not None
     return HeldOut(
         positions=profiled if own else measuring.drawn_positions(profiled, seed),
         sizes=scenario.profile.sizes,

@@ -66,26 +66,24 @@ class Gateway:
     """Behind the other one, to be reached by the tunnel."""
 
 
-class Tunnel(Driver, ABC):
-    """Two gateways and a tunnel between them.
-
-    Rules, if there are any, are those of iptables in the near gateway: they see packets in the clear.
+class Encapsulating(Driver, ABC):
+    """Two gateways whose tunnel has a cipher suite, and a formula of its packets.
 
     Parameters
     ----------
     suites:
         Those that the gateways can have, the usual one first.
-    asked:
-        Name of one of them, then what is to happen while packets pass (:mod:`.events`), with colons between;
-        None for the usual suite, and nothing to happen.
+    suite:
+        Name of one of them; None for the usual one.
 
     Raises
     ------
     InputError
-        There is no such suite, or the gateways cannot do what is asked of them.
+        There is no such suite.
     """
 
     gateways = 2
+    takes_turns = True
     product: str
     """What messages call it."""
     kind: str
@@ -94,24 +92,10 @@ class Tunnel(Driver, ABC):
     """Whether ESP is in UDP."""
     most_bytes: int | None = None
     """Longest packet that the gateways themselves take, where that is less than what would fit."""
-    rekeys_after: frozenset[After] = frozenset()
-    """What the gateways can be told to rekey after."""
-    returns = False
-    """Whether a gateway that died can be started again."""
 
-    def __init__(self, suites: Sequence[Suite], asked: str | None) -> None:
-        wanted = understood(self.kind, asked, self.rekeys_after, returns=self.returns)
-        self.rekey, self.outage = wanted.rekey, wanted.outage
-        self.suite = _chosen(self.product, suites, wanted.suite)
-        self.name = ":".join(word for word in (self.kind, self.suite.name, *wanted.words) if word)
-        self._machines: list[Machine] = []
-        self._between: tuple[socket.socket, socket.socket] | None = None
-        self._ends: tuple[Gateway, Gateway] | None = None
-        self._beside = Beside()
-        self._outages: list[int] = []
-        """How long each lasted, in ns."""
-        self._filter: iptables.Iptables | None = None
-        self._tokens = 0
+    def __init__(self, suites: Sequence[Suite], suite: str | None) -> None:
+        self.suite = _chosen(self.product, suites, suite)
+        self.name = f"{self.kind}:{self.suite.name}" if self.suite.name else self.kind
 
     @property
     def encapsulation(self) -> Encapsulation:
@@ -122,6 +106,55 @@ class Tunnel(Driver, ABC):
         voice = Voice(0, ip=ip, outer_ip=4, natt=self.natt)
         fits = inner_mtu(self.encapsulation, voice, wiring.BETWEEN_MTU_BYTES)
         return fits if self.most_bytes is None else min(fits, self.most_bytes)
+
+    def described(self, filters: str) -> dict[str, object]:
+        """Facts about the tunnel; ``filters`` says what the rules in the near gateway are of."""
+        return {
+            "layout": f"{self.product} between two gateways; rules in the near one, by {filters}",
+            "suite": self.suite.name or "its only one",
+            "encapsulation": self.encapsulation.title + (" in UDP" if self.natt else ""),
+            "between_mtu_bytes": wiring.BETWEEN_MTU_BYTES,
+            "longest_packet_bytes": self.longest_packet_bytes(4),
+        }
+
+
+class Tunnel(Encapsulating):
+    """Two gateways and a tunnel between them.
+
+    Rules, if there are any, are those of iptables in the near gateway: they see packets in the clear.
+
+    Parameters
+    ----------
+    suites:
+        As of :class:`Encapsulating`.
+    asked:
+        Name of one of them, then what is to happen while packets pass (:mod:`.events`), with colons between;
+        None for the usual suite, and nothing to happen.
+
+    Raises
+    ------
+    InputError
+        There is no such suite, or the gateways cannot do what is asked of them.
+    """
+
+    rekeys_after: frozenset[After] = frozenset()
+    """What the gateways can be told to rekey after."""
+    returns = False
+    """Whether a gateway that died can be started again."""
+
+    def __init__(self, suites: Sequence[Suite], asked: str | None) -> None:
+        wanted = understood(self.kind, asked, self.rekeys_after, returns=self.returns)
+        super().__init__(suites, wanted.suite)
+        self.rekey, self.outage = wanted.rekey, wanted.outage
+        self.name = ":".join(word for word in (self.name, *wanted.words) if word)
+        self._machines: list[Machine] = []
+        self._between: tuple[socket.socket, socket.socket] | None = None
+        self._ends: tuple[Gateway, Gateway] | None = None
+        self._beside = Beside()
+        self._outages: list[int] = []
+        """How long each lasted, in ns."""
+        self._filter: iptables.Iptables | None = None
+        self._tokens = 0
 
     @abstractmethod
     def check(self) -> list[str]:
@@ -190,13 +223,9 @@ class Tunnel(Driver, ABC):
     def facts(self) -> Mapping[str, object]:
         return {
             "tool": self.version(),
-            "layout": f"{self.product} between two gateways; rules in the near one, by iptables",
-            "suite": self.suite.name or "its only one",
+            **self.described("iptables"),
             **({} if self.rekey is None else {"rekey": self.rekey.text}),
             **({} if self.outage is None else {"outage": self.outage.text}),
-            "encapsulation": self.encapsulation.title + (" in UDP" if self.natt else ""),
-            "between_mtu_bytes": wiring.BETWEEN_MTU_BYTES,
-            "longest_packet_bytes": self.longest_packet_bytes(4),
             **({} if self._filter is None else {f"rules_{k}": v for k, v in self._filter.facts().items()}),
         }
 

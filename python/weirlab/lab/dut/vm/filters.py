@@ -1,0 +1,139 @@
+"""A packet filter in a virtual machine, whose kernel has what that of the host may lack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from weirlab.errors import InputError, LabError
+from weirlab.interrupts import shielded
+from weirlab.lab.base import Driver, Site
+from weirlab.lab.dut import nftables, tool
+from weirlab.lab.dut.nftables import Layout
+from weirlab.lab.dut.rules import check, check_single
+from weirlab.lab.dut.vm import site as sites
+from weirlab.lab.vm import scripts
+from weirlab.lab.vm.guest import Guest
+from weirlab.quoting import quoted
+from weirlab.records import RuleSetup
+
+KIND: Final = "vm"
+USUAL: Final = "nftables"
+
+_LAYOUTS: Final[Mapping[str, Layout]] = {
+    "nftables": "linear",
+    "nftables-set": "set",
+    "nftables-vmap": "vmap",
+    "flowtable": "linear",
+}
+KINDS: Final = ("forward", *_LAYOUTS)
+"""What can be in the guest."""
+
+_WORDS: Final = {"forward": "no filter", "flowtable": "nftables, linear rules in front of a flowtable"}
+
+_FLOWTABLE: Final = """table inet weir_fast {{
+  flowtable fast {{ hook ingress priority filter; devices = {{ {inward}, {outward} }}; }}
+  chain forward {{
+    type filter hook forward priority filter + 10; policy accept;
+    meta l4proto {{ tcp, udp }} flow add @fast
+  }}
+}}
+"""
+"""Behind the rules: what they accept takes the short way from its second packet on."""
+
+
+class VirtualFilter(Driver):
+    """One virtual machine that forwards between its two interfaces, behind the rules of nftables or none.
+
+    Parameters
+    ----------
+    kind
+        What filters: one of :data:`KINDS`; None for nftables.
+
+    Raises
+    ------
+    InputError
+        There is no such filter.
+    """
+
+    forwards = True
+    takes_turns = True
+
+    def __init__(self, kind: str | None = None) -> None:
+        self.kind = USUAL if kind is None else kind
+        if self.kind not in KINDS:
+            raise InputError(
+                f"the device 'vm' has no filter {quoted(self.kind)}; there are {', '.join(KINDS)}"
+            )
+        self.name = f"{KIND}:{self.kind}"
+        self._guest: Guest | None = None
+        self._ports: Mapping[str, str] = {}
+
+    def check(self) -> list[str]:
+        return sites.missing()
+
+    @property
+    def guest(self) -> Guest:
+        """The virtual machine, which is up."""
+        if self._guest is None:
+            raise LabError("the virtual machine is not switched on")
+        return self._guest
+
+    def start(self, site: Site) -> Sequence[int]:
+        self._ports = {"in": site.inward.name, "out": site.outward.name}
+        sides = sites.inner_sides(site.inward, site.outward, site.sender, site.receiver)
+        self._guest = sites.between("the virtual machine", site.netns, site.cpu, sides)
+        self._guest.switch_on()
+        sites.begin(self._guest, sides)
+        return self._guest.machine.processes
+
+    def check_alive(self) -> None:
+        self.guest.check()
+
+    def settle(self) -> None:
+        # It answers when it has nothing more urgent to do, which forwarding is.
+        self.guest.do("true")
+
+    @shielded
+    def stop(self) -> None:
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            guest.power_off()
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        check(rules)
+        if self.kind == "forward":
+            if rules.position or rules.stateful:
+                raise InputError(
+                    "the device 'vm:forward' has no rules: only matching position 0, stateless, is possible; "
+                    "choose 'vm'"
+                )
+            return
+        layout = _LAYOUTS[self.kind]
+        if layout != "linear":
+            check_single(rules, self.name)
+        text = nftables.ruleset(rules, layout)
+        if self.kind == "flowtable":
+            text += _FLOWTABLE.format(inward=site.inward.name, outward=site.outward.name)
+        load(self.guest, text)
+
+    def listing(self) -> list[str]:
+        raise InputError(sites.NO_SESSION)
+
+    def counters(self) -> Mapping[str, int]:
+        return sites.counted(self.guest, "vm", scripts.port_counters(self._ports))
+
+    def facts(self) -> Mapping[str, object]:
+        guests = [] if self._guest is None else [self._guest]
+        return {
+            "tool": sites.version(),
+            "layout": f"a virtual machine with {_WORDS.get(self.kind, self.kind)}",
+            **sites.facts(guests),
+        }
+
+
+def load(guest: Guest, text: str) -> None:
+    """Have the guest's nft replace all rules by those of ``text``; ``LabError`` with its words."""
+    code, said = guest.run(scripts.piped(nftables.COMMAND, nftables.FLUSH + text))
+    if code != 0:
+        raise LabError(tool.refusal("nft", said, text, "generated rules"))

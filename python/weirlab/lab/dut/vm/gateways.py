@@ -1,0 +1,164 @@
+"""Tunnels of the kernel between two virtual machines, whatever the kernel of the host has."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weirlab.errors import InputError, LabError
+from weirlab.interrupts import shielded
+from weirlab.lab import wiring
+from weirlab.lab.base import Site
+from weirlab.lab.dut import nftables
+from weirlab.lab.dut.rules import check
+from weirlab.lab.dut.tunnels.tunnel import Encapsulating
+from weirlab.lab.dut.vm import site as sites
+from weirlab.lab.dut.vm.filters import load
+from weirlab.lab.linux.interface import Port
+from weirlab.lab.vm import scripts
+from weirlab.lab.vm.guest import Guest
+from weirlab.lab.vm.scripts import Side
+from weirlab.records import RuleSetup
+
+ROLES: Final = ("vm_near", "vm_far")
+"""Begin the names of what the gateways count."""
+
+_PATIENCE_S: Final = 15
+"""For the tunnel to come up, and for its queues to run empty."""
+
+
+@dataclass(frozen=True)
+class End:
+    """One of the two gateways."""
+
+    guest: Guest
+    port: Port
+    """Towards the other gateway."""
+    beyond: Port
+    """That of the other gateway."""
+    inside: str
+    """The gateway's own address among the networks behind it."""
+    own_networks: Sequence[str]
+    networks: Sequence[str]
+    """Behind the other gateway, to be reached by the tunnel."""
+
+    @property
+    def address(self) -> str:
+        """On the cable between the gateways."""
+        return _address(self.port)
+
+    @property
+    def peer(self) -> str:
+        """Address of the other gateway there."""
+        return _address(self.beyond)
+
+
+class VirtualTunnel(Encapsulating):
+    """Two virtual machines with a tunnel between them.
+
+    Rules, if there are any, are those of nftables in the near gateway: they see packets in the clear.
+    """
+
+    forwards = True
+    _ends: tuple[End, End] | None = None
+    _guests: Sequence[Guest] = ()
+    _ports: Sequence[Mapping[str, str]] = ()
+    _filtered = False
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        """The gateways, which are up."""
+        if self._ends is None:
+            raise LabError(f"the gateways of {self.name} are not switched on")
+        return self._ends
+
+    def check(self) -> list[str]:
+        return sites.missing()
+
+    def start(self, site: Site) -> Sequence[int]:
+        assert site.far is not None
+        mtu_bytes = wiring.BETWEEN_MTU_BYTES
+        # What is behind the tunnel is routed by the tunnel.
+        near = [
+            Side(site.inward, site.sender, wiring.SENDERS),
+            Side(wiring.NEAR, wiring.FAR, (), mtu_bytes),
+        ]
+        far = [
+            Side(wiring.FAR, wiring.NEAR, (), mtu_bytes),
+            Side(site.outward, site.receiver, wiring.RECEIVERS),
+        ]
+        named = (("the near gateway", site.netns, near), ("the far gateway", site.far, far))
+        guests: list[Guest] = []
+        self._guests = guests
+        self._ports = (
+            {"in": site.inward.name, "wan": wiring.NEAR.name},
+            {"wan": wiring.FAR.name, "out": site.outward.name},
+        )
+        for name, netns, sides in named:
+            guests.append(sites.between(name, netns, site.cpu, sides))
+            guests[-1].switch_on()
+        for guest, (_, _, sides) in zip(guests, named, strict=True):
+            sites.begin(guest, sides)
+        behind = wiring.SENDERS, wiring.RECEIVERS
+        self._ends = (
+            End(guests[0], wiring.NEAR, wiring.FAR, _address(site.inward), *behind),
+            End(guests[1], wiring.FAR, wiring.NEAR, _address(site.outward), *reversed(behind)),
+        )
+        self.connect(*self._ends)
+        self.settle()
+        return [process for guest in guests for process in guest.machine.processes]
+
+    @abstractmethod
+    def connect(self, near: End, far: End) -> None:
+        """Set up the tunnel in both gateways, in place of one that may be there."""
+
+    def check_alive(self) -> None:
+        for guest in self._guests:
+            guest.check()
+
+    def settle(self) -> None:
+        near, far = self.ends
+        command = f"ping -c 1 -W 1 -w {_PATIENCE_S} -I {near.inside} {far.inside}"
+        code, _ = near.guest.run(command)
+        if code != 0:
+            self.check_alive()
+            raise LabError(f"{self.name}: nothing passed the tunnel for {_PATIENCE_S} s ({command})")
+
+    @shielded
+    def stop(self) -> None:
+        guests, self._guests, self._ends = self._guests, (), None
+        for guest in guests:
+            guest.power_off()
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        check(rules)
+        if rules.position or rules.stateful or self._filtered:
+            load(self.ends[0].guest, nftables.ruleset(rules, "linear"))
+            self._filtered = True
+
+    def listing(self) -> list[str]:
+        raise InputError(sites.NO_SESSION)
+
+    def counters(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for end, role, ports in zip(self.ends, ROLES, self._ports, strict=True):
+            files = scripts.port_counters(ports)
+            found |= sites.counted(end.guest, role, files)
+        return found
+
+    def version(self) -> str:
+        """Of what carries the gateways."""
+        return sites.version()
+
+    def facts(self) -> Mapping[str, object]:
+        return {
+            "tool": self.version(),
+            **self.described("nftables"),
+            **sites.facts(self._guests if self._ends else ()),
+        }
+
+
+def _address(port: Port) -> str:
+    return port.ipv4.partition("/")[0]

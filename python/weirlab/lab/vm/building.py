@@ -1,0 +1,118 @@
+"""Building the kernel and the root of virtual machines, by one call."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from weirlab import files
+from weirlab.errors import MissingCapability
+from weirlab.lab.vm import image, packages, recipe, root
+from weirlab.lab.vm.image import About, Image
+from weirlab.lab.vm.packages import Package
+
+_UNPACKED: Final = "unpacked-"
+_DOWNLOADED: Final = "packages"
+_ELSEWHERE: Final = "choose another place by XDG_CACHE_HOME"
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was done. ``downloaded`` is empty where the image was there already."""
+
+    image: Image
+    downloaded: Sequence[Package] = ()
+    renewed: bool = False
+
+
+def build(
+    folder: Path | None = None, *, again: bool = False, tell: Callable[[str], None] = lambda _: None
+) -> Built:
+    """Have an image in ``folder``: download, unpack, assemble. Goes on where an earlier attempt ended.
+
+    Parameters
+    ----------
+    folder
+        Where it is kept; :func:`~weirlab.lab.vm.image.default_folder` by default.
+    again
+        Build it from today's packages although there is one.
+    tell
+        Gets what is being done, in words.
+
+    Raises
+    ------
+    MissingCapability
+        This machine has no apt, or another architecture.
+    LabError
+        apt or dpkg fails, with their words; or the packages lack something.
+    StoreError
+        The disk refuses.
+    """
+    folder = folder or image.default_folder()
+    files.make_folder(folder, _ELSEWHERE)
+    with _alone(folder):
+        if not again:
+            try:
+                return Built(image.find(folder))
+            except MissingCapability:
+                pass
+        packages.check()
+        tell("asking apt which packages the virtual machine needs")
+        wanted = packages.find(recipe.KERNEL, list(recipe.PROGRAMS))
+        store = folder / _DOWNLOADED
+        files.make_folder(store, _ELSEWHERE)
+        missing = [each for each in wanted if not each.is_in(store)]
+        tell(f"downloading {described(missing)} to {store}" if missing else "all packages are downloaded")
+        packages.download(missing, store)
+        about = _assemble(wanted, store, folder, tell)
+        # Another version of a package is of no use any more.
+        kept = {each.file for each in wanted}
+        for path in store.iterdir():
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+        return Built(Image(folder, about), missing, renewed=True)
+
+
+def described(found: Sequence[Package]) -> str:
+    """``23 packages (48.1 MB)``."""
+    size = sum(each.size_bytes for each in found)
+    return f"{len(found)} package{'' if len(found) == 1 else 's'} ({size / 1e6:.1f} MB)"
+
+
+def _assemble(wanted: Sequence[Package], store: Path, folder: Path, tell: Callable[[str], None]) -> About:
+    for left in folder.glob(f"{_UNPACKED}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with (
+        files.telling(folder, "unpack packages in", _ELSEWHERE),
+        tempfile.TemporaryDirectory(prefix=_UNPACKED, dir=folder) as scratch,
+    ):
+        unpacked = Path(scratch)
+        tell("unpacking")
+        packages.unpack(wanted, store, unpacked)
+        tell("assembling kernel and root")
+        archive = root.assemble(unpacked)
+        about = About(recipe.digest(), root.released(unpacked), [f"{p.name} {p.version}" for p in wanted])
+        # Until all is there, there is no image.
+        image.about_path(folder).unlink(missing_ok=True)
+        content = root.kernel(unpacked).read_bytes()
+        files.write_bytes(image.kernel_path(folder), content, elsewhere=_ELSEWHERE)
+        files.write(image.root_path(folder), archive.write, elsewhere=_ELSEWHERE)
+        files.write_bytes(image.about_path(folder), image.about_bytes(about), elsewhere=_ELSEWHERE)
+    return about
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While inside, no other process builds in ``folder``."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        files.wait_for_lock(fd)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,36 @@
+"""The user's own disk image as what a guest boots from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from weirlab.errors import InputError
+from weirlab.files import shown
+from weirlab.lab.vm.qemu import Boot
+
+_MAGIC: Final = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"vhdxfile": "vhdx"}
+_LONGEST: Final = max(map(len, _MAGIC))
+_MEMORY_MB: Final = 2048
+
+
+def format_of(path: Path) -> str:
+    """What QEMU calls the image's format, by its first bytes; raw if they say nothing.
+
+    Raises ``InputError`` where there is no such file or it cannot be read.
+    """
+    try:
+        if not path.is_file():
+            raise InputError(f"the disk image {shown(path)} is no file: --image FILE")
+        with path.open("rb") as file:
+            begin = file.read(_LONGEST)
+    except OSError as error:
+        raise InputError(f"the disk image {shown(path)} cannot be read: {error.strerror}") from error
+    return next((name for magic, name in _MAGIC.items() if begin.startswith(magic)), "raw")
+
+
+def boot(path: Path) -> Boot:
+    """From the image; what the guest writes is gone with it."""
+    name = str(path.absolute()).replace(",", ",,")
+    options = ["-drive", f"file={name},format={format_of(path)},if=ide,snapshot=on"]
+    return Boot(options, has_agent=False, memory_mb=_MEMORY_MB)

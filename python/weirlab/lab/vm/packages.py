@@ -1,0 +1,131 @@
+"""Debian packages that are downloaded and unpacked, but not installed. apt finds, fetches and checks them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from weirlab import programs
+from weirlab.errors import LabError, MissingCapability
+from weirlab.files import telling
+from weirlab.lab.machines.machine import quote
+
+ARCHITECTURE: Final = "amd64"
+
+_NEEDED: Final = re.compile(r"^'[^']+' (?P<name>[^_\s]+)_\S+\.deb ", re.MULTILINE)
+_URI: Final = re.compile(r"'(?P<uri>[^']+)' (?P<file>\S+\.deb) (?P<size>\d+) SHA256:(?P<sum>[0-9a-f]{64})")
+_KERNEL: Final = re.compile(r"Depends: (linux-image-\d\S*)")
+_TOOLS: Final = ("apt-get", "apt-cache", "dpkg", "dpkg-deb")
+_WORDS: Final = 4
+
+
+@dataclass(frozen=True)
+class Package:
+    """A file of the archive, as the lists of apt, which are signed, describe it."""
+
+    file: str
+    size_bytes: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        return self.file.partition("_")[0]
+
+    @property
+    def version(self) -> str:
+        return unquote(self.file.split("_")[1])
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether it is there, whole and unchanged."""
+        path = folder / self.file
+        if not path.is_file() or path.stat().st_size != self.size_bytes:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+
+
+def check() -> None:
+    """Raise ``MissingCapability`` where packages cannot be had."""
+    lacking = [name for name in _TOOLS if programs.find(name) is None]
+    if lacking:
+        raise MissingCapability(
+            f"{' and '.join(lacking)} not installed: the virtual machine is built from packages of Debian 12 "
+            "or later; build it on such a machine"
+        )
+    if (found := _output(["dpkg", "--print-architecture"]).strip()) != ARCHITECTURE:
+        raise MissingCapability(
+            f"this machine's packages are for {found}: only {ARCHITECTURE} machines can build and run the "
+            "virtual machine"
+        )
+
+
+def find(kernel: str, names: Sequence[str]) -> list[Package]:
+    """The kernel that the package ``kernel`` names, the packages called ``names``, and what those need.
+
+    Raises ``LabError`` with the words of apt where it does not know one.
+    """
+    with tempfile.TemporaryDirectory(prefix="weir-apt-") as scratch:
+        # As if nothing were installed, so that what is counts among the libraries as well.
+        (status := Path(scratch, "status")).touch()
+        Path(scratch, "partial").mkdir()
+        empty = [f"Dir::State::status={status}", f"Dir::Cache::archives={scratch}"]
+        empty += ["Dir::Cache::pkgcache=", "Dir::Cache::srcpkgcache=", "Debug::NoLocking=true"]
+        options = [word for each in empty for word in ("-o", each)]
+        wanted = ["--yes", "--no-install-recommends", "--print-uris"]
+        needed = _NEEDED.findall(_output(["apt-get", "install", *options, *wanted, *names]))
+        released = _KERNEL.search(_output(["apt-cache", "depends", kernel]))
+        if released is None:
+            raise LabError(f"apt-cache depends {kernel} names no kernel: apt-get update, then try again")
+        return listed(
+            _output(["apt-get", "download", *options, "--print-uris", released[1], *needed], cwd=scratch)
+        )
+
+
+def listed(text: str) -> list[Package]:
+    """What ``apt-get download --print-uris`` lists."""
+    return [Package(each["file"], int(each["size"]), each["sum"]) for each in _URI.finditer(text)]
+
+
+def download(packages: Iterable[Package], folder: Path) -> None:
+    """Have the files of ``packages`` in ``folder``; those that are whole already stay.
+
+    Raises ``LabError`` with the words of apt where it cannot get them or the disk is full.
+    """
+    missing = [each for each in packages if not each.is_in(folder)]
+    if not missing:
+        return
+    with telling(folder, "write to"):
+        for each in missing:
+            (folder / each.file).unlink(missing_ok=True)
+    # Its user for downloads has no right to write here.
+    command = ["apt-get", "download", "-o", "APT::Sandbox::User=root"]
+    _output([*command, *(f"{each.name}={each.version}" for each in missing)], cwd=str(folder))
+    if damaged := [each.file for each in missing if not each.is_in(folder)]:
+        raise LabError(f"apt-get download left no whole {' or '.join(damaged)}; try again")
+
+
+def unpack(packages: Iterable[Package], folder: Path, into: Path) -> None:
+    """Put the files of the packages below ``into``; none of their scripts is run."""
+    for each in packages:
+        _output(["dpkg-deb", "--extract", str(folder / each.file), str(into)])
+
+
+def _output(command: Sequence[str], **options: Any) -> str:
+    done = programs.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=programs.environment(LC_ALL="C"),
+        **options,
+    )
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise LabError(f"{' '.join(command[:2])} fails: {quote(words[-_WORDS:])}")
+    return str(done.stdout)

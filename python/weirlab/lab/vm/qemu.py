@@ -1,0 +1,115 @@
+"""How QEMU is started: its command, and whether KVM carries the guest or QEMU's translator (TCG)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from weirlab import programs
+from weirlab.lab.clean import LOCKS
+from weirlab.lab.vm.image import Image
+
+Accelerator = Literal["kvm", "tcg"]
+
+PROGRAM: Final = "qemu-system-x86_64"
+PACKAGE: Final = "qemu-system-x86"
+
+AGENT: Final = "/run/agent"
+"""Socket of the agent's port, in the machine that QEMU runs in."""
+AGENT_PORT: Final = "weir.agent"
+
+_KVM: Final = Path("/dev/kvm")
+_KVM_GET_API_VERSION: Final = 0xAE00
+_KVM_API_VERSION: Final = 12
+_NO_KVM: Final = LOCKS / "no-kvm"
+"""Says that a guest did not start by KVM; gone with the next boot of this machine, as all of /run."""
+
+_CPUS: Final[dict[Accelerator, str]] = {"kvm": "host", "tcg": "max"}
+_KERNEL_OPTIONS: Final = (
+    # A panic ends QEMU, whose last words tell it; and tests of algorithms take seconds in an emulator.
+    "console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on cryptomgr.notests tsc=reliable"
+)
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What a guest boots from, and what it needs for that."""
+
+    options: Sequence[str]
+    """Of QEMU."""
+    has_agent: bool = True
+    """Whether the guest has the agent of Weir's own."""
+    memory_mb: int = 256
+    """Of the guest, in MiB; the default is enough for one of Weir's own."""
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface of the guest, and the tap that is its other end."""
+
+    tap: str
+    mac: str
+    mtu_bytes: int
+
+
+def missing() -> list[str]:
+    """What is not here to start any guest, a sentence each."""
+    found = []
+    if programs.find(PROGRAM) is None:
+        found.append(f"{PROGRAM} is not installed: apt install {PACKAGE}")
+    if not Path("/dev/net/tun").exists():
+        found.append("/dev/net/tun is missing: modprobe tun")
+    return found
+
+
+def accelerators() -> Sequence[Accelerator]:
+    """Those to be tried, the best first. That of a kernel may be there and start no guest."""
+    return ("kvm", "tcg") if _kvm_opens() and not _NO_KVM.exists() else ("tcg",)
+
+
+def give_up_kvm() -> None:
+    """Remember, until this machine is booted, that no guest starts by KVM."""
+    with suppress(OSError):
+        _NO_KVM.touch()
+
+
+def boot(image: Image) -> Boot:
+    """From the kernel and the root of Weir's own."""
+    return Boot(["-kernel", str(image.kernel), "-initrd", str(image.root), "-append", _KERNEL_OPTIONS])
+
+
+def command(boot: Boot, nics: Sequence[Nic], accelerator: Accelerator) -> list[str]:
+    """QEMU with its console on standard output; the guest starts when somebody connects to :data:`AGENT`.
+
+    The taps have no headers of virtio in front of frames, so that nothing is left to be done to a packet by
+    whoever gets it: no checksum, no segmentation.
+    """
+    words = [PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    words += ["-machine", f"q35,accel={accelerator}", "-cpu", _CPUS[accelerator], "-m", str(boot.memory_mb)]
+    words += boot.options
+    words += ["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
+    words += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={AGENT},server=on,wait=on"]
+    words += ["-device", f"virtserialport,chardev=agent,name={AGENT_PORT}"]
+    for number, nic in enumerate(nics):
+        words += ["-netdev", f"tap,id=net{number},ifname={nic.tap},script=no,downscript=no,vnet_hdr=off"]
+        device = f"virtio-net-pci,netdev=net{number},mac={nic.mac},host_mtu={nic.mtu_bytes},romfile="
+        words += ["-device", device]
+    return words
+
+
+def _kvm_opens() -> bool:
+    try:
+        fd = os.open(_KVM, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return fcntl.ioctl(fd, _KVM_GET_API_VERSION) == _KVM_API_VERSION
+    except OSError:
+        return False
+    finally:
+        os.close(fd)

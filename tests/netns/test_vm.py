@@ -1,0 +1,446 @@
+"""Virtual machines as devices: what passes, what their tunnels put on the cable, nothing left of them.
+
+The guests are emulated where KVM does not work, so nothing here depends on how fast they are.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.lab import clean, dut, wiring
+from weirlab.lab.dut.vm import esp
+from weirlab.lab.dut.vm import site as sites
+from weirlab.lab.dut.vm.filters import VirtualFilter, load
+from weirlab.lab.dut.vm.gateways import VirtualTunnel
+from weirlab.lab.dut.vm.wireguard import VirtualWireGuard
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.netns import NetnsLab
+from weirlab.lab.vm import building, disk, guest, image, qemu, scripts
+from weirlab.lab.vm.cpio import Archive
+from weirlab.measure import Entry
+from weirlab.measure.calls import Hearing, run_calls
+from weirlab.measure.terms import SINGLE
+from weirlab.quality import emodel
+from weirlab.quality.codecs import impairment
+from weirlab.quality.jitterbuffer import Buffers
+from weirlab.records import CallTable, RuleSetup
+from weirlab.studies.capacity.trials import CallTraffic
+from weirlab.traffic.calls.codecs import parse_codec
+from weirlab.traffic.calls.spec import CallClass, Calls
+from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.sizes import Constant
+from weirlab.traffic.spec import Rate, Traffic
+
+from .conftest import STRANGER, PlainTraffic, wait_until
+from .test_tunnels import MARK, RTP_BYTES, between_gateways, capture, ip_length, is_fragment
+
+pytestmark = pytest.mark.netns
+
+TRAFFIC: Final = Traffic(Rate(200.0), Constant(128), warmup_s=0.0, duration_s=0.2)
+SENT: Final = 40
+SIZES: Final = (0, 1, 2, 3, 14, 15, 160, 480)
+"""Of speech behind the header of RTP: enough to meet every padding."""
+
+G711: Final = parse_codec("g711", 4)
+SPEECH_UDP_BYTES: Final = 8 + 12 + 160
+"""Of a packet of G.711 with 20 ms."""
+DEEP: Final = Buffers(fixed_ms=1000.0)
+"""No packet comes too late, however slow the guest."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    if missing := qemu.missing():
+        pytest.skip("; ".join(missing))
+    try:
+        building.build()
+    except (MissingCapability, LabError) as error:
+        pytest.skip(f"the virtual machine cannot be built here: {error}")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[NetnsLab]:
+    """With a filter in a virtual machine."""
+    with NetnsLab(dut.make("vm")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def traffic(lab: NetnsLab) -> PlainTraffic:
+    return PlainTraffic(lab)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[NetnsLab]:
+    """With ESP between two virtual machines."""
+    with NetnsLab(dut.make("vm-esp")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def through(pair: NetnsLab) -> PlainTraffic:
+    return PlainTraffic(pair)
+
+
+def the_filter(lab: NetnsLab) -> VirtualFilter:
+    assert isinstance(lab._driver, VirtualFilter)
+    return lab._driver
+
+
+def the_tunnel(pair: NetnsLab) -> VirtualTunnel:
+    assert isinstance(pair._driver, VirtualTunnel)
+    return pair._driver
+
+
+def test_test_traffic_passes_and_all_of_it_is_counted(lab: NetnsLab, traffic: PlainTraffic) -> None:
+    lab.set_rules(RuleSetup())
+    for ip in (4, 6):
+        for l4 in ("udp", "tcp"):
+            assert traffic.arrives(ip=ip, l4=l4), (ip, l4)
+    for name in ("in_rx_packets", "vm_in_rx_packets", "vm_out_tx_packets", "out_tx_packets", "rx_rx_packets"):
+        assert all_pass(lab, name), name
+
+
+@pytest.mark.parametrize("rules", [RuleSetup(25), RuleSetup(25, stateful=True), RuleSetup(400)])
+def test_rules_let_test_traffic_pass_and_nothing_else(
+    rules: RuleSetup, lab: NetnsLab, traffic: PlainTraffic
+) -> None:
+    lab.set_rules(rules)
+    assert traffic.arrives()
+    before, count = lab.counters(), 20
+    with traffic._socket(4, "udp", STRANGER) as sender:
+        for _ in range(count):
+            traffic._send(sender, 4, "udp")
+    wait_until(lambda: lab.counters()["vm_in_rx_packets"] >= before["vm_in_rx_packets"] + count)
+    assert lab.counters()["vm_out_tx_packets"] - before["vm_out_tx_packets"] < count // 2
+
+
+def test_what_the_guests_tool_refuses_is_told_with_its_line(lab: NetnsLab) -> None:
+    with pytest.raises(LabError, match=r"generated rules, line 2: refused by nft: .*syntax error"):
+        load(the_filter(lab).guest, "table ip a {\n nonsense\n}\n")
+
+
+def test_netem_works_in_it(lab: NetnsLab) -> None:
+    lab.set_rules(RuleSetup())
+    inside = the_filter(lab).guest
+    inside.do("tc qdisc add dev out0 root netem loss 100%")
+    try:
+        assert lab.run(TRAFFIC).received == 0
+        assert f"(dropped {SENT}," in inside.do("tc -s qdisc show dev out0")
+    finally:
+        inside.do("tc qdisc del dev out0 root")
+    assert all_pass(lab)
+
+
+def test_the_flowtable_takes_over_what_the_rules_accept(
+    lab: NetnsLab, traffic: PlainTraffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = the_filter(lab)
+    monkeypatch.setattr(driver, "kind", "flowtable")
+    lab.set_rules(RuleSetup(3))
+    # A rule behind which nothing is counted that takes the short way.
+    driver.guest.do(
+        "nft add table ip seen && "
+        "nft 'add chain ip seen c { type filter hook forward priority 20; counter; }'"
+    )
+    try:
+        assert all_pass(lab)
+        seen = re.search(r"counter packets (\d+)", driver.guest.do("nft list chain ip seen c"))
+        assert seen is not None
+        assert 1 <= int(seen[1]) < 10
+    finally:
+        monkeypatch.undo()
+        lab.set_rules(RuleSetup())
+
+
+def test_it_says_what_it_is_and_whether_its_speed_means_something(lab: NetnsLab) -> None:
+    facts = lab.facts
+    assert "QEMU" in str(facts["dut_tool"])
+    assert facts["dut_guest_kernel"] == image.find().about.release
+    assert facts["dut_emulated"] is (facts["dut_accelerator"] == "tcg")
+    (boot_s,) = facts["dut_boot_s"]  # type: ignore[misc]
+    assert 0 < boot_s < guest.BOOT_S
+    with pytest.raises(InputError, match="no management interface"):
+        lab.set_cross_traffic(True)
+
+
+def test_what_it_does_not_do_in_time_is_told_with_its_console(lab: NetnsLab) -> None:
+    with pytest.raises(LabError, match=r"agent does not answer \(sleep 0.2\) within .* its console: "):
+        the_filter(lab).guest.run("sleep 0.2", patience_s=0.0)
+    # Its late answer is not taken for the next one's.
+    assert the_filter(lab).guest.do("echo next") == "next\n"
+
+
+@pytest.mark.parametrize("suite", esp.SUITES, ids=lambda suite: suite.name)
+def test_packets_of_the_kernels_esp_are_as_long_as_the_formula_says(
+    suite: Any, pair: NetnsLab, through: PlainTraffic
+) -> None:
+    driver = the_tunnel(pair)
+    driver.suite = suite
+    driver.connect(*driver.ends)
+    for size in SIZES:
+        check_length(pair, driver, size, encrypted=not suite.name.startswith("null"))
+
+
+def test_the_longest_packet_passes_in_one_piece(pair: NetnsLab, through: PlainTraffic) -> None:
+    driver = the_tunnel(pair)
+    longest = driver.longest_packet_bytes(4)
+    frames = between_gateways(pair, bytes(longest - 20 - 8))
+    lengths = [ip_length(frame) for frame in frames]
+    assert driver.encapsulation.packet_bytes(Voice(longest - 40)) in lengths
+    assert max(lengths) <= wiring.BETWEEN_MTU_BYTES
+    assert not any(is_fragment(frame) for frame in frames)
+
+
+def test_ipv6_passes_the_tunnel_and_rules_see_it_in_the_clear(pair: NetnsLab, through: PlainTraffic) -> None:
+    pair.set_rules(RuleSetup(25))
+    assert through.arrives(ip=6)
+    assert through.arrives(ip=4)
+    pair.set_rules(RuleSetup())
+
+
+def test_a_replayed_packet_is_dropped_and_counted(pair: NetnsLab, through: PlainTraffic) -> None:
+    before = pair.counters()["vm_far_esp_in_replayed"]
+    with capture(pair) as frames:
+        assert through.arrives()
+        first = next(frame for frame in frames() if frame[23] == 50)
+    with Namespace(pair.namespaces["dut"]).call(
+        lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    ) as sender:
+        sender.bind((wiring.NEAR.name, 0))
+        sender.send(first)
+    wait_until(lambda: pair.counters()["vm_far_esp_in_replayed"] == before + 1)
+
+
+@pytest.mark.parametrize("one_in", [0, 10])
+def test_calls_through_kernel_esp_lose_what_was_dropped_and_sound_accordingly(
+    one_in: int, pair: NetnsLab
+) -> None:
+    check_calls(pair, one_in)
+
+
+def test_wireguard_carries_calls_and_packets_are_as_long_as_the_formula_says(
+    pair: NetnsLab, through: PlainTraffic
+) -> None:
+    esp_driver = the_tunnel(pair)
+    driver = VirtualWireGuard()
+    for end in esp_driver.ends:
+        end.guest.do("ip xfrm policy flush && ip xfrm state flush")
+    driver.connect(*esp_driver.ends)
+    for size in SIZES:
+        check_length(pair, driver, size)
+    check_calls(pair, 10)
+
+
+def test_an_image_of_the_users_is_up_when_it_forwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In place of a disk: the kernel and root of Weir's own, with a first process that asks nobody.
+    overlay = io.BytesIO()
+    archive = Archive()
+    sides = sites.inner_sides(wiring.IN0, wiring.OUT0, wiring.TX0, wiring.RX0)
+    archive.add_file(
+        "init", (ALONE + scripts.PRELUDE + scripts.network(sides) + "exec sleep 100000\n").encode(), 0o755
+    )
+    archive.write(overlay)
+    root = tmp_path / "root.cpio"
+    root.write_bytes(image.find().root.read_bytes() + overlay.getvalue())
+    whole = image.find()
+    options = [str(root) if each == str(whole.root) else each for each in qemu.boot(whole).options]
+    monkeypatch.setattr(disk, "boot", lambda path: qemu.Boot(options, has_agent=False))
+    with NetnsLab(dut.make("image", root)) as lab:
+        assert all_pass(lab)
+        assert lab.facts["dut_image"] == "root.cpio"
+        with pytest.raises(InputError, match="has its own rules"):
+            lab.set_rules(RuleSetup(5))
+
+
+def test_nothing_is_left_of_it(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sites, "begin", lambda *_: None)
+    driver = dut.make("vm")
+    assert isinstance(driver, VirtualFilter)
+    monkeypatch.setattr(driver, "apply", lambda *_: None)
+    with NetnsLab(driver):
+        processes = driver.guest.machine.processes
+        assert any("qemu" in Path(f"/proc/{each}/comm").read_text() for each in processes)
+    assert made.left() == []
+    assert not any(Path(f"/proc/{process}").exists() for process in processes)
+
+
+ALONE: Final = """#!/bin/sh
+export PATH=/usr/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+modprobe -a virtio_pci virtio_net
+"""
+
+OWNER: Final = textwrap.dedent("""
+    import sys
+    from weirlab.lab import dut
+    from weirlab.lab.dut.vm import site as sites
+    from weirlab.lab.netns import NetnsLab
+
+    driver = dut.make("vm")
+
+    def begin(guest, sides):
+        # While the guest boots.
+        print(*guest.machine.processes, driver.netns, flush=True)
+        sys.stdin.read()
+
+    sites.begin = begin
+    start = driver.start
+
+    def noted(site):
+        driver.netns = site.netns
+        return start(site)
+
+    driver.start = noted
+    NetnsLab(driver)
+""")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_whatever_ends_the_owner_ends_qemu_and_removes_the_taps(
+    how: signal.Signals, eventually: Callable[[Callable[[], bool]], None]
+) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    *words, netns = owner.stdout.readline().split()
+    processes = [int(word) for word in words]
+    assert len(processes) >= 2
+    taps = Namespace(netns).call(lambda: Path("/proc/thread-self/net/dev").read_text())
+    assert "vm-in0" in taps
+    owner.send_signal(how)
+    owner.communicate()
+    eventually(lambda: not any(Path(f"/proc/{process}").exists() for process in processes))
+    clean.clean()
+    assert not Namespace(netns).path.exists()
+
+
+FAKES: Final = {
+    "panics": (
+        "echo '[    1.0] Kernel panic - not syncing: No working init found'; exec sleep 0.3",
+        "its kernel panicked: .*No working init found",
+    ),
+    "refuses": ("echo 'qemu: unknown option'; exit 1", "QEMU has ended; .*qemu: unknown option"),
+    "is silent": ("echo 'Booting'; exec sleep 1000", r"QEMU does not start within .*: Booting"),
+}
+
+
+@pytest.mark.parametrize("what", FAKES)
+def test_a_guest_that_does_not_come_up_is_told_with_its_last_words(
+    what: str, made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, told = FAKES[what]
+    fake = tmp_path / "qemu"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(qemu, "PROGRAM", str(fake))
+    monkeypatch.setattr(qemu, "accelerators", lambda: ("tcg",))
+    monkeypatch.setattr(guest, "BOOT_S", 0.5 if what == "is silent" else guest.BOOT_S)
+    with pytest.raises(LabError, match=told):
+        NetnsLab(dut.make("vm"))
+    assert made.left() == []
+
+
+def test_a_trial_from_the_command_line_says_that_its_speed_means_nothing(tmp_path: Path) -> None:
+    trial = ["trial", "--dut", "vm", "--rules", "10", "--rate", "200", "--frame", "128", "--duration", "0.2"]
+    command = [sys.executable, "-m", "weirlab", "--store", str(tmp_path), *trial, "--attempts", "1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    document = json.loads(done.stdout)
+    assert document["dut"] == "vm:nftables"
+    assert document["sent"] == SENT
+    assert document["received"] > 0
+    assert document["dut_counters"]["vm_in_rx_packets"] > 0
+    if qemu.accelerators()[0] == "tcg":
+        assert "its rates and delays mean nothing" in " ".join(done.stderr.split())
+
+
+def check_length(pair: NetnsLab, driver: VirtualTunnel, size: int, *, encrypted: bool = True) -> None:
+    payload = (MARK + bytes(size))[: RTP_BYTES + size]
+    frames = between_gateways(pair, payload)
+    assert driver.encapsulation.packet_bytes(Voice(size)) in [ip_length(frame) for frame in frames]
+    assert any(payload in frame for frame in frames) is not encrypted
+
+
+def all_pass(lab: NetnsLab, counter: str = "rx_rx_packets") -> bool:
+    """Whether ``counter`` sees all test traffic, in the end: a slow guest may be late for the engine."""
+    before = lab.counters()[counter]
+    assert lab.run(TRAFFIC).sent == SENT
+    wait_until(lambda: lab.counters()[counter] >= before + SENT)
+    return lab.counters()[counter] == before + SENT
+
+
+def check_calls(pair: NetnsLab, one_in: int) -> None:
+    """Four calls for a second, of whose packets of speech the near gateway drops one in ``one_in``.
+
+    Loss is what was dropped, and MOS is what follows from it.
+    """
+    near = the_tunnel(pair).ends[0].guest
+    pair.set_rules(RuleSetup())
+    near.do("nft flush ruleset")
+    if one_in:
+        near.do(
+            "nft add table ip loss && "
+            "nft 'add chain ip loss c { type filter hook forward priority 0; }' && "
+            f"nft add rule ip loss c udp length {SPEECH_UDP_BYTES} numgen inc mod {one_in} 0 counter drop"
+        )
+    wanted = CallTraffic(Calls((CallClass(G711),), 1)).spec(0, 4, trial_s=1.0, warmup_s=0.0)
+    once = replace(SINGLE, max_attempts=1)
+    hearing = Hearing(DEEP, keep_packets=True)
+    before = pair.counters()
+    (record,) = run_calls(pair, wanted, Entry("r"), hearing, terms=once, set_rules=False)
+    result, table = record.result, record.calls
+    assert table is not None
+    assert len(table) == 4 * 2
+
+    def dropped() -> int:
+        counted = re.search(r"counter packets (\d+)", near.do("nft list ruleset"))
+        return int(counted[1]) if counted else 0
+
+    def arrived() -> int:
+        return sum(pair.counters()[name] - before[name] for name in ("rx_rx_packets", "tx_rx_packets"))
+
+    wait_until(lambda: arrived() + dropped() >= result.sent)
+    assert arrived() + dropped() == result.sent
+    assert (dropped() > 0) == (one_in > 0)
+    # What a slow guest delivers when nobody waits any more is lost to those who call.
+    late = arrived() - result.received
+    assert dropped() <= int(table.lost.sum()) <= dropped() + late
+    assert_mos_follows(table)
+
+
+def assert_mos_follows(table: CallTable) -> None:
+    """MOS behind the fixed buffer is that of the E-model for the loss and delay in the same row."""
+    assert not table.late_fixed.any()
+    coded = impairment(G711.codec, DEEP.concealment)
+    delay_ms = table.playout_fixed_ns / 1e6
+    expected = emodel.rate(
+        emodel.Connection(
+            t=delay_ms,
+            tr=2 * delay_ms,
+            ta=delay_ms,
+            ie=coded.ie,
+            bpl=coded.bpl,
+            ppl=100.0 * table.lost / table.sent,
+            burst_r=np.where(np.isnan(table.burst_ratio), 1.0, table.burst_ratio),
+        )
+    ).mos
+    np.testing.assert_allclose(table.mos_fixed, expected, atol=1e-9)
