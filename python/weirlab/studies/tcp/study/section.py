@@ -87,7 +87,7 @@ class TcpSection(Section):
     fields: Annotated[str, readable(_fields)] | None = None
     """The kernel's fields in the table ``axis``: names separated by commas, or ``all``. The table ``samples``
     has all of them anyway."""
-    capture: Annotated[str, _checked(_captures)] = capturing.AUTO
+    capture: Annotated[str, readable(_captures)] = capturing.AUTO
     """Record packets: ``auto`` (at both ends, where allowed), ``none``, or which ends must be recorded:
     ``sender``, ``receiver``, or both with a comma between. An interface (with ``host``) stands for the
     client. A server records if it was started with ``weir tcp serve --allow-capture``."""
