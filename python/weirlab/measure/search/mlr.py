@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 from weirlab.errors import InputError, TrialError
 from weirlab.measure.search.goal import Found, Goal
@@ -26,11 +27,12 @@ def _bare_frames() -> Iterator[None]:
     """
 
     def stack(context: int = 1) -> list[inspect.FrameInfo]:
-        found, frame = [], sys._getframe(1)
+        found: list[inspect.FrameInfo] = []
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             code = frame.f_code
             found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return found
 
     whole, inspect.stack = inspect.stack, stack
