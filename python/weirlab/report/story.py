@@ -151,7 +151,7 @@ class Story:
     made_from: Origin | None = None
     """The run of ``manifest`` if None."""
 
-    @property
+    @cached_property
     def origin(self) -> Origin:
         return self.made_from or Origin.of_run(self.manifest)
 

@@ -6,14 +6,44 @@ with what this package's own values say.
 
 from __future__ import annotations
 
+import inspect
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-
-import MLRsearch as mlr
+from types import FrameType
 
 from weirlab.errors import InputError, TrialError
 from weirlab.measure.search.goal import Found, Goal
+
+
+@contextmanager
+def _bare_frames() -> Iterator[None]:
+    """Meanwhile ``inspect.stack`` gives frames without their source, for which it asks every module.
+
+    MLRsearch calls it again and again while it is imported, and looks at the frames alone: with all of Weir's
+    modules there, its import would take seconds.
+    """
+
+    def stack(context: int = 1) -> list[inspect.FrameInfo]:
+        found: list[inspect.FrameInfo] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+            frame = frame.f_back
+        return found
+
+    whole, inspect.stack = inspect.stack, stack
+    try:
+        yield
+    finally:
+        inspect.stack = whole
+
+
+with _bare_frames():
+    import MLRsearch as mlr
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def fates(frame: pl.DataFrame) -> alt.LayerChart:
             title=None,
             sort=shown,
             scale=alt.Scale(domain=shown, range=colours),
-            legend=alt.Legend(columns=2),
+            legend=alt.Legend(columns=1),
         ),
         order="order:Q",
         tooltip=[
