@@ -305,7 +305,7 @@ def _greatest(values: Ints, epochs: Ints) -> Ints:
     found = values + far
     np.maximum.accumulate(found, out=found)
     found -= far
-    return found
+    return np.asarray(found)
 
 
 def _whole(at: Floats, bursts: Bursts, idle: Bools) -> Bools:

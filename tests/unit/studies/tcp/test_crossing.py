@@ -47,8 +47,8 @@ def test_what_was_sent_again_without_need_arrives_twice() -> None:
     found, *_ = crossing.cross(sender, receiver)
     assert (found.lost_bytes, found.twice_bytes) == (0, 1000)
     assert crossing.sentences(found)[0] == (
-        "Nothing was lost between the captures, although data was sent again. 1.00 kB arrived twice: they were "
-        "sent again without need."
+        "Nothing was lost between the captures, although data was sent again. 1.00 kB arrived twice: they "
+        "were sent again without need."
     )
 
 
