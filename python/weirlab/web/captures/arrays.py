@@ -11,6 +11,7 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -165,7 +166,7 @@ def _spans(
     parts = ("time", _low(folder, number), "high", "block-low", "block-high", "block-sum")
     block_ns = _load(folder, f"{number}-block-time") if about.get("timed") else None
     kept = (_load(folder, f"{number}-{part}") for part in parts)
-    points = columns.Points(*kept, block_ns=block_ns)
+    points = replace(columns.Points(*kept), block_ns=block_ns)
     drawn = columns.spans(points, from_ns, to_ns, width)
     frame = pl.DataFrame({"time_ns": drawn.time_ns, "low": drawn.low, "high": drawn.high})
     return frame.with_columns(mean=pl.Series(drawn.mean)) if about["kind"] == "band" else frame, 0
