@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from weirlab.web.captures.columns import I64, Points
 
 
 def points(time_ns: I64, low: I64, high: I64) -> Points:
-    return Points(time_ns, low, high, *columns.blocks(low, high))
+    return Points(time_ns, low, high, *columns.blocks(low, high), time_ns[:: columns.BLOCK])
 
 
 def walk(number: int, seed: int, burst: bool) -> Points:
@@ -59,6 +61,23 @@ def test_one_odd_point_among_a_million_is_seen() -> None:
     (at,) = np.flatnonzero(drawn.high == 99)
     assert drawn.time_ns[at] <= 654_321_000 < drawn.time_ns[at + 1]
     assert len(drawn.high) <= 1003
+
+
+def test_columns_of_very_many_points_begin_with_a_block_and_still_keep_every_extreme() -> None:
+    number, width = 40_000, 20
+    made = walk(number, 7, burst=False)
+    last = int(made.time_ns[-1])
+    rough = columns.spans(made, 0, last, width)
+    exact = columns.spans(replace(made, block_ns=None), 0, last, width)
+    starts = np.searchsorted(made.time_ns, rough.time_ns)
+    inner = starts[2:-1]
+    assert (inner % columns.BLOCK == 0).all()
+    shifted = inner - np.searchsorted(made.time_ns, exact.time_ns)[2:-1]
+    assert (shifted >= 0).all()
+    assert (shifted < columns.BLOCK).all()
+    for row, (a, b) in enumerate(zip(starts, [*starts[1:], number], strict=True)):
+        assert (rough.low[row], rough.high[row]) == (made.low[a:b].min(), made.high[a:b].max())
+        assert rough.mean[row] == pytest.approx(made.high[a:b].mean())
 
 
 def test_few_points_are_left_as_they_are() -> None:

@@ -296,7 +296,7 @@ def _epochs(at: Floats, length_ns: float, shift: float, lost: NDArray[np.int32])
     found += shift
     np.floor(found, out=found)
     found += lost
-    return found.astype(np.int64)
+    return np.asarray(found, dtype=np.int64)
 
 
 def _greatest(values: Ints, epochs: Ints) -> Ints:
@@ -305,7 +305,7 @@ def _greatest(values: Ints, epochs: Ints) -> Ints:
     found = values + far
     np.maximum.accumulate(found, out=found)
     found -= far
-    return found
+    return np.asarray(found)
 
 
 def _whole(at: Floats, bursts: Bursts, idle: Bools) -> Bools:

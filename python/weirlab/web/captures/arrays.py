@@ -11,6 +11,7 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,7 +72,7 @@ def write(trace: Trace, connection: int, side: SideName, parent: Path) -> Path:
             if not points.is_empty():
                 about = {key: getattr(source, key) for key in ("chart", "kind", "name", "colour", "single")}
                 _write_points(fresh, len(index), points)
-                index.append(about)
+                index.append({**about, "timed": True})
         data = (
             trace.scan_segments()
             .filter(
@@ -101,8 +102,9 @@ def layers(
     """
     found = []
     for number, about in enumerate(_index(folder)):
-        single = about.pop("single")
-        frame, left_out = (_events if single else _spans)(folder, number, about, from_ns, to_ns, width)
+        single, timed = about.pop("single"), about.pop("timed", False)
+        draw = _events if single else _spans
+        frame, left_out = draw(folder, number, {**about, "timed": timed}, from_ns, to_ns, width)
         if len(frame):
             found.append(
                 Layer(**about, points=frame, left_out=left_out).to_json(origin_ns, SCALES[about["chart"]])
@@ -162,7 +164,9 @@ def _spans(
     folder: Path, number: int, about: dict[str, Any], from_ns: int, to_ns: int, width: int
 ) -> tuple[pl.DataFrame, int]:
     parts = ("time", _low(folder, number), "high", "block-low", "block-high", "block-sum")
-    points = columns.Points(*(_load(folder, f"{number}-{part}") for part in parts))
+    block_ns = _load(folder, f"{number}-block-time") if about.get("timed") else None
+    kept = (_load(folder, f"{number}-{part}") for part in parts)
+    points = replace(columns.Points(*kept), block_ns=block_ns)
     drawn = columns.spans(points, from_ns, to_ns, width)
     frame = pl.DataFrame({"time_ns": drawn.time_ns, "low": drawn.low, "high": drawn.high})
     return frame.with_columns(mean=pl.Series(drawn.mean)) if about["kind"] == "band" else frame, 0
@@ -194,7 +198,9 @@ def _write_points(folder: Path, number: int, points: pl.DataFrame) -> None:
     # Of most layers both are the same, and kept once.
     ends = {"high": high} if np.array_equal(low, high) else {"low": low, "high": high}
     made = dict(zip(("block-low", "block-high", "block-sum"), columns.blocks(low, high), strict=True))
-    for part, values in {"time": points["time_ns"], **ends, **made}.items():
+    time_ns = points["time_ns"]
+    times = {"time": time_ns, "block-time": time_ns.gather_every(columns.BLOCK)}
+    for part, values in {**times, **ends, **made}.items():
         _save(folder, f"{number}-{part}", values)
 
 

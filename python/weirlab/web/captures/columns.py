@@ -2,7 +2,8 @@
 
 Points are in order of time. So that all of nine million of them are looked at in milliseconds, least,
 greatest and sum of every 16 in a row are kept beside them. A column takes whole blocks from there, and its
-ends from the points.
+ends from the points. Where columns hold very many points they begin with a block: then no page of the points
+themselves has to be brought into memory.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 BLOCK: Final = 16
+MANY: Final = 64 * BLOCK
+"""Points per column, from which on it may begin up to a block too late: by a 64th of its width."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """``time_ns`` in order; from ``low`` to ``high``; ``block_*`` of every ``BLOCK`` in a row."""
+    """``time_ns`` in order; from ``low`` to ``high``; ``block_*`` of every ``BLOCK`` in a row.
+
+    ``block_ns`` is the time of the first of these; None in arrays of earlier versions.
+    """
 
     time_ns: I64
     low: I64
@@ -29,6 +35,7 @@ class Points:
     block_low: I64
     block_high: I64
     block_sum: F64
+    block_ns: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -60,7 +67,8 @@ def blocks(low: I64, high: I64) -> tuple[I64, I64, F64]:
 def spans(points: Points, from_ns: int, to_ns: int, columns: int) -> Spans:
     """The points from ``from_ns`` to ``to_ns``, both included, and the one before and behind them.
 
-    Up to ``columns`` points are left as they are; more are put into so many columns of equal time.
+    Up to ``columns`` points are left as they are; more are put into so many columns of equal time, apart from
+    what :data:`MANY` says.
     """
     first = max(int(np.searchsorted(points.time_ns, from_ns, "left")) - 1, 0)
     end = min(int(np.searchsorted(points.time_ns, to_ns, "right")) + 1, len(points))
@@ -74,12 +82,16 @@ def spans(points: Points, from_ns: int, to_ns: int, columns: int) -> Spans:
         )
     width_ns = (to_ns - from_ns) // columns + 1
     edges = from_ns + width_ns * np.arange(columns + 1, dtype=np.int64)
-    inner = np.searchsorted(points.time_ns, edges, "left").clip(first, end)
+    block_ns = points.block_ns if end - first >= MANY * columns else None
+    if block_ns is None:
+        inner = np.searchsorted(points.time_ns, edges, "left").clip(first, end)
+    else:
+        inner = (np.searchsorted(block_ns, edges, "left") * BLOCK).clip(first, end)
     # Neighbours have columns of their own.
     cuts = np.unique(np.concatenate(([first, min(first + 1, end), max(end - 1, first), end], inner)))
     starts, ends = cuts[:-1], cuts[1:]
     low, high, total = _reduced(points, starts, ends)
-    return Spans(np.asarray(points.time_ns[starts]), low, high, total / (ends - starts))
+    return Spans(_times(points, starts, block_ns), low, high, total / (ends - starts))
 
 
 def thinned(time_ns: I64, from_ns: int, to_ns: int, most: int) -> tuple[I64, int]:
@@ -116,6 +128,16 @@ def round_width(least_ns: float) -> int:
             if factor * scale >= least_ns:
                 return factor * scale
         scale *= 10
+
+
+def _times(points: Points, at: I64, block_ns: I64 | None) -> I64:
+    """Of these points; of those that begin a block, from ``block_ns`` if it is given."""
+    if block_ns is None:
+        return np.asarray(points.time_ns[at])
+    found, begins = np.empty(len(at), np.int64), at % BLOCK == 0
+    found[begins] = block_ns[at[begins] // BLOCK]
+    found[~begins] = points.time_ns[at[~begins]]
+    return found
 
 
 def _reduced(points: Points, starts: I64, ends: I64) -> tuple[I64, I64, F64]:
