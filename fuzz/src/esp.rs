@@ -14,7 +14,7 @@ const SPI: u32 = 0x5a5a_5a5a;
 const IV: [u8; 16] = [0x33; 16];
 const SECRET: [u8; SECRET_LEN] = [0x77; SECRET_LEN];
 /// Associations that a receiver has ready.
-const AHEAD: u64 = 4;
+const AHEAD: u64 = 64;
 /// IPv4 with UDP and four bytes.
 const PACKET: [u8; 32] = [
     0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0xb7, 0xaf, 198, 18, 0, 1, 198, 19, 0, 1, 0x4e, 0x20, 0x75, 0x30,

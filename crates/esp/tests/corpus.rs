@@ -71,7 +71,7 @@ fn made() -> Vec<Seed> {
     for (name, choice) in [("aes-gcm-16", 4), ("aes-cbc-natt", 0x40), ("transport-esn", 0xa4)] {
         seeds.push((format!("rekeyed-{name}"), with(choice, 3, &[4, 5, 4, 0x13, 1, 5, 4]), "rekeyed"));
     }
-    let unheard = [4, 1, 1, 1, 1, 1, 5];
+    let unheard = [&[4][..], &[1; 64], &[5]].concat();
     seeds.push(("rekeyed-and-lost-for-good".into(), with(4, 3, &unheard), "lost for good"));
     seeds.push(("rekeyed-and-changed".into(), with(4, 3, &[4, 3]), "changed"));
     seeds.push(("no-packet".into(), with(4, 2, b"no packet"), "not sent"));

@@ -8,8 +8,9 @@ use crate::association::Association;
 use crate::error::{AssociationError, DecapsulateError};
 use crate::inbound::{Counts, Inbound};
 
-/// Associations that are ready before the sender uses them. So many may go by without any packet that arrives.
-const AHEAD: usize = 4;
+/// Associations that are ready before the sender uses them. One of them has to be heard of, or the sender is lost
+/// sight of: an overloaded link loses hundreds of packets in a row.
+const AHEAD: usize = 64;
 
 /// The receiver's ends of one association after another.
 pub struct RekeyingInbound {

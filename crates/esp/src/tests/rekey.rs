@@ -10,7 +10,7 @@ use crate::{DecapsulateError, RekeyingInbound, RekeyingOutbound, SECRET_LEN, Slo
 const SECRET: [u8; SECRET_LEN] = [0xa5; SECRET_LEN];
 const FIRST_SPI: u32 = 0x1234_5678;
 /// Generations that a receiver has ready.
-const AHEAD: u64 = 4;
+const AHEAD: u64 = 64;
 
 fn pair(
     suite: Suite,
@@ -140,7 +140,7 @@ fn a_forged_packet_of_the_next_association_changes_nothing() {
 
 #[test]
 fn whole_associations_may_get_lost_up_to_those_that_are_ready() {
-    for lost in 0..=AHEAD {
+    for lost in [0, 1, AHEAD - 1, AHEAD] {
         let (mut sender, mut receiver) = gcm();
         received(&mut receiver, &sent(&mut sender, 0..1)[0]).unwrap();
         for _ in 0..lost {
