@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -105,16 +106,30 @@ def install(progress: Progress, mirror: str | None = None, folder: Path | None =
         )
     found = mirror or _mirror()
     files.make_folder(where.parent)
-    scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=where.parent))
-    try:
-        scratch.chmod(0o755)
-        made = _made(scratch, found, progress)
-        remove(where)
-        scratch.rename(where)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+    with _alone(where.parent):
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=where.parent))
+        try:
+            scratch.chmod(0o755)
+            made = _made(scratch, found, progress)
+            remove(where)
+            scratch.rename(where)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
     return made
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Nobody else installs meanwhile; what installations left that were killed is removed."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        files.wait_for_lock(fd)
+        for left in folder.glob(f"{_SCRATCH}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        os.close(fd)
 
 
 @interruptible

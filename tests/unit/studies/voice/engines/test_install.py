@@ -87,8 +87,11 @@ def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> System:
 def test_packages_come_from_the_mirror_of_this_machine_and_are_checked_by_debian_s_keys(
     system: System, asterisk: Path, voice: Voice
 ) -> None:
+    killed = asterisk.parent / ".weir-killed"
+    killed.mkdir()
     answer = voice("install", "--json")
     assert answer.code == 0, answer.err
+    assert not killed.exists()
     assert answer.json["fetched"] is True
     assert answer.json["packages"] == {"asterisk": "1:16"}
     assert (answer.json["version"], answer.json["bytes"]) == ("16.28.0", 300 + 2 * 0 + _written(asterisk))
