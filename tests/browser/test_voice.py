@@ -147,7 +147,7 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
         photograph(north, shots, "voice-history")
         assert nameless(north) == []
         click(north, f"Undo: added entry {NUMBER}")
-        north.wait_for("document.querySelector('main ol')?.innerText.includes('undone entry')")
+        north.wait_for("document.querySelector('main ol')?.innerText.includes('undone event')")
         south.evaluate("location.hash = '#/voice'")
         heading(south, "federation")
         south.evaluate("location.hash = '#/voice/publish'")

@@ -41,7 +41,10 @@ Examples:
   weir voice manage import --database postgresql://weir@db.example.net/voice
 """
 
-EXPORT = """Print the plan of a database: for check, route, prove and all other commands.
+EXPORT = """Print the plan of a database.
+
+It is a numbering plan like any other: for weir voice check, route, prove and
+all other commands.
 
 Examples:
   weir voice manage export --database plan.db > plan.yaml
@@ -63,14 +66,19 @@ Examples:
   weir voice manage add-user carol@example.net --no-password --json
 """
 
-REMOVE_USER = """Remove a user, and end the user's sessions.
+REMOVE_USER = """Remove a user.
+
+The user's sessions end. Changes that the user made stay, under this name.
 
 Examples:
   weir voice manage remove-user ben --database plan.db
   weir voice manage remove-user ben --json
 """
 
-USERS = """List who may sign in, and what for.
+USERS = """List who may sign in.
+
+The table says for which organisation, whether with the right to publish, and
+whether by a password or by a proxy alone.
 
 Examples:
   weir voice manage users --database plan.db

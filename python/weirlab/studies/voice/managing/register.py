@@ -286,7 +286,7 @@ class Register:
         new = after.new_errors(before)
         if new and not accept:
             raise Refused(new)
-        told = item.label if undoes is None else f"{item.label}: event {undoes.id} undone"
+        told = item.label if undoes is None else f"event {undoes.id}: {undoes.action} {undoes.told}"
         number = on.record(
             instant(self.now()),
             who.name,

@@ -213,8 +213,11 @@ def test_a_call_that_goes_astray_makes_the_exit_code_9(
     assert story.answer == "13 of 14 calls went as the plan campus says; 17 of 22 kinds of routes are proved."
     assert story.lede[0].startswith(f"{NUMBER}: way phone > core > desk instead of phone > core > cyrus")
     assert [tile.value for tile in story.tiles[:3]] == ["13 of 14", "17 of 22", "3.00 ms"]
-    assert [chapter.key for chapter in story.chapters] == ["calls", "kinds", "ladders"]
-    assert len(story.chapters[2].figures) == 14
+    assert [chapter.key for chapter in story.chapters] == ["calls", "kinds", "map", "ladders"]
+    assert len(story.chapters[3].figures) == 14
+    page = story.html()
+    assert 'id="way-0"' in page
+    assert ".map:has(#way-0:checked) .w0" in page
 
 
 def test_speech_that_does_not_arrive_is_not_as_planned(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from weirlab.studies.voice.proof.rows import CallRow, titled
 _PROTOCOLS: Final = {"sip": "SIP", "h323": "H.323", "mgcp": "MGCP", DNS: "DNS"}
 _LEAST: Final = 0.85
 """Scale below which the picture scrolls instead."""
-_LONGEST: Final = 17
+_MOST: Final = 1.25
+"""Scale beyond which a small map does not grow."""
+_LONGEST: Final = 15
 """Characters that a box holds."""
 
 _STYLE: Final = """
@@ -85,7 +87,7 @@ def _svg(chart: Chart, layout: Layout, rows: Sequence[CallRow], least: str) -> s
     title = f"{counted}, in a lane for each organisation, with links between them."
     parts = [
         f'<svg viewBox="0 0 {layout.width:g} {layout.height:g}" role="img" aria-label="{escape(title)}" '
-        f'style="min-width:{least}">',
+        f'style="min-width:{least};max-width:{layout.width * _MOST:.0f}px">',
         "<defs>",
         *(
             f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="{size}" '
