@@ -16,15 +16,15 @@ from weirlab.lab.vm import building, image, packages, recipe, root
 from weirlab.lab.vm.image import About
 
 NEEDED = """Reading package lists...
-'http://deb.debian.org/pool/main/i/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb 1041772 MD5Sum:00
-'http://deb.debian.org/pool/main/l/libcap2_2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb 27580
+'http://archive.example/pool/main/i/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb 1041772 MD5Sum:00
+'http://archive.example/pool/main/l/libcap2_2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb 27580
 """
 """Not every line has a sum."""
-LISTED = """'http://deb.debian.org/debian/pool/main/i/iproute2/iproute2_6.1.0-3_amd64.deb' \
+LISTED = """'http://archive.example/debian/pool/main/i/iproute2/iproute2_6.1.0-3_amd64.deb' \
 iproute2_6.1.0-3_amd64.deb 1041772 SHA256:{0}
-'http://deb.debian.org/debian/pool/main/l/libcap2/libcap2_1%3a2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb \
+'http://archive.example/debian/pool/main/l/libcap2/libcap2_1%3a2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb \
 27580 SHA256:{0}
-'http://deb.debian.org/pool/l/linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb' \
+'http://archive.example/pool/l/linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb' \
 linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb 27000000 SHA256:{0}
 """.format("ab" * 32)
 
