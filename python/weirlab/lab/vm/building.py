@@ -19,7 +19,6 @@ from weirlab.lab.vm.packages import Package
 
 _UNPACKED: Final = "unpacked-"
 _DOWNLOADED: Final = "packages"
-_ELSEWHERE: Final = "choose another place by XDG_CACHE_HOME"
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def build(
         The disk refuses.
     """
     folder = folder or image.default_folder()
-    files.make_folder(folder, _ELSEWHERE)
+    files.make_folder(folder, packages.ELSEWHERE)
     with _alone(folder):
         if not again:
             try:
@@ -66,7 +65,7 @@ def build(
         tell("asking apt which packages the virtual machine needs")
         wanted = packages.find(recipe.KERNEL, list(recipe.PROGRAMS))
         store = folder / _DOWNLOADED
-        files.make_folder(store, _ELSEWHERE)
+        files.make_folder(store, packages.ELSEWHERE)
         missing = [each for each in wanted if not each.is_in(store)]
         tell(f"downloading {described(missing)} to {store}" if missing else "all packages are downloaded")
         packages.download(missing, store)
@@ -89,7 +88,7 @@ def _assemble(wanted: Sequence[Package], store: Path, folder: Path, tell: Callab
     for left in folder.glob(f"{_UNPACKED}*"):
         shutil.rmtree(left, ignore_errors=True)
     with (
-        files.telling(folder, "unpack packages in", _ELSEWHERE),
+        files.telling(folder, "unpack packages in", packages.ELSEWHERE),
         tempfile.TemporaryDirectory(prefix=_UNPACKED, dir=folder) as scratch,
     ):
         unpacked = Path(scratch)
@@ -101,9 +100,9 @@ def _assemble(wanted: Sequence[Package], store: Path, folder: Path, tell: Callab
         # Until all is there, there is no image.
         image.about_path(folder).unlink(missing_ok=True)
         content = root.kernel(unpacked).read_bytes()
-        files.write_bytes(image.kernel_path(folder), content, elsewhere=_ELSEWHERE)
-        files.write(image.root_path(folder), archive.write, elsewhere=_ELSEWHERE)
-        files.write_bytes(image.about_path(folder), image.about_bytes(about), elsewhere=_ELSEWHERE)
+        files.write_bytes(image.kernel_path(folder), content, elsewhere=packages.ELSEWHERE)
+        files.write(image.root_path(folder), archive.write, elsewhere=packages.ELSEWHERE)
+        files.write_bytes(image.about_path(folder), image.about_bytes(about), elsewhere=packages.ELSEWHERE)
     return about
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import tempfile
@@ -13,7 +14,7 @@ from urllib.parse import unquote
 
 from weirlab import programs
 from weirlab.errors import LabError, MissingCapability
-from weirlab.files import telling
+from weirlab.files import explain, telling
 from weirlab.lab.machines.machine import quote
 
 ARCHITECTURE: Final = "amd64"
@@ -23,6 +24,10 @@ _URI: Final = re.compile(r"'(?P<uri>[^']+)' (?P<file>\S+\.deb) (?P<size>\d+) SHA
 _KERNEL: Final = re.compile(r"Depends: (linux-image-\d\S*)")
 _TOOLS: Final = ("apt-get", "apt-cache", "dpkg", "dpkg-deb")
 _WORDS: Final = 4
+_FULL: Final = "No space left on device"
+
+ELSEWHERE: Final = "choose another place by XDG_CACHE_HOME"
+"""What can be done where the disk refuses."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ def listed(text: str) -> list[Package]:
 def download(packages: Iterable[Package], folder: Path) -> None:
     """Have the files of ``packages`` in ``folder``; those that are whole already stay.
 
-    Raises ``LabError`` with the words of apt where it cannot get them or the disk is full.
+    Raises ``LabError`` with the words of apt where it cannot get them, ``StoreError`` where the disk is full.
     """
     missing = [each for each in packages if not each.is_in(folder)]
     if not missing:
@@ -105,7 +110,8 @@ def download(packages: Iterable[Package], folder: Path) -> None:
             (folder / each.file).unlink(missing_ok=True)
     # Its user for downloads has no right to write here.
     command = ["apt-get", "download", "-o", "APT::Sandbox::User=root"]
-    _output([*command, *(f"{each.name}={each.version}" for each in missing)], cwd=str(folder))
+    names = [f"{each.name}={each.version}" for each in missing]
+    _output([*command, *names], filling=folder, cwd=str(folder))
     if damaged := [each.file for each in missing if not each.is_in(folder)]:
         raise LabError(f"apt-get download left no whole {' or '.join(damaged)}; try again")
 
@@ -113,10 +119,11 @@ def download(packages: Iterable[Package], folder: Path) -> None:
 def unpack(packages: Iterable[Package], folder: Path, into: Path) -> None:
     """Put the files of the packages below ``into``; none of their scripts is run."""
     for each in packages:
-        _output(["dpkg-deb", "--extract", str(folder / each.file), str(into)])
+        _output(["dpkg-deb", "--extract", str(folder / each.file), str(into)], filling=into.parent)
 
 
-def _output(command: Sequence[str], **options: Any) -> str:
+def _output(command: Sequence[str], *, filling: Path | None = None, **options: Any) -> str:
+    """What the command prints; ``filling`` is the folder that it writes to."""
     done = programs.run(
         command,
         capture_output=True,
@@ -126,6 +133,8 @@ def _output(command: Sequence[str], **options: Any) -> str:
         **options,
     )
     if done.returncode != 0:
+        if filling is not None and _FULL in done.stderr:
+            raise explain(filling, "write packages to", OSError(errno.ENOSPC, _FULL), ELSEWHERE)
         words = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise LabError(f"{' '.join(command[:2])} fails: {quote(words[-_WORDS:])}")
     return str(done.stdout)

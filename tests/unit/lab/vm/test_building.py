@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from weirlab import programs
-from weirlab.errors import LabError, MissingCapability
+from weirlab.errors import LabError, MissingCapability, StoreError
 from weirlab.lab.vm import building, image, packages, recipe, root
 from weirlab.lab.vm.image import About
 
 NEEDED = """Reading package lists...
-'http://deb.debian.org/pool/main/i/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb 1041772 MD5Sum:00
-'http://deb.debian.org/pool/main/l/libcap2_2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb 27580
+'http://archive.example/pool/main/i/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb 1041772 MD5Sum:00
+'http://archive.example/pool/main/l/libcap2_2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb 27580
 """
 """Not every line has a sum."""
-LISTED = """'http://deb.debian.org/debian/pool/main/i/iproute2/iproute2_6.1.0-3_amd64.deb' \
+LISTED = """'http://archive.example/debian/pool/main/i/iproute2/iproute2_6.1.0-3_amd64.deb' \
 iproute2_6.1.0-3_amd64.deb 1041772 SHA256:{0}
-'http://deb.debian.org/debian/pool/main/l/libcap2/libcap2_1%3a2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb \
+'http://archive.example/pool/main/l/libcap2/libcap2_1%3a2.66-4_amd64.deb' libcap2_1%3a2.66-4_amd64.deb \
 27580 SHA256:{0}
-'http://deb.debian.org/pool/l/linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb' \
+'http://archive.example/pool/l/linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb' \
 linux-image-6.1.0-40-cloud-amd64_6.1.153-1_amd64.deb 27000000 SHA256:{0}
 """.format("ab" * 32)
 
@@ -47,7 +47,8 @@ class Apt:
             "depends": "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-40-cloud-amd64\n",
             "download": LISTED if "--print-uris" in command else "",
         }
-        if failure := self.fails.get(command[1]):
+        listing = command[1] == "download" and "--print-uris" in command
+        if not listing and (failure := self.fails.get(command[1])):
             return subprocess.CompletedProcess(command, 100, "", failure)
         if command[1] == "download" and "--print-uris" not in command:
             for name, content in self.content.items():
@@ -103,11 +104,9 @@ def test_a_file_that_is_not_what_the_lists_say_is_refused(apt: Apt, tmp_path: Pa
     [
         ("install", "E: Unable to locate package iproute2", "apt-get install fails: E: Unable to locate"),
         ("download", "E: Failed to fetch http://x  Could not connect", "apt-get download fails: .*Could not"),
-        (
-            "--extract",
-            "dpkg-deb: error: No space left on device",
-            "dpkg-deb --extract fails: .*No space left",
-        ),
+        ("--extract", "dpkg-deb: error: archive is damaged", "dpkg-deb --extract fails: .*is damaged"),
+        ("--extract", "tar: x: No space left on device", "cannot write packages to .*no space is left on"),
+        ("download", "E: write (28: No space left on device)", "no space is left .*place by XDG_CACHE_HOME"),
     ],
 )
 def test_what_apt_and_dpkg_refuse_is_told_in_their_words(
@@ -118,7 +117,7 @@ def test_what_apt_and_dpkg_refuse_is_told_in_their_words(
     monkey = pytest.MonkeyPatch()
     monkey.setattr(packages.Package, "is_in", lambda self, folder: (folder / self.file).exists())
     try:
-        with pytest.raises(LabError, match=told):
+        with pytest.raises((LabError, StoreError), match=told):
             building.build(tmp_path)
     finally:
         monkey.undo()
