@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.lab.vm.building import Built
+from weirlab.lab.vm.image import About, Image
 from weirlab.measure.calibrate import KIND as CALIBRATE
 from weirlab.store import Store
 from weirlab.studies.calls.wire import KIND as CALLS
@@ -209,6 +211,23 @@ def test_lab_clean_tells_what_it_removed(weir: Weir, monkeypatch: pytest.MonkeyP
     assert weir("lab", "clean", "--json").json["removed"] == ["weir-1-tx", "weir-1-rx"]
     assert "Removed 2 namespaces of dead owners" in weir("lab", "clean").out
     assert "Put back what 1 dead tap had changed: weir-00c0ffee" in weir("lab", "clean").out
+
+
+def test_lab_build_tells_what_there_is_and_what_is_missing(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = Image(tmp_path, About("recipe", "6.1.0-56-cloud-amd64", ["nftables 1.0.6"]))
+    for path in (built.kernel, built.root):
+        path.write_bytes(bytes(1_000_000))
+    monkeypatch.setattr("weirlab.lab.vm.building.build", lambda **_: Built(built, renewed=True))
+    monkeypatch.setattr("weirlab.lab.vm.qemu.missing", lambda: ["QEMU is not installed"])
+    answer = weir("lab", "build", "--json")
+    assert answer.json["kernel"] == "6.1.0-56-cloud-amd64"
+    assert answer.json["size_bytes"] == 2_000_000
+    assert answer.json["packages"] == ["nftables 1.0.6"]
+    told = weir("lab", "build").out
+    assert "Built the virtual machine with kernel 6.1.0-56-cloud-amd64 (2 MB in" in told
+    assert "To run it: QEMU is not installed." in told
 
 
 def test_a_kind_that_is_none_is_refused_and_one_without_runs_is_not(weir: Weir, finished: str) -> None:
