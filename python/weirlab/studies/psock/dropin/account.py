@@ -69,8 +69,11 @@ def destination(each: Mapping[str, Any]) -> str:
 
 def sentence(account: Account, what: str) -> str:
     """The account in a line; ``what`` is ``connection`` or ``session``."""
-    sent, received = size(account.sent_bytes), size(account.received_bytes)
-    parts = [f"{plural(account.connections, what)}, {sent} sent and {received} received"]
+    parts = [
+        plural(account.connections, what),
+        f"{size(account.sent_bytes)} sent",
+        f"{size(account.received_bytes)} received",
+    ]
     if account.direct:
         parts.append(f"{account.direct} by plain TCP")
     if account.reset:
