@@ -110,9 +110,9 @@ def tables(account: Account) -> list[Table]:
         for each in account.last
     ]
     headings = ("Destination", "Sent", "Received", "Time", "Streams", "End")
-    found = [Table("Connections", headings, connections, range(1, 5))]
+    found = [Table("Connections", headings, connections)]
     if paths:
-        found.insert(0, Table("Paths", ("Local", "Remote", "Sent", "Received", "Share"), paths, range(2, 5)))
+        found.insert(0, Table("Paths", ("Local", "Remote", "Sent", "Received", "Share"), paths))
     return found
 
 

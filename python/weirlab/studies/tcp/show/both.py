@@ -38,8 +38,7 @@ def agreement(kept: Kept) -> Iterator[Table]:
     columns = ["Quantity", "Sender's kernel", "Capture", "Captured at", "Agree", "Why they differ"]
     if rows:
         names = ["#", *columns] if many else columns
-        first = names.index("Sender's kernel")
-        yield Table("The same from two sources", names, rows, {first, first + 1}, ("Why they differ",))
+        yield Table("The same from two sources", names, rows, ("Why they differ",))
 
 
 def crossings(kept: Kept) -> Iterator[Table]:
@@ -59,9 +58,7 @@ def crossings(kept: Kept) -> Iterator[Table]:
     ]
     columns = ("#", "Sent", "Sent again", "Lost", "Arrived", "Twice", "Data took", "ACKs took")
     if rows:
-        yield Table(
-            "Between the two captures (delays: least / mean / greatest)", columns, rows, range(1, 8), ("#",)
-        )
+        yield Table("Between the two captures (delays: least / mean / greatest)", columns, rows, ("#",))
 
 
 def _ways(*delays_us: float) -> str:

@@ -281,6 +281,6 @@ def log(
             (str(each.id), each.at[:19].replace("T", " "), each.who, each.action, each.told or NOTHING)
             for each in found
         ]
-        table = Table("Audit log, times in UTC", ("Event", "When", "Who", "What", "About"), rows, {0})
+        table = Table("Audit log, times in UTC", ("Event", "When", "Who", "What", "About"), rows)
         said = f"{plural(len(found), 'event')}, the latest first."
         session.finish({"kind": "voice manage log", "events": found}, said, [table] if rows else [])
