@@ -127,7 +127,7 @@ def test_every_dependency_of_the_project_is_locked() -> None:
         *project["dependency-groups"].values(),
     ]
     wanted = [entry for group in groups for entry in group]
-    names = {re.split(r"[<>=]", entry)[0] for entry in wanted}
+    names = {re.split(r"[\[<>=]", entry)[0] for entry in wanted}
     locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements/dev.txt").read_text(), re.MULTILINE))
     assert names <= locked
 

@@ -126,9 +126,9 @@ class DeviceOptions:
         chosen = self.dut or (names[0] if names else "iptables")
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
-        found = Dut(name=chosen, **given, match=self.match, stateful=self.stateful)
         if chosen != NO_DEVICE:
-            make(chosen, found.file)
+            make(chosen, given[names[0]] if names else None)
+        found = Dut(name=chosen, **given, match=self.match, stateful=self.stateful)
         if found.name == "ruleset" and any(
             each is not None for each in (self.rules, self.positions, self.places)
         ):

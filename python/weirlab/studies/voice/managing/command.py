@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
-from weirlab.cli.options import JsonOption
+from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session, to_json
 from weirlab.errors import InputError
 from weirlab.extras import MANAGE
@@ -115,7 +116,7 @@ def add_to(voice: typer.Typer) -> None:
     manage = typer.Typer(help=MANAGE_HELP, no_args_is_help=True, rich_markup_mode="rich")
     manage.command("import", help=IMPORT)(import_plan)
     manage.command("export", help=EXPORT)(export)
-    manage.command("add-user", help=ADD_USER)(add_user)
+    manage.command("add-user", help=ADD_USER)(grouped(add_user))
     manage.command("remove-user", help=REMOVE_USER)(remove_user)
     manage.command("users", help=USERS)(users)
     manage.command("log", help=LOG)(log)
@@ -174,9 +175,12 @@ def export(ctx: typer.Context, database: DatabaseOption = DEFAULT_DATABASE, json
         print(to_json(document) if json else state.text.rstrip("\n"))
 
 
-def add_user(
-    ctx: typer.Context,
-    name: NameArgument,
+@dataclass(frozen=True)
+class RightsOptions:
+    """What a user may do."""
+
+    PANEL: ClassVar = "Rights"
+
     organisation: Annotated[
         str | None,
         typer.Option(
@@ -185,11 +189,21 @@ def add_user(
             metavar="NAME",
             show_default=False,
         ),
-    ] = None,
-    publish: Annotated[bool, typer.Option("--publish", help="May publish.")] = False,
+    ] = None
+    publish: Annotated[bool, typer.Option("--publish", help="May publish.")] = False
     password: Annotated[
         bool, typer.Option("--password/--no-password", help="Ask for a password.", show_default=False)
-    ] = True,
+    ] = True
+
+    def __str__(self) -> str:
+        return f"for {self.organisation}" if self.organisation else "as an administrator"
+
+
+def add_user(
+    ctx: typer.Context,
+    *,
+    name: NameArgument,
+    rights: RightsOptions,
     replace: Annotated[bool, typer.Option("--replace", help="Change a user that is there.")] = False,
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
@@ -198,11 +212,10 @@ def add_user(
     with Session(ctx, as_json=json) as session, _register(database) as register:
         from weirlab.studies.voice.managing.accounts import Accounts
 
-        given = _password() if password else None
+        given = _password() if rights.password else None
         account = Accounts(register).add(
-            _who(), name, given, organisation, publishes=publish, replace=replace
+            _who(), name, given, rights.organisation, publishes=rights.publish, replace=replace
         )
-        rights = f"for {organisation}" if organisation else "as an administrator"
         document = {
             "kind": "voice manage add-user",
             "name": account.name,

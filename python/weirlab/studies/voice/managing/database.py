@@ -76,6 +76,20 @@ _PUBLICATIONS: Final = sql.Table(
 
 
 @dataclass(frozen=True)
+class Changed:
+    """What an event did to a piece: its part, its number, its content; ``undoes`` is an earlier event."""
+
+    part: str | None = None
+    item: int | None = None
+    before: Content | None = None
+    after: Content | None = None
+    undoes: int | None = None
+
+
+NO_CHANGE: Final = Changed()
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that somebody did; a change of a piece, if it has a ``part``."""
 
@@ -192,14 +206,13 @@ class Transaction:
         who: str,
         action: str,
         told: str,
-        *,
-        part: str | None = None,
-        item: int | None = None,
-        before: Content | None = None,
-        after: Content | None = None,
-        undoes: int | None = None,
+        changed: Changed = NO_CHANGE,
     ) -> int:
         """Add an event; returns its number."""
+
+        def kept(content: Content | None) -> str | None:
+            return None if content is None else json.dumps(content, ensure_ascii=False)
+
         number = self.head() + 1
         self._on.execute(
             sql.insert(_EVENTS).values(
@@ -208,11 +221,11 @@ class Transaction:
                 who=who,
                 action=action,
                 told=told,
-                part=part,
-                item=item,
-                before=None if before is None else json.dumps(before, ensure_ascii=False),
-                after=None if after is None else json.dumps(after, ensure_ascii=False),
-                undoes=undoes,
+                part=changed.part,
+                item=changed.item,
+                before=kept(changed.before),
+                after=kept(changed.after),
+                undoes=changed.undoes,
             )
         )
         return number

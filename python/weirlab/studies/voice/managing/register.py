@@ -10,7 +10,7 @@ from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
-from weirlab.studies.voice.managing.database import Account, Database, Event, Transaction
+from weirlab.studies.voice.managing.database import Account, Changed, Database, Event, Transaction
 from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Content, Item, pieces, with_serial
 from weirlab.studies.voice.managing.rights import refusal
 from weirlab.studies.voice.managing.state import Problem, Refused, State, form
@@ -292,11 +292,7 @@ class Register:
             who.name,
             change.action if undoes is None else "undone",
             told,
-            part=item.part,
-            item=item.id,
-            before=content[0],
-            after=content[1],
-            undoes=None if undoes is None else undoes.id,
+            Changed(item.part, item.id, *content, None if undoes is None else undoes.id),
         )
         if change.after is None:
             on.drop(item.id)
