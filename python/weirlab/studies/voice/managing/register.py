@@ -292,7 +292,7 @@ class Register:
             who.name,
             change.action if undoes is None else "undone",
             told,
-            Changed(item.part, item.id, *content, None if undoes is None else undoes.id),
+            Changed(item.part, item.id, content[0], content[1], None if undoes is None else undoes.id),
         )
         if change.after is None:
             on.drop(item.id)
