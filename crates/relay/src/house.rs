@@ -123,11 +123,11 @@ impl House {
         self.active.fetch_add(1, SeqCst);
         let house = Arc::clone(self);
         let counted = move || {
-            let begun = Instant::now();
+            let (begun, counted) = (Instant::now(), Counted(&house.active));
             if let Some(ended) = work(&house) {
                 house.tell(Ended { lasted: begun.elapsed(), ..ended });
             }
-            house.active.fetch_sub(1, SeqCst);
+            drop(counted);
         };
         let is_started = thread::Builder::new().name("psock relay".to_owned()).spawn(counted).is_ok();
         if !is_started {
@@ -166,18 +166,21 @@ impl House {
         let (result, [sent, received]) =
             splice(first, second, &mut |told| !self.is_stopped() && goes_on(told));
         (ended.sent_bytes, ended.received_bytes) = (sent, received);
+        let is_cut = matches!(result, Err(Broken::Stopped));
         let result = match (result, session) {
             (Ok(()), Some(session)) => self.close(session),
             (result, _) => result.map_err(|broken| match broken {
                 Broken::First(why) | Broken::Second(why) => why,
-                Broken::Stopped => "it was stopped".to_owned(),
+                Broken::Stopped if self.is_stopped() => "it was stopped".to_owned(),
+                Broken::Stopped => "the program ended, and the other end did not".to_owned(),
             }),
         };
         let Err(why) = result else { return };
         // Whoever ends a session early at the other end carries a reset.
         let is_own =
             |failure| matches!(failure, SessionError::Aborted(Reason::Closed) | SessionError::Closed);
-        ended.is_reset = !self.is_stopped() && session.is_none_or(|it| it.failure().is_none_or(is_own));
+        ended.is_reset =
+            !is_cut && !self.is_stopped() && session.is_none_or(|it| it.failure().is_none_or(is_own));
         if !ended.is_reset {
             ended.failure = why;
         }
@@ -192,6 +195,15 @@ impl House {
                 Err(e) => return Err(e.to_string()),
             }
         }
+    }
+}
+
+/// One of those that are counted, until it is dropped, whatever happens.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 

@@ -54,6 +54,8 @@ impl Proxy {
                 } else if !refusals.is_full() {
                     let told = Arc::clone(&for_thread);
                     refusals.apart(move |house| {
+                        // Whoever still asks would not hear the answer.
+                        let _ = house.fill(&session, &mut [0; REQUEST_BYTES], FAREWELL);
                         told.tell(refuse(house, &session, Ended::new(peer, None), Status::Full));
                         None
                     });

@@ -199,7 +199,8 @@ fn carry(
             ended.is_direct = true;
             let direct = TcpStream::connect_timeout(&to, CONNECT).map_err(|e| e.to_string())?;
             prepare(&direct).map_err(|e| e.to_string())?;
-            house.carry(stream, &direct, None, &mut |_| true, &mut ended);
+            let mut goes_on = lingering(has_ended, || unsent_bytes(&direct) == 0);
+            house.carry(stream, &direct, None, &mut goes_on, &mut ended);
             Ok(())
         }
         Err(Failed::Open(problem)) => Err(in_words(&problem)),
@@ -231,16 +232,29 @@ fn through(
         Ok(refusal) => return Err(refusal.to_string()),
         Err(error) => return Err(error.to_string()),
     }
-    let mut since = None;
-    let mut goes_on = |is_told: bool| {
-        if !is_told || !has_ended.load(SeqCst) || session.delivered(Some(Duration::ZERO)).is_err() {
-            return true;
-        }
-        since.get_or_insert_with(Instant::now).elapsed() < LINGER
-    };
+    let mut goes_on = lingering(has_ended, || session.delivered(Some(Duration::ZERO)).is_ok());
     house.carry(stream, session, Some(session), &mut goes_on, ended);
     ended.report = Some(session.report());
     Ok(())
+}
+
+/// Whether to carry on: for [`LINGER`] once the program is gone and all that it sent has arrived.
+fn lingering(has_ended: &AtomicBool, has_arrived: impl Fn() -> bool) -> impl FnMut(bool) -> bool {
+    let mut since = None;
+    move |is_told| {
+        if !is_told || !has_ended.load(SeqCst) || !has_arrived() {
+            return true;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() < LINGER
+    }
+}
+
+/// What the other end has not acknowledged; 0 where the kernel does not tell.
+fn unsent_bytes(stream: &TcpStream) -> libc::c_int {
+    let mut bytes = 0;
+    // SAFETY: the descriptor is open, and the kernel writes one int.
+    unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    bytes
 }
 
 enum Failed {

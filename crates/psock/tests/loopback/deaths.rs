@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use weir_psock::io::{Listener, Options, ParallelSocket, Route, SocketError};
 use weir_psock::session::{Config, SessionError, Timing};
@@ -108,6 +109,9 @@ fn streams_that_are_stuck_are_replaced_where_their_paths_answer() {
     let client = ParallelSocket::connect(&routes(relay.at, 2), &options).unwrap();
     let (first, rest) = data.split_at(1_000_000);
     client.write_all(first).unwrap();
+    while relay.passed.lock().unwrap().len() < 2 {
+        thread::sleep(Duration::from_millis(1));
+    }
     relay.stick();
     client.write_all(rest).unwrap();
     client.finish();

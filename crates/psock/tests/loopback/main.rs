@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use weir_psock::io::{Listener, Options, ParallelSocket, Route, SocketError};
 use weir_psock::schedule::SCHEDULERS;
-use weir_psock::session::Config;
+use weir_psock::session::{Config, Timing};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Nothing here takes that long unless it never ends.
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
+const MINUTE_NS: u64 = 60_000_000_000;
 
 fn bytes(len: usize) -> Vec<u8> {
     let mut state = 1_u32;
@@ -61,8 +62,12 @@ fn answering(listener: Listener) -> thread::JoinHandle<Result<Vec<u8>, SocketErr
 #[test]
 fn data_go_both_ways_over_several_streams_with_every_scheduler() {
     let data = bytes(3_000_000);
+    // However slow the other end is, no stream is taken for one that is stuck, and replaced.
+    let timing =
+        Timing { suspect_ns: MINUTE_NS, dead_ns: 2 * MINUTE_NS, lost_ns: 3 * MINUTE_NS, ..Timing::default() };
     for name in SCHEDULERS {
-        let options = Options { scheduler: name.to_owned(), ..with_token(b"token") };
+        let config = Config { timing, ..Config::default() };
+        let options = Options { scheduler: name.to_owned(), config, ..with_token(b"token") };
         let listener = Listener::bind(&[LOOPBACK], options.clone()).unwrap();
         let to = listener.addresses()[0];
         let server = answering(listener);

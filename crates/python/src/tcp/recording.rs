@@ -55,7 +55,8 @@ impl InterfaceRecorder {
     }
 }
 
-/// The test's connections; not the one by which its two ends talk, nor those of others.
+/// The test's connections, and not the one by which its two ends talk. Other tests of the same host are told apart by
+/// their addresses alone: behind one address, they are in one capture.
 fn filter(server: SocketAddr, client: SocketAddr) -> String {
     let (peer, port, control) = (client.ip().to_canonical(), server.port(), client.port());
     format!("host {peer} and tcp port {port} and not tcp port {control}")

@@ -32,8 +32,8 @@ impl Place {
     /// It ended, with so many samples: moves the thread where they cost too much.
     pub fn end(&mut self, samples: usize) {
         let switches = switches() - self.before;
-        if let Some(cpu) = self.chooser.judge(switches > samples as u64 * MOST_SWITCHES) {
-            pin(cpu);
+        if let Some(cpus) = self.chooser.judge(switches > samples as u64 * MOST_SWITCHES) {
+            move_to(cpus);
         }
     }
 }
@@ -51,8 +51,8 @@ impl Chooser {
         Self { cpus, next: 0, tried: 0, pause: 0 }
     }
 
-    /// The CPU to move to, if this one is the wrong one.
-    fn judge(&mut self, is_wrong: bool) -> Option<usize> {
+    /// The CPU to move to, if this one is the wrong one; all, where each of them was.
+    fn judge(&mut self, is_wrong: bool) -> Option<&[usize]> {
         if !is_wrong {
             self.tried = 0;
             return None;
@@ -63,12 +63,12 @@ impl Chooser {
         }
         if self.tried == self.cpus.len() {
             (self.tried, self.pause) = (0, PAUSE_ROUNDS);
-            return None;
+            return Some(&self.cpus);
         }
-        let cpu = self.cpus[self.next];
+        let chosen = self.next;
         self.next = (self.next + 1) % self.cpus.len();
         self.tried += 1;
-        Some(cpu)
+        Some(&self.cpus[chosen..=chosen])
     }
 }
 
@@ -93,12 +93,12 @@ fn allowed() -> Vec<usize> {
     }
 }
 
-/// Has this thread run there; where the kernel refuses, it stays.
-fn pin(cpu: usize) {
-    // SAFETY: all zeros is an empty set; `cpu` is one of another set.
+/// Has this thread run on one of them; where the kernel refuses, it stays.
+fn move_to(cpus: &[usize]) {
+    // SAFETY: all zeros is an empty set; the CPUs are of another one.
     unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
+        cpus.iter().for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
     }
 }
@@ -110,28 +110,33 @@ mod tests {
     #[test]
     fn it_stays_where_samples_are_cheap() {
         let mut chooser = Chooser::new(vec![2, 5]);
-        assert_eq!(chooser.judge(true), Some(2));
+        assert_eq!(chooser.judge(true), Some(&[2][..]));
         assert!((0..1000).all(|_| chooser.judge(false).is_none()));
-        assert_eq!(chooser.judge(true), Some(5));
+        assert_eq!(chooser.judge(true), Some(&[5][..]));
     }
 
     #[test]
     fn where_every_cpu_is_wrong_it_pauses() {
         let mut chooser = Chooser::new(vec![0, 1, 2]);
-        let moves = |chooser: &mut Chooser| (0..200).filter_map(|_| chooser.judge(true)).collect::<Vec<_>>();
-        assert_eq!(moves(&mut chooser), [0, 1, 2, 0, 1, 2]);
+        let mut moves: Vec<Vec<usize>> = Vec::new();
+        for _ in 0..150 {
+            moves.extend(chooser.judge(true).map(<[usize]>::to_vec));
+        }
+        let all = vec![0, 1, 2];
+        assert_eq!(moves, [vec![0], vec![1], vec![2], all.clone(), vec![0], vec![1], vec![2], all]);
     }
 
     #[test]
     fn without_a_set_of_cpus_nothing_moves() {
-        assert!((0..300).all(|_| Chooser::new(vec![]).judge(true).is_none()));
+        assert!((0..300).all(|_| Chooser::new(vec![]).judge(true).is_none_or(<[usize]>::is_empty)));
     }
 
     #[test]
     fn a_thread_may_run_somewhere_and_its_waits_are_counted() {
         assert!(!allowed().is_empty());
         let before = switches();
-        std::thread::park_timeout(std::time::Duration::from_micros(1));
-        assert!(switches() > before);
+        while switches() == before {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 }

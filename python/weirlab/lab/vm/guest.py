@@ -62,6 +62,7 @@ class Guest:
         """Of the guest's kernel, as it says itself."""
         self._boot, self._nics = boot, nics
         self._left = list(qemu.accelerators())
+        self._fell_back = False
         self._numbers = itertools.count(1)
         self._line: socket.socket | None = None
         self._rest = bytearray()
@@ -101,12 +102,17 @@ class Guest:
             if word != "ready":
                 raise LabError(f"{self.name}: its agent says {word!r} and not that it is ready")
             self.boot_s = time.monotonic() - self._begun_s
+        self.is_up()
+
+    def is_up(self) -> None:
+        """It came up; if only without KVM, later ones do not try KVM any more."""
+        if self._fell_back:
+            qemu.give_up_kvm()
 
     def starts_without_kvm(self) -> bool:
         """Start it again without KVM, if it was KVM that carried it; False if not."""
         if self.accelerator != "kvm":
             return False
-        qemu.give_up_kvm()
         line, self._line = self._line, None
         if line is not None:
             line.close()
@@ -115,6 +121,7 @@ class Guest:
             self.machine.stop(QEMU, by=signal.SIGKILL)
         self.machine.path(qemu.AGENT).unlink(missing_ok=True)
         del self._left[0]
+        self._fell_back = True
         self._start()
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.errors import InputError, LabError, MissingCapability
 from weirlab.lab.linux import namespace, syscalls
@@ -211,7 +213,13 @@ def _namespace_of(number: int, netns: str | None) -> str | None:
 
 def _number_of(fd: int) -> int | None:
     with IPRoute() as netlink:
-        answer = netlink.get_netnsid(fd=fd)
+        try:
+            answer = netlink.get_netnsid(fd=fd)
+        except NetlinkError as error:
+            # A name that is being made or removed stands for no namespace.
+            if error.code != errno.EINVAL:
+                raise
+            return None
     return int(answer["nsid"]) if answer else None
 
 

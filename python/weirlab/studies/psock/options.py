@@ -20,11 +20,13 @@ PORT: Final = 29101
 """TCP port of ``weir psock serve`` (``weir_psock::io::PORT``)."""
 MOST_STREAMS: Final = 64
 LOOPBACK: Final = "127.0.0.1"
+TOKEN: Final = "WEIR_PSOCK_TOKEN"
+"""Environment variable that holds the secret of both ends."""
 
 Scheduler = Literal["earliest", "poll-all", "round-robin", "ecf", "blest", "redundant"]
 TokenOption = Annotated[
     str,
-    typer.Option("--token", help="Shared secret of both ends.", envvar="WEIR_PSOCK_TOKEN", metavar="TEXT"),
+    typer.Option("--token", help="Shared secret of both ends.", envvar=TOKEN, metavar="TEXT"),
 ]
 
 

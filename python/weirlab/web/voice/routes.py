@@ -79,6 +79,8 @@ def _sessions(desk: Desk) -> APIRouter:
     @router.post("/session")
     def sign_in(request: Request, asked: asking.SignIn) -> Response:
         address = request.client.host if request.client is not None else "nowhere"
+        if address == desk.settings.proxy:
+            address = ""
         key = desk.accounts.sign_in(asked.name, asked.password, address, time.monotonic())
         response = JSONResponse({"signed_in": True})
         response.set_cookie(
@@ -182,7 +184,8 @@ def _plan(desk: Desk) -> APIRouter:
 
 
 def _piece(state: State, who: Account, item: Item) -> asking.Piece:
-    mine = refusal(who.organisation, state.plan, item.part, item.content, item.content) is None
+    day = state.network.day
+    mine = refusal(who.organisation, state.plan, item.part, item.content, item.content, day) is None
     problems = [each for each in state.problems if each.item == item.id]
     name = PARTS[item.part].name_of(item.content)
     return asking.Piece(item.id, item.revision, name, item.content, mine, problems)

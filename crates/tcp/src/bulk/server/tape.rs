@@ -112,6 +112,9 @@ fn send_parts(
     let due = Instant::now() + ALL;
     loop {
         let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
         match incoming.recv_timeout(left.min(NEXT)) {
             Ok(Input::Message(Message::Fetch { from })) if from < bytes => {
                 let mut part = vec![0; (bytes - from).min(PART_BYTES as u64) as usize];

@@ -80,6 +80,7 @@ class Appliance(Driver):
             if not self._guest.starts_without_kvm():
                 raise
             self._wait(BOOT_S)
+        self._guest.is_up()
         return self._guest.machine.processes
 
     def check_alive(self) -> None:

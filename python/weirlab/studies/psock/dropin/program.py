@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from weirlab import programs
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
+from weirlab.studies.psock.options import TOKEN
 
 if TYPE_CHECKING:
     from weirlab.studies.psock.dropin.group import ControlGroup
@@ -139,7 +140,7 @@ def run(program: Program, group: ControlGroup, look: Callable[[], None]) -> int:
     own = (group.path, str(os.getpid()), program.user, str(program.descriptors))
     process = programs.start(
         programs.script(_ENTER, *own, program.path, *program.command),
-        env=os.environ,
+        env={name: value for name, value in os.environ.items() if name != TOKEN},
         process_group=None,
         # It gets what it would get without this command; what is this process's own closes by itself.
         close_fds=False,

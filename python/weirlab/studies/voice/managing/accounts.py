@@ -198,6 +198,8 @@ class Accounts:
     def sign_in(self, name: str, password: str, address: str, now_s: float) -> str:
         """Begin a session; returns its key, for a cookie.
 
+        Without an ``address``, failures are counted by name alone: a proxy has one address for all users.
+
         Raises
         ------
         NotSignedIn
@@ -207,7 +209,9 @@ class Accounts:
         """
         shown = name if is_name(name) else "somebody"
         with self._lock:
-            wait_s = max(self._by_name.wait_s(shown, now_s), self._by_address.wait_s(address, now_s))
+            wait_s = self._by_name.wait_s(shown, now_s)
+            if address:
+                wait_s = max(wait_s, self._by_address.wait_s(address, now_s))
             if wait_s > 0:
                 raise Throttled(wait_s)
             with self._register.database.reading() as on:
@@ -216,15 +220,16 @@ class Accounts:
             right = len(password) <= MOST_PASSWORD and fits(password, kept)
             if account is None or not account.password or not right:
                 self._by_name.failed(shown, now_s)
-                self._by_address.failed(address, now_s)
-                self._register.record(shown, "sign-in refused", f"from {address}")
+                if address:
+                    self._by_address.failed(address, now_s)
+                self._register.record(shown, "sign-in refused", _from(address))
                 raise NotSignedIn("the name or the password is wrong")
             self._by_name.forget(shown)
         key = secrets.token_urlsafe(_KEY_BYTES)
         now = self._register.now()
         with self._register.database.writing() as on:
             on.begin_session(_digest(key), name, instant(now + SESSION), instant(now))
-            on.record(instant(now), name, "signed in", f"from {address}")
+            on.record(instant(now), name, "signed in", _from(address))
         return key
 
     def sign_out(self, key: str) -> None:
@@ -277,3 +282,7 @@ def _form_key(secret: bytes, name: str) -> str:
 def _digest(key: str) -> str:
     """Of a session's key: who reads the database cannot use it."""
     return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _from(address: str) -> str:
+    return f"from {address}" if address else "by a proxy"

@@ -323,8 +323,11 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """A transaction that sees one state of all."""
-        with self._telling(), self._engine.connect() as connection, connection.begin():
-            yield Transaction(connection)
+        with self._telling(), self._engine.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield Transaction(connection)
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:

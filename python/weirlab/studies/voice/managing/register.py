@@ -268,8 +268,8 @@ class Register:
     ) -> Done:
         """Check a change and make it."""
         before, item = self.state_in(on), change.item
-        content = [each.content if each else None for each in (change.before, change.after)]
-        refused = refusal(who.organisation, before.plan, item.part, *content)
+        was, becomes = (each.content if each else None for each in (change.before, change.after))
+        refused = refusal(who.organisation, before.plan, item.part, was, becomes, before.network.day)
         if refused is not None:
             label, field = item.label, refused.field
             place = f"{label}, {field}" if field else label
@@ -292,7 +292,7 @@ class Register:
             who.name,
             change.action if undoes is None else "undone",
             told,
-            Changed(item.part, item.id, content[0], content[1], None if undoes is None else undoes.id),
+            Changed(item.part, item.id, was, becomes, None if undoes is None else undoes.id),
         )
         if change.after is None:
             on.drop(item.id)

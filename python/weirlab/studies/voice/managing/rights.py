@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Final
 
 from weirlab.quantities import words
@@ -33,6 +34,7 @@ def refusal(
     part: str,
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
+    day: date,
 ) -> Refusal | None:
     """Why users of ``organisation`` may not change a piece from ``before`` to ``after``; None if they may.
 
@@ -44,9 +46,12 @@ def refusal(
         As it is before the change.
     before, after
         The piece; None where it is added or removed.
+    day
+        Ranges that have expired by then give no rights.
     """
     if organisation is None:
         return None
+    plan = plan.model_copy(update={"ranges": tuple(each for each in plan.ranges if not each.expired(day))})
     if part == "organisations" and (before is None or after is None):
         what = "added" if before is None else "removed"
         return Refusal("name", f"organisations are {what} by administrators alone", _ASK)
@@ -59,11 +64,27 @@ def refusal(
     for content in (before, after):
         if content is not None and (found := rule(organisation, plan, content)) is not None:
             return found
+    if part == "engines" and after is not None:
+        return _new_name(plan, None if before is None else before.get("host"), after.get("host"))
+    return None
+
+
+def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Refusal | None:
+    """The addresses of engines are published under their names, and domains are for administrators."""
+    if after is None or after == before:
+        return None
+    for domain in plan.domains:
+        if after == domain or after.endswith(f".{domain}"):
+            return Refusal(
+                "host",
+                f"names in {domain} are given by administrators alone",
+                f"leave this one, or {_ASK}",
+            )
     return None
 
 
 def owners(plan: NumberingPlan, digits: str, *, around: bool = False) -> set[str]:
-    """Who owns the numbers that begin with ``digits``, now or on other days: by the longest range.
+    """Who owns the numbers that begin with ``digits``, now or later: by the longest range.
 
     With ``around``, by the longest range that is shorter than ``digits``.
     """

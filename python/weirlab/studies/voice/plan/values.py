@@ -66,6 +66,9 @@ def _host(text: str) -> str:
 
 def _address(text: str) -> str:
     try:
+        # The zone of an IPv6 address may hold anything, line ends included.
+        if "%" in text:
+            raise ValueError
         return str(ipaddress.ip_address(text))
     except ValueError:
         raise ValueError("must be an IPv4 or IPv6 address, such as 192.0.2.10") from None

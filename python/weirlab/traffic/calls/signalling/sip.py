@@ -23,10 +23,10 @@ SET_UP_MS: Final = 110.0
 """From the INVITE to where speech may begin."""
 BYE_OK_MS: Final = 2.0
 
-_BEFORE_PROBE: Final = b"\xff" * 8
+_BEFORE_PROBE: Final = b"\xff" * (PROBE_BYTES // 2)
 """No text, and no end of one. Wireshark (4.0) reads the rest of the packet as one string and warns of what
-follows a zero byte, of which the probe has some. It writes three bytes for each that is not UTF-8, so that
-behind eight of these its string is as long as the packet before the first zero byte."""
+follows a zero byte, which may be the first one of the probe. It writes three bytes for each that is not
+UTF-8: its string is then as long as these and the probe."""
 
 _NEWLINE: Final = "\r\n"
 
