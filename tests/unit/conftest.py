@@ -16,6 +16,7 @@ from weirlab.cli import app as cli
 from weirlab.cli import layout
 from weirlab.cli.app import app
 from weirlab.jobs import testbeds
+from weirlab.studies import registry
 from weirlab.tables import Table
 from weirlab.testing import FakeBed, FakeDevice
 
@@ -58,9 +59,11 @@ def commands_made_once() -> Iterator[None]:
     def commands_of(part: str, *, options: bool = True) -> dict[str, Any]:
         if part not in own:
             return make(part, options=options)
-        if (part, options) not in known:
-            known[part, options] = make(part, options=options)
-        return dict(known[part, options])
+        # Some name the scenarios of all studies, and a test may bring one.
+        key = (part, options, *registry.studies())
+        if key not in known:
+            known[key] = make(part, options=options)
+        return dict(known[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "commands_of", commands_of)

@@ -288,6 +288,7 @@ def test_a_proxy_tells_at_its_end_what_it_carried() -> None:
         client.write_all(_request("127.0.0.1", port) + b"question")
         assert _read(client, 24)[16:] == b"question"
         client.finish()
+        assert client.read(1) == b""
         client.close()
         proxy.send_signal(signal.SIGINT)
         found = json.loads(proxy.stdout.read())

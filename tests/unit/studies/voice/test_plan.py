@@ -40,6 +40,7 @@ from .plans import BASE, DAY, changed
         ("kind: proxy,", "kind: proxy, home: gw,", "home is for endpoints; other engines have routes"),
         ("protocols: [h323], ", "", "say under protocols what the endpoint speaks"),
         ("address: 192.0.2.2", "address: 192.0.2.300", "must be an IPv4 or IPv6 address, such as 192.0.2.10"),
+        ("address: 192.0.2.2", 'address: "fe80::1%x\\nwww A 192.0.2.9"', "must be an IPv4 or IPv6 address"),
         ("host: gk.example.net", "host: 192.0.2.4", "must be a host or domain name, such as gw.example.net"),
         ("contact: hostmaster@example.net", "contact: hostmaster", "must be an e-mail address"),
         ("codecs: [ulaw]}", "codecs: [ulaw], line: 'a)&b'}", "must be a local endpoint name of MGCP"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _STREAMS = 4
 """Of a session, as far as a proxy makes room for them in advance."""
+_LAST_S = 10.0
+"""How long a proxy waits for its sessions to break off."""
 
 RUN = """Run a program whose TCP connections are carried over parallel sockets.
 
@@ -206,6 +209,10 @@ def proxy(
                 stop.wait((), 0.1)
                 _look(made, found, session.say)
         made.stop()
+        # Sessions that break off are counted, too.
+        due_s = time.monotonic() + _LAST_S
+        while made.active and time.monotonic() < due_s:
+            time.sleep(0.02)
         _look(made, found, session.say)
         document = {"kind": "psock proxy", **account.document(found)}
         session.finish(document, account.sentence(found, "session"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ PLAN = book(
      '  - {prefix: "+4201119", owner: two, digits: 12, delegated_by: one}\n'),
     ("desk.example.net, codecs: [alaw]}", "desk.example.net, codecs: [alaw], organisation: two}"),
 ).plan  # fmt: skip
+DAY = date(2026, 7, 1)
 NAPTR = [{"service": "E2U+sip", "uri": "sip:\\1@example.net"}]
 
 
@@ -37,8 +39,8 @@ def entry(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_an_organisation_changes_what_is_its_own(part: str, content: dict[str, Any]) -> None:
-    assert refusal("one", PLAN, part, None, content) is None
-    assert refusal("one", PLAN, part, content, None) is None
+    assert refusal("one", PLAN, part, None, content, DAY) is None
+    assert refusal("one", PLAN, part, content, None, DAY) is None
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def test_an_organisation_changes_what_is_its_own(part: str, content: dict[str, A
 def test_what_is_not_its_own_is_refused_with_the_field(
     part: str, content: dict[str, Any], field: str, reason: str | None
 ) -> None:
-    found = refusal("one", PLAN, part, None, content)
+    found = refusal("one", PLAN, part, None, content, DAY)
     if reason is None:
         # Its own engine calls.
         assert found is None
@@ -74,25 +76,46 @@ def test_what_is_not_its_own_is_refused_with_the_field(
     assert found.field == field
     assert reason in found.reason
     assert found.proposal
-    assert refusal(None, PLAN, part, None, content) is None
+    assert refusal(None, PLAN, part, None, content, DAY) is None
 
 
 def test_what_is_another_s_cannot_be_made_one_s_own() -> None:
     foreign, own = entry(number="+420222000009"), entry(number="+420111000009")
-    assert refusal("one", PLAN, "enum", foreign, own) is not None
-    assert refusal("one", PLAN, "enum", own, foreign) is not None
+    assert refusal("one", PLAN, "enum", foreign, own, DAY) is not None
+    assert refusal("one", PLAN, "enum", own, foreign, DAY) is not None
 
 
 def test_an_organisation_changes_itself_but_for_its_name() -> None:
     before = {"name": "one", "title": "One"}
-    assert refusal("one", PLAN, "organisations", before, {"name": "one", "title": "First"}) is None
-    renamed = refusal("one", PLAN, "organisations", before, {"name": "first"})
+    assert refusal("one", PLAN, "organisations", before, {"name": "one", "title": "First"}, DAY) is None
+    renamed = refusal("one", PLAN, "organisations", before, {"name": "first"}, DAY)
     assert renamed is not None
     assert "refer to this name" in renamed.reason
-    assert refusal("two", PLAN, "organisations", before, before) is not None
+    assert refusal("two", PLAN, "organisations", before, before, DAY) is not None
 
 
 def test_the_proposal_names_one_s_own_numbers() -> None:
-    found = refusal("two", PLAN, "enum", None, entry(number="+420111000009"))
+    found = refusal("two", PLAN, "enum", None, entry(number="+420111000009"), DAY)
     assert found is not None
     assert found.proposal == "enter numbers of two: +420222, +4201119, or ask an administrator"
+
+
+def test_names_in_a_domain_are_for_administrators() -> None:
+    (domain, *_) = PLAN.domains
+    engine = {"name": "mine", "kind": "endpoint", "protocols": ["sip"], "organisation": "one"}
+    found = refusal("one", PLAN, "engines", engine, {**engine, "host": f"www.{domain}"}, DAY)
+    assert found is not None
+    assert found.field == "host"
+    named = {**engine, "host": f"mine.{domain}"}
+    assert refusal("one", PLAN, "engines", named, {**named, "address": "192.0.2.9"}, DAY) is None
+    assert refusal("one", PLAN, "engines", engine, {**engine, "host": "mine.example.org"}, DAY) is None
+
+
+def test_who_had_a_range_may_not_change_it_any_more() -> None:
+    (mine, *others) = (each for each in PLAN.ranges if each.owner == "one")
+    passed = PLAN.model_copy(
+        update={"ranges": (mine.model_copy(update={"valid_until": date(2026, 6, 30)}), *others)}
+    )
+    content = entry(number=f"{mine.prefix}000009")
+    assert refusal("one", PLAN, "enum", None, content, DAY) is None
+    assert refusal("one", passed, "enum", None, content, DAY) is not None
