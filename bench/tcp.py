@@ -190,7 +190,8 @@ def _by_weir(
         )
     told = None
     if watch is not None:
-        told = json.loads(watch.communicate()[0].splitlines()[-1])
+        found = json.loads(watch.communicate()[0].splitlines()[-1])
+        told = {name: found[name] for name in ("samples", "missed", "lateness")}
     (direction,) = json.loads(out.splitlines()[-1])["directions"]
     return Run(case, connections, repeat, direction["throughput_bps"], direction["seconds"], sum(cpu_s), told)
 

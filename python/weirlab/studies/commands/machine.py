@@ -42,8 +42,9 @@ Examples:
 BUILD = """Build the virtual machine that the devices vm, vm-esp and vm-wireguard run.
 
 Its kernel and its programs are those of Debian packages, which apt downloads
-and checks; none of them is installed. It is kept in ~/.cache/weir/vm. What
-was downloaded before an interruption is not downloaded again.
+and checks; none of them is installed. The result is kept in ~/.cache/weir/vm;
+remove that folder to undo it. What was downloaded before an interruption is
+not downloaded again. Running it needs root and QEMU.
 
 Examples:
   weir lab build
@@ -127,9 +128,7 @@ def clean(ctx: typer.Context, json: JsonOption = False) -> None:
 
 def build(
     ctx: typer.Context,
-    again: Annotated[
-        bool, typer.Option("--again", help="Build it from today's packages, although there is one.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Rebuild it from the current packages.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Build the virtual machine."""

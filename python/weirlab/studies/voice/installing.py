@@ -17,7 +17,8 @@ INSTALL: Final = """Install Asterisk with H.323 and MGCP for the lab, beside the
 Gateways need an Asterisk with chan_ooh323 and chan_mgcp, which Debian 11 was
 the last to have. Its packages are fetched from the mirror in this machine's
 apt sources, checked by Debian's keys, and unpacked into one folder below
-/var/cache. Nothing else of the system changes. Needs root and apt.
+/var/cache. Nothing else on the system changes; --remove undoes it. Needs root
+and apt.
 
 Examples:
   weir voice install
@@ -39,7 +40,7 @@ def install(
     mirror: Annotated[
         str | None, typer.Option("--mirror", help="Fetch from here.", metavar="URL", show_default=False)
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Fetch it again, although it is there.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Fetch it again even if installed.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove it.")] = False,
     json: JsonOption = False,
 ) -> None:

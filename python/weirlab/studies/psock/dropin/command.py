@@ -38,7 +38,7 @@ The program needs no change: it keeps real sockets of the kernel. Connections
 that it and its children make are redirected to a relay in this command, which
 opens a session to weir psock proxy for each, over all --path; the proxy
 connects to the destination. Connections to loopback and link-local addresses
-are left alone unless --only names them; they are then those of the proxy.
+are not carried unless --only names them; they then mean the proxy's host.
 
 The exit code is that of the program (128 + n where signal n ended it). Needs
 root, control groups of version 2 and Linux 5.14. With --json, standard output
@@ -58,10 +58,10 @@ PROXY = """Connect sessions of weir psock run with their destinations, until Ctr
 Each session names a destination. The proxy connects only to destinations that
 --allow names: networks, addresses, or any, with or without a port or a range
 of ports. any and wide networks leave out loopback, link-local and multicast
-addresses; those must be named by themselves.
+addresses; name those explicitly.
 
 It listens on loopback by default. Any other address needs a token. The data
-crosses the network as the program sends it, unencrypted unless that encrypts.
+crosses the network as the program sends it: only the program encrypts it.
 
 Examples:
   weir psock proxy --allow any

@@ -19,7 +19,7 @@ MOST_CONNECTIONS: Final = 4096
 ConnectionsOption = Annotated[
     int,
     typer.Option(
-        "--connections", min=1, max=MOST_CONNECTIONS, help="Most connections at one time.", metavar="N"
+        "--connections", min=1, max=MOST_CONNECTIONS, help="Maximum of simultaneous connections.", metavar="N"
     ),
 ]
 
@@ -48,7 +48,7 @@ class ProgramOptions:
     user: Annotated[str, typer.Option("--user", help="Run the program as this user.", metavar="NAME")] = ""
     direct: Annotated[
         bool,
-        typer.Option("--fallback", help="Connect by plain TCP, without the proxy, if that does not answer."),
+        typer.Option("--fallback", help="Connect by plain TCP, if the proxy does not answer."),
     ] = False
     connections: ConnectionsOption = CONNECTIONS
     summary: Annotated[

@@ -31,7 +31,7 @@ the zones for BIND. DATABASE is a file (SQLite), or a URL of PostgreSQL such
 as postgresql://weir@db.example.net/voice.
 """
 
-IMPORT = """Make a database of a numbering plan.
+IMPORT = """Create a database from a numbering plan.
 
 Ranges, routes and entries of its CSV tables are taken over as well. Then add
 an administrator (weir voice manage add-user) and start weir web --voice.
@@ -56,7 +56,7 @@ ADD_USER = """Let somebody sign in, for one organisation or as an administrator.
 
 The password is asked for, or read from standard input if that is no terminal.
 Without one (--no-password) only a proxy can let the user in: weir web
---voice-user-header. Who acts for an organisation may change its contacts, its
+--voice-user-header. A user of an organisation may change its contacts, its
 engines and their routes, and everything about its own numbers. Publishing
 needs --publish. Administrators may do everything.
 
@@ -152,7 +152,7 @@ def import_plan(
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
 ) -> None:
-    """Make a database of a plan."""
+    """Create a database from a plan."""
     from weirlab.studies.voice.plan import load, ready
 
     with Session(ctx, as_json=json) as session:
@@ -185,12 +185,12 @@ class RightsOptions:
         str | None,
         typer.Option(
             "--organisation",
-            help="For which organisation; without it, an administrator.",
+            help="The user's organisation; without it, an administrator.",
             metavar="NAME",
             show_default=False,
         ),
     ] = None
-    publish: Annotated[bool, typer.Option("--publish", help="May publish.")] = False
+    publish: Annotated[bool, typer.Option("--publish", help="Allow the user to publish.")] = False
     password: Annotated[
         bool, typer.Option("--password/--no-password", help="Ask for a password.", show_default=False)
     ] = True
@@ -204,7 +204,7 @@ def add_user(
     *,
     name: NameArgument,
     rights: RightsOptions,
-    replace: Annotated[bool, typer.Option("--replace", help="Change a user that is there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Change an existing user.")] = False,
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
 ) -> None:
