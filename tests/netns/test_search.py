@@ -40,11 +40,11 @@ def test_a_search_on_iptables_ends_with_bounds_or_with_the_reason(tmp_path: Path
         assert point.problem in str(outcome.problem())
         return
     (found,) = point.found
-    tried = set(trials.filter(label="search")["offered_pps"].to_list())
+    tried = {round(pps) for pps in trials.filter(label="search")["offered_pps"]}
     bounds = [pps for pps in (found.lower_pps, found.upper_pps) if pps is not None]
     assert bounds
     assert all(round(pps) in tried for pps in bounds)
-    assert max(tried) <= point.max_load_pps
+    assert max(tried) <= round(point.max_load_pps)
 
 
 def test_bursts_on_plain_forwarding_have_the_frames_that_were_asked_for(tmp_path: Path) -> None:
