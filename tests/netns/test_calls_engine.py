@@ -235,7 +235,7 @@ def test_every_injected_fault_is_recovered_exactly(count: int, backend: BackendC
         assert table.sent[flow] == truth.numbered
         assert table.lost[flow] == truth.numbered - len(set(truth.arriving))
         assert (table.duplicated[flow], table.reordered[flow]) == (truth.duplicated, truth.reordered)
-    assert played > 10 * flows
+    assert set(impair.ravel()[:played]) == set(FAULTS), "not every kind of fault was played"
     assert result.lost > 0 < result.duplicated * result.reordered
 
 

@@ -52,9 +52,13 @@ def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(
         assert (row.old_master, row.new_master) == ("a", "b")
         assert row.streams == 2 * CALLS
         assert row.states_known >= CALLS
-        assert row.lost_before == 0
-        # Nothing is forwarded before the other firewall has missed the advertisements.
-        assert row.outage_ns >= row.expected_from_s * 1e9 - row.cut_off_ns - 50e6
+        if row.valid:
+            assert row.lost_before == 0
+            # Nothing is forwarded before the other firewall has missed the advertisements.
+            assert row.outage_ns >= row.expected_from_s * 1e9 - row.cut_off_ns - 50e6
+        else:
+            # A host that stood still may have lost packets, and sent the last advertisement late.
+            assert row.invalid
         assert row.moved_lan_ns > 0
         assert row.moved_wan_ns > 0
         assert row.mos_affected < row.mos_before
