@@ -30,7 +30,7 @@ from pathlib import Path
 
 from commands import COMMANDS, Command, Place
 from state import State, changes
-from traces import MARK, Traces, scratch
+from traces import MARK, Traces, is_loaded, scratch
 
 from weirlab.store import Store
 
@@ -85,7 +85,7 @@ class Course:
         machine = State.now()
         delay_s = self.chance.uniform(0.0, 1.02 * self.lasts_s[name])
         process = start(command.arguments(place), place, traces.mark)
-        reached = _aim(aim, place, before, traces, delay_s)
+        reached = _aim("random" if command.service_s else aim, place, before, traces, delay_s)
         begun_s = time.monotonic()
         while process.poll() is None and not reached(time.monotonic() - begun_s):
             traces.look(process.pid)
@@ -123,7 +123,7 @@ class Course:
             return
         if "Traceback" in said or "Exception ignored" in said:
             wrong.append("traceback")
-        regular = (0,) if command.link or not outcome.struck or _done(outcome, place, runs) else ()
+        regular = (0,) if command.link or command.service_s or not outcome.struck or _done(outcome, place, runs) else ()
         if code not in (128 + number, *regular):
             wrong.append(f"exit code {code}")
         if kept := _KEPT.search(said):
@@ -190,7 +190,7 @@ class Course:
         place, before = self._place(command)
         with Links(place):
             begun_s = time.monotonic()
-            done = weir(command.arguments(place), place)
+            done = weir(command.arguments(place), place, command.service_s)
             self.lasts_s[name] = time.monotonic() - begun_s
         if done.returncode not in (0, 5, 7):
             raise SystemExit(f"{name} does not work here: {done.stderr}")
@@ -271,6 +271,8 @@ def _aim(aim: str, place: Place, before: set[str], traces: Traces, delay_s: floa
     def going() -> bool:
         if traces.most_namespaces and len(traces.namespaces()) < traces.most_namespaces:
             return True
+        if traces.programs and not all(map(is_loaded, traces.programs)):
+            return True
         for run in runs():
             with suppress(OSError):
                 if '"status": "complete"' in (place.store / run / "manifest.json").read_text():
@@ -279,7 +281,9 @@ def _aim(aim: str, place: Place, before: set[str], traces: Traces, delay_s: floa
 
     return {
         "random": lambda elapsed_s: elapsed_s >= delay_s,
-        "creation": lambda elapsed_s: bool(runs() or traces.labs or traces.writes or _made(place)),
+        "creation": lambda elapsed_s: bool(
+            runs() or traces.labs or traces.links or traces.writes or _made(place)
+        ),
         "writing": lambda elapsed_s: written(),
         "teardown": lambda elapsed_s: going(),
     }[aim]
@@ -311,9 +315,13 @@ def start(arguments: Sequence[str], place: Place, mark: str) -> subprocess.Popen
     )
 
 
-def weir(arguments: Sequence[str], place: Place) -> subprocess.CompletedProcess[str]:
+def weir(
+    arguments: Sequence[str], place: Place, service_s: float = 0.0
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; one that has none is interrupted after ``service_s``."""
+    limit = ("timeout", "--signal=INT", "--preserve-status", str(service_s)) if service_s else ()
     return subprocess.run(
-        [sys.executable, "-m", "weirlab", *arguments],
+        [*limit, sys.executable, "-m", "weirlab", *arguments],
         cwd=place.folder / "work",
         env=environment(place),
         stdin=subprocess.DEVNULL,
