@@ -123,7 +123,11 @@ class Course:
             return
         if "Traceback" in said or "Exception ignored" in said:
             wrong.append("traceback")
-        regular = (0,) if command.link or command.service_s or not outcome.struck or _done(outcome, place, runs) else ()
+        regular = (
+            (0,)
+            if command.link or command.service_s or not outcome.struck or _done(outcome, place, runs)
+            else ()
+        )
         if code not in (128 + number, *regular):
             wrong.append(f"exit code {code}")
         if kept := _KEPT.search(said):
@@ -315,9 +319,7 @@ def start(arguments: Sequence[str], place: Place, mark: str) -> subprocess.Popen
     )
 
 
-def weir(
-    arguments: Sequence[str], place: Place, service_s: float = 0.0
-) -> subprocess.CompletedProcess[str]:
+def weir(arguments: Sequence[str], place: Place, service_s: float = 0.0) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; one that has none is interrupted after ``service_s``."""
     limit = ("timeout", "--signal=INT", "--preserve-status", str(service_s)) if service_s else ()
     return subprocess.run(

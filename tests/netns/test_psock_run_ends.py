@@ -22,6 +22,7 @@ from weirlab.studies.psock.dropin.group import PREFIX
 
 from .psock_hosts import (
     DESTINATION,
+    DESTINATION6,
     FAR6,
     MARKS,
     NEAR,
@@ -97,19 +98,25 @@ def _gone(stream: socket.socket) -> None:
         stream.recv(1)
 
 
-def test_a_socket_that_connects_anew_is_told_its_new_peer(proxy: ParallelProxy) -> None:
-    with listening(_gone) as first, listening(_gone, "10.98.1.2") as second:
-        ends = ("::ffff:203.0.113.9", first, "::ffff:10.98.1.2", second)
-        ran = run("--only", "203.0.113.0/24", "--", sys.executable, "-c", RECONNECTING, *ends)
-    assert (ran.code, ran.out.split()) == (0, ["::ffff:203.0.113.9", "::ffff:10.98.1.2"]), ran.err
-
-
-def test_what_goes_by_the_relay_needs_a_loopback_address_of_its_kind(proxy: ParallelProxy) -> None:
-    with _without_ipv6_loopback(), listening(_gone) as first, listening(_gone, FAR6) as second:
-        ends = ("::ffff:203.0.113.9", first, FAR6, second)
-        ran = run("--summary", "--", sys.executable, "-c", RECONNECTING, *ends)
-    assert (ran.code, ran.out.split()) == (0, ["::ffff:203.0.113.9", FAR6]), ran.err
+@pytest.mark.parametrize(
+    ("carried", "direct", "mapped"), [(DESTINATION, "10.98.1.2", "::ffff:"), (DESTINATION6, FAR6, "")]
+)
+def test_a_socket_that_connects_anew_is_told_its_new_peer(
+    proxy: ParallelProxy, carried: str, direct: str, mapped: str
+) -> None:
+    with listening(_gone, carried) as first, listening(_gone, direct) as second:
+        ends = (mapped + carried, first, mapped + direct, second)
+        only = ("--only", "203.0.113.0/24", "--only", "2001:db8:9::/48", "--summary")
+        ran = run(*only, "--", sys.executable, "-c", RECONNECTING, *ends)
+    assert (ran.code, ran.out.split()) == (0, [mapped + carried, mapped + direct]), ran.err
     assert "1 connection," in ran.err
+
+
+def test_without_an_ipv6_loopback_address_ipv6_is_left_alone(proxy: ParallelProxy) -> None:
+    with _without_ipv6_loopback(), listening(_gone, FAR6) as port:
+        ran = run("--summary", "--", sys.executable, "-c", RECONNECTING, FAR6, port)
+    assert (ran.code, ran.out.split()) == (0, [FAR6]), ran.err
+    assert "0 connections," in ran.err
 
 
 @contextmanager

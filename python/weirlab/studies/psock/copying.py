@@ -35,8 +35,8 @@ class How:
     """How a session is carried. ``memory_bytes`` is for each direction.
 
     ``fair``: all streams together take no more of a shared bottleneck than one TCP connection.
-    ``fallback``: plain TCP where the other end does not speak the protocol. ``wait_for_paths``: a session carries
-    nothing before each of its streams works or has failed, for 5 s at most.
+    ``fallback``: plain TCP where the other end does not speak the protocol.
+    ``wait_for_paths``: nothing is sent before each stream works or has failed, for 5 s at most.
     """
 
     token: str
