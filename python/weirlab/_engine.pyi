@@ -426,7 +426,8 @@ class ParallelSocket:
     ``how`` has ``token``, ``scheduler``, ``block_bytes``, ``memory_bytes`` (of each direction),
     ``unsent_bytes``, ``lost_ns``, ``options`` (names and values) and, unless they are False, ``fair``,
     ``fallback`` and ``wait_for_paths``. Dropping it breaks off what is not at its end. Calls wait without end
-    where ``within_s`` is None, and Ctrl-C interrupts them. They raise ``TrialError`` when the session has failed.
+    where ``within_s`` is None, and Ctrl-C interrupts them. They raise ``TrialError`` when the session has
+    failed.
     """
 
     @staticmethod

@@ -85,7 +85,7 @@ class Course:
         machine = State.now()
         delay_s = self.chance.uniform(0.0, 1.02 * self.lasts_s[name])
         process = start(command.arguments(place), place, traces.mark)
-        reached = _aim("random" if command.service_s else aim, place, before, traces, delay_s)
+        reached = _aim("random" if command.service else aim, place, before, traces, delay_s)
         begun_s = time.monotonic()
         while process.poll() is None and not reached(time.monotonic() - begun_s):
             traces.look(process.pid)
@@ -119,15 +119,13 @@ class Course:
         wrong, said, code = outcome.wrong, outcome.said, outcome.code
         number = SIGNALS[outcome.signal]
         # Python itself was being started, and no line of Weir had run.
-        if outcome.struck and code == -number and outcome.at_s < _STARTING_S:
+        is_python = code == -number or "KeyboardInterrupt" in said and "weirlab" not in said
+        if outcome.struck and is_python and outcome.at_s < _STARTING_S:
             return
         if "Traceback" in said or "Exception ignored" in said:
             wrong.append("traceback")
-        regular = (
-            (0,)
-            if command.link or command.service_s or not outcome.struck or _done(outcome, place, runs)
-            else ()
-        )
+        stops = command.link or command.service
+        regular = (0,) if stops or not outcome.struck or _done(outcome, place, runs) else ()
         if code not in (128 + number, *regular):
             wrong.append(f"exit code {code}")
         if kept := _KEPT.search(said):
@@ -194,7 +192,7 @@ class Course:
         place, before = self._place(command)
         with Links(place):
             begun_s = time.monotonic()
-            done = weir(command.arguments(place), place, command.service_s)
+            done = (stopped if command.service else weir)(command.arguments(place), place)
             self.lasts_s[name] = time.monotonic() - begun_s
         if done.returncode not in (0, 5, 7):
             raise SystemExit(f"{name} does not work here: {done.stderr}")
@@ -319,11 +317,9 @@ def start(arguments: Sequence[str], place: Place, mark: str) -> subprocess.Popen
     )
 
 
-def weir(arguments: Sequence[str], place: Place, service_s: float = 0.0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; one that has none is interrupted after ``service_s``."""
-    limit = ("timeout", "--signal=INT", "--preserve-status", str(service_s)) if service_s else ()
+def weir(arguments: Sequence[str], place: Place) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*limit, sys.executable, "-m", "weirlab", *arguments],
+        [sys.executable, "-m", "weirlab", *arguments],
         cwd=place.folder / "work",
         env=environment(place),
         stdin=subprocess.DEVNULL,
@@ -331,6 +327,16 @@ def weir(arguments: Sequence[str], place: Place, service_s: float = 0.0) -> subp
         text=True,
         check=False,
     )
+
+
+def stopped(arguments: Sequence[str], place: Place) -> subprocess.CompletedProcess[str]:
+    """What a service says that is interrupted once it is at work."""
+    with start(arguments, place, "") as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said += process.stderr.read()
+    return subprocess.CompletedProcess(arguments, process.returncode, "", said.decode(errors="replace"))
 
 
 def main() -> int:

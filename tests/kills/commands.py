@@ -93,8 +93,8 @@ class Command:
     root: bool = False
     link: bool = False
     """Taps or logs a link: to be stopped is its regular end."""
-    service_s: float = 0.0
-    """It never ends by itself, and to be stopped is its regular end; after this time where it is to be whole."""
+    service: bool = False
+    """To be stopped is its regular end, and it has no other. Its first line says that it is at work."""
     makes: tuple[str, ...] = field(default_factory=tuple)
     """Files it writes into its folder."""
 
@@ -187,7 +187,7 @@ COMMANDS: dict[str, Command] = {
     "psock-run": Command(
         _fixed("psock", "run", "--via", "127.0.0.1:1", "--fallback", "--", "sleep", "1"), root=True
     ),
-    "psock-proxy": Command(_fixed("psock", "proxy", "--port", "0", "--allow", "any"), service_s=1.5),
+    "psock-proxy": Command(_fixed("psock", "proxy", "--port", "0", "--allow", "any"), service=True),
     "link": Command(
         lambda place: ("link", "a", "b", "--netns", place.netns, "--delay", "1ms", "--for", "3"),
         root=True,

@@ -140,7 +140,7 @@ def test_everything_arrives_while_a_path_dies_and_comes_back(hosts: None, eventu
         transfer.write_until(lambda: transfer.carried(1) > 100_000 and transfer.carried(2) > 100_000)
         first.close()
         before = transfer.carried(2)
-        # More than both ends have memory for: it can only go by the other path, with what this one had been given.
+        # More than both ends have memory for: it can only go by the other path, with what this one had.
         transfer.write_until(
             lambda: transfer.carried(2) > before + 1_000_000 and transfer.client.report()["resent_bytes"] > 0
         )

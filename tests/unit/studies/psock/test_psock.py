@@ -256,10 +256,14 @@ def test_ctrl_c_interrupts_a_connection_to_a_silent_host() -> None:
         full.connect(silent.getsockname())
         routes = [(None, *silent.getsockname())] * 3
         before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+        def connect() -> None:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            ParallelSocket.connect(routes, HOW)
+
         try:
             with pytest.raises(KeyboardInterrupt):
-                signal.setitimer(signal.ITIMER_REAL, 0.05)
-                ParallelSocket.connect(routes, HOW)
+                connect()
         finally:
             signal.signal(signal.SIGALRM, before)
 
