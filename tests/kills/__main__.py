@@ -119,7 +119,7 @@ class Course:
         wrong, said, code = outcome.wrong, outcome.said, outcome.code
         number = SIGNALS[outcome.signal]
         # Python itself was being started, and no line of Weir had run.
-        is_python = code == -number or "KeyboardInterrupt" in said and "weirlab" not in said
+        is_python = code == -number or ("KeyboardInterrupt" in said and "weirlab" not in said)
         if outcome.struck and is_python and outcome.at_s < _STARTING_S:
             return
         if "Traceback" in said or "Exception ignored" in said:
