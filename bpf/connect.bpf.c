@@ -60,16 +60,16 @@ static __always_inline int is_redirected(const struct weir_end *to)
 	return 0;
 }
 
-/* Whether the connection goes to the relay: 1, 0, or -1 where that cannot be noted. */
-static __always_inline int redirect(struct bpf_sock_addr *ctx, const struct weir_end *to)
+/* Whether the connection goes to the relay at relay_port (0: there is none): 1, 0, or -1 where that cannot be noted. */
+static __always_inline int redirect(struct bpf_sock_addr *ctx, const struct weir_end *to, __u32 relay_port)
 {
 	struct weir_end *kept;
 
 	if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP)
 		return 0;
 	/* In another namespace, nobody listens at this port. */
-	if (bpf_get_netns_cookie(ctx) != connect_netns || !is_redirected(to)) {
-		/* It may have been redirected before: connect() can be called again after a failure. */
+	if (!relay_port || bpf_get_netns_cookie(ctx) != connect_netns || !is_redirected(to)) {
+		/* It may have been redirected before: after a failure or AF_UNSPEC, connect() can be called again. */
 		bpf_sk_storage_delete(&connect_sockets, ctx->sk);
 		return 0;
 	}
@@ -84,7 +84,7 @@ SEC("cgroup/connect4")
 int weir_connect4(struct bpf_sock_addr *ctx)
 {
 	struct weir_end to = {.address = {0, 0, MAPPED, ctx->user_ip4}, .port = ctx->user_port & 0xffff};
-	int redirected = redirect(ctx, &to);
+	int redirected = redirect(ctx, &to, connect_port4);
 
 	if (redirected > 0) {
 		ctx->user_ip4 = LOOPBACK;
@@ -101,18 +101,15 @@ int weir_connect6(struct bpf_sock_addr *ctx)
 		.port = ctx->user_port & 0xffff,
 	};
 	int is_mapped = !to.address[0] && !to.address[1] && to.address[2] == MAPPED;
-	int redirected;
+	__u32 relay_port = is_mapped ? connect_port4 : connect_port6;
+	int redirected = redirect(ctx, &to, relay_port);
 
-	/* Without ::1, nothing of IPv6 can be redirected. */
-	if (!is_mapped && !connect_port6)
-		return 1;
-	redirected = redirect(ctx, &to);
 	if (redirected > 0) {
 		ctx->user_ip6[0] = 0;
 		ctx->user_ip6[1] = 0;
 		ctx->user_ip6[2] = is_mapped ? MAPPED : 0;
 		ctx->user_ip6[3] = is_mapped ? LOOPBACK : bpf_htonl(1);
-		ctx->user_port = bpf_htons(is_mapped ? connect_port4 : connect_port6);
+		ctx->user_port = bpf_htons(relay_port);
 	}
 	return redirected >= 0;
 }

@@ -424,17 +424,18 @@ class ParallelSocket:
     """A session of parallel streams; see ``docs/psock.md``.
 
     ``how`` has ``token``, ``scheduler``, ``block_bytes``, ``memory_bytes`` (of each direction),
-    ``unsent_bytes``, ``lost_ns``, ``options`` (names and values) and, unless they are False, ``fair`` and
-    ``fallback``. Dropping it breaks off what is not at its end. Calls wait without end where ``within_s`` is
-    None, and Ctrl-C interrupts them. They raise ``TrialError`` when the session has failed.
+    ``unsent_bytes``, ``lost_ns``, ``options`` (names and values) and, unless they are False, ``fair``,
+    ``fallback`` and ``wait_for_paths``. Dropping it breaks off what is not at its end. Calls wait without end
+    where ``within_s`` is None, and Ctrl-C interrupts them. They raise ``TrialError`` when the session has
+    failed.
     """
 
     @staticmethod
     def connect(routes: Sequence[tuple[str | None, str, int]], how: Mapping[str, Any]) -> ParallelSocket:
         """Open a session over ``routes``: this end's address or None, the other end's address, its port.
 
-        All are tried at once, for 10 s at most; Ctrl-C interrupts it. Raises ``InputError`` for what cannot
-        be, and for another token; ``LabError`` where nobody answers.
+        All are tried at once, for 10 s at most, and 5 s more with ``wait_for_paths``; Ctrl-C interrupts it.
+        Raises ``InputError`` for what cannot be, and for another token; ``LabError`` where nobody answers.
         """
 
     def write(self, data: bytes, within_s: float | None = None) -> int | None:

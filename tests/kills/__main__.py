@@ -30,7 +30,7 @@ from pathlib import Path
 
 from commands import COMMANDS, Command, Place
 from state import State, changes
-from traces import MARK, Traces, scratch
+from traces import MARK, Traces, is_loaded, scratch
 
 from weirlab.store import Store
 
@@ -85,7 +85,7 @@ class Course:
         machine = State.now()
         delay_s = self.chance.uniform(0.0, 1.02 * self.lasts_s[name])
         process = start(command.arguments(place), place, traces.mark)
-        reached = _aim(aim, place, before, traces, delay_s)
+        reached = _aim("random" if command.service else aim, place, before, traces, delay_s)
         begun_s = time.monotonic()
         while process.poll() is None and not reached(time.monotonic() - begun_s):
             traces.look(process.pid)
@@ -119,11 +119,13 @@ class Course:
         wrong, said, code = outcome.wrong, outcome.said, outcome.code
         number = SIGNALS[outcome.signal]
         # Python itself was being started, and no line of Weir had run.
-        if outcome.struck and code == -number and outcome.at_s < _STARTING_S:
+        is_python = code == -number or ("KeyboardInterrupt" in said and "weirlab" not in said)
+        if outcome.struck and is_python and outcome.at_s < _STARTING_S:
             return
         if "Traceback" in said or "Exception ignored" in said:
             wrong.append("traceback")
-        regular = (0,) if command.link or not outcome.struck or _done(outcome, place, runs) else ()
+        stops = command.link or command.service
+        regular = (0,) if stops or not outcome.struck or _done(outcome, place, runs) else ()
         if code not in (128 + number, *regular):
             wrong.append(f"exit code {code}")
         if kept := _KEPT.search(said):
@@ -190,7 +192,7 @@ class Course:
         place, before = self._place(command)
         with Links(place):
             begun_s = time.monotonic()
-            done = weir(command.arguments(place), place)
+            done = (stopped if command.service else weir)(command.arguments(place), place)
             self.lasts_s[name] = time.monotonic() - begun_s
         if done.returncode not in (0, 5, 7):
             raise SystemExit(f"{name} does not work here: {done.stderr}")
@@ -271,6 +273,8 @@ def _aim(aim: str, place: Place, before: set[str], traces: Traces, delay_s: floa
     def going() -> bool:
         if traces.most_namespaces and len(traces.namespaces()) < traces.most_namespaces:
             return True
+        if traces.programs and not all(map(is_loaded, traces.programs)):
+            return True
         for run in runs():
             with suppress(OSError):
                 if '"status": "complete"' in (place.store / run / "manifest.json").read_text():
@@ -279,7 +283,9 @@ def _aim(aim: str, place: Place, before: set[str], traces: Traces, delay_s: floa
 
     return {
         "random": lambda elapsed_s: elapsed_s >= delay_s,
-        "creation": lambda elapsed_s: bool(runs() or traces.labs or traces.writes or _made(place)),
+        "creation": lambda elapsed_s: bool(
+            runs() or traces.labs or traces.links or traces.writes or _made(place)
+        ),
         "writing": lambda elapsed_s: written(),
         "teardown": lambda elapsed_s: going(),
     }[aim]
@@ -321,6 +327,16 @@ def weir(arguments: Sequence[str], place: Place) -> subprocess.CompletedProcess[
         text=True,
         check=False,
     )
+
+
+def stopped(arguments: Sequence[str], place: Place) -> subprocess.CompletedProcess[str]:
+    """What a service says that is interrupted once it is at work."""
+    with start(arguments, place, "") as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said += process.stderr.read()
+    return subprocess.CompletedProcess(arguments, process.returncode, "", said.decode(errors="replace"))
 
 
 def main() -> int:

@@ -93,6 +93,8 @@ class Command:
     root: bool = False
     link: bool = False
     """Taps or logs a link: to be stopped is its regular end."""
+    service: bool = False
+    """To be stopped is its regular end, and it has no other. Its first line says that it is at work."""
     makes: tuple[str, ...] = field(default_factory=tuple)
     """Files it writes into its folder."""
 
@@ -181,6 +183,11 @@ COMMANDS: dict[str, Command] = {
         link=True,
         makes=("link.pcapng", "link.pcapng.json"),
     ),
+    # Nobody is at this port (TCPMUX, RFC 1078): what the program connects to, it reaches by plain TCP.
+    "psock-run": Command(
+        _fixed("psock", "run", "--via", "127.0.0.1:1", "--fallback", "--", "sleep", "1"), root=True
+    ),
+    "psock-proxy": Command(_fixed("psock", "proxy", "--port", "0", "--allow", "any"), service=True),
     "link": Command(
         lambda place: ("link", "a", "b", "--netns", place.netns, "--delay", "1ms", "--for", "3"),
         root=True,

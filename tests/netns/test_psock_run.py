@@ -5,161 +5,51 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyroute2 import IPRoute
 
 from weirlab import programs
 from weirlab._engine import ParallelProxy
-from weirlab.lab.isolation.groups import Refused, unified
-from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.link.host import journal
-from weirlab.studies.psock.dropin.group import PREFIX
-from weirlab.studies.psock.options import SessionOptions
 
 from .conftest import DEADLINE_S
+from .psock_hosts import (
+    DATA,
+    DESTINATION,
+    DESTINATION6,
+    FAR,
+    HASH,
+    MARKS,
+    NEAR,
+    Received,
+    both_paths_carry,
+    command,
+    hosts_with_proxy,
+    listening,
+    run,
+)
 
-pytestmark = pytest.mark.netns
-
-try:
-    unified()
-except Refused as refused:
-    pytestmark = [pytest.mark.netns, pytest.mark.skip(reason=str(refused))]
-
-Eventually = Callable[[Callable[[], bool]], None]
-
-NEAR, FAR = (f"weirpr{os.getpid()}{part}" for part in "nf")
-DESTINATION: Final = "203.0.113.9"
-"""An address of the far host alone, to which the near one has no route."""
-DESTINATION6: Final = "2001:db8:9::9"
-TOKEN: Final = "token"
-SCHEDULER: Final = "round-robin"
-"""Each stream in turn: how much a path carries does not depend on its speed."""
-DATA: Final = random.Random(3).randbytes(4_000_000)
-HASH: Final = hashlib.sha256(DATA).hexdigest()
-
-
-@dataclass
-class Ran:
-    """A program at its end."""
-
-    code: int
-    out: str
-    err: str
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[None]:
-    """A near and a far host with two paths between them, 10.98.1.x and 10.98.2.x."""
-    try:
-        for name in (NEAR, FAR):
-            Namespace(name).create()
-        Namespace(NEAR).call(_wire)
-        Namespace(FAR).call(_wire_far)
-        yield
-    finally:
-        for name in (NEAR, FAR):
-            Namespace(name).remove()
-        journal.clean(pytest.fail)
-
-
-def _wire() -> None:
-    fd = os.open(Namespace(FAR).path, os.O_RDONLY | os.O_CLOEXEC)
-    with IPRoute() as netlink:
-        netlink.link("set", index=netlink.link_lookup(ifname="lo")[0], state="up")
-        for path in (1, 2):
-            netlink.link("add", ifname=f"p{path}", kind="veth", peer={"ifname": f"p{path}", "net_ns_fd": fd})
-            index = netlink.link_lookup(ifname=f"p{path}")[0]
-            add_address(netlink, index, f"10.98.{path}.1", 24)
-            netlink.link("set", index=index, state="up")
-    os.close(fd)
-
-
-def _wire_far() -> None:
-    with IPRoute() as netlink:
-        loopback = netlink.link_lookup(ifname="lo")[0]
-        netlink.link("set", index=loopback, state="up")
-        add_address(netlink, loopback, DESTINATION, 32)
-        add_address(netlink, loopback, DESTINATION6, 128)
-        for path in (1, 2):
-            index = netlink.link_lookup(ifname=f"p{path}")[0]
-            add_address(netlink, index, f"10.98.{path}.2", 24)
-            netlink.link("set", index=index, state="up")
+def proxy() -> Iterator[ParallelProxy]:
+    with hosts_with_proxy() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def proxy(hosts: None) -> Iterator[ParallelProxy]:
-    how = SessionOptions(token=TOKEN).how(SCHEDULER).plain()
-    addresses = [(f"10.98.{path}.2", 29102) for path in (1, 2)]
-    allow = ["203.0.113.0/24", "2001:db8::/32", "127.0.0.1:7"]
-    made = Namespace(FAR).call(lambda: ParallelProxy(addresses, how, allow=allow, most=64))
-    yield made
-    made.stop()
-
-
-def _command(*arguments: object) -> list[str]:
-    paths = [word for path in (1, 2) for word in ("--path", f"10.98.{path}.1,10.98.{path}.2")]
-    own = [sys.executable, "-m", "weirlab", "psock", "run", "--via", "10.98.1.2", "--token", TOKEN]
-    return [*own, *paths, "--streams", "1", "--scheduler", SCHEDULER, *map(str, arguments)]
-
-
-def _begin(command: list[str], **options: Any) -> subprocess.Popen[str]:
-    return Namespace(NEAR).call(
-        lambda: subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-        )
-    )
-
-
-def _run(*arguments: object, **options: Any) -> Ran:
-    with _begin(_command(*arguments), **options) as process:
-        out, err = process.communicate()
-    return Ran(process.returncode, out, err)
-
-
-def _carried() -> list[tuple[int, int]]:
-    """Bytes that each path has carried away from the near host, and to it, as its interfaces say."""
-
-    def read() -> list[tuple[int, int]]:
-        with IPRoute() as netlink:
-            found = []
-            for path in (1, 2):
-                [link] = netlink.get_links(ifname=f"p{path}")
-                stats = link.get_attr("IFLA_STATS64")
-                found.append((stats["tx_bytes"], stats["rx_bytes"]))
-            return found
-
-    return Namespace(NEAR).call(read)
-
-
-@contextmanager
-def _both_paths_carry(data_bytes: int, direction: int) -> Iterator[None]:
-    """Each path carries a part of ``data_bytes`` inside (0: away from the near host).
-
-    Which part depends on who is served when. Without streams on it, a path carries a few thousand bytes.
-    """
-    before = _carried()
-    yield
-    for path, (then, now) in enumerate(zip(before, _carried(), strict=True), 1):
-        assert now[direction] - then[direction] > data_bytes * 0.02, f"path {path}"
-
-
-@pytest.fixture(scope="module")
-def website(hosts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def website(proxy: ParallelProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the far host offers ``DATA``."""
     folder = tmp_path_factory.mktemp("website")
     (folder / "data.bin").write_bytes(DATA)
@@ -179,50 +69,27 @@ def website(hosts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 
 @contextmanager
-def _listening(
-    work: Callable[[socket.socket], None], address: str = DESTINATION, port: int = 0
-) -> Iterator[int]:
-    """A server on the far host; ``work`` gets its first connection."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = Namespace(FAR).call(lambda: socket.create_server((address, port), family=family))
-    listener.settimeout(DEADLINE_S)
-
-    def serve() -> None:
-        with listener, listener.accept()[0] as stream:
-            work(stream)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        thread.join()
-
-
-def _send_data(stream: socket.socket) -> None:
-    stream.sendall(DATA)
-
-
-class Received:
-    """What a server got."""
-
-    def __init__(self) -> None:
-        self.digest = ""
-
-    def take(self, stream: socket.socket) -> None:
-        found = hashlib.sha256()
-        while data := stream.recv(1 << 16):
-            found.update(data)
-        self.digest = found.hexdigest()
-        stream.sendall(b"done")
+def _server(words: list[str], says: str) -> Iterator[None]:
+    """A server program on the far host, from when it ``says`` that it listens."""
+    with Namespace(FAR).call(
+        lambda: subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ) as process:
+        try:
+            assert process.stdout is not None
+            while says not in (said := process.stdout.readline()):
+                assert said, f"{words[0]} has ended"
+            yield
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 def test_curl_downloads_over_two_paths(proxy: ParallelProxy, website: str, tmp_path: Path) -> None:
     if programs.find("curl") is None:
         pytest.skip("curl is not installed")
     out = tmp_path / "data.bin"
-    with _both_paths_carry(len(DATA), 1):
-        ran = _run("--json", "--", "curl", "-sS", "-w", "%{remote_ip}", "-o", out, website)
+    with both_paths_carry(1):
+        ran = run("--json", "--", "curl", "-sS", "-w", "%{remote_ip}", "-o", out, website)
         assert ran.code == 0, ran.err
     assert hashlib.sha256(out.read_bytes()).hexdigest() == HASH
     # What the program says goes aside; what it sees as its other end is the destination.
@@ -264,8 +131,8 @@ print(copy.recv(100).decode(), copy.recv(1).decode())
 def test_poll_dup_fork_and_sendfile_work(proxy: ParallelProxy, address: str, tmp_path: Path) -> None:
     data, received = tmp_path / "data.bin", Received()
     data.write_bytes(DATA)
-    with _both_paths_carry(len(DATA), 0), _listening(received.take, address) as port:
-        ran = _run("--", sys.executable, "-c", PROGRAM, address, port, data)
+    with both_paths_carry(0), listening(received.take, address) as port:
+        ran = run("--", sys.executable, "-c", PROGRAM, address, port, data)
         assert (ran.code, ran.out) == (0, "done \n"), ran.err
     assert received.digest == HASH
 
@@ -333,37 +200,22 @@ def _built(language: str, folder: Path) -> Path:
 @pytest.mark.parametrize("language", ["c", "go"])
 def test_static_programs_download_over_two_paths(proxy: ParallelProxy, language: str, tmp_path: Path) -> None:
     made, out = _built(language, tmp_path), tmp_path / "out"
-    with _both_paths_carry(len(DATA), 1), _listening(_send_data) as port, out.open("wb") as file:
-        command = _command("--", made, DESTINATION, port)
-        code = Namespace(NEAR).call(lambda: subprocess.run(command, stdout=file, check=False)).returncode
+    with both_paths_carry(1), listening(lambda stream: stream.sendall(DATA)) as port, out.open("wb") as file:
+        words = command("--", made, DESTINATION, port)
+        code = Namespace(NEAR).call(lambda: subprocess.run(words, stdout=file, check=False)).returncode
     assert code == 0
     assert hashlib.sha256(out.read_bytes()).hexdigest() == HASH
 
 
-def test_iperf3_sends_over_two_paths(proxy: ParallelProxy) -> None:
+def test_iperf3_receives_over_two_paths(proxy: ParallelProxy) -> None:
     if (iperf3 := programs.find("iperf3")) is None:
         pytest.skip("iperf3 is not installed")
-    server = Namespace(FAR).call(
-        lambda: subprocess.Popen(
-            [iperf3, "-s", "-1", "-B", DESTINATION, "-p", "5298", "--forceflush"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
-    with server:
-        assert server.stdout is not None
-        while "listening" not in (said := server.stdout.readline()):
-            assert said, "iperf3 has ended"
-        before = _carried()
-        ran = _run("--", iperf3, "-c", DESTINATION, "-p", "5298", "-t", "1", "-b", "20M", "--json")
-        server.terminate()
-        server.stdout.read()
+    serve = [iperf3, "-s", "-1", "-B", DESTINATION, "-p", "5298", "--forceflush"]
+    with _server(serve, "listening"), both_paths_carry(1):
+        # In this direction, it ends when so much has arrived; in the other, when so much was written.
+        ran = run("--", iperf3, "-c", DESTINATION, "-p", "5298", "-R", "-n", len(DATA), "--json")
     assert ran.code == 0, (ran.out, ran.err)
-    # The server ends the test when its control connection says so, whatever is still on its way.
-    received = json.loads(ran.out)["end"]["sum_received"]["bytes"]
-    assert received > 100_000
-    for (then, _), (now, _) in zip(before, _carried(), strict=True):
-        assert now - then > received * 0.02
+    assert json.loads(ran.out)["end"]["sum_received"]["bytes"] >= len(DATA)
 
 
 def test_ssh_copies_over_two_paths(proxy: ParallelProxy, tmp_path: Path) -> None:
@@ -385,15 +237,7 @@ def test_ssh_copies_over_two_paths(proxy: ParallelProxy, tmp_path: Path) -> None
         "PidFile": "none",
     }
     options = [word for name, value in given.items() for word in ("-o", f"{name}={value}")]
-    server = Namespace(FAR).call(
-        lambda: subprocess.Popen(
-            [sshd, "-D", "-e", "-f", "/dev/null", *options], stderr=subprocess.PIPE, text=True
-        )
-    )
-    with server:
-        assert server.stderr is not None
-        while "Server listening" not in (said := server.stderr.readline()):
-            assert said, "sshd has ended"
+    with _server([sshd, "-D", "-e", "-f", "/dev/null", *options], "Server listening"):
         client = [
             *(ssh, "-F", "/dev/null", "-i", tmp_path / "user", "-p", "2298"),
             *("-o", f"UserKnownHostsFile={tmp_path / 'known'}", "-o", "BatchMode=yes"),
@@ -401,10 +245,8 @@ def test_ssh_copies_over_two_paths(proxy: ParallelProxy, tmp_path: Path) -> None
         ]
         data = tmp_path / "data.bin"
         data.write_bytes(DATA)
-        with _both_paths_carry(len(DATA), 0), data.open("rb") as file:
-            ran = _run("--", *client, stdin=file)
-        server.terminate()
-        server.stderr.read()
+        with both_paths_carry(0), data.open("rb") as file:
+            ran = run("--", *client, stdin=file)
     assert (ran.code, ran.out.split()[:1]) == (5, [HASH]), ran.err
 
 
@@ -446,116 +288,7 @@ def test_many_connections_at_once_are_kept_apart(proxy: ParallelProxy) -> None:
         listener.settimeout(DEADLINE_S)
         thread = threading.Thread(target=serve)
         thread.start()
-        ran = _run("--summary", "--", sys.executable, "-c", MANY, DESTINATION, listener.getsockname()[1])
+        ran = run("--summary", "--", sys.executable, "-c", MANY, DESTINATION, listener.getsockname()[1])
         assert ran.code == 0, ran.err
         thread.join()
     assert "20 connections, 200 kB sent and 200 kB received." in ran.err
-
-
-FAILING: Final = """
-import errno, socket, sys
-for address, port in [("203.0.113.9", 9), ("192.0.2.7", 80)]:
-    with socket.create_connection((address, port)) as made:
-        try:
-            sys.exit(f"{made.recv(1)!r} instead of an error")
-        except ConnectionResetError:
-            pass
-# Not the far host's, although there is a server at this port.
-try:
-    socket.create_connection(("127.0.0.1", 7))
-    sys.exit("connected")
-except ConnectionRefusedError:
-    pass
-print("failed as it should")
-"""
-
-
-def test_what_cannot_be_reached_is_reset_and_said_and_loopback_is_left_alone(proxy: ParallelProxy) -> None:
-    ran = _run("--", sys.executable, "-c", FAILING)
-    assert (ran.code, ran.out) == (0, "failed as it should\n"), ran.err
-    assert "203.0.113.9:9: the destination refused the connection" in ran.err
-    assert "192.0.2.7:80: the proxy does not allow this destination" in ran.err
-
-
-def test_loopback_that_is_named_is_that_of_the_proxy(proxy: ParallelProxy) -> None:
-    received = Received()
-    with _listening(received.take, "127.0.0.1", 7):
-        program = "import socket; socket.create_connection(('127.0.0.1', 7)).sendall(b'hello')"
-        ran = _run("--only", "127.0.0.1:7", "--", sys.executable, "-c", program)
-        assert ran.code == 0, ran.err
-    # The program ended at once, and what it sent has arrived.
-    assert received.digest == hashlib.sha256(b"hello").hexdigest()
-
-
-def test_the_exit_code_is_the_programs_and_signals_reach_it(proxy: ParallelProxy) -> None:
-    assert _run("--", "sh", "-c", "exit 7").code == 7
-    assert _run("--", "sh", "-c", "kill -TERM $$").code == 128 + signal.SIGTERM
-    script = "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done"
-    with _begin(_command("--", "sh", "-c", script)) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-    assert process.returncode == 9
-
-
-def test_a_program_may_be_another_users_and_outlive_its_parent(proxy: ParallelProxy) -> None:
-    received = Received()
-    with _listening(received.take) as port:
-        # It connects when the program has ended; whoever nobody is cannot start this Python.
-        late = f"exec 3<>/dev/tcp/{DESTINATION}/{port}; printf late >&3"
-        script = 'id -un; (while kill -0 $$; do sleep 0.02; done; exec bash -c "$0") 2>&- & exec true'
-        ran = _run("--user", "nobody", "--", "sh", "-c", script, late)
-    assert (ran.code, ran.out) == (0, "nobody\n"), ran.err
-    assert received.digest == hashlib.sha256(b"late").hexdigest()
-
-
-def _groups() -> list[Path]:
-    here = unified()
-    return [here.path(here.home, name) for name in here.children(here.home) if name.startswith(PREFIX)]
-
-
-def test_whatever_ends_the_owner_nothing_is_left_behind(proxy: ParallelProxy, eventually: Eventually) -> None:
-    before = set(_groups())
-    with _begin(_command("--", "sh", "-c", "echo $$; exec sleep 600")) as process:
-        assert process.stdout is not None
-        program = int(process.stdout.readline())
-        [group] = set(_groups()) - before
-        process.kill()
-        process.wait()
-        # Its connections would be carried no more.
-        eventually(lambda: _has_ended(program))
-    assert group.exists()
-    assert journal.clean(pytest.fail)
-    assert not group.exists()
-    assert _run("--", "true").code == 0
-    assert set(_groups()) == before
-
-
-def _has_ended(number: int) -> bool:
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def test_without_a_proxy_nothing_begins_unless_plain_tcp_will_do(hosts: None) -> None:
-    def command(*arguments: object) -> list[str]:
-        own = [sys.executable, "-m", "weirlab", "psock", "run", "--via", "10.98.1.2:9"]
-        return [*own, *map(str, arguments)]
-
-    received = Received()
-    with _listening(received.take, "10.98.1.2") as port:
-        program = (
-            f"import socket; made = socket.create_connection(('10.98.1.2', {port})); made.sendall(b'plain'); "
-        )
-        program += "made.shutdown(1); print(made.recv(9))"
-        with _begin(command("--", sys.executable, "-c", program)) as process:
-            out, err = process.communicate()
-        assert (process.returncode, out) == (4, ""), err
-        assert "cannot connect to 10.98.1.2:9" in err
-        with _begin(command("--fallback", "--summary", "--", sys.executable, "-c", program)) as process:
-            out, err = process.communicate()
-        assert (process.returncode, out) == (0, "b'done'\n"), err
-    assert received.digest == hashlib.sha256(b"plain").hexdigest()
-    assert "1 by plain TCP" in err

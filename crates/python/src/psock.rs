@@ -61,6 +61,8 @@ pub struct Given {
     fair: bool,
     #[pyo3(default)]
     fallback: bool,
+    #[pyo3(default)]
+    wait_for_paths: bool,
 }
 
 impl Given {
@@ -81,6 +83,7 @@ impl Given {
             unsent_bytes: self.unsent_bytes,
             settings: self.options.iter().map(read).collect::<PyResult<_>>()?,
             is_fallback: self.fallback,
+            waits_for_routes: self.wait_for_paths,
             ..Options::default()
         })
     }

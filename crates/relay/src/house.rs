@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use socket2::{SockRef, TcpKeepalive};
@@ -24,6 +24,10 @@ pub const CONNECT: Duration = Duration::from_secs(10);
 pub const LOOK: Duration = Duration::from_millis(100);
 /// Ended connections that nobody has asked for.
 const MOST_STORIES: usize = 4096;
+/// Of each thread that carries a connection, whose buffers are elsewhere.
+const STACK_BYTES: usize = 512 * 1024;
+/// What is said of a connection for which there is no thread.
+pub const NO_THREAD: &str = "no thread can be made for it: this process or this host has too many";
 
 /// A connection that has ended.
 #[derive(Clone, Debug)]
@@ -71,6 +75,7 @@ impl Ended {
 #[derive(Debug)]
 pub struct House {
     most: usize,
+    stack_bytes: usize,
     active: AtomicUsize,
     is_stopped: AtomicBool,
     stories: Mutex<VecDeque<Ended>>,
@@ -78,8 +83,14 @@ pub struct House {
 
 impl House {
     pub fn new(most: usize) -> Arc<Self> {
+        Self::with_stacks(most, STACK_BYTES)
+    }
+
+    /// One whose threads have stacks of this size.
+    pub fn with_stacks(most: usize, stack_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
+            stack_bytes,
             active: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
             stories: Mutex::default(),
@@ -118,7 +129,8 @@ impl House {
         self.stories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `work` in a thread of its own; false where none can be had.
+    /// Does `work` in a thread of its own; false where none can be had, and `work` is dropped.
+    #[must_use]
     pub fn apart(self: &Arc<Self>, work: impl FnOnce(&Self) -> Option<Ended> + Send + 'static) -> bool {
         self.active.fetch_add(1, SeqCst);
         let house = Arc::clone(self);
@@ -129,7 +141,8 @@ impl House {
             }
             drop(counted);
         };
-        let is_started = thread::Builder::new().name("psock relay".to_owned()).spawn(counted).is_ok();
+        let thread = thread::Builder::new().name("psock relay".to_owned()).stack_size(self.stack_bytes);
+        let is_started = thread.spawn(counted).is_ok();
         if !is_started {
             self.active.fetch_sub(1, SeqCst);
         }
@@ -194,6 +207,35 @@ impl House {
                 Err(SocketError::TimedOut) if !self.is_stopped() => {}
                 Err(e) => return Err(e.to_string()),
             }
+        }
+    }
+}
+
+/// The thread that takes connections into a house; dropped, it breaks off what there is and takes nothing more.
+#[derive(Debug)]
+pub struct Door {
+    pub house: Arc<House>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Door {
+    /// Does `work`, which ends when the house is stopped.
+    pub fn open(
+        name: &str,
+        house: &Arc<House>,
+        work: impl FnOnce(&Arc<House>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let for_thread = Arc::clone(house);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || work(&for_thread))?;
+        Ok(Self { house: Arc::clone(house), thread: Some(thread) })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.house.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }

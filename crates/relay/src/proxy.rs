@@ -3,12 +3,11 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use weir_psock::io::{Listener, OpenError, Options, ParallelSocket, SocketError, Stranger};
 
-use crate::house::{CONNECT, Ended, House, LOOK, prepare};
+use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
 use crate::rules::Rules;
 use crate::wire::{REQUEST_BYTES, Request, Status, WireError};
 
@@ -26,8 +25,7 @@ const MOST_REFUSALS: usize = 64;
 #[derive(Debug)]
 pub struct Proxy {
     listener: Arc<Listener>,
-    house: Arc<House>,
-    thread: Option<JoinHandle<()>>,
+    door: Door,
 }
 
 impl Proxy {
@@ -43,31 +41,11 @@ impl Proxy {
         most: usize,
     ) -> Result<Self, OpenError> {
         let listener = Arc::new(Listener::bind(addresses, options)?);
-        let (house, refusals, allowed) = (House::new(most), House::new(MOST_REFUSALS), Arc::new(allowed));
-        let (for_thread, from) = (Arc::clone(&house), Arc::clone(&listener));
-        let work = move || {
-            while !for_thread.is_stopped() {
-                let Some((session, peer)) = from.accept(Some(LOOK)) else { continue };
-                if !for_thread.is_full() {
-                    let allowed = Arc::clone(&allowed);
-                    for_thread.apart(move |house| serve(house, session, peer, &allowed));
-                } else if !refusals.is_full() {
-                    let told = Arc::clone(&for_thread);
-                    refusals.apart(move |house| {
-                        // Whoever still asks would not hear the answer.
-                        let _ = house.fill(&session, &mut [0; REQUEST_BYTES], FAREWELL);
-                        told.tell(refuse(house, &session, Ended::new(peer, None), Status::Full));
-                        None
-                    });
-                }
-            }
-            refusals.stop();
-        };
-        let thread = thread::Builder::new()
-            .name("psock proxy".to_owned())
-            .spawn(work)
+        let (from, allowed) = (Arc::clone(&listener), Arc::new(allowed));
+        let work = move |house: &Arc<House>| accept(&from, house, &allowed);
+        let door = Door::open("psock proxy", &House::new(most), work)
             .map_err(|source| OpenError::System { what: "no thread can be made", source })?;
-        Ok(Self { listener, house, thread: Some(thread) })
+        Ok(Self { listener, door })
     }
 
     /// Where it listens.
@@ -79,13 +57,13 @@ impl Proxy {
     /// Sessions that there are.
     #[must_use]
     pub fn active(&self) -> usize {
-        self.house.active()
+        self.door.house.active()
     }
 
     /// Sessions that have ended since the last time, in the order of their ends.
     #[must_use]
     pub fn ended(&self) -> Vec<Ended> {
-        self.house.ended()
+        self.door.house.ended()
     }
 
     /// Somebody who connected in vain, since the last time.
@@ -96,17 +74,34 @@ impl Proxy {
 
     /// Breaks off what there is, and takes nothing more.
     pub fn stop(&self) {
-        self.house.stop();
+        self.door.house.stop();
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>) {
+    let refusals = House::new(MOST_REFUSALS);
+    while !house.is_stopped() {
+        let Some((session, peer)) = listener.accept(Some(LOOK)) else { continue };
+        let is_begun = if !house.is_full() {
+            let allowed = Arc::clone(allowed);
+            house.apart(move |house| serve(house, session, peer, &allowed))
+        } else if !refusals.is_full() {
+            let told = Arc::clone(house);
+            refusals.apart(move |house| {
+                // Whoever still asks would not hear the answer.
+                let _ = house.fill(&session, &mut [0; REQUEST_BYTES], FAREWELL);
+                told.tell(refuse(house, &session, Ended::new(peer, None), Status::Full));
+                None
+            })
+        } else {
+            true
+        };
+        if !is_begun {
+            // Dropped with its work, the session was broken off.
+            house.tell(Ended::new(peer, None).failed(NO_THREAD));
         }
     }
+    refusals.stop();
 }
 
 /// Does what a session asks for; `None`: it asked for nothing, as a check whether the proxy works does.
@@ -172,5 +167,36 @@ fn status(error: &io::Error) -> Status {
         io::ErrorKind::TimedOut => Status::Late,
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Status::Unreachable,
         _ => Status::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use weir_psock::io::Route;
+
+    use super::*;
+
+    #[test]
+    fn a_session_for_which_there_is_no_thread_is_broken_off_and_told() {
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Options::default()).unwrap();
+        let route = Route { local: None, remote: listener.addresses()[0] };
+        // No system has room for such a stack.
+        let house = House::with_stacks(10, 1 << 60);
+        let for_thread = Arc::clone(&house);
+        let any = Arc::new(Rules::parse(&["any"]).unwrap());
+        let accepting = thread::spawn(move || accept(&listener, &for_thread, &any));
+        let session = ParallelSocket::connect(&[route], &Options::default()).unwrap();
+        assert!(matches!(session.read(&mut [0], None), Err(SocketError::Session(_))));
+        let ended = loop {
+            if let Some(ended) = house.ended().pop() {
+                break ended;
+            }
+            thread::yield_now();
+        };
+        assert_eq!(ended.failure, NO_THREAD);
+        house.stop();
+        accepting.join().unwrap();
     }
 }

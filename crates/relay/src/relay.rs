@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -13,9 +13,10 @@ use thiserror::Error;
 use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Route};
 use weir_psock::wire::GreetingError;
 
-use crate::house::{CONNECT, Ended, House, LOOK, prepare};
+use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
 use crate::redirect::{Redirect, RedirectError, netns_cookie};
 use crate::rules::Rules;
+use crate::splice::End;
 use crate::wire::{REPLY_BYTES, Request, Status, WireError};
 
 const BACKLOG: i32 = 1024;
@@ -67,9 +68,17 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> RelayError {
 /// Carries connections, in threads of its own.
 #[derive(Debug)]
 pub struct Relay {
-    house: Arc<House>,
-    has_ended: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    door: Door,
+    end: Arc<Finish>,
+}
+
+/// How far the end is.
+#[derive(Debug, Default)]
+struct Finish {
+    /// The programs have ended.
+    is_told: AtomicBool,
+    /// What they had begun is being carried.
+    is_all: AtomicBool,
 }
 
 impl Relay {
@@ -91,46 +100,40 @@ impl Relay {
             netns_cookie(&first).map_err(system("this kernel does not tell network namespaces apart"))?;
         let redirect = Redirect::attach(cgroup, cookie, ports, &settings.rules)?;
         let listeners: Vec<_> = [Some(first), second].into_iter().flatten().collect();
-        let (house, has_ended) = (House::new(settings.most), Arc::new(AtomicBool::new(false)));
-        let (for_thread, end) = (Arc::clone(&house), Arc::clone(&has_ended));
-        let work = move || accept(&listeners, redirect, &for_thread, &Arc::new(settings), &end);
-        let thread = thread::Builder::new()
-            .name("psock accept".to_owned())
-            .spawn(work)
-            .map_err(system("no thread can be made"))?;
-        Ok(Self { house, has_ended, thread: Some(thread) })
+        let (house, end) = (House::new(settings.most), Arc::<Finish>::default());
+        let for_thread = Arc::clone(&end);
+        let work =
+            move |house: &Arc<House>| accept(&listeners, redirect, house, &Arc::new(settings), &for_thread);
+        let door = Door::open("psock accept", &house, work).map_err(system("no thread can be made"))?;
+        Ok(Self { door, end })
     }
 
-    /// Connections that there are.
+    /// Connections that there are; after [`Relay::finish`] and before [`Relay::stop`] not 0 as long as one may wait to
+    /// be taken.
     #[must_use]
     pub fn active(&self) -> usize {
-        self.house.active()
+        let house = &self.door.house;
+        // In this order: what waited counts as active before it is known that nothing waits.
+        let is_waiting =
+            self.end.is_told.load(SeqCst) && !self.end.is_all.load(SeqCst) && !house.is_stopped();
+        house.active().max(is_waiting.into())
     }
 
     /// Connections that have ended since the last time, in the order of their ends.
     #[must_use]
     pub fn ended(&self) -> Vec<Ended> {
-        self.house.ended()
+        self.door.house.ended()
     }
 
     /// The programs have ended: what they sent is still delivered, and then destinations have 5 s to end their
     /// direction.
     pub fn finish(&self) {
-        self.has_ended.store(true, SeqCst);
+        self.end.is_told.store(true, SeqCst);
     }
 
     /// Breaks off what there is, and takes nothing more.
     pub fn stop(&self) {
-        self.house.stop();
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.door.house.stop();
     }
 }
 
@@ -150,35 +153,60 @@ fn accept(
     mut redirect: Redirect,
     house: &Arc<House>,
     settings: &Arc<Settings>,
-    has_ended: &Arc<AtomicBool>,
+    end: &Arc<Finish>,
 ) {
     let entry =
         |listener: &TcpListener| libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut fds: Vec<_> = listeners.iter().map(entry).collect();
     while !house.is_stopped() {
+        // What programs have begun before they ended waits by now.
+        let is_last = end.is_told.load(SeqCst) && !end.is_all.load(SeqCst);
+        let wait = if is_last { Duration::ZERO } else { LOOK };
+        let mut is_empty = true;
         // SAFETY: as many entries as are said. An error is as if nothing had happened.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, LOOK.as_millis() as libc::c_int) };
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, wait.as_millis() as libc::c_int) };
         for listener in listeners {
             let (stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(_) => {
+                    is_empty = false;
                     thread::sleep(PAUSE);
                     continue;
                 }
             };
+            is_empty = false;
             // Others on this host may connect as well: they are sent away.
-            let Some(to) = redirect.take(from) else { continue };
-            if house.is_full() {
-                crate::splice::End::reset(&stream);
-                house.tell(
-                    Ended::new(from, Some(to)).failed("there are too many connections (--connections)"),
-                );
-                continue;
+            if let Some(to) = redirect.take(from) {
+                let (settings, end) = (Arc::clone(settings), Arc::clone(end));
+                let ended = Ended::new(from, Some(to));
+                take(house, stream, ended, move |house, stream, ended| {
+                    carry(house, &settings, &end.is_told, stream, to, ended)
+                });
             }
-            let (settings, has_ended) = (Arc::clone(settings), Arc::clone(has_ended));
-            house.apart(move |house| Some(carry(house, &settings, &has_ended, &stream, from, to)));
         }
+        if is_last && is_empty {
+            end.is_all.store(true, SeqCst);
+        }
+    }
+}
+
+/// Has a connection carried in a thread of its own; where that is not possible, the program sees that it failed.
+fn take(
+    house: &Arc<House>,
+    stream: TcpStream,
+    ended: Ended,
+    carry: impl FnOnce(&House, &TcpStream, Ended) -> Ended + Send + 'static,
+) {
+    if house.is_full() {
+        stream.reset();
+        return house.tell(ended.failed("there are too many connections (--connections)"));
+    }
+    let stream = Arc::new(stream);
+    let (for_thread, begun) = (Arc::clone(&stream), ended.clone());
+    if !house.apart(move |house| Some(carry(house, &for_thread, begun))) {
+        stream.reset();
+        house.tell(ended.failed(NO_THREAD));
     }
 }
 
@@ -188,10 +216,9 @@ fn carry(
     settings: &Settings,
     has_ended: &AtomicBool,
     stream: &TcpStream,
-    from: SocketAddr,
     to: SocketAddr,
+    mut ended: Ended,
 ) -> Ended {
-    let mut ended = Ended::new(from, Some(to));
     let done = prepare(stream).map_err(|e| e.to_string()).and_then(|()| match open(house, settings) {
         Ok(session) => through(house, has_ended, stream, to, &session, &mut ended),
         Err(Failed::Stopped) => Err("it was stopped".to_owned()),
@@ -207,7 +234,7 @@ fn carry(
     });
     if let Err(why) = done {
         // The program is to see that it failed, and not an end.
-        crate::splice::End::reset(stream);
+        stream.reset();
         return ended.failed(why);
     }
     ended
@@ -288,4 +315,32 @@ const fn has_no_psock(problem: &OpenError) -> bool {
 fn in_words(problem: &OpenError) -> String {
     let cause = std::error::Error::source(problem).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{problem}{cause}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    /// What a program reads whose connection is taken into `house`, and what is told of it.
+    fn taken(house: &Arc<House>) -> (io::ErrorKind, String) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut program = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, from) = listener.accept().unwrap();
+        take(house, stream, Ended::new(from, None), |_, _, ended| ended);
+        let [ended] = &house.ended()[..] else { panic!("it is told once") };
+        assert_eq!(house.active(), 0);
+        (Read::read(&mut program, &mut [0]).unwrap_err().kind(), ended.failure.clone())
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_carried_is_reset_and_told() {
+        // No system has room for such a stack.
+        let (seen, why) = taken(&House::with_stacks(10, 1 << 60));
+        assert_eq!((seen, why.as_str()), (io::ErrorKind::ConnectionReset, NO_THREAD));
+        let (seen, why) = taken(&House::new(0));
+        assert_eq!(seen, io::ErrorKind::ConnectionReset);
+        assert!(why.contains("--connections"), "{why}");
+    }
 }

@@ -22,10 +22,11 @@ fn proxy(allowed: &[&str], most: usize) -> Proxy {
     Proxy::start(&[LOOPBACK], Options::default(), Rules::parse(allowed).unwrap(), most).unwrap()
 }
 
-/// A session with a proxy.
+/// A session with a proxy, of two streams.
 fn opened(proxy: &Proxy) -> ParallelSocket {
     let route = Route { local: None, remote: proxy.addresses()[0] };
-    ParallelSocket::connect(&[route; 2], &Options::default()).unwrap()
+    let options = Options { waits_for_routes: true, ..Options::default() };
+    ParallelSocket::connect(&[route; 2], &options).unwrap()
 }
 
 fn fill(session: &ParallelSocket, into: &mut [u8]) {

@@ -45,6 +45,9 @@ pub const MOST_MEMORY_BYTES: usize = 1 << 30;
 /// Until a greeting must be over.
 const GREETING: Duration = Duration::from_secs(5);
 
+/// How long a session that is open waits for its other routes, where [`Options::waits_for_routes`] says so.
+pub const JOINING: Duration = Duration::from_secs(5);
+
 /// A way to the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -72,6 +75,9 @@ pub struct Options {
     /// Where somebody answers who does not speak the protocol, a client uses plain TCP. Not with a token: plain
     /// TCP proves nothing.
     pub is_fallback: bool,
+    /// A client's session is not given to the application before each route has a stream or has failed, or
+    /// [`JOINING`] has passed.
+    pub waits_for_routes: bool,
 }
 
 impl Default for Options {
@@ -84,6 +90,7 @@ impl Default for Options {
             settings: Vec::new(),
             most_streams: MOST_STREAMS,
             is_fallback: false,
+            waits_for_routes: false,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::dialer::Dialer;
 use super::signal::Signal;
 use super::socket::Shared;
 use super::worker::{self, Arrival};
-use super::{GREETING, OpenError, Options, ParallelSocket, Route, plain, random, system};
+use super::{GREETING, JOINING, OpenError, Options, ParallelSocket, Route, plain, random, system};
 use crate::wire::{GreetingError, Id, MOST_STREAMS, Secret};
 
 /// A greeting that takes longer than this, and than four times as long as the connection took to be made, is no
@@ -67,6 +67,7 @@ enum Stage {
         secret: Option<Secret>,
         /// Until it is taken.
         made: Option<ParallelSocket>,
+        since: Instant,
     },
     /// Until the error is taken.
     Failed(Option<OpenError>),
@@ -135,7 +136,7 @@ impl Opening {
 
     /// The socket, or why there is none. `within`: how long to wait; `None`: until it is known, 5 s for TCP and
     /// 5 s for greetings; a quarter of a second more for each stream beyond the twentieth, and 5 s for the connection
-    /// of plain TCP.
+    /// of plain TCP; [`JOINING`] more where [`Options::waits_for_routes`] is set.
     ///
     /// # Errors
     /// Itself: it is not known in time.
@@ -145,12 +146,17 @@ impl Opening {
         loop {
             let found = match &mut state.stage {
                 Stage::Trying => None,
-                Stage::Open { made, .. } => made.take().map(Ok),
+                Stage::Open { made, since, .. } => made.take().map(|made| Ok((made, *since))),
                 Stage::Failed(problem) => problem.take().map(Err),
                 Stage::GivenUp => Some(Err(OpenError::Addresses(0))),
             };
             if let Some(found) = found {
-                return Ok(found);
+                // Routes that arrive need the lock.
+                drop(state);
+                return match found {
+                    Ok((made, since)) => self.joined(made, since, due),
+                    Err(problem) => Ok(Err(problem)),
+                };
             }
             let left = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
             if left.is_zero() {
@@ -159,6 +165,25 @@ impl Opening {
             }
             state = self.race.sleep(state, left);
         }
+    }
+
+    /// Waits for the other routes, if the options say so; at most until `due`.
+    fn joined(
+        self,
+        made: ParallelSocket,
+        since: Instant,
+        due: Option<Instant>,
+    ) -> Result<Result<ParallelSocket, OpenError>, Self> {
+        let ends = since + JOINING;
+        let until = due.map_or(ends, |due| due.min(ends));
+        let left = until.saturating_duration_since(Instant::now());
+        if !self.race.options.waits_for_routes || made.joined(Some(left)) || Instant::now() >= ends {
+            return Ok(Ok(made));
+        }
+        if let Stage::Open { made: place, .. } = &mut self.race.lock().stage {
+            *place = Some(made);
+        }
+        Err(self)
     }
 
     /// The same, without a limit.
@@ -202,10 +227,18 @@ impl Race {
 
     /// Tries a route.
     fn run(&self, number: usize) {
+        while !self.attempt(number) {}
+    }
+
+    /// False where another route was faster to open the session: this one is to join it by a new connection.
+    fn attempt(&self, number: usize) -> bool {
         let (route, begun) = (&self.routes[number], Instant::now());
         let mut stream = match connect(route, &self.options, GREETING) {
             Ok(stream) => stream,
-            Err(problem) => return self.fail(number, problem, false),
+            Err(problem) => {
+                self.fail(number, problem, false);
+                return true;
+            }
         };
         let greet = |stream: &mut TcpStream, purpose| {
             let due = self.due.min(Instant::now() + GREETING);
@@ -233,10 +266,31 @@ impl Race {
                 };
                 match found {
                     Ok((stream, secret)) => self.open(number, stream, secret),
+                    Err(problem) if self.is_overtaken(&problem) => return false,
                     Err(problem) => self.fail(number, problem, true),
                 }
             }
         }
+        true
+    }
+
+    /// The name of the session is taken, since another route greets with it or has done so: no more is known of
+    /// this one.
+    fn is_overtaken(&self, problem: &OpenError) -> bool {
+        if !matches!(problem, OpenError::Greeting { source: GreetingError::Full, .. }) {
+            return false;
+        }
+        let mut state = self.lock();
+        let is_overtaken = match &state.stage {
+            Stage::Trying => state.greeting > 1,
+            Stage::Open { secret, .. } => secret.is_some(),
+            _ => false,
+        };
+        if is_overtaken {
+            state.greeting -= 1;
+            self.changed.notify_all();
+        }
+        is_overtaken
     }
 
     /// Waits until the connection can be used.
@@ -290,7 +344,7 @@ impl Race {
         state.stage = match self.make(&mut state, number, stream, secret.clone()) {
             Ok(shared) => {
                 let made = Some(ParallelSocket::new(Arc::clone(&shared)));
-                Stage::Open { shared: Arc::downgrade(&shared), secret, made }
+                Stage::Open { shared: Arc::downgrade(&shared), secret, made, since: Instant::now() }
             }
             Err(problem) => {
                 show_all(&mut state);
@@ -309,6 +363,7 @@ impl Race {
         let shared = Shared::new(&self.options)?;
         if let Some(secret) = secret {
             let failed: Vec<bool> = state.problems.iter().map(Option::is_some).collect();
+            shared.lock().awaited = (0..failed.len()).filter(|route| !failed[*route]).collect();
             let options = Arc::clone(&self.options);
             let dialer = Dialer::new(&self.routes, &failed, self.id, secret, options);
             shared.arrive(Arrival { route: Some(number), stream: Ok(stream) });
@@ -336,9 +391,7 @@ impl Race {
             }
             _ => return,
         }
-        // The name of the session is taken where another route's greeting was faster.
-        let is_taken = matches!(problem, OpenError::Greeting { source: GreetingError::Full, .. });
-        if is_final(&problem) && !(is_taken && state.greeting > 0) {
+        if is_final(&problem) {
             state.stage = Stage::Failed(Some(problem));
         } else {
             state.problems[number] = Some(problem);

@@ -1,5 +1,6 @@
 //! What an application holds.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
@@ -100,6 +101,8 @@ pub(super) struct State {
     pub session: Session,
     /// Connections that were greeted, or were not to be had.
     pub arriving: Vec<Arrival>,
+    /// Routes of a client of which nothing has arrived yet.
+    pub awaited: BTreeSet<usize>,
     pub streams: Vec<Tracked>,
     pub signal: Option<Signal>,
     /// The other end speaks no psock.
@@ -127,6 +130,7 @@ impl Shared {
             state: Mutex::new(State {
                 session,
                 arriving: Vec::new(),
+                awaited: BTreeSet::new(),
                 streams: Vec::new(),
                 signal: None,
                 is_plain: false,
@@ -236,6 +240,16 @@ impl ParallelSocket {
 
     pub(super) const fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
+    }
+
+    /// Waits until each route has a stream or has failed; false where that is not known in time. A client's
+    /// session has no other routes to wait for once it has failed, and a listener's has none at all.
+    #[must_use]
+    pub fn joined(&self, within: Option<Duration>) -> bool {
+        let is_joined = |state: &mut State| {
+            state.awaited.is_empty() || state.is_over || state.session.failure().is_some()
+        };
+        self.shared.wait(due(within), |state| is_joined(state).then_some(Ok(()))).is_ok()
     }
 
     /// Writes some bytes, at least one unless `bytes` is empty.

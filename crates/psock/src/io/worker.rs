@@ -236,6 +236,7 @@ impl Worker {
                 }
             };
             let (Some(dialer), Some(route)) = (&mut self.dialer, route) else { continue };
+            state.awaited.remove(&route);
             match made {
                 Some(()) => dialer.redial.attached(route, now),
                 None => dialer.redial.failed(route, now),

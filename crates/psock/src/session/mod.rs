@@ -9,6 +9,7 @@
 //! `send_bytes` for what was not acknowledged, and one block per stream.
 
 mod config;
+mod connections;
 mod coupling;
 mod driving;
 mod incoming;
@@ -20,8 +21,8 @@ mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::schedule::{Path, PathStats, Scheduler, StreamId};
-use crate::wire::{Frame, MOST_BLOCK_BYTES, MOST_STREAMS};
+use crate::schedule::{Path, Scheduler, StreamId};
+use crate::wire::{Frame, MOST_BLOCK_BYTES};
 pub use config::{Config, Timing};
 use coupling::Coupling;
 use incoming::Incoming;
@@ -156,83 +157,10 @@ impl Session {
         }
     }
 
-    /// A connection has been greeted.
-    ///
-    /// `None`: there are [`MOST_STREAMS`] already.
-    pub fn attach(&mut self, now_ns: u64) -> Option<StreamId> {
-        if self.streams.len() >= MOST_STREAMS {
-            return None;
-        }
-        let id = StreamId(self.next_id);
-        self.next_id += 1;
-        let mut stream = Stream::new(now_ns);
-        if let Some(reason) = self.failure.and_then(SessionError::reason) {
-            stream.put(Frame::Abort { reason });
-        }
-        self.streams.insert(id, stream);
-        self.alone_since_ns = None;
-        // It may carry what others hold up.
-        for stream in self.streams.values().filter(|stream| stream.is_suspect()) {
-            stream.carried.iter().for_each(|offset| self.outgoing.doubt(*offset));
-        }
-        Some(id)
-    }
-
-    /// A connection has ended, in whatever way: what it carried and is not known to have arrived goes by others.
-    pub fn detach(&mut self, id: StreamId) {
-        if let Some(coupling) = &mut self.coupling {
-            coupling.remove(id);
-        }
-        if let Some(stream) = self.streams.remove(&id) {
-            self.has_trusted_ended |= !stream.is_suspect();
-            for offset in stream.carried {
-                self.outgoing.lose(offset);
-            }
-        }
-    }
-
-    /// A stream that was given up; its connection is to be closed.
-    pub fn take_dead(&mut self) -> Option<StreamId> {
-        self.dead.pop_front()
-    }
-
-    /// Streams, in the order in which they were attached.
-    pub fn streams(&self) -> impl Iterator<Item = StreamId> {
-        self.streams.keys().copied()
-    }
-
-    /// What is known of a stream's connection.
-    pub fn set_stats(&mut self, id: StreamId, mut stats: PathStats, now_ns: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        if let Some(coupling) = &mut self.coupling {
-            stats.cwnd_bytes = coupling.update(id, &stats);
-        }
-        stream.update(stats, now_ns);
-    }
-
-    /// The rate that the connection of a stream must not exceed; `None`: TCP's own.
-    #[must_use]
-    pub fn pacing_bytes_per_s(&self, id: StreamId) -> Option<u64> {
-        self.coupling.as_ref()?.rate_bytes_per_s(id)
-    }
-
-    /// The connection can take more; it is asked anew for each block.
-    pub fn set_writable(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.set_writable(true);
-        }
-    }
-
     /// The other end is to be told at once what was read: [`Session::drive`] does it.
     #[must_use]
     pub fn has_urgent_news(&self) -> bool {
         self.failure.is_none() && self.incoming.is_due(self.config.block_bytes.into())
-    }
-
-    /// The stream's connection is not known to be full: [`Session::set_writable`] would change nothing.
-    #[must_use]
-    pub fn is_writable(&self, id: StreamId) -> bool {
-        self.streams.get(&id).is_some_and(Stream::is_writable)
     }
 
     /// There is something that a stream could carry, were it writable.
@@ -295,39 +223,6 @@ impl Session {
         Ok(())
     }
 
-    /// What the connection of a stream is to take next; empty where nothing is.
-    #[must_use]
-    pub fn pending(&self, id: StreamId) -> &[u8] {
-        self.streams.get(&id).map_or(&[], Stream::pending)
-    }
-
-    /// A stream makes no progress, and gets nothing new.
-    #[must_use]
-    pub fn is_suspect(&self, id: StreamId) -> bool {
-        self.streams.get(&id).is_some_and(Stream::is_suspect)
-    }
-
-    /// A stream makes no progress for so long that another one over the same path is to be tried.
-    #[must_use]
-    pub fn is_stalled(&self, id: StreamId) -> bool {
-        self.streams.get(&id).is_some_and(Stream::is_stalled)
-    }
-
-    /// How long an answer may take by a stream, as its TCP has it (RFC 6298, without its least); 0: not known.
-    #[must_use]
-    pub fn answer_ns(&self, id: StreamId) -> u64 {
-        self.streams
-            .get(&id)
-            .map_or(0, |stream| stream.stats.srtt_ns.saturating_add(stream.stats.rttvar_ns.saturating_mul(4)))
-    }
-
-    /// The connection of a stream has taken `len` of the pending bytes.
-    pub fn sent(&mut self, id: StreamId, len: usize) {
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.sent(len);
-        }
-    }
-
     /// Does everything that is due; to be called after anything else was, and at [`Session::deadline_ns`].
     pub fn drive(&mut self, now_ns: u64) {
         if self.failure.is_some() {
@@ -374,12 +269,6 @@ impl Session {
             resent_bytes: self.resent.0,
             resent_blocks: self.resent.1,
         }
-    }
-
-    /// What a stream has carried, while it is attached.
-    #[must_use]
-    pub fn stream_totals(&self, id: StreamId) -> Option<StreamTotals> {
-        self.streams.get(&id).map(|stream| stream.totals)
     }
 
     /// The scheduler's name.

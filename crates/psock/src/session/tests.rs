@@ -1,6 +1,6 @@
 use super::*;
-use crate::schedule::PollAll;
-use crate::wire::{HEADER_BYTES, Reason, Violation};
+use crate::schedule::{PathStats, PollAll};
+use crate::wire::{HEADER_BYTES, MOST_STREAMS, Reason, Violation};
 
 const SMALL: Config = Config {
     receive_bytes: 1000,

@@ -1,12 +1,15 @@
 //! Sessions that are being opened: what is refused, silent routes, limits.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use weir_psock::io::{Listener, OpenError, Opening, Options, ParallelSocket, Route, Signal};
 use weir_psock::session::Config;
+use weir_psock::wire::{HELLO_BYTES, Hello, PROOF_BYTES, Responder, Status, refusal};
 
 use crate::{LONG, LOOPBACK, answering, events, read_all, routes, server_and, wait_for};
 
@@ -80,6 +83,69 @@ fn an_opening_is_waited_for_in_parts_and_can_be_given_up() {
     wait_for(fd, libc::POLLIN);
     // One that nobody takes is broken off.
     drop(Opening::start(&routes(to, 1), &Options::default(), None).unwrap());
+}
+
+/// The next connection and its greeting.
+fn greeted(listener: &TcpListener) -> (TcpStream, Hello) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut hello = [0; HELLO_BYTES];
+    stream.read_exact(&mut hello).unwrap();
+    (stream, Hello::parse(&hello).unwrap())
+}
+
+/// Answers a greeting in good order; the key of the session that it has opened.
+fn welcome(stream: &mut TcpStream, responder: Responder) -> weir_psock::wire::Secret {
+    stream.write_all(responder.reply()).unwrap();
+    let mut proof = [0; PROOF_BYTES];
+    stream.read_exact(&mut proof).unwrap();
+    let (welcome, secret) = responder.verify(&proof).unwrap();
+    stream.write_all(&welcome).unwrap();
+    secret
+}
+
+#[test]
+fn a_route_that_was_overtaken_joins_and_is_waited_for() {
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let to = listener.local_addr().unwrap();
+    let (joins, has_come) = mpsc::channel();
+    let (goes_on, may_go_on) = mpsc::channel();
+    let server = thread::spawn(move || {
+        // As the first is not answered, the second greets beside it.
+        let ((mut first, hello), (mut second, _)) = (greeted(&listener), greeted(&listener));
+        second.write_all(&refusal(Status::Full)).unwrap();
+        let secret = welcome(&mut first, Responder::open(b"", hello, [2; 16]));
+        loop {
+            let (mut stream, hello) = greeted(&listener);
+            if hello.opens {
+                stream.write_all(&refusal(Status::Full)).unwrap();
+                continue;
+            }
+            joins.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            welcome(&mut stream, Responder::join(&secret, hello, [3; 16]));
+            return [first, stream];
+        }
+    });
+    let options = Options { waits_for_routes: true, ..Options::default() };
+    let opening = Opening::start(&routes(to, 2), &options, None).unwrap();
+    has_come.recv().unwrap();
+    let opening = opening.wait(Some(Duration::ZERO)).unwrap_err();
+    goes_on.send(()).unwrap();
+    let client = opening.wait(LONG).unwrap().unwrap();
+    assert!(client.joined(Some(Duration::ZERO)));
+    assert_eq!(client.report().streams.len(), 2);
+    drop(server.join().unwrap());
+}
+
+#[test]
+fn a_route_that_fails_is_not_waited_for() {
+    let listener = Listener::bind(&[LOOPBACK], Options::default()).unwrap();
+    // Of TCPMUX (RFC 1078), which nobody serves.
+    let to = [listener.addresses()[0], "127.0.0.1:1".parse().unwrap()];
+    let options = Options { waits_for_routes: true, ..Options::default() };
+    let client = ParallelSocket::connect(&to.map(|remote| Route { local: None, remote }), &options).unwrap();
+    assert!(client.joined(LONG));
+    assert_eq!(client.report().streams.len(), 1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ from typing import Final
 
 from weirlab.lab.linux import syscalls
 
-_NR_BPF: Final = {
+NUMBERS: Final = {
     "x86_64": 321,
     "aarch64": 280,
     "riscv64": 280,
@@ -20,6 +20,7 @@ _NR_BPF: Final = {
     "armv7l": 386,
     "i686": 357,
 }
+"""Of the system call bpf(), by architecture."""
 
 _PROG_LOAD: Final = 5
 _PROG_TEST_RUN: Final = 10
@@ -66,7 +67,7 @@ def run_live(program: int) -> None:
 
 
 def _bpf(command: int, attributes: bytes, what: str) -> int:
-    number = _NR_BPF.get(platform.machine())
+    number = NUMBERS.get(platform.machine())
     if number is None:
         raise OSError(0, f"cannot {what}: not tried on {platform.machine()}")
     size = 128

@@ -70,10 +70,10 @@ def _pair(path: CasePath, number: int, repetition: int) -> PathPair:
 
 def how(asked: Comparison) -> How:
     """How sessions are carried; the scheduler is the method's."""
-    from weirlab.studies.psock.options import SessionOptions
+    from weirlab.studies.psock.options import SessionOptions, StreamOptions
 
     options = SessionOptions(memory=asked.memory, congestion=asked.congestion)
-    return options.how(block=asked.block, unsent=asked.unsent)
+    return options.how(StreamOptions(block=asked.block, unsent=asked.unsent))
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from weirlab.studies.contract import Study
+
+if TYPE_CHECKING:
+    from weirlab.lab.doctor import Finding
 
 
 class PsockStudy(Study[Any, Any, Any]):
@@ -18,3 +22,8 @@ class PsockStudy(Study[Any, Any, Any]):
     key = "psock"
     title = "bytes copied over several TCP connections at once"
     commands = {"weirlab.studies.psock.command": ("psock",)}
+
+    def checks(self) -> Sequence[Finding]:
+        from weirlab.studies.psock.dropin.checking import finding
+
+        return (finding(),)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,11 +18,13 @@ from weirlab.errors import InputError, NobodyReads, OutputError, TrialError
 from weirlab.studies.psock.dropin import command as dropin
 from weirlab.studies.psock.options import (
     PORT,
+    BindOption,
     EndOptions,
+    ListenPortOption,
     SessionOptions,
     SourceOptions,
     StreamOptions,
-    addresses,
+    ends,
 )
 
 PSOCK = """Copy bytes over several TCP connections at once.
@@ -112,8 +113,7 @@ def send(
 
     with Session(ctx, as_json=json) as session:
         host = what.host.strip("[]")
-        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
-        how = replace(how, fair=streams.fair, fallback=streams.fallback)
+        how = session_options.how(streams)
         tries = copying.routes(host, what.port, streams.paths(), streams.streams)
         with _source(what.file, what.total_bytes()) as source:
             made = copying.connect(tries, how)
@@ -153,13 +153,8 @@ def _put_out(data: bytes) -> None:
 def serve(
     ctx: typer.Context,
     *,
-    bind: Annotated[
-        list[str] | None,
-        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
-    ] = None,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
-    ] = PORT,
+    bind: BindOption = None,
+    port: ListenPortOption = PORT,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -198,10 +193,8 @@ def serve(
                 raise InputError("--out - and --json exclude each other: both write to standard output")
             elif sys.stdout.isatty():
                 raise InputError("--out -: standard output is a terminal; redirect it")
-        ends = [(address, port) for address in addresses(bind)]
-        listener = ParallelListener(ends, session_options.how().plain())
-        places = ", ".join(map(shown, listener.addresses))
-        session.say(f"listening on {places}; Ctrl-C ends it")
+        listener = ParallelListener(ends(bind, port), session_options.how().plain())
+        session.say(f"listening on {', '.join(map(shown, listener.addresses))}; Ctrl-C ends it")
         with Stop() as stop:
             account = copying.serve(listener, stop, transfers, into, session.say)
         problem = None
@@ -231,13 +224,11 @@ def cat(
 
     with Session(ctx, as_json=json) as session:
         end.check()
-        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
-        how = replace(how, fair=streams.fair)
+        how = session_options.how(streams)
         source = sys.stdin.fileno()
         with Stop() as stop:
             if end.listen:
-                ends = [(address, end.port) for address in addresses(end.bind)]
-                listener = ParallelListener(ends, how.plain())
+                listener = ParallelListener(ends(end.bind, end.port), how.plain())
                 session.say(f"listening on {', '.join(map(shown, listener.addresses))}")
                 made, peer = accept(listener, stop, session.say)
             else:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from weirlab.cli.options.sockets import shown
 from weirlab.errors import InputError, LabError, TrialError
@@ -36,6 +36,7 @@ class How:
 
     ``fair``: all streams together take no more of a shared bottleneck than one TCP connection.
     ``fallback``: plain TCP where the other end does not speak the protocol.
+    ``wait_for_paths``: nothing is sent before each stream works or has failed, for 5 s at most.
     """
 
     token: str
@@ -47,6 +48,7 @@ class How:
     options: tuple[tuple[str, str], ...] = ()
     fair: bool = False
     fallback: bool = False
+    wait_for_paths: bool = False
 
     def plain(self) -> dict[str, Any]:
         """For the engine."""
@@ -60,6 +62,7 @@ class How:
             "options": list(self.options),
             "fair": self.fair,
             "fallback": self.fallback,
+            "wait_for_paths": self.wait_for_paths,
         }
 
 
@@ -137,6 +140,22 @@ def connect(tries: Sequence[Sequence[Route]], how: How) -> ParallelSocket:
         except LabError as error:
             problem = problem or error
     raise problem or LabError("there is no address to connect to")
+
+
+class Listening(Protocol):
+    """Whoever takes sessions."""
+
+    def stranger(self) -> tuple[tuple[str, int], str] | None:
+        """Somebody who connected in vain, and why."""
+
+
+def strangers(listener: Listening, tell: Callable[[str], None]) -> int:
+    """Tell who was sent away since the last time; how many that were."""
+    count = 0
+    while (stranger := listener.stranger()) is not None:
+        count += 1
+        tell(f"{shown(stranger[0])} was sent away: {stranger[1]}")
+    return count
 
 
 def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
@@ -267,9 +286,7 @@ def serve(
     """
     served = Served()
     while not stop.requested and (transfers is None or served.transfers < transfers):
-        while (stranger := listener.stranger()) is not None:
-            served.strangers += 1
-            tell(f"{shown(stranger[0])} was sent away: {stranger[1]}")
+        served.strangers += strangers(listener, tell)
         accepted = listener.accept(_WAIT_S)
         if accepted is not None:
             copied = _received(*accepted, into, stop)

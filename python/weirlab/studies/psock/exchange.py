@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.cli.options.sockets import shown
 from weirlab.errors import TrialError
 from weirlab.link.stopping import Stop
-from weirlab.studies.psock.copying import CHUNK_BYTES
+from weirlab.studies.psock.copying import CHUNK_BYTES, strangers
 from weirlab.studies.psock.tables import plain_session
 from weirlab.trace.quantities import duration, size
 
@@ -104,8 +103,7 @@ def accept(
     Raises ``TrialError`` where ``stop`` was requested before anybody came.
     """
     while not stop.requested:
-        while (stranger := listener.stranger()) is not None:
-            tell(f"{shown(stranger[0])} was sent away: {stranger[1]}")
+        strangers(listener, tell)
         if (accepted := listener.accept(_LOOK_S)) is not None:
             return accepted
     raise TrialError("interrupted before anybody connected")

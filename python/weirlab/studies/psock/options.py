@@ -28,6 +28,13 @@ TokenOption = Annotated[
     str,
     typer.Option("--token", help="Shared secret of both ends.", envvar=TOKEN, metavar="TEXT"),
 ]
+BindOption = Annotated[
+    list[str] | None,
+    typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
+]
+ListenPortOption = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
+]
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,7 @@ class EndOptions:
 
     host: Annotated[str, typer.Argument(help="Name or address of the end that listens.", metavar="HOST")] = ""
     listen: Annotated[bool, typer.Option("--listen", help="Wait for the other end.")] = False
-    bind: Annotated[
-        list[str] | None,
-        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
-    ] = None
+    bind: BindOption = None
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port.", metavar="PORT")] = PORT
 
     def check(self) -> None:
@@ -110,17 +114,19 @@ class SessionOptions:
         ),
     ] = None
 
-    def how(self, scheduler: str = "earliest", block: str = "32KiB", unsent: str = "64KiB") -> How:
-        """The same, understood."""
+    def how(self, streams: StreamOptions | None = None) -> How:
+        """The same, understood, with what the streams are to do."""
         from weirlab.amounts import parse_size, parse_time
         from weirlab.studies.psock.copying import How
 
+        streams = streams or StreamOptions()
+        block, unsent = streams.block, streams.unsent
         options = [parse_option(text) for text in self.option or ()]
         if self.congestion:
             options.insert(0, ("TCP_CONGESTION", self.congestion))
         return How(
             token=self.token,
-            scheduler=scheduler,
+            scheduler=streams.scheduler,
             block_bytes=_within(parse_size(block, "--block"), f"--block {block}", 1, 64 << 10),
             memory_bytes=_within(
                 parse_size(self.memory, "--memory"), f"--memory {self.memory}", 4096, 1 << 30
@@ -128,6 +134,9 @@ class SessionOptions:
             unsent_bytes=0 if unsent == "0" else min(parse_size(unsent, "--unsent"), (1 << 31) - 1),
             lost_s=parse_time(self.lost, "--lost-after"),
             options=tuple(options),
+            fair=streams.fair,
+            fallback=streams.fallback,
+            wait_for_paths=streams.wait,
         )
 
 
@@ -173,6 +182,12 @@ class StreamOptions:
         bool,
         typer.Option("--fallback", help="Use plain TCP if the receiver speaks no psock; not with --token."),
     ] = False
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait-for-paths", help="Send nothing before every path works or has failed, for 5 s at most."
+        ),
+    ] = False
 
     def paths(self) -> list[tuple[str, str]]:
         """This end's and the other end's address of each path; empty where not given."""
@@ -184,9 +199,9 @@ class StreamOptions:
         return found
 
 
-def addresses(texts: list[str] | None) -> list[str]:
-    """Addresses to listen on; loopback where none is given."""
-    return [parse_address(text) for text in texts or [LOOPBACK]]
+def ends(bind: list[str] | None, port: int) -> list[tuple[str, int]]:
+    """Addresses and ports to listen on; loopback where no address is given."""
+    return [(parse_address(text), port) for text in bind or [LOOPBACK]]
 
 
 def _path(text: str) -> tuple[str, str]:

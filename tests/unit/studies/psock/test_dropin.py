@@ -10,8 +10,9 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ import pytest
 from weirlab import programs
 from weirlab._engine import ParallelProxy, ParallelSocket, relay_limits
 from weirlab.errors import InputError, MissingCapability
-from weirlab.lab.isolation.groups import Groups
-from weirlab.studies.psock.dropin import account, options, program
+from weirlab.lab.isolation.groups import Groups, Refused
+from weirlab.studies.psock.dropin import account, checking, options, program
+from weirlab.studies.psock.dropin import group as group_of_programs
 from weirlab.studies.psock.dropin.group import ControlGroup
 from weirlab.studies.psock.dropin.options import parse_via
 from weirlab.studies.psock.options import SessionOptions
@@ -64,10 +66,10 @@ def group(tmp_path: Path) -> ControlGroup:
     return ControlGroup(Groups(tmp_path, 2, "/"), "/group")
 
 
-def _run(group: ControlGroup, *command: str) -> int:
+def _run(group: ControlGroup, *command: str, look: Callable[[], None] = lambda: None) -> int:
     begun = program.Program(program.located(command[0]), command, user="", descriptors=99)
     with program.signals_held():
-        return program.run(begun, group, lambda: None)
+        return program.run(begun, group, look)
 
 
 def test_a_program_enters_its_group_and_gives_its_exit_code(group: ControlGroup, tmp_path: Path) -> None:
@@ -100,9 +102,16 @@ def test_a_program_that_a_signal_ends_gives_its_number(group: ControlGroup) -> N
     assert _run(group, "sh", "-c", "kill -PIPE $$; exit 1") == 128 + signal.SIGPIPE
 
 
-def test_a_signal_to_weir_reaches_the_program(group: ControlGroup) -> None:
-    told = f"trap 'exit 9' TERM; kill -TERM {os.getpid()}; while :; do sleep 0.01; done"
-    assert _run(group, "sh", "-c", told) == 9
+def test_a_signal_to_weir_reaches_the_program(group: ControlGroup, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+
+    def look() -> None:
+        if ready.exists():
+            # To this thread: others of this process hold no signals.
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    told = f"trap 'exit 9' TERM; : > {ready}; while :; do sleep 0.01; done"
+    assert _run(group, "sh", "-c", told, look=look) == 9
 
 
 class FakeGroup(ControlGroup):
@@ -270,6 +279,31 @@ def test_what_failed_is_counted_and_said() -> None:
     assert account.tables(found)[-1].rows[0][-1].startswith("the proxy does not allow")
 
 
+def _threads(number: int) -> list[str]:
+    """Names of the threads of a process."""
+    names = []
+    for task in Path(f"/proc/{number}/task").iterdir():
+        with suppress(OSError):
+            names.append((task / "comm").read_text())
+    return names
+
+
+def test_what_programs_need_of_the_machine_is_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Groups:
+        raise Refused("no control groups of version 2 are mounted", "mount them")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(group_of_programs, "unified", refuse)
+    found = checking.finding()
+    assert (found.ok, found.essential, found.remedy) == (False, False, "mount them")
+    assert "no control groups of version 2 are mounted" in found.detail
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    found = checking.finding()
+    assert not found.ok
+    assert "needs root" in found.detail
+    assert "--user NAME" in found.remedy
+
+
 def test_a_proxy_tells_at_its_end_what_it_carried() -> None:
     command = ("psock", "proxy", "--port", "0", "--allow", "127.0.0.1", "--json")
     with (
@@ -290,6 +324,9 @@ def test_a_proxy_tells_at_its_end_what_it_carried() -> None:
         client.finish()
         assert client.read(1) == b""
         client.close()
+        # What it stops, it does not count as done.
+        while "psock relay\n" in _threads(proxy.pid):
+            time.sleep(0.005)
         proxy.send_signal(signal.SIGINT)
         found = json.loads(proxy.stdout.read())
     assert proxy.returncode == 0

@@ -235,6 +235,19 @@ def test_every_block_goes_over_every_stream_where_urgent(
     assert to.ended().received_bytes == 64_000
 
 
+def test_nothing_is_sent_before_all_streams_work_where_they_are_waited_for(
+    weir: Weir, receiver: Callable[..., Receiver]
+) -> None:
+    to = receiver()
+    answer = weir(
+        *("psock", "send", "127.0.0.1", "--bytes", "1kB", "--port", to.port),
+        *("--streams", "3", "--wait-for-paths", "--json"),
+    )
+    assert answer.code == 0, answer.err
+    assert len(answer.json["streams"]) == 3
+    assert to.ended().received_bytes == 1000
+
+
 def test_ctrl_c_interrupts_a_connection_to_a_silent_host() -> None:
     # A listener that nobody accepts from, and whose backlog is full.
     with socket.socket() as silent, socket.socket() as full:
@@ -243,10 +256,14 @@ def test_ctrl_c_interrupts_a_connection_to_a_silent_host() -> None:
         full.connect(silent.getsockname())
         routes = [(None, *silent.getsockname())] * 3
         before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+        def connect() -> None:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            ParallelSocket.connect(routes, HOW)
+
         try:
             with pytest.raises(KeyboardInterrupt):
-                ParallelSocket.connect(routes, HOW)
+                connect()
         finally:
             signal.signal(signal.SIGALRM, before)
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
-use super::{House, ServerEvent, lock};
+use super::{House, Place, ServerEvent, lock};
 use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions};
 use crate::bulk::end::{Input, listen};
 use crate::bulk::line::{Line, Writer};
@@ -40,21 +40,21 @@ struct Question {
 /// Carries a transfer out.
 pub fn serve(principal: Principal, house: &Arc<House>) {
     let Principal { mut line, errand, peer } = principal;
-    if house.clients.fetch_add(1, SeqCst) >= house.options.most_clients {
-        house.clients.fetch_sub(1, SeqCst);
-        let why = format!("it is busy with {} other transfers, and has no room", house.options.most_clients);
-        let _ = line.send(&Message::Refuse { why: why.clone() });
-        house.tell(ServerEvent::Refused { peer, why });
-        return;
-    }
+    let place = match Place::take(house) {
+        Ok(place) => place,
+        Err(why) => {
+            let _ = line.send(&Message::Refuse { why: why.clone() });
+            house.tell(ServerEvent::Refused { peer, why });
+            return;
+        }
+    };
     let number = house.transfers.fetch_add(1, SeqCst) + 1;
     let with = Some(format!("{} port {}", errand.host, errand.port));
     house.tell(ServerEvent::Began { number, peer, request: Box::new(errand.request.clone()), with });
     let mut moved = Moved::default();
     let begun_ns = now_ns();
-    let failure = carry(line, &errand, house, number, &mut moved).err().unwrap_or_default();
+    let failure = carry(line, &errand, house, number, &mut moved, place).err().unwrap_or_default();
     lock(&house.stopping).remove(&number);
-    house.clients.fetch_sub(1, SeqCst);
     house.tell(ServerEvent::Ended {
         number,
         peer,
@@ -79,6 +79,7 @@ fn carry(
     house: &Arc<House>,
     number: u64,
     moved: &mut Moved,
+    place: Place<'_>,
 ) -> Result<(), String> {
     let mut writer = line.writer().map_err(|e| e.to_string())?;
     let (inputs, incoming) = mpsc::channel();
@@ -89,19 +90,25 @@ fn carry(
         let _ = inputs.send(Input::Stop);
     }
     let done = go_between(errand, house, &mut writer, &incoming, moved);
-    if let Err(why) = &done {
-        let _ = writer.send(&Message::Refuse { why: why.clone() });
+    // Whoever hears that this one is over may begin another one at once.
+    drop(place);
+    match done {
+        Ok(last) => writer.send(&Message::Event(last)).map_err(|e| e.to_string()),
+        Err(why) => {
+            let _ = writer.send(&Message::Refuse { why: why.clone() });
+            Err(why)
+        }
     }
-    done
 }
 
+/// The last event, which the third host is yet to be told.
 fn go_between(
     errand: &Errand,
     house: &Arc<House>,
     writer: &mut Writer,
     incoming: &Receiver<Input>,
     moved: &mut Moved,
-) -> Result<(), String> {
+) -> Result<Event, String> {
     let (questions, asked) = mpsc::channel();
     let (proofs, proven) = mpsc::channel();
     let client = begin(errand, questions, proven)?;
@@ -138,11 +145,10 @@ fn go_between(
                 if matches!(event, Event::Started { .. }) {
                     start_ns = Some(now_ns());
                 }
-                let is_last = matches!(event, Event::Done { .. });
-                writer.send(&Message::Event(event)).map_err(|e| e.to_string())?;
-                if is_last {
-                    return Ok(());
+                if matches!(event, Event::Done { .. }) {
+                    return Ok(event);
                 }
+                writer.send(&Message::Event(event)).map_err(|e| e.to_string())?;
             }
         }
     }

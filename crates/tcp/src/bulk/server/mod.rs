@@ -260,6 +260,27 @@ impl Drop for Server {
     }
 }
 
+/// Room for a transfer, until it is dropped.
+struct Place<'a>(&'a House);
+
+impl<'a> Place<'a> {
+    /// Why there is none.
+    fn take(house: &'a House) -> Result<Self, String> {
+        let most = house.options.most_clients;
+        let place = Self(house);
+        if house.clients.fetch_add(1, SeqCst) >= most {
+            return Err(format!("it is busy with {most} other transfers, and has no room"));
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, SeqCst);
+    }
+}
+
 fn accept(listener: &TcpListener, house: &Arc<House>) {
     while !house.stop.load(SeqCst) {
         let (stream, peer) = match listener.accept() {

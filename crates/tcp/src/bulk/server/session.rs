@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use super::tape::Tape;
-use super::{House, ServerEvent, lock};
+use super::{House, Place, ServerEvent, lock};
 use crate::bulk::end::{Input, Intervals, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::bulk::random;
@@ -50,16 +50,17 @@ impl From<std::io::Error> for Broken {
 /// Carries a transfer out.
 pub fn serve(client: Client, house: &Arc<House>) {
     let Client { mut line, request, peer } = client;
-    if house.clients.fetch_add(1, SeqCst) >= house.options.most_clients {
-        house.clients.fetch_sub(1, SeqCst);
-        let why = format!("it is busy with {} other transfers, and has no room", house.options.most_clients);
-        let _ = line.send(&Message::Refuse { why: why.clone() });
-        house.tell(ServerEvent::Refused { peer, why });
-        return;
-    }
+    let place = match Place::take(house) {
+        Ok(place) => place,
+        Err(why) => {
+            let _ = line.send(&Message::Refuse { why: why.clone() });
+            house.tell(ServerEvent::Refused { peer, why });
+            return;
+        }
+    };
     let mut moved = Moved::default();
     let done = transfer(line, &request, house, peer, &mut moved);
-    house.clients.fetch_sub(1, SeqCst);
+    drop(place);
     let failure = match done {
         Ok(()) => String::new(),
         Err(Broken::Refused(why) | Broken::Gone(why)) => why,

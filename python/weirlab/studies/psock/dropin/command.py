@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,9 +16,9 @@ from weirlab.cli.options import JsonOption, grouped, only, without
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
-from weirlab.errors import InputError, LabError, MissingCapability
+from weirlab.errors import InputError, LabError
 from weirlab.studies.psock.dropin.options import ProgramOptions, ProxyOptions, parse_via
-from weirlab.studies.psock.options import SessionOptions, StreamOptions, addresses
+from weirlab.studies.psock.options import SessionOptions, StreamOptions, ends
 
 if TYPE_CHECKING:
     from weirlab._engine import ParallelProxy, ParallelRelay
@@ -87,18 +86,14 @@ def run(
     """Run."""
     from weirlab.studies.psock import copying
     from weirlab.studies.psock.dropin import account, program
+    from weirlab.studies.psock.dropin.group import check_root
 
     with Session(ctx, as_json=json) as session:
         path = program.located(what.command[0])
         user = program.check_user(what.user)
         host, port = parse_via(what.via)
-        if os.geteuid() != 0:
-            raise MissingCapability(
-                "weir psock run redirects connections by BPF programs at a control group, which needs root; "
-                "sudo weir psock run --user NAME runs the program as you"
-            )
-        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
-        how = replace(how, fair=streams.fair)
+        check_root()
+        how = session_options.how(streams)
         tries = copying.routes(host, port, streams.paths(), streams.streams)
         found = account.Account()
 
@@ -110,7 +105,9 @@ def run(
                 group, routes, how.plain(), only=meant, fallback=what.direct, most=what.connections
             )
 
-        routes = program.apart(lambda: _reached(tries, how, session.say if what.direct else None))
+        # Each connection of the program waits for its paths, and this one carries nothing.
+        check = replace(how, wait_for_paths=False)
+        routes = program.apart(lambda: _reached(tries, check, session.say if what.direct else None))
         descriptors = program.allow_descriptors(what.connections, len(routes))
         began = program.Program(path, what.command, user, descriptors, aside=json)
         with program.signals_held():
@@ -156,15 +153,15 @@ def _carried(
     began: Program, start: Callable[[int], ParallelRelay], found: Account, say: Callable[[str], None]
 ) -> int:
     """Run the program until it and its connections have ended; its exit code."""
+    from weirlab.link.host import journal
     from weirlab.studies.psock.dropin import program
     from weirlab.studies.psock.dropin.group import control_group
 
+    # Groups whose owners were killed.
+    journal.clean(say)
     with control_group(say) as group:
-        descriptor = os.open(group.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with group.opened() as descriptor:
             relay = start(descriptor)
-        finally:
-            os.close(descriptor)
 
         def look() -> None:
             for problem in found.take(relay.ended()):
@@ -197,11 +194,9 @@ def proxy(
                 "--allow is missing: the proxy connects to no destination that it was not told; --allow any "
                 "allows all but loopback and link-local addresses"
             )
-        ends = [(address, what.port) for address in addresses(what.bind)]
-        how = session_options.how(streams.scheduler, streams.block, streams.unsent)
-        how = replace(how, fair=streams.fair)
         program.allow_descriptors(what.connections, _STREAMS)
-        made = ParallelProxy(ends, how.plain(), allow=what.allow, most=what.connections)
+        how = session_options.how(streams).plain()
+        made = ParallelProxy(ends(what.bind, what.port), how, allow=what.allow, most=what.connections)
         session.say(f"listening on {', '.join(map(shown, made.addresses))}; Ctrl-C ends it")
         found = account.Account()
         with Stop() as stop:
@@ -219,8 +214,8 @@ def proxy(
 
 
 def _look(made: ParallelProxy, found: Account, say: Callable[[str], None]) -> None:
-    while (stranger := made.stranger()) is not None:
-        found.strangers += 1
-        say(f"{shown(stranger[0])} was sent away: {stranger[1]}")
+    from weirlab.studies.psock.copying import strangers
+
+    found.strangers += strangers(made, say)
     for problem in found.take(made.ended()):
         say(problem)

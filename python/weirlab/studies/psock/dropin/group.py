@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,14 +33,31 @@ class ControlGroup:
         """Numbers of the processes in it."""
         return self.groups.members(self.name, "cgroup.procs")
 
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of its folder while inside."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def check_root() -> None:
+    """Raises ``MissingCapability`` for whoever may not redirect connections."""
+    if os.geteuid() != 0:
+        raise MissingCapability(
+            "weir psock run redirects connections by BPF programs at a control group, which needs root; "
+            "sudo weir psock run --user NAME runs the program as you"
+        )
+
 
 @contextmanager
 @shielded
 def control_group(complain: Callable[[str], None]) -> Iterator[ControlGroup]:
     """A control group while inside; whatever processes are left in it then go to the one above.
 
-    Those whose owners were killed are removed first. ``complain`` gets in words what cannot be removed: the
-    next one tries again.
+    ``complain`` gets in words that it cannot be removed: ``journal.clean`` tries again.
 
     Raises
     ------
@@ -52,7 +70,6 @@ def control_group(complain: Callable[[str], None]) -> Iterator[ControlGroup]:
         raise MissingCapability(
             f"weir psock run redirects connections of a control group, and {refused.why}; {refused.remedy}"
         ) from None
-    journal.clean(complain)
     noted = journal.Journal()
     try:
         made = ControlGroup(groups, f"{groups.home.rstrip('/')}/{PREFIX}{noted.identifier}")

@@ -9,6 +9,7 @@ import typer
 
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
+from weirlab.studies.psock.options import BindOption, ListenPortOption
 
 PORT: Final = 29102
 """TCP port of ``weir psock proxy`` (``weir_relay::PORT``)."""
@@ -70,13 +71,8 @@ class ProxyOptions:
             metavar="NETWORK[:PORT]",
         ),
     ] = None
-    bind: Annotated[
-        list[str] | None,
-        typer.Option("--bind", help="Address to listen on (127.0.0.1); repeatable.", metavar="ADDRESS"),
-    ] = None
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0: one that is free.", metavar="PORT")
-    ] = PORT
+    bind: BindOption = None
+    port: ListenPortOption = PORT
     connections: ConnectionsOption = CONNECTIONS
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LOOK_S: Final = 0.1
+_SOON_S: Final = 0.01
 _STANDARD_ERROR: Final = 2
 _OWN_DESCRIPTORS: Final = 256
 """For everything but connections."""
@@ -181,12 +182,12 @@ def settle(
     else:
         relay.finish()
         while relay.active:
-            if _is_interrupted():
+            if _is_interrupted(_SOON_S):
                 tell("interrupted: not everything that the program sent is known to have arrived")
                 break
             look()
     relay.stop()
-    while relay.active and not _is_interrupted(0.01):
+    while relay.active and not _is_interrupted(_SOON_S):
         look()
     look()
 

@@ -1,0 +1,212 @@
+"""``weir psock run`` where something ends or fails: connections, programs, the command itself."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from weirlab._engine import ParallelProxy
+from weirlab.lab.isolation.groups import unified
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.link.host import journal
+from weirlab.studies.psock.dropin.checking import finding
+from weirlab.studies.psock.dropin.group import PREFIX
+
+from .psock_hosts import (
+    DESTINATION,
+    DESTINATION6,
+    FAR6,
+    MARKS,
+    NEAR,
+    Received,
+    begin,
+    command,
+    hosts_with_proxy,
+    listening,
+    run,
+)
+
+pytestmark = MARKS
+
+Eventually = Callable[[Callable[[], bool]], None]
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[ParallelProxy]:
+    with hosts_with_proxy() as made:
+        yield made
+
+
+FAILING: Final = """
+import socket, sys
+for address, port in [("203.0.113.9", 9), ("192.0.2.7", 80)]:
+    # The reset may come before connect() has returned.
+    try:
+        with socket.create_connection((address, port)) as made:
+            sys.exit(f"{made.recv(1)!r} instead of an error")
+    except ConnectionResetError:
+        pass
+# Not the far host's, although there is a server at this port.
+try:
+    socket.create_connection(("127.0.0.1", 7))
+    sys.exit("connected")
+except ConnectionRefusedError:
+    pass
+print("failed as it should")
+"""
+
+
+def test_what_cannot_be_reached_is_reset_and_said_and_loopback_is_left_alone(proxy: ParallelProxy) -> None:
+    ran = run("--", sys.executable, "-c", FAILING)
+    assert (ran.code, ran.out) == (0, "failed as it should\n"), ran.err
+    assert "203.0.113.9:9: the destination refused the connection" in ran.err
+    assert "192.0.2.7:80: the proxy does not allow this destination" in ran.err
+
+
+def test_loopback_that_is_named_is_that_of_the_proxy(proxy: ParallelProxy) -> None:
+    received = Received()
+    with listening(received.take, "127.0.0.1", 7):
+        program = "import socket; socket.create_connection(('127.0.0.1', 7)).sendall(b'hello')"
+        ran = run("--only", "127.0.0.1:7", "--", sys.executable, "-c", program)
+        assert ran.code == 0, ran.err
+    # The program ended at once, and what it sent has arrived.
+    assert received.digest == hashlib.sha256(b"hello").hexdigest()
+
+
+RECONNECTING: Final = """
+import ctypes, socket, sys
+connect = ctypes.CDLL(None, use_errno=True).connect
+made = socket.socket(socket.AF_INET6)
+for address, port in zip(sys.argv[1::2], map(int, sys.argv[2::2])):
+    # AF_UNSPEC undoes a connection (connect(2)).
+    assert connect(made.fileno(), bytes(16), 16) == 0, ctypes.get_errno()
+    made.connect((address, port))
+    print(made.getpeername()[0])
+"""
+
+
+def _gone(stream: socket.socket) -> None:
+    with suppress(ConnectionError):
+        stream.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("carried", "direct", "mapped"), [(DESTINATION, "10.98.1.2", "::ffff:"), (DESTINATION6, FAR6, "")]
+)
+def test_a_socket_that_connects_anew_is_told_its_new_peer(
+    proxy: ParallelProxy, carried: str, direct: str, mapped: str
+) -> None:
+    with listening(_gone, carried) as first, listening(_gone, direct) as second:
+        ends = (mapped + carried, first, mapped + direct, second)
+        only = ("--only", "203.0.113.0/24", "--only", "2001:db8:9::/48", "--summary")
+        ran = run(*only, "--", sys.executable, "-c", RECONNECTING, *ends)
+    assert (ran.code, ran.out.split()) == (0, [mapped + carried, mapped + direct]), ran.err
+    assert "1 connection," in ran.err
+
+
+def test_without_an_ipv6_loopback_address_ipv6_is_left_alone(proxy: ParallelProxy) -> None:
+    with _without_ipv6_loopback(), listening(_gone, FAR6) as port:
+        ran = run("--summary", "--", sys.executable, "-c", RECONNECTING, FAR6, port)
+    assert (ran.code, ran.out.split()) == (0, [FAR6]), ran.err
+    assert "0 connections," in ran.err
+
+
+@contextmanager
+def _without_ipv6_loopback() -> Iterator[None]:
+    def switch(off: int) -> None:
+        write_sysctls({"net/ipv6/conf/lo/disable_ipv6": off})
+
+    Namespace(NEAR).call(lambda: switch(1))
+    try:
+        yield
+    finally:
+        Namespace(NEAR).call(lambda: switch(0))
+
+
+def test_the_doctor_tries_what_is_needed_and_leaves_nothing(proxy: ParallelProxy) -> None:
+    before = _groups()
+    found = finding()
+    assert (found.ok, found.essential) == (True, False), found.detail
+    assert _groups() == before
+
+
+def test_the_exit_code_is_the_programs_and_signals_reach_it(proxy: ParallelProxy) -> None:
+    assert run("--", "sh", "-c", "exit 7").code == 7
+    assert run("--", "sh", "-c", "kill -TERM $$").code == 128 + signal.SIGTERM
+    script = "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done"
+    with begin(command("--", "sh", "-c", script)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 9
+
+
+def test_a_program_may_be_another_users_and_outlive_its_parent(proxy: ParallelProxy) -> None:
+    received = Received()
+    with listening(received.take) as port:
+        # It connects when the program has ended; whoever nobody is cannot start this Python.
+        late = f"exec 3<>/dev/tcp/{DESTINATION}/{port}; printf late >&3"
+        script = 'id -un; (while kill -0 $$; do sleep 0.02; done; exec bash -c "$0") 2>&- & exec true'
+        ran = run("--user", "nobody", "--", "sh", "-c", script, late)
+    assert (ran.code, ran.out) == (0, "nobody\n"), ran.err
+    assert received.digest == hashlib.sha256(b"late").hexdigest()
+
+
+def _groups() -> list[Path]:
+    here = unified()
+    return [here.path(here.home, name) for name in here.children(here.home) if name.startswith(PREFIX)]
+
+
+def test_whatever_ends_the_owner_nothing_is_left_behind(proxy: ParallelProxy, eventually: Eventually) -> None:
+    before = set(_groups())
+    with begin(command("--", "sh", "-c", "echo $$; exec sleep 600")) as process:
+        assert process.stdout is not None
+        program = int(process.stdout.readline())
+        [group] = set(_groups()) - before
+        process.kill()
+        process.wait()
+        # Its connections would be carried no more.
+        eventually(lambda: _has_ended(program))
+    assert group.exists()
+    assert journal.clean(pytest.fail)
+    assert not group.exists()
+    assert run("--", "true").code == 0
+    assert set(_groups()) == before
+
+
+def _has_ended(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_without_a_proxy_nothing_begins_unless_plain_tcp_will_do(proxy: ParallelProxy) -> None:
+    def elsewhere(*arguments: object) -> list[str]:
+        own = [sys.executable, "-m", "weirlab", "psock", "run", "--via", "10.98.1.2:9"]
+        return [*own, *map(str, arguments)]
+
+    received = Received()
+    with listening(received.take, "10.98.1.2") as port:
+        program = (
+            f"import socket; made = socket.create_connection(('10.98.1.2', {port})); made.sendall(b'plain'); "
+        )
+        program += "made.shutdown(1); print(made.recv(9))"
+        with begin(elsewhere("--", sys.executable, "-c", program)) as process:
+            out, err = process.communicate()
+        assert (process.returncode, out) == (4, ""), err
+        assert "cannot connect to 10.98.1.2:9" in err
+        with begin(elsewhere("--fallback", "--summary", "--", sys.executable, "-c", program)) as process:
+            out, err = process.communicate()
+        assert (process.returncode, out) == (0, "b'done'\n"), err
+    assert received.digest == hashlib.sha256(b"plain").hexdigest()
+    assert "1 by plain TCP" in err
