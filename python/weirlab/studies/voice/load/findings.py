@@ -46,7 +46,7 @@ class LoadFindings:
 
     def problem(self, run: Run | None) -> NotMet | None:
         """The error that it is if a number has no result."""
-        without = [limit for limit in self.limits if math.isnan(limit.carried_per_s)]
+        without = [limit for limit in self.limits if math.isnan(limit.carried_per_s) and not limit.no_load]
         if not without:
             return None
         return NotMet("; ".join(said(limit) for limit in without))
@@ -54,7 +54,10 @@ class LoadFindings:
 
 def said(limit: LimitRow) -> str:
     """What was found for a number: ``+420111222001 (core: public): 640 calls/s``."""
-    by = f" ({limit.decided})" if limit.decided else ""
+    told = ", ".join(filter(None, (limit.translation, limit.decided)))
+    by = f" ({told})" if told else ""
+    if limit.no_load:
+        return f"{limit.number}{by} has no rate: {limit.no_load}"
     if limit.problem:
         return f"{limit.number}{by}: {limit.problem}"
     if math.isnan(limit.carried_per_s):
