@@ -21,8 +21,8 @@ from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.kept import PLAN, keep_plan
 from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.lab.loading import Loaded, LoadingLab, Offered
-from weirlab.studies.voice.load.counted import Counted, counted, edges
 from weirlab.studies.voice.load import targets
+from weirlab.studies.voice.load.counted import Counted, counted, edges
 from weirlab.studies.voice.load.findings import LoadFindings, said
 from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
 from weirlab.studies.voice.load.targets import Target

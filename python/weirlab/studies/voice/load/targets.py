@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.quantities import words
 from weirlab.studies.voice.proof.planned import Planned
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.routing.words import PROTOCOLS
+
+
+_FIRST: Final = ("route", "tree")
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,12 @@ def chosen(network: Network, calls: Sequence[Planned]) -> tuple[Target, ...]:
         raise InputError(
             f"{network.book.name}: none of its test numbers can be called many times: {'; '.join(reasons)}"
         )
-    return tuple(found.values())
+    # A sort that keeps the order of the plan among translations.
+    return tuple(found[key] for key in sorted(found, key=_order))
+
+
+def _order(key: str) -> int:
+    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
 
 
 def named(network: Network, calls: Sequence[Planned], number: str) -> Target:
