@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weirlab.errors import NotMet
-from weirlab.quantities import count
+from weirlab.quantities import count, words
 from weirlab.studies.voice.load.rows import LimitRow, TrialRow, WorkRow
 
 if TYPE_CHECKING:
@@ -26,7 +26,13 @@ class LoadFindings:
     @property
     def sentence(self) -> str:
         """What was found, in a sentence."""
-        return "; ".join(said(limit) for limit in self.limits) + "."
+        told = [said(limit) for limit in self.limits if not limit.no_load]
+        without: dict[str, list[str]] = {}
+        for limit in self.limits:
+            if limit.no_load:
+                without.setdefault(limit.no_load, []).append(limit.translation or limit.number)
+        told += [f"no rate for {words(names)}: {reason}" for reason, names in without.items()]
+        return "; ".join(told) + "."
 
     def at_limit(self, limit: LimitRow) -> list[TrialRow]:
         """The trials of a number at the highest rate that met the goal."""

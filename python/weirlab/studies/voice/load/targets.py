@@ -12,7 +12,6 @@ from weirlab.studies.voice.proof.planned import Planned
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.routing.words import PROTOCOLS
 
-
 _FIRST: Final = ("route", "tree")
 
 

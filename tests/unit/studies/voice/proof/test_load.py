@@ -60,6 +60,20 @@ def test_a_caller_that_is_late_has_not_sent_what_it_should() -> None:
     late = (RECORDED / "sipp-statistics.csv").read_text()
     assert counted(late, 40, 80, 250).unsent == 40
     assert counted(statistics(100, 0, {}, edges(250), 2.0), 100, 200, 250).unsent == 100
+    # Of few calls, the next one is not yet due.
+    assert counted(statistics(3, 0, {}, edges(250), 2.2), 2, 4, 250).unsent == 1
+    assert counted(statistics(4, 0, {}, edges(250), 2.2), 2, 4, 250).unsent == 0
+    assert (
+        counted(
+            "\n".join(
+                [statistics(1, 0, {}, [5], 1.05).strip(), statistics(6, 0, {}, [5], 3.1).splitlines()[1]]
+            ),
+            2,
+            6,
+            5,
+        ).unsent
+        == 0
+    )
 
 
 def test_a_set_up_above_all_classes_has_no_percentile() -> None:
@@ -200,7 +214,10 @@ def test_translations_have_rates_of_their_own(
     answer = voice("load", "--plan", "translations", "--trial", "1", "--trials", "1", "--media-calls", "1")
     assert answer.code == 0, answer.err
     assert "+420401000001 (SIP to H.323 to SIP, gw-west: static; gk-west: static;" in answer.out
-    assert f"+420302000001 (SIP to MGCP, gw-west: static) has no rate: {ONE_LINE}" in answer.out
+    assert f"+420302000001 (SIP to MGCP, gw-west: static) has no rate: {ONE_LINE}" in answer.err
+    assert f"no rate for SIP to MGCP, MGCP to SIP, MGCP to MGCP and MGCP to H.323 to SIP: {ONE_LINE}" in (
+        " ".join(answer.out.split())
+    )
     run = Store(tmp_path / "store").open("last")
     found = stored(run)
     assert [row[1] for row in limits(found).rows] == ["SIP to SIP", "SIP to H.323 to SIP"]
