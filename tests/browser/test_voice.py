@@ -79,6 +79,17 @@ def enter(page: Page) -> None:
     click(page, "Save")
 
 
+def change_password(page: Page) -> None:
+    page.evaluate("location.hash = '#/voice/password'")
+    heading(page, "Change password")
+    for field, text in (("current-password", PASSWORD), ("new-password", f"{PASSWORD} back")):
+        fill(page, f"input[autocomplete={field}]", text)
+    fill(page, "label:last-of-type input[autocomplete=new-password]", f"{PASSWORD} back")
+    click(page, "Change password")
+    said = page.wait_for("document.querySelector('main form [role]')?.innerText")
+    assert said == "The password is changed. You are signed out everywhere else."
+
+
 def publish(page: Page) -> None:
     page.evaluate("location.hash = '#/voice'")
     heading(page, "federation")
@@ -129,6 +140,10 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
         photograph(south, shots, "voice-refused")
         assert nameless(south) == []
 
+        change_password(north)
+        photograph(north, shots, "voice-password")
+        assert nameless(north) == []
+
         enter(north)
         heading(north, f"Entry {NUMBER}")
         photograph(north, shots, "voice-entry")
@@ -161,6 +176,36 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
         assert answer(servers, servers.secondary) == ("NXDOMAIN", [])
     problems = [each for each in browser.problems() if not any(text in each for text in REFUSED)]
     assert problems == []
+
+
+PAGES = {
+    "": "federation",
+    "organisations": "Organisations", "contacts": "Contacts", "ranges": "Number ranges",
+    "engines": "Engines and gateways", "enum": "ENUM entries", "routes": "Routes", "tests": "Test numbers",
+    "trees": "ENUM trees", "domains": "Domains",
+    "general": "The plan", "publish": "Publish", "history": "History", "log": "Audit log",
+    "password": "Change password",
+    "organisations/new": "New organisation", "ranges/new": "New range", "engines/new": "New engine",
+    "enum/new": "New entry", "routes/new": "New route", "tests/new": "New test number",
+    "trees/new": "New tree", "domains/new": "New domain", "contacts/new": "New contact",
+}  # fmt: skip
+
+
+def test_every_page_fits_a_telephone_and_a_desk(
+    serve: Serve, browser: Browser, shots: Path, tmp_path: Path
+) -> None:
+    on = ("--database", tmp_path / "plan.db")
+    manage("import", "--plan", "federation", *on)
+    manage("add-user", "root", *on, given=f"{PASSWORD}\n")
+    served = serve(f"--voice={on[1]}", f"--voice-zones={tmp_path / 'zones'}")
+    page = signed_in(browser, served.url, "root")
+    for path, title in PAGES.items():
+        page.evaluate(f"location.hash = '#/voice/{path}'")
+        heading(page, title)
+        page.wait_for("!document.querySelector('main [role=status]')?.innerText.includes('…')")
+        photograph(page, shots, f"voice-page-{path.replace('/', '-') or 'overview'}")
+        assert nameless(page) == [], path
+    assert browser.problems() == []
 
 
 def north_may_not(page: Page) -> str:

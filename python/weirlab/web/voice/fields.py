@@ -61,7 +61,7 @@ def _field(name: str, around: Mapping[str, Any], defs: Mapping[str, Any]) -> Fie
     schema = _resolved(described, defs)
     required = name in around.get("required", ())
     label = name.replace("_", " ")
-    label = {"naptr": "NAPTR records", "uri": "URI", "ttl": "time to live, s"}.get(name, label)
+    label = {"naptr": "NAPTR records", "uri": "URI", "dns": "DNS", "ttl": "time to live, s"}.get(name, label)
     kind: Kind = "text"
     choices: tuple[str, ...] = ()
     inner: tuple[Field, ...] = ()
