@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link psock-schedules build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-managing psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -68,8 +68,14 @@ bench-disturbed: build ## What a busy machine costs: valid attempts, time and er
 bench-link: build ## What the link emulator carries, how exact and how late it is, beside netem (root)
 	@python bench/link.py $(ARGS)
 
+bench-managing: build ## What changes of a managed plan of 100,000 prefixes cost (ARGS="--prefixes 20000")
+	@python bench/managing.py $(ARGS)
+
 psock-schedules: ## 10,000 random schedules of a simulated network under the checker (SCHEDULES=10000)
 	@PSOCK_SCHEDULES=$(or $(SCHEDULES),10000) cargo test --locked --package weir-psock --test simulated -- --nocapture
+
+voice-numbers: build ## 10,000 random numbers at name servers, 300 at Kamailio, against the plan (root; NUMBERS=10000)
+	@WEIR_VOICE_NUMBERS=$(or $(NUMBERS),10000) python -m pytest -q tests/netns/test_voice_numbers.py
 
 build: ## Install what is missing and build the engine
 	@scripts/bootstrap

@@ -18,7 +18,8 @@ from .test_web import nameless, photograph
 Serve = Callable[..., Served]
 
 PASSWORD = "a weir holds water"
-ZONES = ["enum.cesnet.cz", "0.2.4.e164.arpa", "nrenum.net", "cesnet.cz"]
+CATALOG = "catalog.invalid"
+"""The secondary knows of no other zone: all reach it by this one."""
 NUMBER = "+420220000009"
 NAME = "9.0.0.0.0.0.0.2.2.0.2.4.e164.arpa"
 REFUSED = ("403 (Forbidden)", "422 (Unprocessable")
@@ -78,6 +79,17 @@ def enter(page: Page) -> None:
     click(page, "Save")
 
 
+def change_password(page: Page) -> None:
+    page.evaluate("location.hash = '#/voice/password'")
+    heading(page, "Change password")
+    for field, text in (("current-password", PASSWORD), ("new-password", f"{PASSWORD} back")):
+        fill(page, f"input[autocomplete={field}]", text)
+    fill(page, "label:last-of-type input[autocomplete=new-password]", f"{PASSWORD} back")
+    click(page, "Change password")
+    said = page.wait_for("document.querySelector('main form [role]')?.innerText")
+    assert said == "The password is changed. You are signed out everywhere else."
+
+
 def publish(page: Page) -> None:
     page.evaluate("location.hash = '#/voice'")
     heading(page, "federation")
@@ -90,7 +102,7 @@ def publish(page: Page) -> None:
     assert said.startswith("Published: 4 zones with serial 20"), said
     # A row per server and zone; the secondary has each by transfer.
     page.wait_for(
-        "document.querySelectorAll('#servers tbody tr').length === 8 "
+        "document.querySelectorAll('#servers tbody tr').length === 10 "
         "&& !document.querySelector('#servers tr[data-current=false]')"
     )
 
@@ -109,11 +121,12 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
     manage("import", "--plan", "federation", *on)
     manage("add-user", "nora", "--organisation", "north", *on, given=f"{PASSWORD}\n")
     manage("add-user", "susan", "--organisation", "south", "--publish", *on, given=f"{PASSWORD}\n")
-    with name_servers(tmp_path, ZONES) as servers:
+    with name_servers(tmp_path, CATALOG) as servers:
         options = [f"--voice-server={ADDRESS}:{each}" for each in (servers.primary, servers.secondary)]
         served = serve(
-            f"--voice={database}", f"--voice-zones={servers.zones}", f"--voice-rndc={servers.rndc}", *options
-        )
+            f"--voice={database}", f"--voice-zones={servers.zones}", f"--voice-rndc={servers.rndc}",
+            f"--voice-catalog={CATALOG}", *options,
+        )  # fmt: skip
         north, south = (signed_in(browser, served.url, name) for name in ("nora", "susan"))
         photograph(north, shots, "voice")
         assert nameless(north) == []
@@ -126,6 +139,10 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
         assert south.evaluate("document.activeElement.id") == "field-number"
         photograph(south, shots, "voice-refused")
         assert nameless(south) == []
+
+        change_password(north)
+        photograph(north, shots, "voice-password")
+        assert nameless(north) == []
 
         enter(north)
         heading(north, f"Entry {NUMBER}")
@@ -159,6 +176,36 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
         assert answer(servers, servers.secondary) == ("NXDOMAIN", [])
     problems = [each for each in browser.problems() if not any(text in each for text in REFUSED)]
     assert problems == []
+
+
+PAGES = {
+    "": "federation",
+    "organisations": "Organisations", "contacts": "Contacts", "ranges": "Number ranges",
+    "engines": "Engines and gateways", "enum": "ENUM entries", "routes": "Routes", "tests": "Test numbers",
+    "trees": "ENUM trees", "domains": "Domains",
+    "general": "The plan", "publish": "Publish", "history": "History", "log": "Audit log",
+    "password": "Change password",
+    "organisations/new": "New organisation", "ranges/new": "New range", "engines/new": "New engine",
+    "enum/new": "New entry", "routes/new": "New route", "tests/new": "New test number",
+    "trees/new": "New tree", "domains/new": "New domain", "contacts/new": "New contact",
+}  # fmt: skip
+
+
+def test_every_page_fits_a_telephone_and_a_desk(
+    serve: Serve, browser: Browser, shots: Path, tmp_path: Path
+) -> None:
+    on = ("--database", tmp_path / "plan.db")
+    manage("import", "--plan", "federation", *on)
+    manage("add-user", "root", *on, given=f"{PASSWORD}\n")
+    served = serve(f"--voice={on[1]}", f"--voice-zones={tmp_path / 'zones'}")
+    page = signed_in(browser, served.url, "root")
+    for path, title in PAGES.items():
+        page.evaluate(f"location.hash = '#/voice/{path}'")
+        heading(page, title)
+        page.wait_for("!document.querySelector('main [role=status]')?.innerText.includes('…')")
+        photograph(page, shots, f"voice-page-{path.replace('/', '-') or 'overview'}")
+        assert nameless(page) == [], path
+    assert browser.problems() == []
 
 
 def north_may_not(page: Page) -> str:

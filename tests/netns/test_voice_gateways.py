@@ -5,17 +5,22 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from weirlab.errors import LabError
 from weirlab.studies.voice.lab import VoiceLab, chroot, engines
+from weirlab.studies.voice.lab.loading import LoadingLab
+from weirlab.studies.voice.load.study import trial
+from weirlab.studies.voice.load.targets import chosen
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.plan.model import Engine
 from weirlab.studies.voice.proof.calling import made
 from weirlab.studies.voice.proof.planned import Planned, planned
 from weirlab.studies.voice.proof.rows import AS_PLANNED
 from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.section import Load
 
 pytestmark = pytest.mark.netns
 
@@ -33,6 +38,12 @@ def _needs_engines() -> None:
 @pytest.fixture(scope="module")
 def translations(_needs_engines: None) -> Iterator[VoiceLab]:
     with VoiceLab(_network("translations"), 0.3) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def loaded(_needs_engines: None) -> Iterator[LoadingLab]:
+    with LoadingLab(_network("translations"), 3.0) as opened:
         yield opened
 
 
@@ -88,6 +99,19 @@ def test_an_engine_that_dies_is_named_with_its_end(title: str) -> None:
         lab._machine.signal(title, signal.SIGKILL)
         with pytest.raises(LabError, match=rf"{title} ended by itself \(signal 9\); its last words: "):
             made(lab, call(net, "+420401000001"))
+
+
+@pytest.mark.parametrize("translation", ["SIP to SIP", "SIP to H.323 to SIP"])
+def test_many_calls_are_translated_while_one_speaks(loaded: LoadingLab, translation: str) -> None:
+    targets = chosen(loaded.network, planned(loaded.network, fall_back=False))
+    target = next(each for each in targets if each.translation == translation)
+    asked = Load(plan=Path("translations"), trial_s=4.0, media_calls=1)
+    row, work = trial(loaded, target.planned, asked, 0, 5)
+    assert (row.number, row.rate_per_s, row.calls) == (target.number, 5, 20)
+    assert row.failed + row.slow <= row.calls
+    assert row.media_calls == 1
+    assert row.media_jitter_ms >= 0
+    assert {"gw-west", "gw-east", "gk-west", "gk-east", "sipp"} == {each.engine for each in work}
 
 
 def test_enum_leads_to_a_gateway_and_through_gatekeepers_to_another() -> None:

@@ -20,6 +20,7 @@ from weirlab.web.settings import (
     VoiceSettings,
     bind,
     check,
+    domain_name,
     name_server,
     one_address,
 )
@@ -129,6 +130,15 @@ class VoiceOptions:
             show_default=False,
         ),
     ] = None
+    voice_catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--voice-catalog",
+            help="Publish a catalog of the zones (RFC 9432) under this name.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
     voice_user_header: Annotated[
         str | None,
         typer.Option(
@@ -149,6 +159,7 @@ class VoiceOptions:
             "--voice-zones": self.voice_zones,
             "--voice-rndc": self.voice_rndc,
             "--voice-server": self.voice_server,
+            "--voice-catalog": self.voice_catalog,
             "--voice-user-header": self.voice_user_header,
             "--voice-proxy": self.voice_proxy,
         }
@@ -165,11 +176,14 @@ class VoiceOptions:
             raise InputError(
                 "--voice-rndc needs --voice-zones, the folder that BIND's configuration includes"
             )
+        if self.voice_catalog is not None and self.voice_zones is None:
+            raise InputError("--voice-catalog needs --voice-zones, the folder in which zones are published")
         return VoiceSettings(
             database=self.voice,
             zones=self.voice_zones or "",
             rndc=self.voice_rndc or "",
             servers=tuple(name_server(each) for each in self.voice_server or ()),
+            catalog="" if self.voice_catalog is None else domain_name(self.voice_catalog, "--voice-catalog"),
             user_header=self.voice_user_header or "",
             proxy="" if self.voice_proxy is None else one_address(self.voice_proxy, "--voice-proxy"),
         )

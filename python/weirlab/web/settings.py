@@ -28,6 +28,8 @@ class VoiceSettings:
     """Configuration of rndc; empty: nobody is told of new zones."""
     servers: tuple[tuple[str, int], ...] = ()
     """Addresses and ports of name servers, which are asked for serials."""
+    catalog: str = ""
+    """Name of the catalog zone; empty: there is none."""
     user_header: str = ""
     """Header in which a proxy names the user; empty: none may."""
     proxy: str = ""
@@ -115,6 +117,21 @@ def one_address(text: str, option: str) -> str:
         return str(ip_address(text.strip()))
     except ValueError:
         raise InputError(f"{option} {quoted(text)}: give an IP address, such as {LOOPBACK}") from None
+
+
+def domain_name(text: str, option: str) -> str:
+    """Read a domain name; raises ``InputError`` naming ``option`` for anything else."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from weirlab.studies.voice.plan.values import Host
+
+    try:
+        found: str = TypeAdapter(Host).validate_python(text.strip())
+    except ValidationError:
+        raise InputError(
+            f"{option} {quoted(text)}: give a domain name, such as catalog.example.net"
+        ) from None
+    return found
 
 
 def check(settings: Settings) -> None:

@@ -59,7 +59,7 @@ def loss_above(threshold_pps: float, asked: list[float] | None = None) -> mlr.Me
 
 
 def search(measure: mlr.Measure, goals: Iterable[Goal] = (NDR, PDR)) -> tuple[mlr.Found, ...]:
-    return mlr.search(measure, tuple(goals), min_load_pps=1000, max_load_pps=1.8e6)
+    return mlr.search(measure, tuple(goals), min_load=1000, max_load=1.8e6)
 
 
 @given(threshold_pps=st.floats(5e3, 1.7e6), width=st.sampled_from((0.005, 0.02, 0.1)))
@@ -150,7 +150,7 @@ def test_up_to_half_of_a_loads_trials_may_be_bad(bad_of_three: int, carried: boo
 
 def test_a_search_that_takes_too_long_says_so() -> None:
     with pytest.raises(TrialError, match="not over after"):
-        mlr.search(loss_above(5e5), [NDR], min_load_pps=1e3, max_load_pps=1e6, longest_s=1e-9)
+        mlr.search(loss_above(5e5), [NDR], min_load=1e3, max_load=1e6, longest_s=1e-9)
 
 
 def test_an_error_of_the_trial_passes_through_the_search() -> None:
@@ -175,7 +175,7 @@ def test_an_impossible_goal_is_refused(changes: dict[str, float]) -> None:
 
 def test_an_empty_range_of_loads_or_no_goal_is_refused() -> None:
     with pytest.raises(InputError, match="is empty"):
-        mlr.search(loss_above(1e5), [NDR], min_load_pps=1e6, max_load_pps=1e6)
+        mlr.search(loss_above(1e5), [NDR], min_load=1e6, max_load=1e6)
     with pytest.raises(InputError, match="goal"):
         search(loss_above(1e5), [])
 

@@ -183,6 +183,18 @@ def test_the_audit_log_is_for_administrators(client: TestClient) -> None:
     assert [each["action"] for each in events[:2]] == ["signed in", "signed in"]
 
 
+def test_a_user_changes_the_own_password(client: TestClient) -> None:
+    headers = sign_in(client, "nora")
+    asked = {"before": PASSWORD, "after": "a sluice lets it through"}
+    assert client.post("/api/voice/session/password", json=asked).status_code == 403
+    wrong = client.post("/api/voice/session/password", json={**asked, "before": "guess"}, headers=headers)
+    assert "the current password is wrong" in wrong.json()["error"]["message"]
+    assert client.get("/api/voice/parts").status_code == 200
+    assert client.post("/api/voice/session/password", json=asked, headers=headers).status_code == 200
+    assert client.get("/api/voice/parts").status_code == 200
+    sign_in(client, "nora", asked["after"])
+
+
 def test_signing_out_ends_the_session(client: TestClient) -> None:
     headers = sign_in(client, "nora")
     kept = dict(client.cookies)
@@ -203,6 +215,9 @@ def test_a_proxy_names_the_user_from_its_own_address_alone(serve: Serve, setting
     assert proxy.post("/api/voice/items/enum", json={"content": ENTRY}, headers=named).status_code == 403
     assert proxy.post("/api/voice/items/enum", json={"content": ENTRY}, headers=headers).status_code == 201
     unknown = proxy.get("/api/voice/session", headers={"X-Remote-User": "dave"}).json()
+    asked = {"before": PASSWORD, "after": "a sluice lets it through"}
+    told = proxy.post("/api/voice/session/password", json=asked, headers=headers).json()
+    assert "change your password there" in told["error"]["message"]
     assert unknown["user"] is None
     assert "'dave' has no account here" in unknown["refused"]
 
@@ -235,6 +250,8 @@ def test_forms_ask_for_all_fields_of_the_models(client: TestClient) -> None:
         ({"voice_zones": "zones"}, "--voice-zones needs --voice DATABASE"),
         ({"voice": "a.db", "voice_user_header": "X-User"}, "belong together"),
         ({"voice": "a.db", "voice_rndc": "rndc.conf"}, "needs --voice-zones"),
+        ({"voice": "a.db", "voice_catalog": "catalog.invalid"}, "--voice-catalog needs --voice-zones"),
+        ({"voice": "a.db", "voice_zones": "z", "voice_catalog": "a b"}, "give a domain name"),
         ({"voice": "a.db", "voice_server": ["ns.example.net"]}, "--voice-server .* not understood"),
         ({"voice": "a.db", "voice_user_header": "X-User", "voice_proxy": "proxy"}, "give an IP address"),
     ],

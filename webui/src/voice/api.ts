@@ -53,6 +53,8 @@ export interface Overview {
   parts: Part[];
   names: Record<string, string[]>;
   problems: Problem[];
+  /** The checks have not seen the whole plan yet. */
+  checking: boolean;
 }
 export interface Piece {
   id: number;

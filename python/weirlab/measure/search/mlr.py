@@ -93,11 +93,17 @@ def search(
     measure: Measure,
     goals: Sequence[Goal],
     *,
-    min_load_pps: float,
-    max_load_pps: float,
+    min_load: float,
+    max_load: float,
+    unit: str = "pps",
     longest_s: float = 24 * 3600.0,
 ) -> tuple[Found, ...]:
     """Search ``goals`` between two loads, all of them together; the results are in their order.
+
+    Parameters
+    ----------
+    unit:
+        Of the loads, in messages. What is found has their unit, whatever its fields are called.
 
     Raises
     ------
@@ -108,18 +114,18 @@ def search(
     """
     if not goals:
         raise InputError("a search without a goal finds nothing; give at least one")
-    if not 0 < min_load_pps < max_load_pps:
+    if not 0 < min_load < max_load:
         raise InputError(
-            f"a search from {min_load_pps:,.0f} to {max_load_pps:,.0f} pps is empty: the lowest load must "
+            f"a search from {min_load:,.0f} to {max_load:,.0f} {unit} is empty: the lowest load must "
             "lie below the highest that the sender can pace"
         )
     measurer = _Measurer(measure)
     sought = [_search_goal(goal) for goal in goals]
     config = mlr.Config()
     # In this order: each setter compares with the other load.
-    config.max_load = max(max_load_pps, config.min_load * 2)
-    config.min_load = min_load_pps
-    config.max_load = max_load_pps
+    config.max_load = max(max_load, config.min_load * 2)
+    config.min_load = min_load
+    config.max_load = max_load
     config.goals = list(dict.fromkeys(sought))
     config.search_duration_max = longest_s
     config.warmup_duration = 0.0
@@ -137,7 +143,7 @@ def search(
     for result in results.values():
         if result.relevant_lower_bound is None and float(result.relevant_upper_bound) in beyond_sender:
             raise TrialError(
-                f"the sender did not keep up with {min_load_pps:,.0f} pps, the lowest load to try, so the "
+                f"the sender did not keep up with {min_load:,.0f} {unit}, the lowest load to try, so the "
                 "search says nothing about the device. Give the machine some quiet, or take another back end"
             )
     return tuple(

@@ -178,7 +178,7 @@ def search_setting(trials: Trials, setting: Setting, shape: Shape, goals: Sequen
 
     try:
         max_load_pps = sender_pps(trials, setting, shape, goals[0].trial_s)
-        found = mlr.search(measure, goals, min_load_pps=shape.min_load_pps, max_load_pps=max_load_pps)
+        found = mlr.search(measure, goals, min_load=shape.min_load_pps, max_load=max_load_pps)
     except TrialError as error:
         if isinstance(error, FailedTrial) and nothing_arrived(error.records):
             raise

@@ -40,7 +40,7 @@ class Load(OfPlan):
     """Which load."""
 
     numbers: Annotated[tuple[Dialled, ...], Field(max_length=20)] = ()
-    """Test numbers to call; left out: the first that a route decides, and the first that ENUM decides."""
+    """Test numbers to call; left out: the first by a route, the first by ENUM, one for each translation."""
     setup_limit_ms: Annotated[int, Field(strict=True, ge=1, le=30_000)] = 500
     """A call whose set-up takes longer is a bad one, as one that fails is."""
     bad_share: Ratio = 0.01

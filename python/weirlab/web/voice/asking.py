@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weirlab.studies.voice.managing.database import Account, Event
 from weirlab.studies.voice.managing.state import Problem
+from weirlab.studies.voice.managing.transaction import Account, Event
 from weirlab.web.voice import fields
 
 PartName = Literal[
@@ -38,6 +38,13 @@ class SignIn(Asked):
 
     name: Annotated[str, Field(max_length=64)]
     password: Annotated[str, Field(max_length=1000)]
+
+
+class NewPassword(Asked):
+    """To change one's own password from ``before`` to ``after``."""
+
+    before: Annotated[str, Field(max_length=1000)]
+    after: Annotated[str, Field(max_length=1000)]
 
 
 class Nothing(Asked):
@@ -135,6 +142,8 @@ class Overview:
     parts: list[PartState]
     names: dict[str, list[str]]
     problems: list[Problem]
+    checking: bool
+    """Have the checks not looked at the whole plan yet?"""
 
 
 @dataclass(frozen=True)

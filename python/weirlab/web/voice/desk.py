@@ -17,6 +17,7 @@ from weirlab.studies.voice.managing.register import Register
 from weirlab.studies.voice.zones.text import is_higher
 from weirlab.web.settings import VoiceSettings
 from weirlab.web.voice.asking import ServerZone
+from weirlab.web.voice.checker import Checker
 
 FORM_HEADER: Final = "x-weir-form"
 
@@ -27,7 +28,7 @@ class Desk:
     def __init__(self, settings: VoiceSettings, port: int, cost: int | None = None) -> None:
         self.settings = settings
         self._database = opened(settings.database)
-        self.register = Register(self._database)
+        self.register = Register(self._database, large=Checker().check)
         self.accounts = Accounts(self.register) if cost is None else Accounts(self.register, cost)
         # Cookies do not know ports.
         self.cookie_name = f"weir-voice-{port}"
@@ -46,7 +47,8 @@ class Desk:
         if not settings.zones:
             return None
         rndc = Path(settings.rndc) if settings.rndc else None
-        return Target(Path(settings.zones), rndc, tuple(Server(*each) for each in settings.servers))
+        servers = tuple(Server(*each) for each in settings.servers)
+        return Target(Path(settings.zones), rndc, servers, settings.catalog)
 
     def vouched(self, request: Request) -> bool:
         """Does a proxy that may say so name the user?"""
@@ -68,7 +70,16 @@ class Desk:
         """
         if self.vouched(request):
             return self.accounts.vouched_for(request.headers[self.settings.user_header])
-        return self.accounts.signed_in(request.cookies.get(self.cookie_name, ""))
+        return self.accounts.signed_in(self.key(request))
+
+    def key(self, request: Request) -> str:
+        """The key of the session; empty for none."""
+        return request.cookies.get(self.cookie_name, "")
+
+    def address(self, request: Request) -> str:
+        """From where somebody asks; empty for whoever asks by the proxy, which has one address for all."""
+        address = request.client.host if request.client is not None else "nowhere"
+        return "" if address == self.settings.proxy else address
 
     def signed_in(self, request: Request) -> SignedIn:
         """Who asks; raises ``NotSignedIn`` for nobody."""
@@ -94,9 +105,8 @@ class Desk:
             return []
         state = self.register.state()
         signed = publishing.signed_zones(state)
-        origins = publishing.origins(state)
         found = []
-        for server, zone, serial in serials(target.servers, origins):
+        for server, zone, serial in serials(target.servers, target.origins(state)):
             # BIND counts further where it signs a zone, but from the published serial on.
             current = serial == published.serial or (
                 serial is not None and zone in signed and is_higher(serial, published.serial)

@@ -27,6 +27,11 @@ _NAMES: Final = {
     "via": "trees",
 }
 """Fields that name another piece, and of which part."""
+_TIMES: Final = {
+    "ttl": "time to live, s", "negative_ttl": "negative time to live, s", "refresh": "refresh, s",
+    "retry": "retry, s", "expire": "expire, s",
+}  # fmt: skip
+"""Labels of times."""
 _FIXED: Final = ("serial",)
 """Fields that forms leave alone."""
 
@@ -61,7 +66,7 @@ def _field(name: str, around: Mapping[str, Any], defs: Mapping[str, Any]) -> Fie
     schema = _resolved(described, defs)
     required = name in around.get("required", ())
     label = name.replace("_", " ")
-    label = {"naptr": "NAPTR records", "uri": "URI", "ttl": "time to live, s"}.get(name, label)
+    label = {"naptr": "NAPTR records", "uri": "URI", "dns": "DNS", **_TIMES}.get(name, label)
     kind: Kind = "text"
     choices: tuple[str, ...] = ()
     inner: tuple[Field, ...] = ()

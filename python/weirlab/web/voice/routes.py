@@ -11,15 +11,16 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from weirlab.errors import InputError
 from weirlab.quoting import printable
 from weirlab.studies.voice.diff import by_kind
 from weirlab.studies.voice.managing import publishing
 from weirlab.studies.voice.managing.accounts import SESSION, NotSignedIn, SignedIn, Throttled
-from weirlab.studies.voice.managing.database import Account
 from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Item
 from weirlab.studies.voice.managing.register import Done, Gone
 from weirlab.studies.voice.managing.rights import refusal
 from weirlab.studies.voice.managing.state import Refused, State
+from weirlab.studies.voice.managing.transaction import Account
 from weirlab.web.voice import asking
 from weirlab.web.voice.desk import FORM_HEADER, Desk
 from weirlab.web.voice.fields import FIELDS
@@ -78,10 +79,7 @@ def _sessions(desk: Desk) -> APIRouter:
 
     @router.post("/session")
     def sign_in(request: Request, asked: asking.SignIn) -> Response:
-        address = request.client.host if request.client is not None else "nowhere"
-        if address == desk.settings.proxy:
-            address = ""
-        key = desk.accounts.sign_in(asked.name, asked.password, address, time.monotonic())
+        key = desk.accounts.sign_in(asked.name, asked.password, desk.address(request), time.monotonic())
         response = JSONResponse({"signed_in": True})
         response.set_cookie(
             desk.cookie_name,
@@ -95,9 +93,17 @@ def _sessions(desk: Desk) -> APIRouter:
         )
         return response
 
+    @router.post("/session/password")
+    def password(request: Request, asked: asking.NewPassword, who: Changer) -> Response:
+        if desk.vouched(request):
+            raise InputError("a proxy signs you in: change your password there")
+        key, address = desk.key(request), desk.address(request)
+        desk.accounts.change_password(key, asked.before, asked.after, address, time.monotonic())
+        return JSONResponse({"changed": True})
+
     @router.post("/session/end")
     def sign_out(request: Request, _: asking.Nothing, who: Changer) -> Response:
-        desk.accounts.sign_out(request.cookies.get(desk.cookie_name, ""))
+        desk.accounts.sign_out(desk.key(request))
         response = JSONResponse({"signed_in": False})
         response.delete_cookie(desk.cookie_name, path="/api/voice")
         return response
@@ -121,7 +127,7 @@ def _plan(desk: Desk) -> APIRouter:
                     key=key,
                     title=part.title,
                     one=part.one,
-                    count=sum(item.part == key for item in state.items),
+                    count=len(state.of(key)),
                     errors=errors,
                     warnings=len(found) - errors,
                     adds=key != GENERAL and (administrator or key not in _NEW),
@@ -134,7 +140,7 @@ def _plan(desk: Desk) -> APIRouter:
             "engines": [*plan.engines],
             "trees": [*plan.trees],
         }
-        return asking.Overview(parts, names, [*state.problems[:_MOST_PROBLEMS]])
+        return asking.Overview(parts, names, [*state.problems[:_MOST_PROBLEMS]], not state.is_checked)
 
     @router.get("/items/{part}")
     def listed(
@@ -147,9 +153,8 @@ def _plan(desk: Desk) -> APIRouter:
         wanted = find.casefold()
         found = [
             item
-            for item in state.items
-            if item.part == part
-            and (not wanted or wanted in json.dumps(item.content, ensure_ascii=False).casefold())
+            for item in state.of(part)
+            if not wanted or wanted in json.dumps(item.content, ensure_ascii=False).casefold()
         ]
         shown = found[skip : skip + _MOST_PIECES]
         return asking.Pieces(len(found), [_piece(state, who.account, item) for item in shown])
@@ -184,8 +189,8 @@ def _plan(desk: Desk) -> APIRouter:
 
 
 def _piece(state: State, who: Account, item: Item) -> asking.Piece:
-    day = state.network.day
-    mine = refusal(who.organisation, state.plan, item.part, item.content, item.content, day) is None
+    owners = state.owners
+    mine = refusal(who.organisation, state.plan, item.part, item.content, item.content, owners) is None
     problems = [each for each in state.problems if each.item == item.id]
     name = PARTS[item.part].name_of(item.content)
     return asking.Piece(item.id, item.revision, name, item.content, mine, problems)
@@ -243,7 +248,7 @@ def _publishing(desk: Desk) -> APIRouter:
             events=events,
             ways=ways,
             untold=found.untold,
-            errors=found.state.errors,
+            errors=[each for each in found.state.complete() if each.severity == "error"],
             may=not why_not,
             why_not=why_not,
         )

@@ -209,8 +209,9 @@ def _searched(what: Search, goal: CallGoal, position: int, counted: _Counted) ->
             (found,) = mlr.search(
                 lambda _, calls: take(round(calls)),
                 [what.goal(goal)],
-                min_load_pps=what.min_calls,
-                max_load_pps=top,
+                min_load=what.min_calls,
+                max_load=top,
+                unit="calls",
             )
             limit = found.upper_pps is not None or top == most or counted.not_tried(top)
             if limit:

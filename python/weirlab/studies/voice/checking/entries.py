@@ -13,7 +13,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
     """A name of a tree has one entry on any day."""
     plan, at = network.plan, network.book.at
     seen: dict[tuple[str, str, str], list[int]] = {}
-    for i, entry in enumerate(plan.enum):
+    for i, entry in network.each_entry():
         same = seen.setdefault((entry.tree, entry.key, entry.digits), [])
         for other in same:
             if plan.enum[other].meets(entry):
@@ -41,7 +41,7 @@ def outside_zone(network: Network) -> Iterator[Finding]:
                 f"write it as 0.2.4.{tree.suffix} for +420",
             )
             continue
-        for i, entry in enumerate(plan.enum):
+        for i, entry in network.each_entry():
             if entry.tree == name and not entry.digits.startswith(top):
                 yield error(
                     "zone",
@@ -59,7 +59,7 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
         for tree in engine.trees:
             asking[tree].append(name)
     catch_all = {name for name in plan.engines if network.catch_all(name) is not None}
-    for i, entry in enumerate(plan.enum):
+    for i, entry in network.each_entry():
         engines = asking[entry.tree]
         if not engines or not entry.holds(network.day) or catch_all.issuperset(engines):
             continue
@@ -81,6 +81,8 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
 def holes(network: Network) -> Iterator[Finding]:
     """Below a wildcard, a longer name takes away numbers that it does not answer for (RFC 4592, 2.2.2)."""
     plan, at = network.plan, network.book.at
+    if network.scope is not None and not network.scope.get("enum"):
+        return
     for name, tree in network.trees.items():
         if tree.tree.fill_holes:
             continue

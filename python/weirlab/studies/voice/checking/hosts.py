@@ -123,7 +123,7 @@ def uris(network: Network) -> Iterator[Finding]:
     """The host in the URI of a record leads somewhere."""
     plan, at, names = network.plan, network.book.at, network.names
     told: set[tuple[str, str]] = set()
-    for i, entry in enumerate(plan.enum):
+    for i, entry in network.each_entry():
         for j, record in enumerate(entry.naptr):
             try:
                 text = Substitution.parse(record.expression).apply(f"+{entry.digits}")

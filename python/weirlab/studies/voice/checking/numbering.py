@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from weirlab.scenario.document import Location
 from weirlab.studies.voice.checking.findings import Finding, error, line, warning
-from weirlab.studies.voice.plan.model import Limited, NumberingPlan
+from weirlab.studies.voice.plan.model import Limited
 from weirlab.studies.voice.plan.numbers import MOST_DIGITS
 from weirlab.studies.voice.routing import Network
 
 
 def too_long(network: Network) -> Iterator[Finding]:
     """International numbers have at most 15 digits (E.164, 6.1)."""
-    plan, at = network.plan, network.book.at
-    for text, location in _numbers(plan):
+    at = network.book.at
+    for text, location in _numbers(network):
         if (digits := len(text) - 1) > MOST_DIGITS:
             yield error(
                 "too long",
@@ -22,7 +22,7 @@ def too_long(network: Network) -> Iterator[Finding]:
                 f"{text} has {digits} digits, and an international number has at most {MOST_DIGITS} (E.164)",
                 "shorten it: country code and national number, without a prefix for dialling abroad",
             )
-    for i, numbers in enumerate(plan.ranges):
+    for i, numbers in network.each_range():
         if numbers.digits is not None and numbers.digits > MOST_DIGITS:
             yield error(
                 "too long",
@@ -33,13 +33,14 @@ def too_long(network: Network) -> Iterator[Finding]:
             )
 
 
-def _numbers(plan: NumberingPlan) -> Iterator[tuple[str, Location]]:
+def _numbers(network: Network) -> Iterator[tuple[str, Location]]:
     """Numbers and prefixes wherever they stand."""
-    for i, numbers in enumerate(plan.ranges):
+    plan = network.plan
+    for i, numbers in network.each_range():
         yield numbers.prefix, ("ranges", i, "prefix")
-    for i, entry in enumerate(plan.enum):
+    for i, entry in network.each_entry():
         yield f"+{entry.digits}", ("enum", i, entry.key)
-    for i, route in enumerate(plan.routes):
+    for i, route in network.each_route():
         yield route.prefix, ("routes", i, "prefix")
     for i, test in enumerate(plan.tests):
         if test.number.startswith("+"):
@@ -53,7 +54,7 @@ def _numbers(plan: NumberingPlan) -> Iterator[tuple[str, Location]]:
 def lengths(network: Network) -> Iterator[Finding]:
     """Numbers are as long as their range says, and prefixes are shorter than numbers."""
     plan, at = network.plan, network.book.at
-    for i, entry in enumerate(plan.enum):
+    for i, entry in network.each_entry():
         found = network.ranges.longest(entry.digits)
         if found is None or (wanted := plan.ranges[found[1]].digits) is None:
             continue
@@ -67,7 +68,7 @@ def lengths(network: Network) -> Iterator[Finding]:
                 f"{plan.ranges[found[1]].prefix} have {wanted}",
                 "correct the number, or digits of the range",
             )
-    for i, route in enumerate(plan.routes):
+    for i, route in network.each_route():
         found = network.ranges.longest(route.prefix[1:])
         wanted = plan.ranges[found[1]].digits if found else None
         if wanted is not None and len(route.prefix) - 1 > wanted:
@@ -84,7 +85,7 @@ def owners(network: Network) -> Iterator[Finding]:
     """A number has one owner; a part of a range may be delegated."""
     plan, at = network.plan, network.book.at
     first: dict[str, list[int]] = {}
-    for i, numbers in enumerate(plan.ranges):
+    for i, numbers in network.each_range():
         others = first.setdefault(numbers.prefix, [])
         for other in others:
             known = plan.ranges[other]
@@ -97,7 +98,7 @@ def owners(network: Network) -> Iterator[Finding]:
                 yield error("owners", at("ranges", i), told, "decide who owns it, and remove one of the two")
                 break
         others.append(i)
-    for i, numbers in enumerate(plan.ranges):
+    for i, numbers in network.each_range():
         outer = network.ranges.covering(numbers.prefix[1:])
         around = plan.ranges[outer[1]] if outer else None
         if numbers.delegated_by is not None and (around is None or around.owner != numbers.delegated_by):
@@ -122,7 +123,7 @@ def owners(network: Network) -> Iterator[Finding]:
 
 def foreign_entries(network: Network) -> Iterator[Finding]:
     """An entry's owner is that of its range."""
-    for i, entry in enumerate(network.plan.enum):
+    for i, entry in network.each_entry():
         owner = network.owner(entry.digits)
         if entry.owner is not None and owner is not None and owner != entry.owner:
             yield error(
@@ -138,13 +139,12 @@ def unowned(network: Network) -> Iterator[Finding]:
     plan, at = network.plan, network.book.at
     if not plan.ranges:
         return
-    around = {r.prefix[1:][:n] for r in plan.ranges for n in range(len(r.prefix))}
     listed: list[tuple[str, Location]] = [
-        *((entry.digits, ("enum", i)) for i, entry in enumerate(plan.enum)),
-        *((route.prefix[1:], ("routes", i)) for i, route in enumerate(plan.routes)),
+        *((entry.digits, ("enum", i)) for i, entry in network.each_entry()),
+        *((route.prefix[1:], ("routes", i)) for i, route in network.each_route()),
     ]
     for digits, location in listed:
-        if digits not in around and network.ranges.longest(digits) is None:
+        if digits not in network.towards_ranges and network.ranges.longest(digits) is None:
             yield warning(
                 "unowned",
                 at(*location),
@@ -155,15 +155,14 @@ def unowned(network: Network) -> Iterator[Finding]:
 
 def validity(network: Network) -> Iterator[Finding]:
     """What has expired, and what never holds."""
-    plan, at, day = network.plan, network.book.at, network.day
-    sections: tuple[tuple[str, tuple[Limited, ...]], ...] = (
-        ("ranges", plan.ranges),
-        ("enum", plan.enum),
-        ("routes", plan.routes),
+    at, day = network.book.at, network.day
+    sections: tuple[tuple[str, str, Iterator[tuple[int, Limited]]], ...] = (
+        ("ranges", "range", network.each_range()),
+        ("enum", "entry", network.each_entry()),
+        ("routes", "route", network.each_route()),
     )
-    for section, items in sections:
-        what = {"ranges": "range", "enum": "entry", "routes": "route"}[section]
-        for i, each in enumerate(items):
+    for section, what, items in sections:
+        for i, each in items:
             if each.valid_until is None:
                 continue
             if each.valid_from is not None and each.valid_from > each.valid_until:

@@ -13,7 +13,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
     """One route per engine, protocol and prefix on any day; and each target once."""
     plan, at = network.plan, network.book.at
     seen: dict[tuple[str, str | None, str], list[int]] = {}
-    for i, route in enumerate(plan.routes):
+    for i, route in network.each_route():
         same = seen.setdefault((route.at, route.arriving, route.prefix), [])
         for other in same:
             if plan.routes[other].meets(route):
@@ -38,43 +38,39 @@ def duplicates(network: Network) -> Iterator[Finding]:
 
 def shadowed(network: Network) -> Iterator[Finding]:
     """A prefix of which every continuation has a longer prefix decides nothing."""
-    for (engine, _), prefixes in network.routes.items():
-        for prefix in prefixes:
-            if prefixes.is_hidden(prefix):
-                yield error(
-                    "shadowed",
-                    network.book.at("routes", prefixes.get(prefix) or 0),
-                    f"+{prefix} at {engine} is never used: longer prefixes cover every number that "
-                    "continues it",
-                    "remove it, or one of the longer prefixes",
-                )
+    for table, prefix, index in network.deciding():
+        if network.routes[table].is_hidden(prefix):
+            yield error(
+                "shadowed",
+                network.book.at("routes", index),
+                f"+{prefix} at {table[0]} is never used: longer prefixes cover every number that "
+                "continues it",
+                "remove it, or one of the longer prefixes",
+            )
 
 
 def redundant(network: Network) -> Iterator[Finding]:
     """A longer prefix that leads where the shorter one leads says nothing."""
     plan, at = network.plan, network.book.at
-    for (engine, _), prefixes in network.routes.items():
-        for prefix in prefixes:
-            outer = prefixes.covering(prefix)
-            if outer is None:
-                continue
-            index = prefixes.get(prefix)
-            assert index is not None
-            one, other = plan.routes[index], plan.routes[outer[1]]
-            if (one.to, one.by, one.strip, one.prepend) == (other.to, other.by, other.strip, other.prepend):
-                yield warning(
-                    "overlapping",
-                    at("routes", index),
-                    f"+{prefix} at {engine} changes nothing: +{outer[0]} in {line(at('routes', outer[1]))} "
-                    f"leads to {named(one.to)} as well",
-                    "remove it",
-                )
+    for table, prefix, index in network.deciding():
+        outer = network.routes[table].covering(prefix)
+        if outer is None:
+            continue
+        one, other = plan.routes[index], plan.routes[outer[1]]
+        if (one.to, one.by, one.strip, one.prepend) == (other.to, other.by, other.strip, other.prepend):
+            yield warning(
+                "overlapping",
+                at("routes", index),
+                f"+{prefix} at {table[0]} changes nothing: +{outer[0]} in {line(at('routes', outer[1]))} "
+                f"leads to {named(one.to)} as well",
+                "remove it",
+            )
 
 
 def trees_never_asked(network: Network) -> Iterator[Finding]:
     """A route for every number leaves nothing for ENUM."""
     plan, at = network.plan, network.book.at
-    asked = {record.refer for entry in plan.enum for record in entry.naptr if record.refer}
+    asked = {*network.referred}
     for name, engine in plan.engines.items():
         asked.update(engine.trees)
         if engine.trees and (index := network.catch_all(name)) is not None:
@@ -97,7 +93,7 @@ def trees_never_asked(network: Network) -> Iterator[Finding]:
 def misplaced(network: Network) -> Iterator[Finding]:
     """Routes stand at engines that route, for protocols that these speak."""
     plan, at = network.plan, network.book.at
-    for i, route in enumerate(plan.routes):
+    for i, route in network.each_route():
         engine = plan.engines[route.at]
         if engine.kind == "endpoint":
             yield error(

@@ -8,6 +8,7 @@ from itertools import islice
 from weirlab.errors import InputError
 from weirlab.scenario.document import Location
 from weirlab.studies.voice.checking.findings import Finding, error, named, warning
+from weirlab.studies.voice.plan.model import Entry
 from weirlab.studies.voice.routing import End, Network, Way, words
 from weirlab.studies.voice.routing.calls import Arrival, arrivals, calls
 from weirlab.studies.voice.routing.names import leads_to
@@ -65,6 +66,9 @@ def ways(network: Network) -> Iterator[Finding]:
                 f"no engine that asks tree {entry.tree} can use a record of {entry.key} +{entry.digits}",
                 "add a record for a protocol that they speak, or name a gateway under hand_over",
             )
+    if network.scope is not None:
+        # Whether nothing at all leads to an engine is not seen from a part of the plan.
+        return
     reached = _reached(network, legs)
     for name, engine in network.plan.engines.items():
         if name not in reached and engine.home is None and network.plan.caller != name:
@@ -129,26 +133,19 @@ def _can_walk(network: Network) -> bool:
 def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
     """A call for every route and every entry, at each engine where it counts; None where it cannot."""
     plan = network.plan
-    for (name, arriving), prefixes in network.routes.items():
+    offers_at = {name: _offers(network, name) for name in plan.engines}
+    for (name, arriving), prefix, index in network.deciding():
         engine = plan.engines[name]
-        if engine.kind == "endpoint":
+        number = _example(network, prefix, network.routes[name, arriving].free_continuation(prefix))
+        if engine.kind == "endpoint" or number is None:
             continue
-        offers = _offers(network, name)
-        protocols = [arriving] if arriving is not None else [*engine.speaks]
-        for prefix in prefixes:
-            index = prefixes.get(prefix)
-            number = _example(network, prefix, prefixes.free_continuation(prefix))
-            if index is None or number is None:
-                continue
-            for protocol in protocols:
-                for offer in offers:
-                    yield Arrival(name, number, protocol, offer, None), ("routes", index)
-    for tree, found in network.trees.items():
+        for protocol in [arriving] if arriving is not None else engine.speaks:
+            for offer in offers_at[name]:
+                yield Arrival(name, number, protocol, offer, None), ("routes", index)
+    for tree, entries in _answering(network).items():
+        found = network.trees[tree]
         asking = [name for name, engine in plan.engines.items() if tree in engine.trees]
-        offers_at = {name: _offers(network, name) for name in asking}
-        for index in (*found.numbers.values(), *(found.prefixes.get(p) for p in found.prefixes)):
-            assert index is not None
-            entry = plan.enum[index]
+        for index, entry in entries:
             number = f"+{entry.digits}"
             if entry.number is None:
                 free = found.prefixes.free_continuation(entry.digits)
@@ -163,6 +160,15 @@ def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
                     if network.route(name, protocol, number[1:]) is None:
                         for offer in offers_at[name]:
                             yield Arrival(name, number, protocol, offer, None), ("enum", index)
+
+
+def _answering(network: Network) -> dict[str, list[tuple[int, Entry]]]:
+    """The entries that answer, by tree: those of numbers before those of prefixes."""
+    listed: dict[str, list[tuple[int, Entry]]] = {tree: [] for tree in network.trees}
+    for index, entry in network.each_entry():
+        if network.trees[entry.tree].counts(index, entry):
+            listed[entry.tree].append((index, entry))
+    return {tree: sorted(each, key=lambda one: one[1].number is None) for tree, each in listed.items()}
 
 
 def _example(network: Network, prefix: str, continuation: str | None) -> str | None:

@@ -13,16 +13,20 @@ from weirlab.studies.voice.options import DEFAULT_PLAN, DateOption, PlanOption, 
 
 LOAD = """Find how many calls per second the engines of a plan set up.
 
-SIPp calls a test number through Kamailio and BIND, at rates that a search
-(RFC 9971) chooses, until too many calls fail or are slow. It does so for one
-number that a route decides and for one that ENUM decides, unless --number
-names others. A few calls with speech run beside it. The result counts for
-this machine, whose CPUs callers, callees and engines share: the table also
-tells how much of a core each engine used.
-Needs root, and Debian's packages bind9, kamailio and sip-tester.
+SIPp calls a test number through the engines of the plan, at rates that a
+search (RFC 9971) chooses, until too many calls fail or are slow. It does so
+for one number that a route decides, for one that ENUM decides, and for one of
+each translation between SIP and H.323, unless --number names others. An MGCP
+line carries one call at a time: translations to such a line have no rate.
+A few calls with speech run beside it. The result counts for this machine,
+whose CPUs callers, callees and engines share: the table also tells how much
+of a core each engine used.
+Needs root, and Debian's packages bind9, kamailio and sip-tester; gateways
+need weir voice install.
 
 Examples:
   weir voice load --plan campus
+  weir voice load --plan translations --highest 300
   weir voice load --plan mine.yaml --number +420111222001 --out load.html
   weir voice load --plan campus --setup-limit 100 --bad 0.1 --trial 10 --json
 """

@@ -93,8 +93,8 @@ def _late(rows: Sequence[Mapping[str, str]], rate_per_s: float, calls: int) -> i
         begun, elapsed_s = int(row["OutgoingCall(C)"]), _epoch(row["CurrentTime"]) - _epoch(row["StartTime"])
         if begun < calls:
             behind = max(behind, min(elapsed_s * rate_per_s, calls) - begun)
-    # SIPp begins calls in bursts; what is within a tenth of a second of its rate is on time.
-    return round(behind) if behind > max(_LATE * calls, rate_per_s / 10) else 0
+    # SIPp begins calls in bursts; what is within a call, and a tenth of a second of its rate, is on time.
+    return round(behind) if behind > max(_LATE * calls, 1 + rate_per_s / 10) else 0
 
 
 def _epoch(text: str) -> float:

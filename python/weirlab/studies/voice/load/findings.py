@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weirlab.errors import NotMet
-from weirlab.quantities import count
+from weirlab.quantities import count, words
 from weirlab.studies.voice.load.rows import LimitRow, TrialRow, WorkRow
 
 if TYPE_CHECKING:
@@ -26,7 +26,13 @@ class LoadFindings:
     @property
     def sentence(self) -> str:
         """What was found, in a sentence."""
-        return "; ".join(said(limit) for limit in self.limits) + "."
+        told = [said(limit) for limit in self.limits if not limit.no_load]
+        without: dict[str, list[str]] = {}
+        for limit in self.limits:
+            if limit.no_load:
+                without.setdefault(limit.no_load, []).append(limit.translation or limit.number)
+        told += [f"no rate for {words(names)}: {reason}" for reason, names in without.items()]
+        return "; ".join(told) + "."
 
     def at_limit(self, limit: LimitRow) -> list[TrialRow]:
         """The trials of a number at the highest rate that met the goal."""
@@ -46,7 +52,7 @@ class LoadFindings:
 
     def problem(self, run: Run | None) -> NotMet | None:
         """The error that it is if a number has no result."""
-        without = [limit for limit in self.limits if math.isnan(limit.carried_per_s)]
+        without = [limit for limit in self.limits if math.isnan(limit.carried_per_s) and not limit.no_load]
         if not without:
             return None
         return NotMet("; ".join(said(limit) for limit in without))
@@ -54,7 +60,10 @@ class LoadFindings:
 
 def said(limit: LimitRow) -> str:
     """What was found for a number: ``+420111222001 (core: public): 640 calls/s``."""
-    by = f" ({limit.decided})" if limit.decided else ""
+    told = ", ".join(filter(None, (limit.translation, limit.decided)))
+    by = f" ({told})" if told else ""
+    if limit.no_load:
+        return f"{limit.number}{by} has no rate: {limit.no_load}"
     if limit.problem:
         return f"{limit.number}{by}: {limit.problem}"
     if math.isnan(limit.carried_per_s):

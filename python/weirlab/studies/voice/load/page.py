@@ -30,6 +30,7 @@ _TERMS: Final = (
     ("Slow", "Calls whose set-up took longer than the limit of the scenario; they count as bad."),
     ("Unsent", "Calls that SIPp was too slow to begin. The trial then says nothing against the engines."),
     ("Cores", "CPU time of an engine's processes over the time of the trial; 100 % is a whole core."),
+    ("Jitter", "Highest mean jitter (RFC 3550) of a few calls with speech meanwhile, where it arrives."),
     (
         "MOS",
         "Least of a few calls with speech meanwhile, by the E-model; no delay of a network is in it. SIPp "
@@ -58,7 +59,7 @@ def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
                 "rates",
                 "Set-up times",
                 figures=tuple(_figure(found, limit, share) for limit in found.limits if found.of(limit)),
-                tables=(tables.limits(found),),
+                tables=tuple(filter(None, (tables.limits(found), tables.not_loaded(found)))),
                 details=(tables.trials(found),),
                 missing="No trial was made.",
             ),
@@ -69,8 +70,10 @@ def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
 
 def _tiles(found: LoadFindings) -> Iterator[Tile]:
     for limit in found.limits:
+        if limit.no_load:
+            continue
         carried = f"{tables.carried(limit)}/s" if limit.carried_per_s >= 0 else "no rate met the goal"
-        yield Tile(f"Calls to {limit.number}", carried, limit.decided or limit.way)
+        yield Tile(f"Calls to {limit.number}", carried, limit.translation or limit.decided or limit.way)
     opinions = [row.media_mos for row in found.trials if not math.isnan(row.media_mos)]
     if opinions:
         yield Tile("Least MOS", decimals(min(opinions)), f"in {plural(len(opinions), 'trial')}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +41,8 @@ class TrialRow:
     """Share of their packets that were lost, of both directions."""
     media_mos: float
     """Least MOS of both directions of these calls, without any delay of the network."""
+    media_jitter_ms: float = math.nan
+    """Highest mean jitter (RFC 3550) of both directions of these calls."""
 
     @property
     def bad(self) -> int:
@@ -79,3 +82,7 @@ class LimitRow:
     """No higher rate could be offered: the engines may carry more."""
     problem: str
     """Why nothing was found; empty otherwise."""
+    translation: str = ""
+    """Protocols between which gateways translate, as in `SIP to H.323 to SIP`; empty without a gateway."""
+    no_load: str = ""
+    """Why the number cannot be called many times; empty if it can."""

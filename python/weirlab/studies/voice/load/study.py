@@ -14,7 +14,6 @@ from weirlab.errors import InputError, LabError
 from weirlab.interrupts import owned, shielded
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
-from weirlab.quantities import words
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground
@@ -22,10 +21,12 @@ from weirlab.studies.voice.configs.parts import address
 from weirlab.studies.voice.kept import PLAN, keep_plan
 from weirlab.studies.voice.lab.engines import Daemon
 from weirlab.studies.voice.lab.loading import Loaded, LoadingLab, Offered
+from weirlab.studies.voice.load import targets
 from weirlab.studies.voice.load.counted import Counted, counted, edges
 from weirlab.studies.voice.load.findings import LoadFindings, said
 from weirlab.studies.voice.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
-from weirlab.studies.voice.load.trials import searched
+from weirlab.studies.voice.load.targets import Target
+from weirlab.studies.voice.load.trials import left_out, searched
 from weirlab.studies.voice.plan import load, ready
 from weirlab.studies.voice.proof.planned import NO_TESTS, Planned, planned
 from weirlab.studies.voice.proof.study import check_namespaces
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _LEAD_S: Final = 1.0
 """Calls with speech are over so much before the trial is."""
+_MS: Final = 1e6
 
 
 class LoadLab(Protocol):
@@ -63,16 +65,16 @@ class LoadBed:
     """The lab, and which numbers to call in it."""
 
     lab: LoadLab
-    numbers: tuple[Planned, ...]
+    numbers: tuple[Target, ...]
 
 
-def checked(asked: LoadScenario) -> tuple[Network, tuple[Planned, ...]]:
+def checked(asked: LoadScenario) -> tuple[Network, tuple[Target, ...]]:
     """The plan, and the numbers to call.
 
     Raises
     ------
     InputError
-        The plan cannot be read, a number is none of its test numbers, or nobody in the lab answers it.
+        The plan cannot be read, a number is none of its test numbers, or it cannot be called many times.
     """
     what = asked.voice_load
     if what.highest <= what.lowest:
@@ -84,36 +86,8 @@ def checked(asked: LoadScenario) -> tuple[Network, tuple[Planned, ...]]:
     if not calls:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
     if not what.numbers:
-        return network, _first(network, calls)
-    return network, tuple(_named(network, calls, number) for number in what.numbers)
-
-
-def _first(network: Network, calls: Sequence[Planned]) -> tuple[Planned, ...]:
-    """The first number that a route decides, and the first that a tree decides."""
-    good = [call for call in calls if call.answered and not call.impossible and _by_sip(network, call)]
-    by_route = [call for call in good if call.way.decided_by == "static"][:1]
-    by_tree = [call for call in good if call.way.decided_by not in (None, "static")][:1]
-    if not by_route and not by_tree:
-        raise InputError(f"{network.book.name}: nobody in the lab answers any of its test numbers")
-    return (*by_route, *by_tree)
-
-
-def _by_sip(network: Network, call: Planned) -> bool:
-    """Do both ends speak SIP? No others call many times."""
-    return all("sip" in network.plan.engines[name].speaks for name in (call.caller, call.way.end.engine))
-
-
-def _named(network: Network, calls: Sequence[Planned], number: str) -> Planned:
-    found = next((call for call in calls if call.test.number == number), None)
-    if found is None:
-        known = words([call.test.number for call in calls if call.answered])
-        raise InputError(f"{network.book.name}: {number} is none of its test numbers; answered are {known}")
-    if found.impossible or not found.answered or not _by_sip(network, found):
-        why = found.impossible or (
-            "an end of it speaks no SIP" if found.answered else f"it is answered {found.answer}"
-        )
-        raise InputError(f"{network.book.name}: {number} cannot be called many times: {why}")
-    return found
+        return network, targets.chosen(network, calls)
+    return network, tuple(targets.named(network, calls, number) for number in what.numbers)
 
 
 def _in_namespaces(network: Network, talk_s: float) -> LoadingLab:
@@ -145,15 +119,20 @@ def measured(
     keep_plan(writer, lab.network)
     found = {limit.number for limit in limits}
     for each in ground.bed.numbers:
-        number = each.test.number
+        number = each.number
         if number in found:
+            continue
+        if each.no_load:
+            limits.append(left_out(each))
+            writer.put_table(LIMITS, frame_of(LimitRow, limits))
+            progress.note(said(limits[-1]))
             continue
         progress.stage(f"calls to {number}, run {writer.run_id}")
 
-        def measure(rate: int, each: Planned = each, number: str = number) -> TrialRow:
+        def measure(rate: int, each: Target = each, number: str = number) -> TrialRow:
             done = sum(row.number == number for row in trials)
             progress.advance(done, done + 1, f"{number} at {rate} calls/s")
-            row, more = trial(lab, each, what, len(trials), rate)
+            row, more = trial(lab, each.planned, what, len(trials), rate)
             trials.append(row)
             work.extend(more)
             writer.put_table(WORK, frame_of(WorkRow, work))
@@ -193,6 +172,7 @@ def trial(
 def _row(index: int, number: str, rate: int, counts: Counted, streams: Sequence[heard.Heard]) -> TrialRow:
     expected = sum(each.expected for each in streams)
     opinions = [each.mos for each in streams if not math.isnan(each.mos)]
+    jitters = [each.jitter_ns / _MS for each in streams if not math.isnan(each.jitter_ns)]
     return TrialRow(
         index=index,
         number=number,
@@ -207,6 +187,7 @@ def _row(index: int, number: str, rate: int, counts: Counted, streams: Sequence[
         media_calls=len(streams) // 2,
         media_lost_ratio=sum(each.lost for each in streams) / expected if expected else math.nan,
         media_mos=min(opinions, default=math.nan),
+        media_jitter_ms=max(jitters, default=math.nan),
     )
 
 

@@ -12,7 +12,8 @@ from weirlab.studies.voice.proof.tables import decimals
 from weirlab.tables import Table
 
 _LIMITS: Final = (
-    "Number", "Decided", "Carried", "Too many", "Set-up", "p99", "MOS", "Engines' cores",
+    "Number", "Translation", "Decided", "Carried", "Too many", "Set-up", "p99", "Lost", "Jitter", "MOS",
+    "Engines' cores",
 )  # fmt: skip
 
 
@@ -21,15 +22,25 @@ def limits(found: LoadFindings) -> Table:
     cells = [
         (
             limit.number,
+            limit.translation or NOTHING,
             limit.decided or NOTHING,
             carried(limit),
             per_s(limit.too_many_per_s),
             *_at_limit(found, limit),
         )
         for limit in found.limits
+        if not limit.no_load
     ]
     title = "Calls per second; set-up, speech and work at the highest rate carried"
-    return Table(title, _LIMITS, cells, spare=("Decided", "Engines' cores"))
+    return Table(title, _LIMITS, cells, spare=("Decided", "Engines' cores", "Lost", "Jitter"))
+
+
+def not_loaded(found: LoadFindings) -> Table | None:
+    """A row per number that cannot be called many times; None if there are none."""
+    cells = [
+        (limit.number, limit.translation or NOTHING, limit.no_load) for limit in found.limits if limit.no_load
+    ]
+    return Table("Not loaded", ("Number", "Translation", "Reason"), cells) if cells else None
 
 
 def carried(limit: LimitRow) -> str:
@@ -41,15 +52,22 @@ def per_s(rate: float) -> str:
     return NOTHING if math.isnan(rate) else count(rate)
 
 
-def _at_limit(found: LoadFindings, limit: LimitRow) -> tuple[str, str, str, str]:
-    """Median and 99th percentile of the set-up time, MOS, work: of the last good trial."""
+def _at_limit(found: LoadFindings, limit: LimitRow) -> tuple[str, ...]:
+    """Median and 99th percentile of the set-up time, loss, jitter, MOS, work: of the last good trial."""
     last = next((row for row in reversed(found.at_limit(limit)) if not row.unsent), None)
     if last is None:
-        return NOTHING, NOTHING, NOTHING, NOTHING
+        return (NOTHING,) * 6
     work = ", ".join(
         f"{row.engine} {percent(row.cpu_share, 2)}" for row in found.work_of(last) if row.program != "sipp"
     )
-    return classed(last.setup_p50_ms), classed(last.setup_p99_ms), decimals(last.media_mos), work or NOTHING
+    return classed(last.setup_p50_ms), classed(last.setup_p99_ms), *_media(last), work or NOTHING
+
+
+def _media(row: TrialRow) -> tuple[str, str, str]:
+    """Loss, jitter and MOS of the calls with speech."""
+    lost = NOTHING if math.isnan(row.media_lost_ratio) else percent(row.media_lost_ratio)
+    jitter = NOTHING if math.isnan(row.media_jitter_ms) else duration(row.media_jitter_ms * 1e6)
+    return lost, jitter, decimals(row.media_mos)
 
 
 def classed(upper_ms: float) -> str:
@@ -60,22 +78,21 @@ def classed(upper_ms: float) -> str:
 def trials(found: LoadFindings) -> Table:
     """A row per trial."""
     columns = (
-        "Number", "Calls/s", "Calls", "Unsent", "Failed", "Slow", "Set-up", "p99", "Lost", "MOS", "Cores"
+        "Number", "Calls/s", "Calls", "Unsent", "Failed", "Slow", "Set-up", "p99", "Lost", "Jitter", "MOS",
+        "Cores",
     )  # fmt: skip
     cells = [(*_trial(row), _cores(found, row)) for row in found.trials]
     return Table("Trials", columns, cells, details=True)
 
 
 def _trial(row: TrialRow) -> tuple[str, ...]:
-    lost = NOTHING if math.isnan(row.media_lost_ratio) else percent(row.media_lost_ratio)
     counts = (row.rate_per_s, row.calls, row.unsent, row.failed, row.slow)
     return (
         row.number,
         *map(count, counts),
         classed(row.setup_p50_ms),
         classed(row.setup_p99_ms),
-        lost,
-        decimals(row.media_mos),
+        *_media(row),
     )
 
 

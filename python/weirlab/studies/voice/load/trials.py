@@ -10,15 +10,15 @@ from typing import Final
 from weirlab.errors import TrialError
 from weirlab.measure.search import Goal, mlr
 from weirlab.studies.voice.load.rows import LimitRow, TrialRow
+from weirlab.studies.voice.load.targets import Target
 from weirlab.studies.voice.proof.calling import decisions
-from weirlab.studies.voice.proof.planned import Planned
 from weirlab.studies.voice.section import Load
 
 _NAME: Final = "set-up"
 
 
 def searched(
-    asked: Load, planned: Planned, measure: Callable[[int], TrialRow], known: Iterable[TrialRow] = ()
+    asked: Load, target: Target, measure: Callable[[int], TrialRow], known: Iterable[TrialRow] = ()
 ) -> LimitRow:
     """Search one number.
 
@@ -48,19 +48,33 @@ def searched(
     carried = too_many = math.nan
     at_least, problem = False, ""
     try:
-        (found,) = mlr.search(one, [goal], min_load_pps=asked.lowest, max_load_pps=asked.highest)
+        (found,) = mlr.search(one, [goal], min_load=asked.lowest, max_load=asked.highest, unit="calls/s")
     except TrialError as error:
         problem = str(error)
     else:
         carried = math.nan if found.lower_pps is None else round(found.lower_pps)
         too_many = math.nan if found.upper_pps is None else round(found.upper_pps)
         at_least = found.at_least
+    return _row(target, carried, too_many, at_least=at_least, problem=problem)
+
+
+def left_out(target: Target) -> LimitRow:
+    """The row of a number that cannot be called many times."""
+    return _row(target, math.nan, math.nan)
+
+
+def _row(
+    target: Target, carried: float, too_many: float, *, at_least: bool = False, problem: str = ""
+) -> LimitRow:
+    planned = target.planned
     return LimitRow(
-        number=planned.test.number,
+        number=target.number,
         way=" > ".join(planned.way.engines),
         decided=decisions(planned.decisions),
         carried_per_s=carried,
         too_many_per_s=too_many,
         at_least=at_least,
         problem=problem,
+        translation=target.translation,
+        no_load=target.no_load,
     )

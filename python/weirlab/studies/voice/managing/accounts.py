@@ -16,8 +16,8 @@ from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
-from weirlab.studies.voice.managing.database import Account
 from weirlab.studies.voice.managing.register import Gone, Register, instant
+from weirlab.studies.voice.managing.transaction import Account
 
 LEAST_PASSWORD: Final = 12
 """Characters."""
@@ -207,6 +207,50 @@ class Accounts:
         Throttled
             Either was too often.
         """
+        if self._proved(name, password, address, now_s) is None:
+            self._register.record(name if is_name(name) else "somebody", "sign-in refused", _from(address))
+            raise NotSignedIn("the name or the password is wrong")
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        now = self._register.now()
+        with self._register.database.writing() as on:
+            on.begin_session(_digest(key), name, instant(now + SESSION), instant(now))
+            on.record(instant(now), name, "signed in", _from(address))
+        return key
+
+    def change_password(self, key: str, before: str, after: str, address: str, now_s: float) -> None:
+        """Let the user whose session has this key give another password; the user's other sessions end.
+
+        Raises
+        ------
+        InputError
+            ``before`` is not the password, or ``after`` can be none.
+        NotSignedIn
+            It is nobody's session.
+        Throttled
+            Too many have tried, as with :meth:`sign_in`.
+        """
+        who = self.signed_in(key)
+        if who is None:
+            raise NotSignedIn("the session has ended: sign in again")
+        name, register = who.account.name, self._register
+        checked(after)
+        proved = self._proved(name, before, address, now_s)
+        if proved is None:
+            register.record(name, "change of password refused", _from(address))
+            raise InputError("the current password is wrong")
+        if after == before:
+            raise InputError("the new password is the current one: choose another")
+        with self._lock:
+            kept = hashed(after, cost=self._cost)
+        with register.database.writing() as on:
+            if on.account(name) != proved:
+                # An administrator was faster.
+                raise NotSignedIn("the account has changed meanwhile: sign in again")
+            on.put_password(name, kept, _digest(key))
+            on.record(instant(register.now()), name, "changed password", _from(address))
+
+    def _proved(self, name: str, password: str, address: str, now_s: float) -> Account | None:
+        """The account with this name and password; None counts as a failure."""
         shown = name if is_name(name) else "somebody"
         with self._lock:
             wait_s = self._by_name.wait_s(shown, now_s)
@@ -222,15 +266,9 @@ class Accounts:
                 self._by_name.failed(shown, now_s)
                 if address:
                     self._by_address.failed(address, now_s)
-                self._register.record(shown, "sign-in refused", _from(address))
-                raise NotSignedIn("the name or the password is wrong")
+                return None
             self._by_name.forget(shown)
-        key = secrets.token_urlsafe(_KEY_BYTES)
-        now = self._register.now()
-        with self._register.database.writing() as on:
-            on.begin_session(_digest(key), name, instant(now + SESSION), instant(now))
-            on.record(instant(now), name, "signed in", _from(address))
-        return key
+            return account
 
     def sign_out(self, key: str) -> None:
         """End a session."""

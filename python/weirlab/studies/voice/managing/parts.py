@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel
 
-from weirlab.scenario.document import Location
 from weirlab.studies.voice.plan.model import (
     Contact,
     Dns,
@@ -169,67 +168,3 @@ def pieces(plan: NumberingPlan) -> Iterator[tuple[str, Content]]:
                     yield part.key, part.in_order({**contact, "organisation": name})
         elif part.key != GENERAL:
             yield from ((part.key, part.in_order(content)) for content in plain.get(part.key, ()))
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The plan that pieces make, and which piece stands where in it."""
-
-    value: Content
-    items: Mapping[Location, Item]
-    """By the location of each piece; that of the plan as a whole is empty."""
-
-    def find(self, location: Location) -> tuple[Item | None, str]:
-        """The piece at ``location``, and the field in it, as in ``naptr.0.uri``."""
-        for depth in range(len(location), -1, -1):
-            if (item := self.items.get(location[:depth])) is not None:
-                field = ".".join(str(each) for each in location[depth:])
-                return item, field or PARTS[item.part].first[0]
-        return None, ""
-
-
-def whole(items: Iterable[Item]) -> Whole:
-    """The plan that ``items`` make."""
-    listed: dict[str, list[Item]] = {key: [] for key in PARTS}
-    for item in items:
-        listed[item.part].append(item)
-    value: Content = {}
-    places: dict[Location, Item] = {}
-    for item in listed[GENERAL]:
-        value.update(PARTS[GENERAL].in_order(item.content))
-        places[()] = item
-    external = value.pop("external", None)
-    for key in ("organisations", "ranges", "engines", "trees", "enum", "routes", "domains", "tests"):
-        part = PARTS[key]
-        if not listed[key]:
-            continue
-        if part.named:
-            value[key] = {}
-            for item in listed[key]:
-                content = part.in_order(item.content)
-                name = content.pop("name")
-                value[key][name] = content
-                places[(key, name)] = item
-        else:
-            value[key] = [part.in_order(item.content) for item in listed[key]]
-            places.update({(key, rank): item for rank, item in enumerate(listed[key])})
-    value.setdefault("engines", {})
-    for item in listed["contacts"]:
-        content = PARTS["contacts"].in_order(item.content)
-        name = content.pop("organisation")
-        # Of an organisation that is not there: whoever removes one is told of its contacts.
-        around = value.setdefault("organisations", {}).setdefault(name, {})
-        contacts = around.setdefault("contacts", [])
-        places[("organisations", name, "contacts", len(contacts))] = item
-        contacts.append(content)
-    if external:
-        value["external"] = external
-    return Whole(value, places)
-
-
-def with_serial(items: Iterable[Item], serial: int) -> list[Item]:
-    """``items``, the plan's serial replaced."""
-    return [
-        replace(item, content={**item.content, "serial": serial}) if item.part == GENERAL else item
-        for item in items
-    ]

@@ -1,10 +1,11 @@
-"""Plain values as a YAML document in which every key has a line of its own: a line tells a place. Pure."""
+"""Places of a plan that is no file: by lines of a document that is written, or by numbers alone. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from weirlab.quoting import json_printable
@@ -17,17 +18,44 @@ _NEVER: Final = re.compile("[\ufffe\uffff]")
 """Characters that YAML takes in no form but escaped."""
 
 
+class Places(Mapping[Location, str]):
+    """A place such as ``plan.yaml:7`` for every location that is asked for; no text has such lines."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._locations: list[Location] = [(), ()]
+        self._lines: dict[Location, int] = {}
+        self._lock = threading.Lock()
+
+    def __getitem__(self, location: Location) -> str:
+        with self._lock:
+            line = self._lines.setdefault(location, len(self._locations))
+            if line == len(self._locations):
+                self._locations.append(location)
+        return f"{self.name}:{line}"
+
+    def __iter__(self) -> Iterator[Location]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def at(self, place: str) -> Location:
+        """The location of a place, whose name may be missing."""
+        line = place.rpartition(":")[2]
+        known = line.isdecimal() and int(line) < len(self._locations)
+        return self._locations[int(line)] if known else ()
+
+
 def written(value: Mapping[str, Any], name: str, head: Sequence[str] = ()) -> tuple[str, Document]:
-    """``value`` as text, below ``head`` as comments, and the document that reading the text would give."""
+    """``value`` as text, below ``head`` as comments, and the document that reading the text would give.
+
+    Every key has a line of its own, so that a line tells a place.
+    """
     writer = _Writer([f"# {line}" for line in head])
     writer.values[()] = Mark(len(head) + 1, 1)
     writer.mapping(value, (), 0)
     return "\n".join(writer.lines) + "\n", Document(name, value, writer.values, writer.keys)
-
-
-def locations(document: Document) -> dict[int, Location]:
-    """What stands in each line of a document that :func:`written` made."""
-    return {mark.line: location for location, mark in document.keys.items()}
 
 
 class _Writer:

@@ -18,13 +18,15 @@ from weirlab.quoting import printable, shortened
 from weirlab.studies.voice.configs.named import statements
 from weirlab.studies.voice.diff import Change, differences
 from weirlab.studies.voice.lab import dns
-from weirlab.studies.voice.managing.database import Account, Publication
 from weirlab.studies.voice.managing.parts import GENERAL
 from weirlab.studies.voice.managing.register import NAME, Register
 from weirlab.studies.voice.managing.state import Problem, Refused, State
+from weirlab.studies.voice.managing.transaction import Account, Publication
 from weirlab.studies.voice.plan import loads
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.zones import put, zones
+from weirlab.studies.voice.zones.catalog import catalog
+from weirlab.studies.voice.zones.made import Zone
 from weirlab.studies.voice.zones.text import is_higher
 
 LIST: Final = "zones.conf"
@@ -60,6 +62,12 @@ class Target:
     """The configuration of rndc (``rndc.conf``), by which BIND is told; None: nobody is told."""
     servers: tuple[Server, ...] = ()
     """Asked which serial they have: the primary, then secondaries."""
+    catalog: str = ""
+    """Name of the zone that lists all others (RFC 9432); empty for none."""
+
+    def origins(self, state: State) -> list[str]:
+        """The names of all zones that are published."""
+        return [*origins(state), *filter(None, (self.catalog,))]
 
 
 @dataclass(frozen=True)
@@ -116,20 +124,21 @@ def publish(register: Register, who: Account, head: int, target: Target) -> Publ
     if not who.may_publish:
         reason, advice = f"{who.name} may not publish", "ask an administrator to publish"
         raise Refused([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
-    served = _served(register.state(), target.servers)
+    served = _served(register.state(), target)
     with register.database.writing() as on:
         state = register.publishable(on, head)
         before = on.publication()
         kept = 0 if before is None else before.serial
         serial = next_serial(latest([state.plan.serial, kept, *served]), register.now().date())
-        made = zones(register.with_serial(state, serial).network)
+        made = zones(register.with_serial(state, serial).exported)
+        listed = _catalog(state, target, made)
         told = f"{plural(len(made), 'zone')} with serial {serial}"
         event, raised = register.raised(on, who.name, state, serial, told)
         on.put_publication(Publication(event, serial, raised.text))
     try:
         files.check_folder(target.folder, "--voice-zones")
-        put(made, target.folder, raised.book.at("serial"))
-        files.write_bytes(target.folder / LIST, _list(raised, target.folder).encode())
+        put([*made, *listed], target.folder, raised.exported.book.at("serial"))
+        files.write_bytes(target.folder / LIST, _list(raised, target, listed).encode())
         if target.rndc is not None:
             _reload(target.rndc)
     except WeirError as error:
@@ -138,18 +147,29 @@ def publish(register: Register, who: Account, head: int, target: Target) -> Publ
     return Published(serial, tuple(zone.origin for zone in made))
 
 
-def _list(state: State, folder: Path) -> str:
+def _catalog(state: State, target: Target, made: list[Zone]) -> list[Zone]:
+    """The catalog of ``made``, if there is to be one."""
+    if not target.catalog or not made:
+        return []
+    if target.catalog in origins(state):
+        raise InputError(f"--voice-catalog: {target.catalog} is a zone of the plan; choose another name")
+    return [catalog(target.catalog, made)]
+
+
+def _list(state: State, target: Target, listed: Sequence[Zone]) -> str:
+    folder = target.folder
     path = str(folder.absolute())
     if any(each in path for each in '"\\\n'):
         raise InputError(f"{files.shown(folder)}: named.conf cannot hold this name; choose another folder")
     lines = [
         f"// Zones of plan {state.plan.plan}, made by weir web: include this file in named.conf.",
         *statements(state.plan, f"{path}/"),
+        *(f'zone "{zone.origin}" {{ type master; file "{path}/{zone.origin}.zone"; }};' for zone in listed),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _served(state: State, servers: Sequence[Server]) -> list[int]:
+def _served(state: State, target: Target) -> list[int]:
     """Serials that the new one must follow, as a zone may have had another primary before.
 
     Where BIND signs a zone, it raises the serial with every step of that. A serial well above shows that a
@@ -158,7 +178,7 @@ def _served(state: State, servers: Sequence[Server]) -> list[int]:
     signed = signed_zones(state)
     return [
         (found + _SIGNING if origin in signed else found) % _SERIALS
-        for _, origin, found in serials(servers, origins(state))
+        for _, origin, found in serials(target.servers, target.origins(state))
         if found is not None
     ]
 

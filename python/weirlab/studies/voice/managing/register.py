@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
-from weirlab.studies.voice.managing.database import Account, Changed, Database, Event, Transaction
-from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Content, Item, pieces, with_serial
+from weirlab.studies.voice.managing.database import Database
+from weirlab.studies.voice.managing.parts import GENERAL, PARTS, Content, Item, pieces
 from weirlab.studies.voice.managing.rights import refusal
-from weirlab.studies.voice.managing.state import Problem, Refused, State, form
+from weirlab.studies.voice.managing.state import SMALL, Problem, Refused, State, form
+from weirlab.studies.voice.managing.transaction import Account, Changed, Event, Transaction
+from weirlab.studies.voice.managing.whole import with_serial
 from weirlab.studies.voice.plan.model import NumberingPlan
 
 NAME: Final = "plan.yaml"
@@ -65,12 +68,35 @@ class _Change:
         return "removed" if self.after is None else "changed"
 
 
-class Register:
-    """The plan of a database, and all that may be done with it."""
+@dataclass
+class _Changing:
+    """A transaction in which a piece changes."""
 
-    def __init__(self, database: Database, now: Clock = utc) -> None:
+    on: Transaction
+    made: tuple[int, State] | None = None
+    """The event, and the plan after it."""
+
+
+class Register:
+    """The plan of a database, and all that may be done with it.
+
+    Parameters
+    ----------
+    large:
+        Called with every state of a plan of more than ``small`` pieces that is checked in part only.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now: Clock = utc,
+        *,
+        small: int = SMALL,
+        large: Callable[[State], None] = lambda state: None,
+    ) -> None:
         self.database = database
         self.now = now
+        self._small, self._large = small, large
         self._last: tuple[tuple[int, str], State] | None = None
         self._lock = threading.Lock()
 
@@ -95,10 +121,15 @@ class Register:
         items = on.items()
         if not items:
             raise InputError(f"{self.database.shown}: no plan yet; weir voice manage import brings one")
-        state = State(items, NAME, today)
+        state = State(items, NAME, today, small=self._small)
+        self._remember(key, state)
+        return state
+
+    def _remember(self, key: tuple[int, str], state: State) -> None:
         with self._lock:
             self._last = (key, state)
-        return state
+        if not state.is_checked:
+            self._large(state)
 
     def begin(self, who: str, plan: NumberingPlan, name: str) -> int:
         """Take over a plan from a document; returns how many pieces it has.
@@ -141,10 +172,10 @@ class Register:
         if part not in PARTS or part == GENERAL:
             raise Gone(f"a plan has no {quoted(part)} to add to")
         content = _normal(part, None, content)
-        with self.database.writing() as on:
-            item = Item(on.next_item(), part, content, 0)
+        with self._changing() as changing:
+            item = Item(changing.on.next_item(), part, content, 0)
             try:
-                return self._make(on, who, _Change(None, item), accept=accept)
+                return self._make(changing, who, _Change(None, item), accept=accept)
             except Refused as refused:
                 # It has no number yet.
                 raise Refused(
@@ -155,21 +186,21 @@ class Register:
         self, who: Account, number: int, revision: int, content: Content, *, accept: bool = False
     ) -> Done:
         """Change a piece that was read at ``revision``; see :meth:`add`."""
-        with self.database.writing() as on:
-            before = self._current(on, number, revision)
+        with self._changing() as changing:
+            before = self._current(changing.on, number, revision)
             if before.part == GENERAL:
                 # Publishing alone raises it.
                 content = {**content, "serial": before.content.get("serial", 1)}
             after = Item(number, before.part, _normal(before.part, number, content), 0)
-            return self._make(on, who, _Change(before, after), accept=accept)
+            return self._make(changing, who, _Change(before, after), accept=accept)
 
     def remove(self, who: Account, number: int, revision: int, *, accept: bool = False) -> Done:
         """Remove a piece that was read at ``revision``; see :meth:`add`."""
-        with self.database.writing() as on:
-            before = self._current(on, number, revision)
+        with self._changing() as changing:
+            before = self._current(changing.on, number, revision)
             if before.part == GENERAL:
                 raise InputError("the plan itself cannot be removed")
-            return self._make(on, who, _Change(before, None), accept=accept)
+            return self._make(changing, who, _Change(before, None), accept=accept)
 
     def undo(self, who: Account, number: int, *, accept: bool = False) -> Done:
         """Make what is the inverse of a change; itself a change, which can be undone.
@@ -179,7 +210,8 @@ class Register:
         Refused
             The piece has changed since, or the inverse may not be made.
         """
-        with self.database.writing() as on:
+        with self._changing() as changing:
+            on = changing.on
             event = on.event(number)
             if event is None or not event.is_change or event.part is None or event.item is None:
                 raise Gone(f"event {number} is no change that could be undone")
@@ -208,7 +240,7 @@ class Register:
                     ]
                 )
             after = None if back is None else Item(event.item, event.part, back, 0)
-            return self._make(on, who, _Change(now, after), accept=accept, undoes=event)
+            return self._make(changing, who, _Change(now, after), accept=accept, undoes=event)
 
     def publishable(self, on: Transaction, head: int) -> State:
         """The plan, if it is as somebody saw it at ``head`` and has no errors.
@@ -224,13 +256,13 @@ class Register:
             raise Refused(
                 [Problem("error", "conflict", GENERAL, None, "", "plan", reason, "look at the changes again")]
             )
-        if state.errors:
-            raise Refused(state.errors)
+        if errors := [each for each in state.complete() if each.severity == "error"]:
+            raise Refused(errors)
         return state
 
     def with_serial(self, state: State, serial: int) -> State:
         """``state`` with another serial."""
-        return State(with_serial(state.items, serial), NAME, state.network.day)
+        return State(with_serial(state.items, serial), NAME, state.day, small=self._small)
 
     def raised(self, on: Transaction, who: str, state: State, serial: int, told: str) -> tuple[int, State]:
         """Keep a new serial; returns the event of the publication, and the plan as published."""
@@ -263,13 +295,24 @@ class Register:
             )  # fmt: skip
         return item
 
+    @contextmanager
+    def _changing(self) -> Iterator[_Changing]:
+        """A transaction for a change; the plan that it makes is known afterwards."""
+        with self.database.writing() as on:
+            changing = _Changing(on)
+            yield changing
+        if changing.made is not None:
+            number, state = changing.made
+            self._remember((number, state.day.isoformat()), state)
+
     def _make(
-        self, on: Transaction, who: Account, change: _Change, *, accept: bool, undoes: Event | None = None
+        self, changing: _Changing, who: Account, change: _Change, *, accept: bool, undoes: Event | None = None
     ) -> Done:
         """Check a change and make it."""
+        on = changing.on
         before, item = self.state_in(on), change.item
         was, becomes = (each.content if each else None for each in (change.before, change.after))
-        refused = refusal(who.organisation, before.plan, item.part, was, becomes, before.network.day)
+        refused = refusal(who.organisation, before.plan, item.part, was, becomes, before.owners)
         if refused is not None:
             label, field = item.label, refused.field
             place = f"{label}, {field}" if field else label
@@ -282,32 +325,28 @@ class Register:
                 ]
             )
         _check_names(before, change)
-        after = State(_with(before.items, change), NAME, before.network.day)
+        number = on.head() + 1
+        kept = None if change.after is None else replace(change.after, revision=number)
+        after = before.after(item.part, item.id, kept)
         new = after.new_errors(before)
         if new and not accept:
             raise Refused(new)
         told = item.label if undoes is None else f"event {undoes.id}: {undoes.action} {undoes.told}"
-        number = on.record(
+        on.record(
             instant(self.now()),
             who.name,
             change.action if undoes is None else "undone",
             told,
             Changed(item.part, item.id, was, becomes, None if undoes is None else undoes.id),
         )
-        if change.after is None:
+        if kept is None:
             on.drop(item.id)
         else:
-            on.put(Item(item.id, item.part, change.after.content, number))
+            on.put(kept)
+        changing.made = (number, after)
         made = on.event(number)
         assert made is not None
         return Done(made, tuple(each for each in after.problems if each.item == item.id))
-
-
-def _with(items: Iterable[Item], change: _Change) -> list[Item]:
-    """``items`` after ``change``, in order."""
-    others = [each for each in items if each.id != change.item.id]
-    added = [] if change.after is None else [change.after]
-    return sorted((*others, *added), key=lambda each: each.id)
 
 
 def _normal(part: str, number: int | None, content: Content) -> Content:
@@ -324,8 +363,8 @@ def _check_names(before: State, change: _Change) -> None:
     if change.after is None or not part.named:
         return
     name = change.after.content["name"]
-    for other in before.items:
-        if other.part == part.key and other.id != change.item.id and other.content["name"] == name:
+    for other in before.of(part.key):
+        if other.id != change.item.id and other.content["name"] == name:
             raise Refused(
                 [
                     Problem(

@@ -28,13 +28,33 @@ class Refusal:
     proposal: str
 
 
+class Owners:
+    """Who owns which numbers of ``plan``, now or later: ranges that have expired by ``day`` do not count."""
+
+    def __init__(self, plan: NumberingPlan, day: date) -> None:
+        self.ranges = [each for each in plan.ranges if not each.expired(day)]
+        self._by_prefix: dict[str, set[str]] = {}
+        for each in self.ranges:
+            self._by_prefix.setdefault(each.prefix[1:], set()).add(each.owner)
+
+    def of(self, digits: str, *, around: bool = False) -> set[str]:
+        """Who owns the numbers that begin with ``digits``: by the longest range.
+
+        With ``around``, by the longest range that is shorter than ``digits``.
+        """
+        for length in range(len(digits) - around, -1, -1):
+            if found := self._by_prefix.get(digits[:length]):
+                return found
+        return set()
+
+
 def refusal(
     organisation: str | None,
     plan: NumberingPlan,
     part: str,
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
-    day: date,
+    owners: Owners,
 ) -> Refusal | None:
     """Why users of ``organisation`` may not change a piece from ``before`` to ``after``; None if they may.
 
@@ -46,12 +66,11 @@ def refusal(
         As it is before the change.
     before, after
         The piece; None where it is added or removed.
-    day
-        Ranges that have expired by then give no rights.
+    owners
+        Those of the plan.
     """
     if organisation is None:
         return None
-    plan = plan.model_copy(update={"ranges": tuple(each for each in plan.ranges if not each.expired(day))})
     if part == "organisations" and (before is None or after is None):
         what = "added" if before is None else "removed"
         return Refusal("name", f"organisations are {what} by administrators alone", _ASK)
@@ -62,7 +81,7 @@ def refusal(
     if rule is None:
         return Refusal("", "this part of the plan is for administrators alone", _ASK)
     for content in (before, after):
-        if content is not None and (found := rule(organisation, plan, content)) is not None:
+        if content is not None and (found := rule(organisation, plan, owners, content)) is not None:
             return found
     if part == "engines" and after is not None:
         return _new_name(plan, None if before is None else before.get("host"), after.get("host"))
@@ -83,57 +102,55 @@ def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Ref
     return None
 
 
-def owners(plan: NumberingPlan, digits: str, *, around: bool = False) -> set[str]:
-    """Who owns the numbers that begin with ``digits``, now or later: by the longest range.
-
-    With ``around``, by the longest range that is shorter than ``digits``.
-    """
-    fitting = [
-        each
-        for each in plan.ranges
-        if digits.startswith(each.prefix[1:]) and not (around and each.prefix[1:] == digits)
-    ]
-    longest = max((len(each.prefix) for each in fitting), default=0)
-    return {each.owner for each in fitting if len(each.prefix) == longest}
-
-
-def _own_organisation(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+def _own_organisation(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
     return _owned_by(organisation, str(content["name"]), "name", "this organisation")
 
 
-def _own_contact(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+def _own_contact(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
     return _owned_by(organisation, str(content["organisation"]), "organisation", "this contact")
 
 
-def _own_engine(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+def _own_engine(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
     return _owned_by(organisation, content.get("organisation"), "organisation", f"engine {content['name']}")
 
 
-def _own_route(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+def _own_route(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
     engine = plan.engines.get(content["at"])
     owner = None if engine is None else engine.organisation
     return _owned_by(organisation, owner, "at", f"engine {content['at']}")
 
 
-def _own_range(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
-    found = owners(plan, content["prefix"][1:], around=True)
+def _own_range(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
+    found = owners.of(content["prefix"][1:], around=True)
     if organisation in found:
         return None
     if found:
-        return _foreign(organisation, plan, content["prefix"], "prefix", found)
+        return _foreign(organisation, owners, content["prefix"], "prefix", found)
     return Refusal(
         "prefix",
         f"{content['prefix']} lies inside no other range, and only administrators give such ranges",
-        f"{_own(organisation, plan)}, or {_ASK}",
+        f"{_own(organisation, owners)}, or {_ASK}",
     )
 
 
-def _own_entry(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+def _own_entry(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
     field = "number" if content.get("number") else "prefix"
     number = content[field]
-    found = owners(plan, number[1:])
+    found = owners.of(number[1:])
     if organisation not in found:
-        return _foreign(organisation, plan, number, field, found)
+        return _foreign(organisation, owners, number, field, found)
     if content.get("owner") not in (None, organisation):
         return Refusal(
             "owner", f"you act for {organisation}, not for {content['owner']}", f"enter {organisation} here"
@@ -141,14 +158,16 @@ def _own_entry(organisation: str, plan: NumberingPlan, content: Mapping[str, Any
     return None
 
 
-def _own_test(organisation: str, plan: NumberingPlan, content: Mapping[str, Any]) -> Refusal | None:
+def _own_test(
+    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
+) -> Refusal | None:
     number = content["number"]
-    found = owners(plan, number[1:]) if is_number(number) else set()
+    found = owners.of(number[1:]) if is_number(number) else set()
     caller = plan.engines.get(content.get("caller") or plan.caller)
     if organisation in found or (caller is not None and caller.organisation == organisation):
         return None
     if found:
-        return _foreign(organisation, plan, number, "number", found)
+        return _foreign(organisation, owners, number, "number", found)
     return Refusal(
         "caller",
         f"neither {number} nor the engine that calls belongs to {organisation}",
@@ -163,28 +182,26 @@ def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> Re
     return Refusal(field, f"{what} {belongs}, and you act for {organisation}", f"enter your own, or {_ASK}")
 
 
-def _foreign(
-    organisation: str, plan: NumberingPlan, number: str, field: str, found: Iterable[str]
-) -> Refusal:
+def _foreign(organisation: str, owners: Owners, number: str, field: str, found: Iterable[str]) -> Refusal:
     names = words(sorted(found))
     belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
     return Refusal(
         field,
         f"{number} {belongs}, and you act for {organisation}",
-        f"{_own(organisation, plan)}, or {_ASK}",
+        f"{_own(organisation, owners)}, or {_ASK}",
     )
 
 
-def _own(organisation: str, plan: NumberingPlan) -> str:
+def _own(organisation: str, owners: Owners) -> str:
     """A proposal: which numbers are one's own."""
-    prefixes = list(dict.fromkeys(each.prefix for each in plan.ranges if each.owner == organisation))
+    prefixes = list(dict.fromkeys(each.prefix for each in owners.ranges if each.owner == organisation))
     if not prefixes:
         return f"have numbers given to {organisation} first"
     more = f" and {len(prefixes) - _MOST_NAMED} more" if len(prefixes) > _MOST_NAMED else ""
     return f"enter numbers of {organisation}: {', '.join(prefixes[:_MOST_NAMED])}{more}"
 
 
-_RULES: Final[Mapping[str, Callable[[str, NumberingPlan, Mapping[str, Any]], Refusal | None]]] = {
+_RULES: Final[Mapping[str, Callable[[str, NumberingPlan, Owners, Mapping[str, Any]], Refusal | None]]] = {
     "organisations": _own_organisation,
     "contacts": _own_contact,
     "ranges": _own_range,

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from weirlab.errors import InputError
 from weirlab.scenario import load as scenario
-from weirlab.scenario.document import Location
+from weirlab.scenario.document import Document, Location
 from weirlab.studies.voice.checking import Severity, check
-from weirlab.studies.voice.managing import places
-from weirlab.studies.voice.managing.parts import PARTS, Content, Item, whole
+from weirlab.studies.voice.managing.parts import PARTS, Content, Item
+from weirlab.studies.voice.managing.places import Places, written
+from weirlab.studies.voice.managing.rights import Owners
+from weirlab.studies.voice.managing.whole import LISTS, NoPlan, Whole, whole
 from weirlab.studies.voice.plan import Book
-from weirlab.studies.voice.plan.load import unknown_names
+from weirlab.studies.voice.plan.load import Scope, unknown_names
 from weirlab.studies.voice.plan.model import NumberingPlan
 from weirlab.studies.voice.routing import Network
 
 HEAD: Final = ("A numbering plan, as weir voice manage keeps it.",)
 _LINE: Final = re.compile(r"\bline ([0-9]+)\b")
+
+SMALL: Final = 5000
+"""Pieces of a plan that is checked as a whole with every change: that takes well below a second."""
+MOST_BELOW: Final = 1000
+"""Of the pieces whose numbers continue a prefix that changes, so many are checked at once."""
+
+_SCOPED: Final = ("ranges", "enum", "routes")
+"""Parts of which checks may look at some pieces only."""
+_WHOLE: Final = ("unreachable",)
+"""Codes of what only the checks of a whole plan find."""
 
 
 @dataclass(frozen=True)
@@ -74,63 +88,197 @@ def said(problem: Problem) -> str:
 class State:
     """The plan that ``items`` make, as it holds on ``day``.
 
+    A small plan is checked as a whole. A large one is checked around each change, at once, and as a whole
+    when :meth:`complete` is called.
+
+    Parameters
+    ----------
+    small:
+        Up to so many pieces, a plan is small.
+
     Raises
     ------
     Refused
         They make no plan.
     """
 
-    def __init__(self, items: Iterable[Item], name: str, day: date) -> None:
-        self.items = tuple(items)
-        self.name = name
-        self._whole = whole(self.items)
-        self.text, document = places.written(self._whole.value, name, HEAD)
-        self._lines = places.locations(document)
-        found = scenario.problems(self._whole.value, NumberingPlan)
-        if found:
-            raise Refused([self._problem("form", where, what) for where, what in found])
-        self.book = Book(NumberingPlan.model_validate(self._whole.value), document)
-        if named := [*unknown_names(self.book)]:
-            raise Refused([self._problem("name", where, what) for where, what in named])
+    def __init__(self, items: Iterable[Item], name: str, day: date, *, small: int = SMALL) -> None:
+        self._begin(whole(items), name, day, small)
+        try:
+            self.book = _book(self._whole.plan, self._places)
+        except NoPlan as wrong:
+            raise self._refused("form", wrong.problems) from None
+        self._check_names(None)
         self.network = Network(self.book, day)
+
+    def _begin(self, made: Whole, name: str, day: date, small: int) -> None:
+        self.name = name
+        self._whole, self._day, self._small = made, day, small
+        self._places = Places(name)
+        self._lock = threading.Lock()
+        self._complete: tuple[Problem, ...] | None = None
+        self._known: tuple[Problem, ...] = ()
+        self._new: list[Problem] = []
+
+    def after(self, part: str, number: int, piece: Item | None) -> State:
+        """The plan with the piece ``number`` added, replaced, or, with None, removed.
+
+        Raises
+        ------
+        Refused
+            That makes no plan.
+        """
+        made = State.__new__(State)
+        try:
+            changed = self._whole.changed(part, number, piece)
+        except NoPlan as wrong:
+            # Where the problems are is told by the pieces as they would be.
+            others = [each for each in self.items if each.id != number]
+            made._begin(
+                whole([*others, *([] if piece is None else [piece])]), self.name, self._day, self._small
+            )
+            raise made._refused("form", wrong.problems) from None
+        made._begin(changed, self.name, self._day, self._small)
+        made.book = _book(changed.plan, made._places)
+        made._check_names(self._whose_names(made, part, number))
+        made.network = Network(made.book, self._day)
+        made.network.follow(self.network, part)
+        if part != "ranges" and "owners" in self.__dict__:
+            made.__dict__["owners"] = self.owners
+        if not made.is_small:
+            made._look_around(self, part, number)
+        return made
 
     @property
     def plan(self) -> NumberingPlan:
         return self.book.plan
 
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All pieces in the order of their numbers."""
+        return self._whole.items
+
+    @property
+    def day(self) -> date:
+        return self._day
+
+    def of(self, part: str) -> tuple[Item, ...]:
+        """The pieces of a part."""
+        return self._whole.parts[part]
+
     def item(self, number: int) -> Item | None:
         """The piece with this number."""
-        return next((each for each in self.items if each.id == number), None)
+        return self._whole.item(number)
 
     @cached_property
+    def owners(self) -> Owners:
+        """Who owns which numbers."""
+        return Owners(self.plan, self._day)
+
+    @cached_property
+    def exported(self) -> Network:
+        """The plan as a document, whose places are lines of :attr:`text`."""
+        found = Network(Book(self.plan, self._written[1]), self._day)
+        found.follow(self.network)
+        return found
+
+    @property
+    def text(self) -> str:
+        """The plan as YAML."""
+        return self._written[0]
+
+    @cached_property
+    def _written(self) -> tuple[str, Document]:
+        return written(self._whole.value, self.name, HEAD)
+
+    @property
+    def is_small(self) -> bool:
+        """Are all changes checked against the whole plan at once?"""
+        return len(self.items) <= self._small
+
+    @property
+    def is_checked(self) -> bool:
+        """Have the checks looked at the whole plan?"""
+        return self.is_small or self._complete is not None
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
-        """What the checks find."""
-        try:
-            found = check(self.network)
-        except InputError as error:
-            where, what = self._located(str(error))
-            return (self._problem("plan", where, what),)
-        return tuple(
-            self._problem(
-                each.code, self._at(each.place), self._in_words(each.reason), each.proposal, each.severity
-            )
-            for each in found
-        )
+        """What the checks have found; of a large plan that is not checked as a whole yet, what is known."""
+        if self._complete is None and not self.is_small:
+            return self._known
+        return self.complete()
+
+    def complete(self) -> tuple[Problem, ...]:
+        """What the checks of the whole plan find."""
+        with self._lock:
+            if self._complete is None:
+                self._complete = self._found(self.network)
+            return self._complete
 
     @property
     def errors(self) -> list[Problem]:
-        """What keeps the plan from being published."""
+        """What is known to keep the plan from being published."""
         return [each for each in self.problems if each.severity == "error"]
 
-    def new_errors(self, before: State | None) -> list[Problem]:
-        """Errors that were not there before."""
-        known = Counter() if before is None else Counter(each.key for each in before.errors)
-        found = []
-        for each in self.errors:
-            known[each.key] -= 1
-            if known[each.key] < 0:
-                found.append(each)
-        return found
+    def new_errors(self, before: State) -> list[Problem]:
+        """Errors that were not there ``before`` the change that made this plan."""
+        return _more(self.errors, before.errors) if self.is_small else self._new
+
+    def _look_around(self, before: State, part: str, number: int) -> None:
+        """Check what a change of one piece can concern, before it and after it."""
+        both = (before, self)
+        pieces = [each.item(number) for each in both]
+        digits = {each for piece in pieces if piece is not None for each in _digits(piece)}
+        scopes = [_around(state.plan, digits) if part in LISTS else {} for state in both]
+        was, now = (
+            state._found(state.network.limited(scope)) for state, scope in zip(both, scopes, strict=True)
+        )
+        self._new = _more(_errors(now), _errors(was))
+        looked_at = {
+            state.of(name)[index].id
+            for state, scope in zip(both, scopes, strict=True)
+            for name, indices in scope.items()
+            for index in indices
+        }
+        kept = [
+            each
+            for each in before.problems
+            if each.code in _WHOLE or (each.part in _SCOPED and each.item not in looked_at)
+        ]
+        found = {(each.key, each.reason): each for each in (*kept, *now)}
+        self._known = tuple(sorted(found.values(), key=self._order))
+
+    def _order(self, problem: Problem) -> tuple[int, int, str]:
+        return [*PARTS].index(problem.part), problem.item or 0, problem.field
+
+    def _found(self, network: Network) -> tuple[Problem, ...]:
+        """What the checks find in ``network``, which is this plan, in the order of the plan."""
+        try:
+            found = check(network)
+        except InputError as error:
+            where, what = self._located(str(error))
+            return (self._problem("plan", where, what),)
+        located = [(self._places.at(each.place), each) for each in found]
+        return tuple(
+            self._problem(each.code, where, self._in_words(each.reason), each.proposal, each.severity)
+            for where, each in sorted(located, key=lambda one: (self._whole.rank(one[0]), one[1].code))
+        )
+
+    def _whose_names(self, after: State, part: str, number: int) -> Scope | None:
+        """The pieces whose references a change can break; None for all."""
+        if part in LISTS:
+            rank = next((i for i, each in enumerate(after.of(part)) if each.id == number), None)
+            return {} if rank is None else {part: (rank,)}
+        names = [{each.content["name"] for each in state.of(part)} if PARTS[part].named else set()
+                 for state in (self, after)]  # fmt: skip
+        return None if names[0] - names[1] else {}
+
+    def _check_names(self, scope: Scope | None) -> None:
+        if wrong := [*unknown_names(self.book, scope)]:
+            raise self._refused("name", wrong)
+
+    def _refused(self, code: str, problems: Iterable[tuple[Location, str]]) -> Refused:
+        return Refused([self._problem(code, where, what) for where, what in problems])
 
     def _problem(
         self, code: str, where: Location, reason: str, proposal: str = "", severity: Severity = "error"
@@ -142,24 +290,61 @@ class State:
         reason = reason.removeprefix(f"{_dotted(where)}: ")
         return Problem(severity, code, item.part, item.id, field, f"{item.label}, {field}", reason, proposal)
 
-    def _at(self, place: str) -> Location:
-        """What stands at ``name:line``."""
-        line = place.rpartition(":")[2]
-        return self._lines.get(int(line), ()) if line.isdecimal() else ()
-
     def _located(self, message: str) -> tuple[Location, str]:
         """Where an error's ``name:line: what`` is, and what it says."""
         head, _, rest = message.partition(": ")
-        return (self._at(head), rest) if head.startswith(f"{self.name}:") else ((), message)
+        return (self._places.at(head), rest) if head.startswith(f"{self.name}:") else ((), message)
 
     def _in_words(self, reason: str) -> str:
         """``reason`` with pieces in place of lines, which the pieces do not have."""
 
         def named(match: re.Match[str]) -> str:
-            item, _ = self._whole.find(self._lines.get(int(match[1]), ()))
+            item, _ = self._whole.find(self._places.at(f":{match[1]}"))
             return match[0] if item is None else item.label
 
         return _LINE.sub(named, reason)
+
+
+def _book(plan: NumberingPlan, places: Places) -> Book:
+    return Book(plan, Document(places.name, {}), places)
+
+
+def _errors(problems: Iterable[Problem]) -> list[Problem]:
+    return [each for each in problems if each.severity == "error"]
+
+
+def _more(problems: Iterable[Problem], known: Iterable[Problem]) -> list[Problem]:
+    """Those that are not among ``known``, or more often than there."""
+    left = Counter(each.key for each in known)
+    found = []
+    for each in problems:
+        left[each.key] -= 1
+        if left[each.key] < 0:
+            found.append(each)
+    return found
+
+
+def _digits(item: Item) -> Iterator[str]:
+    """The number or the prefix of a piece, without +."""
+    yield from (str(item.content[key])[1:] for key in ("number", "prefix") if item.content.get(key))
+
+
+def _around(plan: NumberingPlan, digits: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Ranges, entries and routes whose numbers begin with one of ``digits``, or that it begins with."""
+    wanted = tuple(digits)
+    listed = {
+        "ranges": [each.prefix for each in plan.ranges],
+        "enum": [each.number or each.prefix or "+" for each in plan.enum],
+        "routes": [each.prefix for each in plan.routes],
+    }
+    around: dict[str, set[int]] = {part: set() for part in listed}
+    for each in wanted:
+        shorter = {f"+{each[:length]}" for length in range(len(each))}
+        for part, numbers in listed.items():
+            above = [i for i, number in enumerate(numbers) if number in shorter]
+            below = (i for i, number in enumerate(numbers) if number.startswith(f"+{each}"))
+            around[part].update(above, islice(below, MOST_BELOW))
+    return {part: tuple(sorted(found)) for part, found in around.items()}
 
 
 def form(part: str, number: int | None, content: Content) -> list[Problem]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from weirlab import files, limits
 from weirlab.errors import InputError
@@ -16,6 +16,11 @@ from weirlab.scenario.load import refuse, validated
 from weirlab.studies.scenarios import SCHEMA_ID
 from weirlab.studies.voice.plan import tables
 from weirlab.studies.voice.plan.model import NumberingPlan
+
+Scope = Mapping[str, Sequence[int]]
+"""Indices of pieces by part, such as ``routes``: what is looked at of a plan."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -85,15 +90,18 @@ def _with_tables(book: Book, folder: Path) -> Book:
     return Book(plan.model_copy(update={k: tuple(v) for k, v in added.items()}), book.document, rows)
 
 
-def unknown_names(book: Book) -> Iterator[tuple[Location, str]]:
-    """Names that stand for nothing: where, and what is wrong."""
+def unknown_names(book: Book, scope: Scope | None = None) -> Iterator[tuple[Location, str]]:
+    """Names that stand for nothing: where, and what is wrong.
+
+    With a ``scope``, of ranges, entries, routes and tests only those that it names are looked at.
+    """
     plan = book.plan
     known = {
         "organisation": plan.organisations.keys(),
         "engine": plan.engines.keys(),
         "tree": plan.trees.keys(),
     }
-    for kind, name, location in _references(plan):
+    for kind, name, location in _references(plan, scope):
         if name is not None and name not in known[kind]:
             dotted = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in location).lstrip(".")
             what = f"{dotted}: there is no {kind} {quoted(name)}{_advice(name, known[kind])}"
@@ -107,12 +115,17 @@ def _advice(name: str, known: Iterable[str]) -> str:
     return f"; there are {', '.join(names[:10])}" if names else ""
 
 
-def _references(plan: NumberingPlan) -> Iterator[tuple[str, str | None, Location]]:
+def _references(plan: NumberingPlan, scope: Scope | None) -> Iterator[tuple[str, str | None, Location]]:
+    def each(part: str, pieces: Sequence[T]) -> Iterator[tuple[int, T]]:
+        if scope is None:
+            return iter(enumerate(pieces))
+        return ((index, pieces[index]) for index in scope.get(part, ()))
+
     yield "engine", plan.caller, ("caller",)
     for name, organisation in plan.organisations.items():
         for i, other in enumerate(organisation.admits or ()):
             yield "organisation", other, ("organisations", name, "admits", i)
-    for i, numbers in enumerate(plan.ranges):
+    for i, numbers in each("ranges", plan.ranges):
         yield "organisation", numbers.owner, ("ranges", i, "owner")
         yield "organisation", numbers.delegated_by, ("ranges", i, "delegated_by")
     for name, engine in plan.engines.items():
@@ -123,16 +136,16 @@ def _references(plan: NumberingPlan) -> Iterator[tuple[str, str | None, Location
             yield "tree", tree, (*here, "trees", i)
         for protocol, other in engine.hand_over.items():
             yield "engine", other, (*here, "hand_over", protocol)
-    for i, entry in enumerate(plan.enum):
+    for i, entry in each("enum", plan.enum):
         yield "tree", entry.tree, ("enum", i, "tree")
         yield "organisation", entry.owner, ("enum", i, "owner")
         for j, record in enumerate(entry.naptr):
             yield "tree", record.refer, ("enum", i, "naptr", j, "refer")
-    for i, route in enumerate(plan.routes):
+    for i, route in each("routes", plan.routes):
         yield "engine", route.at, ("routes", i, "at")
         for j, target in enumerate(route.to):
             yield "engine", target, ("routes", i, "to", j)
-    for i, test in enumerate(plan.tests):
+    for i, test in each("tests", plan.tests):
         yield "engine", test.caller, ("tests", i, "caller")
         yield "engine", test.ends_at, ("tests", i, "ends_at")
         if test.via != "static":

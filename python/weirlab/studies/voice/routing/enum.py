@@ -72,6 +72,10 @@ class EnumTree:
             return None if found is None else found[1]
         return self._as_it_stands(digits)
 
+    def counts(self, index: int, entry: Entry) -> bool:
+        """Is it this entry that answers for its number or prefix? Another one may have it, too."""
+        return (self.numbers if entry.number is not None else self.prefixes).get(entry.digits) == index
+
     def names(self) -> Iterator[Filled]:
         """The names of the zone that give the answers of :meth:`lookup`, in no order.
 

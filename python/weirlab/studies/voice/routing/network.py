@@ -2,31 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cached_property
+from typing import Final, TypeVar
 
 from weirlab.errors import InputError
 from weirlab.quoting import quoted
 from weirlab.studies.voice.ere import BadExpression, Substitution
-from weirlab.studies.voice.plan.load import Book
-from weirlab.studies.voice.plan.model import Engine, Entry
+from weirlab.studies.voice.plan.load import Book, Scope
+from weirlab.studies.voice.plan.model import Engine, Entry, Range, Route
 from weirlab.studies.voice.plan.values import Protocol
 from weirlab.studies.voice.routing.enum import EnumTree
 from weirlab.studies.voice.routing.names import Names
-from weirlab.studies.voice.routing.prefixes import Prefixes
+from weirlab.studies.voice.routing.prefixes import Prefixes, continued
 
 Table = tuple[str, Protocol | None]
 """An engine, and the protocol by which calls arrive for which its routes are; None for any."""
 
 
-class Network:
-    """What engines, trees and name servers know on ``day``."""
+_MADE_OF: Final = {
+    "routes": {"routes"},
+    "ranges": {"ranges"},
+    "towards_ranges": {"ranges"},
+    "trees": {"trees", "enum"},
+    "referred": {"enum"},
+}
+"""What is made ready of many pieces, and of which parts of the plan."""
 
-    def __init__(self, book: Book, day: date) -> None:
+T = TypeVar("T")
+
+
+class Network:
+    """What engines, trees and name servers know on ``day``.
+
+    Parameters
+    ----------
+    scope:
+        Ranges, entries and routes that checks look at; None for all. Calls find all of them in any case.
+    """
+
+    def __init__(self, book: Book, day: date, scope: Scope | None = None) -> None:
         self.book = book
         self.plan = book.plan
         self.day = day
+        self.scope = scope
         self.names = Names(self.plan)
+
+    def follow(self, other: Network, changed: str = "") -> None:
+        """Take over what ``other`` has made ready of a plan that is the same but for the part ``changed``."""
+        for name, parts in _MADE_OF.items():
+            if changed not in parts and name in other.__dict__:
+                self.__dict__[name] = other.__dict__[name]
+
+    def limited(self, scope: Scope) -> Network:
+        """The same, of which checks look at ``scope`` alone."""
+        found = Network(self.book, self.day, scope)
+        for name in _MADE_OF:
+            found.__dict__[name] = getattr(self, name)
+        return found
+
+    def each_range(self) -> Iterator[tuple[int, Range]]:
+        """Index and range of what is looked at."""
+        return self._each("ranges", self.plan.ranges)
+
+    def each_entry(self) -> Iterator[tuple[int, Entry]]:
+        """Index and ENUM entry of what is looked at."""
+        return self._each("enum", self.plan.enum)
+
+    def each_route(self) -> Iterator[tuple[int, Route]]:
+        """Index and route of what is looked at."""
+        return self._each("routes", self.plan.routes)
+
+    def _each(self, part: str, pieces: Sequence[T]) -> Iterator[tuple[int, T]]:
+        if self.scope is None:
+            return iter(enumerate(pieces))
+        return ((index, pieces[index]) for index in self.scope.get(part, ()))
+
+    def deciding(self) -> Iterator[tuple[Table, str, int]]:
+        """Routes that count for their prefix, of what is looked at: table, prefix without +, index."""
+        if self.scope is None:
+            for table, prefixes in self.routes.items():
+                for prefix in prefixes:
+                    index = prefixes.get(prefix)
+                    assert index is not None
+                    yield table, prefix, index
+            return
+        for index, route in self.each_route():
+            table, prefix = (route.at, route.arriving), route.prefix[1:]
+            if table in self.routes and self.routes[table].get(prefix) == index:
+                yield table, prefix, index
 
     @cached_property
     def routes(self) -> dict[Table, Prefixes[int]]:
@@ -47,9 +112,22 @@ class Network:
         return {name: EnumTree(tree, listed[name]) for name, tree in self.plan.trees.items()}
 
     @cached_property
+    def referred(self) -> frozenset[str]:
+        """Trees to which records refer."""
+        return frozenset(
+            record.refer for entry in self.plan.enum for record in entry.naptr if record.refer is not None
+        )
+
+    @cached_property
     def ranges(self) -> Prefixes[int]:
         """Indices of ranges by prefix, without +."""
         return Prefixes((r.prefix[1:], i) for i, r in enumerate(self.plan.ranges) if r.holds(self.day))
+
+    @cached_property
+    def towards_ranges(self) -> frozenset[str]:
+        """Prefixes of ranges, and all beginnings of them, without +; also of those that do not hold."""
+        names = [each.prefix[1:] for each in self.plan.ranges]
+        return frozenset((*continued(names), *names))
 
     @cached_property
     def rewrites(self) -> dict[str, tuple[Substitution, ...]]:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from weirlab.studies.voice.managing.accounts import Accounts
-from weirlab.studies.voice.managing.database import Account, Database, opened
+from weirlab.studies.voice.managing.database import Database, opened
 from weirlab.studies.voice.managing.parts import Item
 from weirlab.studies.voice.managing.register import Register
 from weirlab.studies.voice.managing.state import Problem, Refused
+from weirlab.studies.voice.managing.transaction import Account
 
 from ..plans import BASE, loads
 

@@ -99,6 +99,46 @@ def test_guessing_from_one_address_must_wait(accounts: Accounts) -> None:
     accounts.sign_in("ann", PASSWORD, "192.0.2.2", 1.0)
 
 
+NEW = "a sluice lets it through"
+
+
+def test_a_user_changes_the_password_and_stays_signed_in_here_alone(
+    accounts: Accounts, register: Register
+) -> None:
+    accounts.add("test", "ann", PASSWORD, "one", publishes=True)
+    here, elsewhere = (accounts.sign_in("ann", PASSWORD, "192.0.2.1", 0.0) for _ in range(2))
+    accounts.change_password(here, PASSWORD, NEW, "192.0.2.1", 0.0)
+    found = accounts.signed_in(here)
+    assert found is not None
+    assert (found.account.organisation, found.account.publishes) == ("one", True)
+    assert accounts.signed_in(elsewhere) is None
+    with pytest.raises(NotSignedIn):
+        accounts.sign_in("ann", PASSWORD, "192.0.2.1", 0.0)
+    assert accounts.sign_in("ann", NEW, "192.0.2.1", 0.0)
+    assert actions(register)[:3] == ["signed in", "sign-in refused", "changed password"]
+
+
+def test_a_password_is_changed_by_who_knows_the_current_one(accounts: Accounts, register: Register) -> None:
+    accounts.add("test", "ann", PASSWORD, "one")
+    key = accounts.sign_in("ann", PASSWORD, "192.0.2.1", 0.0)
+    with pytest.raises(NotSignedIn, match="sign in again"):
+        accounts.change_password("guess", PASSWORD, NEW, "192.0.2.1", 0.0)
+    for before, after, reason in (
+        ("guess", NEW, "the current password is wrong"),
+        (PASSWORD, "short", "a password of 5 characters"),
+        (PASSWORD, PASSWORD, "is the current one"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            accounts.change_password(key, before, after, "192.0.2.1", 0.0)
+    assert actions(register)[0] == "change of password refused"
+    for _ in range(MOST_BY_NAME):
+        with pytest.raises(InputError, match="the current password is wrong"):
+            accounts.change_password(key, "guess", NEW, "192.0.2.1", 1.0)
+    with pytest.raises(Throttled):
+        accounts.change_password(key, PASSWORD, NEW, "192.0.2.1", 2.0)
+    assert accounts.signed_in(key) is not None
+
+
 def test_a_throttle_forgets_what_is_long_ago_and_never_grows_without_end() -> None:
     throttle = Throttle(2)
     for number in range(20_000):

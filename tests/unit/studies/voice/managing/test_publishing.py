@@ -6,10 +6,14 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
+import dns.name
+import dns.rdataclass
+import dns.rdatatype
+import dns.zone
 import pytest
 
-from weirlab.errors import LabError
-from weirlab.studies.voice.lab import dns
+from weirlab.errors import InputError, LabError
+from weirlab.studies.voice.lab import dns as wire
 from weirlab.studies.voice.managing import publishing
 from weirlab.studies.voice.managing.publishing import Server, Target, latest, next_serial, pending, publish
 from weirlab.studies.voice.managing.register import Register
@@ -33,6 +37,48 @@ def test_zones_have_a_new_serial_and_the_list_names_them(register: Register, tmp
     listed = (tmp_path / "zones" / publishing.LIST).read_text()
     assert f'zone "example.net" {{ type master; file "{tmp_path}/zones/example.net.zone"; }};' in listed
     assert register.state().plan.serial == 2026112201
+
+
+CATALOG = "catalog.invalid"
+
+
+def test_a_catalog_lists_the_zones_for_secondaries(register: Register, tmp_path: Path) -> None:
+    target = Target(tmp_path / "zones", catalog=CATALOG)
+    first = publish(register, ADMINISTRATOR, head(register), target)
+    assert first.zones == ("0.2.4.e164.arpa", "example.net")
+    members, version = listed(tmp_path)
+    assert {*members.values()} == {"0.2.4.e164.arpa.", "example.net."}
+    assert version == '"2"'
+    assert (
+        f'zone "{CATALOG}" {{ type master; file "{tmp_path}/zones/{CATALOG}.zone"; }};'
+        in (tmp_path / "zones" / publishing.LIST).read_text()
+    )
+    register.add(ADMINISTRATOR, "domains", {"name": "example.org"})
+    publish(register, ADMINISTRATOR, head(register), target)
+    after, _ = listed(tmp_path)
+    # The labels of the others stay: a secondary would start them anew.
+    assert {label: after[label] for label in members} == members
+    assert {*after.values()} - {*members.values()} == {"example.org."}
+    assert target.origins(register.state())[-1] == CATALOG
+
+
+def listed(folder: Path) -> tuple[dict[str, str], str]:
+    """What the catalog lists: zones by their labels; and its version (RFC 9432)."""
+    found = dns.zone.from_text((folder / "zones" / f"{CATALOG}.zone").read_text(), relativize=False)
+    below = dns.name.from_text(f"zones.{CATALOG}")
+    members = {
+        str(name): str(each.target)
+        for name, node in found.nodes.items()
+        if name.parent() == below
+        for each in node.get_rdataset(dns.rdataclass.IN, dns.rdatatype.PTR)
+    }
+    (version,) = found[f"version.{CATALOG}."].get_rdataset(dns.rdataclass.IN, dns.rdatatype.TXT)
+    return members, str(version)
+
+
+def test_a_catalog_needs_a_name_of_its_own(register: Register, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"example\.net is a zone of the plan"):
+        publish(register, ADMINISTRATOR, head(register), Target(tmp_path, catalog="example.net"))
 
 
 def test_the_plan_that_was_published_is_the_one_of_the_other_commands(
@@ -143,12 +189,12 @@ def test_undoing_does_not_bring_an_old_serial_back(register: Register, tmp_path:
 
 
 def test_the_serial_is_read_from_an_answer() -> None:
-    question = dns.question("example.net", 9)
+    question = wire.question("example.net", 9)
     owner = b"\xc0\x0c"
     data = b"\x02ns\xc0\x0c" + b"\x0ahostmaster\xc0\x0c" + (2026112201).to_bytes(4, "big") + bytes(16)
     record = owner + b"\0\x06\0\x01\0\0\x0e\x10" + len(data).to_bytes(2, "big") + data
     answer = b"\0\x09\x84\0\0\x01\0\x01\0\0\0\0" + question[12:] + record
-    assert dns.serial(answer, 9) == 2026112201
-    assert dns.serial(answer, 8) is None
+    assert wire.serial(answer, 9) == 2026112201
+    assert wire.serial(answer, 8) is None
     for length in range(len(answer) - 16):
-        assert dns.serial(answer[:length], 9) is None
+        assert wire.serial(answer[:length], 9) is None

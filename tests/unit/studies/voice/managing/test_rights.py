@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.studies.voice.managing.rights import refusal
+from weirlab.studies.voice.managing.rights import Owners, refusal
 
 from ..plans import book
 
@@ -18,6 +18,7 @@ PLAN = book(
     ("desk.example.net, codecs: [alaw]}", "desk.example.net, codecs: [alaw], organisation: two}"),
 ).plan  # fmt: skip
 DAY = date(2026, 7, 1)
+OWNERS = Owners(PLAN, DAY)
 NAPTR = [{"service": "E2U+sip", "uri": "sip:\\1@example.net"}]
 
 
@@ -39,8 +40,8 @@ def entry(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_an_organisation_changes_what_is_its_own(part: str, content: dict[str, Any]) -> None:
-    assert refusal("one", PLAN, part, None, content, DAY) is None
-    assert refusal("one", PLAN, part, content, None, DAY) is None
+    assert refusal("one", PLAN, part, None, content, OWNERS) is None
+    assert refusal("one", PLAN, part, content, None, OWNERS) is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_an_organisation_changes_what_is_its_own(part: str, content: dict[str, A
 def test_what_is_not_its_own_is_refused_with_the_field(
     part: str, content: dict[str, Any], field: str, reason: str | None
 ) -> None:
-    found = refusal("one", PLAN, part, None, content, DAY)
+    found = refusal("one", PLAN, part, None, content, OWNERS)
     if reason is None:
         # Its own engine calls.
         assert found is None
@@ -76,26 +77,26 @@ def test_what_is_not_its_own_is_refused_with_the_field(
     assert found.field == field
     assert reason in found.reason
     assert found.proposal
-    assert refusal(None, PLAN, part, None, content, DAY) is None
+    assert refusal(None, PLAN, part, None, content, OWNERS) is None
 
 
 def test_what_is_another_s_cannot_be_made_one_s_own() -> None:
     foreign, own = entry(number="+420222000009"), entry(number="+420111000009")
-    assert refusal("one", PLAN, "enum", foreign, own, DAY) is not None
-    assert refusal("one", PLAN, "enum", own, foreign, DAY) is not None
+    assert refusal("one", PLAN, "enum", foreign, own, OWNERS) is not None
+    assert refusal("one", PLAN, "enum", own, foreign, OWNERS) is not None
 
 
 def test_an_organisation_changes_itself_but_for_its_name() -> None:
     before = {"name": "one", "title": "One"}
-    assert refusal("one", PLAN, "organisations", before, {"name": "one", "title": "First"}, DAY) is None
-    renamed = refusal("one", PLAN, "organisations", before, {"name": "first"}, DAY)
+    assert refusal("one", PLAN, "organisations", before, {"name": "one", "title": "First"}, OWNERS) is None
+    renamed = refusal("one", PLAN, "organisations", before, {"name": "first"}, OWNERS)
     assert renamed is not None
     assert "refer to this name" in renamed.reason
-    assert refusal("two", PLAN, "organisations", before, before, DAY) is not None
+    assert refusal("two", PLAN, "organisations", before, before, OWNERS) is not None
 
 
 def test_the_proposal_names_one_s_own_numbers() -> None:
-    found = refusal("two", PLAN, "enum", None, entry(number="+420111000009"), DAY)
+    found = refusal("two", PLAN, "enum", None, entry(number="+420111000009"), OWNERS)
     assert found is not None
     assert found.proposal == "enter numbers of two: +420222, +4201119, or ask an administrator"
 
@@ -103,12 +104,12 @@ def test_the_proposal_names_one_s_own_numbers() -> None:
 def test_names_in_a_domain_are_for_administrators() -> None:
     (domain, *_) = PLAN.domains
     engine = {"name": "mine", "kind": "endpoint", "protocols": ["sip"], "organisation": "one"}
-    found = refusal("one", PLAN, "engines", engine, {**engine, "host": f"www.{domain}"}, DAY)
+    found = refusal("one", PLAN, "engines", engine, {**engine, "host": f"www.{domain}"}, OWNERS)
     assert found is not None
     assert found.field == "host"
     named = {**engine, "host": f"mine.{domain}"}
-    assert refusal("one", PLAN, "engines", named, {**named, "address": "192.0.2.9"}, DAY) is None
-    assert refusal("one", PLAN, "engines", engine, {**engine, "host": "mine.example.org"}, DAY) is None
+    assert refusal("one", PLAN, "engines", named, {**named, "address": "192.0.2.9"}, OWNERS) is None
+    assert refusal("one", PLAN, "engines", engine, {**engine, "host": "mine.example.org"}, OWNERS) is None
 
 
 def test_who_had_a_range_may_not_change_it_any_more() -> None:
@@ -117,5 +118,5 @@ def test_who_had_a_range_may_not_change_it_any_more() -> None:
         update={"ranges": (mine.model_copy(update={"valid_until": date(2026, 6, 30)}), *others)}
     )
     content = entry(number=f"{mine.prefix}000009")
-    assert refusal("one", PLAN, "enum", None, content, DAY) is None
-    assert refusal("one", passed, "enum", None, content, DAY) is not None
+    assert refusal("one", PLAN, "enum", None, content, OWNERS) is None
+    assert refusal("one", passed, "enum", None, content, Owners(passed, DAY)) is not None

@@ -14,25 +14,28 @@ from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.registry import studies
-from weirlab.studies.voice.load import VoiceLoadStudy
+from weirlab.studies.voice.load import VoiceLoadStudy, targets
 from weirlab.studies.voice.load.counted import counted, edges
 from weirlab.studies.voice.load.fakes import FakeLoadLab, statistics
 from weirlab.studies.voice.load.findings import LoadFindings, said
 from weirlab.studies.voice.load.rows import LimitRow, TrialRow
-from weirlab.studies.voice.load.study import checked, trial
+from weirlab.studies.voice.load.study import checked, stored, trial
+from weirlab.studies.voice.load.tables import limits, not_loaded
+from weirlab.studies.voice.load.targets import Target
 from weirlab.studies.voice.load.trials import searched
-from weirlab.studies.voice.proof.planned import Planned
+from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.proof.planned import planned
 from weirlab.studies.voice.routing import Network
 from weirlab.studies.voice.section import Load, LoadScenario
 
 from ..conftest import Voice
-from ..plans import ready_network
+from ..plans import DAY, ready_network
 
 RECORDED = Path(__file__).parent / "recorded"
 ASKED = Load(plan=Path("campus"), trial_s=1.0, trials=1, lowest=50, highest=2000, media_calls=1)
 
 
-def planned(number: str = "+420111222001") -> Planned:
+def target(number: str = "+420111222001") -> Target:
     return checked(scenario(numbers=[number]))[1][0]
 
 
@@ -57,6 +60,20 @@ def test_a_caller_that_is_late_has_not_sent_what_it_should() -> None:
     late = (RECORDED / "sipp-statistics.csv").read_text()
     assert counted(late, 40, 80, 250).unsent == 40
     assert counted(statistics(100, 0, {}, edges(250), 2.0), 100, 200, 250).unsent == 100
+    # Of few calls, the next one is not yet due.
+    assert counted(statistics(3, 0, {}, edges(250), 2.2), 2, 4, 250).unsent == 1
+    assert counted(statistics(4, 0, {}, edges(250), 2.2), 2, 4, 250).unsent == 0
+    assert (
+        counted(
+            "\n".join(
+                [statistics(1, 0, {}, [5], 1.05).strip(), statistics(6, 0, {}, [5], 3.1).splitlines()[1]]
+            ),
+            2,
+            6,
+            5,
+        ).unsent
+        == 0
+    )
 
 
 def test_a_set_up_above_all_classes_has_no_percentile() -> None:
@@ -68,9 +85,9 @@ def test_a_set_up_above_all_classes_has_no_percentile() -> None:
 
 def limit(lab: FakeLoadLab, asked: Load = ASKED) -> LimitRow:
     def measure(rate: int) -> TrialRow:
-        return trial(lab, planned(), asked, 0, rate)[0]
+        return trial(lab, target().planned, asked, 0, rate)[0]
 
-    return searched(asked, planned(), measure)
+    return searched(asked, target(), measure)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +115,12 @@ def test_the_search_ends_where_calls_fail_or_are_slow(
 
 def test_a_trial_has_set_up_times_speech_and_the_work_of_the_engines(tmp_path: Path) -> None:
     lab = FakeLoadLab(ready_network("campus"), tmp_path)
-    row, work = trial(lab, planned(), ASKED, 3, 500)
+    row, work = trial(lab, target().planned, ASKED, 3, 500)
     assert (row.index, row.rate_per_s, row.calls, row.failed, row.bad) == (3, 500, 500, 0, 0)
     assert (row.setup_p50_ms, row.setup_p99_ms) == (5, 5)
     assert (row.media_calls, row.media_lost_ratio) == (1, 0)
     assert row.media_mos > 4
+    assert row.media_jitter_ms == pytest.approx(0, abs=1e-3)
     assert [(each.engine, each.program, each.cpu_share) for each in work] == [
         ("branch", "kamailio", 0.25),
         ("core", "kamailio", 0.25),
@@ -113,7 +131,7 @@ def test_a_trial_has_set_up_times_speech_and_the_work_of_the_engines(tmp_path: P
 
 def test_without_numbers_one_by_a_route_and_one_by_enum_are_called() -> None:
     _, found = checked(scenario())
-    assert [(each.test.number, each.way.decided_by) for each in found] == [
+    assert [(each.number, each.planned.way.decided_by) for each in found] == [
         ("+420111444001", "static"),
         ("+420111222001", "public"),
     ]
@@ -133,11 +151,31 @@ def test_what_cannot_be_loaded_is_refused_before_anything_runs(asked: dict[str, 
         checked(scenario(**asked))
 
 
-def test_calls_to_lines_of_mgcp_are_not_loaded(has_asterisk: None) -> None:
-    with pytest.raises(InputError, match="an end of it speaks no SIP"):
+ONE_LINE = "fax is an MGCP line, which carries one call at a time"
+TRANSLATIONS = {
+    "SIP to SIP": "",
+    "SIP to MGCP": ONE_LINE,
+    "MGCP to SIP": ONE_LINE,
+    "MGCP to MGCP": ONE_LINE,
+    "SIP to H.323 to SIP": "",
+    "SIP to H.323 to MGCP": ONE_LINE.replace("fax", "lobby"),
+    "MGCP to H.323 to SIP": ONE_LINE,
+    "MGCP to H.323 to MGCP": ONE_LINE.replace("fax", "lobby"),
+}
+
+
+def test_every_translation_has_a_number_or_the_reason_why_it_has_no_rate(has_asterisk: None) -> None:
+    with pytest.raises(InputError, match=f"cannot be called many times: {ONE_LINE}"):
         checked(scenario(plan="translations", numbers=["+420302000001"]))
     _, found = checked(scenario(plan="translations"))
-    assert [each.test.number for each in found] == ["+420301000001"]
+    assert {each.translation: each.no_load for each in found} == TRANSLATIONS
+
+
+def test_a_plan_of_lines_alone_has_nothing_to_load(has_asterisk: None) -> None:
+    lines = Network(load(ready.FOLDER / "translations.yaml"), DAY)
+    calls = [each for each in planned(lines, fall_back=False) if each.caller == "fax"]
+    with pytest.raises(InputError, match=f"none of its test numbers can be called many times: {ONE_LINE}"):
+        targets.chosen(lines, calls)
 
 
 @pytest.fixture
@@ -168,6 +206,28 @@ def test_a_load_test_tells_the_limit_of_each_number_and_is_kept(
     (chapter,) = story.chapters
     assert len(chapter.figures) == 2
     assert set(chapter.figures[0].data["verdict"]) == {"few calls bad", "too many calls bad"}
+
+
+def test_translations_have_rates_of_their_own(
+    has_asterisk: None, voice: Voice, labs: list[FakeLoadLab], tmp_path: Path
+) -> None:
+    answer = voice("load", "--plan", "translations", "--trial", "1", "--trials", "1", "--media-calls", "1")
+    assert answer.code == 0, answer.err
+    assert "+420401000001 (SIP to H.323 to SIP, gw-west: static; gk-west: static;" in answer.out
+    assert f"+420302000001 (SIP to MGCP, gw-west: static) has no rate: {ONE_LINE}" in answer.err
+    assert f"no rate for SIP to MGCP, MGCP to SIP, MGCP to MGCP and MGCP to H.323 to SIP: {ONE_LINE}" in (
+        " ".join(answer.out.split())
+    )
+    run = Store(tmp_path / "store").open("last")
+    found = stored(run)
+    assert [row[1] for row in limits(found).rows] == ["SIP to SIP", "SIP to H.323 to SIP"]
+    left = not_loaded(found)
+    assert left is not None
+    assert {row[1]: row[2] for row in left.rows} == {key: why for key, why in TRANSLATIONS.items() if why}
+    story = VoiceLoadStudy().page(run)
+    assert [tile.label for tile in story.tiles] == [
+        "Calls to +420301000001", "Calls to +420401000001", "Least MOS",
+    ]  # fmt: skip
 
 
 def test_a_number_without_a_result_makes_the_exit_code_9(
