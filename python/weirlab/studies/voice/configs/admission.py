@@ -1,0 +1,109 @@
+"""Who may call what at an engine, as far as the engine knows the caller: by its address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.studies.voice.configs import parts
+from weirlab.studies.voice.plan.model import Engine
+from weirlab.studies.voice.plan.values import Protocol
+from weirlab.studies.voice.routing import Network
+
+REFUSED = "refused"
+"""The context of callers that are not admitted."""
+
+_REJECTED, _FULL = 21, 42
+"""Causes (Q.850): call rejected, which is 403 in SIP; congestion, which is 503."""
+
+
+def permissions(network: Network, name: str, caller: Engine) -> dict[str, bool]:
+    """By prefix, without +: may an endpoint call these numbers? Asked at its home alone; empty for yes."""
+    if caller.home != name or caller.organisation is None:
+        return {}
+    found = network.permissions[caller.organisation]
+    return {} if [*found] == [""] else {prefix: bool(found.get(prefix)) for prefix in found}
+
+
+def most_calls(network: Network, name: str, caller: Engine) -> int | None:
+    """Calls that an endpoint's organisation may have at once at the engine, if that is its home."""
+    return network.most_calls(caller.organisation) if caller.home == name else None
+
+
+def context(network: Network, name: str, other: str, protocol: Protocol) -> str:
+    """Where a call from ``other`` begins in the dial plan of the gateway ``name``."""
+    caller = network.plan.engines[other]
+    if caller.kind == "endpoint":
+        if not network.admits(network.plan.engines[name], caller.organisation):
+            return REFUSED
+        if permissions(network, name, caller) or most_calls(network, name, caller) is not None:
+            return f"from-{protocol}-of-{caller.organisation}"
+    return f"from-{protocol}"
+
+
+def direct(network: Network, name: str) -> list[str]:
+    """Endpoints of H.323 that a gateway has to refuse, whose calls a gatekeeper sends to it directly."""
+    engines = network.plan.engines
+    return [
+        other
+        for other, caller in engines.items()
+        if caller.kind == "endpoint"
+        and caller.address is not None
+        and "h323" in caller.speaks
+        and caller.home is not None
+        and engines[caller.home].kind == "gatekeeper"
+        and not network.admits(engines[name], caller.organisation)
+    ]
+
+
+def counts(network: Network, name: str) -> bool:
+    """Does the gateway have to count calls?"""
+    return any(most_calls(network, name, caller) is not None for caller in network.plan.engines.values())
+
+
+def contexts(
+    network: Network, name: str, arriving: Protocol, plus: str, more: str, rewriting: list[str]
+) -> Iterator[str]:
+    """The contexts of organisations with rules, for calls that arrive by a protocol.
+
+    ``plus`` is how numbers begin there, ``more`` what stands for further digits; ``rewriting`` are the lines
+    that make numbers international.
+    """
+    told = set()
+    for other, caller in network.plan.engines.items():
+        own = context(network, name, other, arriving)
+        if caller.home != name or arriving not in caller.speaks or own in (REFUSED, f"from-{arriving}"):
+            continue
+        if own in told:
+            continue
+        told.add(own)
+        yield f"; {parts.place(network, 'organisations', caller.organisation or '')}"
+        yield f"[{own}]"
+        yield from rewriting
+        rules = permissions(network, name, caller) or {"": True}
+        for prefix, may in sorted({"": False, **rules}.items()):
+            pattern = f"exten => _{plus}{prefix or 'X'}{more},1,"
+            if not may:
+                yield f"{pattern}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {caller.organisation})"
+                yield f" same => n,Hangup({_REJECTED})"
+                continue
+            yield from _passing(network, name, caller, pattern, f"from-{arriving}")
+
+
+def _passing(network: Network, name: str, caller: Engine, pattern: str, onward: str) -> Iterator[str]:
+    """A call that may be made, if there are not too many."""
+    most, who = most_calls(network, name, caller), caller.organisation
+    if most is None:
+        yield f"{pattern}Goto({onward},${{EXTEN}},1)"
+        return
+    yield f"{pattern}Set(GROUP(calls)={who})"
+    yield f" same => n,GotoIf($[${{GROUP_COUNT({who}@calls)}} > {most}]?full)"
+    yield f" same => n,Goto({onward},${{EXTEN}},1)"
+    yield f" same => n(full),Log(NOTICE,REJECTED num=${{EXTEN}} {who} has {most} calls)"
+    yield f" same => n,Hangup({_FULL})"
+
+
+def refusing() -> Iterator[str]:
+    """The context of those who are not admitted."""
+    yield f"[{REFUSED}]"
+    yield "exten => _[+0-9]!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)"
+    yield f" same => n,Hangup({_REJECTED})"
