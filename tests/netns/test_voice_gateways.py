@@ -90,7 +90,7 @@ def test_a_call_is_translated_as_planned_with_speech_both_ways(
         ("+420407000003", 403, "LRJ"),  # a gatekeeper that does not admit who its neighbour says is calling
         ("+420401000004", 403, "403 Forbidden"),  # a gateway that does not admit its caller
         ("+420308000003", 503, "ARJ"),  # a third call at a gatekeeper
-        ("+420301000005", 503, "Release Complete cause 42"),  # and at a gateway
+        ("+420301000005", 503, "Release Complete cause 34"),  # and at a gateway
     ],
 )
 def test_a_call_that_the_rules_forbid_is_refused_by_the_engine_of_the_plan(

@@ -135,7 +135,7 @@ def test_callers_with_rules_begin_in_a_context_of_their_organisation() -> None:
     assert (
         barred
         == """from-sip-of-west]
-exten => _+X!,1,Goto(from-sip,${EXTEN},1)
+include => from-sip
 exten => _+420900!,1,Log(NOTICE,REJECTED num=${EXTEN} barred for west)
  same => n,Hangup(21)"""
     )
@@ -146,9 +146,10 @@ exten => _+420900!,1,Log(NOTICE,REJECTED num=${EXTEN} barred for west)
         """\
 exten => _X!,1,Set(GROUP(calls)=tenants)
  same => n,GotoIf($[${GROUP_COUNT(tenants@calls)} > 2]?full)
- same => n,Goto(from-h323,${EXTEN},1)
+ same => n,GotoIf(${DIALPLAN_EXISTS(from-h323,${EXTEN},1)}?from-h323,${EXTEN},1)
+ same => n,Hangup(1)
  same => n(full),Log(NOTICE,REJECTED num=${EXTEN} tenants has 2 calls)
- same => n,Hangup(42)"""
+ same => n,Hangup(34)"""
         in counted
     )
     assert "load=func_groupcount.so" in files["gw-west/modules.conf"]

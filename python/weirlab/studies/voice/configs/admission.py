@@ -12,8 +12,8 @@ from weirlab.studies.voice.routing import Network
 REFUSED = "refused"
 """The context of callers that are not admitted."""
 
-_REJECTED, _FULL = 21, 42
-"""Causes (Q.850): call rejected, which is 403 in SIP; congestion, which is 503."""
+_NOWHERE, _REJECTED, _FULL = 1, 21, 34
+"""Causes (Q.850): unallocated number, call rejected, no circuit; 404, 403 and 503 in SIP."""
 
 
 def permissions(network: Network, name: str, caller: Engine) -> dict[str, bool]:
@@ -55,9 +55,14 @@ def direct(network: Network, name: str) -> list[str]:
     ]
 
 
-def counts(network: Network, name: str) -> bool:
-    """Does the gateway have to count calls?"""
-    return any(most_calls(network, name, caller) is not None for caller in network.plan.engines.values())
+MODULES = ("func_groupcount", "func_dialplan")
+"""What the contexts of organisations need."""
+
+
+def has_rules(network: Network, name: str) -> bool:
+    """Are there contexts of organisations at the gateway?"""
+    callers = network.plan.engines.values()
+    return any(permissions(network, name, each) or most_calls(network, name, each) for each in callers)
 
 
 def contexts(
@@ -79,8 +84,12 @@ def contexts(
         yield f"; {parts.place(network, 'organisations', caller.organisation or '')}"
         yield f"[{own}]"
         yield from rewriting
-        rules = permissions(network, name, caller) or {"": True}
-        for prefix, may in sorted({"": False, **rules}.items()):
+        rules = {"": False, **(permissions(network, name, caller) or {"": True})}
+        if rules[""] and most_calls(network, name, caller) is None:
+            # What stands here goes before what is included.
+            yield f"include => from-{arriving}"
+            del rules[""]
+        for prefix, may in sorted(rules.items()):
             pattern = f"exten => _{plus}{prefix or 'X'}{more},1,"
             if not may:
                 yield f"{pattern}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {caller.organisation})"
@@ -92,12 +101,15 @@ def contexts(
 def _passing(network: Network, name: str, caller: Engine, pattern: str, onward: str) -> Iterator[str]:
     """A call that may be made, if there are not too many."""
     most, who = most_calls(network, name, caller), caller.organisation
+    goes = f"GotoIf(${{DIALPLAN_EXISTS({onward},${{EXTEN}},1)}}?{onward},${{EXTEN}},1)"
     if most is None:
-        yield f"{pattern}Goto({onward},${{EXTEN}},1)"
+        yield f"{pattern}{goes}"
+        yield f" same => n,Hangup({_NOWHERE})"
         return
     yield f"{pattern}Set(GROUP(calls)={who})"
     yield f" same => n,GotoIf($[${{GROUP_COUNT({who}@calls)}} > {most}]?full)"
-    yield f" same => n,Goto({onward},${{EXTEN}},1)"
+    yield f" same => n,{goes}"
+    yield f" same => n,Hangup({_NOWHERE})"
     yield f" same => n(full),Log(NOTICE,REJECTED num=${{EXTEN}} {who} has {most} calls)"
     yield f" same => n,Hangup({_FULL})"
 

@@ -39,7 +39,9 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
     head = f"; Gateway {name} of plan {network.plan.plan} ({where}), made by weir voice"
     found = {
         "asterisk.conf": _main(root),
-        "modules.conf": _modules(engine, counts=admission.counts(network, name)),
+        "modules.conf": _modules(
+            engine, more=admission.MODULES if admission.has_rules(network, name) else ()
+        ),
         "logger.conf": f"[logfiles]\n{LOG} => notice,warning,error,verbose\n",
         "rtp.conf": "[general]\nrtpstart=20000\nrtpend=24000\n",
         "extensions.conf": _lines(_dial_plan(network, name)),
@@ -67,10 +69,9 @@ def _main(root: str) -> str:
     )
 
 
-def _modules(engine: Engine, *, counts: bool) -> str:
+def _modules(engine: Engine, more: tuple[str, ...]) -> str:
     wanted = [each for each in MODULES if each not in _NEEDS or _NEEDS[each] in engine.speaks]
-    wanted += ["func_groupcount"] if counts else []
-    return "[modules]\nautoload=no\n" + "".join(f"load={each}.so\n" for each in wanted)
+    return "[modules]\nautoload=no\n" + "".join(f"load={each}.so\n" for each in (*wanted, *more))
 
 
 def _codecs(engine: Engine) -> list[str]:
@@ -170,7 +171,12 @@ def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int
         case "sip":
             return f"Dial(PJSIP/+{digits}@{target},30)"
         case "h323":
-            # A gatekeeper is asked for every call that names no peer.
+            if peer.kind != "gatekeeper" and (keeper := parts.gatekeeper(network, route.at)) is not None:
+                what = (
+                    f"{route.at} registers with {keeper}, and an Asterisk then asks it about every call by "
+                    f"H.323; let {keeper} route the calls to {target}"
+                )
+                raise parts.refuse(network, ("routes", index), what)
             return f"Dial(OOH323/{digits}{'' if peer.kind == 'gatekeeper' else f'@{target}'},30)"
         case "mgcp":
             return f"Dial(MGCP/{peer.line}@{target},30)"

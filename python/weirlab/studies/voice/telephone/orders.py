@@ -6,7 +6,7 @@
 ``{"calls": DIGITS, "times": 1, "hold_s": 2.5, "longest_s": 30}``
     Make calls. One is hung up ``hold_s`` after the first speech was heard; null for when the connection ends.
     A call that is not answered, or in which nothing is heard, ends after ``longest_s``. The lines are
-    ``answered`` and ``over`` with the cause of Q.850, once per call.
+    ``answered``, once speech can be sent, and ``over`` with the cause of Q.850; once per call.
 
 All calls of an order end with its connection.
 """

@@ -256,7 +256,7 @@ class Telephone:
                 self._tell("a connection without a Setup has ended")
                 self._end(talk)
             return
-        if call.connected and not talk.answered:
+        if call.connected and call.speaks_to is not None and not talk.answered:
             talk.answered = True
             if talk.client is not None:
                 talk.client.say("answered")
