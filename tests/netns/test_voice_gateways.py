@@ -12,7 +12,7 @@ import pytest
 
 from weirlab.errors import LabError
 from weirlab.studies.voice.lab import VoiceLab, chroot, engines
-from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.plan import load, loads, ready
 from weirlab.studies.voice.plan.model import Engine
 from weirlab.studies.voice.proof.calling import made
 from weirlab.studies.voice.proof.planned import Planned, planned
@@ -128,6 +128,37 @@ def test_a_gateway_falls_back_to_another_protocol(translations: VoiceLab) -> Non
     assert (row.verdict, row.why) == (AS_PLANNED, "")
     assert row.way == "phone > gw-west > fax"
     assert row.tried == "gw-west > desk: 503"
+
+
+TELEPHONES = """\
+plan: telephones
+caller: phone
+engines:
+  gw: {kind: gateway, protocols: [sip, h323], address: 10.96.0.41, codecs: [alaw]}
+  phone: {kind: endpoint, protocols: [sip], address: 10.96.0.20, codecs: [alaw], home: gw}
+  desk: {kind: endpoint, protocols: [sip], address: 10.96.0.30, codecs: [alaw], home: gw}
+  annex: {kind: endpoint, protocols: [h323], address: 10.96.0.70, codecs: [alaw], home: gw}
+routes:
+  - {at: gw, prefix: "+4201", to: [annex, desk]}
+tests:
+  - {number: "+420100000001", ends_at: annex}
+"""
+"""A gateway without a gatekeeper: it calls the telephone of H.323 by itself."""
+
+
+def test_a_telephone_that_refuses_leads_to_the_fall_back_and_one_that_is_busy_or_off_as_planned() -> None:
+    net = Network(loads(TELEPHONES), DAY)
+    taken = {}
+    with VoiceLab(net, 0.3) as lab:
+        for fault in ("503", "486", "off"):
+            row, _ = made(lab, call(net, "+420100000001", "annex", fault))
+            assert (row.verdict, row.why) == (AS_PLANNED, "")
+            taken[fault] = (row.way, row.tried, row.answer)
+    assert taken == {
+        "503": ("phone > gw > desk", "gw > annex: 503", 200),
+        "486": ("phone > gw > annex", "", 486),
+        "off": ("phone > gw > desk", "", 200),
+    }
 
 
 @pytest.mark.parametrize("title", ["gatekeeper of gk-west", "asterisk of gw-west", "telephone of hall"])

@@ -31,6 +31,9 @@ from weirlab.studies.voice.routing import Network
 PATIENCE_S: Final = 30.0
 """For what a program is sure to do if it works."""
 
+_AGAIN_S: Final = 120.0
+"""For a gateway to find its gatekeeper again: it asks every now and then."""
+
 _BIND: Final = Path("/var/cache/bind")
 """Where engines find their files: Debian's AppArmor profile lets named write there, and not below /tmp."""
 _ELSE: Final = Path("/mnt")
@@ -167,6 +170,10 @@ class VoiceLab:
             yield
         finally:
             self._switch.call(partial(wire.set_link, number, up=True))
+        for daemon in self.daemons:
+            if daemon.program == "asterisk" and gatekeeper(self.network, daemon.name) == name:
+                what = f"{daemon.title} does not register again with {name}"
+                self.until(partial(self._registered, daemon), what, daemon.name, _AGAIN_S)
 
     @interruptible
     def call(
@@ -350,6 +357,12 @@ class VoiceLab:
             self._await_socket(daemon, transport, port)
         if "h323" in engine.speaks:
             self._await_registration(daemon)
+
+    def _registered(self, daemon: Daemon) -> bool:
+        """Does a gateway know that it is registered with its gatekeeper?"""
+        assert self._machine is not None
+        told = self._machine.run(engines.in_chroot("-C", daemon.file, "-rx", "ooh323 show gk"))[1]
+        return any(line.split()[:1] == ["GK"] and line.endswith(" Registered") for line in told)
 
     def _await_registration(self, daemon: Daemon) -> None:
         """Until its gatekeeper knows it, if it has one here."""

@@ -70,8 +70,8 @@ class Telephone:
         self._now_s = 0.0
         self._clients: list[Client] = []
         self._talks: list[_Talk] = []
-        self._wanting: list[Client] = []
-        """Who waits for the registration."""
+        self._wanting: list[tuple[Client, Order, float]] = []
+        """Orders that wait for the registration, and until when."""
 
     @property
     def signalling(self) -> Address:
@@ -87,14 +87,19 @@ class Telephone:
     def turn(self, now_s: float) -> None:
         """Whatever there is to do."""
         self._now_s = now_s
-        self._register(now_s)
         self._accept(now_s)
         for client in [*self._clients]:
             order = client.read()
             if order is not None:
                 self._obey(client, order, now_s)
+        self._register(now_s)
         for talk in [*self._talks]:
             self._turn(talk, now_s)
+        for client, _, limit_s in self._wanting:
+            if now_s > limit_s:
+                client.say(f"over: cause {q931.NO_CIRCUIT}, it is not registered with a gatekeeper")
+                client.gone = True
+        self._wanting = [each for each in self._wanting if not each[0].gone]
         for client in [each for each in self._clients if each.gone]:
             client.close()
             self._clients.remove(client)
@@ -154,9 +159,12 @@ class Telephone:
         registration.news.clear()
 
     def _ready(self) -> None:
-        for client in self._wanting:
-            client.say("ready")
-        self._wanting.clear()
+        wanting, self._wanting = self._wanting, []
+        for client, order, _ in wanting:
+            if order.takes:
+                client.say("ready")
+            for _ in range(order.times if order.calls else 0):
+                self._call(client, order, self._now_s)
 
     # With those who give orders.
 
@@ -168,11 +176,8 @@ class Telephone:
             self._called(Connection(connected, Address(*peer[:2])), now_s)
 
     def _obey(self, client: Client, order: Order, now_s: float) -> None:
-        if order.takes:
-            self._wanting.append(client)
-            return
-        for _ in range(order.times):
-            self._call(client, order, now_s)
+        limit_s = float("inf") if order.takes else now_s + order.longest_s
+        self._wanting.append((client, order, limit_s))
 
     # Calls.
 

@@ -299,6 +299,18 @@ def test_a_gatekeeper_that_does_not_answer_ends_the_call(world: World) -> None:
     assert told(calling, world) == "over: cause 34, the gatekeeper does not answer"
 
 
+def test_a_call_waits_for_the_registration_and_not_for_ever(world: World) -> None:
+    keeper = Keeper(world)
+    place = keeper.place
+    world.besides.clear()
+    world.telephone("hall", None, place)
+    calling = world.order("hall", calls="420308", longest_s=30)
+    world.until(lambda: len(world._telephones[0][0]._wanting) == 1)
+    world.wait(30.1)
+    expected = "over: cause 34, it is not registered with a gatekeeper"
+    assert told(calling, world) == expected
+
+
 def test_an_admitted_call_is_disengaged_when_it_is_over(world: World) -> None:
     keeper, calling = asked(world)
     desk = world.telephone("desk")
