@@ -147,8 +147,10 @@ exten => _+420900!,1,Log(NOTICE,REJECTED num=${EXTEN} barred for west)
 exten => _X!,1,Set(GROUP(calls)=tenants)
  same => n,GotoIf($[${GROUP_COUNT(tenants@calls)} > 2]?full)
  same => n,GotoIf(${DIALPLAN_EXISTS(from-h323,${EXTEN},1)}?from-h323,${EXTEN},1)
+ same => n,Wait(2)
  same => n,Hangup(1)
  same => n(full),Log(NOTICE,REJECTED num=${EXTEN} tenants has 2 calls)
+ same => n,Wait(2)
  same => n,Hangup(34)"""
         in counted
     )
@@ -162,7 +164,10 @@ def test_callers_that_are_not_admitted_begin_where_they_are_refused() -> None:
     # A gatekeeper sends it here, and it calls by itself.
     assert "[guest]\ntype=friend\ncontext=refused\nip=10.95.0.72\n" in files["gw-east/ooh323.conf"]
     assert """[refused]
-exten => _[+0-9]!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)
+exten => _+X!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)
+ same => n,Hangup(21)
+exten => _X!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)
+ same => n,Wait(2)
  same => n,Hangup(21)
 """ in files["gw-east/extensions.conf"]
     assert "refused" not in files["gw-west/extensions.conf"]

@@ -15,6 +15,9 @@ REFUSED = "refused"
 _NOWHERE, _REJECTED, _FULL = 1, 21, 34
 """Causes (Q.850): unallocated number, call rejected, no circuit; 404, 403 and 503 in SIP."""
 
+_WAIT = " same => n,Wait(2)"
+"""chan_ooh323 tells cause 111 in place of any other while it has not sent Call Proceeding."""
+
 
 def permissions(network: Network, name: str, caller: Engine) -> dict[str, bool]:
     """By prefix, without +: may an endpoint call these numbers? Asked at its home alone; empty for yes."""
@@ -91,31 +94,40 @@ def contexts(
             del rules[""]
         for prefix, may in sorted(rules.items()):
             pattern = f"exten => _{plus}{prefix or 'X'}{more},1,"
+            waits = [_WAIT] if arriving == "h323" else []
             if not may:
                 yield f"{pattern}Log(NOTICE,REJECTED num=${{EXTEN}} barred for {caller.organisation})"
+                yield from waits
                 yield f" same => n,Hangup({_REJECTED})"
                 continue
-            yield from _passing(network, name, caller, pattern, f"from-{arriving}")
+            yield from _passing(network, name, caller, pattern, f"from-{arriving}", waits)
 
 
-def _passing(network: Network, name: str, caller: Engine, pattern: str, onward: str) -> Iterator[str]:
+def _passing(
+    network: Network, name: str, caller: Engine, pattern: str, onward: str, waits: list[str]
+) -> Iterator[str]:
     """A call that may be made, if there are not too many."""
     most, who = most_calls(network, name, caller), caller.organisation
     goes = f"GotoIf(${{DIALPLAN_EXISTS({onward},${{EXTEN}},1)}}?{onward},${{EXTEN}},1)"
     if most is None:
         yield f"{pattern}{goes}"
+        yield from waits
         yield f" same => n,Hangup({_NOWHERE})"
         return
     yield f"{pattern}Set(GROUP(calls)={who})"
     yield f" same => n,GotoIf($[${{GROUP_COUNT({who}@calls)}} > {most}]?full)"
     yield f" same => n,{goes}"
+    yield from waits
     yield f" same => n,Hangup({_NOWHERE})"
     yield f" same => n(full),Log(NOTICE,REJECTED num=${{EXTEN}} {who} has {most} calls)"
+    yield from waits
     yield f" same => n,Hangup({_FULL})"
 
 
 def refusing() -> Iterator[str]:
-    """The context of those who are not admitted."""
+    """The context of those who are not admitted; numbers of H.323 have no +."""
     yield f"[{REFUSED}]"
-    yield "exten => _[+0-9]!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)"
-    yield f" same => n,Hangup({_REJECTED})"
+    for pattern, waits in (("+X", []), ("X", [_WAIT])):
+        yield f"exten => _{pattern}!,1,Log(NOTICE,REJECTED num=${{EXTEN}} not admitted)"
+        yield from waits
+        yield f" same => n,Hangup({_REJECTED})"

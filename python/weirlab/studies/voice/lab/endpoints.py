@@ -131,19 +131,23 @@ class Endpoints:
     @contextmanager
     def holding(self, name: str, number: str, times: int) -> Iterator[None]:
         """Meanwhile a telephone of H.323 has so many calls to ``number``."""
-        if not times:
-            yield
-            return
-        title, log = f"telephone holding from {name}", self.log(name)
+        log, titles = self.log(name), []
         before = len(self._lab.said(log))
-        self._order(name, title, {"calls": number.removeprefix("+"), "times": times})
         try:
-            what = f"{title}: {times} calls to {number} are not answered"
-            self._lab.until(lambda: self._lab.said(log)[before:].count("answered\n") >= times, what, log)
+            for count in range(1, times + 1):
+                title = f"telephone holding call {count} from {name}"
+                self._order(name, title, {"calls": number.removeprefix("+")})
+                titles.append(title)
+                up = partial(self._answered, log, before, count)
+                self._lab.until(up, f"{title}: {number} does not answer", log)
             yield
         finally:
-            if title in self._lab.running:
-                self._lab.stop(title, by=signal.SIGKILL)
+            for title in titles:
+                if title in self._lab.running:
+                    self._lab.stop(title, by=signal.SIGKILL)
+
+    def _answered(self, log: str, before: int, count: int) -> bool:
+        return self._lab.said(log)[before:].count("answered\n") >= count
 
     def program(self, name: str) -> str:
         """What an endpoint is: ``sipp``, a ``line`` of MGCP, or a ``telephone`` of H.323."""

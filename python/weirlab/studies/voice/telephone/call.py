@@ -155,10 +155,8 @@ class Call:
         if self.speaks_to is None and signal.channels:
             self._accepted(signal.channels)
         if signal.kind == q931.CONNECT:
+            # A callee may tell its address for H.245 later, by Facility.
             self.connected = True
-            if self.speaks_to is None and signal.control is None:
-                self.hang_up(q931.NO_CODEC, "answered with neither a channel nor an address for H.245")
-                return
         if signal.control is not None and self.speaks_to is None and self.connects_to is None:
             self.connects_to = signal.control
         if self.connected and self.speaks_to is None:

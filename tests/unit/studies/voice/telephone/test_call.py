@@ -131,11 +131,14 @@ def test_a_callee_that_answers_and_opens_no_channel_is_given_up() -> None:
     assert call.why == "no channel for speech in time"
 
 
-def test_an_answer_that_offers_no_way_to_speak_ends_the_call() -> None:
+def test_a_callee_may_tell_where_it_waits_for_h245_after_its_answer() -> None:
     call = calling()
     call.signalled(Signal(q931.CONNECT, 7, True, CALL), 1.0)
-    assert (call.cause, call.over) == (q931.NO_CODEC, True)
-    assert call.why == "answered with neither a channel nor an address for H.245"
+    assert (call.connected, call.connects_to) == (True, None)
+    call.signalled(Signal(q931.FACILITY, 7, True, CALL, control=CONTROL), 2.0)
+    assert call.connects_to == CONTROL
+    call.due(2.0 + calls.CHANNEL_S)
+    assert call.why == "no channel for speech in time"
 
 
 def test_a_refusal_tells_its_cause() -> None:
