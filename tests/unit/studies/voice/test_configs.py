@@ -233,6 +233,11 @@ def test_who_may_not_call_is_refused_by_the_proxy() -> None:
             "is an Asterisk, and its files ask no tree",
         ),
         (
+            '{at: gw, arriving: sip, prefix: "+", to: gk}',
+            '{at: gw, arriving: sip, prefix: "+", to: [gk, pbx]}',
+            "gw registers with gk, and an Asterisk then asks it about every call by H.323",
+        ),
+        (
             "codecs: [alaw], organisation",
             "codecs: [opus], organisation",
             "SIPp offers ulaw, gsm, alaw, g722, g729",
