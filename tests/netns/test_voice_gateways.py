@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from weirlab.studies.voice.lab import VoiceLab, chroot, engines
 from weirlab.studies.voice.lab.loading import LoadingLab
 from weirlab.studies.voice.load.study import trial
 from weirlab.studies.voice.load.targets import chosen
-from weirlab.studies.voice.plan import load, ready
+from weirlab.studies.voice.plan import load, loads, ready
 from weirlab.studies.voice.plan.model import Engine
 from weirlab.studies.voice.proof.calling import made
 from weirlab.studies.voice.proof.planned import Planned, planned
@@ -67,6 +69,11 @@ def call(net: Network, number: str, down: str | None = None, fault: str = "off")
         ("+420401000001", "LRQ 420401000001"),  # SIP to H.323 to SIP by two gatekeepers
         ("+420402000001", "Setup 420402000001"),  # SIP to H.323 to MGCP
         ("+420401000002", "NTFY D/4"),  # MGCP to H.323 to SIP
+        ("+420307000001", "OLC alaw"),  # SIP to a telephone of H.323, channels by H.245
+        ("+420301000004", "ARQ 420301000004"),  # the other direction
+        ("+420302000003", "NTFY L/hd"),  # a telephone of H.323 to MGCP
+        ("+420308000001", "Setup 420308000001"),  # H.323 directly, by fast connect
+        ("+420407000001", "LRQ 420407000001"),  # H.323 directly, by two gatekeepers
         ("+420555000000", "404 Not Found"),
     ],
 )
@@ -82,6 +89,49 @@ def test_a_call_is_translated_as_planned_with_speech_both_ways(
         assert row.setup_ms > 0
         assert row.there_packets > 0
         assert row.back_packets > 0
+        if "mgcp" not in translations.network.plan.engines[row.caller].speaks:
+            assert row.codec == "alaw"
+
+
+@pytest.mark.parametrize(
+    ("number", "answer", "message"),
+    [
+        ("+420900000001", 403, "ARJ"),  # barred by a gatekeeper
+        ("+420900000002", 403, "403 Forbidden"),  # barred by a gateway
+        ("+420407000003", 403, "LRJ"),  # a gatekeeper that does not admit who its neighbour says is calling
+        ("+420401000004", 403, "403 Forbidden"),  # a gateway that does not admit its caller
+        ("+420308000003", 503, "ARJ"),  # a third call at a gatekeeper
+        ("+420301000005", 503, "Release Complete cause 34"),  # and at a gateway
+    ],
+)
+def test_a_call_that_the_rules_forbid_is_refused_by_the_engine_of_the_plan(
+    translations: VoiceLab, number: str, answer: int, message: str
+) -> None:
+    row, messages = made(translations, call(translations.network, number))
+    assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", answer)
+    assert message in [each.text for each in messages]
+
+
+def test_nonsense_disturbs_neither_telephones_nor_gatekeepers(translations: VoiceLab) -> None:
+    def talk_nonsense() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            for content in (b"", b"\xff" * 40, b"GET / HTTP/1.1\r\n\r\n"):
+                datagrams.sendto(content, ("10.95.0.51", 1719))
+        with socket.create_connection(("10.95.0.71", 1720)) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            connection.shutdown(socket.SHUT_WR)
+
+    translations.at("phone").call(talk_nonsense)
+    row, _ = made(translations, call(translations.network, "+420308000001"))
+    assert (row.verdict, row.why) == (AS_PLANNED, "")
+    told = [("gk-west", "no message of H.225.0 RAS"), ("studio", "10.95.0.20 sent no TPKT: 47 45 54 20")]
+    for name, words in told:
+        said = partial(_says, translations, name, words)
+        translations.until(said, f"{name} says nothing of it", name)
+
+
+def _says(lab: VoiceLab, name: str, words: str) -> bool:
+    return words in lab.said(name)
 
 
 def test_a_gateway_falls_back_to_another_protocol(translations: VoiceLab) -> None:
@@ -91,7 +141,38 @@ def test_a_gateway_falls_back_to_another_protocol(translations: VoiceLab) -> Non
     assert row.tried == "gw-west > desk: 503"
 
 
-@pytest.mark.parametrize("title", ["gatekeeper of gk-west", "asterisk of gw-west"])
+TELEPHONES = """\
+plan: telephones
+caller: phone
+engines:
+  gw: {kind: gateway, protocols: [sip, h323], address: 10.96.0.41, codecs: [alaw]}
+  phone: {kind: endpoint, protocols: [sip], address: 10.96.0.20, codecs: [alaw], home: gw}
+  desk: {kind: endpoint, protocols: [sip], address: 10.96.0.30, codecs: [alaw], home: gw}
+  annex: {kind: endpoint, protocols: [h323], address: 10.96.0.70, codecs: [alaw], home: gw}
+routes:
+  - {at: gw, prefix: "+4201", to: [annex, desk]}
+tests:
+  - {number: "+420100000001", ends_at: annex}
+"""
+"""A gateway without a gatekeeper: it calls the telephone of H.323 by itself."""
+
+
+def test_a_telephone_that_refuses_leads_to_the_fall_back_and_one_that_is_busy_or_off_as_planned() -> None:
+    net = Network(loads(TELEPHONES), DAY)
+    taken = {}
+    with VoiceLab(net, 0.3) as lab:
+        for fault in ("503", "486", "off"):
+            row, _ = made(lab, call(net, "+420100000001", "annex", fault))
+            assert (row.verdict, row.why) == (AS_PLANNED, "")
+            taken[fault] = (row.way, row.tried, row.answer)
+    assert taken == {
+        "503": ("phone > gw > desk", "gw > annex: 503", 200),
+        "486": ("phone > gw > annex", "", 486),
+        "off": ("phone > gw > desk", "", 200),
+    }
+
+
+@pytest.mark.parametrize("title", ["gatekeeper of gk-west", "asterisk of gw-west", "telephone of hall"])
 def test_an_engine_that_dies_is_named_with_its_end(title: str) -> None:
     net = _network("translations")
     with VoiceLab(net, 0.3) as lab:

@@ -10,10 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from weirlab.studies.voice.configs.sipp import PAYLOADS
+from weirlab.studies.voice.configs.sipp import BYTES, PAYLOADS
 from weirlab.studies.voice.lab import engines
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
-from weirlab.studies.voice.lab.media import BYTES, EARLY_SOURCE
+from weirlab.studies.voice.lab.media import EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.plan.model import Entry
 from weirlab.studies.voice.plan.numbers import owner_name
@@ -74,11 +74,13 @@ class FakeLab:
         yield
         self._failing = (None, OFF)
 
-    def call(self, name: str, number: str, answer: int, codecs: Mapping[str, str]) -> list[Frame]:
+    def call(
+        self, name: str, number: str, answer: int, codecs: Mapping[str, str], meanwhile: int = 0
+    ) -> list[Frame]:
         """The frames of a call."""
         self.called.append(number)
         down, how = self._failing
-        every = [*calls(self.network, number, name)]
+        every = [*calls(self.network, number, name, meanwhile)]
         ways = [way for way in every if how == "486" or down not in way.engines]
         way = next((way for way in ways if way.end.good), ways[0])
         for step in way.steps:

@@ -47,14 +47,14 @@ Examples:
 PROVE = """Prove a numbering plan by a call to each of its test numbers.
 
 The calls pass real engines in namespaces: BIND, Kamailio, Asterisk, gatekeepers,
-with SIPp or lines of MGCP and speech at both ends. Each is compared with the
-plan: the engines on its way, what each of them decided by, what the name servers
-said, the answer. A number with a fall-back is called again while the engine
-preferred is off, answers 503, or is busy. The second table lists the kinds of
-routes that are proved thereby. The run is kept, with every message. The exit code
-is 9 if a call did not go as planned. Needs root, and Debian's packages bind9,
-kamailio and sip-tester; for gateways, weir voice install; for gatekeepers, the
-extra voice of weirlab.
+with SIPp, lines of MGCP or telephones of H.323, and speech at both ends. Each is
+compared with the plan: the engines on its way, what each of them decided by, what
+the name servers said, the answer. A number with a fall-back is called again while
+the engine preferred is off, answers 503, or is busy. The second table lists the
+kinds of routes that are proved thereby. The run is kept, with every message. The
+exit code is 9 if a call did not go as planned. Needs root, and Debian's packages
+bind9, kamailio and sip-tester; for gateways, weir voice install; for gatekeepers
+and telephones of H.323, the extra voice of weirlab.
 
 Examples:
   weir voice prove --plan campus
@@ -148,7 +148,10 @@ def _listed(running: VoiceLab) -> list[dict[str, object]]:
         }
         for daemon in running.daemons
     ]
+    listed = {daemon.name for daemon in running.daemons}
     for name in running.endpoints:
+        if name in listed:
+            continue
         namespace = running.at(name).name
         address = running.network.plan.engines[name].address
         rows.append(

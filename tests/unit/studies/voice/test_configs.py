@@ -128,6 +128,65 @@ def test_gatekeepers_know_whom_to_ask_and_who_may_ask() -> None:
     assert "10.95.0.52:1720=" not in text
 
 
+def test_callers_with_rules_begin_in_a_context_of_their_organisation() -> None:
+    files = made(ready_network("translations"))
+    text = files["gw-west/extensions.conf"]
+    barred = text[text.index("[from-sip-of-west]") :].partition("[")[2].partition("\n[")[0]
+    assert (
+        barred
+        == """from-sip-of-west]
+include => from-sip
+exten => _+420900!,1,Log(NOTICE,REJECTED num=${EXTEN} barred for west)
+ same => n,Hangup(21)"""
+    )
+    assert "[phone]\ntype=endpoint\ncontext=from-sip-of-west\n" in files["gw-west/pjsip.conf"]
+    assert "[fax]\ncontext=from-mgcp-of-west\n" in files["gw-west/mgcp.conf"]
+    counted = text[text.index("[from-h323-of-tenants]") :].partition("\n[")[0]
+    assert (
+        """\
+exten => _X!,1,Set(GROUP(calls)=tenants)
+ same => n,GotoIf($[${GROUP_COUNT(tenants@calls)} > 2]?full)
+ same => n,GotoIf(${DIALPLAN_EXISTS(from-h323,${EXTEN},1)}?from-h323,${EXTEN},1)
+ same => n,Wait(2)
+ same => n,Hangup(1)
+ same => n(full),Log(NOTICE,REJECTED num=${EXTEN} tenants has 2 calls)
+ same => n,Wait(2)
+ same => n,Hangup(34)"""
+        in counted
+    )
+    assert "load=func_groupcount.so" in files["gw-west/modules.conf"]
+    assert "[annex]\ntype=friend\ncontext=from-h323-of-tenants\n" in files["gw-west/ooh323.conf"]
+
+
+def test_callers_that_are_not_admitted_begin_where_they_are_refused() -> None:
+    files = made(ready_network("translations"))
+    assert "[lounge]\ntype=endpoint\ncontext=refused\n" in files["gw-east/pjsip.conf"]
+    # A gatekeeper sends it here, and it calls by itself.
+    assert "[guest]\ntype=friend\ncontext=refused\nip=10.95.0.72\n" in files["gw-east/ooh323.conf"]
+    assert """[refused]
+exten => _+X!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)
+ same => n,Hangup(21)
+exten => _X!,1,Log(NOTICE,REJECTED num=${EXTEN} not admitted)
+ same => n,Wait(2)
+ same => n,Hangup(21)
+""" in files["gw-east/extensions.conf"]
+    assert "refused" not in files["gw-west/extensions.conf"]
+    assert "func_groupcount" not in made(ready_network("federation"))["gw-a/modules.conf"]
+
+
+def test_gatekeepers_know_who_may_call_what_and_telephones_where_they_register() -> None:
+    files = made(ready_network("translations"))
+    callers = json.loads(files["gk-west/gatekeeper.json"])["callers"]
+    assert callers["10.95.0.70"]["may_call"] == {"": True, "420900": False}
+    assert (callers["10.95.0.72"]["engine"], callers["10.95.0.72"]["most_calls"]) == ("guest", 2)
+    assert "10.95.0.73" not in callers
+    assert not json.loads(files["gk-east/gatekeeper.json"])["callers"]["10.95.0.72"]["admitted"]
+    assert "Rules of admission are not written here" in files["gk-west/gnugk.ini"]
+    hall, annex = (json.loads(files[f"{name}/telephone.json"]) for name in ("hall", "annex"))
+    assert (hall["gatekeeper"]["engine"], hall["gatekeeper"]["port"], hall["home"]) == ("gk-west", 1719, None)
+    assert (annex["gatekeeper"], annex["home"]["engine"], annex["home"]["port"]) == (None, "gw-west", 1720)
+
+
 def test_strip_and_prepend_reach_every_engine() -> None:
     net = network(
         ("to: [desk, gw]}", "to: gw, strip: 3, prepend: '421'}"),
@@ -172,6 +231,11 @@ def test_who_may_not_call_is_refused_by_the_proxy() -> None:
             "gw: {kind: gateway,",
             "gw: {kind: gateway, trees: [public],",
             "is an Asterisk, and its files ask no tree",
+        ),
+        (
+            '{at: gw, arriving: sip, prefix: "+", to: gk}',
+            '{at: gw, arriving: sip, prefix: "+", to: [gk, pbx]}',
+            "gw registers with gk, and an Asterisk then asks it about every call by H.323",
         ),
         (
             "codecs: [alaw], organisation",

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from weirlab.studies.voice.checking import engines, entries, hosts, numbering, records, routes, ways
+from weirlab.studies.voice.checking import (
+    admission,
+    engines,
+    entries,
+    hosts,
+    numbering,
+    records,
+    routes,
+    ways,
+)
 from weirlab.studies.voice.checking.findings import Finding, Severity, limited
 from weirlab.studies.voice.routing import Network
 
@@ -36,6 +45,7 @@ CHECKS: Final[tuple[Callable[[Network], Iterator[Finding]], ...]] = (
     engines.hand_over,
     engines.homes,
     engines.rewrites,
+    admission.unenforced,
     hosts.zones,
     hosts.name_servers,
     hosts.service_points,

@@ -26,7 +26,7 @@ _MOST_WAYS = 8
 
 def ways(network: Network) -> Iterator[Finding]:
     """No way loops, ends nowhere, or passes an engine that cannot take it; every engine is on one."""
-    if not _can_walk(network):
+    if not can_walk(network):
         return
     told: set[tuple[object, ...]] = set()
     legs: set[tuple[str, str]] = set()
@@ -85,7 +85,7 @@ def _demanded(network: Network) -> set[tuple[str, str]]:
     ends: set[tuple[str, str]] = set()
     for test in network.plan.tests:
         if test.answer != 200 and network.plan.engines[test.caller or network.plan.caller].home is not None:
-            way = planned(network, test.number, test.caller)
+            way = planned(network, test.number, test.caller, test.meanwhile)
             if way.answer == test.answer:
                 ends.add((way.end.kind, way.end.engine))
     return ends
@@ -123,7 +123,8 @@ def _bad_end(network: Network, arrival: Arrival, end: End, place: Location) -> F
     return error(code, network.book.at(*(end.place or place)), reason, _PROPOSALS[end.kind])
 
 
-def _can_walk(network: Network) -> bool:
+def can_walk(network: Network) -> bool:
+    """Can calls be followed on paper?"""
     try:
         return network.rewrites is not None
     except InputError:
@@ -136,7 +137,7 @@ def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
     offers_at = {name: _offers(network, name) for name in plan.engines}
     for (name, arriving), prefix, index in network.deciding():
         engine = plan.engines[name]
-        number = _example(network, prefix, network.routes[name, arriving].free_continuation(prefix))
+        number = example(network, prefix, network.routes[name, arriving].free_continuation(prefix))
         if engine.kind == "endpoint" or number is None:
             continue
         for protocol in [arriving] if arriving is not None else engine.speaks:
@@ -149,7 +150,7 @@ def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
             number = f"+{entry.digits}"
             if entry.number is None:
                 free = found.prefixes.free_continuation(entry.digits)
-                number = _example(network, entry.digits, free) or ""
+                number = example(network, entry.digits, free) or ""
             for name in asking if number else ():
                 engine = plan.engines[name]
                 known = {*engine.speaks, *engine.hand_over, "tel"}
@@ -171,7 +172,7 @@ def _answering(network: Network) -> dict[str, list[tuple[int, Entry]]]:
     return {tree: sorted(each, key=lambda one: one[1].number is None) for tree, each in listed.items()}
 
 
-def _example(network: Network, prefix: str, continuation: str | None) -> str | None:
+def example(network: Network, prefix: str, continuation: str | None) -> str | None:
     """A number that begins with ``prefix`` and of which no longer prefix decides, of usual length."""
     if continuation is None:
         return None
@@ -192,13 +193,13 @@ def _offers(network: Network, name: str) -> list[tuple[str, ...] | None]:
 
 def tests(network: Network) -> Iterator[Finding]:
     """Test numbers go where the plan says that they go."""
-    if not _can_walk(network):
+    if not can_walk(network):
         return
     plan, at = network.plan, network.book.at
     for i, test in enumerate(plan.tests):
         if plan.engines[test.caller or plan.caller].home is None:
             continue  # The check of homes says so.
-        way = planned(network, test.number, test.caller)
+        way = planned(network, test.number, test.caller, test.meanwhile)
         wrong = []
         if way.answer != test.answer:
             wrong.append(f"gets {way.answer} ({words.end(way.end)}), not {test.answer}")
@@ -215,10 +216,10 @@ def tests(network: Network) -> Iterator[Finding]:
             )
 
 
-def planned(network: Network, dialled: str, caller: str | None = None) -> Way:
+def planned(network: Network, dialled: str, caller: str | None = None, meanwhile: int = 0) -> Way:
     """The first way that leads somewhere, else the first of all."""
     first: Way | None = None
-    for way in islice(calls(network, dialled, caller), _MOST_WAYS):
+    for way in islice(calls(network, dialled, caller, meanwhile), _MOST_WAYS):
         if way.end.good:
             return way
         first = first or way

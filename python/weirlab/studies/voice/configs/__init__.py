@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weirlab.errors import InputError
-from weirlab.studies.voice.configs import asterisk, gatekeeper, kamailio, named, sipp
+from weirlab.studies.voice.configs import asterisk, gatekeeper, kamailio, named, sipp, telephone
 from weirlab.studies.voice.configs.folder import put
 from weirlab.studies.voice.routing import Network
 
@@ -31,8 +31,9 @@ def configs(network: Network, root: str) -> dict[str, str]:
     }
     found: dict[str, str] = {}
     for name, engine in network.plan.engines.items():
-        if engine.kind in makers:
-            made = makers[engine.kind](network, name, f"{root.rstrip('/')}/{name}")
+        maker = telephone.files if telephone.is_one(engine) else makers.get(engine.kind)
+        if maker is not None:
+            made = maker(network, name, f"{root.rstrip('/')}/{name}")
             found.update({f"{name}/{file}": text for file, text in made.items()})
     for server in named.servers(network):
         made = named.files(network, server, f"{root.rstrip('/')}/{server.name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from weirlab.studies.voice.configs import parts
+from weirlab.studies.voice.configs import admission, parts
 from weirlab.studies.voice.plan.model import Engine, Route
 from weirlab.studies.voice.plan.values import Protocol
 from weirlab.studies.voice.routing import Network
@@ -39,7 +39,9 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
     head = f"; Gateway {name} of plan {network.plan.plan} ({where}), made by weir voice"
     found = {
         "asterisk.conf": _main(root),
-        "modules.conf": _modules(engine),
+        "modules.conf": _modules(
+            engine, more=admission.MODULES if admission.has_rules(network, name) else ()
+        ),
         "logger.conf": f"[logfiles]\n{LOG} => notice,warning,error,verbose\n",
         "rtp.conf": "[general]\nrtpstart=20000\nrtpend=24000\n",
         "extensions.conf": _lines(_dial_plan(network, name)),
@@ -67,9 +69,9 @@ def _main(root: str) -> str:
     )
 
 
-def _modules(engine: Engine) -> str:
+def _modules(engine: Engine, more: tuple[str, ...]) -> str:
     wanted = [each for each in MODULES if each not in _NEEDS or _NEEDS[each] in engine.speaks]
-    return "[modules]\nautoload=no\n" + "".join(f"load={each}.so\n" for each in wanted)
+    return "[modules]\nautoload=no\n" + "".join(f"load={each}.so\n" for each in (*wanted, *more))
 
 
 def _codecs(engine: Engine) -> list[str]:
@@ -86,33 +88,16 @@ def _pjsip(network: Network, name: str) -> Iterator[str]:
         if other not in near or "sip" not in peer.speaks:
             continue
         yield f"; {parts.place(network, 'engines', other)}"
-        yield f"[{other}]\ntype=endpoint\ncontext=from-sip"
+        yield f"[{other}]\ntype=endpoint\ncontext={admission.context(network, name, other, 'sip')}"
         yield from _codecs(engine)
         yield f"aors={other}\ndirect_media=no\nrtp_symmetric=no"
         yield f"[{other}]\ntype=aor\ncontact={parts.sip_uri(network, other)}"
         yield f"[{other}]\ntype=identify\nendpoint={other}\nmatch={parts.address(network, other)}"
 
 
-def gatekeeper(network: Network, name: str) -> str | None:
-    """The gatekeeper at which a gateway registers: one that it sends calls to, or gets them from."""
-    near = {*parts.feeders(network, name), *parts.targets(network, name)}
-    found = [
-        other
-        for other, engine in network.plan.engines.items()
-        if other in near and engine.kind == "gatekeeper"
-    ]
-    if len(found) > 1:
-        what = (
-            f"{name} has routes with the gatekeepers {', '.join(found)}, and an Asterisk registers at one; "
-            "leave one"
-        )
-        raise parts.refuse(network, ("engines", name), what)
-    return found[0] if found else None
-
-
 def _ooh323(network: Network, name: str, root: str) -> Iterator[str]:
     engine = network.plan.engines[name]
-    keeper = gatekeeper(network, name)
+    keeper = parts.gatekeeper(network, name)
     yield f"[general]\nbindaddr={parts.address(network, name)}\nport={engine.port('h323')}"
     yield f"h225portrange=12030,19000\nh323id={name}"
     if keeper is not None:
@@ -125,11 +110,12 @@ def _ooh323(network: Network, name: str, root: str) -> Iterator[str]:
     yield "faststart=no\nh245tunneling=no"
     yield from _codecs(engine)
     yield f"dtmfmode=rfc2833\ntracelevel=1\nlogfile={root}/log/h323.log"
-    near = {*parts.feeders(network, name), *parts.targets(network, name)}
+    near = {*parts.feeders(network, name), *parts.targets(network, name), *admission.direct(network, name)}
     for other, peer in network.plan.engines.items():
         if other in near and "h323" in peer.speaks and peer.kind != "gatekeeper":
+            context = admission.context(network, name, other, "h323")
             yield f"; {parts.place(network, 'engines', other)}"
-            yield f"[{other}]\ntype=friend\ncontext=from-h323\nip={parts.address(network, other)}"
+            yield f"[{other}]\ntype=friend\ncontext={context}\nip={parts.address(network, other)}"
             yield f"port={peer.port('h323')}"
             yield from _codecs(engine)
 
@@ -141,7 +127,8 @@ def _mgcp(network: Network, name: str) -> Iterator[str]:
     for other, peer in network.plan.engines.items():
         if other in near and parts.call_agent(network, other) == name:
             yield f"; {parts.place(network, 'engines', other)}"
-            yield f"[{other}]\ncontext=from-mgcp\nhost={parts.address(network, other)}"
+            context = admission.context(network, name, other, "mgcp")
+            yield f"[{other}]\ncontext={context}\nhost={parts.address(network, other)}"
             yield f"port={peer.port('mgcp')}"
             yield f"wcardep={peer.line.rpartition('/')[0]}/*\ncanreinvite=no\nline => {peer.line}"
 
@@ -156,7 +143,8 @@ def _dial_plan(network: Network, name: str) -> Iterator[str]:
         plus = "+" if arriving == "sip" else ""
         # A telephone of MGCP dials digit by digit: a number is whole when no further digit comes.
         more = "." if arriving == "mgcp" else "!"
-        yield from _rewriting(network, name, plus, more)
+        rewriting = [*_rewriting(network, name, plus, more)]
+        yield from rewriting
         for index, route in parts.routes(network, name, arriving):
             yield f"; {parts.place(network, 'routes', index)}"
             pattern = f"{plus}{route.prefix[1:]}" + ("" if len(route.prefix) > 1 else "X")
@@ -168,6 +156,10 @@ def _dial_plan(network: Network, name: str) -> Iterator[str]:
                 yield f" same => n,GotoIf({_FAILED}?done)"
                 yield f" same => n,{dial}"
             yield " same => n(done),Hangup()"
+        yield from admission.contexts(network, name, arriving, plus, more, rewriting)
+    callers = network.plan.engines.values()
+    if any(each.kind == "endpoint" and not network.admits(engine, each.organisation) for each in callers):
+        yield from admission.refusing()
 
 
 def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int, index: int) -> str:
@@ -179,7 +171,12 @@ def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int
         case "sip":
             return f"Dial(PJSIP/+{digits}@{target},30)"
         case "h323":
-            # A gatekeeper is asked for every call that names no peer.
+            if peer.kind != "gatekeeper" and (keeper := parts.gatekeeper(network, route.at)) is not None:
+                what = (
+                    f"{route.at} registers with {keeper}, and an Asterisk then asks it about every call by "
+                    f"H.323; let {keeper} route the calls to {target}"
+                )
+                raise parts.refuse(network, ("routes", index), what)
             return f"Dial(OOH323/{digits}{'' if peer.kind == 'gatekeeper' else f'@{target}'},30)"
         case "mgcp":
             return f"Dial(MGCP/{peer.line}@{target},30)"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from weirlab.studies.voice.configs import parts
+from weirlab.studies.voice.configs import admission, parts
 from weirlab.studies.voice.routing import Network
 
 RAS_PORT: Final = 1719
@@ -47,7 +47,30 @@ def _table(network: Network, name: str) -> dict[str, object]:
             }
             for index, route in parts.routes(network, name, "h323")
         ],
+        **({"callers": callers} if (callers := _callers(network, name)) else {}),
     }
+
+
+def _callers(network: Network, name: str) -> dict[str, object]:
+    """Endpoints that may not call as they like, by address."""
+    found: dict[str, object] = {}
+    for other, caller in network.plan.engines.items():
+        if caller.kind != "endpoint" or "h323" not in caller.speaks or caller.address is None:
+            continue
+        admitted = network.admits(network.plan.engines[name], caller.organisation)
+        may_call = admission.permissions(network, name, caller)
+        most_calls = admission.most_calls(network, name, caller)
+        # One that calls here is known to neighbours by its name.
+        if not admitted or may_call or most_calls is not None or caller.home == name:
+            found[caller.address] = {
+                "engine": other,
+                "organisation": caller.organisation or "",
+                "admitted": admitted,
+                "may_call": may_call,
+                "most_calls": most_calls,
+                "place": parts.place(network, "organisations", caller.organisation or ""),
+            }
+    return found
 
 
 def _target(network: Network, name: str) -> dict[str, object]:
@@ -66,6 +89,8 @@ def _gnugk(network: Network, name: str) -> Iterator[str]:
     yield "; configs: change the plan instead."
     yield f"[Gatekeeper::Main]\nName={name}\nHome={parts.address(network, name)}"
     yield "[RoutedMode]\nGKRouted=0"
+    if _callers(network, name):
+        yield "; Rules of admission are not written here: Weir's own gatekeeper enforces them."
     if engine.hand_over:
         yield "; GNU Gatekeeper knows no gateways for other protocols: records for them are not followed."
     if engine.trees:

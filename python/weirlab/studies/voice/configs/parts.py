@@ -121,3 +121,17 @@ def call_agent(network: Network, name: str) -> str | None:
         what = f"{name} would have the call agents {', '.join(found)}, and obeys one; leave one route to it"
         raise refuse(network, ("engines", name), what)
     return found[0] if found else None
+
+
+def gatekeeper(network: Network, name: str) -> str | None:
+    """The gatekeeper at which an engine registers: one that it sends calls to, or gets them from.
+
+    Raises ``InputError`` if there are several.
+    """
+    near = {*feeders(network, name), *targets(network, name), network.plan.engines[name].home}
+    engines = network.plan.engines.items()
+    found = [other for other, engine in engines if other in near and engine.kind == "gatekeeper"]
+    if len(found) > 1:
+        what = f"{name} has routes with the gatekeepers {', '.join(found)}, and registers at one; leave one"
+        raise refuse(network, ("engines", name), what)
+    return found[0] if found else None

@@ -16,6 +16,9 @@ PAYLOADS: Final = {
 }  # fmt: skip
 """Static RTP payload types (RFC 3551, table 4) by Asterisk's names."""
 
+BYTES: Final = {"ulaw": 160, "alaw": 160, "gsm": 33, "g722": 160, "g729": 20}
+"""Of payload in a packet of 20 ms (RFC 3551, 4.5)."""
+
 HEAD: Final = """\
 <?xml version="1.0" encoding="ISO-8859-1" ?>
 <!-- PLACE; made by weir voice configs: change the plan instead. -->

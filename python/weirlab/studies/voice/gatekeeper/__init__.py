@@ -1,5 +1,6 @@
-"""A gatekeeper of H.323 in direct mode: it registers gateways and says where numbers lead (H.225.0 RAS).
+"""A gatekeeper of H.323 in direct mode: it registers endpoints and says where numbers lead (H.225.0 RAS).
 
-``ras`` reads and writes messages, ``table`` is what the plan says, ``registrations`` who is there,
-``answering`` the answer to every request; ``enum`` asks the domain name system. ``python -m`` runs it.
+``messages`` are what is said, ``ras`` reads and writes them. ``table`` is what the plan says,
+``registrations`` who is there, ``answering`` the answer to every request; ``enum`` asks the domain name
+system. ``python -m`` runs it.
 """

@@ -33,7 +33,7 @@ class Service(asyncio.DatagramProtocol):
         resolver = Resolver()
         self.gatekeeper = Gatekeeper(table, resolver.records, resolver.places, self.ask, _tell)
         self._numbers = itertools.cycle(range(1, 65536))
-        self._asked: dict[tuple[str, int], asyncio.Future[Address | None]] = {}
+        self._asked: dict[tuple[str, int], asyncio.Future[Address | str | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -50,7 +50,8 @@ class Service(asyncio.DatagramProtocol):
         if isinstance(message, (ras.LocationConfirm, ras.LocationReject)):
             waiting = self._asked.get((source.host, message.number))
             if waiting is not None and not waiting.done():
-                waiting.set_result(message.signalling if isinstance(message, ras.LocationConfirm) else None)
+                told = message.signalling if isinstance(message, ras.LocationConfirm) else message.reason
+                waiting.set_result(told)
             return
         task = asyncio.get_running_loop().create_task(self._answer(message, source))
         self._tasks.add(task)
@@ -63,11 +64,13 @@ class Service(asyncio.DatagramProtocol):
         where = message.reply if isinstance(message, ras.LocationRequest) else source
         self._transport.sendto(ras.written(answer), where)
 
-    async def ask(self, neighbour: Address, digits: str, hops: int) -> Address | None:
-        """Where ``neighbour`` says that a number leads; None if it does not know, or does not answer."""
+    async def ask(
+        self, neighbour: Address, digits: str, hops: int, callers: tuple[str, ...]
+    ) -> Address | str | None:
+        """Where ``neighbour`` says that a number leads, or why it rejects; None if it does not answer."""
         number = next(self._numbers)
-        request = ras.written(ras.LocationRequest(number, digits, self.gatekeeper.table.ras, hops))
-        waiting: asyncio.Future[Address | None] = asyncio.get_running_loop().create_future()
+        request = ras.written(ras.LocationRequest(number, digits, self.gatekeeper.table.ras, hops, callers))
+        waiting: asyncio.Future[Address | str | None] = asyncio.get_running_loop().create_future()
         self._asked[neighbour.host, number] = waiting
         try:
             for _ in range(_ATTEMPTS):

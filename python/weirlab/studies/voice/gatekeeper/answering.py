@@ -9,7 +9,7 @@ from weirlab.studies.voice.ere import BadExpression, Substitution
 from weirlab.studies.voice.gatekeeper import ras
 from weirlab.studies.voice.gatekeeper.ras import Address, Message
 from weirlab.studies.voice.gatekeeper.registrations import Registrations
-from weirlab.studies.voice.gatekeeper.table import Record, Table, Target
+from weirlab.studies.voice.gatekeeper.table import Caller, Record, Table, Target
 from weirlab.studies.voice.routing.names import SCHEMES, Uri, leads_to
 
 MOST_HOPS: Final = 8
@@ -19,8 +19,17 @@ Records = Callable[[str, str], Awaitable[Sequence[Record]]]
 """The NAPTR records of a number, digits, in the tree with a suffix."""
 Places = Callable[[str, int | None], Awaitable[Sequence[Address]]]
 """Where calls for a host go, and a port if the URI has one, the preferred place first."""
-Ask = Callable[[Address, str, int], Awaitable[Address | None]]
-"""Where a neighbour says that a number leads, and for how many hops it may ask others."""
+Ask = Callable[[Address, str, int, tuple[str, ...]], Awaitable[Address | str | None]]
+"""Where a neighbour says that a number leads, or why it rejects; None if it does not answer.
+
+Its arguments are the neighbour, the number, how many others it may ask, and who calls.
+"""
+
+BARRED: Final = "requestDenied"
+"""Why a call is rejected that the rules of admission forbid (AdmissionRejectReason, LocationRejectReason)."""
+FULL: Final = "resourceUnavailable"
+"""Why one is rejected whose organisation has as many calls as it may have."""
+NOWHERE: Final = "calledPartyNotRegistered"
 
 
 class Found(NamedTuple):
@@ -38,6 +47,11 @@ class Gatekeeper:
     ) -> None:
         self.table = table
         self.registrations = Registrations(table.gatekeeper)
+        self._calls: dict[tuple[str, str, int], str] = {}
+        """Organisations of the callers of calls that were admitted and have not ended.
+
+        By endpoint, and by what the call is called in its messages.
+        """
         self._records, self._places, self._ask = records, places, ask
         self._tell = tell
 
@@ -57,6 +71,7 @@ class Gatekeeper:
             case ras.AdmissionRequest():
                 return await self._admitted(asked, now_s)
             case ras.DisengageRequest():
+                self._calls.pop((asked.endpoint, asked.call, asked.reference), None)
                 return ras.DisengageConfirm(asked.number)
             case ras.BandwidthRequest():
                 return ras.BandwidthConfirm(asked.number, asked.bandwidth)
@@ -73,15 +88,49 @@ class Gatekeeper:
             return ras.AdmissionConfirm(asked.number, asked.bandwidth, here)
         if not asked.digits:
             return ras.AdmissionReject(asked.number, "incompleteAddress")
-        found = await self._find(asked.digits, MOST_HOPS, now_s)
-        if found is None:
-            return ras.AdmissionReject(asked.number, "calledPartyNotRegistered")
-        if found.digits == asked.digits:
-            return ras.AdmissionConfirm(asked.number, asked.bandwidth, found.place)
-        if not asked.maps:
+        caller = self.table.callers.get(known.signalling.host)
+        call = (asked.endpoint, asked.call, asked.reference)
+        if caller is not None and (why := self._forbidden(caller, asked.digits, call, now_s)):
+            return ras.AdmissionReject(asked.number, why)
+        callers = () if caller is None else (caller.engine,)
+        found = await self._find(asked.digits, MOST_HOPS, callers, now_s)
+        if isinstance(found, str):
+            return ras.AdmissionReject(asked.number, found)
+        if found.digits != asked.digits and not asked.maps:
             self._tell(f"{asked.endpoint} cannot call {found.digits} in place of {asked.digits}")
             return ras.AdmissionReject(asked.number, "undefinedReason")
-        return ras.AdmissionConfirm(asked.number, asked.bandwidth, found.place, found.digits)
+        if caller is not None:
+            # Others may have been admitted while a neighbour was asked.
+            if why := self._full(caller, call, now_s):
+                return ras.AdmissionReject(asked.number, why)
+            self._calls[call] = caller.organisation
+        number = found.digits if found.digits != asked.digits else ""
+        return ras.AdmissionConfirm(asked.number, asked.bandwidth, found.place, number)
+
+    def _forbidden(self, caller: Caller, digits: str, call: tuple[str, str, int], now_s: float) -> str:
+        """Why the rules of the plan forbid a call; empty if they do not."""
+        if not caller.admitted:
+            self._tell(f"REJECTED num={digits} {caller.organisation} is not admitted ({caller.place})")
+            return BARRED
+        if not caller.may(digits):
+            self._tell(f"REJECTED num={digits} {caller.organisation} may not call it ({caller.place})")
+            return BARRED
+        return self._full(caller, call, now_s)
+
+    def _full(self, caller: Caller, call: tuple[str, str, int], now_s: float) -> str:
+        if caller.most_calls is None:
+            return ""
+        # The calls of who has gone without a word are over.
+        self._calls = {
+            each: name
+            for each, name in self._calls.items()
+            if self.registrations.known(each[0], now_s) is not None
+        }
+        others = [name for each, name in self._calls.items() if each != call]
+        if others.count(caller.organisation) < caller.most_calls:
+            return ""
+        self._tell(f"REJECTED {caller.organisation} has {caller.most_calls} calls ({caller.place})")
+        return FULL
 
     async def _located(self, asked: ras.LocationRequest, source: str, now_s: float) -> Message:
         if source not in self.table.neighbours:
@@ -90,34 +139,46 @@ class Gatekeeper:
         if not asked.digits:
             return ras.LocationReject(asked.number, "incompleteAddress")
         hops = min(asked.hops or MOST_HOPS, MOST_HOPS)
-        found = await self._find(asked.digits, hops - 1, now_s)
+        caller = self.table.named(asked.callers)
+        if caller is not None and not caller.admitted:
+            told = f"{caller.organisation} is not admitted ({caller.place})"
+            self._tell(f"REJECTED num={asked.digits} {told}")
+            return ras.LocationReject(asked.number, BARRED)
+        found = await self._find(asked.digits, hops - 1, asked.callers, now_s)
+        if found == BARRED:
+            return ras.LocationReject(asked.number, BARRED)
         # The answer has no place for another number.
-        if found is None or found.digits != asked.digits:
+        if isinstance(found, str) or found.digits != asked.digits:
             return ras.LocationReject(asked.number, "notRegistered")
         return ras.LocationConfirm(asked.number, found.place, self.table.ras)
 
-    async def _find(self, digits: str, hops: int, now_s: float) -> Found | None:
-        """By a route, else by the trees in their order; neighbours are asked for at most ``hops`` more."""
+    async def _find(self, digits: str, hops: int, callers: tuple[str, ...], now_s: float) -> Found | str:
+        """By a route, else by the trees in their order; neighbours are asked for at most ``hops`` more.
+
+        If it leads nowhere, the reason of an AdmissionReject.
+        """
         route = self.table.route(digits)
         if route is not None:
             names = "|".join(target.engine for target in route.targets)
             self._tell(f"ROUTE num={digits} via=static target={names}")
             leaving = route.leaving(digits)
+            why = NOWHERE
             for target in self._preferred(route.targets, now_s):
-                place: Address | None = target.place
+                place: Address | str | None = target.place
                 if target.neighbour:
-                    place = await self._ask(target.place, leaving, hops) if hops > 0 else None
-                if place is not None:
+                    place = await self._ask(target.place, leaving, hops, callers) if hops > 0 else None
+                if isinstance(place, Address):
                     return Found(place, leaving)
-            return None
+                why = BARRED if place == BARRED else why
+            return why
         for tree in self.table.trees:
             for uri in usable(await self._records(digits, tree.suffix), digits, self.table.hand_over):
-                place = await self._reached(uri)
-                if place is not None:
+                reached = await self._reached(uri)
+                if reached is not None:
                     self._tell(f"ROUTE num={digits} via={tree.tree} target={uri.text}")
-                    return Found(place, digits if uri.scheme != "h323" else _digits(uri, digits))
+                    return Found(reached, digits if uri.scheme != "h323" else _digits(uri, digits))
         self._tell(f"ROUTE num={digits} via=none")
-        return None
+        return NOWHERE
 
     def _preferred(self, targets: Sequence[Target], now_s: float) -> list[Target]:
         """Those that are there before those that are not, as far as registrations tell."""

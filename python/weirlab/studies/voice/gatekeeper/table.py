@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -55,6 +55,31 @@ class Tree:
 
 
 @dataclass(frozen=True)
+class Caller:
+    """An endpoint, and what its organisation may do here."""
+
+    engine: str
+    organisation: str
+    admitted: bool = True
+    """This gatekeeper takes its calls."""
+    may_call: Mapping[str, bool] = field(default_factory=dict)
+    """By prefix, digits: may it call these numbers? The longest prefix decides; without any, it may."""
+    most_calls: int | None = None
+    """Calls that its organisation may have at once; None for any number."""
+    place: str = ""
+    """The line of the plan."""
+
+    def may(self, digits: str) -> bool:
+        """May it call this number?"""
+        found = self._rules.longest(digits)
+        return not self.may_call or (found is not None and found[1])
+
+    @cached_property
+    def _rules(self) -> Prefixes[bool]:
+        return Prefixes(self.may_call.items())
+
+
+@dataclass(frozen=True)
 class Table:
     """The whole of it."""
 
@@ -68,6 +93,8 @@ class Table:
     neighbours: Mapping[str, str]
     """Gatekeepers that may ask, by address."""
     prefixes: tuple[Prefix, ...]
+    callers: Mapping[str, Caller] = field(default_factory=dict)
+    """Endpoints with rules, by address."""
 
     @classmethod
     def of(cls, document: object) -> Table:
@@ -77,6 +104,10 @@ class Table:
     @property
     def ras(self) -> Address:
         return Address(self.address, self.ras_port)
+
+    def named(self, callers: Sequence[str]) -> Caller | None:
+        """The endpoint that one of these names means."""
+        return next((each for each in self.callers.values() if each.engine in callers), None)
 
     def route(self, digits: str) -> Prefix | None:
         """The route with the longest prefix of ``digits``."""

@@ -1,4 +1,4 @@
-"""Endpoints of the lab: SIPp, and lines of MGCP, that call and take calls, with speech."""
+"""Endpoints of the lab: SIPp, lines of MGCP and telephones of H.323 call and take calls, with speech."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import Final, Protocol
 
 from weirlab import files
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.studies.voice.configs import asterisk, sipp
+from weirlab.studies.voice.configs import asterisk, sipp, telephone
 from weirlab.studies.voice.configs.parts import address, call_agent, refuse
 from weirlab.studies.voice.lab import engines, media, wire
 from weirlab.studies.voice.routing import Network
+
+_CAUSES: Final = {486: 17, 503: 34}
+"""By what causes (Q.850) a telephone of H.323 refuses calls, by the answers that they are in SIP."""
 
 _MORE_HOLD_S: Final = 0.5
 """A caller hangs up so much later than the last packet of speech is due."""
@@ -26,6 +29,8 @@ class Programs(Protocol):
     network: Network
     folder: Path
     patience_s: float
+
+    def inside(self, name: str) -> str: ...
 
     @property
     def running(self) -> frozenset[str]: ...
@@ -61,7 +66,7 @@ class Endpoints:
 
     def write(self) -> None:
         """What they say, as captures."""
-        for codec in media.BYTES:
+        for codec in sipp.BYTES:
             files.write_bytes(self._lab.folder / f"{codec}.pcap", media.speech(codec, self.talk_s))
             early = media.speech(codec, media.EARLY_S, media.EARLY_SOURCE)
             files.write_bytes(self._lab.folder / f"early-{codec}.pcap", early)
@@ -99,7 +104,13 @@ class Endpoints:
         plan = self.network.plan
         engine = plan.engines[name]
         assert engine.home is not None
-        if self.is_line(name):
+        if self.program(name) == "telephone":
+            title = f"telephone calling from {name}"
+            self._order(
+                name, title, {"calls": number.removeprefix("+"), "hold_s": self.talk_s + _MORE_HOLD_S}
+            )
+            return title
+        if self.program(name) == "line":
             title = f"line calling from {name}"
             dials = number.removeprefix("+")
             held_s = {"hold_s": self.talk_s + _MORE_HOLD_S, "longest_s": self.longest_s}
@@ -117,13 +128,34 @@ class Endpoints:
         self._lab.start(title, command, self._lab.at(name), self.log(name), ends_by_itself=True)
         return title
 
-    def is_line(self, name: str) -> bool:
-        """Is it a line of MGCP, and no SIP telephone?"""
-        return "sip" not in self.network.plan.engines[name].speaks
+    @contextmanager
+    def holding(self, name: str, number: str, times: int) -> Iterator[None]:
+        """Meanwhile a telephone of H.323 has so many calls to ``number``."""
+        log, titles = self.log(name), []
+        before = len(self._lab.said(log))
+        try:
+            for count in range(1, times + 1):
+                title = f"telephone holding call {count} from {name}"
+                self._order(name, title, {"calls": number.removeprefix("+")})
+                titles.append(title)
+                up = partial(self._answered, log, before, count)
+                self._lab.until(up, f"{title}: {number} does not answer", log)
+            yield
+        finally:
+            for title in titles:
+                if title in self._lab.running:
+                    self._lab.stop(title, by=signal.SIGKILL)
+
+    def _answered(self, log: str, before: int, count: int) -> bool:
+        return self._lab.said(log)[before:].count("answered\n") >= count
+
+    def program(self, name: str) -> str:
+        """What an endpoint is: ``sipp``, a ``line`` of MGCP, or a ``telephone`` of H.323."""
+        return program(self.network, name)
 
     def log(self, name: str) -> str:
         """What the log of an endpoint is called."""
-        return f"{'line' if self.is_line(name) else 'sipp'}-{name}"
+        return f"{self.program(name)}-{name}"
 
     @property
     def longest_s(self) -> float:
@@ -132,7 +164,11 @@ class Endpoints:
 
     def _wait(self, name: str, codecs: Mapping[str, str]) -> None:
         engine = self.network.plan.engines[name]
-        if self.is_line(name):
+        if self.program(name) == "telephone":
+            refuses = _CAUSES.get(self.refusing.get(name, 0), 0)
+            self._order(name, self._title(name), {"takes": True, "refuses": refuses})
+            return
+        if self.program(name) == "line":
             command = self._line(name, codecs, {})
         else:
             text = sipp.callee(self.network, name, self.refusing.get(name))
@@ -145,7 +181,7 @@ class Endpoints:
     def _until_it_waits(self, name: str, before: int) -> None:
         """``before`` is how much its log has held before it was started."""
         engine = self.network.plan.engines[name]
-        if self.is_line(name):
+        if self.program(name) != "sipp":
             what = f"{self._title(name)} does not wait at {address(self.network, name)}"
             log = self.log(name)
             self._lab.until(lambda: "ready\n" in self._lab.said(log)[before:], what, log)
@@ -170,13 +206,18 @@ class Endpoints:
                 "name": name,
                 "line": engine.line,
                 "payload": sipp.PAYLOADS[codec][0],
-                "bytes": media.BYTES[codec],
+                "bytes": sipp.BYTES[codec],
                 **more,
             }
         )
 
+    def _order(self, name: str, title: str, wanted: Mapping[str, object]) -> None:
+        """Start the program that gives a telephone an order, and ends with it."""
+        command = engines.order(self._lab.inside(name), {"longest_s": self.longest_s, **wanted})
+        self._lab.start(title, command, self._lab.at(name), self.log(name), ends_by_itself=True)
+
     def _title(self, name: str) -> str:
-        return f"{'line' if self.is_line(name) else 'sipp'} of {name}"
+        return f"{self.program(name)} {'answering at' if self.program(name) == 'telephone' else 'of'} {name}"
 
     def _scenario(self, name: str, text: str, codecs: Mapping[str, str]) -> str:
         """The file of an endpoint's scenario, with speech in it."""
@@ -188,6 +229,14 @@ class Endpoints:
         path = folder / f"{name}.xml"
         files.write_bytes(path, spoken.encode())
         return str(path)
+
+
+def program(network: Network, name: str) -> str:
+    """What an endpoint is in the lab: ``sipp``, ``line`` or ``telephone``."""
+    engine = network.plan.engines[name]
+    if "sip" in engine.speaks:
+        return "sipp"
+    return "telephone" if telephone.is_one(engine) else "line"
 
 
 def bracketed(where: str) -> str:

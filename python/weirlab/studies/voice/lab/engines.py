@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from weirlab import extras, programs
-from weirlab.studies.voice.configs import asterisk, gatekeeper, named
+from weirlab.studies.voice.configs import asterisk, gatekeeper, named, telephone
 from weirlab.studies.voice.lab import chroot
 from weirlab.studies.voice.plan.model import Engine
 from weirlab.studies.voice.routing import Network
@@ -56,12 +56,15 @@ class Daemon:
 DECIDING: Final = ("kamailio", "asterisk", "gatekeeper")
 """Programs whose logs tell by what they decide."""
 
-_KINDS: Final = ("proxy", "gatekeeper", "gateway")
-"""The order in which they start: a gateway registers with its gatekeeper."""
+_KINDS: Final = ("proxy", "gatekeeper", "gateway", "endpoint")
+"""The order in which they start: gateways and telephones of H.323 register with their gatekeepers."""
+
+WITH_ORDERS: Final = "telephone"
+"""The program of endpoints that run for as long as the lab, and are told to call."""
 
 
 def daemons(network: Network, root: str) -> list[Daemon]:
-    """What runs for as long as the lab: name servers first, then proxies, gatekeepers and gateways."""
+    """What runs for as long as the lab: name servers first; then engines by :data:`_KINDS`."""
     plan = network.plan
     found = []
     for server in named.servers(network):
@@ -70,7 +73,8 @@ def daemons(network: Network, root: str) -> list[Daemon]:
         found.append(Daemon(server.name, "named", server.address or "", 53, serve, file))
     for kind in _KINDS:
         for name, engine in plan.engines.items():
-            if engine.kind == kind and engine.address is not None and not impossible(engine):
+            runs = kind != "endpoint" or telephone.is_one(engine)
+            if engine.kind == kind and runs and engine.address is not None and not impossible(engine):
                 found.append(_engine(name, engine, engine.address, f"{root}/{name}"))
     return found
 
@@ -85,6 +89,10 @@ def _engine(name: str, engine: Engine, address: str, folder: str) -> Daemon:
         file = f"{folder}/gatekeeper.json"
         service = tuple(programs.own("weirlab.studies.voice.gatekeeper", file))
         return Daemon(name, "gatekeeper", address, gatekeeper.RAS_PORT, service, file)
+    if engine.kind == "endpoint":
+        file = f"{folder}/telephone.json"
+        service = tuple(programs.own("weirlab.studies.voice.telephone", file))
+        return Daemon(name, WITH_ORDERS, address, engine.port("h323"), service, file)
     file = f"{folder}/asterisk.conf"
     port = engine.port(engine.speaks[0]) if engine.speaks[0] != "mgcp" else asterisk.CALL_AGENT_PORT
     log = f"{name}/log/{asterisk.LOG}"
@@ -111,8 +119,12 @@ def impossible(engine: Engine) -> str:
             if lacking := extras.VOICE.missing():
                 return f"it is a gatekeeper, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
             return ""
-        case "endpoint" if not {"sip", "mgcp"}.intersection(engine.speaks):
-            return "it speaks H.323 only, and has no telephone here"
+        case "endpoint" if telephone.is_one(engine):
+            if lacking := extras.VOICE.missing():
+                return (
+                    f"it is a telephone of H.323, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
+                )
+            return ""
     return ""
 
 
@@ -167,6 +179,13 @@ def callee(scenario: str, host: str, port: int, *more: str) -> tuple[str, ...]:
     """SIPp that answers at ``host``."""
     return (*_TERMINAL, "sipp", "-sf", scenario, "-i", host, "-p", str(port), "-mi", host, "-nostdin", *more)
 
+
+def order(folder: str, wanted: Mapping[str, object]) -> tuple[str, ...]:
+    """Lets the telephone with that folder do something; see ``telephone/orders.py``."""
+    return tuple(programs.script(_ORDERING, f"{folder}/{telephone.ORDERS}", json.dumps(wanted)))
+
+
+_ORDERING: Final = Path(__file__).parent.parent / "telephone" / "ordering.py"
 
 _LINE: Final = Path(__file__).with_name("line.py")
 

@@ -19,9 +19,9 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.machines.machine import Machine
 from weirlab.quoting import printable
-from weirlab.studies.voice.configs import asterisk, configs
+from weirlab.studies.voice.configs import configs
 from weirlab.studies.voice.configs.named import servers
-from weirlab.studies.voice.configs.parts import address, refuse
+from weirlab.studies.voice.configs.parts import address, gatekeeper, refuse
 from weirlab.studies.voice.lab import asking, chroot, dns, engines, wire
 from weirlab.studies.voice.lab.endpoints import Endpoints
 from weirlab.studies.voice.lab.engines import OFF, Daemon, Fault
@@ -30,6 +30,9 @@ from weirlab.studies.voice.routing import Network
 
 PATIENCE_S: Final = 30.0
 """For what a program is sure to do if it works."""
+
+_AGAIN_S: Final = 120.0
+"""For a gateway to find its gatekeeper again: it asks every now and then."""
 
 _BIND: Final = Path("/var/cache/bind")
 """Where engines find their files: Debian's AppArmor profile lets named write there, and not below /tmp."""
@@ -117,6 +120,10 @@ class VoiceLab:
         """Name of the namespace by address."""
         return {where: host.name for where, host in self._hosts.items()}
 
+    def inside(self, name: str) -> str:
+        """The folder of an engine as programs of the lab find it."""
+        return f"{self._root}/{name}"
+
     def at(self, engine: str) -> Namespace:
         """Where an engine is."""
         return self._hosts[address(self.network, engine)]
@@ -163,16 +170,23 @@ class VoiceLab:
             yield
         finally:
             self._switch.call(partial(wire.set_link, number, up=True))
+        for daemon in self.daemons:
+            if daemon.program == "asterisk" and gatekeeper(self.network, daemon.name) == name:
+                what = f"{daemon.title} does not register again with {name}"
+                self.until(partial(self._registered, daemon), what, daemon.name, _AGAIN_S)
 
     @interruptible
-    def call(self, name: str, number: str, answer: int, codecs: Mapping[str, str]) -> list[Frame]:
+    def call(
+        self, name: str, number: str, answer: int, codecs: Mapping[str, str], meanwhile: int = 0
+    ) -> list[Frame]:
         """Let the endpoint ``name`` call ``number``; every frame that crossed the switch meanwhile.
 
         All other endpoints wait for calls. The caller expects ``answer`` and ends the call at any other one.
-        ``codecs`` says in which codec an endpoint talks; others use their first one.
+        ``codecs`` says in which codec an endpoint talks; others use their first one. ``meanwhile`` is how
+        many calls to that number a telephone of H.323 has up already.
         """
         others = [other for other in self.endpoints if other != name]
-        with self._endpoints.waiting(codecs, others):
+        with self._endpoints.waiting(codecs, others), self._endpoints.holding(name, number, meanwhile):
             self._watcher.begin()
             title = self._endpoints.call(name, number, answer, codecs)
             ended = f"{title} does not end"
@@ -286,7 +300,7 @@ class VoiceLab:
         # A secondary that finds no primary tries again only after a while, and so does a gateway that finds
         # no gatekeeper.
         secondaries = [each for each in self.daemons if each.program == "named"][1:]
-        gateways = [each for each in self.daemons if each.program == "asterisk"]
+        gateways = [each for each in self.daemons if each.program in ("asterisk", engines.WITH_ORDERS)]
         first = [each for each in self.daemons if each not in (*secondaries, *gateways)]
         for group in filter(None, (first, [*secondaries, *gateways])):
             for daemon in group:
@@ -305,6 +319,9 @@ class VoiceLab:
                 self._await_socket(daemon, "udp", daemon.port)
             case "asterisk":
                 self._await_gateway(daemon)
+            case "telephone":
+                self._await_socket(daemon, "tcp", daemon.port)
+                self._await_registration(daemon)
 
     def _zones(self) -> list[str]:
         plan = self.network.plan
@@ -338,7 +355,19 @@ class VoiceLab:
         engine = self.network.plan.engines[daemon.name]
         for transport, port in engines.sockets(engine):
             self._await_socket(daemon, transport, port)
-        keeper = asterisk.gatekeeper(self.network, daemon.name) if "h323" in engine.speaks else None
+        if "h323" in engine.speaks:
+            self._await_registration(daemon)
+
+    def _registered(self, daemon: Daemon) -> bool:
+        """Does a gateway know that it is registered with its gatekeeper?"""
+        assert self._machine is not None
+        told = self._machine.run(engines.in_chroot("-C", daemon.file, "-rx", "ooh323 show gk"))[1]
+        return any(line.split()[:1] == ["GK"] and line.endswith(" Registered") for line in told)
+
+    def _await_registration(self, daemon: Daemon) -> None:
+        """Until its gatekeeper knows it, if it has one here."""
+        engine = self.network.plan.engines[daemon.name]
+        keeper = gatekeeper(self.network, daemon.name)
         if keeper is not None and not engines.impossible(self.network.plan.engines[keeper]):
             place = f"REGISTERED {daemon.address}:{engine.port('h323')} "
             what = f"{daemon.title} does not register with {keeper}"

@@ -7,14 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from weirlab.studies.voice.configs.sipp import EARLY_PAUSE, PAYLOADS
+from weirlab.studies.voice.configs.sipp import BYTES, EARLY_PAUSE, PAYLOADS
 from weirlab.studies.voice.lab.seen import Frame, pcap
 
 PACKET_MS: Final = 20
 """Of speech in a packet: what all these codecs are sent with unless somebody asks for something else."""
-
-BYTES: Final = {"ulaw": 160, "alaw": 160, "gsm": 33, "g722": 160, "g729": 20}
-"""Of payload in a packet (RFC 3551, 4.5)."""
 
 _CLOCK_HZ: Final = 8000
 """Of the time stamps; that of G.722, too (RFC 3551, 4.5.2)."""

@@ -91,6 +91,8 @@ class Organisation(Section):
     """What its callers may call; without it, every number."""
     barred: tuple[Prefix, ...] = ()
     """What its callers may not call; the longest prefix of may_call and barred decides."""
+    most_calls: Annotated[int, Field(strict=True, ge=1)] | None = None
+    """Calls that its callers may have at once, at each engine that is their home; without it, any number."""
 
 
 class Range(Limited):
@@ -353,6 +355,8 @@ class Test(Section):
     """The tree that must decide, or "static" for a route."""
     ends_at: Name | None = None
     """The endpoint that must answer."""
+    meanwhile: Annotated[int, Field(strict=True, ge=0, le=20)] = 0
+    """Calls to the same number that the caller has up already."""
     note: Line = ""
     """What is tested."""
 

@@ -11,7 +11,8 @@ from typing import Final, Protocol
 
 from weirlab.errors import LabError
 from weirlab.studies.voice.configs.parts import address
-from weirlab.studies.voice.lab.engines import DECIDING, OFF, Daemon, Fault
+from weirlab.studies.voice.lab import endpoints
+from weirlab.studies.voice.lab.engines import DECIDING, OFF, WITH_ORDERS, Daemon, Fault
 from weirlab.studies.voice.lab.media import EARLY_SOURCE
 from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.proof import kinds, ways
@@ -44,7 +45,9 @@ class CallLab(Protocol):
 
     def failing(self, name: str | None, how: Fault = OFF) -> AbstractContextManager[None]: ...
 
-    def call(self, name: str, number: str, answer: int, codecs: Mapping[str, str]) -> list[Frame]: ...
+    def call(
+        self, name: str, number: str, answer: int, codecs: Mapping[str, str], meanwhile: int = 0
+    ) -> list[Frame]: ...
 
 
 OpenLab = Callable[[Network, float], AbstractContextManager[CallLab]]
@@ -122,16 +125,19 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     deciding = [daemon.name for daemon in lab.daemons if daemon.program in DECIDING]
     before = {name: len(lab.said(name)) for name in deciding}
     with lab.failing(planned.down, planned.fault):
-        frames = lab.call(planned.caller, planned.test.number, planned.answer, _codecs(planned))
+        test = planned.test
+        frames = lab.call(planned.caller, test.number, planned.answer, _codecs(planned), test.meanwhile)
     logs = {name: lab.said(name)[before[name] :] for name in deciding}
     legs, told, listed = calls.seen(frames)
     try:
         found = ways.taken(network, planned, legs, logs)
     except ways.Nothing:
-        program = "sipp" if "sip" in network.plan.engines[planned.caller].speaks else "line"
+        program = endpoints.program(network, planned.caller)
+        # What a telephone of H.323 does stands in a log of its own.
+        log = planned.caller if program == WITH_ORDERS else f"{program}-{planned.caller}"
         raise LabError(
-            f"{program} of {planned.caller} sent no call to {planned.test.number}; its last words: "
-            f"{lab.last_words(f'{program}-{planned.caller}')}"
+            f"{program} of {planned.caller} sent no call to {test.number}; its last words: "
+            f"{lab.last_words(log)}"
         ) from None
     asked = questions.questions(frames)
     if found.end is None or found.end not in network.plan.engines:

@@ -32,7 +32,11 @@ _ENDS: Final = {
     "no number": "no international number (484)",
     "no codec": "no common codec (488)",
     "loop": "loop (482)",
+    "too many calls": "call limit (503)",
 }
+
+_RULES: Final = ("not admitted", "barred", "too many calls")
+"""Ends by rules of admission, which every kind of engine enforces in its own way."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ def _all(network: Network, planned: Planned, others: Sequence[Planned]) -> Itera
         yield from _of_step(network, step)
     end = planned.way.end
     if end.kind in _ENDS:
-        yield _ENDS[end.kind]
+        by = network.plan.engines[end.engine].kind
+        yield _ENDS[end.kind] + (f" by a {by}" if end.kind in _RULES and by != "proxy" else "")
     elif end.kind == "answered":
         yield from _of_ends(network, planned)
         back = [each for each in others if each.down is None and each.way.end.kind == "answered"]
@@ -226,6 +231,13 @@ def _of_ends(network: Network, planned: Planned) -> Iterator[str]:
         yield "codec preference"
     if "tcp" in (caller.transport, callee.transport):
         yield "SIP over TCP"
+    if "h323" in caller.speaks[:1]:
+        yield "H.323 telephone calls"
+    if "h323" in callee.speaks[:1]:
+        yield "H.323 telephone answers"
+        between = {engines[name].kind for name in planned.way.engines[1:-1]}
+        if "h323" in caller.speaks[:1] and between == {"gatekeeper"}:
+            yield "H.323 telephone to H.323 telephone, directly"
     if callee.early_media:
         yield "early media (183)"
     if callee.address is not None and ip_address(callee.address).version == 6:

@@ -8,7 +8,8 @@ from itertools import islice
 from typing import Final
 
 from weirlab.studies.voice.configs.named import servers
-from weirlab.studies.voice.lab.engines import OFF, Fault, impossible
+from weirlab.studies.voice.lab.endpoints import program
+from weirlab.studies.voice.lab.engines import OFF, WITH_ORDERS, Fault, impossible
 from weirlab.studies.voice.plan.model import Test
 from weirlab.studies.voice.routing import Network, Way
 from weirlab.studies.voice.routing.calls import MOST_WAYS, calls
@@ -64,7 +65,7 @@ def planned(network: Network, *, fall_back: bool) -> list[Planned]:
     found: list[Planned] = []
     for test in network.plan.tests:
         caller = test.caller or network.plan.caller
-        ways = [*islice(calls(network, test.number, caller), MOST_WAYS)]
+        ways = [*islice(calls(network, test.number, caller, test.meanwhile), MOST_WAYS)]
         first = next((way for way in ways if way.end.good), ways[0])
         found.append(_planned(network, len(found), test, caller, first))
         if fall_back and first.end.good:
@@ -84,7 +85,8 @@ def _failing(network: Network, first: Way, ways: list[Way]) -> Iterator[tuple[st
                 continue
             yield down, OFF, way
             engine = network.plan.engines[down]
-            if engine.kind == "endpoint" and "sip" in engine.speaks and down == first.engines[-1]:
+            refuses = {"sip", "h323"}.intersection(engine.speaks)
+            if engine.kind == "endpoint" and refuses and down == first.engines[-1]:
                 yield down, "503", way
                 yield down, "486", first
             return
@@ -120,6 +122,8 @@ def _planned(
         why = f"it leaves the plan ({way.end.facts['uri']}), and nobody answers there"
     elif way.engines[-1] == caller and len(way.engines) > 1:
         why = f"{caller} calls itself"
+    elif test.meanwhile and program(network, caller) != WITH_ORDERS:
+        why = f"{caller} is no telephone of H.323, and has one call at a time"
     for name in dict.fromkeys((caller, *way.engines)):
         if lacking := impossible(network.plan.engines[name]):
             why = f"the lab has no program for {name}: {lacking}"
@@ -131,5 +135,7 @@ def _tried(network: Network, way: Way, down: str | None, fault: Fault) -> Iterat
     yield from ((step.engine, "302") for step in way.steps if step.what == "forwarded")
     failing = network.plan.engines.get(down or "")
     # Who is busy has answered; without a connection, no message is sent.
-    if down is not None and failing is not None and fault != "486" and failing.transport == "udp":
+    if down is None or failing is None or fault == "486" or failing.transport != "udp":
+        return
+    if fault != OFF or "sip" in failing.speaks or "mgcp" in failing.speaks:
         yield down, "no answer" if fault == OFF else fault

@@ -70,7 +70,8 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
     return Taken(
         engines=engines,
         tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
-        decisions=_decisions(logs, engines),
+        # Logs tell of the calls meanwhile, too, and not which of them they mean.
+        decisions={} if planned.test.meanwhile else _decisions(logs, engines),
         answer=begun.answer,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
         codec=begun.codec if begun.answer == 200 else None,
@@ -85,7 +86,7 @@ def named(network: Network, place: Place) -> str:
     return next(iter((*listening, *here)), place.address)
 
 
-def decided(log: str) -> str | None:
+def decided_by(log: str) -> str | None:
     """By what an engine decided first, as its log tells; None for nothing."""
     for line in _ROUTE.finditer(log):
         return None if line["via"] == "none" else line["via"]
@@ -95,7 +96,7 @@ def decided(log: str) -> str | None:
 def _decisions(logs: Mapping[str, str], engines: Sequence[str]) -> dict[str, str]:
     """By engine: those on the way in its order, then others."""
     names = [*(name for name in dict.fromkeys(engines) if name in logs), *logs]
-    found = ((name, decided(logs[name])) for name in dict.fromkeys(names))
+    found = ((name, decided_by(logs[name])) for name in dict.fromkeys(names))
     return {name: by for name, by in found if by is not None}
 
 
@@ -107,8 +108,9 @@ def differences(planned: Planned, found: Taken) -> list[str]:
         differs.append(f"answer {found.answer or 'none'} instead of {planned.answer}")
     if found.engines != way.engines:
         differs.append(f"way {' > '.join(found.engines)} instead of {' > '.join(way.engines)}")
-    for name in dict.fromkeys((*planned.decisions, *found.decisions)):
-        by, wanted = found.decisions.get(name), planned.decisions.get(name)
+    decided = {} if test.meanwhile else planned.decisions
+    for name in dict.fromkeys((*decided, *found.decisions)):
+        by, wanted = found.decisions.get(name), decided.get(name)
         if by != wanted:
             differs.append(f"{name} went by {by or 'nothing'} instead of {wanted or 'nothing'}")
     codec = next((codec for codec in planned.codecs if codec), None)

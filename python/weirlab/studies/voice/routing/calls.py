@@ -36,6 +36,8 @@ class Arrival(NamedTuple):
     """Engine, number and protocol of the arrivals before."""
     offered: tuple[str, ...] | None = None
     """Codecs offered to the engine before."""
+    meanwhile: int = 0
+    """Calls that the caller has up already."""
 
     def then(self, *steps: Step) -> Arrival:
         """With further steps."""
@@ -48,8 +50,10 @@ class Arrival(NamedTuple):
         return Way(self.steps, End(kind, self.engine, facts, place))
 
 
-def calls(network: Network, dialled: str, caller: str | None = None) -> Iterator[Way]:
+def calls(network: Network, dialled: str, caller: str | None = None, meanwhile: int = 0) -> Iterator[Way]:
     """Every way of a call to ``dialled`` by the endpoint ``caller``, the planned one first.
+
+    ``meanwhile`` is how many calls the caller has up already.
 
     Raises
     ------
@@ -65,6 +69,7 @@ def calls(network: Network, dialled: str, caller: str | None = None) -> Iterator
         raise InputError(f"{place}: {name} has no home: say under home: where its calls go")
     offer = endpoint.codecs or None
     begin = Arrival(name, dialled, endpoint.speaks[0], offer, endpoint.organisation)
+    begin = begin._replace(meanwhile=meanwhile)
     begin = begin.then(begin.step("dialled", ("engines", name, "home"), home=endpoint.home))
     yield from _leg(network, begin, endpoint.home, dialled, None, ("engines", name, "home"))
 
@@ -95,6 +100,11 @@ def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
     if len(arrival.been) == 1 and not network.may_call(arrival.organisation, number[1:]):
         place = ("organisations", arrival.organisation or "")
         yield arrival.end("barred", place, organisation=arrival.organisation)
+        return
+    most = network.most_calls(arrival.organisation)
+    if len(arrival.been) == 1 and most is not None and arrival.meanwhile >= most:
+        place = ("organisations", arrival.organisation or "", "most_calls")
+        yield arrival.end("too many calls", place, organisation=arrival.organisation, most=most)
         return
     yield from _decided(network, arrival, engine)
 
@@ -291,8 +301,12 @@ def _leg(
     steps.append(arrival.step("leg", place, **leg, direct=engine.kind == "gatekeeper"))
     if target.kind == "gateway" and target.transcodes and target.codecs:
         offer = target.codecs
-    onward = (*arrival.steps, *steps)
-    yield from arrivals(
-        network,
-        Arrival(name, number, leaving, offer, arrival.organisation, onward, arrival.been, arrival.offer),
+    onward = arrival._replace(
+        engine=name,
+        number=number,
+        arriving=leaving,
+        offer=offer,
+        steps=(*arrival.steps, *steps),
+        offered=arrival.offer,
     )
+    yield from arrivals(network, onward)

@@ -183,6 +183,10 @@ class Network:
         found = self.permissions[organisation].longest(digits)
         return found is not None and found[1]
 
+    def most_calls(self, organisation: str | None) -> int | None:
+        """Calls that callers of ``organisation`` may have at once; None for any number."""
+        return None if organisation is None else self.plan.organisations[organisation].most_calls
+
     def admits(self, engine: Engine, organisation: str | None) -> bool:
         """Does ``engine`` take calls of ``organisation``?"""
         if engine.organisation is None or organisation in (None, engine.organisation):

@@ -91,6 +91,10 @@ def end(each: End) -> str:
             return f"{facts['by']} does not admit calls of {facts['organisation']} at {each.engine}"
         case "barred":
             return f"callers of {facts['organisation']} may not call this number"
+        case "too many calls":
+            return (
+                f"callers of {facts['organisation']} have {facts['most']} calls already, and may have no more"
+            )
         case "no protocol":
             by = f" by {PROTOCOLS[facts['by']]}" if facts["by"] else ""
             return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,18 +56,36 @@ RECORDED = {
     "0ec00001060008914a00048001000a5f002906b801000a5f002932e622c0b8000027056f6f683332330676302e382e336d"
     "0002400600670077002d0077006500730074018075360c0067006b002d007700650073007460b8000027056f6f68333233"
     "0676302e382e336d2c8a00000340012b01000100": ras.RegistrationRequest(
-        2, Address("10.95.0.41", 1720), ("gw-west", "4203"), "", False
+        2, Address("10.95.0.41", 1720), ("gw-west", "4203"), "", False, Address("10.95.0.41", 13030)
     ),
     "2790000200e000310030002e00390035002e0030002e00340031003a0031003700320030010580753735333334024006"
     "00670077002d007700650073007401807536000a5f002906b8800186a0000c6162636465666768696a6b6c6d6e6f700964"
     "2000010011006f6f68333233632d4177d220c93f00960f0c0067006b002d00770065007300740100": ras.AdmissionRequest(
-        3, "10.95.0.41:1720", "420402000001", False, 100000, None, False
+        3,
+        "10.95.0.41:1720",
+        "420402000001",
+        False,
+        100000,
+        None,
+        False,
+        "6f6f68333233632d4177d220c93f0096",
+        12,
+        ("gw-west", "4203"),
     ),
     "27d0000200e000310030002e00390035002e0030002e00340032003a0031003700320030010580753735333334000a5f00"
     "2a06b80201807536400600670077002d0077006500730074000a5f00292efe800186a0000c6162636465666768696a6b6c"
     "6d6e6f7049642000010011006f6f68333233632d4177d220c93f00960f0c0067006b002d00650061007300740100": (
         ras.AdmissionRequest(
-            3, "10.95.0.42:1720", "420402000001", True, 100000, Address("10.95.0.42", 1720), False
+            3,
+            "10.95.0.42:1720",
+            "420402000001",
+            True,
+            100000,
+            Address("10.95.0.42", 1720),
+            False,
+            "6f6f68333233632d4177d220c93f0096",
+            12,
+            ("4203", "gw-west"),
         )
     ),
 }
@@ -109,8 +128,8 @@ class Others:
 
     records: dict[str, Sequence[Record]] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
-    neighbours: dict[str, Address] = field(default_factory=dict)
-    asked: list[tuple[Address, str, int]] = field(default_factory=list)
+    neighbours: dict[str, Address | str] = field(default_factory=dict)
+    asked: list[tuple[Address, str, int, tuple[str, ...]]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
     async def naptr(self, digits: str, suffix: str) -> Sequence[Record]:
@@ -119,8 +138,10 @@ class Others:
     async def places(self, name: str, port: int | None) -> Sequence[Address]:
         return [Address(self.hosts[name], port or 1720)] if name in self.hosts else []
 
-    async def ask(self, place: Address, digits: str, hops: int) -> Address | None:
-        self.asked.append((place, digits, hops))
+    async def ask(
+        self, place: Address, digits: str, hops: int, callers: tuple[str, ...]
+    ) -> Address | str | None:
+        self.asked.append((place, digits, hops, callers))
         return self.neighbours.get(digits)
 
 
@@ -239,7 +260,7 @@ def test_a_neighbour_is_asked_where_its_numbers_lead() -> None:
     made = two_gatekeepers(others)
     asked = admission("420401000001", endpoint="10.95.0.41:1720")
     assert answer(made, asked) == ras.AdmissionConfirm(7, 1280, east)
-    assert others.asked == [(Address("10.95.0.52", 1719), "420401000001", 8)]
+    assert others.asked == [(Address("10.95.0.52", 1719), "420401000001", 8, ())]
     unknown = admission("420409", endpoint="10.95.0.41:1720")
     assert answer(made, unknown) == ras.AdmissionReject(7, "calledPartyNotRegistered")
 
@@ -259,6 +280,90 @@ def test_only_neighbours_may_ask_and_no_question_goes_round_for_ever() -> None:
     last = ras.LocationRequest(9, "420401000001", here, 1)
     assert answer(made, last, here.host) == ras.LocationReject(9, "notRegistered")
     assert others.asked == []
+
+
+HALL, GUEST = Address("10.95.0.70", 1720), Address("10.95.0.72", 1720)
+CALLS = [f"{number:032x}" for number in range(4)]
+
+
+def with_telephones(others: Others, keeper: str = "gk-west") -> Gatekeeper:
+    """A gatekeeper of the plan of translations, at which two telephones are registered."""
+    table = Table.of(json.loads(configs(ready_network("translations"), "/x")[f"{keeper}/gatekeeper.json"]))
+    made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
+    for place in (HALL, GUEST):
+        answer(made, ras.RegistrationRequest(1, place, ("x",), "", False))
+    return made
+
+
+def telephone_calls(made: Gatekeeper, place: Address, digits: str, call: str = CALLS[0]) -> Message | None:
+    endpoint = f"{place.host}:{place.port}"
+    return answer(made, ras.AdmissionRequest(7, endpoint, digits, False, 1280, None, False, call, 3))
+
+
+def test_a_number_that_is_barred_is_rejected_and_the_log_names_the_line_of_the_plan() -> None:
+    others = Others()
+    made = with_telephones(others)
+    assert telephone_calls(made, HALL, "420900000001") == ras.AdmissionReject(7, "requestDenied")
+    assert re.fullmatch(
+        r"REJECTED num=420900000001 west may not call it \(translations\.yaml:\d+\)", others.said[-1]
+    )
+    assert isinstance(telephone_calls(made, HALL, "420308000001"), ras.AdmissionConfirm)
+
+
+def test_an_organisation_has_as_many_calls_as_it_may_until_one_is_over() -> None:
+    others = Others()
+    made = with_telephones(others)
+    number = "420308000001"
+    for call in CALLS[:2]:
+        assert isinstance(telephone_calls(made, GUEST, number, call), ras.AdmissionConfirm)
+    # Asked once more, it is the same call.
+    assert isinstance(telephone_calls(made, GUEST, number, CALLS[1]), ras.AdmissionConfirm)
+    assert telephone_calls(made, GUEST, number, CALLS[2]) == ras.AdmissionReject(7, "resourceUnavailable")
+    assert others.said[-1].startswith("REJECTED guests has 2 calls (translations.yaml:")
+    # Calls of others do not count.
+    assert isinstance(telephone_calls(made, HALL, number, CALLS[2]), ras.AdmissionConfirm)
+    answer(made, ras.DisengageRequest(8, f"{GUEST.host}:1720", CALLS[0], 3))
+    assert isinstance(telephone_calls(made, GUEST, number, CALLS[2]), ras.AdmissionConfirm)
+
+
+def test_a_call_that_leads_nowhere_counts_for_nothing() -> None:
+    made = with_telephones(Others())
+    for call in CALLS[:3]:
+        assert telephone_calls(made, GUEST, "420555", call) == ras.AdmissionReject(
+            7, "calledPartyNotRegistered"
+        )
+    assert isinstance(telephone_calls(made, GUEST, "420308", CALLS[3]), ras.AdmissionConfirm)
+
+
+def test_the_calls_of_who_has_gone_without_a_word_are_over() -> None:
+    made = with_telephones(Others())
+    for call in CALLS[:2]:
+        telephone_calls(made, GUEST, "420308", call)
+    late_s = LIVE_S + 1.0
+    known = ras.AdmissionRequest(7, f"{GUEST.host}:1720", "420308", False, 1280, None, False, CALLS[2], 3)
+    assert isinstance(answer(made, known, now_s=late_s), ras.AdmissionReject)
+    other = ras.RegistrationRequest(1, GUEST._replace(port=1721), ("x",), "", False)
+    answer(made, other, now_s=late_s)
+    elsewhere = ras.AdmissionRequest(7, f"{GUEST.host}:1721", "420308", False, 1280, None, False, CALLS[2], 3)
+    assert isinstance(answer(made, elsewhere, now_s=late_s), ras.AdmissionConfirm)
+
+
+def test_a_neighbour_is_told_who_calls_and_its_refusal_is_passed_on() -> None:
+    others = Others(neighbours={"420407": "requestDenied"})
+    made = with_telephones(others)
+    assert telephone_calls(made, GUEST, "420407") == ras.AdmissionReject(7, "requestDenied")
+    assert others.asked == [(Address("10.95.0.52", 1719), "420407", 8, ("guest",))]
+
+
+def test_a_neighbour_refuses_callers_that_are_not_admitted() -> None:
+    others = Others()
+    made = with_telephones(others, "gk-east")
+    west = Address("10.95.0.51", 1719)
+    asked = ras.LocationRequest(9, "420407", west, 8, ("guest",))
+    assert answer(made, asked, west.host) == ras.LocationReject(9, "requestDenied")
+    assert others.said[-1].startswith("REJECTED num=420407 guests is not admitted (translations.yaml:")
+    hall = ras.LocationRequest(9, "420407", west, 8, ("hall",))
+    assert isinstance(answer(made, hall, west.host), ras.LocationConfirm)
 
 
 def test_every_other_request_is_granted_and_answers_are_not_answered() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from weirlab import extras
 from weirlab.studies.voice.checking import check
 from weirlab.studies.voice.fakes import FakeLab
 from weirlab.studies.voice.lab import engines
@@ -15,6 +17,7 @@ from weirlab.studies.voice.proof.calling import made
 from weirlab.studies.voice.proof.findings import ProofFindings
 from weirlab.studies.voice.proof.planned import planned
 from weirlab.studies.voice.proof.rows import AS_PLANNED
+from weirlab.studies.voice.routing import Network
 
 from ..plans import ready_network
 
@@ -39,10 +42,13 @@ def test_one_plan_proves_every_translation_both_ways(has_asterisk: None, tmp_pat
     assert ProofFindings("translations", tuple(rows), partly=False).problem(None) is None
 
 
-def test_without_asterisk_every_call_says_what_to_install() -> None:
-    calls = planned(ready_network("translations"), fall_back=False)
+def test_without_asterisk_every_call_through_a_gateway_says_what_to_install() -> None:
+    net = ready_network("translations")
+    calls = planned(net, fall_back=False)
     why = "it is a gateway, and Asterisk is not installed: weir voice install"
-    assert {each.impossible for each in calls} == {
+    through = [each for each in calls if any(name.startswith("gw-") for name in each.way.engines)]
+    assert {each.impossible for each in calls if each not in through} == {""}
+    assert {each.impossible for each in through} == {
         f"the lab has no program for {name}: {why}" for name in ("gw-west", "gw-east")
     }
 
@@ -63,12 +69,33 @@ def test_gateways_start_behind_the_gatekeepers_with_which_they_register(has_aste
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("engine", "why"),
-    [
-        (Engine(kind="endpoint", protocols=("mgcp",)), ""),
-        (Engine(kind="endpoint", protocols=("h323",)), "it speaks H.323 only, and has no telephone here"),
-    ],
-)
-def test_endpoints_have_a_program_unless_they_speak_h323_alone(engine: Engine, why: str) -> None:
-    assert engines.impossible(engine) == why
+def test_a_telephone_of_h323_has_a_program_and_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(kind="endpoint", protocols=("h323",))
+    assert engines.impossible(engine) == ""
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    needs = "it is a telephone of H.323, which needs dnspython and pycrate: pip install 'weirlab[voice]'"
+    assert engines.impossible(engine) == needs
+    assert engines.impossible(Engine(kind="endpoint", protocols=("mgcp",))) == ""
+
+
+def test_telephones_run_for_as_long_as_the_lab_and_start_behind_their_gatekeepers(has_asterisk: None) -> None:
+    found = [each.title for each in engines.daemons(ready_network("translations"), "/x")]
+    assert found[:2] == ["gatekeeper of gk-west", "gatekeeper of gk-east"]
+    assert found[4:] == [f"telephone of {name}" for name in ("hall", "studio", "guest", "annex", "reception")]
+
+
+def test_rules_of_admission_are_proved_at_gateways_and_gatekeepers(has_asterisk: None) -> None:
+    net = ready_network("translations")
+    calls = planned(net, fall_back=True)
+    found = {name for each in calls for name in kinds.kinds(net, each, calls)}
+    for engine in ("gateway", "gatekeeper"):
+        rules = ("organisation not admitted (403)", "barred number (403)", "call limit (503)")
+        assert {f"{rule} by a {engine}" for rule in rules} <= found
+
+
+def test_only_a_telephone_of_h323_has_several_calls(has_asterisk: None) -> None:
+    net = ready_network("translations")
+    several = net.plan.tests[0].model_copy(update={"meanwhile": 2})
+    plan = net.plan.model_copy(update={"tests": (several,)})
+    (call, *_) = planned(Network(replace(net.book, plan=plan), net.day), fall_back=False)
+    assert call.impossible == "phone is no telephone of H.323, and has one call at a time"

@@ -19,6 +19,8 @@ from weirlab.studies.voice.proof.wire import calls, h323, mgcp
 from weirlab.studies.voice.proof.wire.h323 import Ras, Signal
 from weirlab.studies.voice.proof.wire.packets import Place
 from weirlab.studies.voice.routing import Network
+from weirlab.studies.voice.telephone import h245
+from weirlab.studies.voice.telephone.h245 import Channel
 
 from ..plans import ready_network
 
@@ -118,6 +120,38 @@ def ends(legs: list[h323.Leg]) -> list[tuple[str, str, int]]:
 def test_gatekeepers_stand_on_the_way_that_they_told() -> None:
     found = h323.legs([signal(5, SETUP), signal(6, CONNECT, back=True)], [ARQ, LRQ, LCF, ACF])
     assert ends(found) == [("41", "51", 200), ("51", "52", 200), ("52", "42", 200)]
+
+
+def codecs(legs: list[h323.Leg]) -> set[tuple[tuple[str, ...], str | None]]:
+    return {(leg.offered, leg.codec) for leg in legs}
+
+
+def test_the_codec_of_a_call_is_what_fast_connect_agreed_on() -> None:
+    offered = tuple(Channel(number, codec) for number, codec in ((1, "g722"), (3, "alaw")))
+    setup = replace(signal(5, SETUP), channels=(*offered, Channel(4, "ulaw", reverse=True)))
+    answer = replace(signal(6, CONNECT, back=True), channels=(offered[1], Channel(2, "alaw", reverse=True)))
+    assert codecs(h323.legs([setup, answer], [ARQ, ACF])) == {(("g722", "alaw"), "alaw")}
+
+
+def test_else_it_is_that_of_the_channel_that_the_caller_opened_by_h245() -> None:
+    heard = [signal(5, SETUP), signal(6, CONNECT, back=True)]
+    said = [
+        h323.Control(7, WEST, EAST, h245.Open(Channel(1, "ulaw"))),
+        h323.Control(8, EAST, WEST, h245.OpenReject(1)),
+        h323.Control(9, WEST, EAST, h245.Open(Channel(2, "alaw"))),
+        h323.Control(10, EAST, WEST, h245.Open(Channel(1, "g729"))),
+        h323.Control(11, EAST, WEST, h245.OpenAck(2, None)),
+    ]
+    assert codecs(h323.legs(heard, [], said)) == {(("ulaw", "alaw"), "alaw")}
+
+
+@pytest.mark.parametrize(
+    ("reason", "answer"),
+    [("requestDenied", 403), ("resourceUnavailable", 503), ("incompleteAddress", 484)],
+)
+def test_why_a_gatekeeper_rejects_is_an_answer_of_sip(reason: str, answer: int) -> None:
+    rejected = asked(4, GK_WEST, WEST, ras.AdmissionReject(5, reason))
+    assert ends(h323.legs([], [ARQ, rejected])) == [("41", "51", answer)]
 
 
 def test_without_a_gatekeeper_a_call_is_a_leg() -> None:

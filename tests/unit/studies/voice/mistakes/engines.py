@@ -116,4 +116,12 @@ ENGINES = (
         "fall-back",
         "warning",
     ),
+    Planted(
+        "not enforced",
+        "  one: {title: One}",
+        "  one: {title: One, most_calls: 3}",
+        "  one:",
+        "core is the home of callers of one, and a proxy does not count calls",
+        "warning",
+    ),
 )

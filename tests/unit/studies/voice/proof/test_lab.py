@@ -59,7 +59,7 @@ def test_only_an_answer_with_authority_counts(datagram: bytes, counts: bool) -> 
     assert not dns.answers(datagram, 8)
 
 
-@pytest.mark.parametrize("codec", media.BYTES)
+@pytest.mark.parametrize("codec", sipp.BYTES)
 def test_speech_is_one_stream_without_a_gap(tmp_path: Path, codec: str) -> None:
     file = tmp_path / "speech.pcap"
     file.write_bytes(media.speech(codec, 1.0))

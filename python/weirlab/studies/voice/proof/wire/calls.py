@@ -13,10 +13,11 @@ def seen(frames: Sequence[Frame]) -> tuple[list[Leg], list[Told], list[Message]]
     """Legs of SIP, H.323 and MGCP; all messages by time; those of SIP once more."""
     sip = signalling.messages(frames)
     heard, asked = h323.signals(frames), h323.requests(frames)
+    controlled = h323.controls(frames, heard)
     commands = mgcp.commands(frames)
-    legs = [*signalling.legs(sip), *h323.legs(heard, asked)]
+    legs = [*signalling.legs(sip), *h323.legs(heard, asked, controlled)]
     legs += mgcp.legs(commands, legs)
-    told = [*signalling.told(sip), *h323.told(heard, asked), *mgcp.told(commands)]
+    told = [*signalling.told(sip), *h323.told(heard, asked, controlled), *mgcp.told(commands)]
     return (
         sorted(legs, key=lambda leg: leg.at_ns),
         sorted(told, key=lambda each: each.at_ns),

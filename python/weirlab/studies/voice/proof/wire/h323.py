@@ -1,4 +1,4 @@
-"""H.323 on the wire: what gatekeepers are asked (H.225.0 RAS), and call signalling (Q.931). Pure.
+"""H.323 on the wire: what gatekeepers are asked (RAS), call signalling (H.225.0), channels (H.245). Pure.
 
 In direct mode a gatekeeper only says where a call goes. On the way of a call it is the one who sent it there.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from weirlab.studies.voice.gatekeeper import ras
@@ -15,23 +16,8 @@ from weirlab.studies.voice.lab.seen import Frame
 from weirlab.studies.voice.proof.wire import packets
 from weirlab.studies.voice.proof.wire.packets import Place
 from weirlab.studies.voice.proof.wire.signalling import Leg, Told
-
-_Q931: Final = 0x08
-"""Protocol discriminator (Q.931, 4.2)."""
-_CALL_REFERENCE_BYTES: Final = 2
-"""H.225.0, 7.2.2."""
-_FROM_CALLEE: Final = 0x80
-_SETUP, _CONNECT, _RELEASE = 0x05, 0x07, 0x5A
-_TITLES: Final = {
-    0x01: "Alerting", 0x02: "Call Proceeding", 0x03: "Progress", _SETUP: "Setup", _CONNECT: "Connect",
-    _RELEASE: "Release Complete", 0x62: "Facility", 0x7B: "Information", 0x7D: "Status",
-    0x75: "Status Inquiry", 0x6E: "Notify",
-}  # fmt: skip
-"""Message types (Q.931, table 4-2)."""
-
-_CALLED, _CAUSE, _USER_USER = 0x70, 0x08, 0x7E
-_SINGLE: Final = 0x80
-"""Set in information elements of one octet."""
+from weirlab.studies.voice.telephone import h225, h245, q931
+from weirlab.studies.voice.telephone.h245 import Channel
 
 _ANSWERS: Final = {
     1: 404, 2: 404, 3: 404, 17: 486, 18: 408, 19: 480, 20: 480, 21: 403, 22: 410, 26: 404, 27: 502, 28: 484,
@@ -40,6 +26,14 @@ _ANSWERS: Final = {
 }  # fmt: skip
 """Causes as answers of SIP (RFC 3398, 7.2.4.1)."""
 _OTHER: Final = 500
+
+_REJECTIONS: Final = {
+    "requestDenied": 403, "invalidPermission": 403, "securityDenial": 403, "callerNotRegistered": 403,
+    "invalidEndpointIdentifier": 403, "resourceUnavailable": 503, "exceedsCallCapacity": 503,
+    "incompleteAddress": 484,
+}  # fmt: skip
+"""Why a gatekeeper rejects, as answers of SIP; for all other reasons nobody is there."""
+_NOBODY: Final = 404
 
 _RAS_TITLES: Final = {
     ras.GatekeeperRequest: "GRQ", ras.GatekeeperConfirm: "GCF", ras.RegistrationRequest: "RRQ",
@@ -66,11 +60,22 @@ class Signal:
     """Called, digits; empty if the message does not say."""
     cause: int = 0
     """Of a release; 0 if the message does not say."""
+    channels: tuple[Channel, ...] = ()
+    """Proposed or accepted in fast connect."""
 
     @property
     def title(self) -> str:
-        more = self.number or (f"cause {self.cause}" if self.cause else "")
-        return f"{_TITLES[self.kind]} {more}".rstrip()
+        return h225.Signal(self.kind, self.reference, number=self.number, cause=self.cause).title
+
+
+@dataclass(frozen=True)
+class Control:
+    """A message of H.245 between the ends of a call."""
+
+    at_ns: int
+    source: Place
+    target: Place
+    message: h245.Message
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,25 @@ def signals(frames: Iterable[Frame]) -> list[Signal]:
     return [signal for signal in found if signal is not None]
 
 
+def controls(frames: Iterable[Frame], heard: Sequence[Signal]) -> list[Control]:
+    """Messages of H.245 between those who signal in ``heard``, by time."""
+    ends = {(each.source.address, each.target.address) for each in heard}
+    found = []
+    for at_ns, source, target, content in packets.payloads(frames) if ends else ():
+        if (source.address, target.address) not in ends or _is_other(content):
+            continue
+        with suppress(ras.NoMessage):
+            message = h245.read(content)
+            if not isinstance(message, h245.Other):
+                found.append(Control(at_ns, source, target, message))
+    return found
+
+
+def _is_other(content: bytes) -> bool:
+    """RTP and RTCP begin with a bit that no message of H.245 begins with."""
+    return not content or content[0] >= 0x80 or content[:2] == b"\x08\x02" or b"SIP/2.0" in content
+
+
 def requests(frames: Iterable[Frame]) -> list[Ras]:
     """What gatekeepers are asked and answer, by time."""
     found = []
@@ -107,21 +131,23 @@ def requests(frames: Iterable[Frame]) -> list[Ras]:
     return found
 
 
-def told(heard: Sequence[Signal], asked: Sequence[Ras]) -> Iterator[Told]:
+def told(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control] = ()) -> Iterator[Told]:
     """The messages of calls, for a ladder; registrations are none."""
     for signal in heard:
         yield Told(signal.at_ns, signal.source, signal.target, signal.title, f"H.225.0 {signal.reference}")
     for each in asked:
         if re.match("[ADL]", each.title):
             yield Told(each.at_ns, each.source, each.target, each.title, f"RAS {each.message.number}")
+    for control in controlled:
+        yield Told(control.at_ns, control.source, control.target, h245.title(control.message), "H.245")
 
 
-def legs(heard: Sequence[Signal], asked: Sequence[Ras]) -> list[Leg]:
+def legs(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control] = ()) -> list[Leg]:
     """Calls from one place to another, and questions to gatekeepers as legs to and from these."""
     found: list[Leg] = []
     for at, signal in enumerate(heard):
-        if signal.kind == _SETUP:
-            found += _leg(signal, heard[at + 1 :], asked)
+        if signal.kind == q931.SETUP:
+            found += _leg(signal, heard[at + 1 :], asked, controlled)
     silent: set[tuple[str, str]] = set()
     for each in filter(_is_call, asked):
         answer = _answer(each, asked)
@@ -141,27 +167,54 @@ def _is_call(asked: Ras) -> bool:
     return isinstance(asked.message, ras.AdmissionRequest) and not asked.message.answers
 
 
-def _leg(setup: Signal, later: Sequence[Signal], asked: Sequence[Ras]) -> Iterator[Leg]:
+def _leg(
+    setup: Signal, later: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control]
+) -> Iterator[Leg]:
     """A call, and before it the gatekeepers that told its caller where it goes."""
     answer, answered_ns = 0, 0
-    for signal in later:
-        if (signal.source, signal.target, signal.reference) != (setup.target, setup.source, setup.reference):
-            continue
-        if signal.kind == _CONNECT:
+    ends = (setup.target, setup.source, setup.reference)
+    answers = [each for each in later if (each.source, each.target, each.reference) == ends]
+    for signal in answers:
+        if signal.kind == q931.CONNECT:
             answer, answered_ns = 200, signal.at_ns
             break
-        if signal.kind == _RELEASE:
+        if signal.kind == q931.RELEASE:
             answer, answered_ns = _ANSWERS.get(signal.cause, _OTHER), signal.at_ns
             break
     identifier = f"{setup.source.address} {setup.source.port}"
+    offered, accepted = _codecs(setup, answers, controlled)
     source = setup.source
     for number, question in enumerate(_questions(setup, asked)):
         where = question.target
         yield Leg(
-            question.at_ns, source, where, identifier, f"RAS {number}", setup.number, (), answer, answered_ns
-        )
+            question.at_ns, source, where, identifier, f"RAS {number}", setup.number, offered, answer,
+            answered_ns, accepted,
+        )  # fmt: skip
         source = where
-    yield Leg(setup.at_ns, source, setup.target, identifier, "H.225.0", setup.number, (), answer, answered_ns)
+    yield Leg(
+        setup.at_ns, source, setup.target, identifier, "H.225.0", setup.number, offered, answer, answered_ns,
+        accepted,
+    )  # fmt: skip
+
+
+def _codecs(
+    setup: Signal, answers: Sequence[Signal], controlled: Sequence[Control]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """In what the caller wants to speak, and what of that is accepted: by fast connect, else by H.245."""
+    accepted = [each.codec for answer in answers for each in answer.channels if not each.reverse]
+    if accepted:
+        offered = [each.codec for each in setup.channels if not each.reverse]
+        return tuple(dict.fromkeys(offered)), tuple(dict.fromkeys(accepted))
+    ends = (setup.source.address, setup.target.address)
+    later = [each for each in controlled if each.at_ns >= setup.at_ns]
+    here = [each.message for each in later if (each.source.address, each.target.address) == ends]
+    there = [each.message for each in later if (each.target.address, each.source.address) == ends]
+    opened = [each.channel for each in here if isinstance(each, h245.Open)]
+    taken = {each.number for each in there if isinstance(each, h245.OpenAck)}
+    return (
+        tuple(dict.fromkeys(each.codec for each in opened)),
+        tuple(dict.fromkeys(each.codec for each in opened if each.number in taken)),
+    )
 
 
 def _questions(setup: Signal, asked: Sequence[Ras]) -> list[Ras]:
@@ -213,7 +266,8 @@ def _rejections(question: Ras, answer: Ras, asked: Sequence[Ras]) -> Iterator[tu
 def _refused(question: Ras, answer: Ras | None) -> Leg:
     """A question that led nowhere; it may not have been answered."""
     number = getattr(question.message, "digits", "")
-    told = (0, 0) if answer is None else (404, answer.at_ns)
+    reason = "" if answer is None else getattr(answer.message, "reason", "")
+    told = (0, 0) if answer is None else (_REJECTIONS.get(reason, _NOBODY), answer.at_ns)
     branch = f"RAS {question.message.number}"
     return Leg(question.at_ns, question.source, question.target, "", branch, number, (), *told)
 
@@ -237,32 +291,14 @@ def _answer(question: Ras, asked: Sequence[Ras]) -> Ras | None:
 
 
 def _signal(carried: packets.Payload) -> Signal | None:
-    content = carried.content
-    if content[:2] != bytes((_Q931, _CALL_REFERENCE_BYTES)) or len(content) < 5 or content[4] not in _TITLES:
+    try:
+        message = q931.read(carried.content)
+    except ras.NoMessage:
         return None
-    # The flag tells who sends, and is no part of the reference (Q.931, 4.3).
-    reference = int.from_bytes(content[2:4]) & ~(_FROM_CALLEE << 8)
-    signal = Signal(carried.at_ns, carried.source, carried.target, content[4], reference)
-    for kind, value in _elements(content[5:]):
-        if kind == _CALLED:
-            signal = replace(signal, number=value[1:].decode("ascii", "replace"))
-        elif kind == _CAUSE and len(value) > 1:
-            # What is wrong stands behind octets that are continued (Q.850, 2.1).
-            at = next((i for i, octet in enumerate(value) if octet & _SINGLE), 0) + 1
-            signal = replace(signal, cause=value[at] & 0x7F if at < len(value) else 0)
-    return signal
-
-
-def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Information elements (Q.931, 4.5.1); user-user has a length of two octets (H.225.0, 7.2.2.31)."""
-    at = 0
-    while at < len(content):
-        kind = content[at]
-        if kind & _SINGLE:
-            at += 1
-            continue
-        width = 2 if kind == _USER_USER else 1
-        size = int.from_bytes(content[at + 1 : at + 1 + width])
-        at += 1 + width
-        yield kind, content[at : at + size]
-        at += size
+    channels: tuple[Channel, ...] = ()
+    with suppress(ras.NoMessage):
+        channels = h225.read(carried.content).channels
+    return Signal(
+        carried.at_ns, carried.source, carried.target, message.kind, message.reference, message.called,
+        message.cause, channels,
+    )  # fmt: skip

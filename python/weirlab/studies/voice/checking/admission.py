@@ -1,0 +1,105 @@
+"""Rules of admission: which of them no engine enforces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from weirlab.studies.voice.checking.findings import Finding, warning
+from weirlab.studies.voice.checking.ways import can_walk, example
+from weirlab.studies.voice.plan.model import Engine
+from weirlab.studies.voice.routing import Network, Way
+from weirlab.studies.voice.routing.calls import calls
+
+_MOST_NUMBERS: Final = 200
+"""Numbers that are called on paper for this check; of a plan with many routes, the first ones."""
+_MOST_WAYS: Final = 8
+
+
+def unenforced(network: Network) -> Iterator[Finding]:
+    """Engines know who calls by the address that a call comes from, and it may come from another engine."""
+    yield from _uncounted(network)
+    if all(each.admits is None for each in network.plan.organisations.values()):
+        return
+    if not can_walk(network):
+        return
+    told: set[tuple[str, str, str]] = set()
+    numbers = [*islice(_numbers(network), _MOST_NUMBERS)]
+    for name in _callers(network):
+        caller = network.plan.engines[name]
+        for number in numbers:
+            for way in islice(calls(network, number, name), _MOST_WAYS):
+                if way.end.kind != "not admitted" or _refuses(network, caller, way):
+                    continue
+                here, there = way.engines[-2:]
+                about = (caller.organisation or "", here, there)
+                if about not in told:
+                    told.add(about)
+                    yield _unseen(network, name, *about, number)
+
+
+def _callers(network: Network) -> list[str]:
+    """One endpoint of each organisation at each home, and by each protocol."""
+    found: dict[tuple[object, ...], str] = {}
+    for name, engine in network.plan.engines.items():
+        if engine.kind == "endpoint" and engine.home is not None and engine.organisation is not None:
+            found.setdefault((engine.organisation, engine.home, engine.speaks), name)
+    return [*found.values()]
+
+
+def _numbers(network: Network) -> Iterator[str]:
+    """The test numbers, then one for each route."""
+    yield from dict.fromkeys(test.number for test in network.plan.tests)
+    for prefixes in network.routes.values():
+        for prefix in prefixes:
+            if (number := example(network, prefix, prefixes.free_continuation(prefix))) is not None:
+                yield number
+
+
+def _refuses(network: Network, caller: Engine, way: Way) -> bool:
+    """Does the engine that is to refuse a call know whose it is?
+
+    It knows callers of its own. Gatekeepers name a telephone that has asked them to each other, and it then
+    calls a gateway by itself.
+    """
+    end = network.plan.engines[way.end.engine]
+    if end.kind == "endpoint":
+        return False
+    between = {network.plan.engines[name].kind for name in way.engines[1:-1]}
+    asked = caller.speaks[0] == "h323" and between == {"gatekeeper"} and end.kind != "proxy"
+    return not between or asked
+
+
+def _unseen(network: Network, caller: str, organisation: str, here: str, there: str, number: str) -> Finding:
+    by = network.plan.engines[there].organisation or ""
+    if network.plan.engines[there].kind == "endpoint":
+        reason = f"{there} is an endpoint, and takes every call"
+    else:
+        reason = f"{there} takes them for calls of {here}"
+    return warning(
+        "not enforced",
+        network.book.at("organisations", by, "admits"),
+        f"{by} does not admit {organisation}, and a call of {caller} to {number} comes to {there} by {here}: "
+        f"{reason}",
+        f"bar these numbers for {organisation}: the home of {caller} then refuses them",
+    )
+
+
+def _uncounted(network: Network) -> Iterator[Finding]:
+    """Calls are counted by gatekeepers and gateways, each for itself."""
+    plan = network.plan
+    for name, organisation in plan.organisations.items():
+        if organisation.most_calls is None:
+            continue
+        place = network.book.at("organisations", name, "most_calls")
+        callers = [each for each in plan.engines.values() if each.organisation == name and each.home]
+        homes = [*dict.fromkeys(each.home for each in callers if each.home)]
+        for home in homes:
+            if plan.engines[home].kind == "proxy":
+                yield warning(
+                    "not enforced",
+                    place,
+                    f"{home} is the home of callers of {name}, and a proxy does not count calls",
+                    "give them a gateway or a gatekeeper as home",
+                )
