@@ -143,7 +143,7 @@ def jitter_estimates(transit_ns: I64, start: I64) -> F64:
 
 
 def _solved(share: float, added: F64) -> F64:
-    """``y[i] = share * y[i - 1] + added[i]``: a triangular matrix with two diagonals, the main one of ones."""
+    """``y[i] = share * y[i - 1] + added[i]``: a triangular matrix with two diagonals, one of them of ones."""
     diagonals = np.empty((2, len(added)), order="F")
     diagonals[0], diagonals[1] = 1.0, -share
     return np.asarray(dtbsv(1, diagonals, added, lower=1, diag=1))
