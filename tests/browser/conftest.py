@@ -59,15 +59,25 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
             process.communicate()
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[devtools.Browser]:
-    with devtools.browser(tmp_path / "profile") as made:
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[devtools.Browser]:
+    """Starts once: that takes longer than most tests."""
+    with devtools.browser(tmp_path_factory.mktemp("profile")) as made:
         yield made
 
 
 @pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    """Where screenshots go: ``$WEIR_SHOTS`` to look at them afterwards."""
-    folder = Path(os.environ.get("WEIR_SHOTS") or tmp_path / "shots")
+def browser(chromium: devtools.Browser) -> Iterator[devtools.Browser]:
+    """Without any session; those of the test end with it."""
+    yield chromium
+    chromium.end_sessions()
+
+
+@pytest.fixture(scope="session")
+def shots() -> Path | None:
+    """Where screenshots go: ``$WEIR_SHOTS``. Nobody would look at others."""
+    if not (named := os.environ.get("WEIR_SHOTS")):
+        return None
+    folder = Path(named)
     folder.mkdir(parents=True, exist_ok=True)
     return folder

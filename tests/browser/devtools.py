@@ -34,6 +34,8 @@ class Browser:
     socket: ClientConnection
     _count: int = 0
     _events: list[dict[str, Any]] = field(default_factory=list)
+    _contexts: dict[str, str] = field(default_factory=dict)
+    """Of each session that is open."""
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         """Call ``method``; events that come meanwhile are kept."""
@@ -51,6 +53,8 @@ class Browser:
         """What pages complained of since the last time: exceptions, and what a policy refused."""
         found = []
         for event in self._events:
+            if event.get("sessionId") not in self._contexts:
+                continue
             match event.get("method"):
                 case "Runtime.exceptionThrown":
                     details = event["params"]["exceptionDetails"]
@@ -66,11 +70,19 @@ class Browser:
         context = self.call("Target.createBrowserContext")["browserContextId"]
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._contexts[session] = context
         page = Page(self, session)
         for domain in ("Page", "Runtime", "Log", "DOM"):
             page.call(f"{domain}.enable")
         page.look(width=width, height=height, dark=dark)
         return page
+
+    def end_sessions(self) -> None:
+        """Close every page, and forget what it kept and complained of."""
+        while self._contexts:
+            _, context = self._contexts.popitem()
+            self.call("Target.disposeBrowserContext", browserContextId=context)
+        self._events.clear()
 
 
 @dataclass(frozen=True)
@@ -126,10 +138,12 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
-    def screenshot(self, path: Path) -> None:
-        """All of the page, also what is below the screen."""
+    def screenshot(self, folder: Path | None, name: str) -> None:
+        """All of the page, also what is below the screen; none if there is no folder for it."""
+        if folder is None:
+            return
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=True, format="png")
-        path.write_bytes(base64.b64decode(shot["data"]))
+        (folder / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
 
 
 @contextmanager
@@ -152,6 +166,8 @@ def browser(folder: Path) -> Iterator[Browser]:
             made = Browser(socket)
             yield made
             made.call("Browser.close")
+        # What it keeps outside of its profile, it removes when it ends by itself.
+        process.wait(DEADLINE_S)
     finally:
         process.terminate()
         process.wait()

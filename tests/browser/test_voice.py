@@ -112,7 +112,7 @@ def answer(servers: NameServers, server: int) -> tuple[str, list[str]]:
 
 
 def test_two_organisations_change_a_plan_and_the_secondary_follows(
-    serve: Serve, browser: Browser, shots: Path, tmp_path: Path
+    serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
 ) -> None:
     if reason := missing():
         pytest.skip(reason)

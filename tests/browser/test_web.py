@@ -57,7 +57,7 @@ PLANTED = {
 Serve = Callable[..., Served]
 
 
-def photograph(page: Page, folder: Path, name: str) -> None:
+def photograph(page: Page, folder: Path | None, name: str) -> None:
     """At both widths, light and dark; nothing may reach beyond the screen."""
     for width, dark in LOOKS:
         page.look(width=width, height=900, dark=dark)
@@ -65,7 +65,7 @@ def photograph(page: Page, folder: Path, name: str) -> None:
         page.wait_for("document.querySelector('.graphs')?.dataset.busy !== 'true'")
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{name} is {wide} px wide on a screen of {width}"
-        page.screenshot(folder / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+        page.screenshot(folder, f"{name}-{width}-{'dark' if dark else 'light'}")
     page.look(width=1280, height=900, dark=False)
 
 
@@ -92,7 +92,7 @@ def trials(store: Store, name: str, mean_ns: float) -> str:
 
 
 def test_runs_are_found_opened_and_compared(
-    serve: Serve, browser: Browser, shots: Path, tmp_path: Path
+    serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
 ) -> None:
     clock = itertools.count()
     # Two runs within one second, which their IDs do not tell apart.
@@ -134,7 +134,7 @@ def test_runs_are_found_opened_and_compared(
 
 @pytest.mark.parametrize("kind", ["made", "reference"])
 def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
-    kind: str, serve: Serve, browser: Browser, shots: Path, tmp_path: Path
+    kind: str, serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
 ) -> None:
     if kind == "reference" and not REFERENCE:
         pytest.skip("needs the reference capture, named by WEIR_REFERENCE_CAPTURE")
@@ -157,7 +157,7 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
     for _ in range(3):
         page.press("+")
     page.wait_for("document.querySelector('.graphs').dataset.busy === 'false'")
-    page.screenshot(shots / f"capture-{kind}-closer.png")
+    page.screenshot(shots, f"capture-{kind}-closer")
     links = page.evaluate("[...document.querySelectorAll('a[download]')].map((each) => each.href)")
     for end in ("part.pcapng", "points.csv", "points.parquet"):
         (first, *_) = [each for each in links if f"/{end}?" in each]
@@ -177,7 +177,7 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
 
 
 def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
-    serve: Serve, browser: Browser, shots: Path
+    serve: Serve, browser: Browser, shots: Path | None
 ) -> None:
     served = serve()
     assert {path.name.partition(".")[0] for path in EXAMPLES.glob("*.zst")} == set(PLANTED)
@@ -198,7 +198,7 @@ def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
             page.evaluate("scrollTo(0, 0)")
             place = page.evaluate("document.querySelector('#why + p').getBoundingClientRect().bottom")
             assert place <= height, f"{name}: the reason ends at {place} of {height} px"
-        page.screenshot(shots / f"example-{name}.png")
+        page.screenshot(shots, f"example-{name}")
     assert browser.problems() == []
 
 
@@ -214,7 +214,7 @@ def test_what_is_no_capture_is_told_in_the_page(serve: Serve, browser: Browser, 
     assert browser.problems() == []
 
 
-def test_a_tcp_test_is_drawn_while_it_runs(serve: Serve, browser: Browser, shots: Path) -> None:
+def test_a_tcp_test_is_drawn_while_it_runs(serve: Serve, browser: Browser, shots: Path | None) -> None:
     server = TcpServer(
         address="127.0.0.1", port=0, token="", most_ns=None, most_bytes=None, most_clients=2, options=[]
     )
@@ -243,7 +243,7 @@ def test_a_tcp_test_is_drawn_while_it_runs(serve: Serve, browser: Browser, shots
 
 
 def test_a_scenario_is_started_followed_and_its_report_shown(
-    serve: Serve, browser: Browser, shots: Path
+    serve: Serve, browser: Browser, shots: Path | None
 ) -> None:
     served = serve("--allow-run")
     page = browser.session()

@@ -88,7 +88,7 @@ OWNER = textwrap.dedent("""
 
 
 @pytest.mark.parametrize("remover", ["clean", "the next lab"])
-def test_what_a_killed_process_left_is_removed_and_no_other_lab(remover: str) -> None:
+def test_whatever_ends_the_owner_its_lab_is_removed_and_no_other_one(remover: str) -> None:
     with NetnsLab(dut.make("forward")) as alive:
         owner = subprocess.Popen(
             [sys.executable, "-c", OWNER],

@@ -70,14 +70,13 @@ def commands_made_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def fitted_once() -> Iterator[None]:
-    """Let jobs that fit the models to the same trials share them; fits are tested in ``model``."""
-    from weirlab.studies.prediction import modelling
+def remembering(fit_all: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """As ``fit_all``, once for the same trials."""
+    known: dict[str, dict[str, Any]] = {}
 
-    fit_all, known = modelling.fit_all, {}
-
-    def fit(observations: Iterable[Any], *, told: Callable[[int, int, str], object]) -> dict[str, Any]:
+    def fit(
+        observations: Iterable[Any], *, told: Callable[[int, int, str], object] = lambda *_: None
+    ) -> dict[str, Any]:
         rows = list(observations)
         key = repr(rows)
         if key not in known:
@@ -87,8 +86,16 @@ def fitted_once() -> Iterator[None]:
                 told(done, len(known[key]), name)
         return dict(known[key])
 
+    return fit
+
+
+@pytest.fixture(scope="session")
+def fitted_once() -> Iterator[None]:
+    """Let jobs that fit the models to the same trials share them; fits are tested in ``model``."""
+    from weirlab.studies.prediction import modelling
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(modelling, "fit_all", fit)
+        patch.setattr(modelling, "fit_all", remembering(modelling.fit_all))
         yield
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import stdtrit
 
 from weirlab.requirements import (
     GAP,
@@ -83,6 +82,9 @@ def trial_case(quantity: Quantity, records: Sequence[TrialRecord]) -> Case:
     if len(valid) == 1:
         why = "one repetition alone has no interval: repeat on a quieter machine"
         return Case(mean, -math.inf, math.inf, note=of, why=why, frame_bytes=frame_bytes)
+    # Only repetitions need it, and its import takes longer than many a trial.
+    from scipy.special import stdtrit
+
     quantile = float(stdtrit(len(valid) - 1, (1 + CERTAINTY) / 2))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(len(valid))
     why = "the repetitions are too far apart: more of them (--repetitions), or longer ones (--duration)"

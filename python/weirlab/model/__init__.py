@@ -5,11 +5,31 @@ Pure but for the model file in :mod:`weirlab.model.io`.
 
 from __future__ import annotations
 
-from weirlab.model.base import Model, Parameter, Prediction
-from weirlab.model.io import Device, fit_all, load, load_devices, save, save_devices
-from weirlab.model.piecewise import Piecewise
-from weirlab.model.queueing import Queueing
-from weirlab.model.score import ErrorRow, compare
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weirlab.model.base import Model, Parameter, Prediction
+    from weirlab.model.io import Device, fit_all, load, load_devices, save, save_devices
+    from weirlab.model.piecewise import Piecewise
+    from weirlab.model.queueing import Queueing
+    from weirlab.model.score import ErrorRow, compare
+else:
+    _PLACES = {
+        "base": ("Model", "Parameter", "Prediction"),
+        "io": ("Device", "fit_all", "load", "load_devices", "save", "save_devices"),
+        "piecewise": ("Piecewise",),
+        "queueing": ("Queueing",),
+        "score": ("ErrorRow", "compare"),
+    }
+
+    def __getattr__(name: str) -> Any:
+        """What is asked for, from its module: most commands need few of them, and all take long."""
+        for module, names in _PLACES.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Device",

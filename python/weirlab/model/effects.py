@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from weirlab.records import Observation
 
@@ -146,7 +146,7 @@ def _effect(
     mean, margin = float(np.mean(differences)), math.nan
     if freedom > 0:
         stderr = math.sqrt(squares / freedom * variance_factor) / len(differences)
-        margin = float(student.ppf((1 + LEVEL) / 2, freedom)) * stderr
+        margin = float(stdtrit(freedom, (1 + LEVEL) / 2)) * stderr
     kind, position, frame_bytes, places, regime = where
     return Effect(
         kind=kind,

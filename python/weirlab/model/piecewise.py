@@ -24,7 +24,6 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
 
 from weirlab.documents import SPARSE
 from weirlab.errors import ModelError
@@ -324,6 +323,8 @@ def _curve(
 
 def _least(residual: Callable[[F64], F64], y: F64, start: F64, **settings: Any) -> F64:
     """Least squares with a loss that outliers cannot dominate."""
+    from scipy.optimize import least_squares
+
     outlier = max(0.1 * float(np.median(np.abs(y))), 1e-6)
     try:
         found = least_squares(residual, start, loss="soft_l1", f_scale=outlier, max_nfev=2000, **settings)

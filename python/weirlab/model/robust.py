@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
 
 F64 = npt.NDArray[np.float64]
 
@@ -49,6 +48,9 @@ def fit(
     :func:`each`. Parameters that are not ``free`` stay as in the start; ``scale`` is the residual from
     which on a point counts as an outlier. Parameters at a bound get the standard error 0.
     """
+    # Only fits need it, and its import takes as long as that of all the rest of a model.
+    from scipy.optimize import least_squares
+
     mask = np.array(free, dtype=np.bool_)
     low, high = np.array(lower, dtype=np.float64)[mask], np.array(upper, dtype=np.float64)[mask]
     best: tuple[float, F64, F64, npt.NDArray[np.int_]] | None = None

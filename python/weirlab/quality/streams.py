@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
+from scipy.linalg.blas import dtbsv
 
 from weirlab.quality import segments
 from weirlab.quality.packets import BOOL, Packets, Window
@@ -132,7 +132,7 @@ def jitter_estimates(transit_ns: I64, start: I64) -> F64:
         return change
     # J' = J + (|D| - J) / 16, run over all streams at once; what a stream has left over from the one
     # before, and decays as (15/16)^k, is taken off again.
-    estimate: F64 = lfilter([1 / 16], [1, -15 / 16], change)
+    estimate = _solved(15 / 16, change / 16)
     carried = np.zeros(len(start) - 1)
     carried[np.diff(start) > 0] = np.where(heads > 0, estimate[heads - 1], 0)
     position = np.arange(len(change)) - np.repeat(start[:-1], np.diff(start))
@@ -140,6 +140,13 @@ def jitter_estimates(transit_ns: I64, start: I64) -> F64:
     own = estimate - left
     # What rounding leaves of that is no jitter.
     return np.where(own > _ROUNDING * left, own, 0)
+
+
+def _solved(share: float, added: F64) -> F64:
+    """``y[i] = share * y[i - 1] + added[i]``: a triangular matrix with two diagonals, one of them of ones."""
+    diagonals = np.empty((2, len(added)), order="F")
+    diagonals[0], diagonals[1] = 1.0, -share
+    return np.asarray(dtbsv(1, diagonals, added, lower=1, diag=1))
 
 
 def _behind_first(kept: BOOL, start: I64) -> BOOL:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -30,15 +31,16 @@ def schema_of(row: type) -> Schema:
 
     Raises ``TypeError`` for a field that no column can hold.
     """
-    hints = get_type_hints(row)
-    return {field.name: _column(hints[field.name]) for field in fields(row)}
+    return dict(_schema(row))
 
 
 def frame_of(row: type[R], rows: Iterable[R]) -> pl.DataFrame:
     """``rows`` as a table; what is not known, None or NaN, is null."""
-    schema, listed = schema_of(row), list(rows)
-    columns = {name: [getattr(each, name) for each in listed] for name in schema}
-    return pl.DataFrame(columns, schema=schema).fill_nan(None)
+    schema = schema_of(row)
+    values = ([getattr(each, name) for name in schema] for each in rows)
+    # A row at a time, which is what there mostly is, takes a tenth of the time of columns of one value.
+    listed = [tuple(None if value != value else value for value in each) for each in values]
+    return pl.DataFrame(listed, schema=schema, orient="row")
 
 
 def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
@@ -69,6 +71,12 @@ def completed(row: type, frame: pl.DataFrame) -> pl.DataFrame:
     missing = [each for each in fields(row) if each.name not in frame.columns]
     filled = (pl.lit(_default(each), dtype=schema[each.name]).alias(each.name) for each in missing)
     return frame.with_columns(filled)
+
+
+@cache
+def _schema(row: type) -> Schema:
+    hints = get_type_hints(row)
+    return {field.name: _column(hints[field.name]) for field in fields(row)}
 
 
 def _default(field: Field[Any]) -> Any:

@@ -201,11 +201,12 @@ def part_bytes(record: TrialRecord) -> bytes:
     """The Parquet file that holds ``record`` and nothing else."""
     if taken := record.tables.keys() & set(TABLES):
         raise ValueError(f"not names for a study's own tables: {sorted(taken)}")
-    # To name the types, which these have, would more than double the time.
+    # To name the types, which these have, would more than double the time. What is absent is read as empty.
     lists = [
         pl.Series(f"{table}.{name}", [_column(array, DETAILS[table][name])])
         for table, arrays in _details(record).items()
         for name, array in arrays.items()
+        if len(array)
     ]
     own = [
         pl.Series(_OWN_NAMES, [list(record.tables)], dtype=pl.List(TEXT)),

@@ -11,6 +11,7 @@ import pytest
 
 import model
 import observed
+import scoring
 import targets
 from held_out import SIMULATED, Job, trials
 from scoring import RunScores, Score, Speed, coverage, medians
@@ -20,6 +21,8 @@ from weirlab.jobs.profiles import to_measure
 from weirlab.measure.profile import expected
 from weirlab.model import Piecewise, Queueing
 from weirlab.model.score import REPEATABILITY
+
+from ..conftest import remembering
 
 QUICK = Speed(0.3, 1.0, 0.001, 0.05)
 TINY = [
@@ -156,6 +159,9 @@ def test_simulated_devices_differ_by_seed_alone() -> None:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs a bench; one that is scored again fits the same trials."""
+    monkeypatch.setattr(scoring, "fit_all", remembering(scoring.fit_all))
+
     def run(*arguments: str | Path) -> int:
         monkeypatch.setattr(sys, "argv", ["model.py", *map(str, arguments)])
         return model.main()

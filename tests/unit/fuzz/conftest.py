@@ -6,8 +6,10 @@ What must hold of every answer is in :func:`sound`.
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -80,10 +82,26 @@ def sound(answer: Answer) -> None:
     assert answer.cpu_s < MOST_S, told
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder to work in, where nothing real can be built."""
-    folder = tmp_path_factory.mktemp("fuzz")
+SCENARIO: Final = """\
+name: small
+lab: {kind: sim}
+profile:
+  positions: [0, 1000]
+  sizes: [64, 1518]
+  load_shares: [0.05, 0.4, 0.7, 0.9, 1.2, 1.5]
+  repetitions: 1
+  trial_s: 0.02
+  warmup_s: 0.002
+  scout_s: 0.01
+verify:
+  - {positions: [200], draws: 2, repetitions: 1, trial_s: 0.02, warmup_s: 0.002}
+report: null
+"""
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Meanwhile ``folder`` is the current one, and nothing real can be built."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("WEIR_STORE", str(folder / "store"))
@@ -103,56 +121,58 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr("weirlab.report.bundle.png", lambda *_: b"")
         patch.setattr("weirlab.lab.clean.clean", list)
         patch.setattr("weirlab.link.host.journal.clean", list)
+        yield
+
+
+def ask(*arguments: object) -> Answer:
+    """Run the command line."""
+    given = tuple(map(str, arguments))
+    begun_s = time.process_time()
+    result = CliRunner().invoke(app, given)
+    return Answer(given, result.exit_code, result.stdout, result.stderr, time.process_time() - begun_s)
+
+
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scenario that was carried out, with its models in ``m.json`` and calls in ``calls.pcap``.
+
+    What commands import on their way is imported afterwards.
+    """
+    folder = tmp_path_factory.mktemp("furnished")
+    (folder / "s.yaml").write_text(SCENARIO)
+    for part in parts(only_own=True):
+        commands_of(part)
+    with working_in(folder):
+        for scenario in SHIPPED:
+            ask("run", scenario, "--store", "warm")
+        for arguments in (
+            ("run", "s.yaml"),
+            ("fit", "last", "--out", "m.json"),
+            ("calls", "--calls", "2", "--duration", "0.3", "--warmup", "0", "--write", "calls.pcap"),
+            ("report", "last", "--out", "warm.html"),
+            ("predict", "m.json", "--rate", "100kpps"),
+        ):
+            answer = ask(*arguments)
+            assert answer.code == 0, answer.err
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(furnished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of what is furnished to work in, where nothing real can be built."""
+    folder = shutil.copytree(furnished, tmp_path_factory.mktemp("fuzz"), dirs_exist_ok=True)
+    with working_in(folder):
         yield folder
 
 
 @pytest.fixture(scope="module")
 def weir(place: Path) -> Weir:
-    """Runs the command line; what it imports on the way was imported before."""
-    for part in parts(only_own=True):
-        commands_of(part)
-
-    def run(*arguments: object) -> Answer:
-        given = tuple(map(str, arguments))
-        begun_s = time.process_time()
-        result = CliRunner().invoke(app, given)
-        return Answer(given, result.exit_code, result.stdout, result.stderr, time.process_time() - begun_s)
-
-    for scenario in SHIPPED:
-        run("run", scenario, "--store", "warm")
-    return run
-
-
-SCENARIO: Final = """\
-name: small
-lab: {kind: sim}
-profile:
-  positions: [0, 1000]
-  sizes: [64, 1518]
-  load_shares: [0.05, 0.4, 0.7, 0.9, 1.2, 1.5]
-  repetitions: 1
-  trial_s: 0.02
-  warmup_s: 0.002
-  scout_s: 0.01
-verify:
-  - {positions: [200], draws: 2, repetitions: 1, trial_s: 0.02, warmup_s: 0.002}
-report: null
-"""
+    return ask
 
 
 @pytest.fixture(scope="module")
-def run_id(weir: Weir, place: Path) -> str:
-    """A scenario that was carried out, with its models in ``m.json`` and calls in ``calls.pcap``."""
-    (place / "s.yaml").write_text(SCENARIO)
-    for arguments in (
-        ("run", "s.yaml"),
-        ("fit", "last", "--out", "m.json"),
-        ("calls", "--calls", "2", "--duration", "0.3", "--warmup", "0", "--write", "calls.pcap"),
-        ("report", "last", "--out", "warm.html"),
-        ("predict", "m.json", "--rate", "100kpps"),
-    ):
-        answer = weir(*arguments)
-        assert answer.code == 0, answer.err
+def run_id(place: Path) -> str:
+    """The run that is in the store."""
     (found,) = (place / "store").glob("*-profile-*")
     return found.name
 

@@ -98,6 +98,8 @@ class Made:
         self._stories = stories
         self.story = cache(self._story)
         self.html = cache(self._html)
+        self.outline = cache(self._outline)
+        self.charts = cache(self._charts)
 
     def _story(self, kind: str) -> Story:
         return self._stories[kind]()
@@ -105,8 +107,11 @@ class Made:
     def _html(self, kind: str) -> str:
         return self.story(kind).html()
 
-    def outline(self, kind: str) -> Outline:
+    def _outline(self, kind: str) -> Outline:
         return Outline(self.html(kind))
+
+    def _charts(self, kind: str) -> dict[str, Any]:
+        return charts(self.html(kind))
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +242,7 @@ def test_every_chart_has_a_name_and_a_description_of_its_own(made_pages: Made, k
     texts = outline.texts()
     described = [texts[str(each["aria-describedby"])] for each in drawn]
     assert all(len(text) > 10 for text in described)
-    embedded = charts(made_pages.html(kind))["figures"]
+    embedded = made_pages.charts(kind)["figures"]
     assert {key: figure["spec"]["description"] for key, figure in embedded.items()} == {
         each["id"]: each["aria-label"] for each in drawn if "plot" in str(each["class"]).split()
     }
@@ -292,7 +297,7 @@ def test_every_chart_shows_more_than_one_point(made_pages: Made, kind: str) -> N
 def test_marks_stand_out_from_the_page(made_pages: Made, kind: str, scheme: str) -> None:
     """At least 3:1 (WCAG 2.2, 1.4.11), with the opacity that they are drawn with."""
     colours = palette.LIGHT if scheme == "light" else palette.DARK
-    for key, figure in charts(made_pages.html(kind))["figures"].items():
+    for key, figure in made_pages.charts(kind)["figures"].items():
         for layer in spec.layers(figure["spec"]):
             for name, opacity in _drawn(layer):
                 seen = over(colours[name], colours["paper"], opacity)
@@ -325,7 +330,7 @@ def _drawn(layer: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_legends_select(made_pages: Made, kind: str) -> None:
-    for key, figure in charts(made_pages.html(kind))["figures"].items():
+    for key, figure in made_pages.charts(kind)["figures"].items():
         listed = {
             definition["field"]
             for layer in spec.layers(figure["spec"])
@@ -346,7 +351,7 @@ def test_legends_select(made_pages: Made, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "trace"])
 def test_charts_can_be_looked_at_closer(made_pages: Made, kind: str) -> None:
-    outline, embedded = made_pages.outline(kind), charts(made_pages.html(kind))["figures"]
+    outline, embedded = made_pages.outline(kind), made_pages.charts(kind)["figures"]
     zoomed = [
         given["data-zoom"] for tag, given in outline.elements if tag == "button" and "data-zoom" in given
     ]
@@ -395,5 +400,5 @@ def test_a_run_of_an_emulated_device_says_so_before_its_answer(made_pages: Made)
 
 
 def test_entries_of_a_legend_without_a_colour_take_one_of_the_scheme(made_pages: Made) -> None:
-    config = charts(made_pages.html("failover"))["config"]["legend"]
+    config = made_pages.charts("failover")["config"]["legend"]
     assert config["symbolBaseFillColor"] == config["labelColor"]

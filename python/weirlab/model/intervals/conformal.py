@@ -6,7 +6,6 @@ import math
 from typing import Final
 
 import numpy as np
-from scipy.stats import rankdata
 
 from weirlab.model.base import F64
 from weirlab.model.trials import Labels
@@ -69,7 +68,7 @@ def independent(scores: F64, inverse: Labels, size: Labels) -> float:
     n, groups = len(scores), len(size)
     if groups in (1, n):
         return float(groups)
-    ranks = rankdata(scores)
+    ranks = _ranks(scores)
     means = np.bincount(inverse, ranks) / size
     within = float(((ranks - means[inverse]) ** 2).sum()) / (n - groups)
     among = float((size * (means - ranks.mean()) ** 2).sum()) / (groups - 1)
@@ -77,6 +76,12 @@ def independent(scores: F64, inverse: Labels, size: Labels) -> float:
     total = among + (typical - 1) * within
     alike = min(max((among - within) / total, 0.0), 1.0) if total > 0 else 1.0
     return groups / float(np.mean((1 + (size - 1) * alike) / size))
+
+
+def _ranks(values: F64) -> F64:
+    """From 1; values that are alike share the mean of theirs."""
+    _, place, alike = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(alike) - (alike - 1) / 2)[place.ravel()])
 
 
 def between(scores: F64, group: Labels, level: float) -> tuple[float, float]:

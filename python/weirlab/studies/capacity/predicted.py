@@ -9,8 +9,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
-from scipy.stats import binom
+from scipy.special import bdtr, ndtri
 
 from weirlab.model.base import TOLD_LEVEL, Prediction, Predictor
 from weirlab.model.planning.requirements import NO_LOSS
@@ -137,7 +136,7 @@ def tolerable_loss(calls: Calls, goal: CallGoal, delay_ms: float, trial_s: float
         streams = 2 if calls.directions == "both" else 1
         ratios = np.linspace(0, 1, 10_001)
         # Both directions of a call must be good.
-        share = binom.cdf(good[-1], packets, ratios) ** streams
+        share = bdtr(good[-1], packets, ratios) ** streams
         enough = ratios[share >= 1 - goal.bad_ratio]
         worst = min(worst, float(enough[-1]))
     return worst
