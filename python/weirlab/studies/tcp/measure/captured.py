@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from weirlab.studies.tcp.measure import agreement, crossing, samples
+from weirlab.diagnosis.both import crossing
+from weirlab.diagnosis.both.crossing import Crossing, Delays, Leg
+from weirlab.studies.tcp.measure import agreement, samples
 from weirlab.studies.tcp.measure.agreement import Pair
-from weirlab.studies.tcp.measure.crossing import Crossing, Delays, Leg
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli import diagnosis
+from weirlab.diagnosis.both import crossing
 from weirlab.errors import TrialError, WeirError
 from weirlab.quantities import NOTHING
-from weirlab.studies.tcp.measure import axis, crossing
+from weirlab.studies.tcp.measure import axis
 from weirlab.studies.tcp.show import both as shown_both
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.studies.tcp.study.kept import Kept

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from weirlab.diagnosis import stored
+from weirlab.diagnosis.both.crossing import Crossing, Delay
 from weirlab.errors import InputError, StoreError
 from weirlab.jobs.progress import RESUME
 from weirlab.store.frames import rows_of
 from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.measure.capturing import FILES, End
-from weirlab.studies.tcp.measure.crossing import Crossing, Delay
 from weirlab.studies.tcp.measure.result import PACKETS as PACKET_COLUMNS
 from weirlab.studies.tcp.results import Latency, Summary
 from weirlab.studies.tcp.shares import Shares

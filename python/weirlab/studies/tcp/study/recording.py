@@ -36,7 +36,7 @@ from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
 if TYPE_CHECKING:
-    from weirlab.studies.tcp.measure.crossing import Delay
+    from weirlab.diagnosis.both.crossing import Delay
     from weirlab.studies.tcp.results import Latency, Summary
     from weirlab.studies.tcp.sending import Settings
     from weirlab.studies.tcp.shares import Shares
