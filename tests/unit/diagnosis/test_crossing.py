@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from weirlab.diagnosis.both import crossing
-from weirlab.diagnosis.both.crossing import Leg
 
-MS = 1_000_000
-Segment = tuple[int, int, int, int]
-"""Time in ms, sequence number, payload, and what of that is new."""
-
-
-def leg(data: Sequence[Segment], acks: Sequence[tuple[int, int]] = (), whole: bool = True) -> Leg:
-    time, seq, payload, new = np.array(data, dtype=np.int64).reshape(-1, 4).T
-    at, ack = np.array(acks, dtype=np.int64).reshape(-1, 2).T
-    return Leg(time * MS, seq, payload, new, at * MS, ack, whole)
-
+from .legs import MS, leg
 
 def test_bytes_are_accounted_for_however_packets_were_split_and_joined() -> None:
     sender = leg([(0, 1, 3000, 3000), (10, 3001, 1000, 1000), (50, 1001, 1000, 0)])
@@ -103,3 +91,16 @@ def test_the_queue_is_on_the_way_whose_delay_grows(
     delays = [crossing.Delay(100, least * MS, mean * MS, 2 * mean * MS) for least, mean in (there, back)]
     found = crossing.Crossing(1000, 0, 1000, 0, 0, *delays)
     assert crossing.sentences(found)[1].startswith(said)
+
+
+def test_a_capture_in_between_tells_on_which_side_packets_were_lost_and_waited() -> None:
+    there = [crossing.Delay(100, 5 * MS, mean * MS, 40 * MS) for mean in (5.5, 25.0)]
+    before, behind = (
+        crossing.Crossing(10_000, 0, 10_000 - lost, 0, lost, delay, None)
+        for lost, delay in zip((0, 2_000), there, strict=True)
+    )
+    assert crossing.located(before, behind) == [
+        "Before the capture in between 0 B were lost, behind it 2.00 kB.",
+        "Data waited 500 µs on average before the capture in between, and 20.0 ms behind it.",
+    ]
+    assert crossing.located(before, before) == []

@@ -338,7 +338,7 @@ def _hosting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 def _flat(view: View) -> Bools:
     flat = view.timeline.flat
-    return flat & ~view.behind_queue(flat)
+    return flat & ~view.behind_queue(flat) & ~view.acks_queued
 
 
 _PACE: Final = "a pace that the sender keeps and an application that writes evenly look alike on the wire"

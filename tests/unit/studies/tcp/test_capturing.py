@@ -21,13 +21,21 @@ from weirlab.studies.tcp.measure.capturing import Ends
         ("sender, receiver", False, Ends("must", "must")),
         ("receiver,eth0", False, Ends("eth0", "must")),
         ("eth0", True, Ends("eth0", "none")),
+        ("auto, between:br0", False, Ends("auto", "auto", "br0")),
+        ("between:br0", False, Ends("none", "none", "br0")),
+        ("sender,between:br0,receiver", True, Ends("must", "must", "br0")),
+        ("eth0,between: eth1", False, Ends("eth0", "none", "eth1")),
     ],
 )
 def test_captures_are_asked_for_by_end(text: str, reverse: bool, wanted: Ends) -> None:
     assert capturing.ends(text, reverse=reverse) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "auto,receiver", "none,eth0", "sender,eth0", "receiver,receiver"])
+@pytest.mark.parametrize("text", [
+        "", "auto,receiver", "none,eth0", "sender,eth0", "receiver,receiver", "none,between:br0", "between:",
+        "between:br0,between:br1",
+    ],  # fmt: skip
+)
 def test_captures_that_contradict_themselves_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="--capture"):
         capturing.ends(text, reverse=False)

@@ -89,6 +89,7 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
             PLACES[each.source],
             each.main.held,
             percent(each.findings[0].share),
+            each.findings[0].confidence,
             bit_rate(each.summary.throughput_bps),
             count(each.summary.retransmitted),
             NOTHING if each.summary.rtt_mean_s is None else duration(each.summary.rtt_mean_s * 1e9),
@@ -97,9 +98,16 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
         for each in found.values()
     ]
     columns = (
-        "Seen from", "Main cause", "Share", "Throughput", "Retransmitted", "Mean RTT", "Greatest window",
+        "Seen from", "Main cause", "Share", "Confidence", "Throughput", "Retransmitted", "Mean RTT", "Greatest window",
     )  # fmt: skip
     return Table("The same transfer from each place", columns, rows) if rows else None
+
+
+def untold(found: Mapping[str, Diagnosis]) -> Table | None:
+    """What each place cannot tell; None where all tell everything."""
+    rows = [(PLACES[each.source], blind.what, blind.why) for each in found.values() for blind in each.blind]
+    columns = ("Seen from", "What", "Why")
+    return Table("What cannot be told from each place", columns, rows) if rows else None
 
 
 def counters(found: Diagnosis) -> Table:
