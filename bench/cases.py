@@ -25,7 +25,7 @@ class Truth:
     receiver: Mapping[str, Any]
     link: Account
     first_hit_s: float = 0.0
-    """When the first frame was sent that the link lost or held back, or came that the receiver's host drops."""
+    """When the first frame was sent that the link lost or held back, or came that the receiver drops."""
 
     @property
     def utilisation(self) -> float:

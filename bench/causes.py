@@ -155,9 +155,7 @@ def _shallow_queue(draw: Draw) -> Case:
         causes.LOSS,
         _idle_link,
         "link idle",
-        path(
-            draw("delay_s", 0.05, 0.03, 0.06), draw("rate_bps", 50e6, 30e6, 80e6), draw("queue", 5, 3.6, 8)
-        ),
+        path(draw("delay_s", 0.05, 0.03, 0.06), draw("rate_bps", 50e6, 30e6, 80e6), draw("queue", 5, 3.6, 8)),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 

@@ -1,5 +1,4 @@
-"""Causes of slow transfers, planted, and what is named: from the sender's kernel, from a capture at either end,
-and from both captures together.
+"""Causes of slow transfers, planted, and what is named: from the sender's kernel, each capture, and both.
 
     make bench-planted
     .venv/bin/python bench/planted.py --seeds 1 2 3
@@ -8,8 +7,8 @@ and from both captures together.
     .venv/bin/python bench/planted.py --examples examples/captures
 
 Two namespaces are joined by an emulated link (`weir link`), and two applications talk over it
-(`talkers.py`). In each case one thing is wrong (`causes.py`, `between.py`). The truth is what the application or the
-emulator itself counted, or arithmetic where neither can count. Beside it: the cause that was named first, the
+(`talkers.py`). In each case one thing is wrong (`causes.py`, `between.py`). The truth is what the application
+or the emulator itself counted, or arithmetic where neither can count. Beside it: the cause that was named first, the
 share of the time of the planted cause, and what the kernel's own counters say.
 
 Without `--seeds` each case has its usual parameters. A seed draws rates, delays, buffers, pauses and lengths.
@@ -156,7 +155,7 @@ def _talk(read: trace.Trace) -> Connection:
 
 
 def _first_hit_s(case: Case, files: Mapping[str, Path]) -> float:
-    """When the first frame was sent that was lost or held back, or came that was dropped, since the first data."""
+    """When the first frame was sent that was lost or held back, or came that was dropped; since the first."""
     if case.drops:
         with trace.read(files["receiver"], series=True) as read:
             data = read.segments.filter(pl.col("from_side") == "a", pl.col("payload_bytes") > 0)

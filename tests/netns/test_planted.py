@@ -59,7 +59,7 @@ def test_both_captures_tell_what_one_end_takes_for_loss_on_the_path(
     assert found.between is not None
     assert found.between.fates is not None
     fates = found.between.fates
-    assert fates.again > 0
-    assert getattr(fates, fate) == max(fates.lost, fates.late, fates.dropped, fates.needless), fates
+    # The path loses nothing, whatever the sender takes it for.
+    assert (fates.again > 0, getattr(fates, fate) > 0, fates.lost) == (True, True, 0), fates
     if not both.void:
         assert both.named == both.planted, both.sentence

@@ -82,12 +82,12 @@ def between(found: Diagnosis) -> list[Table]:
 
 
 def _fates(one: Between) -> list[tuple[str, str]]:
-    capacity = f"{bit_rate(one.capacity_bps)}, by {plural(one.pairs, 'pair')} of segments"
+    pairs = f"{bit_rate(one.capacity_bps or 0.0)}, by {plural(one.pairs, 'pair')} of segments"
     rows = [
         ("data waited in queues", _time(one.there_s)),
         ("the receiver's host answered after", _time(one.answer_s)),
         ("ACKs waited in queues", _time(one.back_s)),
-        ("bottleneck", NOTHING if one.capacity_bps is None else capacity),
+        ("bottleneck", NOTHING if one.capacity_bps is None else pairs),
     ]
     if (fates := one.fates) is None:
         return rows

@@ -61,7 +61,9 @@ def test_a_copy_of_which_nothing_arrived_was_lost_and_so_was_the_first() -> None
 
 
 def test_what_arrives_more_often_than_it_was_sent_was_duplicated() -> None:
-    found = fates(leg(FIRST, [(20, 5001)]), leg([*CAME, (15, 1001, 1000, 0)], [(14, 3001), (15, 5001)]), 10 * MS, 0.0)
+    found = fates(
+        leg(FIRST, [(20, 5001)]), leg([*CAME, (15, 1001, 1000, 0)], [(14, 3001), (15, 5001)]), 10 * MS, 0.0
+    )
     assert (found.duplicated, found.again) == (1, 0)
     assert (found.acks, found.acks_lost) == (2, 1)
 
@@ -176,12 +178,18 @@ def test_a_queue_on_the_way_back_is_no_bottleneck_of_the_data() -> None:
     ("fates", "cause", "said"),
     [
         (replace(FATES, lost=40), causes.LOSS, "of 40 retransmitted segments, 40 lost between the captures"),
-        (replace(FATES, late=30, lost=10), causes.REORDERING, "30 of 40 retransmitted segments were late, not lost"),
+        (
+            replace(FATES, late=30, lost=10),
+            causes.REORDERING,
+            "30 of 40 retransmitted segments had not been lost",
+        ),
         (replace(FATES, dropped=40), causes.RECEIVER_DROPS, "40 dropped by the receiver's host"),
         (replace(FATES, needless=40), causes.LOSS, "its ACK came late or not at all"),
     ],
 )
-def test_what_was_sent_again_has_the_cause_of_most_of_it(fates: Fates, cause: causes.Cause, said: str) -> None:
+def test_what_was_sent_again_has_the_cause_of_most_of_it(
+    fates: Fates, cause: causes.Cause, said: str
+) -> None:
     timeline, facts = seen(replace(UNPAIRED, fates=fates))
     nothing = np.zeros(len(timeline.lasts_s), dtype=bool)
     lossy = replace(timeline, lost=np.full(len(nothing), 40.0), flat=nothing, starting=nothing)

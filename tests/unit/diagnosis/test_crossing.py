@@ -10,6 +10,7 @@ from weirlab.diagnosis.both import crossing
 
 from .legs import MS, leg
 
+
 def test_bytes_are_accounted_for_however_packets_were_split_and_joined() -> None:
     sender = leg([(0, 1, 3000, 3000), (10, 3001, 1000, 1000), (50, 1001, 1000, 0)])
     receiver = leg(

@@ -132,9 +132,7 @@ def located(before: Crossing, behind: Crossing) -> list[str]:
     said = []
     lost = before.lost_bytes, behind.lost_bytes
     if lost[0] is not None and lost[1] is not None and any(lost):
-        said.append(
-            f"Before the capture in between {size(lost[0])} were lost, behind it {size(lost[1])}."
-        )
+        said.append(f"Before the capture in between {size(lost[0])} were lost, behind it {size(lost[1])}.")
     if before.there is not None and behind.there is not None:
         waits = before.there.waited, behind.there.waited
         if max(waits) >= QUEUE_NS:

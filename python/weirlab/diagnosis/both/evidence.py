@@ -14,7 +14,7 @@ class Fates:
     lost: int
     """What had been sent before was lost between the captures."""
     late: int
-    """It was not lost: later segments overtook it."""
+    """It was not lost: later segments overtook it. And copies that followed from such a one."""
     dropped: int
     """It arrived, and the receiver's host never acknowledged it."""
     needless: int

@@ -1,8 +1,8 @@
 """Why each segment was sent again, by what arrived of it; pure.
 
-A copy that was sent at some time cannot arrive before the least delay has passed. Hence what arrived earlier
-than that is of a copy that was sent before, so that this one was not lost. How far the clocks of the two hosts
-are apart does not matter: the least delay is measured by the same two clocks.
+A copy cannot arrive before the least delay has passed. Hence what arrived earlier than that is of a copy
+that was sent before, which was not lost. How far the clocks of the two hosts are apart does not matter: the
+least delay is measured by the same two clocks.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 SLACK: Final = 0.05
-"""Of the least round trip, and ``SLACK_NS``: by so much a short segment may be faster than the least delay."""
+"""Of the least round trip, and ``SLACK_NS``: a short segment may be so much faster than the least delay."""
 SLACK_NS: Final = 200_000
+AT_ONCE: Final = 3.0
+"""Least round trips until the next copy, which follows from the one before."""
 ANSWERED_BY: Final = 2
 """Segments with data: at the latest the second one is acknowledged at once (RFC 5681 section 4.2)."""
 _NEVER: Final = np.iinfo(np.int64).max
@@ -32,8 +34,8 @@ _NEVER: Final = np.iinfo(np.int64).max
 def fates(sender: Leg, receiver: Leg, there_ns: float, back_ns: float) -> Fates:
     """What became of all segments; both captures are whole.
 
-    ``there_ns``, ``back_ns``: the least delay from the sender's capture to the receiver's, by their clocks, and
-    that of ACKs on their way back.
+    ``there_ns``, ``back_ns``: the least delay from the sender's capture to the receiver's, by their clocks,
+    and that of ACKs on their way back.
     """
     # However far the clocks are apart, both delays together are right.
     least_ns = there_ns - SLACK * (there_ns + back_ns) - SLACK_NS
@@ -49,6 +51,8 @@ def fates(sender: Leg, receiver: Leg, there_ns: float, back_ns: float) -> Fates:
     )
     late = earlier & (came.first_ns < _arrives(sent.second_ns, least_ns)) & _overtaken(receiver)[came.first]
     dropped = earlier & ~late & _ignored(receiver, byte, came)
+    near_ns = AT_ONCE * (there_ns + back_ns)
+    late = _followed(late, earlier & ~dropped, sender.data_ns[again], near_ns)
     overtaken, overtaken_ns = _late(sender, receiver, least_ns)
     acks, acks_came = len(receiver.ack), len(sender.ack)
     return Fates(
@@ -114,7 +118,7 @@ def _overtaken(leg: Leg) -> Bools:
 
 
 def _late(sender: Leg, receiver: Leg, least_ns: float) -> tuple[int, int]:
-    """How many segments were overtaken, and how much later than the one that overtook it the latest came, ns."""
+    """How many segments were overtaken, and how much later one came than what overtook it, at most; ns."""
     at = np.flatnonzero(_overtaken(receiver) & (receiver.new_bytes > 0))
     if len(at) == 0:
         return 0, 0
@@ -140,6 +144,16 @@ def _ignored(leg: Leg, byte: Ints, came: _Copies) -> Bools:
     acked = np.where(before >= 0, np.maximum.accumulate(leg.ack)[np.maximum(before, 0)], 0)
     complete = leg.complete()[np.maximum(came.second - 1, 0)] > byte
     return np.asarray(twice & answered & complete & (acked <= byte))
+
+
+def _followed(late: Bools, needless: Bools, sent_ns: Ints, near_ns: float) -> Bools:
+    """``late``, and the needless copies right behind: without SACK, the copy of a late segment brings a
+    duplicate ACK, which looks like one more loss.
+    """
+    found = late.copy()
+    for at in np.flatnonzero(needless & ~late):
+        found[at] = at > 0 and found[at - 1] and sent_ns[at] - sent_ns[at - 1] <= near_ns
+    return found
 
 
 def _duplicated(sender: Leg, receiver: Leg) -> int:

@@ -1,8 +1,9 @@
 """The capacity of a bottleneck from pairs of segments: sent at once, it lets go of them one after the other.
 
-Whatever others send, most pairs stay together in its queue. So the usual distance of their arrivals is the time
-that the bottleneck takes for the second one, whichever part of the capacity this transfer gets (Dovrolis,
-Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, IEEE/ACM ToN 12(6), 2004).
+Whatever others send, most pairs stay together in its queue. So the usual distance of their arrivals is the
+time that the bottleneck takes for the second one, whichever part of the capacity this transfer gets
+(Dovrolis, Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, IEEE/ACM
+ToN 12(6), 2004).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _gaps(sender: Leg, receiver: Leg) -> tuple[Floats, int]:
 
 
 def _mode(values: Floats) -> float:
-    """The half-sample mode (Bickel, Fruehwirth, CSDA 50(12), 2006) of the logarithms, so that it is of ratios."""
+    """The half-sample mode (Bickel, Fruehwirth, CSDA 50(12), 2006) of the logarithms: ratios count."""
     left = np.sort(np.log(values))
     while len(left) > 3:
         half = -(-len(left) // 2)

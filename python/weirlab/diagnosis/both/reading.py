@@ -1,7 +1,7 @@
 """The captures at both ends of a connection as one timeline of its sender, with what they show together.
 
-The capture at the sender tells when it sent what; the one at the receiver, what became of it. So queues are known
-by way, each retransmission by its reason, and the bottleneck by the segments that left together.
+The capture at the sender tells when it sent what; the one at the receiver, what became of it. So queues are
+known by way, each retransmission by its reason, and the bottleneck by the segments that left together.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def found(sender: Leg, receiver: Leg, there: Delays, back: Delays) -> Between:
 
 
 def waits(at_s: Floats, known_s: Floats, delays: Delays) -> Floats:
-    """What packets wait at each time, s: as long as the last one of which it is known, less the time since."""
+    """What packets wait at each time, s: as long as the last one that is known, less the time since."""
     if len(known_s) == 0:
         return np.full(len(at_s), np.nan)
     waited = (delays.delay_ns - delays.delay_ns.min()) / 1e9

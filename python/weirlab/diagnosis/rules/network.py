@@ -90,7 +90,9 @@ def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
             f"no queue stood: the RTT stayed near {seconds(least)}",
         )
     evidence = [
-        f"while a queue stood, {bit_rate(capacity)} were delivered" if view.paired is None else _by_pairs(view),
+        f"while a queue stood, {bit_rate(capacity)} were delivered"
+        if view.paired is None
+        else _by_pairs(view),
         f"the RTT rose from {seconds(least)} to {seconds(rtt)}",
     ]
     if view.timeline.queue_s is not None:
@@ -144,7 +146,10 @@ def _fated(view: View) -> list[str]:
         (fates.lost, "lost between the captures"),
         (fates.late, "late: others overtook what had been sent before"),
         (fates.dropped, "dropped by the receiver's host, where they had arrived"),
-        (fates.needless, "not needed: what had been sent before arrived, and its ACK came late or not at all"),
+        (
+            fates.needless,
+            "not needed: what had been sent before arrived, and its ACK came late or not at all",
+        ),
     )
     said = [f"{count(number)} {what}" for number, what in told if number]
     return [f"of {plural(fates.again, 'retransmitted segment')}, {'; '.join(said)}"] if said else []
@@ -158,10 +163,13 @@ def _dropping(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     fates = _fates(view)
     assert fates is not None
     why = (
-        f"{count(fates.dropped)} of {plural(fates.again, 'retransmitted segment')} had arrived there, and were "
-        "never acknowledged"
+        f"{count(fates.dropped)} of {plural(fates.again, 'retransmitted segment')} had arrived there, and "
+        "were never acknowledged"
     )
-    return why, (*_fated(view), "the receiver acknowledged them when they came once more, although nothing lacked")
+    return why, (
+        *_fated(view),
+        "the receiver acknowledged them when they came once more, although nothing lacked",
+    )
 
 
 def _spurious(view: View) -> bool:
@@ -178,7 +186,7 @@ def _disordered(view: View) -> Bools:
 def _disorder(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     facts, fates = view.facts, _fates(view)
     if fates is not None:
-        return f"{count(fates.late)} of {plural(fates.again, 'retransmitted segment')} were late, not lost", (
+        return f"{count(fates.late)} of {plural(fates.again, 'retransmitted segment')} had not been lost", (
             *_fated(view),
             f"{plural(fates.overtaken, 'segment')} came behind later ones, by up to "
             f"{seconds(fates.overtaken_s)}",
@@ -212,7 +220,9 @@ def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     ]
     evidence = [*_fated(view), *evidence]
     if _most_are(view, "needless"):
-        return f"nothing much was lost, but ACKs came late or not at all: near {size(flight)}", tuple(evidence)
+        return f"nothing much was lost, but ACKs came late or not at all: near {size(flight)}", tuple(
+            evidence
+        )
     why = f"{percent(ratio)} of the segments were lost, which held it near {size(flight)}"
     if rtt > 0:
         why += f" ({at_rtt(flight * 8 / rtt, rtt)}){_bearable(view, flight * 8 / rtt, rtt)}"
@@ -266,7 +276,10 @@ PATH_RULES: Final = (
         _acks_wait,
         _ack_queue,
         {"both": "high"},
-        dict.fromkeys(("kernel", "sender", "between"), "a round trip does not show on which of its two ways the queue stands"),
+        dict.fromkeys(
+            ("kernel", "sender", "between"),
+            "a round trip does not show on which of its two ways the queue stands",
+        ),
         (causes.BOTTLENECK.key, causes.FOREIGN.key),
         lambda view: view.timeline.back_s is not None,
     ),
@@ -298,7 +311,9 @@ LOSS_RULES: Final = (
         _dropped,
         _dropping,
         {"both": "high"},
-        dict.fromkeys(_ONE_PLACE, "what the path loses and what the receiver's host drops is sent again alike"),
+        dict.fromkeys(
+            _ONE_PLACE, "what the path loses and what the receiver's host drops is sent again alike"
+        ),
         (causes.LOSS.key,),
         _knows_fates,
     ),

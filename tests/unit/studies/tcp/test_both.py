@@ -41,6 +41,7 @@ def test_what_is_not_known_of_a_crossing_is_left_open() -> None:
     (table,) = both.crossings(kept(crossings=(CROSSED,)))
     (row,) = table.rows
     assert dict(zip(table.columns, row, strict=True)) == {
-        "#": "0", "Sent": "10.0 kB", "Sent again": "1.00 kB", "Lost": NOTHING, "Arrived": "9.00 kB",
+        "#": "0", "Captures": "sender to receiver", "Sent": "10.0 kB", "Sent again": "1.00 kB",
+        "Lost": NOTHING, "Arrived": "9.00 kB",
         "Twice": "0 B", "Data took": "1.00 ms / 2.00 ms / 5.00 ms", "ACKs took": NOTHING,
     }  # fmt: skip

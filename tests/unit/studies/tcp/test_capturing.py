@@ -31,10 +31,18 @@ def test_captures_are_asked_for_by_end(text: str, reverse: bool, wanted: Ends) -
     assert capturing.ends(text, reverse=reverse) == wanted
 
 
-@pytest.mark.parametrize("text", [
-        "", "auto,receiver", "none,eth0", "sender,eth0", "receiver,receiver", "none,between:br0", "between:",
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "auto,receiver",
+        "none,eth0",
+        "sender,eth0",
+        "receiver,receiver",
+        "none,between:br0",
+        "between:",
         "between:br0,between:br1",
-    ],  # fmt: skip
+    ],
 )
 def test_captures_that_contradict_themselves_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="--capture"):

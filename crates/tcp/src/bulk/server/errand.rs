@@ -83,6 +83,9 @@ pub fn serve(principal: Principal, house: &Arc<House>) {
     let failure = carry(line, &errand, house, number, &mut moved).err().unwrap_or_default();
     lock(&house.stopping).remove(&number);
     house.clients.fetch_sub(1, SeqCst);
+    if let Some(found) = moved.recorded {
+        house.tell(ServerEvent::Recorded { number, peer, found: found.map(Box::new) });
+    }
     house.tell(ServerEvent::Ended {
         number,
         peer,
@@ -93,11 +96,12 @@ pub fn serve(principal: Principal, house: &Arc<House>) {
     });
 }
 
-/// Bytes that this host, as the client, has read and written.
+/// Bytes that this host, as the client, has read and written, and what it has recorded of them.
 #[derive(Default)]
 struct Moved {
     received: u64,
     sent: u64,
+    recorded: Option<Result<Record, String>>,
 }
 
 /// Raises why it broke off; the third host is told.
@@ -160,7 +164,7 @@ fn go_between(
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
-        *moved = Moved { received: client.moved().received(), sent: client.moved().sent() };
+        (moved.received, moved.sent) = (client.moved().received(), client.moved().sent());
         let options = &house.options;
         if options.most_bytes.is_some_and(|most| moved.received + moved.sent > most) {
             return Err("the transfer has more bytes than are allowed here".to_owned());
@@ -193,27 +197,29 @@ fn go_between(
                         (Some(_), None) => Err("nothing was heard of it".to_owned()),
                         (None, _) => Err(NOT_PASSED_ON.to_owned()),
                     });
-                    return hand_over_both(ours, theirs, writer, incoming).map_err(|e| e.to_string());
+                    let handed = hand_over_both(ours, theirs, writer, incoming);
+                    moved.recorded = handed.map_err(|e| e.to_string())?;
+                    return Ok(());
                 }
             }
         }
     }
 }
 
-/// First this host's capture, then the other server's; those that are wanted.
+/// First this host's capture, then the other server's; those that are wanted. Returns what there is of the first.
 fn hand_over_both(
     ours: Option<Taken>,
     theirs: Option<Taken>,
     writer: &mut Writer,
     incoming: &Incoming,
-) -> std::io::Result<()> {
-    if let Some(ours) = ours {
-        hand_over(ours, theirs.is_some(), writer, incoming)?;
-    }
+) -> std::io::Result<Option<Result<Record, String>>> {
+    let more = theirs.is_some();
+    let recorded = ours.map(|ours| hand_over(ours, more, writer, incoming)).transpose()?;
     if let Some(theirs) = theirs {
-        hand_over(theirs, false, writer, incoming)?;
+        // Its own server tells what there is.
+        let _told = hand_over(theirs, false, writer, incoming)?;
     }
-    Ok(())
+    Ok(recorded)
 }
 
 /// Where the other server's capture goes meanwhile, if it is wanted and may be passed on.

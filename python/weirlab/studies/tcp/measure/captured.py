@@ -146,8 +146,8 @@ def _place(end: End, up: bool) -> At:
 
 
 def _shift_ns(look: Look, others: Mapping[At, Look]) -> int | None:
-    """What puts a capture in between onto the clock of one at an end: packets take some time both ways, and the
-    least of both ways is taken for the same.
+    """What puts a capture in between onto the clock of one at an end: packets take some time both ways, and
+    the least of both ways is taken for the same.
     """
     leg = look.leg()
     for place, other in others.items():

@@ -98,7 +98,8 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
         for each in found.values()
     ]
     columns = (
-        "Seen from", "Main cause", "Share", "Confidence", "Throughput", "Retransmitted", "Mean RTT", "Greatest window",
+        "Seen from", "Main cause", "Share", "Confidence", "Throughput", "Retransmitted", "Mean RTT",
+        "Greatest window",
     )  # fmt: skip
     return Table("The same transfer from each place", columns, rows) if rows else None
 

@@ -355,9 +355,9 @@ def _compared(kept: Kept) -> Chapter:
         "places",
         "Seen from different places",
         "Places",
-        intro="The diagnosis is made from the kernels' state, from each capture alone, and from the captures at "
-        "both ends together, which show what became of the data between them. The kernel's own counters are "
-        "beside.",
+        intro="The diagnosis is made from the kernels' state, from each capture alone, and from the captures "
+        "at both ends together, which show what became of the data between them. The kernel's own counters "
+        "are beside.",
         tables=tuple(
             table
             for table in (

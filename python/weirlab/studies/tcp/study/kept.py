@@ -79,9 +79,7 @@ class Kept:
 
     @cached_property
     def best(self) -> dict[int, Diagnosis]:
-        """By connection the diagnosis that knows most: the kernel's of the two ends, both captures' of what is
-        in between.
-        """
+        """By connection the one that knows most: the kernel's of the ends, both captures' of the path."""
         return {number: _best(each) for number, each in self.diagnoses.items() if each}
 
     @cached_property

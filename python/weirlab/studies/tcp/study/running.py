@@ -128,9 +128,7 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
 
 def _fetch(end: End, wanted: str, folder: Path) -> sending.Fetch | None:
     """What is wanted of another host."""
-    return (
-        sending.Fetch(folder / FILES[end], wanted == MUST, MOST_BYTES) if wanted in (AUTO, MUST) else None
-    )
+    return sending.Fetch(folder / FILES[end], wanted == MUST, MOST_BYTES) if wanted in (AUTO, MUST) else None
 
 
 def _here(make: Callable[[], Any]) -> Any:
