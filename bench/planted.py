@@ -8,8 +8,8 @@
 
 Two namespaces are joined by an emulated link (`weir link`), and two applications talk over it
 (`talkers.py`). In each case one thing is wrong (`causes.py`, `between.py`). The truth is what the application
-or the emulator itself counted, or arithmetic where neither can count. Beside it: the cause that was named first, the
-share of the time of the planted cause, and what the kernel's own counters say.
+or the emulator itself counted, or arithmetic where neither can count. Beside it: the cause that was named
+first, the share of the time of the planted cause, and what the kernel's own counters say.
 
 Without `--seeds` each case has its usual parameters. A seed draws rates, delays, buffers, pauses and lengths.
 `--again` diagnoses what was kept once more; it needs no root. Root otherwise; some three minutes per seed.
