@@ -129,13 +129,14 @@ class View:
         t = self.timeline
         # Others may have a part of it while a queue stands.
         held, least, quantile = self.queued & ~self.idle, LEAST_QUEUED, 0.75
-        if self.share(t.paced.astype(np.float64)) > MOSTLY:
+        paced = self.share(t.paced.astype(np.float64)) > MOSTLY
+        if paced:
             held, least, quantile = held & self._probing(), PROBED, 0.5
         queued_s = float(t.lasts_s[held].sum())
         if queued_s < max(least * t.seconds, 2 * self.facts.min_rtt_s):
             return None
-        if self.paired is not None:
-            return self.paired
+        if self.paired is not None and not paced:
+            return self.paired if self._stands_long(held) else None
         found = weighted_quantile(self.rate[held], t.lasts_s[held], quantile)
         # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link, apart
         # from what was held up before.

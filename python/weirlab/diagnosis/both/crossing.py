@@ -51,7 +51,8 @@ class Leg:
         """When each segment had come, the sequence number up to which nothing was missing; not of none."""
         begins = np.where(self.new_bytes > 0, self.ends - self.new_bytes, np.iinfo(np.int64).max)
         missing = np.minimum.accumulate(begins[::-1])[::-1]
-        return np.minimum(np.append(missing[1:], np.iinfo(np.int64).max), np.maximum.accumulate(self.ends))
+        reached = np.maximum.accumulate(self.ends)
+        return np.asarray(np.minimum(np.append(missing[1:], reached[-1:]), reached))
 
 
 @dataclass(frozen=True)

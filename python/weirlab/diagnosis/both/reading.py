@@ -97,8 +97,8 @@ def read(
     timeline = replace(
         seen.timeline,
         source="both",
-        queue_s=waits(at_s, (there.time_ns - there.delay_ns - begun_ns) / 1e9, there),
-        back_s=waits(at_s, (back.time_ns - begun_ns) / 1e9, back),
+        queue_s=waits(at_s, np.asarray((there.time_ns - there.delay_ns - begun_ns) / 1e9), there),
+        back_s=waits(at_s, np.asarray((back.time_ns - begun_ns) / 1e9), back),
     )
     diagnosis = diagnose(timeline, facts, target_bps=target_bps)
     if diagnosis is None:

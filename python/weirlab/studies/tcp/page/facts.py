@@ -105,10 +105,13 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
 
 
 def untold(found: Mapping[str, Diagnosis]) -> Table | None:
-    """What each place cannot tell; None where all tell everything."""
-    rows = [(PLACES[each.source], blind.what, blind.why) for each in found.values() for blind in each.blind]
-    columns = ("Seen from", "What", "Why")
-    return Table("What cannot be told from each place", columns, rows) if rows else None
+    """What cannot be told, and from which places; None where all tell everything."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for each in found.values():
+        for blind in each.blind:
+            places.setdefault((blind.what, blind.why), []).append(PLACES[each.source])
+    rows = [(what, "; ".join(by), why) for (what, why), by in places.items()]
+    return Table("What cannot be told", ("What", "From", "Why"), rows) if rows else None
 
 
 def counters(found: Diagnosis) -> Table:

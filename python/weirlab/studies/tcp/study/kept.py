@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -108,8 +108,13 @@ class Kept:
 
 def _best(found: Mapping[str, Diagnosis]) -> Diagnosis:
     first, both = next(iter(found.values())), found.get("both")
+    if both is None:
+        return first
     on_the_path = first.findings[0].cause.who in ("network", "unknown")
-    return both if both is not None and on_the_path and both.main != UNKNOWN else first
+    best = both if on_the_path and both.main != UNKNOWN else first
+    # What one of the two tells is told.
+    untold = {each.what for each in first.blind} & {each.what for each in both.blind}
+    return replace(best, blind=tuple(each for each in best.blind if each.what in untold))
 
 
 def has_transfer(run: Run) -> bool:
