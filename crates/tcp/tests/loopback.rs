@@ -11,8 +11,8 @@ use std::thread::yield_now;
 use std::time::Duration;
 
 use weir_tcp::bulk::{
-    CaptureOptions, Client, ClientEvent, ClientOptions, FetchOptions, Here, Recorded, Recorder, Recording, Server,
-    ServerEvent, ServerOptions, Via, Wanted,
+    CaptureOptions, Client, ClientEvent, ClientOptions, FetchOptions, Here, Recorded, Recorder, Recording,
+    Server, ServerEvent, ServerOptions, Via, Wanted,
 };
 use weir_tcp::control::{Event, INTERVALS_NS, Record, Request, Total, Wish};
 use weir_tcp::fields::field;
@@ -363,7 +363,11 @@ fn the_capture_at_the_server_is_handed_over_when_the_transfer_has_ended() {
     let folder = Folder::new("handed-over");
     let bytes: Vec<u8> = (0..1_000_003_u32).flat_map(|n| [(n >> 8) as u8, n as u8]).collect();
     std::fs::write(folder.0.join("there"), &bytes).unwrap();
-    let recorder = Arc::new(Played { file: Ok(folder.0.join("there")), folder: folder.0.clone(), wanted: Mutex::default() });
+    let recorder = Arc::new(Played {
+        file: Ok(folder.0.join("there")),
+        folder: folder.0.clone(),
+        wanted: Mutex::default(),
+    });
     let fetch = FetchOptions { file: folder.0.join("here"), must: true, most_bytes: 3_000_000 };
     let record = captured(Some(&recorder), fetch).unwrap().unwrap();
     assert_eq!(std::fs::read(folder.0.join("here")).unwrap(), bytes);
@@ -371,7 +375,9 @@ fn the_capture_at_the_server_is_handed_over_when_the_transfer_has_ended() {
     assert_eq!((record.interface.as_str(), record.ended_early), ("eth7", false));
     assert!(record.since_1970_ns > 1_000_000_000_000_000_000);
     let wanted = recorder.wanted.lock().unwrap();
-    let [Wanted { server, client, here: Here::Server, most_bytes: 3_000_000 }] = wanted[..] else { panic!("{wanted:?}") };
+    let [Wanted { server, client, here: Here::Server, most_bytes: 3_000_000 }] = wanted[..] else {
+        panic!("{wanted:?}")
+    };
     assert!(server.ip().is_loopback() && client.ip().is_loopback() && server.port() != client.port());
 }
 
@@ -383,7 +389,8 @@ fn a_server_that_cannot_record_says_why_and_refuses_only_who_insists() {
     assert_eq!(captured(None, fetch(false)), Ok(Err(not_allowed.to_owned())));
     assert_eq!(captured(None, fetch(true)), Err(format!("the server refuses: {not_allowed}")));
     let why = "no interface here has that address";
-    let recorder = Arc::new(Played { file: Err(why.to_owned()), folder: folder.0.clone(), wanted: Mutex::default() });
+    let recorder =
+        Arc::new(Played { file: Err(why.to_owned()), folder: folder.0.clone(), wanted: Mutex::default() });
     assert_eq!(captured(Some(&recorder), fetch(false)), Ok(Err(why.to_owned())));
     assert_eq!(captured(Some(&recorder), fetch(true)), Err(format!("the server refuses: {why}")));
     assert!(!folder.0.join("here").exists());
@@ -393,13 +400,20 @@ fn a_server_that_cannot_record_says_why_and_refuses_only_who_insists() {
 fn a_capture_larger_than_the_client_takes_is_left_there() {
     let folder = Folder::new("too-large");
     std::fs::write(folder.0.join("there"), vec![1; 2000]).unwrap();
-    let recorder = Arc::new(Played { file: Ok(folder.0.join("there")), folder: folder.0.clone(), wanted: Mutex::default() });
+    let recorder = Arc::new(Played {
+        file: Ok(folder.0.join("there")),
+        folder: folder.0.clone(),
+        wanted: Mutex::default(),
+    });
     let fetch = FetchOptions { file: folder.0.join("here"), must: false, most_bytes: 1999 };
     assert_eq!(captured(Some(&recorder), fetch), Ok(Err("it has 2000 bytes, 1999 are taken".to_owned())));
 }
 
-/// What comes of the captures that `options` want: which end's, and the record or why there is none.
-fn both_captured(options: ClientOptions) -> Result<Vec<(Here, Result<Record, String>)>, String> {
+/// Whose capture, and the record of it or why there is none.
+type Told = (Here, Result<Record, String>);
+
+/// What comes of the captures that `options` want, or why there was no transfer.
+fn both_captured(options: ClientOptions) -> Result<Vec<Told>, String> {
     let client = Client::start(options).unwrap();
     let mut told = Vec::new();
     loop {
@@ -460,8 +474,7 @@ fn who_records_nothing_passes_nothing_on() {
     };
     let not_passed = "it passes no captures on; that needs weir tcp serve --allow-capture";
     let not_made = "it records no packets; that needs weir tcp serve --allow-capture";
-    let expected =
-        vec![(Here::Client, Err(not_made.to_owned())), (Here::Server, Err(not_passed.to_owned()))];
+    let expected = vec![(Here::Client, Err(not_made.to_owned())), (Here::Server, Err(not_passed.to_owned()))];
     assert_eq!(both_captured(options(false, fetch(false))), Ok(expected));
     assert!(both_captured(options(true, None)).unwrap_err().ends_with(not_passed));
     assert!(both_captured(options(false, fetch(true))).unwrap_err().ends_with(not_made));

@@ -252,12 +252,13 @@ fn begin(
         }),
         fetch_via: None,
     };
-    let prover = move |nonce: &Digest, needs_token: bool, request: &Request, ends: (SocketAddr, SocketAddr)| {
-        let late = |_| ClientError::Refused("nobody proved to know its token in time".to_owned());
-        let question = Question { nonce: *nonce, needs_token, request: Box::new(request.clone()), ends };
-        drop(questions.send(question));
-        proven.recv_timeout(PROVING).map_err(late)
-    };
+    let prover =
+        move |nonce: &Digest, needs_token: bool, request: &Request, ends: (SocketAddr, SocketAddr)| {
+            let late = |_| ClientError::Refused("nobody proved to know its token in time".to_owned());
+            let question = Question { nonce: *nonce, needs_token, request: Box::new(request.clone()), ends };
+            drop(questions.send(question));
+            proven.recv_timeout(PROVING).map_err(late)
+        };
     let mut options = options;
     if !options.request.congestion.is_empty() {
         options.settings.push(Setting::congestion(&options.request.congestion));
