@@ -12,6 +12,8 @@ from weirlab.diagnosis.causes import Cause
 from weirlab.studies.emulator.account import Account
 
 SECONDS = 6.0
+BUSY = 0.5
+"""Share of the time; a link that is busy for longer is itself the limit."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Truth:
     receiver: Mapping[str, Any]
     link: Account
     first_hit_s: float = 0.0
-    """When the first frame was sent that the link lost or held back."""
+    """When the first frame was sent that the link lost or held back, or came that the receiver drops."""
 
     @property
     def utilisation(self) -> float:
@@ -51,8 +53,28 @@ class Case:
     """Why what was planted did not happen, or was not what limited the transfer."""
     notes: Sequence[str] = ()
     """Beginnings of what is to be said of settings, whatever the limit is."""
+    drops: int = 0
+    """Of so many segments with data that arrive, the receiver's host drops one; 0: none."""
     seconds: float = SECONDS
     drawn: Mapping[str, float] = field(default_factory=dict)
+
+
+def path(
+    delay_s: float, rate_bps: float, queue: float, **more: str
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Delay each way; everything else in the direction of the data. `queue`: packets."""
+    delay = {"delay": f"{delay_s * 1e6:.0f}us"}
+    return {**delay, "rate": f"{rate_bps / 1e3:.0f}kbit/s", "queue": f"{queue:.0f}pkts", **more}, delay
+
+
+def since_first_hit(truth: Truth) -> float:
+    return 1 - truth.first_hit_s / truth.seconds
+
+
+def where_idle(truth: Truth) -> str:
+    """Loss and reordering limit nothing where the link is busy all the same."""
+    busy = truth.utilisation
+    return f"the link was busy {busy * 100:.0f} % of the time" if busy > BUSY else ""
 
 
 class Draw:

@@ -10,22 +10,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from cases import SECONDS, Case, Draw, Truth
+import between
+from cases import SECONDS, Case, Draw, Truth, path, since_first_hit, where_idle
 from weirlab.diagnosis import causes
 
 MSS = 1448
 INITIAL_SEGMENTS = 10
 UNSCALED = 65_535
-BUSY = 0.5
-"""Share of the time; a link that is busy for longer is itself the limit."""
-
-
-def _path(
-    delay_s: float, rate_bps: float, queue: float, **more: str
-) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Delay each way; everything else in the direction of the data. `queue`: packets."""
-    delay = {"delay": f"{delay_s * 1e6:.0f}us"}
-    return {**delay, "rate": f"{rate_bps / 1e3:.0f}kbit/s", "queue": f"{queue:.0f}pkts", **more}, delay
 
 
 def _after_growth(limit_bytes: float, rtt_s: float) -> Callable[[Truth], float]:
@@ -54,16 +45,6 @@ def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
     return share
 
 
-def _since_first_hit(truth: Truth) -> float:
-    return 1 - truth.first_hit_s / truth.seconds
-
-
-def _where_idle(truth: Truth) -> str:
-    """Loss and reordering limit nothing where the link is busy all the same."""
-    busy = truth.utilisation
-    return f"the link was busy {busy * 100:.0f} % of the time" if busy > BUSY else ""
-
-
 def _idle_link(truth: Truth) -> float:
     return 1 - truth.utilisation
 
@@ -74,7 +55,7 @@ def _slow_writer(draw: Draw) -> Case:
         causes.APPLICATION_WRITE,
         lambda truth: float(truth.sender["held_s"]) / truth.seconds,
         "application between its writes",
-        _path(draw("delay_s", 0.02, 0.008, 0.04), draw("rate_bps", 20e6, 15e6, 50e6), 100),
+        path(draw("delay_s", 0.02, 0.008, 0.04), draw("rate_bps", 20e6, 15e6, 50e6), 100),
         send={
             "mode": "slow",
             "write_bytes": int(draw("write_bytes", 10_000, 5_000, 15_000)),
@@ -92,7 +73,7 @@ def _slow_reader(draw: Draw) -> Case:
         causes.APPLICATION_READ,
         _not_reading(2 * delay_s),
         "reader's pauses with a full buffer",
-        _path(delay_s, draw("rate_bps", 50e6, 30e6, 100e6), 200),
+        path(delay_s, draw("rate_bps", 50e6, 30e6, 100e6), 200),
         receive={
             "mode": "sleepy",
             "reads_s": draw("reads_s", 0.5, 0.3, 0.7),
@@ -112,7 +93,7 @@ def _send_buffer(draw: Draw) -> Case:
         causes.SEND_BUFFER,
         lambda truth: min(float(truth.sender["held_s"]) / truth.seconds, 1.0),
         "time in send()",
-        _path(draw("delay_s", 0.025, 0.012, 0.045), draw("rate_bps", 200e6, 100e6, 300e6), 1000),
+        path(draw("delay_s", 0.025, 0.012, 0.045), draw("rate_bps", 200e6, 100e6, 300e6), 1000),
         send={
             "mode": "bulk",
             "chunk": chunk,
@@ -130,7 +111,7 @@ def _receive_window(draw: Draw) -> Case:
         causes.RECEIVE_WINDOW,
         _after_growth(window, 2 * delay_s),
         "arithmetic",
-        _path(delay_s, draw("rate_bps", 200e6, 150e6, 300e6), 1000),
+        path(delay_s, draw("rate_bps", 200e6, 150e6, 300e6), 1000),
         receive={"mode": "fast", "options": {"SO_RCVBUF": int(window)}},
         seconds=draw("seconds", SECONDS, 5, 9),
     )
@@ -143,7 +124,7 @@ def _window_scaling(draw: Draw) -> Case:
         causes.WINDOW_SCALING,
         _after_growth(UNSCALED, 2 * delay_s),
         "arithmetic",
-        _path(delay_s, draw("rate_bps", 200e6, 100e6, 300e6), 1000),
+        path(delay_s, draw("rate_bps", 200e6, 100e6, 300e6), 1000),
         sysctls=({}, {"net/ipv4/tcp_window_scaling": 0}),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
@@ -154,16 +135,16 @@ def _random_loss(draw: Draw) -> Case:
     return Case(
         "random loss",
         causes.LOSS,
-        _since_first_hit,
+        since_first_hit,
         "since the first loss",
-        _path(
+        path(
             draw("delay_s", 0.02, 0.012, 0.05),
             draw("rate_bps", 100e6, 80e6, 200e6),
             1000,
             loss=loss,
             seed=f"{draw('seed', 7, 1, 1000):.0f}",
         ),
-        void=_where_idle,
+        void=where_idle,
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -174,9 +155,7 @@ def _shallow_queue(draw: Draw) -> Case:
         causes.LOSS,
         _idle_link,
         "link idle",
-        _path(
-            draw("delay_s", 0.05, 0.03, 0.06), draw("rate_bps", 50e6, 30e6, 80e6), draw("queue", 5, 3.6, 8)
-        ),
+        path(draw("delay_s", 0.05, 0.03, 0.06), draw("rate_bps", 50e6, 30e6, 80e6), draw("queue", 5, 3.6, 8)),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -187,7 +166,7 @@ def _bottleneck(draw: Draw) -> Case:
         causes.BOTTLENECK,
         lambda truth: truth.utilisation,
         "link busy",
-        _path(
+        path(
             draw("delay_s", 0.02, 0.01, 0.04),
             draw("rate_bps", 20e6, 5e6, 40e6),
             draw("queue", 100, 80, 250),
@@ -203,7 +182,7 @@ def _foreign(draw: Draw) -> Case:
         causes.FOREIGN,
         lambda truth: min(float(truth.receiver["foreign_s"]) / truth.seconds, 1.0),
         "others' frames behind the bottleneck",
-        _path(draw("delay_s", 0.02, 0.01, 0.03), rate_bps, draw("queue", 400, 200, 500)),
+        path(draw("delay_s", 0.02, 0.01, 0.03), rate_bps, draw("queue", 400, 200, 500)),
         send={
             "mode": "bulk",
             "foreign_bps": rate_bps * draw("foreign_share", 0.5, 0.35, 0.65),
@@ -221,9 +200,9 @@ def _reordering(draw: Draw) -> Case:
     return Case(
         "reordering",
         causes.REORDERING,
-        _since_first_hit,
+        since_first_hit,
         "since the first overtaken",
-        _path(
+        path(
             delay_s,
             draw("rate_bps", 50e6, 40e6, 100e6),
             500,
@@ -234,7 +213,7 @@ def _reordering(draw: Draw) -> Case:
             {"net/ipv4/tcp_recovery": 0, "net/ipv4/tcp_max_reordering": 3, "net/ipv4/tcp_timestamps": 0},
             {},
         ),
-        void=_where_idle,
+        void=where_idle,
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -246,7 +225,7 @@ def _nagle(draw: Draw) -> Case:
         causes.NAGLE,
         lambda truth: float(truth.receiver["held_s"]) / truth.seconds,
         "second half behind the first",
-        _path(delay_s, draw("rate_bps", 20e6, 10e6, 50e6), 100),
+        path(delay_s, draw("rate_bps", 20e6, 10e6, 50e6), 100),
         send={"mode": "asking", "message_bytes": size},
         receive={"mode": "answering", "message_bytes": size},
         seconds=draw("seconds", SECONDS, 5, 9),
@@ -260,7 +239,7 @@ def _starved(draw: Draw) -> Case:
         causes.RECEIVER_HOST,
         _not_reading(2 * delay_s),
         "full buffer of a reader without CPU",
-        _path(delay_s, draw("rate_bps", 50e6, 30e6, 100e6), 200),
+        path(delay_s, draw("rate_bps", 50e6, 30e6, 100e6), 200),
         receive={
             "mode": "starved",
             "options": {"SO_RCVBUF": int(draw("buffer_bytes", 262_144, 131_072, 400_000))},
@@ -279,7 +258,7 @@ def _pacing(draw: Draw) -> Case:
         causes.PACING,
         _after_growth(limit_bps / 8 * 2 * delay_s, 2 * delay_s),
         "arithmetic",
-        _path(delay_s, rate_bps, 500),
+        path(delay_s, rate_bps, 500),
         send={
             "mode": "bulk",
             "options": {
@@ -298,7 +277,7 @@ def _bbr(draw: Draw) -> Case:
         causes.BOTTLENECK,
         lambda truth: truth.utilisation,
         "link busy",
-        _path(
+        path(
             draw("delay_s", 0.02, 0.01, 0.04),
             draw("rate_bps", 20e6, 5e6, 40e6),
             draw("queue", 300, 200, 500),
@@ -315,7 +294,7 @@ def _settings(draw: Draw) -> Case:
         causes.BOTTLENECK,
         lambda truth: truth.utilisation,
         "link busy",
-        _path(draw("delay_s", 0.01, 0.005, 0.02), draw("rate_bps", 5e6, 3e6, 8e6), draw("queue", 60, 50, 80)),
+        path(draw("delay_s", 0.01, 0.005, 0.02), draw("rate_bps", 5e6, 3e6, 8e6), draw("queue", 60, 50, 80)),
         send={"mode": "bulk", "options": {"TCP_MAXSEG": int(draw("mss_bytes", 700, 536, 1000))}},
         sysctls=({}, {"net/ipv4/tcp_window_scaling": 0, "net/ipv4/tcp_sack": 0}),
         notes=("window scaling is off", "SACK is off", "the MSS is"),
@@ -339,6 +318,7 @@ MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
     "pacing limit": _pacing,
     "bottleneck under BBR": _bbr,
     "odd settings": _settings,
+    **between.MAKERS,
 }
 
 

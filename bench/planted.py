@@ -1,4 +1,4 @@
-"""Causes of slow transfers, planted, and what is named: from the sender's kernel, from captures at both ends.
+"""Causes of slow transfers, planted, and what is named: from the sender's kernel, each capture, and both.
 
     make bench-planted
     .venv/bin/python bench/planted.py --seeds 1 2 3
@@ -7,9 +7,9 @@
     .venv/bin/python bench/planted.py --examples examples/captures
 
 Two namespaces are joined by an emulated link (`weir link`), and two applications talk over it
-(`talkers.py`). In each case one thing is wrong (`causes.py`). The truth is what the application or the
-emulator itself counted, or arithmetic where neither can count. Beside it: the cause that was named first, the
-share of the time of the planted cause, and what the kernel's own counters say.
+(`talkers.py`). In each case one thing is wrong (`causes.py`, `between.py`). The truth is what the application
+or the emulator itself counted, or arithmetic where neither can count. Beside it: the cause that was named
+first, the share of the time of the planted cause, and what the kernel's own counters say.
 
 Without `--seeds` each case has its usual parameters. A seed draws rates, delays, buffers, pauses and lengths.
 `--again` diagnoses what was kept once more; it needs no root. Root otherwise; some three minutes per seed.
@@ -37,19 +37,22 @@ from cases import Case, Truth
 from causes import MAKERS, planted
 from examples import write_examples
 from machine import versions
-from planting import PLACES, Bench, Planted, Watched
+from planting import LONG, PLACES, Bench, Planted, Watched
 from weirlab import trace
 from weirlab._engine import emulate_path
 from weirlab.diagnosis import kernel, tracing
+from weirlab.diagnosis.both import reading
+from weirlab.diagnosis.both.reading import Look
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.studies.emulator.account import complaints
 from weirlab.studies.emulator.reading import read_path
+from weirlab.trace.facts import Connection
 
 HERE = Path(__file__).resolve().parent
 FRAME = 1514
 NEAR = 0.05
-SOURCES = ("kernel", *PLACES)
+SOURCES = ("kernel", *PLACES, "both")
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ class Kept:
     complaints: Sequence[str]
     drawn: Mapping[str, float]
     void: str = ""
+    whole: bool = True
+    """Both captures have all packets."""
 
 
 def keep(case: Case, seed: int | None, made: Planted, folder: Path) -> Kept:
@@ -107,7 +112,7 @@ def keep(case: Case, seed: int | None, made: Planted, folder: Path) -> Kept:
         seconds, made.talk["sender"], made.talk["receiver"], made.account, _first_hit_s(case, made.files)
     )
     told = tuple(complaints(made.account))
-    kept = Kept(case.name, seed, case.truth(truth), told, case.drawn, case.void(truth))
+    kept = Kept(case.name, seed, case.truth(truth), told, case.drawn, case.void(truth), made.whole)
     (folder / "case.json").write_text(json.dumps(asdict(kept), indent=1))
     return kept
 
@@ -116,6 +121,7 @@ def rows(kept: Kept, folder: Path) -> list[Row]:
     """Diagnose from everywhere what `folder` has of a case."""
     found = {"kernel": from_samples(folder)}
     found |= {name: from_capture(folder / f"{name}.pcapng") for name in PLACES}
+    found["both"] = from_both(folder, kept.whole)
     return [_row(kept, source, found[source]) for source in SOURCES]
 
 
@@ -133,12 +139,28 @@ def from_samples(folder: Path) -> Diagnosis | None:
 
 def from_capture(path: Path) -> Diagnosis | None:
     with trace.read(path, series=True) as read:
-        one = max(read.facts["connections"], key=lambda each: each["a"]["data_bytes"])
-        return tracing.read(read, one, "a")
+        return tracing.read(read, _talk(read), "a")
+
+
+def from_both(folder: Path, whole: bool) -> Diagnosis | None:
+    """The namespaces of a host have one clock."""
+    with contextlib.ExitStack() as stack:
+        traces = (stack.enter_context(trace.read(folder / f"{name}.pcapng", series=True)) for name in PLACES)
+        sender, receiver = (Look(each, _talk(each), "a", whole=whole) for each in traces)
+        return reading.read(sender, receiver)
+
+
+def _talk(read: trace.Trace) -> Connection:
+    return max(read.facts["connections"], key=lambda each: each["a"]["data_bytes"])
 
 
 def _first_hit_s(case: Case, files: Mapping[str, Path]) -> float:
-    """When the first frame was sent that was lost or held back, since the first data."""
+    """When the first frame was sent that was lost or held back, or came that was dropped; since the first."""
+    if case.drops:
+        with trace.read(files["receiver"], series=True) as read:
+            data = read.segments.filter(pl.col("from_side") == "a", pl.col("payload_bytes") > 0)
+            long = data.filter(pl.col("payload_bytes") > LONG)["time_ns"]
+            return float(long[min(case.drops, len(long)) - 1] - data["time_ns"][0]) / 1e9
     hit = _first_hit(case.path[0])
     if hit is None:
         return 0.0
@@ -206,7 +228,7 @@ def _kept(names: Sequence[str], folder: Path) -> Iterator[list[Row]]:
 
 
 def _file_name(name: str, seed: int | None) -> str:
-    plain = name.replace(" ", "_").replace(",", "")
+    plain = name.replace(" ", "_").replace(",", "").replace("'", "")
     return plain if seed is None else f"{plain}-{seed}"
 
 

@@ -32,6 +32,8 @@ PORT = 5001
 ADDRESS = ("198.18.0.1", "198.18.0.2")
 PERIOD_NS = 2_000_000
 SNAP_BYTES = 128
+LONG = 1_000
+"""Bytes of an IP packet that carries data."""
 PLACES = ("sender", "receiver")
 
 
@@ -43,6 +45,8 @@ class Planted:
     account: Account
     watched: Watched
     files: Mapping[str, Path]
+    whole: bool
+    """Both captures have all packets."""
 
 
 class Bench:
@@ -85,7 +89,12 @@ class Bench:
             up, down = (read_path(dict(words)) for words in case.path)
             with emulated_link(End("la", link), End("lb", link), up, down) as emulated:
                 files = {name: folder / f"{name}.pcapng" for name in PLACES}
-                with _recorded(x, "x0", files["sender"]), _recorded(y, "y0", files["receiver"]):
+                lost: list[int] = []
+                with (
+                    _recorded(x, "x0", files["sender"], lost),
+                    _recorded(y, "y0", files["receiver"], lost),
+                    _dropping(y, case.drops),
+                ):
                     watched, talk = self._talk(case)
                 account = emulated.stop()
         finally:
@@ -97,7 +106,7 @@ class Bench:
             pl.DataFrame(vars(watched.receiver)).write_parquet(file)
         with (folder / "truth.json").open("w") as file:
             json.dump({**talk, "link": account.up.document()}, file, default=str)
-        return Planted(talk, account, watched, files)
+        return Planted(talk, account, watched, files, not any(lost))
 
     def _set(self, name: str, values: Mapping[str, int]) -> dict[str, int]:
         def work() -> dict[str, int]:
@@ -191,7 +200,27 @@ def _frame(taken: Mapping[str, Any]) -> pl.DataFrame:
 
 
 @contextlib.contextmanager
-def _recorded(namespace: str, interface: str, path: Path) -> Iterator[None]:
+def _dropping(namespace: str, every: int) -> Iterator[None]:
+    """Of data segments that arrive there, drop one of so many, behind where they are captured."""
+    if not every:
+        yield
+        return
+    rule = f"tcp dport {PORT} ip length > {LONG} numgen inc mod {every} == {every - 1} drop"
+    _nft(namespace, "add table ip planted")
+    try:
+        _nft(namespace, "add chain ip planted in { type filter hook input priority 0 ; }")
+        _nft(namespace, f"add rule ip planted in {rule}")
+        yield
+    finally:
+        _nft(namespace, "delete table ip planted")
+
+
+def _nft(namespace: str, command: str) -> None:
+    subprocess.run(["ip", "netns", "exec", namespace, "nft", command], check=True)
+
+
+@contextlib.contextmanager
+def _recorded(namespace: str, interface: str, path: Path, lost: list[int]) -> Iterator[None]:
     recorder = bindings.open_recorder(
         Recording(path, snap_bytes=SNAP_BYTES),
         path=str(path),
@@ -204,7 +233,8 @@ def _recorded(namespace: str, interface: str, path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        recorder.stop()
+        counts = recorder.stop()["interfaces"]
+        lost.extend(each["lost"] + each["not_written"] for each in counts)
 
 
 def _started(namespace: str, what: str, order: Mapping[str, Any]) -> subprocess.Popen[str]:

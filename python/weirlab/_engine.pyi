@@ -565,7 +565,8 @@ class TcpClient:
 
     Threads of the engine carry it out; nothing of it fails before :meth:`next_event`. ``via``: host, port and
     token of a server that is to be the client instead of this host. ``fetch``: a new file for packets that
-    the server records, whether there is no transfer without them, and the largest that is taken, in bytes.
+    the server records, whether there is no transfer without them, and the largest that is taken, in bytes;
+    ``fetch_via``: the same of ``via``.
     """
 
     def __init__(
@@ -589,12 +590,13 @@ class TcpClient:
         clocks: bool = False,
         via: tuple[str, int, str] | None = None,
         fetch: tuple[str, bool, int] | None = None,
+        fetch_via: tuple[str, bool, int] | None = None,
     ) -> None: ...
     def next_event(self, within_s: float) -> dict[str, Any] | None:
         """The next event within ``within_s``, at most 0.1 s.
 
-        ``clock`` (if asked for), ``started``, ``begun``, ``interval``, ``samples``, ``recorded`` (with
-        ``fetch``), at last ``done``. Raises
+        ``clock`` (if asked for), ``started``, ``begun``, ``interval``, ``samples``, ``recorded`` (for
+        each file that is fetched; ``end`` is ``client`` or ``server``), at last ``done``. Raises
         ``InputError``, ``LabError`` and
         ``TrialError`` for a transfer that cannot be or broke off.
         """

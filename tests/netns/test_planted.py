@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from causes import planted
-from planted import SOURCES, Row, keep, rows
+from planted import SOURCES, Row, from_both, keep, rows
 from planting import Bench
 
 pytestmark = pytest.mark.netns
@@ -45,3 +45,21 @@ def test_nagle_against_delayed_acks_is_seen_by_the_kernel(bench: Bench, tmp_path
     kernel, *_ = looks(bench, "Nagle, delayed ACK", tmp_path)
     assert kernel.said is not None
     assert kernel.said > 0.1, kernel.sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "fate"), [("receiver's host drops", "dropped"), ("reordering without SACK", "late")]
+)
+def test_both_captures_tell_what_one_end_takes_for_loss_on_the_path(
+    bench: Bench, name: str, fate: str, tmp_path: Path
+) -> None:
+    *_, both = looks(bench, name, tmp_path)
+    found = from_both(tmp_path, whole=True)
+    assert found is not None
+    assert found.between is not None
+    assert found.between.fates is not None
+    fates = found.between.fates
+    # The path loses nothing, whatever the sender takes it for.
+    assert (fates.again > 0, getattr(fates, fate) > 0, fates.lost) == (True, True, 0), fates
+    if not both.void:
+        assert both.named == both.planted, both.sentence

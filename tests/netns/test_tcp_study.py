@@ -45,7 +45,7 @@ def test_the_planted_cause_is_named_and_drawn_from_kernel_and_capture(tmp_path: 
     assert made.left() == []
     assert outcome.problem() is None
     found = kept.read(outcome.run)
-    assert list(found.diagnoses[0]) == ["kernel", "sender", "receiver"]
+    assert list(found.diagnoses[0]) == ["kernel", "both", "sender", "receiver"]
     for diagnosis in found.diagnoses[0].values():
         assert diagnosis.share("receive_window") > 0.25, diagnosis.sentence
     assert found.files.keys() == {"client", "server"}

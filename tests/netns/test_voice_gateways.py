@@ -192,7 +192,7 @@ def test_many_calls_are_translated_while_one_speaks(loaded: LoadingLab, translat
     assert row.failed + row.slow <= row.calls
     assert row.media_calls == 1
     assert row.media_jitter_ms >= 0
-    assert {"gw-west", "gw-east", "gk-west", "gk-east", "sipp"} == {each.engine for each in work}
+    assert {each.engine for each in work} >= {"gw-west", "gw-east", "gk-west", "gk-east", "sipp"}
 
 
 def test_enum_leads_to_a_gateway_and_through_gatekeepers_to_another() -> None:

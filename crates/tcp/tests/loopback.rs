@@ -5,14 +5,14 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::yield_now;
 use std::time::Duration;
 
 use weir_tcp::bulk::{
-    CaptureOptions, Client, ClientEvent, ClientOptions, FetchOptions, Recorded, Recorder, Recording, Server,
-    ServerEvent, ServerOptions, Via, Wanted,
+    CaptureOptions, Client, ClientEvent, ClientOptions, FetchOptions, Here, Recorded, Recorder, Recording,
+    Server, ServerEvent, ServerOptions, Via, Wanted,
 };
 use weir_tcp::control::{Event, INTERVALS_NS, Record, Request, Total, Wish};
 use weir_tcp::fields::field;
@@ -64,6 +64,7 @@ fn client_options(server: &Server, token: &str) -> ClientOptions {
         clocks: true,
         via: None,
         fetch: None,
+        fetch_via: None,
     }
 }
 
@@ -308,10 +309,15 @@ impl Drop for Folder {
 #[derive(Debug)]
 struct Played {
     file: Result<PathBuf, String>,
+    folder: PathBuf,
     wanted: Mutex<Vec<Wanted>>,
 }
 
 impl Recorder for Played {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn begin(&self, wanted: &Wanted) -> Result<Box<dyn Recording>, String> {
         self.wanted.lock().unwrap().push(*wanted);
         let file = self.file.clone()?;
@@ -341,7 +347,7 @@ fn captured(recorder: Option<&Arc<Played>>, fetch: FetchOptions) -> Result<Resul
     let mut told = None;
     loop {
         match client.next_event(SOON).unwrap() {
-            ClientEvent::Recorded(found) => told = Some(found.map(|record| *record)),
+            ClientEvent::Recorded { found, .. } => told = Some(found.map(|record| *record)),
             ClientEvent::Failed(error) => return Err(error.to_string()),
             ClientEvent::Transfer(Event::Done { client, server, .. }) => {
                 assert_eq!((sum(&client), sum(&server)), (2 * BYTES, 2 * BYTES));
@@ -357,7 +363,11 @@ fn the_capture_at_the_server_is_handed_over_when_the_transfer_has_ended() {
     let folder = Folder::new("handed-over");
     let bytes: Vec<u8> = (0..1_000_003_u32).flat_map(|n| [(n >> 8) as u8, n as u8]).collect();
     std::fs::write(folder.0.join("there"), &bytes).unwrap();
-    let recorder = Arc::new(Played { file: Ok(folder.0.join("there")), wanted: Mutex::default() });
+    let recorder = Arc::new(Played {
+        file: Ok(folder.0.join("there")),
+        folder: folder.0.clone(),
+        wanted: Mutex::default(),
+    });
     let fetch = FetchOptions { file: folder.0.join("here"), must: true, most_bytes: 3_000_000 };
     let record = captured(Some(&recorder), fetch).unwrap().unwrap();
     assert_eq!(std::fs::read(folder.0.join("here")).unwrap(), bytes);
@@ -365,7 +375,9 @@ fn the_capture_at_the_server_is_handed_over_when_the_transfer_has_ended() {
     assert_eq!((record.interface.as_str(), record.ended_early), ("eth7", false));
     assert!(record.since_1970_ns > 1_000_000_000_000_000_000);
     let wanted = recorder.wanted.lock().unwrap();
-    let [Wanted { server, client, most_bytes: 3_000_000 }] = wanted[..] else { panic!("{wanted:?}") };
+    let [Wanted { server, client, here: Here::Server, most_bytes: 3_000_000 }] = wanted[..] else {
+        panic!("{wanted:?}")
+    };
     assert!(server.ip().is_loopback() && client.ip().is_loopback() && server.port() != client.port());
 }
 
@@ -377,7 +389,8 @@ fn a_server_that_cannot_record_says_why_and_refuses_only_who_insists() {
     assert_eq!(captured(None, fetch(false)), Ok(Err(not_allowed.to_owned())));
     assert_eq!(captured(None, fetch(true)), Err(format!("the server refuses: {not_allowed}")));
     let why = "no interface here has that address";
-    let recorder = Arc::new(Played { file: Err(why.to_owned()), wanted: Mutex::default() });
+    let recorder =
+        Arc::new(Played { file: Err(why.to_owned()), folder: folder.0.clone(), wanted: Mutex::default() });
     assert_eq!(captured(Some(&recorder), fetch(false)), Ok(Err(why.to_owned())));
     assert_eq!(captured(Some(&recorder), fetch(true)), Err(format!("the server refuses: {why}")));
     assert!(!folder.0.join("here").exists());
@@ -387,7 +400,82 @@ fn a_server_that_cannot_record_says_why_and_refuses_only_who_insists() {
 fn a_capture_larger_than_the_client_takes_is_left_there() {
     let folder = Folder::new("too-large");
     std::fs::write(folder.0.join("there"), vec![1; 2000]).unwrap();
-    let recorder = Arc::new(Played { file: Ok(folder.0.join("there")), wanted: Mutex::default() });
+    let recorder = Arc::new(Played {
+        file: Ok(folder.0.join("there")),
+        folder: folder.0.clone(),
+        wanted: Mutex::default(),
+    });
     let fetch = FetchOptions { file: folder.0.join("here"), must: false, most_bytes: 1999 };
     assert_eq!(captured(Some(&recorder), fetch), Ok(Err("it has 2000 bytes, 1999 are taken".to_owned())));
+}
+
+/// Whose capture, and the record of it or why there is none.
+type Told = (Here, Result<Record, String>);
+
+/// What comes of the captures that `options` want, or why there was no transfer.
+fn both_captured(options: ClientOptions) -> Result<Vec<Told>, String> {
+    let client = Client::start(options).unwrap();
+    let mut told = Vec::new();
+    loop {
+        match client.next_event(SOON).unwrap() {
+            ClientEvent::Recorded { of, found } => told.push((of, found.map(|record| *record))),
+            ClientEvent::Failed(error) => return Err(error.to_string()),
+            ClientEvent::Transfer(Event::Done { .. }) => return Ok(told),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_third_host_has_the_captures_of_both_ends() {
+    let folder = Folder::new("both-ends");
+    let played = |name: &str| {
+        std::fs::write(folder.0.join(name), name.repeat(100_000)).unwrap();
+        let (file, folder) = (Ok(folder.0.join(name)), folder.0.clone());
+        Arc::new(Played { file, folder, wanted: Mutex::default() })
+    };
+    let recorders = [played("client"), played("server")];
+    let [there, here] = recorders.each_ref().map(|recorder| {
+        let recorder = Arc::clone(recorder) as Arc<dyn Recorder>;
+        let capture = CaptureOptions { recorder, most_bytes: 5_000_000, most_ns: u64::MAX };
+        ServerOptions { errands: true, capture: Some(capture), ..server_options() }
+    });
+    let (agent, server) = (agent(there), Server::start(here).unwrap());
+    let fetch = |name| Some(FetchOptions { file: folder.0.join(name), must: true, most_bytes: 3_000_000 });
+    let options = ClientOptions {
+        fetch: fetch("from-server"),
+        fetch_via: fetch("from-client"),
+        ..between(&agent, &server, ("open", "sesame"))
+    };
+    let told = both_captured(options).unwrap();
+    assert_eq!(told.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [Here::Client, Here::Server]);
+    for (name, (_, found)) in ["client", "server"].into_iter().zip(told) {
+        assert!(found.unwrap().since_1970_ns > 1_000_000_000_000_000_000);
+        let bytes = std::fs::read(folder.0.join(format!("from-{name}"))).unwrap();
+        assert_eq!(bytes, name.repeat(100_000).into_bytes());
+    }
+    let ends = recorders.map(|recorder| recorder.wanted.lock().unwrap()[0]);
+    assert_eq!(ends.map(|wanted| wanted.here), [Here::Client, Here::Server]);
+    assert_eq!((ends[0].server, ends[0].client), (ends[1].server, ends[1].client));
+    // What was passed on is not kept.
+    while !matches!(agent.next_event(SOON), Some(ServerEvent::Ended { .. })) {}
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 4);
+}
+
+#[test]
+fn who_records_nothing_passes_nothing_on() {
+    let folder = Folder::new("not-passed-on");
+    let (server, agent) = (server(), agent(ServerOptions { errands: true, ..server_options() }));
+    let fetch = |must| Some(FetchOptions { file: folder.0.join("here"), must, most_bytes: 1 << 20 });
+    let options = |must, via| ClientOptions {
+        fetch: fetch(must),
+        fetch_via: via,
+        ..between(&agent, &server, ("open", "sesame"))
+    };
+    let not_passed = "it passes no captures on; that needs weir tcp serve --allow-capture";
+    let not_made = "it records no packets; that needs weir tcp serve --allow-capture";
+    let expected = vec![(Here::Client, Err(not_made.to_owned())), (Here::Server, Err(not_passed.to_owned()))];
+    assert_eq!(both_captured(options(false, fetch(false))), Ok(expected));
+    assert!(both_captured(options(true, None)).unwrap_err().ends_with(not_passed));
+    assert!(both_captured(options(false, fetch(true))).unwrap_err().ends_with(not_made));
 }

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from weirlab.tables import Table
-from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, size
+from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
 
 if TYPE_CHECKING:
+    from weirlab.diagnosis.both.evidence import Between, Fates
     from weirlab.diagnosis.finding import Diagnosis, Summary
 
 _COUNTERS: Final = {
@@ -34,6 +35,7 @@ def tables(found: Diagnosis) -> list[Table]:
         Table("Where the time went", ("Cause", "Share", "Time", "Confidence"), causes),
         Table("What shows it", ("Cause", "Evidence"), evidence),
         Table("Transfer", ("", ""), _summary(found)),
+        *between(found),
     ]
     if found.counters is not None:
         made.append(_counters(found))
@@ -70,6 +72,40 @@ def _summary(found: Diagnosis) -> list[tuple[str, str]]:
     ]
     limited = ", ".join(f"{who} {percent(found.of(who))}" for who in ("sender", "receiver", "network"))
     return [*rows, ("limited by", limited)]
+
+
+def between(found: Diagnosis) -> list[Table]:
+    """What the captures at both ends show together; nothing without both."""
+    if found.between is None:
+        return []
+    return [Table("Between the captures at both ends", ("", ""), _fates(found.between))]
+
+
+def _fates(one: Between) -> list[tuple[str, str]]:
+    pairs = f"{bit_rate(one.capacity_bps or 0.0)}, by {plural(one.pairs, 'pair')} of segments"
+    rows = [
+        ("data waited in queues", _time(one.there_s)),
+        ("the receiver's host answered after", _time(one.answer_s)),
+        ("ACKs waited in queues", _time(one.back_s)),
+        ("bottleneck", NOTHING if one.capacity_bps is None else pairs),
+    ]
+    if (fates := one.fates) is None:
+        return rows
+    return [
+        *rows,
+        ("sent again because lost on the path", count(fates.lost)),
+        ("because dropped by the receiver's host", count(fates.dropped)),
+        ("because later segments overtook it", count(fates.late)),
+        ("because its ACK came late or not at all", count(fates.needless)),
+        ("overtaken by later segments", _late(fates)),
+        ("duplicated on the path", count(fates.duplicated)),
+        ("ACKs lost on the path", f"{count(fates.acks_lost)} of {count(fates.acks)}"),
+    ]
+
+
+def _late(fates: Fates) -> str:
+    late = f", by up to {duration(fates.overtaken_s * 1e9)}" if fates.overtaken else ""
+    return f"{count(fates.overtaken)}{late}"
 
 
 def _counters(found: Diagnosis) -> Table:

@@ -280,6 +280,7 @@ def read(
         estimate_bytes_per_s=unknown,
         unread_bytes=unknown,
         cpu_wait=unknown,
+        begun_ns=float(at[kept][0]),
     )
     until = growing_until(timeline.start_s, timeline.flight_bytes, timeline.lost, round_s)
     starting = ~(idle | limited)[kept] & (timeline.start_s < until)

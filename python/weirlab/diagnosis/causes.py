@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Who = Literal["sender", "receiver", "network", "unknown"]
-Source = Literal["kernel", "sender", "between", "receiver"]
-"""What was looked at: the sender's kernel, or packets captured at one of these places."""
+Source = Literal["kernel", "both", "sender", "between", "receiver"]
+"""What was looked at: the sender's kernel, packets captured at one of these places, or at both ends."""
 Confidence = Literal["high", "medium", "low"]
 
 PLACES: Final = {
     "kernel": "the sender's kernel",
+    "both": "the captures at both ends",
     "sender": "a capture at the sender",
     "between": "a capture between the two ends",
     "receiver": "a capture at the receiver",
@@ -38,14 +39,19 @@ RECEIVE_WINDOW: Final = Cause("receive_window", "receiver", "the receiver's wind
 WINDOW_SCALING: Final = Cause(
     "window_scaling", "receiver", "the receiver's window was full, because window scaling is off"
 )
+RECEIVER_DROPS: Final = Cause(
+    "receiver_drops", "receiver", "the congestion window was small after the receiver's host dropped data"
+)
 SLOW_START: Final = Cause("slow_start", "network", "the congestion window was still growing")
 BOTTLENECK: Final = Cause("bottleneck", "network", "the bottleneck was saturated")
 FOREIGN: Final = Cause("foreign", "network", "other traffic took part of the bottleneck")
+ACK_QUEUE: Final = Cause("ack_queue", "network", "ACKs waited in a queue on their way back")
 LOSS: Final = Cause("loss", "network", "the congestion window was small after loss")
 REORDERING: Final = Cause("reordering", "network", "reordering was mistaken for loss")
 UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here")
 
 CAUSES: Final = (
     APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, APPLICATION_READ, RECEIVER_HOST,
-    RECEIVE_WINDOW, WINDOW_SCALING, SLOW_START, BOTTLENECK, FOREIGN, LOSS, REORDERING, UNKNOWN,
+    RECEIVE_WINDOW, WINDOW_SCALING, RECEIVER_DROPS, SLOW_START, BOTTLENECK, FOREIGN, ACK_QUEUE, LOSS,
+    REORDERING, UNKNOWN,
 )  # fmt: skip

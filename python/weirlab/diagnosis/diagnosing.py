@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.causes import Confidence
 from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
 from weirlab.diagnosis.rules import RULES, Rule
 from weirlab.diagnosis.rules.settings import notes
@@ -82,18 +81,18 @@ def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = Non
         summary=_summary(view),
         counters=facts.counters,
         counters_wrong=tuple(_wrong(facts.counters, shares)),
+        between=facts.between,
     )
 
 
 def _finding(view: View, rule: Rule, part: Floats) -> Finding:
     share = view.share(part)
     why, evidence = rule.explains(view, part)
-    confidence: Confidence = rule.confidence.get(view.timeline.source, "medium")
     return Finding(
         cause=rule.cause,
         share=share,
         seconds=share * view.timeline.seconds,
-        confidence=confidence,
+        confidence=rule.sure(view.timeline.source),
         sentence=f"{percent(share)} of the time {rule.cause.held}: {why}.",
         evidence=evidence,
     )
@@ -118,7 +117,7 @@ def _blind(view: View, shares: Mapping[str, float]) -> list[Blind]:
     source = view.timeline.source
     found: dict[str, Blind] = {}
     for rule in RULES:
-        why = rule.blind.get(source)
+        why = rule.unseen(view)
         if why is None or rule.cause.key in shares or shares.keys().isdisjoint(rule.looks_like):
             continue
         found[rule.cause.key] = Blind(rule.cause.held, why)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from weirlab.diagnosis.both.evidence import Between
 from weirlab.diagnosis.causes import PLACES, Cause, Confidence, Source, Who
 
 
@@ -76,6 +77,8 @@ class Diagnosis:
     counters: Mapping[str, float] | None = None
     """The kernel's own, beside."""
     counters_wrong: tuple[str, ...] = ()
+    between: Between | None = None
+    """What the captures at both ends show together."""
 
     @property
     def main(self) -> Cause:
@@ -103,4 +106,5 @@ class Diagnosis:
             "summary": vars(self.summary),
             "kernel_counters": None if self.counters is None else dict(self.counters),
             "kernel_counters_wrong": list(self.counters_wrong),
+            "between": None if self.between is None else self.between.document(),
         }

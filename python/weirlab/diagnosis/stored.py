@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
+from weirlab.diagnosis.both import evidence
 from weirlab.diagnosis.causes import CAUSES, Cause
 from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
 
@@ -20,7 +21,7 @@ def read(document: Mapping[str, Any]) -> Diagnosis:
     LookupError, TypeError
         It is something else.
     """
-    told = document["summary"]
+    told, between = document["summary"], document.get("between")
     return Diagnosis(
         source=document["source"],
         sentence=document["sentence"],
@@ -31,6 +32,7 @@ def read(document: Mapping[str, Any]) -> Diagnosis:
         summary=Summary(**{field.name: told.get(field.name) for field in fields(Summary)}),
         counters=document["kernel_counters"],
         counters_wrong=tuple(document["kernel_counters_wrong"]),
+        between=None if between is None else evidence.read(between),
     )
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from weirlab.diagnosis.both.evidence import Between
+
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
@@ -62,6 +64,12 @@ class Timeline:
     """At the receiver."""
     cpu_wait: Floats
     """Share of the time that the receiving thread waited for a CPU."""
+    queue_s: Floats | None = None
+    """What data waits on its way to the receiver; None where round trips alone tell."""
+    back_s: Floats | None = None
+    """What ACKs wait on their way back; None where that is not told apart."""
+    begun_ns: float = 0.0
+    """When the first piece begins, by the clock of the capture; 0 for other sources."""
 
     @property
     def seconds(self) -> float:
@@ -99,6 +107,8 @@ class Facts:
     """The kernel's, as shares: ``application``, ``receiver``, ``send_buffer``, ``network``."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """By option, who did not offer it: ``the sender`` or ``the receiver`` (captures)."""
+    between: Between | None = None
+    """What captures at both ends show together."""
 
 
 def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, trips: float = 1.0) -> Floats:

@@ -12,7 +12,7 @@ from weirlab.diagnosis import capture
 from weirlab.diagnosis.capture import Packets, Trips
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Blind, Diagnosis
-from weirlab.diagnosis.timeline import Facts
+from weirlab.diagnosis.timeline import Facts, Timeline
 from weirlab.diagnosis.worth import least_ns, worth_it
 from weirlab.diagnosis.worth import source as where
 from weirlab.trace.facts import RETRANSMISSIONS, Connection, SideName, SynOptions, busier, side
@@ -39,7 +39,26 @@ def read(
 
     Needs the series of ``trace``. None where there is too little data.
     """
-    name = sender or busier(connection)
+    seen = timeline(trace, connection, sender or busier(connection), place)
+    if seen is None:
+        return None
+    diagnosis = diagnose(seen.timeline, seen.facts, target_bps=target_bps)
+    return None if diagnosis is None else replace(diagnosis, blind=(*diagnosis.blind, *seen.blind))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a capture shows of a sender, and what it cannot show."""
+
+    timeline: Timeline
+    facts: Facts
+    blind: tuple[Blind, ...]
+
+
+def timeline(
+    trace: Trace, connection: Connection, name: SideName, place: Source | None = None
+) -> Seen | None:
+    """What is put before the rules; the arguments are those of :func:`read`."""
     if not worth_it(connection, name):
         return None
     scaled = _is_scaled(connection)
@@ -56,17 +75,16 @@ def read(
     )
     if found is None:
         return None
-    timeline, facts = found
+    made, facts = found
     blind = [] if sure else [_UNSURE]
     if not scaled:
         # A flight that stays the same may be that of a full window, too.
-        nothing = np.full_like(timeline.window_bytes, np.nan)
-        timeline = replace(timeline, window_bytes=nothing, flat=np.zeros_like(timeline.flat))
+        nothing = np.full_like(made.window_bytes, np.nan)
+        made = replace(made, window_bytes=nothing, flat=np.zeros_like(made.flat))
         blind.append(_UNSCALED)
     if facts.min_rtt_s <= 0:
         blind.append(_UNTIMED)
-    diagnosis = diagnose(timeline, facts, target_bps=target_bps)
-    return None if diagnosis is None else replace(diagnosis, blind=(*diagnosis.blind, *blind))
+    return Seen(made, facts, tuple(blind))
 
 
 @dataclass(frozen=True)

@@ -82,13 +82,38 @@ class View:
 
     @cached_property
     def queued(self) -> Bools:
-        """The round trip is longer than the least: a queue stands on the path."""
-        least = self.facts.min_rtt_s
-        return np.asarray(self.timeline.rtt_s > least * QUEUE_RATIO + QUEUE_S)
+        """A queue stands on the way to the receiver; where only round trips are known, on the path."""
+        return self._waits(self._waited_s, QUEUE_RATIO, QUEUE_S)
 
     @cached_property
     def plainly_queued(self) -> Bools:
-        return np.asarray(self.timeline.rtt_s > self.facts.min_rtt_s * PLAIN_QUEUE_RATIO + 2 * QUEUE_S)
+        return self._waits(self._waited_s, PLAIN_QUEUE_RATIO, 2 * QUEUE_S)
+
+    @cached_property
+    def acks_queued(self) -> Bools:
+        """A queue stands on the way back, and none on the way to the receiver."""
+        back_s = self.timeline.back_s
+        if back_s is None:
+            return np.zeros(len(self.timeline.lasts_s), dtype=bool)
+        return self._waits(back_s, QUEUE_RATIO, QUEUE_S) & ~self.queued
+
+    @property
+    def _waited_s(self) -> Floats:
+        t = self.timeline
+        return t.rtt_s - self.facts.min_rtt_s if t.queue_s is None else t.queue_s
+
+    def _waits(self, waited_s: Floats, ratio: float, least_s: float) -> Bools:
+        return np.asarray(waited_s > self.facts.min_rtt_s * (ratio - 1) + least_s)
+
+    @cached_property
+    def paired(self) -> float | None:
+        """The capacity by pairs of segments, bytes per second, unless more was delivered for long."""
+        between, t = self.facts.between, self.timeline
+        if between is None or between.capacity_bps is None:
+            return None
+        steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
+        found = between.capacity_bps / 8
+        return None if found < FULL * weighted_quantile(steady, t.lasts_s, 0.9) else found
 
     @cached_property
     def capacity(self) -> float | None:
@@ -104,11 +129,14 @@ class View:
         t = self.timeline
         # Others may have a part of it while a queue stands.
         held, least, quantile = self.queued & ~self.idle, LEAST_QUEUED, 0.75
-        if self.share(t.paced.astype(np.float64)) > MOSTLY:
+        paced = self.share(t.paced.astype(np.float64)) > MOSTLY
+        if paced:
             held, least, quantile = held & self._probing(), PROBED, 0.5
         queued_s = float(t.lasts_s[held].sum())
         if queued_s < max(least * t.seconds, 2 * self.facts.min_rtt_s):
             return None
+        if self.paired is not None and not paced:
+            return self.paired if self._stands_long(held) else None
         found = weighted_quantile(self.rate[held], t.lasts_s[held], quantile)
         # Delayed ACKs and busy hosts lengthen round trips, too; but nothing is faster than a full link, apart
         # from what was held up before.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_tcp::bulk::{
-    BlockSample, Client, ClientError, ClientEvent, ClientOptions, FetchOptions, Server, ServerError,
+    BlockSample, Client, ClientError, ClientEvent, ClientOptions, FetchOptions, Here, Server, ServerError,
     ServerEvent, ServerOptions, Via,
 };
 use weir_tcp::control::{Event, Flow, Joined, Record, Request, Total, Wish};
@@ -31,6 +31,13 @@ fn wait(within_s: f64) -> Duration {
     Duration::try_from_secs_f64(within_s).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
 }
 
+/// A new file for a capture, whether there is no transfer without it, and its most bytes.
+type Fetch = (PathBuf, bool, u64);
+
+fn fetching((file, must, most_bytes): Fetch) -> FetchOptions {
+    FetchOptions { file, must, most_bytes }
+}
+
 /// A bulk transfer with a server.
 #[pyclass(name = "TcpClient", module = "weirlab._engine", frozen)]
 pub struct TcpClient {
@@ -43,7 +50,8 @@ impl TcpClient {
     #[new]
     #[pyo3(signature = (
         *, host, port, token, up, down, block_bytes, lasts_ns, total_bytes, bytes_per_s, interval_ns, congestion,
-        options, local, local_port, every_block, clocks = false, via = None, fetch = None
+        options, local, local_port, every_block, clocks = false, via = None, fetch = None,
+        fetch_via = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
@@ -65,7 +73,8 @@ impl TcpClient {
         every_block: bool,
         clocks: bool,
         via: Option<(String, u16, String)>,
-        fetch: Option<(PathBuf, bool, u64)>,
+        fetch: Option<Fetch>,
+        fetch_via: Option<Fetch>,
     ) -> PyResult<Self> {
         let mut settings = settings(py, &options)?;
         let mut names: Vec<String> = options.into_iter().map(|(name, _)| name).collect();
@@ -102,7 +111,8 @@ impl TcpClient {
             every_block,
             clocks,
             via,
-            fetch: fetch.map(|(file, must, most_bytes)| FetchOptions { file, must, most_bytes }),
+            fetch: fetch.map(fetching),
+            fetch_via: fetch_via.map(fetching),
         };
         Ok(Self { inner: Client::start(options)?, names })
     }
@@ -171,7 +181,8 @@ impl TcpClient {
                 dict.set_item("stopped", stopped)?;
                 "done"
             }
-            ClientEvent::Recorded(found) => {
+            ClientEvent::Recorded { of, found } => {
+                dict.set_item("end", if of == Here::Client { "client" } else { "server" })?;
                 set_record(&dict, found.as_deref())?;
                 "recorded"
             }

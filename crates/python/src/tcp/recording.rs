@@ -2,14 +2,14 @@
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use weir_engine::Endpoint;
 use weir_engine::record::{InterfaceProgress, InterfaceSource, Options, Recorder as Engine};
-use weir_tcp::bulk::{CaptureOptions, Recorded, Recorder, Recording, Wanted};
+use weir_tcp::bulk::{CaptureOptions, Here, Recorded, Recorder, Recording, Wanted};
 use weir_tcp::interface::towards;
 
 use crate::errors::{describe, translate};
@@ -48,26 +48,39 @@ impl InterfaceRecorder {
         if let Some(interface) = &self.interface {
             return Ok(interface.clone());
         }
-        let (server, client) = (wanted.server.ip(), wanted.client.ip());
-        towards(server, client).map_err(|e| e.to_string())?.ok_or_else(|| {
-            format!("no interface there has the address {server}; name one with --capture-interface")
+        let (here, peer) = ends(wanted);
+        towards(here.ip(), peer.ip()).map_err(|e| e.to_string())?.ok_or_else(|| {
+            format!("no interface there has the address {}; name one with --capture-interface", here.ip())
         })
+    }
+}
+
+/// This end, and the other one.
+fn ends(wanted: &Wanted) -> (SocketAddr, SocketAddr) {
+    match wanted.here {
+        Here::Server => (wanted.server, wanted.client),
+        Here::Client => (wanted.client, wanted.server),
     }
 }
 
 /// The test's connections, and not the one by which its two ends talk. Other tests of the same host are told apart by
 /// their addresses alone: behind one address, they are in one capture.
-fn filter(server: SocketAddr, client: SocketAddr) -> String {
-    let (peer, port, control) = (client.ip().to_canonical(), server.port(), client.port());
+fn filter(wanted: &Wanted) -> String {
+    let peer = ends(wanted).1.ip().to_canonical();
+    let (port, control) = (wanted.server.port(), wanted.client.port());
     format!("host {peer} and tcp port {port} and not tcp port {control}")
 }
 
 impl Recorder for InterfaceRecorder {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn begin(&self, wanted: &Wanted) -> Result<Box<dyn Recording>, String> {
         let interface = self.interface(wanted)?;
         let path = self.folder.join(format!("{}.pcapng", self.begun.fetch_add(1, Relaxed)));
         let options = Options {
-            filter: filter(wanted.server, wanted.client),
+            filter: filter(wanted),
             snap_bytes: self.snap_bytes,
             most_bytes: Some(wanted.most_bytes.saturating_sub(END_BYTES)),
             queue_bytes: QUEUE_BYTES,

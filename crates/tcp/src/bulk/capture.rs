@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What a server records for clients that ask for it.
@@ -24,12 +25,26 @@ pub struct Wanted {
     pub server: SocketAddr,
     /// The client's end of it.
     pub client: SocketAddr,
+    /// Which of the two is here.
+    pub here: Here,
     /// The largest file.
     pub most_bytes: u64,
 }
 
+/// The end of a transfer that is on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Here {
+    /// Its server.
+    Server,
+    /// Its client, for a third host.
+    Client,
+}
+
 /// Begins captures.
 pub trait Recorder: Debug + Send + Sync {
+    /// Where files may be made that are removed soon.
+    fn folder(&self) -> &Path;
+
     /// Begins one; packets that come from now on are in it.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ mod error;
 mod fetch;
 
 use std::io::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,13 +18,14 @@ pub use fetch::FetchOptions;
 
 use self::connect::{join, open, reach};
 use self::error::system;
+use super::capture::Here;
 use super::clock_identity;
-use super::end::{Input, Intervals, listen};
+use super::end::{Incoming, Input, Intervals, channel, flooded, listen};
 use super::line::{Line, LineError, Writer};
 use super::transfer::{BlockSample, Given, Transfer};
 use crate::clock::{now_ns, since_1970_ns};
 use crate::control::{
-    Digest, Event, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Record, Request, Wish, prove,
+    Digest, Event, Flow, MOST_ANSWER_BYTES, Message, Preamble, Proof, Record, Request, prove,
 };
 use crate::option::Setting;
 
@@ -61,8 +62,10 @@ pub struct ClientOptions {
     pub clocks: bool,
     /// The server that is to be the client; None: this host is.
     pub via: Option<Via>,
-    /// Have the server record the packets, and fetch them; not with `via`.
+    /// Have the server record the packets, and fetch them.
     pub fetch: Option<FetchOptions>,
+    /// Have `via` record them, too.
+    pub fetch_via: Option<FetchOptions>,
 }
 
 /// A server that is to be the client of another one.
@@ -76,11 +79,14 @@ pub struct Via {
     pub token: String,
 }
 
+/// The server's and the client's end of a control connection.
+pub(super) type Ends = (SocketAddr, SocketAddr);
+
 /// Proves to the server, by its nonce and whether it has a token, that its token is known.
-pub(super) type Prover = Box<dyn FnOnce(&Digest, bool, &Request) -> Result<Proof, ClientError> + Send>;
+pub(super) type Prover = Box<dyn FnOnce(&Digest, bool, &Request, Ends) -> Result<Proof, ClientError> + Send>;
 
 fn prover(token: String) -> Prover {
-    Box::new(move |nonce, needs_token, request| {
+    Box::new(move |nonce, needs_token, request, _| {
         if needs_token && token.is_empty() {
             return Err(ClientError::TokenNeeded);
         }
@@ -100,8 +106,13 @@ pub enum ClientEvent {
         /// More for which there was no room.
         lost: u64,
     },
-    /// The server's capture was fetched, or why there is none; before the end of a transfer that wants it.
-    Recorded(Result<Box<Record>, String>),
+    /// A capture was fetched, or why there is none; before the end of a transfer that wants it.
+    Recorded {
+        /// Which end recorded it.
+        of: Here,
+        /// What there is.
+        found: Result<Box<Record>, String>,
+    },
     /// It broke off.
     Failed(ClientError),
 }
@@ -152,7 +163,7 @@ impl Client {
 
     /// As [`Client::start`], where somebody else knows the token.
     pub(super) fn start_with(options: ClientOptions, prover: Prover) -> io::Result<Self> {
-        let (inputs, incoming) = mpsc::channel();
+        let (inputs, incoming) = channel();
         let (outgoing, events) = mpsc::channel();
         let for_threads = inputs.clone();
         let moved = Arc::new(Moved::default());
@@ -197,16 +208,12 @@ fn run(
     options: ClientOptions,
     prover: Prover,
     events: &Sender<ClientEvent>,
-    (inputs, incoming): (&Sender<Input>, &Receiver<Input>),
+    (inputs, incoming): (&Sender<Input>, &Incoming),
     moved: &Moved,
 ) -> Result<(), ClientError> {
     let request = Request {
         host: clock_identity().map_err(system("random numbers cannot be had"))?,
-        capture: match &options.fetch {
-            None => Wish::None,
-            Some(fetch) if fetch.must => Wish::Must,
-            Some(_) => Wish::IfAllowed,
-        },
+        capture: FetchOptions::wish(options.fetch.as_ref()),
         capture_bytes: options.fetch.as_ref().map_or(0, |fetch| fetch.most_bytes),
         ..options.request.clone()
     };
@@ -238,7 +245,7 @@ fn run(
     }
 
     let mut writer = line.writer().map_err(system("a connection cannot be shared"))?;
-    listen(line, inputs.clone()).map_err(system("no thread can be made"))?;
+    listen(line, inputs.clone(), incoming.room(usize::MAX)).map_err(system("no thread can be made"))?;
     let lost = |why: String, after_ns| ClientError::Lost { why, after_ns };
     if options.clocks {
         exchange_clocks(&mut writer, incoming, events).map_err(|why| lost(why, 0))?;
@@ -273,6 +280,7 @@ fn run(
                 recorded.get_or_insert(Err(why));
             }
             Some(Input::Gone(why)) => return Err(lost(why, intervals.elapsed_ns())),
+            Some(Input::Flooded) => return Err(lost(flooded(), intervals.elapsed_ns())),
             Some(Input::Message(message)) => {
                 heard_ns = intervals.elapsed_ns();
                 match message {
@@ -314,7 +322,7 @@ fn run(
     moved.take(client.iter().map(|total| &total.flow), request.up);
     if let Some(wanted) = &options.fetch {
         let found = fetch::fetch(wanted, recorded, &mut writer, incoming);
-        let _ = events.send(ClientEvent::Recorded(found.map(Box::new)));
+        let _ = events.send(ClientEvent::Recorded { of: Here::Server, found: found.map(Box::new) });
     }
     happened(Event::Done { client, server, stopped });
     Ok(())
@@ -323,7 +331,7 @@ fn run(
 /// Asks for the server's time, one question after the other.
 fn exchange_clocks(
     writer: &mut Writer,
-    incoming: &Receiver<Input>,
+    incoming: &Incoming,
     events: &Sender<ClientEvent>,
 ) -> Result<(), String> {
     for _ in 0..CLOCK_EXCHANGES {
@@ -360,7 +368,8 @@ fn ask(line: &mut Line, prover: Prover, request: &Request) -> Result<([u8; 16], 
         Message::Refuse { why } => return Err(refused(why)),
         _ => return Err(Asked::Line(LineError::Closed)),
     };
-    let proof = prover(&nonce, needs_token, request).map_err(Asked::Client)?;
+    let (client, server) = line.ends().map_err(LineError::from)?;
+    let proof = prover(&nonce, needs_token, request, (server, client)).map_err(Asked::Client)?;
     line.send(&Message::Request { proof, request: request.clone() }).map_err(LineError::from)?;
     match line.receive(Some(ANSWER_TIMEOUT))? {
         Message::Accept { session, host } => Ok((session, host == request.host)),

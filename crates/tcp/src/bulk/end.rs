@@ -1,12 +1,17 @@
 //! What client and server have in common: what they wait for, and when reports are due.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::line::Line;
 use crate::clock::now_ns;
 use crate::control::Message;
+
+/// Messages of a client that may wait to be looked at. A client of Weir asks for 8 parts of a capture ahead.
+pub const MOST_WAITING: usize = 256;
 
 /// What happens to an end.
 #[derive(Debug)]
@@ -15,6 +20,8 @@ pub enum Input {
     Message(Message),
     /// The other end cannot be heard any more; why.
     Gone(String),
+    /// The other end has said more than may wait, and is heard no more.
+    Flooded,
     /// A data connection has ended.
     Ended,
     /// The user wants it to end in good order.
@@ -23,21 +30,82 @@ pub enum Input {
     Abort,
 }
 
+/// Why nobody listens to an end any more that has said too much.
+pub fn flooded() -> String {
+    format!("more than {MOST_WAITING} of its messages wait for an answer")
+}
+
+/// What happens to an end, in its order.
+#[derive(Debug)]
+pub struct Incoming {
+    inputs: Receiver<Input>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// What puts something in, and what takes it out.
+pub fn channel() -> (Sender<Input>, Incoming) {
+    let (sender, inputs) = mpsc::channel();
+    (sender, Incoming { inputs, waiting: Arc::default() })
+}
+
+impl Incoming {
+    /// The next one, if it comes in time.
+    pub fn recv_timeout(&self, within: Duration) -> Result<Input, RecvTimeoutError> {
+        self.inputs.recv_timeout(within).inspect(|input| self.taken(input))
+    }
+
+    /// The next one, if it is there.
+    pub fn try_recv(&self) -> Result<Input, TryRecvError> {
+        self.inputs.try_recv().inspect(|input| self.taken(input))
+    }
+
+    /// Messages that may wait; see [`listen`].
+    pub fn room(&self, most: usize) -> Room {
+        Room { waiting: Arc::clone(&self.waiting), most }
+    }
+
+    fn taken(&self, input: &Input) {
+        if matches!(input, Input::Message(_)) {
+            let _ = self.waiting.fetch_update(SeqCst, SeqCst, |waiting| Some(waiting.saturating_sub(1)));
+        }
+    }
+}
+
+/// Room for messages that nobody has looked at yet.
+#[derive(Debug)]
+pub struct Room {
+    waiting: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl Room {
+    fn takes_one(&self) -> bool {
+        self.waiting.fetch_add(1, SeqCst) < self.most
+    }
+}
+
 /// Hands on what is said on `line`, in a thread of its own, until its [`super::line::Writer`] is dropped.
-pub fn listen(mut line: Line, inputs: Sender<Input>) -> std::io::Result<()> {
+///
+/// What finds no room is passed over, and so is everything after it: memory is not for whoever asks fastest.
+pub fn listen(mut line: Line, inputs: Sender<Input>, room: Room) -> std::io::Result<JoinHandle<()>> {
     let work = move || {
         loop {
             let input = match line.receive(None) {
-                Ok(message) => Input::Message(message),
+                Ok(message) if room.takes_one() => Input::Message(message),
+                Ok(_) => Input::Flooded,
                 Err(e) => Input::Gone(e.to_string()),
             };
-            let is_last = matches!(input, Input::Gone(_));
+            let (is_flooded, is_last) = (matches!(input, Input::Flooded), matches!(input, Input::Gone(_)));
             if inputs.send(input).is_err() || is_last {
+                break;
+            }
+            if is_flooded {
+                line.drain();
                 break;
             }
         }
     };
-    thread::Builder::new().name("control".to_owned()).spawn(work).map(drop)
+    thread::Builder::new().name("control".to_owned()).spawn(work)
 }
 
 /// When the next report is due.
@@ -58,7 +126,7 @@ impl Intervals {
     }
 
     /// The next input; `None` if `look` passes, or a report becomes due, without one.
-    pub fn wait(&self, inputs: &Receiver<Input>, look: Duration) -> Option<Input> {
+    pub fn wait(&self, inputs: &Incoming, look: Duration) -> Option<Input> {
         let left = Duration::from_nanos(self.next_ns.saturating_sub(now_ns()));
         match inputs.recv_timeout(left.min(look)) {
             Ok(input) => Some(input),
@@ -91,7 +159,43 @@ impl Intervals {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
+    use crate::control::MOST_REQUEST_BYTES;
+
+    #[test]
+    fn who_says_more_than_may_wait_is_heard_no_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let line = Line::new(listener.accept().unwrap().0, MOST_REQUEST_BYTES).unwrap();
+        let (inputs, incoming) = channel();
+        let listening = listen(line, inputs, incoming.room(3)).unwrap();
+        for sent_ns in 0..10 {
+            stream.write_all(&Message::Clock { sent_ns }.emit()).unwrap();
+        }
+        drop(stream);
+        // Nobody looks before everything was said.
+        listening.join().unwrap();
+        for expected in 0..3 {
+            let Ok(Input::Message(Message::Clock { sent_ns })) = incoming.try_recv() else { panic!() };
+            assert_eq!(sent_ns, expected);
+        }
+        assert!(matches!(incoming.try_recv(), Ok(Input::Flooded)));
+        assert!(matches!(incoming.try_recv(), Err(TryRecvError::Disconnected)));
+    }
+
+    #[test]
+    fn what_was_looked_at_makes_room() {
+        let (inputs, incoming) = channel();
+        let room = incoming.room(1);
+        for _ in 0..3 {
+            assert!(room.takes_one());
+            inputs.send(Input::Message(Message::Stop)).unwrap();
+            assert!(matches!(incoming.try_recv(), Ok(Input::Message(Message::Stop))));
+        }
+    }
 
     #[test]
     fn reports_keep_to_their_times_and_missed_ones_are_left_out() {

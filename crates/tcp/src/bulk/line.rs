@@ -75,6 +75,12 @@ impl Line {
             self.decoder.push(&bytes[..read]);
         }
     }
+
+    /// Reads on, and forgets, until there is no more to come.
+    pub fn drain(&mut self) {
+        let mut bytes = [0; 4096];
+        while read_by(&mut self.stream, &mut bytes, None).is_ok() {}
+    }
 }
 
 /// Writes messages, while another thread reads.

@@ -10,7 +10,7 @@ mod server;
 mod transfer;
 
 pub use blocks::{Blocks, Corrupt, HEADER_BYTES, Plan, header};
-pub use capture::{CaptureOptions, Recorded, Recorder, Recording, Wanted};
+pub use capture::{CaptureOptions, Here, Recorded, Recorder, Recording, Wanted};
 pub use client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions, Via};
 pub use server::{Server, ServerError, ServerEvent, ServerOptions};
 pub use transfer::BlockSample;

@@ -16,7 +16,7 @@ pub enum ProtocolError {
     #[error("these are not the first bytes of a Weir client")]
     Magic,
     /// Another version of this one.
-    #[error("version {0} of the protocol, this is version 3: use the same version of Weir at both ends")]
+    #[error("version {0} of the protocol, this is version 4: use the same version of Weir at both ends")]
     Version(u8),
     /// A kind that does not exist.
     #[error("message of the unknown kind {0}")]

@@ -1,6 +1,7 @@
 //! A transfer between two servers: what a third host asks one of them for.
 
 use super::codec::{ProtocolError, Reader, Writer, short};
+use super::record::Wish;
 use super::request::Request;
 
 /// Longest name of a host (RFC 1035).
@@ -15,7 +16,11 @@ pub struct Errand {
     pub port: u16,
     /// Compare its clock with the client's.
     pub clocks: bool,
-    /// The transfer; the client fills in its `host`.
+    /// Record its own packets, as the client, too.
+    pub capture: Wish,
+    /// The largest file of them that is taken.
+    pub capture_bytes: u64,
+    /// The transfer; the client fills in its `host`. A capture of the other server is passed on.
     pub request: Request,
 }
 
@@ -24,6 +29,8 @@ impl Errand {
         to.text(&self.host);
         to.u16(self.port);
         to.u8(self.clocks.into());
+        self.capture.write(to);
+        to.u64(self.capture_bytes);
         self.request.write(to);
     }
 
@@ -32,6 +39,8 @@ impl Errand {
             host: short(from.text()?, MOST_HOST)?,
             port: from.u16()?,
             clocks: from.flag()?,
+            capture: Wish::read(from)?,
+            capture_bytes: from.u64()?,
             request: Request::read(from)?,
         })
     }

@@ -29,6 +29,9 @@
 //! third host  Preamble::Control            Errand         Proven                  Stop
 //! server                        Challenge          Prove          Event*  Event::Done
 //! ```
+//!
+//! Captures that the third host wants follow as they do for a client: the server's own, which is the client's, then
+//! the other server's. A `Ready` says meanwhile that the server is still at it.
 
 mod codec;
 mod errand;
@@ -65,8 +68,8 @@ const MOST_TEXT: usize = 1000;
 /// `TCP_CA_NAME_MAX` without its end.
 const MOST_NAME: usize = 15;
 
-/// What version 3 is; the last byte is the version.
-pub const MAGIC: [u8; 8] = *b"WEIRTCP\x03";
+/// What version 4 is; the last byte is the version.
+pub const MAGIC: [u8; 8] = *b"WEIRTCP\x04";
 
 /// Bytes of a [`Preamble`], whatever it says.
 pub const PREAMBLE_BYTES: usize = 32;

@@ -338,7 +338,8 @@ def _hosting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 def _flat(view: View) -> Bools:
     flat = view.timeline.flat
-    return flat & ~view.behind_queue(flat)
+    others = view.shared & (view.paired is not None)
+    return flat & ~view.behind_queue(flat) & ~view.acks_queued & ~others
 
 
 _PACE: Final = "a pace that the sender keeps and an application that writes evenly look alike on the wire"

@@ -14,6 +14,8 @@ from weirlab.diagnosis.view import View
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
 
 if TYPE_CHECKING:
+    from weirlab.diagnosis.both.evidence import Fates
+    from weirlab.diagnosis.causes import Source
     from weirlab.diagnosis.timeline import Bools, Floats
 
 NEEDLESS: Final = 0.5
@@ -40,16 +42,34 @@ def _shared(view: View) -> Bools:
     return view.shared
 
 
+def _shared_by_pairs(view: View) -> Bools:
+    return view.shared & (view.paired is not None)
+
+
 def _sharing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     rate, rtt = view.usual(view.rate, part), view.usual(view.timeline.rtt_s, part)
-    capacity = view.capacity or float("nan")
-    return (
-        f"this transfer got {bit_rate(rate * 8)} of {bit_rate(capacity * 8)}, at an RTT of {seconds(rtt)}",
-        (
-            f"a queue stood: the least RTT was {seconds(view.facts.min_rtt_s)}",
-            f"at other times this transfer alone had {bit_rate(capacity * 8)}",
-        ),
+    capacity = bit_rate((view.capacity or float("nan")) * 8)
+    stood = f"a queue stood: the least RTT was {seconds(view.facts.min_rtt_s)}"
+    alone = f"at other times this transfer alone had {capacity}"
+    return f"this transfer got {bit_rate(rate * 8)} of {capacity}, at an RTT of {seconds(rtt)}", (
+        (stood, alone) if view.paired is None else (_waited(view, part), _by_pairs(view))
     )
+
+
+def _by_pairs(view: View) -> str:
+    between = view.facts.between
+    assert between is not None
+    return (
+        f"the bottleneck carries {bit_rate(between.capacity_bps or 0.0)}: {plural(between.pairs, 'pair')} of "
+        "segments that left at once arrived so far apart"
+    )
+
+
+def _waited(view: View, part: Floats) -> str:
+    """Between the two captures."""
+    t = view.timeline
+    assert t.queue_s is not None
+    return f"between the captures data waited {seconds(view.usual(t.queue_s, part))} in a queue"
 
 
 def _saturated(view: View) -> Floats:
@@ -70,9 +90,13 @@ def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
             f"no queue stood: the RTT stayed near {seconds(least)}",
         )
     evidence = [
-        f"while a queue stood, {bit_rate(capacity)} were delivered",
+        f"while a queue stood, {bit_rate(capacity)} were delivered"
+        if view.paired is None
+        else _by_pairs(view),
         f"the RTT rose from {seconds(least)} to {seconds(rtt)}",
     ]
+    if view.timeline.queue_s is not None:
+        evidence.append(_waited(view, part * view.queued))
     if view.facts.retransmitted:
         evidence.append(f"{plural(view.facts.retransmitted, 'segment')} were retransmitted")
     if view.share(part * view.queued) > view.share(part) / 2:
@@ -81,7 +105,76 @@ def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
 
 
+def _acks_wait(view: View) -> Bools:
+    return view.acks_queued
+
+
+def _ack_queue(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    t = view.timeline
+    assert t.back_s is not None
+    waited, rtt = view.usual(t.back_s, part), view.usual(t.rtt_s, part)
+    evidence = [
+        f"between the captures ACKs waited {seconds(waited)}, and data hardly",
+        f"the RTT rose from {seconds(view.facts.min_rtt_s)} to {seconds(rtt)}",
+    ]
+    if (fates := _fates(view)) is not None and fates.acks_lost:
+        evidence.append(f"{count(fates.acks_lost)} of {count(fates.acks)} ACKs were lost on their way back")
+    return f"for {seconds(waited)}, at an RTT of {seconds(rtt)}", tuple(evidence)
+
+
+def _fates(view: View) -> Fates | None:
+    between = view.facts.between
+    return None if between is None else between.fates
+
+
+def _knows_fates(view: View) -> bool:
+    return _fates(view) is not None
+
+
+def _most_are(view: View, name: str) -> bool:
+    """Of what was sent again."""
+    fates = _fates(view)
+    return fates is not None and fates.again > 0 and getattr(fates, name) >= NEEDLESS * fates.again
+
+
+def _fated(view: View) -> list[str]:
+    """What captures at both ends show of what was sent again."""
+    fates = _fates(view)
+    if fates is None:
+        return []
+    told = (
+        (fates.lost, "lost between the captures"),
+        (fates.late, "late: others overtook what had been sent before"),
+        (fates.dropped, "dropped by the receiver's host, where they had arrived"),
+        (
+            fates.needless,
+            "not needed: what had been sent before arrived, and its ACK came late or not at all",
+        ),
+    )
+    said = [f"{count(number)} {what}" for number, what in told if number]
+    return [f"of {plural(fates.again, 'retransmitted segment')}, {'; '.join(said)}"] if said else []
+
+
+def _dropped(view: View) -> Bools:
+    return _reduced(view) & _most_are(view, "dropped")
+
+
+def _dropping(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+    fates = _fates(view)
+    assert fates is not None
+    why = (
+        f"{count(fates.dropped)} of {plural(fates.again, 'retransmitted segment')} had arrived there, and "
+        "were never acknowledged"
+    )
+    return why, (
+        *_fated(view),
+        "the receiver acknowledged them when they came once more, although nothing lacked",
+    )
+
+
 def _spurious(view: View) -> bool:
+    if _knows_fates(view):
+        return _most_are(view, "late")
     again = view.facts.retransmitted
     return again > 0 and view.facts.spurious >= NEEDLESS * again
 
@@ -91,7 +184,13 @@ def _disordered(view: View) -> Bools:
 
 
 def _disorder(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
-    facts = view.facts
+    facts, fates = view.facts, _fates(view)
+    if fates is not None:
+        return f"{count(fates.late)} of {plural(fates.again, 'retransmitted segment')} had not been lost", (
+            *_fated(view),
+            f"{plural(fates.overtaken, 'segment')} came behind later ones, by up to "
+            f"{seconds(fates.overtaken_s)}",
+        )
     again = plural(facts.retransmitted, "retransmitted segment")
     why = f"{count(facts.spurious)} of {again} had arrived already: they were late, not lost"
     evidence = ["the receiver reported them by DSACK (RFC 2883)"]
@@ -119,6 +218,11 @@ def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
         else "the RTT is not known: no data was acknowledged that was sent once",
         _before(view),
     ]
+    evidence = [*_fated(view), *evidence]
+    if _most_are(view, "needless"):
+        return f"nothing much was lost, but ACKs came late or not at all: near {size(flight)}", tuple(
+            evidence
+        )
     why = f"{percent(ratio)} of the segments were lost, which held it near {size(flight)}"
     if rtt > 0:
         why += f" ({at_rtt(flight * 8 / rtt, rtt)}){_bearable(view, flight * 8 / rtt, rtt)}"
@@ -158,6 +262,8 @@ _OTHERS: Final = (
     "others are not seen"
 )
 
+_ONE_PLACE: Final[tuple[Source, ...]] = ("kernel", "sender", "between", "receiver")
+
 PATH_RULES: Final = (
     Rule(
         causes.SLOW_START,
@@ -166,12 +272,31 @@ PATH_RULES: Final = (
         {"kernel": "high", "sender": "medium", "between": "medium", "receiver": "medium"},
     ),
     Rule(
+        causes.ACK_QUEUE,
+        _acks_wait,
+        _ack_queue,
+        {"both": "high"},
+        dict.fromkeys(
+            ("kernel", "sender", "between"),
+            "a round trip does not show on which of its two ways the queue stands",
+        ),
+        (causes.BOTTLENECK.key, causes.FOREIGN.key),
+        lambda view: view.timeline.back_s is not None,
+    ),
+    Rule(
+        causes.FOREIGN,
+        _shared_by_pairs,
+        _sharing,
+        {"both": "high"},
+    ),
+    Rule(
         causes.FOREIGN,
         _shared,
         _sharing,
         {"kernel": "medium", "sender": "medium", "between": "medium", "receiver": "medium"},
         {"kernel": _OTHERS, "sender": _OTHERS, "between": _OTHERS, "receiver": _OTHERS},
         (causes.BOTTLENECK.key,),
+        lambda view: view.paired is not None,
     ),
     Rule(
         causes.BOTTLENECK,
@@ -182,10 +307,24 @@ PATH_RULES: Final = (
 )
 LOSS_RULES: Final = (
     Rule(
+        causes.RECEIVER_DROPS,
+        _dropped,
+        _dropping,
+        {"both": "high"},
+        dict.fromkeys(
+            _ONE_PLACE, "what the path loses and what the receiver's host drops is sent again alike"
+        ),
+        (causes.LOSS.key,),
+        _knows_fates,
+    ),
+    Rule(
         causes.REORDERING,
         _disordered,
         _disorder,
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "high"},
+        dict.fromkeys(_ONE_PLACE, "without SACK the receiver does not report what arrived twice"),
+        (causes.LOSS.key,),
+        lambda view: _knows_fates(view) or view.facts.sack is not False,
     ),
     Rule(
         causes.LOSS,

@@ -31,3 +31,16 @@ class Rule:
     """Why it cannot be told."""
     looks_like: tuple[str, ...] = ()
     """Causes that it would be taken for: without any of them there is nothing to be blind for."""
+    told: Callable[[View], bool] = lambda view: False
+    """It can be told all the same."""
+
+    def sure(self, source: Source) -> Confidence:
+        """How sure it is; at both ends at least as sure as at the sender alone."""
+        usual = self.confidence.get("sender", "medium") if source == "both" else "medium"
+        return self.confidence.get(source, usual)
+
+    def unseen(self, view: View) -> str | None:
+        """Why it cannot be told, if so; what the sender's packets do not tell, those at both ends do not."""
+        source = view.timeline.source
+        why = self.blind.get("sender" if source == "both" else source)
+        return None if self.told(view) else why

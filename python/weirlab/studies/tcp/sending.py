@@ -41,7 +41,7 @@ class Via:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A capture that the server is to make, and the new file that is to have it.
+    """A capture that another host is to make, and the new file that is to have it.
 
     ``must``: no transfer without it. ``most_bytes``: the largest that is taken.
     """
@@ -75,7 +75,9 @@ class Settings:
     via: Via | None = None
     """Who is the client; None: this host."""
     fetch: Fetch | None = None
-    """Not with ``via``."""
+    """Of the server's capture."""
+    fetch_via: Fetch | None = None
+    """Of that of ``via``."""
 
     @property
     def endless(self) -> bool:
@@ -105,6 +107,8 @@ class Outcome:
     """The user ended what had an end of its own."""
     recorded: Mapping[str, Any] | None = None
     """What the server recorded, or ``why_not``; None where it was not asked to."""
+    recorded_via: Mapping[str, Any] | None = None
+    """The same of ``via``."""
 
     def problem(self) -> TrialError | None:
         """What keeps the numbers from counting."""
@@ -153,7 +157,7 @@ class Transfer:
         names = self.settings.names
         merger = Merger([each["up"] for each in self.started["connections"]], names)
         observer.started(self.started)
-        stopping, recorded = False, None
+        stopping, recorded = False, dict[str, Mapping[str, Any]]()
         while True:
             if stop.requested and not stopping:
                 self._client.stop()
@@ -166,7 +170,7 @@ class Transfer:
                 case "samples" if event:
                     observer.blocks(event)
                 case "recorded" if event:
-                    recorded = event
+                    recorded[event["end"]] = event
                 case "done" if event:
                     for interval in merger.rest():
                         observer.interval(interval)
@@ -179,7 +183,8 @@ class Transfer:
                         self.started,
                         absent=tuple(name for name in names if name not in told),
                         interrupted=event["stopped"] and not self.settings.endless,
-                        recorded=recorded,
+                        recorded=recorded.get("server"),
+                        recorded_via=recorded.get("client"),
                     )
 
 
@@ -192,7 +197,7 @@ def begin(
     """
     from weirlab._engine import TcpClient
 
-    via, fetch = settings.via, settings.fetch
+    via = settings.via
     client: TcpClient = inside(
         lambda: TcpClient(
             host=settings.host,
@@ -212,7 +217,8 @@ def begin(
             every_block=settings.every_block,
             clocks=tell is not None,
             via=None if via is None else (via.host, via.port, via.token),
-            fetch=None if fetch is None else (str(fetch.file), fetch.must, fetch.most_bytes),
+            fetch=_fetching(settings.fetch),
+            fetch_via=_fetching(settings.fetch_via),
         )
     )
     while True:
@@ -221,6 +227,10 @@ def begin(
         event = _next(client, tell)
         if event is not None and event["event"] == "started":
             return Transfer(settings, event, client, tell)
+
+
+def _fetching(fetch: Fetch | None) -> tuple[str, bool, int] | None:
+    return None if fetch is None else (str(fetch.file), fetch.must, fetch.most_bytes)
 
 
 def _next(client: TcpClient, tell: Tell | None) -> Mapping[str, Any] | None:

@@ -49,7 +49,9 @@ def test_both_ends_are_on_one_axis_and_the_run_is_kept(
     answer = between("measure", "--json", "--every", "1ms", "--rate", "100Mbit/s", "--store", tmp_path)
     assert answer.code == 0, answer.err
     document = answer.json
-    assert document["capture"] == {"interface": None, "why_not": "its packets are at other hosts"}
+    assert document["captures"].keys() == {"client", "server"}
+    for end in document["captures"].values():
+        assert end["why_not"].endswith("that needs weir tcp serve --allow-capture"), end
     assert {"sender.throughput_bps", "receiver.throughput_bps"} <= set(document["axis"][0])
     assert len(document["diagnoses"]) == 1
     for path in Path(document["path"]).rglob("*"):
@@ -99,7 +101,8 @@ def test_who_may_have_a_server_send_must_know_a_token(weir: Weir) -> None:
     ("text", "told"),
     [
         ("{host: a, client: b, options: {TCP_NODELAY: 1}}", "with 'client' it has none"),
-        ("{host: a, client: b, capture: eth0}", "with 'client' packets are at other hosts"),
+        ("{host: a, client: b, capture: eth0}", "write between:INTERFACE"),
+        ("{path: {}, capture: 'between:eth0'}", "with 'path' names no interface"),
         ("{path: {}, client: b}", "excludes 'path'"),
     ],
 )

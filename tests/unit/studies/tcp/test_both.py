@@ -6,6 +6,11 @@ import math
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
+from weirlab.diagnosis import causes
+from weirlab.diagnosis.causes import Cause, Source
+from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
 from weirlab.quantities import NOTHING
 from weirlab.studies.tcp.show import both
 from weirlab.studies.tcp.study.columns import AgreementRow, CrossingRow
@@ -41,6 +46,34 @@ def test_what_is_not_known_of_a_crossing_is_left_open() -> None:
     (table,) = both.crossings(kept(crossings=(CROSSED,)))
     (row,) = table.rows
     assert dict(zip(table.columns, row, strict=True)) == {
-        "#": "0", "Sent": "10.0 kB", "Sent again": "1.00 kB", "Lost": NOTHING, "Arrived": "9.00 kB",
+        "#": "0", "Captures": "sender to receiver", "Sent": "10.0 kB", "Sent again": "1.00 kB",
+        "Lost": NOTHING, "Arrived": "9.00 kB",
         "Twice": "0 B", "Data took": "1.00 ms / 2.00 ms / 5.00 ms", "ACKs took": NOTHING,
     }  # fmt: skip
+
+
+def seen(source: Source, cause: Cause, *blind: str) -> Diagnosis:
+    finding = Finding(cause, 1.0, 1.0, "high", "It was so.", ())
+    unseen = tuple(Blind(what, "it looks alike") for what in blind)
+    summary = Summary(1, 1.0, 8.0, 1, 1.0, 0, 0.0, None, None, None, None, None, None, None)
+    return Diagnosis(source, finding.sentence, (finding,), (), unseen, summary)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "both", "best"),
+    [
+        (causes.LOSS, causes.RECEIVER_DROPS, "both"),
+        (causes.UNKNOWN, causes.FOREIGN, "both"),
+        (causes.BOTTLENECK, causes.UNKNOWN, "kernel"),
+        (causes.APPLICATION_WRITE, causes.BOTTLENECK, "kernel"),
+    ],
+)
+def test_the_kernel_knows_the_ends_best_and_both_captures_the_path(
+    kernel: Cause, both: Cause, best: str
+) -> None:
+    by_source = {"kernel": seen("kernel", kernel, "a", "b"), "both": seen("both", both, "b", "c")}
+    found = Kept.best.func(kept(diagnoses={0: by_source, 1: {"kernel": seen("kernel", kernel, "a")}}))
+    assert found[0].source == best
+    # What one of the two tells is told.
+    assert [each.what for each in found[0].blind] == ["b"]
+    assert [each.what for each in found[1].blind] == ["a"]

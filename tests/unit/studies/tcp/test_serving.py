@@ -79,7 +79,7 @@ def test_a_client_that_dies_does_not_keep_its_place(weir: Weir, serve: Serve) ->
 
 def test_garbage_is_told_once_and_survived(weir: Weir, serve: Serve) -> None:
     served = serve()
-    for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"WEIRTCP\x04" + bytes(24), bytes(4096)):
+    for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"WEIRTCP\x05" + bytes(24), bytes(4096)):
         with socket.create_connection(("127.0.0.1", served.port)) as stranger:
             stranger.sendall(garbage)
             stranger.settimeout(DEADLINE_S)
@@ -98,7 +98,7 @@ def test_a_request_that_nobody_can_carry_out_is_garbage_too(serve: Serve) -> Non
     served = serve()
     with socket.create_connection(("127.0.0.1", served.port)) as stranger:
         stranger.settimeout(DEADLINE_S)
-        stranger.sendall(b"WEIRTCP\x03" + bytes(24))
+        stranger.sendall(b"WEIRTCP\x04" + bytes(24))
         assert len(stranger.recv(8 + 33, socket.MSG_WAITALL)) == 41, "a challenge"
         stranger.sendall(b"\x02\x00\x00\x00\xff\xff\xff\xff")
         assert stranger.recv(1) == b""

@@ -3,14 +3,13 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::bulk::end::Input;
+use crate::bulk::end::{Incoming, Input};
 use crate::bulk::line::Writer;
-use crate::control::{Message, PART_BYTES, Record};
+use crate::control::{Message, PART_BYTES, Record, Wish};
 
 /// Until the server has closed the file and summed it up.
 const RECORDED: Duration = Duration::from_secs(60);
@@ -31,6 +30,17 @@ pub struct FetchOptions {
     pub most_bytes: u64,
 }
 
+impl FetchOptions {
+    /// What a server is asked for.
+    pub(super) const fn wish(options: Option<&Self>) -> Wish {
+        match options {
+            None => Wish::None,
+            Some(Self { must: true, .. }) => Wish::Must,
+            Some(_) => Wish::IfAllowed,
+        }
+    }
+}
+
 /// Fetches it; `told` is what the server has said of it already.
 ///
 /// Raises why there is none, for people.
@@ -38,7 +48,7 @@ pub fn fetch(
     options: &FetchOptions,
     told: Option<Result<Record, String>>,
     writer: &mut Writer,
-    incoming: &Receiver<Input>,
+    incoming: &Incoming,
 ) -> Result<Record, String> {
     let record = match told {
         Some(told) => told?,
@@ -78,15 +88,16 @@ pub fn fetch(
 }
 
 /// The server's next message that is about the capture.
-fn next(incoming: &Receiver<Input>, within: Duration) -> Result<Message, String> {
+fn next(incoming: &Incoming, within: Duration) -> Result<Message, String> {
     let due = Instant::now() + within;
     loop {
         match incoming.recv_timeout(due.saturating_duration_since(Instant::now())) {
-            Ok(Input::Message(Message::Clocked { .. }) | Input::Ended) => {}
+            Ok(Input::Message(Message::Clocked { .. } | Message::Ready) | Input::Ended) => {}
             Ok(Input::Message(Message::Refuse { why })) => return Err(why),
             Ok(Input::Message(message)) => return Ok(message),
             Ok(Input::Gone(why)) => return Err(why),
             Ok(Input::Stop | Input::Abort) => return Err("the user ended it".to_owned()),
+            Ok(Input::Flooded) => return Err("it says too much".to_owned()),
             Err(_) => return Err("it did not come in time".to_owned()),
         }
     }
@@ -96,9 +107,9 @@ fn next(incoming: &Receiver<Input>, within: Duration) -> Result<Message, String>
 mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::path::Path;
-    use std::sync::mpsc;
 
     use super::*;
+    use crate::bulk::end::channel;
     use crate::bulk::line::Line;
 
     /// What comes of a record when these messages come.
@@ -108,7 +119,7 @@ mod tests {
         // The other end takes what is asked for, and says nothing.
         let _other = listener.accept().unwrap();
         let mut writer = Line::new(stream, 100).unwrap().writer().unwrap();
-        let (inputs, incoming) = mpsc::channel();
+        let (inputs, incoming) = channel();
         for input in came {
             inputs.send(input).unwrap();
         }

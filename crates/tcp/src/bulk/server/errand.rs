@@ -1,24 +1,33 @@
 //! A transfer with another server, as its client, for a third host.
 
+use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
+use super::tape::{Order, Taken, Tape, hand_over};
 use super::{House, Place, ServerEvent, lock};
-use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions};
-use crate::bulk::end::{Input, listen};
+use crate::bulk::capture::Here;
+use crate::bulk::client::{Client, ClientError, ClientEvent, ClientOptions, FetchOptions};
+use crate::bulk::end::{Incoming, Input, MOST_WAITING, channel, flooded, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::clock::now_ns;
-use crate::control::{Digest, Errand, Event, Message, Proof, Request};
+use crate::control::{Digest, Errand, Event, Message, Proof, Record, Request, Wish};
 use crate::option::Setting;
 
 /// How long the third host may take to prove something, and to be noticed at all.
 const PROVING: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(20);
+/// Between two signs of life.
+const ALIVE_NS: u64 = 5_000_000_000;
 /// Beyond a limit of time, for what is still on its way.
 const GRACE_NS: u64 = 5_000_000_000;
+
+/// Why a third host does not get the other server's packets.
+pub const NOT_PASSED_ON: &str = "it passes no captures on; that needs weir tcp serve --allow-capture";
 
 /// Somebody who may have this done.
 pub struct Principal {
@@ -30,11 +39,30 @@ pub struct Principal {
     pub peer: SocketAddr,
 }
 
-/// The other server's question.
+/// The other server's question, and the ends of the connection by which it asks: its own, and this one.
 struct Question {
     nonce: Digest,
     needs_token: bool,
     request: Box<Request>,
+    ends: (SocketAddr, SocketAddr),
+}
+
+/// The other server's capture on its way; the file is gone when this is.
+struct Passed(PathBuf);
+
+impl Passed {
+    /// What has come of it.
+    fn taken(&self, found: Result<Box<Record>, String>) -> Taken {
+        let record = found?;
+        let file = File::open(&self.0).map_err(|e| format!("its capture cannot be read: {e}"))?;
+        Ok((file, *record))
+    }
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// Carries a transfer out.
@@ -55,6 +83,9 @@ pub fn serve(principal: Principal, house: &Arc<House>) {
     let begun_ns = now_ns();
     let failure = carry(line, &errand, house, number, &mut moved, place).err().unwrap_or_default();
     lock(&house.stopping).remove(&number);
+    if let Some(found) = moved.recorded {
+        house.tell(ServerEvent::Recorded { number, peer, found: found.map(Box::new) });
+    }
     house.tell(ServerEvent::Ended {
         number,
         peer,
@@ -65,11 +96,12 @@ pub fn serve(principal: Principal, house: &Arc<House>) {
     });
 }
 
-/// Bytes that this host, as the client, has read and written.
+/// Bytes that this host, as the client, has read and written, and what it has recorded of them.
 #[derive(Default)]
 struct Moved {
     received: u64,
     sent: u64,
+    recorded: Option<Result<Record, String>>,
 }
 
 /// Raises why it broke off; the third host is told.
@@ -82,41 +114,61 @@ fn carry(
     place: Place<'_>,
 ) -> Result<(), String> {
     let mut writer = line.writer().map_err(|e| e.to_string())?;
-    let (inputs, incoming) = mpsc::channel();
-    listen(line, inputs.clone()).map_err(|e| e.to_string())?;
+    let (inputs, incoming) = channel();
+    listen(line, inputs.clone(), incoming.room(MOST_WAITING)).map_err(|e| e.to_string())?;
     lock(&house.stopping).insert(number, inputs.clone());
     // Whoever stopped the server before that has not seen this transfer.
     if house.stop.load(SeqCst) {
         let _ = inputs.send(Input::Stop);
     }
-    let done = go_between(errand, house, &mut writer, &incoming, moved);
-    // Whoever hears that this one is over may begin another one at once.
-    drop(place);
-    match done {
-        Ok(last) => writer.send(&Message::Event(last)).map_err(|e| e.to_string()),
-        Err(why) => {
-            let _ = writer.send(&Message::Refuse { why: why.clone() });
-            Err(why)
-        }
+    let told = go_between(errand, house, (&mut writer, &incoming), number, moved).and_then(|over| {
+        let Over { last, ours, theirs } = over;
+        // Whoever hears that this one is over may begin another one at once.
+        let place = (ours.is_some() || theirs.is_some()).then_some(place);
+        writer.send(&Message::Event(last)).map_err(|e| e.to_string())?;
+        moved.recorded = hand_over_both(ours, theirs, &mut writer, &incoming).map_err(|e| e.to_string())?;
+        drop(place);
+        Ok(())
+    });
+    if let Err(why) = &told {
+        let _ = writer.send(&Message::Refuse { why: why.clone() });
     }
+    told
 }
 
-/// The last event, which the third host is yet to be told.
+/// A transfer at its end, which the third host is yet to be told.
+struct Over {
+    last: Event,
+    /// This host's capture, if it is wanted.
+    ours: Option<Taken>,
+    /// The other server's, if it is wanted.
+    theirs: Option<Taken>,
+}
+
 fn go_between(
     errand: &Errand,
     house: &Arc<House>,
-    writer: &mut Writer,
-    incoming: &Receiver<Input>,
+    (writer, incoming): (&mut Writer, &Incoming),
+    number: u64,
     moved: &mut Moved,
-) -> Result<Event, String> {
+) -> Result<Over, String> {
     let (questions, asked) = mpsc::channel();
     let (proofs, proven) = mpsc::channel();
-    let client = begin(errand, questions, proven)?;
-    let mut start_ns = None;
+    let passed = passed(errand, house, number);
+    let client = begin(errand, passed.as_ref(), questions, proven)?;
+    let order = Order { wish: errand.capture, most_bytes: errand.capture_bytes, here: Here::Client };
+    let (mut tape, mut theirs) = (None, None);
+    let (mut start_ns, mut said_ns) = (None, now_ns());
     loop {
         let event = client.next_event(LOOK);
-        while let Ok(Question { nonce, needs_token, request }) = asked.try_recv() {
+        while let Ok(Question { nonce, needs_token, request, ends }) = asked.try_recv() {
+            // No data connection is made before it is answered.
+            tape = Tape::begin(order, house, Ok(ends))?;
             writer.send(&Message::Prove { nonce, needs_token, request }).map_err(|e| e.to_string())?;
+        }
+        if event.is_none() && now_ns().saturating_sub(said_ns) > ALIVE_NS {
+            said_ns = now_ns();
+            writer.send(&Message::Ready).map_err(|e| e.to_string())?;
         }
         loop {
             match incoming.try_recv() {
@@ -125,11 +177,12 @@ fn go_between(
                 Ok(Input::Message(_)) => return Err("that makes no sense here".to_owned()),
                 Ok(Input::Stop | Input::Abort) => return Err("the server was stopped".to_owned()),
                 Ok(Input::Gone(why)) => return Err(why),
+                Ok(Input::Flooded) => return Err(flooded()),
                 Ok(Input::Ended) => {}
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
-        *moved = Moved { received: client.moved().received(), sent: client.moved().sent() };
+        (moved.received, moved.sent) = (client.moved().received(), client.moved().sent());
         let options = &house.options;
         if options.most_bytes.is_some_and(|most| moved.received + moved.sent > most) {
             return Err("the transfer has more bytes than are allowed here".to_owned());
@@ -138,23 +191,64 @@ fn go_between(
         if options.most_ns.is_some_and(|most| elapsed_ns > most.saturating_add(GRACE_NS)) {
             return Err("the transfer lasts longer than is allowed here".to_owned());
         }
+        if let Some(tape) = &mut tape {
+            tape.look(elapsed_ns);
+        }
         match event {
-            None | Some(ClientEvent::Samples { .. } | ClientEvent::Recorded(_)) => {}
+            None | Some(ClientEvent::Samples { .. }) => {}
+            Some(ClientEvent::Recorded { found, .. }) => theirs = Some(found),
             Some(ClientEvent::Failed(error)) => return Err(said(&error)),
             Some(ClientEvent::Transfer(event)) => {
-                if matches!(event, Event::Started { .. }) {
+                if let Event::Started { since_1970_ns, .. } = &event {
                     start_ns = Some(now_ns());
+                    if let Some(tape) = &mut tape {
+                        tape.begun(*since_1970_ns);
+                    }
                 }
                 if matches!(event, Event::Done { .. }) {
-                    return Ok(event);
+                    let ours = tape.map(Tape::taken);
+                    let theirs = (errand.request.capture != Wish::None).then(|| match (&passed, theirs) {
+                        (Some(passed), Some(found)) => passed.taken(found),
+                        (Some(_), None) => Err("nothing was heard of it".to_owned()),
+                        (None, _) => Err(NOT_PASSED_ON.to_owned()),
+                    });
+                    return Ok(Over { last: event, ours, theirs });
                 }
                 writer.send(&Message::Event(event)).map_err(|e| e.to_string())?;
+                said_ns = now_ns();
             }
         }
     }
 }
 
-fn begin(errand: &Errand, questions: Sender<Question>, proven: Receiver<Proof>) -> Result<Client, String> {
+/// First this host's capture, then the other server's; those that are wanted. Returns what there is of the first.
+fn hand_over_both(
+    ours: Option<Taken>,
+    theirs: Option<Taken>,
+    writer: &mut Writer,
+    incoming: &Incoming,
+) -> std::io::Result<Option<Result<Record, String>>> {
+    let more = theirs.is_some();
+    let recorded = ours.map(|ours| hand_over(ours, more, writer, incoming)).transpose()?;
+    if let Some(theirs) = theirs {
+        // Its own server tells what there is.
+        let _told = hand_over(theirs, false, writer, incoming)?;
+    }
+    Ok(recorded)
+}
+
+/// Where the other server's capture goes meanwhile, if it is wanted and may be passed on.
+fn passed(errand: &Errand, house: &House, number: u64) -> Option<Passed> {
+    let options = house.options.capture.as_ref().filter(|_| errand.request.capture != Wish::None)?;
+    Some(Passed(options.recorder.folder().join(format!("passed-{number}.pcapng"))))
+}
+
+fn begin(
+    errand: &Errand,
+    passed: Option<&Passed>,
+    questions: Sender<Question>,
+    proven: Receiver<Proof>,
+) -> Result<Client, String> {
     let options = ClientOptions {
         host: errand.host.clone(),
         port: errand.port,
@@ -166,14 +260,20 @@ fn begin(errand: &Errand, questions: Sender<Question>, proven: Receiver<Proof>) 
         every_block: false,
         clocks: errand.clocks,
         via: None,
-        fetch: None,
+        fetch: passed.map(|passed| FetchOptions {
+            file: passed.0.clone(),
+            must: errand.request.capture == Wish::Must,
+            most_bytes: errand.request.capture_bytes,
+        }),
+        fetch_via: None,
     };
-    let prover = move |nonce: &Digest, needs_token: bool, request: &Request| {
-        let late = |_| ClientError::Refused("nobody proved to know its token in time".to_owned());
-        let question = Question { nonce: *nonce, needs_token, request: Box::new(request.clone()) };
-        drop(questions.send(question));
-        proven.recv_timeout(PROVING).map_err(late)
-    };
+    let prover =
+        move |nonce: &Digest, needs_token: bool, request: &Request, ends: (SocketAddr, SocketAddr)| {
+            let late = |_| ClientError::Refused("nobody proved to know its token in time".to_owned());
+            let question = Question { nonce: *nonce, needs_token, request: Box::new(request.clone()), ends };
+            drop(questions.send(question));
+            proven.recv_timeout(PROVING).map_err(late)
+        };
     let mut options = options;
     if !options.request.congestion.is_empty() {
         options.settings.push(Setting::congestion(&options.request.congestion));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use super::errand::{self, Principal};
+use super::errand::{self, NOT_PASSED_ON, Principal};
 use super::session::{self, Client};
 use super::{House, ServerEvent, lock};
 use crate::bulk::line::{Line, LineError, read_by};
@@ -127,8 +127,10 @@ fn recognise(mut stream: TcpStream, house: &House) -> Result<Known, Stranger> {
                     "it is the client of no other server; that needs weir tcp serve --allow-client"
                         .to_owned(),
                 ),
-                Wanted::Errand(errand) if errand.request.capture != Wish::None => {
-                    Some("a capture is handed over to the client alone".to_owned())
+                Wanted::Errand(errand)
+                    if errand.request.capture == Wish::Must && house.options.capture.is_none() =>
+                {
+                    Some(NOT_PASSED_ON.to_owned())
                 }
                 Wanted::Errand(errand) => refusal(&errand.request, house),
             };

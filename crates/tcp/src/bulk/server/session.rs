@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use super::tape::Tape;
+use super::tape::{Order, Tape, hand_over};
 use super::{House, Place, ServerEvent, lock};
-use crate::bulk::end::{Input, Intervals, listen};
+use crate::bulk::capture::Here;
+use crate::bulk::end::{Incoming, Input, Intervals, MOST_WAITING, channel, flooded, listen};
 use crate::bulk::line::{Line, Writer};
 use crate::bulk::random;
 use crate::bulk::transfer::{Given, Transfer};
@@ -98,7 +99,8 @@ fn transfer(
     peer: SocketAddr,
     moved: &mut Moved,
 ) -> Result<(), Broken> {
-    let mut tape = match Tape::begin(request, house, &line) {
+    let order = Order { wish: request.capture, most_bytes: request.capture_bytes, here: Here::Server };
+    let mut tape = match Tape::begin(order, house, line.ends()) {
         Ok(tape) => tape,
         Err(why) => {
             let _ = line.send(&Message::Refuse { why: why.clone() });
@@ -123,10 +125,15 @@ fn transfer(
         }
     };
     let mut writer = line.writer()?;
-    let (inputs, incoming) = mpsc::channel();
-    listen(line, inputs.clone())?;
+    let (inputs, incoming) = channel();
+    listen(line, inputs.clone(), incoming.room(MOST_WAITING))?;
     writer.send(&Message::Ready)?;
-    await_go(&mut writer, &incoming)?;
+    if let Err(broken) = await_go(&mut writer, &incoming) {
+        if let Broken::Refused(why) = &broken {
+            let _ = writer.send(&Message::Refuse { why: why.clone() });
+        }
+        return Err(broken);
+    }
     let number = house.transfers.fetch_add(1, SeqCst) + 1;
     moved.number = Some(number);
     house.tell(ServerEvent::Began { number, peer, request: Box::new(request.clone()), with: None });
@@ -137,7 +144,7 @@ fn transfer(
     }
     let mut done = carry(given, request, house, &mut writer, (&inputs, &incoming), moved, tape.as_mut());
     if let (Ok(()), Some(tape)) = (&done, tape) {
-        let handed = tape.hand_over(&mut writer, &incoming);
+        let handed = hand_over(tape.taken(), false, &mut writer, &incoming);
         done = handed.map_err(Broken::from).map(|found| {
             house.tell(ServerEvent::Recorded { number, peer, found: found.map(Box::new) });
         });
@@ -150,7 +157,7 @@ fn transfer(
 }
 
 /// Waits for the client to begin, and tells it the time meanwhile.
-fn await_go(writer: &mut Writer, incoming: &Receiver<Input>) -> Result<(), Broken> {
+fn await_go(writer: &mut Writer, incoming: &Incoming) -> Result<(), Broken> {
     let due = Instant::now() + JOINING;
     loop {
         match incoming.recv_timeout(due.saturating_duration_since(Instant::now())) {
@@ -159,6 +166,7 @@ fn await_go(writer: &mut Writer, incoming: &Receiver<Input>) -> Result<(), Broke
                 writer.send(&Message::Clocked { sent_ns, at_ns: now_ns() })?;
             }
             Ok(Input::Gone(why)) => return Err(Broken::Gone(why)),
+            Ok(Input::Flooded) => return Err(Broken::Refused(flooded())),
             _ => return Err(Broken::Gone("it did not begin".to_owned())),
         }
     }
@@ -195,7 +203,7 @@ fn carry(
     request: &Request,
     house: &House,
     writer: &mut Writer,
-    (inputs, incoming): (&Sender<Input>, &Receiver<Input>),
+    (inputs, incoming): (&Sender<Input>, &Incoming),
     moved: &mut Moved,
     mut tape: Option<&mut Tape>,
 ) -> Result<(), Broken> {
@@ -220,6 +228,7 @@ fn carry(
             }
             Some(Input::Message(_)) => return Err(Broken::Refused("that makes no sense here".to_owned())),
             Some(Input::Gone(why)) => return Err(Broken::Gone(why)),
+            Some(Input::Flooded) => return Err(Broken::Refused(flooded())),
             None => {}
         }
         let elapsed_ns = intervals.elapsed_ns();

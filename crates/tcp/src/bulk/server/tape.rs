@@ -1,21 +1,33 @@
 //! What is recorded of one transfer, and handed over when the transfer has ended.
 
 use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
 use super::House;
-use crate::bulk::capture::{Recorded, Recording, Wanted};
-use crate::bulk::end::Input;
-use crate::bulk::line::{Line, Writer};
-use crate::control::{Digest, Message, PART_BYTES, Record, Request, Wish};
+use crate::bulk::capture::{Here, Recorded, Recording, Wanted};
+use crate::bulk::end::{Incoming, Input, flooded};
+use crate::bulk::line::Writer;
+use crate::control::{Digest, Message, PART_BYTES, Record, Wish};
 
 /// How long a client may take to ask for the next part, and for all of them.
 const NEXT: Duration = Duration::from_secs(15);
 const ALL: Duration = Duration::from_secs(600);
+
+/// A capture that has ended, or why there is none.
+pub type Taken = Result<(File, Record), String>;
+
+/// What somebody wants recorded: whether, how much at most, and at which end.
+#[derive(Clone, Copy)]
+pub struct Order {
+    pub wish: Wish,
+    pub most_bytes: u64,
+    pub here: Here,
+}
 
 /// What is recorded, or why it is not.
 pub struct Tape {
@@ -32,22 +44,28 @@ enum State {
 }
 
 impl Tape {
-    /// Begins to record where `request` wants it; `None` where it does not.
+    /// Begins to record where `order` wants it; `None` where it does not.
+    ///
+    /// `ends`: the server's and the client's of the control connection.
     ///
     /// # Errors
     /// Why there can be no transfer then.
-    pub fn begin(request: &Request, house: &House, line: &Line) -> Result<Option<Self>, String> {
-        let state = match (request.capture, &house.options.capture) {
+    pub fn begin(
+        order: Order,
+        house: &House,
+        ends: io::Result<(SocketAddr, SocketAddr)>,
+    ) -> Result<Option<Self>, String> {
+        let state = match (order.wish, &house.options.capture) {
             (Wish::None, _) => return Ok(None),
             (_, None) => Err("it records no packets; that needs weir tcp serve --allow-capture".to_owned()),
-            (_, Some(options)) => line.ends().map_err(|e| e.to_string()).and_then(|(server, client)| {
-                let most_bytes = options.most_bytes.min(request.capture_bytes);
-                options.recorder.begin(&Wanted { server, client, most_bytes })
+            (_, Some(options)) => ends.map_err(|e| e.to_string()).and_then(|(server, client)| {
+                let most_bytes = options.most_bytes.min(order.most_bytes);
+                options.recorder.begin(&Wanted { server, client, here: order.here, most_bytes })
             }),
         };
         let state = match state {
             Ok(recording) => State::Running(recording),
-            Err(why) if request.capture == Wish::Must => return Err(why),
+            Err(why) if order.wish == Wish::Must => return Err(why),
             Err(why) => State::Ended(Err(why)),
         };
         let most_ns = house.options.capture.as_ref().map_or(0, |options| options.most_ns);
@@ -73,42 +91,45 @@ impl Tape {
         }
     }
 
-    /// Ends it, tells the client what there is, and sends the parts that it asks for until it goes away.
-    ///
-    /// Returns what there is, or why there is nothing.
-    pub fn hand_over(
-        mut self,
-        writer: &mut Writer,
-        incoming: &Receiver<Input>,
-    ) -> std::io::Result<Result<Record, String>> {
+    /// Ends it; what there is, or why there is nothing.
+    pub fn taken(mut self) -> Taken {
         self.stop();
         let (ended_early, since_1970_ns) = (self.ended_early, self.since_1970_ns);
         let ended = match self.state {
-            State::Ended(ended) => ended,
+            State::Ended(ended) => ended?,
             State::Running(_) => unreachable!("it was stopped"),
         };
-        let found = ended.and_then(|ended| {
-            let (bytes, sha256) = sum(&ended.file).map_err(|e| format!("its capture cannot be read: {e}"))?;
-            let Recorded { file, interface, packets, lost, left_out } = ended;
-            let record =
-                Record { bytes, sha256, interface, packets, lost, left_out, ended_early, since_1970_ns };
-            Ok((file, record))
-        });
-        let told = found.as_ref().map(|(_, record)| record.clone()).map_err(Clone::clone);
-        writer.send(&Message::Recorded { found: told.clone() })?;
-        if let Ok((file, record)) = found {
-            send_parts(&file, record.bytes, writer, incoming)?;
-        }
-        Ok(told)
+        let (bytes, sha256) = sum(&ended.file).map_err(|e| format!("its capture cannot be read: {e}"))?;
+        let Recorded { file, interface, packets, lost, left_out } = ended;
+        Ok((file, Record { bytes, sha256, interface, packets, lost, left_out, ended_early, since_1970_ns }))
     }
+}
+
+/// Tells the client what was `taken`, and sends the parts that it asks for until it goes away, or until it has had
+/// the last one where `more` is to come.
+///
+/// Returns what there is, or why there is nothing.
+pub fn hand_over(
+    taken: Taken,
+    more: bool,
+    writer: &mut Writer,
+    incoming: &Incoming,
+) -> io::Result<Result<Record, String>> {
+    let told = taken.as_ref().map(|(_, record)| record.clone()).map_err(Clone::clone);
+    writer.send(&Message::Recorded { found: told.clone() })?;
+    if let Ok((file, record)) = taken {
+        send_parts(&file, record.bytes, more, writer, incoming)?;
+    }
+    Ok(told)
 }
 
 fn send_parts(
     file: &File,
     bytes: u64,
+    more: bool,
     writer: &mut Writer,
-    incoming: &Receiver<Input>,
-) -> std::io::Result<()> {
+    incoming: &Incoming,
+) -> io::Result<()> {
     let due = Instant::now() + ALL;
     loop {
         let left = due.saturating_duration_since(Instant::now());
@@ -119,11 +140,20 @@ fn send_parts(
             Ok(Input::Message(Message::Fetch { from })) if from < bytes => {
                 let mut part = vec![0; (bytes - from).min(PART_BYTES as u64) as usize];
                 file.read_exact_at(&mut part, from)?;
+                let is_last = from + part.len() as u64 == bytes;
                 writer.send(&Message::Part { from, bytes: part })?;
+                if more && is_last {
+                    return Ok(());
+                }
             }
             // It may have asked for the time before it knew of the end.
             Ok(Input::Message(Message::Clock { .. } | Message::Stop) | Input::Ended) => {}
-            Ok(_) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Input::Flooded) => {
+                writer.send(&Message::Refuse { why: flooded() })?;
+                return Err(io::Error::other(flooded()));
+            }
+            // Nobody waits for an answer: it has what it wants, or it is gone.
+            Ok(_) | Err(_) => return Ok(()),
         }
     }
 }
@@ -138,5 +168,68 @@ fn sum(file: &File) -> std::io::Result<(u64, Digest)> {
         }
         hash.update(&buffer[..read]);
         at += read as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::Sender;
+
+    use super::*;
+    use crate::bulk::end::channel;
+    use crate::bulk::line::Line;
+    use crate::control::MOST_ANSWER_BYTES;
+
+    fn ends() -> (Line, Writer) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = Line::new(listener.accept().unwrap().0, 100).unwrap();
+        (Line::new(client, MOST_ANSWER_BYTES).unwrap(), server.writer().unwrap())
+    }
+
+    fn file_of(name: &str, bytes: &[u8]) -> File {
+        let path = std::env::temp_dir().join(format!("weir-tape-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file
+    }
+
+    fn fetch(inputs: &Sender<Input>, from: u64) {
+        inputs.send(Input::Message(Message::Fetch { from })).unwrap();
+    }
+
+    #[test]
+    fn who_asks_for_too_many_parts_at_once_is_refused() {
+        let (mut client, mut writer) = ends();
+        let (inputs, incoming) = channel();
+        fetch(&inputs, 0);
+        inputs.send(Input::Flooded).unwrap();
+        let taken = Ok((file_of("flooded", b"12"), Record { bytes: 2, ..Record::default() }));
+        let done = hand_over(taken, false, &mut writer, &incoming);
+        assert_eq!(done.unwrap_err().to_string(), flooded());
+        assert!(matches!(client.receive(None), Ok(Message::Recorded { found: Ok(_) })));
+        assert!(matches!(client.receive(None), Ok(Message::Part { from: 0, .. })));
+        let Ok(Message::Refuse { why }) = client.receive(None) else { panic!() };
+        assert_eq!(why, "more than 256 of its messages wait for an answer");
+    }
+
+    #[test]
+    fn two_captures_are_handed_over_one_after_the_other() {
+        let (mut client, mut writer) = ends();
+        let (inputs, incoming) = channel();
+        for (file, more) in [(&b"first"[..], true), (&b"second"[..], false)] {
+            fetch(&inputs, 0);
+            if !more {
+                inputs.send(Input::Gone("it has both".to_owned())).unwrap();
+            }
+            let record = Record { bytes: file.len() as u64, ..Record::default() };
+            let taken = Ok((file_of("both", file), record));
+            assert!(hand_over(taken, more, &mut writer, &incoming).unwrap().is_ok());
+            assert!(matches!(client.receive(None), Ok(Message::Recorded { found: Ok(_) })));
+            let Ok(Message::Part { bytes, .. }) = client.receive(None) else { panic!() };
+            assert_eq!(bytes, file);
+        }
     }
 }

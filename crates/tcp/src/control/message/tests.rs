@@ -9,7 +9,18 @@ use crate::control::{
 };
 use crate::{Info, Queues};
 
-pub fn request() -> Request {
+pub fn errand() -> Errand {
+    Errand {
+        host: "b.example".into(),
+        port: 29_100,
+        clocks: true,
+        capture: Wish::IfAllowed,
+        capture_bytes: 1 << 30,
+        request: request(),
+    }
+}
+
+fn request() -> Request {
     Request {
         host: [7; 32],
         up: 2,
@@ -80,7 +91,7 @@ fn messages() -> impl Strategy<Value = Message> {
         (any::<Proof>(), "[a-z0-9.:]{1,40}", any::<u16>(), any::<bool>()).prop_map(
             |(proof, host, port, clocks)| Message::Errand {
                 proof,
-                errand: Box::new(Errand { host, port, clocks, request: request() })
+                errand: Box::new(Errand { host, port, clocks, ..errand() })
             }
         ),
         (any::<Digest>(), any::<bool>()).prop_map(|(nonce, needs_token)| Message::Prove {
@@ -149,7 +160,7 @@ fn events() -> impl Strategy<Value = Event> {
 
 #[test]
 fn the_proof_of_an_errand_is_for_its_target_and_none_of_a_request() {
-    let errand = Errand { host: "b.example".into(), port: 29_100, clocks: true, request: request() };
+    let errand = errand();
     let proof = prove_errand("secret", &[1; 32], &errand);
     assert!(verify_errand("secret", &[1; 32], &errand, &proof));
     assert!(!verify_errand("other", &[1; 32], &errand, &proof));
@@ -159,14 +170,15 @@ fn the_proof_of_an_errand_is_for_its_target_and_none_of_a_request() {
         &Errand { host: "c.example".into(), ..errand.clone() },
         &proof
     ));
-    assert!(!verify_errand("secret", &[1; 32], &Errand { port: 22, ..errand }, &proof));
+    assert!(!verify_errand("secret", &[1; 32], &Errand { port: 22, ..errand.clone() }, &proof));
+    assert!(!verify_errand("secret", &[1; 32], &Errand { capture: Wish::None, ..errand }, &proof));
     assert!(!verify("secret", &[1; 32], &request(), &proof));
 }
 
 #[test]
 fn the_largest_errand_fits() {
     let request = Request { bytes: Some(u64::MAX), bytes_per_s: Some(u64::MAX), ..request() };
-    let errand = Errand { host: "x".repeat(253), port: 1, clocks: true, request };
+    let errand = Errand { host: "x".repeat(253), request, ..errand() };
     let bytes = Message::Errand { proof: [0; 32], errand: Box::new(errand) }.emit();
     assert_eq!(decoded(&bytes, MOST_REQUEST_BYTES).map(|found| found.len()), Ok(1));
 }
@@ -174,7 +186,7 @@ fn the_largest_errand_fits() {
 #[test]
 fn the_preamble_is_as_published() {
     let control = Preamble::Control.emit();
-    assert_eq!(&control[..8], b"WEIRTCP\x03");
+    assert_eq!(&control[..8], b"WEIRTCP\x04");
     assert_eq!(control[8..], [0; 24]);
     let data = Preamble::Data { session: [9; 16], index: 258 }.emit();
     assert_eq!(data[8..12], [1, 0, 2, 1]);

@@ -13,7 +13,11 @@ from weirlab.trace.times import Window
 USUAL: Final = ("throughput_bps", "rtt_us", "snd_cwnd", "snd_wnd_bytes", "notsent_bytes", "total_retrans")
 RECEIVING: Final = ("throughput_bps", "rqueue_bytes", "rcv_wnd_bytes")
 CAPTURED: Final = ("throughput_bps", "flight_bytes", "window_bytes", "rtt_us", "retransmissions")
-CAPTURES: Final[Mapping[str, str]] = {"client": "capture", "server": "server_capture"}
+CAPTURES: Final[Mapping[str, str]] = {
+    "client": "capture",
+    "server": "server_capture",
+    "between": "between_capture",
+}
 """What captures are called, by the end at which they were made."""
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import polars as pl
 
-from weirlab.studies.tcp.measure import agreement, crossing, samples
+from weirlab import trace
+from weirlab.diagnosis import tracing
+from weirlab.diagnosis.both import crossing, reading
+from weirlab.diagnosis.both.crossing import Crossing, Delays, Leg
+from weirlab.diagnosis.both.reading import Look
+from weirlab.studies.tcp.measure import agreement, samples
 from weirlab.studies.tcp.measure.agreement import Pair
-from weirlab.studies.tcp.measure.crossing import Crossing, Delays, Leg
+from weirlab.trace.facts import side
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
@@ -19,6 +25,20 @@ if TYPE_CHECKING:
     from weirlab.studies.tcp.measure.measuring import Measured
     from weirlab.trace.facts import SideName
     from weirlab.trace.frames import Trace
+
+At = Literal["sender", "between", "receiver"]
+Section = Literal["all", "before", "behind"]
+
+ORDER: Final = ("both", "sender", "between", "receiver")
+"""Of diagnoses: the one that knows most first."""
+ENDS: Final[tuple[End, ...]] = ("client", "server", "between")
+"""In the order in which captures are read."""
+SECTIONS: Final[Mapping[Section, tuple[At, At]]] = {
+    "all": ("sender", "receiver"),
+    "before": ("sender", "between"),
+    "behind": ("between", "receiver"),
+}
+"""Of the path, between two captures."""
 
 SHOWN: Final[dict[str, Any]] = {
     "time_ns": pl.Int64,
@@ -36,13 +56,13 @@ SHOWN: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Captured:
-    """All of it, by connection. ``diagnoses`` by place as well, the sender's first."""
+    """All of it, by connection. ``diagnoses`` as in :data:`ORDER` as well."""
 
     packets: pl.DataFrame
     """See :data:`SHOWN`."""
     diagnoses: Mapping[int, Mapping[str, Diagnosis]]
-    crossings: Mapping[int, Crossing]
-    """Of connections that were captured at both ends from their beginning."""
+    crossings: Mapping[int, Mapping[Section, Crossing]]
+    """Of connections that were captured at two places from their beginning."""
     pairs: Mapping[int, tuple[Pair, ...]]
 
 
@@ -51,8 +71,8 @@ class _Found:
     """What was found so far, by connection."""
 
     parts: list[pl.DataFrame] = field(default_factory=list)
-    diagnoses: dict[int, dict[Place, Diagnosis]] = field(default_factory=dict)
-    legs: dict[int, dict[Place, Leg]] = field(default_factory=dict)
+    diagnoses: dict[int, dict[str, Diagnosis]] = field(default_factory=dict)
+    looks: dict[int, dict[At, Look]] = field(default_factory=dict)
     seen: dict[int, dict[Place, agreement.Seen]] = field(default_factory=dict)
 
 
@@ -61,23 +81,25 @@ def captured(
 ) -> Captured:
     """Read what there is; captures that do not have a connection say nothing of it."""
     found = _Found()
-    for end, capture in captures.items():
-        if capture.path is not None:
-            _read(capture, end, measured, target_bps, found)
-    crossings = {}
-    for number, legs in found.legs.items():
-        if "sender" in legs and "receiver" in legs:
-            crossings[number], there, back = crossing.cross(legs["sender"], legs["receiver"])
-            up = measured.ups[number]
-            found.parts.append(_delays(there, number, "server" if up else "client"))
-            found.parts.append(_delays(back, number, "client" if up else "server"))
+    crossings: dict[int, dict[Section, Crossing]] = {}
+    with ExitStack() as stack:
+        # What was captured in between is put onto the clock of the ends.
+        for end, capture in sorted(captures.items(), key=lambda each: ENDS.index(each[0])):
+            if capture.path is not None:
+                read = stack.enter_context(trace.read(capture.path, series=True))
+                _take(read, capture, end, measured, target_bps, found)
+        for number, looks in found.looks.items():
+            legs = {place: look.leg() for place, look in looks.items()}
+            crossings[number] = _sections(legs)
+            if "sender" in looks and "receiver" in looks:
+                _both(looks, legs, number, measured.ups[number], target_bps, found)
     packets = pl.concat(found.parts) if found.parts else pl.DataFrame(schema=SHOWN)
     pairs = {
         number: tuple(agreement.pairs(samples.of(measured.samples, number, "sender"), places))
         for number, places in found.seen.items()
     }
     diagnoses = {
-        number: {place: each for place in ("sender", "receiver") if (each := by_place.get(place)) is not None}
+        number: {place: each for place in ORDER if (each := by_place.get(place)) is not None}
         for number, by_place in found.diagnoses.items()
     }
     return Captured(
@@ -85,35 +107,83 @@ def captured(
     )
 
 
-def _read(capture: Capture, end: End, measured: Measured, target_bps: float | None, found: _Found) -> None:
-    from weirlab import trace
-    from weirlab.diagnosis import tracing
-    from weirlab.trace.facts import side
-
-    assert capture.path is not None
-    with trace.read(capture.path, series=True) as read:
-        ends = {(each["a"]["addr"], each["a"]["port"]): each for each in read.facts["connections"]}
-        for number, one in enumerate(measured.outcome.started["connections"]):
-            connection = ends.get(tuple(one["local"]))
-            if connection is None:
-                continue
-            up = measured.ups[number]
-            name: SideName = "a" if up else "b"
-            if not side(connection, name)["data_packets"]:
-                continue
-            place: Place = "sender" if up == (end == "client") else "receiver"
-            diagnosis = tracing.read(read, connection, name, place=place, target_bps=target_bps)
-            if diagnosis is not None:
-                found.diagnoses.setdefault(number, {})[place] = diagnosis
-            whole = capture.whole and connection["begin"] == "handshake"
+def _take(
+    read: Trace, capture: Capture, end: End, measured: Measured, target_bps: float | None, found: _Found
+) -> None:
+    """What one capture shows of each connection."""
+    ends = {(each["a"]["addr"], each["a"]["port"]): each for each in read.facts["connections"]}
+    for number, one in enumerate(measured.outcome.started["connections"]):
+        connection = ends.get(tuple(one["local"]))
+        if connection is None:
+            continue
+        up = measured.ups[number]
+        name: SideName = "a" if up else "b"
+        if not side(connection, name)["data_packets"]:
+            continue
+        place = _place(end, up)
+        diagnosis = tracing.read(read, connection, name, place=place, target_bps=target_bps)
+        if diagnosis is not None:
+            found.diagnoses.setdefault(number, {})[place] = diagnosis
+        if place != "between":
             found.seen.setdefault(number, {})[place] = agreement.Seen(
-                connection, name, capture.lost, not (capture.left_out or capture.ended_early)
+                connection, name, capture.lost_packets, not (capture.left_out_packets or capture.ended_early)
             )
-            if connection["begin"] == "handshake":
-                leg = _leg(read, connection["id"], name, capture.shift_ns, whole=whole)
-                found.legs.setdefault(number, {})[place] = leg
-            shown = _shown(read, connection["id"], name, capture.shift_ns)
-            found.parts.append(_labelled(shown, number, end))
+        if connection["begin"] == "handshake":
+            looks = found.looks.setdefault(number, {})
+            look = Look(read, connection, name, capture.shift_ns, capture.whole)
+            if capture.unclocked and (shift_ns := _shift_ns(look, looks)) is not None:
+                capture.shift_ns, capture.unclocked = shift_ns, False
+                look = replace(look, shift_ns=shift_ns)
+            looks[place] = look
+        shown = _shown(read, connection["id"], name, capture.shift_ns)
+        found.parts.append(_labelled(shown, number, end))
+
+
+def _place(end: End, up: bool) -> At:
+    if end == "between":
+        return "between"
+    return "sender" if up == (end == "client") else "receiver"
+
+
+def _shift_ns(look: Look, others: Mapping[At, Look]) -> int | None:
+    """What puts a capture in between onto the clock of one at an end: packets take some time both ways, and
+    the least of both ways is taken for the same.
+    """
+    leg = look.leg()
+    for place, other in others.items():
+        ways = (other.leg(), leg) if place == "sender" else (leg, other.leg())
+        found, *_ = crossing.cross(*ways)
+        if found.there is not None and found.back is not None:
+            ahead_ns = (found.there.least - found.back.least) / 2
+            return round(-ahead_ns if place == "sender" else ahead_ns)
+    return None
+
+
+def _sections(legs: Mapping[At, Leg]) -> dict[Section, Crossing]:
+    """What became of a connection's data from each capture to the next one, and all the way."""
+    return {
+        section: crossing.cross(legs[one], legs[other])[0]
+        for section, (one, other) in SECTIONS.items()
+        if one in legs and other in legs
+    }
+
+
+def _both(
+    looks: Mapping[At, Look],
+    legs: Mapping[At, Leg],
+    number: int,
+    up: bool,
+    target_bps: float | None,
+    found: _Found,
+) -> None:
+    """What the captures at both ends show of a connection."""
+    ends = legs["sender"], legs["receiver"]
+    _, there, back = crossing.cross(*ends)
+    found.parts.append(_delays(there, number, "server" if up else "client"))
+    found.parts.append(_delays(back, number, "client" if up else "server"))
+    diagnosis = reading.read(looks["sender"], looks["receiver"], ends, target_bps=target_bps)
+    if diagnosis is not None:
+        found.diagnoses.setdefault(number, {})["both"] = diagnosis
 
 
 def _labelled(rows: pl.DataFrame, number: int, end: End) -> pl.DataFrame:
@@ -125,31 +195,6 @@ def _delays(found: Delays, number: int, end: End) -> pl.DataFrame:
     rows = pl.DataFrame({"time_ns": found.time_ns, "delay_us": found.delay_ns / 1e3})
     others = [name for name in SHOWN if name not in (*rows.columns, "connection", "end")]
     return _labelled(rows.with_columns(pl.lit(None).alias(name) for name in others), number, end)
-
-
-def _leg(read: Trace, connection: int, name: SideName, shift_ns: int, *, whole: bool) -> Leg:
-    rows = (
-        read.scan_segments()
-        # On loopback every packet is captured as it leaves, and as it arrives.
-        .filter(pl.col("connection") == connection, pl.col("meaning") != "copy")
-        .select(
-            (pl.col("time_ns") + shift_ns).alias("time_ns"),
-            (pl.col("from_side") == name).alias("ours"),
-            *(pl.col(each).cast(pl.Int64) for each in ("seq", "payload_bytes", "new_bytes", "ack")),
-        )
-        .collect()
-    )
-    data = rows.filter(pl.col("ours"), pl.col("payload_bytes") > 0)
-    acks = rows.filter(~pl.col("ours"), pl.col("ack").is_not_null())
-    return Leg(
-        data_ns=data["time_ns"].to_numpy(),
-        seq=data["seq"].to_numpy(),
-        payload_bytes=data["payload_bytes"].to_numpy(),
-        new_bytes=data["new_bytes"].to_numpy(),
-        ack_ns=acks["time_ns"].to_numpy(),
-        ack=acks["ack"].to_numpy(),
-        whole=whole,
-    )
 
 
 def _shown(read: Trace, connection: int, name: SideName, shift_ns: int) -> pl.DataFrame:

@@ -11,27 +11,35 @@ from typing import Any, Final, Literal
 from weirlab.errors import InputError, LabError, MissingCapability, WeirError
 from weirlab.quoting import quoted
 
-End = Literal["client", "server"]
+End = Literal["client", "server", "between"]
 
 SNAP_BYTES: Final = 128
 """Headers."""
-FILES: Final[Mapping[End, str]] = {"client": "capture.pcapng", "server": "server-capture.pcapng"}
+FILES: Final[Mapping[End, str]] = {
+    "client": "capture.pcapng",
+    "server": "server-capture.pcapng",
+    "between": "between-capture.pcapng",
+}
 """Names of the files in a run."""
 MOST_BYTES: Final = 1 << 30
 """The largest capture that is taken from a server."""
 AUTO: Final = "auto"
 NONE: Final = "none"
 MUST: Final = "must"
+WISHES: Final = (AUTO, NONE, MUST)
+BETWEEN: Final = "between:"
+"""Begins the name of an interface that forwards the connection."""
 
 
 @dataclass(frozen=True)
 class Ends:
     """What is captured: at the client ``auto`` (where it is allowed), ``none``, ``must`` or an interface; at
-    the server one of the first three.
+    the server one of the first three; in between ``none`` or an interface of this host.
     """
 
     client: str = AUTO
     server: str = AUTO
+    between: str = NONE
 
 
 @dataclass
@@ -42,19 +50,21 @@ class Capture:
     interface: str = ""
     why_not: str = ""
     packets: int | None = None
-    lost: int = 0
+    lost_packets: int = 0
     """Packets that came too fast to be recorded."""
-    left_out: int = 0
+    left_out_packets: int = 0
     """Packets beyond a limit of bytes."""
     ended_early: bool = False
     """A limit of time was reached before the end."""
     shift_ns: int = 0
     """To be added to its times for those of the client's clock."""
+    unclocked: bool = False
+    """How its clock differs from the client's is not known yet."""
 
     @property
     def whole(self) -> bool:
         """Whether nothing is missing."""
-        return not (self.lost or self.left_out or self.ended_early)
+        return not (self.lost_packets or self.left_out_packets or self.ended_early)
 
 
 def ends(text: str, *, reverse: bool) -> Ends:
@@ -63,30 +73,38 @@ def ends(text: str, *, reverse: bool) -> Ends:
     Raises
     ------
     InputError
-        It names an end twice, or mixes ``auto`` or ``none`` with others.
+        It names a place twice, or mixes ``auto`` or ``none`` with ends.
     """
-    if text in (AUTO, NONE):
-        return Ends(text, text)
+    names = [each.strip() for each in text.split(",")]
+    both = [name for name in names if not name.startswith(BETWEEN)]
     found: dict[End, str] = {}
-    for name in (each.strip() for each in text.split(",")):
+    if both == [AUTO] or names == [NONE]:
+        found |= {"client": both[0], "server": both[0]}
+        both = []
+    for name in both:
         if name in ("", AUTO, NONE):
             raise InputError(
-                f"--capture {quoted(text)}: expected is auto, none, or one or two of sender, receiver and an "
-                "interface of this host"
+                f"--capture {quoted(text)}: expected is auto, none, or one or more of sender, receiver, an "
+                "interface of this host, and between:INTERFACE"
             )
         server = name == ("sender" if reverse else "receiver")
         end: End = "server" if server else "client"
         if end in found:
             raise InputError(f"--capture {quoted(text)} names the {end} twice")
         found[end] = MUST if name in ("sender", "receiver") else name
-    return Ends(found.get("client", NONE), found.get("server", NONE))
+    between = [name.removeprefix(BETWEEN).strip() for name in names if name.startswith(BETWEEN)]
+    if len(between) > 1 or "" in between:
+        raise InputError(f"--capture {quoted(text)}: expected is one interface behind between:")
+    return Ends(found.get("client", NONE), found.get("server", NONE), *between)
 
 
 @contextmanager
-def capturing(host: str, port: int, folder: Path, wanted: str, netns: str | None = None) -> Iterator[Capture]:
+def capturing(
+    host: str, port: int, folder: Path, wanted: str, netns: str | None = None, end: End = "client"
+) -> Iterator[Capture]:
     """Record what goes to and from ``port`` of ``host`` while the block lasts.
 
-    ``wanted`` as :attr:`Ends.client`; an interface is in the namespace ``netns``.
+    ``wanted`` as in :class:`Ends`; an interface is in the namespace ``netns``.
 
     Raises
     ------
@@ -99,7 +117,7 @@ def capturing(host: str, port: int, folder: Path, wanted: str, netns: str | None
     from weirlab.link import bindings
     from weirlab.link.settings import Recording
 
-    path = folder / FILES["client"]
+    path = folder / FILES[end]
     recorder = None
     try:
         interface = _towards(host, port) if wanted in (AUTO, MUST) else wanted
@@ -122,17 +140,23 @@ def capturing(host: str, port: int, folder: Path, wanted: str, netns: str | None
         if recorder is not None:
             counts = recorder.stop()["interfaces"]
             found.packets = sum(each["written"] for each in counts)
-            found.lost = sum(each["lost"] + each["not_written"] for each in counts)
+            found.lost_packets = sum(each["lost"] + each["not_written"] for each in counts)
 
 
 def fetched(told: Mapping[str, Any] | None, path: Path | None, wanted: str) -> Capture:
-    """The server's capture, from the event ``recorded`` of the engine; not on the client's clock yet."""
+    """The capture of another host, from the event ``recorded`` of the engine; by that host's clock."""
     if told is None or path is None:
         return Capture(None, why_not="it was not wanted" if wanted == NONE else "nothing was heard of it")
     if told["why_not"] is not None:
         return Capture(None, why_not=told["why_not"])
-    names = ("interface", "packets", "lost", "left_out", "ended_early")
-    return Capture(path, **{name: told[name] for name in names})
+    return Capture(
+        path,
+        interface=told["interface"],
+        packets=told["packets"],
+        lost_packets=told["lost"],
+        left_out_packets=told["left_out"],
+        ended_early=told["ended_early"],
+    )
 
 
 def _first_clause(error: WeirError) -> str:

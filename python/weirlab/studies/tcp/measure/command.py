@@ -41,7 +41,12 @@ Parquet. weir run slow-transfer measures over an emulated path instead.
 
 With --client the transfer is one between two other hosts, both of which run
 weir tcp serve; this one asks, is told what both kernels report, and keeps it.
-Packets are not recorded then, and times are those of the client's clock.
+Each of them records packets where it was started with --allow-capture. Times
+are those of the client's clock.
+
+--capture between:INTERFACE also records on an interface of this host that
+forwards the connection, such as a bridge or a router's port. Then it is known
+on which side of this host packets are lost or wait.
 
 --every is the period of the kernel's reports, --period that of computed values
 (in --json and in the run), --interval that of lines and tables for people.
@@ -54,6 +59,7 @@ Examples:
   weir tcp measure 192.0.2.1 --token SECRET --out slow.html
   weir tcp measure 192.0.2.1 --token SECRET --capture sender,receiver
   weir tcp measure 192.0.2.1 --token A --client 198.51.100.7 --client-token B
+  weir tcp measure 192.0.2.1 --client 198.51.100.7 --capture auto,between:br0
 """
 
 
@@ -84,9 +90,9 @@ class SourceOptions:
     capture: Annotated[
         str,
         typer.Option(
-            help="Record packets: auto (both ends, where allowed), none, or at these ends: sender, receiver, "
-            "or an interface of this host.",
-            metavar="auto|none|END,...",
+            help="Record packets: auto (both ends, where allowed), none, or where: sender, receiver, an "
+            "interface of this host (as the client), between:INTERFACE (this host forwards).",
+            metavar="auto|none|WHERE,...",
         ),
     ] = "auto"
 

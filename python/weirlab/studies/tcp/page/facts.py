@@ -89,6 +89,7 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
             PLACES[each.source],
             each.main.held,
             percent(each.findings[0].share),
+            each.findings[0].confidence,
             bit_rate(each.summary.throughput_bps),
             count(each.summary.retransmitted),
             NOTHING if each.summary.rtt_mean_s is None else duration(each.summary.rtt_mean_s * 1e9),
@@ -97,9 +98,20 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
         for each in found.values()
     ]
     columns = (
-        "Seen from", "Main cause", "Share", "Throughput", "Retransmitted", "Mean RTT", "Greatest window",
+        "Seen from", "Main cause", "Share", "Confidence", "Throughput", "Retransmitted", "Mean RTT",
+        "Greatest window",
     )  # fmt: skip
     return Table("The same transfer from each place", columns, rows) if rows else None
+
+
+def untold(found: Mapping[str, Diagnosis]) -> Table | None:
+    """What cannot be told, and from which places; None where all tell everything."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for each in found.values():
+        for blind in each.blind:
+            places.setdefault((blind.what, blind.why), []).append(PLACES[each.source])
+    rows = [(what, "; ".join(by), why) for (what, why), by in places.items()]
+    return Table("What cannot be told", ("What", "From", "Why"), rows) if rows else None
 
 
 def counters(found: Diagnosis) -> Table:

@@ -16,9 +16,9 @@ from weirlab.studies.tcp.page import charts, facts, lines
 from weirlab.studies.tcp.show import both
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.studies.tcp.study import kept as keeping
-from weirlab.studies.tcp.study.findings import between, captures_remarks, clocks_sentence
+from weirlab.studies.tcp.study.findings import between, captures_remarks, clocks_sentence, where
 from weirlab.studies.tcp.study.running import PATH
-from weirlab.trace.quantities import bit_rate, duration, percent, plural, size
+from weirlab.trace.quantities import bit_rate, duration, percent, plural, size, words
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
@@ -128,11 +128,11 @@ def _where(kept: Kept, manifest: Mapping[str, Any]) -> str:
 
 def _captured(kept: Kept) -> str:
     made = [
-        f"at the {end} ({row.interface or 'an unnamed interface'})"
+        f"{where(end)} ({row.interface or 'an unnamed interface'})"
         for end, row in kept.captures.items()
         if not row.why_not
     ]
-    return f"Packets were captured {' and '.join(made)}." if made else ""
+    return f"Packets were captured {words(made)}." if made else ""
 
 
 def _origin(manifest: Mapping[str, Any]) -> Origin:
@@ -280,7 +280,7 @@ def _over_time(kept: Kept, axis: lines.Axis) -> Iterator[Figure]:
     frame = lines.one_way(kept, number, axis)
     if frame.height:
         yield _figure(
-            "delay", which, " ".join(between(kept)[1:]) or "One-way delays.",
+            "delay", which, " ".join(between(kept)[1:2]) or "One-way delays.",
             charts.over_time(frame, axis, "One-way delay, ms", "ms", labels=charts.PLAIN), frame,
         )  # fmt: skip
     frame = lines.buffers(kept, number, axis)
@@ -355,12 +355,15 @@ def _compared(kept: Kept) -> Chapter:
         "places",
         "Seen from different places",
         "Places",
-        intro="The diagnosis is made from the kernels' state, and from each capture alone. Two captures "
-        "together show what became of the data between them. The kernel's own counters are beside.",
+        intro="The diagnosis is made from the kernels' state, from each capture alone, and from the captures "
+        "at both ends together, which show what became of the data between them. The kernel's own counters "
+        "are beside.",
         tables=tuple(
             table
             for table in (
                 facts.places(found),
+                facts.untold(found),
+                *(terminal.between(found["both"]) if "both" in found else ()),
                 *both.crossings(kept),
                 *both.agreement(kept),
                 None if counters is None else facts.counters(counters),

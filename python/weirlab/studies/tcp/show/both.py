@@ -13,6 +13,11 @@ from weirlab.trace.quantities import count, duration, octets, size
 if TYPE_CHECKING:
     from weirlab.studies.tcp.study.kept import Kept
 
+SECTIONS: Final[Mapping[str, str]] = {
+    "all": "sender to receiver",
+    "before": "sender to in between",
+    "behind": "in between to receiver",
+}
 _SAID: Final[Mapping[str, Callable[[float], str]]] = {
     "segments": lambda value: count(round(value)),
     "bytes": lambda value: octets(round(value)),
@@ -42,10 +47,11 @@ def agreement(kept: Kept) -> Iterator[Table]:
 
 
 def crossings(kept: Kept) -> Iterator[Table]:
-    """What became of the data between two captures; nothing without both."""
+    """What became of the data between two captures; nothing without two."""
     rows = [
         [
             str(each.connection),
+            SECTIONS[each.section],
             size(each.sent_bytes),
             size(each.again_bytes),
             NOTHING if each.lost_bytes is None else size(each.lost_bytes),
@@ -56,9 +62,9 @@ def crossings(kept: Kept) -> Iterator[Table]:
         ]
         for each in kept.crossings
     ]
-    columns = ("#", "Sent", "Sent again", "Lost", "Arrived", "Twice", "Data took", "ACKs took")
+    columns = ("#", "Captures", "Sent", "Sent again", "Lost", "Arrived", "Twice", "Data took", "ACKs took")
     if rows:
-        yield Table("Between the two captures (delays: least / mean / greatest)", columns, rows, ("#",))
+        yield Table("Between two captures (delays: least / mean / greatest)", columns, rows, ("#",))
 
 
 def _ways(*delays_us: float) -> str:

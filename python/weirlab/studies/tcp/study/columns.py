@@ -43,31 +43,31 @@ class TransferRow:
 
 @dataclass(frozen=True)
 class CaptureRow:
-    """A capture at one end of the transfer, or why there is none."""
+    """A capture of the transfer at one place, or why there is none."""
 
     trial_id: str
     """The attempt in `trials`."""
     end: str
-    """Where: `client` or `server`."""
+    """Where: `client`, `server` or `between`."""
     interface: str
     """The interface; empty without a capture."""
     why_not: str
     """Why there is none; empty with one."""
-    packets: int | None
+    packets: int | None = None
     """Packets in it."""
-    lost_packets: int
+    lost_packets: int = 0
     """Packets that came too fast to be recorded."""
-    left_out_packets: int
+    left_out_packets: int = 0
     """Packets beyond its limit of bytes."""
-    ended_early: bool
+    ended_early: bool = False
     """It reached its limit of time before the end of the transfer."""
-    shift_ns: int
+    shift_ns: int = 0
     """To be added to its times for those of the client's clock, which all tables have."""
 
 
 @dataclass(frozen=True)
 class CrossingRow:
-    """What became of a connection's data between the captures at its two ends."""
+    """What became of a connection's data between two captures."""
 
     trial_id: str
     """The attempt in `trials`."""
@@ -99,6 +99,9 @@ class CrossingRow:
     """Their mean."""
     back_max_us: float
     """The greatest."""
+    section: str = "all"
+    """From which capture to which: `all` from the sender's to the receiver's, `before` to the one in between,
+    `behind` from there on. The columns call its two ends sender and receiver."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +273,7 @@ class PacketsRow:
     connection: int
     """The connection's number."""
     end: str
-    """Where the capture was made: `client` or `server`."""
+    """Where the capture was made: `client`, `server` or `between`."""
     time_ns: int
     """Beginning of the period."""
     acked_bytes: int | None

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli import diagnosis
+from weirlab.diagnosis.both import crossing
 from weirlab.errors import TrialError, WeirError
 from weirlab.quantities import NOTHING
-from weirlab.studies.tcp.measure import axis, crossing
+from weirlab.studies.tcp.measure import axis
 from weirlab.studies.tcp.show import both as shown_both
 from weirlab.studies.tcp.show import tables as shown
 from weirlab.studies.tcp.study.kept import Kept
@@ -120,7 +121,7 @@ class TcpFindings:
                 made.append(
                     replace(first, caption=f"{first.caption}: {named}seen by {each.document()['from']}")
                 )
-                made += rest if source == "kernel" else []
+                made += rest if source == "kernel" else diagnosis.between(each)
         return [*made, *shown_both.crossings(self.kept), *shown_both.agreement(self.kept)]
 
     def remarks(self) -> list[str]:
@@ -156,7 +157,9 @@ def _document(row: CrossingRow | AgreementRow) -> dict[str, Any]:
 def between(kept: Kept) -> list[str]:
     """What the captures at both ends say together, of the connection that moved most."""
     found = kept.crossing(kept.busiest)
-    return [] if found is None else crossing.sentences(found)
+    before, behind = (kept.crossing(kept.busiest, section) for section in ("before", "behind"))
+    said = [] if found is None else crossing.sentences(found)
+    return said if before is None or behind is None else [*said, *crossing.located(before, behind)]
 
 
 def captures_remarks(kept: Kept) -> list[str]:
@@ -167,18 +170,23 @@ def captures_remarks(kept: Kept) -> list[str]:
     return [said for end, row in kept.captures.items() for said in _captured(end, row)]
 
 
+def where(end: str) -> str:
+    """Where a capture was made."""
+    return "in between" if end == "between" else f"at the {end}"
+
+
 def _captured(end: str, row: CaptureRow) -> Iterator[str]:
     if row.why_not:
-        yield f"No capture at the {end}: {row.why_not}."
+        yield f"No capture {where(end)}: {row.why_not}."
     if row.lost_packets:
-        yield f"{plural(row.lost_packets, 'packet')} came too fast to be captured at the {end}."
+        yield f"{plural(row.lost_packets, 'packet')} came too fast to be captured {where(end)}."
     if row.left_out_packets:
         yield (
-            f"The capture at the {end} lacks its last {plural(row.left_out_packets, 'packet')}: it has as "
+            f"The capture {where(end)} lacks its last {plural(row.left_out_packets, 'packet')}: it has as "
             "many bytes as it may."
         )
     if row.ended_early:
-        yield f"The capture at the {end} ended before the transfer did: it lasted as long as it may."
+        yield f"The capture {where(end)} ended before the transfer did: it lasted as long as it may."
 
 
 def clocks(transfer: TransferRow) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from weirlab.diagnosis import stored
+from weirlab.diagnosis.both.crossing import Crossing, Delay
+from weirlab.diagnosis.causes import UNKNOWN
 from weirlab.errors import InputError, StoreError
 from weirlab.jobs.progress import RESUME
 from weirlab.store.frames import rows_of
 from weirlab.studies.tcp.measure import samples
 from weirlab.studies.tcp.measure.capturing import FILES, End
-from weirlab.studies.tcp.measure.crossing import Crossing, Delay
 from weirlab.studies.tcp.measure.result import PACKETS as PACKET_COLUMNS
 from weirlab.studies.tcp.results import Latency, Summary
 from weirlab.studies.tcp.shares import Shares
@@ -73,13 +74,13 @@ class Kept:
     files: Mapping[End, Path]
     """Of captures, by end."""
     crossings: tuple[CrossingRow, ...] = ()
-    """Of connections that were captured at both ends."""
+    """Of connections that were captured at two places."""
     agreement: tuple[AgreementRow, ...] = ()
 
     @cached_property
     def best(self) -> dict[int, Diagnosis]:
-        """By connection the diagnosis that knows most: the kernel's."""
-        return {number: next(iter(each.values())) for number, each in self.diagnoses.items() if each}
+        """By connection the one that knows most: the kernel's of the ends, both captures' of the path."""
+        return {number: _best(each) for number, each in self.diagnoses.items() if each}
 
     @cached_property
     def busiest(self) -> int:
@@ -88,10 +89,10 @@ class Kept:
             max(self.connections, key=lambda each: each.received_bytes).connection if self.connections else 0
         )
 
-    def crossing(self, connection: int) -> Crossing | None:
-        """What became of its data between the two captures, if there are two."""
+    def crossing(self, connection: int, section: str = "all") -> Crossing | None:
+        """What became of its data between two captures, if there are two; see :class:`CrossingRow`."""
         for row in self.crossings:
-            if row.connection == connection:
+            if (row.connection, row.section) == (connection, section):
                 return _crossing(row)
         return None
 
@@ -103,6 +104,17 @@ class Kept:
     def summaries(self) -> list[Summary]:
         """The directions as ``weir tcp send`` tells them."""
         return [_summary(each) for each in self.directions]
+
+
+def _best(found: Mapping[str, Diagnosis]) -> Diagnosis:
+    first, both = next(iter(found.values())), found.get("both")
+    if both is None:
+        return first
+    on_the_path = first.findings[0].cause.who in ("network", "unknown")
+    best = both if on_the_path and both.main != UNKNOWN else first
+    # What one of the two tells is told.
+    untold = {each.what for each in first.blind} & {each.what for each in both.blind}
+    return replace(best, blind=tuple(each for each in best.blind if each.what in untold))
 
 
 def has_transfer(run: Run) -> bool:
@@ -166,18 +178,7 @@ def _packets(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _client_only(transfer: TransferRow) -> dict[str, CaptureRow]:
-    row = CaptureRow(
-        trial_id=transfer.trial_id,
-        end="client",
-        interface=transfer.interface,
-        why_not=transfer.why_no_capture,
-        packets=None,
-        lost_packets=0,
-        left_out_packets=0,
-        ended_early=False,
-        shift_ns=0,
-    )
-    return {"client": row}
+    return {"client": CaptureRow(transfer.trial_id, "client", transfer.interface, transfer.why_no_capture)}
 
 
 def _crossing(row: CrossingRow) -> Crossing:

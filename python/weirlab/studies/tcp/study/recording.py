@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import polars as pl
 
@@ -36,10 +37,13 @@ from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
 if TYPE_CHECKING:
-    from weirlab.studies.tcp.measure.crossing import Delay
-    from weirlab.studies.tcp.results import Latency, Summary
+    from weirlab.diagnosis.both.crossing import Delay
+    from weirlab.studies.tcp.measure.measuring import Measured
+    from weirlab.studies.tcp.results import Latency
     from weirlab.studies.tcp.sending import Settings
     from weirlab.studies.tcp.shares import Shares
+
+R = TypeVar("R")
 
 TRANSFERS: Final = "transfers"
 DIRECTIONS: Final = "directions"
@@ -107,26 +111,8 @@ def tables(found: Found, settings: Settings, trial_id: str) -> Mapping[str, pl.D
     named = pl.lit(trial_id).alias("trial_id")
     return {
         TRANSFERS: frame_of(TransferRow, [_transfer(found, settings, trial_id)]),
-        DIRECTIONS: frame_of(
-            DirectionRow,
-            [
-                _direction(
-                    each,
-                    sum(one.direction == each.direction for one in measured.outcome.connections),
-                    trial_id,
-                )
-                for each in measured.outcome.directions
-            ],
-        ),
-        CONNECTIONS: frame_of(
-            ConnectionRow,
-            [
-                _connection(number, each, made, trial_id)
-                for number, (each, made) in enumerate(
-                    zip(measured.outcome.connections, measured.outcome.started["connections"], strict=True)
-                )
-            ],
-        ),
+        DIRECTIONS: frame_of(DirectionRow, _directions(measured, trial_id)),
+        CONNECTIONS: frame_of(ConnectionRow, _connections(measured, trial_id)),
         DIAGNOSES: frame_of(DiagnosisRow, _diagnoses(found, trial_id)),
         FINDINGS: frame_of(FindingRow, _findings(found, trial_id)),
         SAMPLES: measured.samples.select(named, pl.all()),
@@ -138,37 +124,29 @@ def tables(found: Found, settings: Settings, trial_id: str) -> Mapping[str, pl.D
     }
 
 
+def _row(kind: type[R], *sources: object, **given: Any) -> R:
+    """A row of what is ``given``, and else of what the ``sources`` call as its fields are called."""
+    names = [each.name for each in fields(kind) if each.name not in given]  # type: ignore[arg-type]
+    return kind(**given, **{n: getattr(each, n) for n in names for each in sources if hasattr(each, n)})
+
+
 def _captures(found: Found, trial_id: str) -> list[CaptureRow]:
-    return [
-        CaptureRow(
-            trial_id=trial_id,
-            end=end,
-            interface=each.interface,
-            why_not=each.why_not,
-            packets=each.packets,
-            lost_packets=each.lost,
-            left_out_packets=each.left_out,
-            ended_early=each.ended_early,
-            shift_ns=each.shift_ns,
-        )
-        for end, each in found.captures.items()
-    ]
+    return [_row(CaptureRow, each, trial_id=trial_id, end=end) for end, each in found.captures.items()]
 
 
 def _crossings(found: Found, trial_id: str) -> list[CrossingRow]:
     return [
-        CrossingRow(
+        _row(
+            CrossingRow,
+            each,
             trial_id=trial_id,
             connection=number,
-            sent_bytes=each.sent_bytes,
-            again_bytes=each.again_bytes,
-            arrived_bytes=each.arrived_bytes,
-            twice_bytes=each.twice_bytes,
-            lost_bytes=each.lost_bytes,
+            section=section,
             **_delay("there", each.there),
             **_delay("back", each.back),
         )
-        for number, each in sorted(found.captured.crossings.items())
+        for number, sections in sorted(found.captured.crossings.items())
+        for section, each in sections.items()
     ]
 
 
@@ -189,49 +167,45 @@ def _agreement(found: Found, trial_id: str) -> list[AgreementRow]:
 
 
 def _transfer(found: Found, settings: Settings, trial_id: str) -> TransferRow:
-    offset = found.measured.offset
-    return TransferRow(
+    measured, client = found.measured, found.captures["client"]
+    offset = measured.offset
+    return _row(
+        TransferRow,
+        found.asked,
+        settings,
         trial_id=trial_id,
         start_ns=found.start_ns,
-        host=settings.host,
-        port=settings.port,
         client="" if settings.via is None else settings.via.host,
-        every_ns=found.asked.every_ns,
-        period_ns=found.asked.period_ns,
-        interrupted=found.measured.outcome.interrupted,
-        same_clock=found.measured.same_clock,
+        interrupted=measured.outcome.interrupted,
+        same_clock=measured.same_clock,
         offset_ns=None if offset is None else offset.ns,
         bound_ns=None if offset is None else offset.bound_ns,
         exchanges=0 if offset is None else offset.exchanges,
         drifted=offset is not None and offset.drifted,
-        interface=found.captures["client"].interface,
-        why_no_capture=found.captures["client"].why_not,
+        interface=client.interface,
+        why_no_capture=client.why_not,
     )
 
 
-def _direction(each: Summary, connections: int, trial_id: str) -> DirectionRow:
-    least, mean, most = each.rtt_us or (math.nan,) * 3
-    narrow, usual, wide = each.cwnd_bytes or (math.nan,) * 3
-    return DirectionRow(
-        trial_id=trial_id,
-        direction=each.direction,
-        connections=connections,
-        received_bytes=each.received_bytes,
-        sent_bytes=each.sent_bytes,
-        lasted_s=each.seconds,
-        throughput_bps=each.throughput_bps,
-        retransmissions=each.retransmissions,
-        retransmitted_bytes=each.retransmitted_bytes,
-        rtt_min_us=least,
-        rtt_mean_us=mean,
-        rtt_max_us=most,
-        cwnd_min_bytes=float(narrow),
-        cwnd_mean_bytes=float(usual),
-        cwnd_max_bytes=float(wide),
-        **_latency(each.latency),
-        **_shares(each.shares),
-        failure=each.failure,
-    )
+def _directions(measured: Measured, trial_id: str) -> Iterator[DirectionRow]:
+    for each in measured.outcome.directions:
+        least, mean, most = each.rtt_us or (math.nan,) * 3
+        narrow, usual, wide = each.cwnd_bytes or (math.nan,) * 3
+        yield _row(
+            DirectionRow,
+            each,
+            trial_id=trial_id,
+            connections=sum(one.direction == each.direction for one in measured.outcome.connections),
+            lasted_s=each.seconds,
+            rtt_min_us=least,
+            rtt_mean_us=mean,
+            rtt_max_us=most,
+            cwnd_min_bytes=float(narrow),
+            cwnd_mean_bytes=float(usual),
+            cwnd_max_bytes=float(wide),
+            **_latency(each.latency),
+            **_shares(each.shares),
+        )
 
 
 def _latency(found: Latency | None) -> dict[str, Any]:
@@ -245,24 +219,24 @@ def _shares(found: Shares | None) -> dict[str, Any]:
     return {f"{name}_share": math.nan if found is None else getattr(found, name) for name in names}
 
 
-def _connection(number: int, each: Summary, made: Mapping[str, Any], trial_id: str) -> ConnectionRow:
-    least, mean, _ = each.rtt_us or (math.nan,) * 3
-    return ConnectionRow(
-        trial_id=trial_id,
-        connection=number,
-        direction=each.direction,
-        local=shown(made["local"]),
-        remote=shown(made["remote"]),
-        congestion=str(made["congestion"] or ""),
-        received_bytes=each.received_bytes,
-        lasted_s=each.seconds,
-        throughput_bps=each.throughput_bps,
-        retransmissions=each.retransmissions,
-        retransmitted_bytes=each.retransmitted_bytes,
-        rtt_min_us=least,
-        rtt_mean_us=mean,
-        options=json.dumps(plain(made["options"])),
-    )
+def _connections(measured: Measured, trial_id: str) -> Iterator[ConnectionRow]:
+    outcome = measured.outcome
+    made = outcome.started["connections"]
+    for number, (each, one) in enumerate(zip(outcome.connections, made, strict=True)):
+        least, mean, _ = each.rtt_us or (math.nan,) * 3
+        yield _row(
+            ConnectionRow,
+            each,
+            trial_id=trial_id,
+            connection=number,
+            local=shown(one["local"]),
+            remote=shown(one["remote"]),
+            congestion=str(one["congestion"] or ""),
+            lasted_s=each.seconds,
+            rtt_min_us=least,
+            rtt_mean_us=mean,
+            options=json.dumps(plain(one["options"])),
+        )
 
 
 def _diagnoses(found: Found, trial_id: str) -> list[DiagnosisRow]:

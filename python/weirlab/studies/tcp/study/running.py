@@ -71,10 +71,10 @@ class Begun:
 
     transfer: sending.Transfer
     watched: Watched
-    capture: Capture
-    server_capture: str
-    """What was asked for at the server; see :class:`capturing.Ends`."""
-    stop_capture: Callable[[], None]
+    captures: Mapping[End, Capture]
+    """Of this host."""
+    wanted: capturing.Ends
+    stop_captures: Callable[[], None]
     started_at: str
     lab: str
     link: EmulatedLink | None = None
@@ -104,25 +104,31 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
             wanted = replace(wanted, client=client)
         settings = what.settings(host=host, token=token, client_token=client_token)
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
-        if settings.via is not None:
-            capture, wanted = Capture(None, why_not=_ELSEWHERE), capturing.Ends(NONE, NONE)
-        else:
-            capture = recording_stack.enter_context(
-                capturing.capturing(settings.host, settings.port, scratch, wanted.client, netns)
+        captures: dict[End, Capture] = {}
+        here: list[tuple[End, str]] = [("between", wanted.between)] if wanted.between != NONE else []
+        if settings.via is None:
+            here.append(("client", wanted.client))
+        for end, interface in here:
+            captures[end] = recording_stack.enter_context(
+                capturing.capturing(settings.host, settings.port, scratch, interface, netns, end)
             )
-        if wanted.server in (AUTO, MUST):
-            fetch = sending.Fetch(scratch / FILES["server"], wanted.server == MUST, MOST_BYTES)
-            settings = replace(settings, fetch=fetch)
+        settings = replace(
+            settings,
+            fetch=_fetch("server", wanted.server, scratch),
+            fetch_via=None if settings.via is None else _fetch("client", wanted.client, scratch),
+        )
         watched = Watched(live.observer, live.view.print_ns / 1e9)
         work.progress.stage(f"TCP transfer to {what.where}")
         started_at = utc_now().isoformat(timespec="milliseconds")
         with Stop() as stop:
             transfer = sending.begin(settings, stop, watched.event, inside)
-        begun = Begun(transfer, watched, capture, wanted.server, recording_stack.close, started_at, lab, link)
+        begun = Begun(transfer, watched, captures, wanted, recording_stack.close, started_at, lab, link)
         yield Ground(begun, facts)
 
 
-_ELSEWHERE: Final = "its packets are at other hosts"
+def _fetch(end: End, wanted: str, folder: Path) -> sending.Fetch | None:
+    """What is wanted of another host."""
+    return sending.Fetch(folder / FILES[end], wanted == MUST, MOST_BYTES) if wanted in (AUTO, MUST) else None
 
 
 def _here(make: Callable[[], Any]) -> Any:
@@ -137,10 +143,10 @@ def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter
     with Stop() as stop:
         outcome = begun.transfer.carry(begun.watched, stop)
         begun.watched.rest()
-    begun.stop_capture()
+    begun.stop_captures()
     what = asked.tcp
     done = measuring.measured(outcome, begun.watched)
-    captures: dict[End, Capture] = {"client": begun.capture, "server": _at_server(begun, done)}
+    captures = _captures(begun, done)
     asked_for = result.Asked(what.every_ns, what.period_ns, what.names, what.target_bps)
     found = result.found(done, captures, asked_for)
     for end, capture in captures.items():
@@ -168,16 +174,21 @@ def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter
     return TcpFindings(kept.read(writer.run), live.view)
 
 
-def _at_server(begun: Begun, done: measuring.Measured) -> Capture:
-    """The capture that the server handed over, on the client's clock."""
-    settings, told = begun.transfer.settings, done.outcome.recorded
-    if settings.via is not None:
-        return Capture(None, why_not=_ELSEWHERE)
-    file = None if settings.fetch is None else settings.fetch.file
-    found = capturing.fetched(told, file, begun.server_capture)
-    if told is None or found.path is None:
-        return found
-    return replace(found, shift_ns=done.shift_ns(told["since_1970_ns"]))
+def _captures(begun: Begun, done: measuring.Measured) -> dict[End, Capture]:
+    """By place; those at the ends on the client's clock."""
+    outcome, settings, here = done.outcome, begun.transfer.settings, begun.captures
+    client = here.get("client") or _fetched(settings.fetch_via, outcome.recorded_via, begun.wanted.client)
+    server, told = _fetched(settings.fetch, outcome.recorded, begun.wanted.server), outcome.recorded
+    if told is not None and server.path is not None:
+        server = replace(server, shift_ns=done.shift_ns(told["since_1970_ns"]))
+    found: dict[End, Capture] = {"client": client, "server": server}
+    if (between := here.get("between")) is not None:
+        found["between"] = replace(between, unclocked=settings.via is not None)
+    return found
+
+
+def _fetched(fetch: sending.Fetch | None, told: Mapping[str, Any] | None, wanted: str) -> Capture:
+    return capturing.fetched(told, None if fetch is None else fetch.file, wanted)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -90,7 +90,8 @@ class TcpSection(Section):
     capture: Annotated[str, readable(_captures)] = capturing.AUTO
     """Record packets: ``auto`` (at both ends, where allowed), ``none``, or which ends must be recorded:
     ``sender``, ``receiver``, or both with a comma between. An interface (with ``host``) stands for the
-    client. A server records if it was started with ``weir tcp serve --allow-capture``."""
+    client, and ``between:INTERFACE`` for an interface of this host that forwards the connection. Other hosts
+    record if they run ``weir tcp serve --allow-capture``."""
     target: BitRate | None = None
     """Throughput that is wanted; the diagnosis says what it would need."""
 
@@ -169,8 +170,11 @@ class TcpScenario(Root):
         if what.client is not None:
             if what.options:
                 yield ("tcp", "options"), "are about sockets of this host, and with 'client' it has none"
-            if what.capture not in (capturing.AUTO, capturing.NONE):
-                yield ("tcp", "capture"), "with 'client' packets are at other hosts: leave it out"
+            if what.captures.client not in capturing.WISHES:
+                yield (
+                    ("tcp", "capture"),
+                    "with 'client' an interface of this host is between the ends: write between:INTERFACE",
+                )
         if what.path is None:
             if what.server_options:
                 yield ("tcp", "server_options"), "can be set with 'path' only; see weir tcp serve --option"
@@ -179,7 +183,7 @@ class TcpScenario(Root):
             yield ("tcp", "path"), "excludes 'host': the path to another host is as it is"
         if what.client is not None:
             yield ("tcp", "client"), "excludes 'path': its client is in a namespace of this host"
-        if what.captures.client not in (capturing.AUTO, capturing.NONE, capturing.MUST):
+        if what.captures.client not in capturing.WISHES or what.captures.between != capturing.NONE:
             yield ("tcp", "capture"), "with 'path' names no interface: give sender, receiver, auto or none"
         for side, why in what.path.conflicts():
             yield ("tcp", "path", side), why

@@ -42,6 +42,18 @@ class Leg:
     whole: bool
     """Nothing is missing from the capture."""
 
+    @property
+    def ends(self) -> Ints:
+        """Of each segment, the sequence number behind it."""
+        return self.seq + self.payload_bytes
+
+    def complete(self) -> Ints:
+        """When each segment had come, the sequence number up to which nothing was missing; not of none."""
+        begins = np.where(self.new_bytes > 0, self.ends - self.new_bytes, np.iinfo(np.int64).max)
+        missing = np.minimum.accumulate(begins[::-1])[::-1]
+        reached = np.maximum.accumulate(self.ends)
+        return np.asarray(np.minimum(np.append(missing[1:], reached[-1:]), reached))
+
 
 @dataclass(frozen=True)
 class Delay:
@@ -116,6 +128,22 @@ def sentences(found: Crossing) -> list[str]:
     return [each for each in said if each]
 
 
+def located(before: Crossing, behind: Crossing) -> list[str]:
+    """On which side of a capture in between packets were lost, and where they waited."""
+    said = []
+    lost = before.lost_bytes, behind.lost_bytes
+    if lost[0] is not None and lost[1] is not None and any(lost):
+        said.append(f"Before the capture in between {size(lost[0])} were lost, behind it {size(lost[1])}.")
+    if before.there is not None and behind.there is not None:
+        waits = before.there.waited, behind.there.waited
+        if max(waits) >= QUEUE_NS:
+            said.append(
+                f"Data waited {duration(waits[0])} on average before the capture in between, and "
+                f"{duration(waits[1])} behind it."
+            )
+    return said
+
+
 def _fate(found: Crossing) -> str:
     if found.lost_bytes is None:
         return "What was lost between the captures is not told: packets are missing from one of them."
@@ -160,8 +188,8 @@ def _there(sender: Leg, receiver: Leg) -> Delays:
     sent, came = _fronts(sender), _fronts(receiver)
     if len(sent) == 0 or len(came) == 0:
         return _NO_DELAYS
-    ends = _ends(receiver)[came]
-    left = np.searchsorted(_ends(sender)[sent], ends)
+    ends = receiver.ends[came]
+    left = np.searchsorted(sender.ends[sent], ends)
     known = left < len(sent)
     known[known] &= ~_sent_again(sender, ends[known] - 1)
     times = receiver.data_ns[came][known]
@@ -181,13 +209,9 @@ def _back(sender: Leg, receiver: Leg) -> Delays:
     return Delays(times, times - receiver.ack_ns[left][at[known]])
 
 
-def _ends(leg: Leg) -> Ints:
-    return leg.seq + leg.payload_bytes
-
-
 def _fronts(leg: Leg) -> Ints:
     """Segments that end beyond all before them, and of which nothing was there before."""
-    rises = _risen(_ends(leg))
+    rises = _risen(leg.ends)
     return np.asarray(rises[leg.new_bytes[rises] == leg.payload_bytes[rises]])
 
 
@@ -205,7 +229,7 @@ def _sent_again(leg: Leg, byte: Ints) -> NDArray[np.bool_]:
     if len(again) == 0:
         return np.zeros(len(byte), dtype=bool)
     order = again[np.argsort(leg.seq[again], kind="stable")]
-    reaches = np.maximum.accumulate(_ends(leg)[order])
+    reaches = np.maximum.accumulate(leg.ends[order])
     at = np.searchsorted(leg.seq[order], byte, side="right") - 1
     return np.asarray((at >= 0) & (reaches[np.maximum(at, 0)] > byte))
 

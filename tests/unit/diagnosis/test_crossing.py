@@ -1,28 +1,14 @@
-"""Captures at both ends of a transfer: what becomes of the data between them, and how they are asked for."""
+"""Captures at both ends of a transfer: what becomes of the data between them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from weirlab.errors import InputError
-from weirlab.studies.tcp.measure import capturing, crossing
-from weirlab.studies.tcp.measure.capturing import Ends
-from weirlab.studies.tcp.measure.crossing import Leg
+from weirlab.diagnosis.both import crossing
 
-MS = 1_000_000
-Segment = tuple[int, int, int, int]
-"""Time in ms, sequence number, payload, and what of that is new."""
-
-
-def leg(data: Sequence[Segment], acks: Sequence[tuple[int, int]] = (), whole: bool = True) -> Leg:
-    time, seq, payload, new = np.array(data, dtype=np.int64).reshape(-1, 4).T
-    at, ack = np.array(acks, dtype=np.int64).reshape(-1, 2).T
-    return Leg(time * MS, seq, payload, new, at * MS, ack, whole)
+from .legs import MS, leg
 
 
 def test_bytes_are_accounted_for_however_packets_were_split_and_joined() -> None:
@@ -108,32 +94,14 @@ def test_the_queue_is_on_the_way_whose_delay_grows(
     assert crossing.sentences(found)[1].startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("text", "reverse", "wanted"),
-    [
-        ("auto", False, Ends("auto", "auto")),
-        ("none", True, Ends("none", "none")),
-        ("sender", False, Ends("must", "none")),
-        ("sender", True, Ends("none", "must")),
-        ("sender, receiver", False, Ends("must", "must")),
-        ("receiver,eth0", False, Ends("eth0", "must")),
-        ("eth0", True, Ends("eth0", "none")),
-    ],
-)
-def test_captures_are_asked_for_by_end(text: str, reverse: bool, wanted: Ends) -> None:
-    assert capturing.ends(text, reverse=reverse) == wanted
-
-
-@pytest.mark.parametrize("text", ["", "auto,receiver", "none,eth0", "sender,eth0", "receiver,receiver"])
-def test_captures_that_contradict_themselves_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match="--capture"):
-        capturing.ends(text, reverse=False)
-
-
-def test_what_the_server_says_of_its_capture_is_kept() -> None:
-    file = Path("server.pcapng")
-    told = {"why_not": None, "interface": "eth0", "packets": 9, "lost": 1, "left_out": 0, "ended_early": True}
-    found = capturing.fetched({**told, "bytes": 900, "since_1970_ns": 1}, file, "auto")
-    assert (found.path, found.interface, found.packets, found.whole) == (file, "eth0", 9, False)
-    assert capturing.fetched({"why_not": "not here"}, file, "auto").why_not == "not here"
-    assert capturing.fetched(None, None, "none").why_not == "it was not wanted"
+def test_a_capture_in_between_tells_on_which_side_packets_were_lost_and_waited() -> None:
+    there = [crossing.Delay(100, 5 * MS, mean * MS, 40 * MS) for mean in (5.5, 25.0)]
+    before, behind = (
+        crossing.Crossing(10_000, 0, 10_000 - lost, 0, lost, delay, None)
+        for lost, delay in zip((0, 2_000), there, strict=True)
+    )
+    assert crossing.located(before, behind) == [
+        "Before the capture in between 0 B were lost, behind it 2.00 kB.",
+        "Data waited 500 µs on average before the capture in between, and 20.0 ms behind it.",
+    ]
+    assert crossing.located(before, before) == []

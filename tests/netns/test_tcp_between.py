@@ -1,0 +1,135 @@
+"""A transfer between two other hosts, captured at both of them and on this one, which forwards it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from weirlab._engine import TcpServer
+from weirlab.jobs.progress import Quiet
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.store import Store
+from weirlab.studies import runner, scenarios
+from weirlab.studies.contract import Outcome
+from weirlab.studies.tcp import TcpStudy, page, serving
+from weirlab.studies.tcp.study import kept, running
+
+pytestmark = pytest.mark.netns
+
+CLIENT, SERVER = "198.18.1.2", "198.18.2.2"
+TOTAL = 3_000_000
+DROPS = (
+    "add table ip t\n"
+    "add chain ip t c { type filter hook forward priority 0; }\n"
+    f"add rule ip t c ip daddr {SERVER} meta length > 1000 numgen inc mod 50 49 drop\n"
+)
+"""Behind the interface at which packets come in."""
+
+
+class Router(NamedTuple):
+    """This host, between a client and a server."""
+
+    here: Namespace
+    client: Namespace
+    server: Namespace
+
+
+@pytest.fixture
+def router() -> Iterator[Router]:
+    found = Router(*(Namespace(f"weir-test-between-{os.getpid()}-{end}") for end in ("r", "c", "s")))
+    try:
+        for each in found:
+            each.create()
+        for net, end, name in ((1, found.client, "rc"), (2, found.server, "rs")):
+            ip(f"link add e0 netns {end.name} type veth peer name {name} netns {found.here.name}")
+            ip(f"-n {found.here.name} addr add 198.18.{net}.1/24 dev {name}")
+            ip(f"-n {found.here.name} link set {name} up")
+            ip(f"-n {end.name} addr add 198.18.{net}.2/24 dev e0")
+            ip(f"-n {end.name} link set e0 up")
+            ip(f"-n {end.name} route add default via 198.18.{net}.1")
+        found.here.call(lambda: write_sysctls({"net/ipv4/ip_forward": 1}))
+        yield found
+    finally:
+        for each in found:
+            each.remove()
+
+
+def ip(arguments: str) -> None:
+    subprocess.run(["ip", *arguments.split()], check=True)
+
+
+def served(at: Namespace, address: str, token: str, folder: Path, errands: bool = False) -> Any:
+    folder.mkdir()
+    return at.call(
+        lambda: TcpServer(
+            address=address,
+            port=0,
+            token=token,
+            most_ns=None,
+            most_bytes=None,
+            most_clients=1,
+            options=[],
+            errands=errands,
+            capture=serving.Captures().allowed(str(folder)),
+        )
+    )
+
+
+@pytest.fixture
+def measured(router: Router, tmp_path: Path) -> Outcome[Any]:
+    """Three captures of a transfer of which the router loses packets."""
+    nft = ["ip", "netns", "exec", router.here.name, "nft", "--file", "-"]
+    subprocess.run(nft, input=DROPS, text=True, check=True)
+    client = served(router.client, CLIENT, "one", tmp_path / "client", errands=True)
+    server = served(router.server, SERVER, "two", tmp_path / "server")
+    asked = scenarios.loads(
+        f"{{name: x, report: null, tcp: {{host: {SERVER}, port: {server.address[1]}, client: {CLIENT}, "
+        f"client_port: {client.address[1]}, total: {TOTAL}, congestion: cubic, "
+        "capture: 'sender,receiver,between:rc'}}"
+    )
+    study = TcpStudy(running.Live(tokens=("two", "one")))
+    outcome = router.here.call(lambda: runner.run(study, Store(tmp_path / "runs"), asked, Quiet()))
+    for each in (client, server):
+        each.stop()
+    # Neither server keeps what it has handed over.
+    assert [*(tmp_path / "client").iterdir(), *(tmp_path / "server").iterdir()] == []
+    return outcome
+
+
+def test_loss_is_located_by_a_capture_in_between(measured: Outcome[Any]) -> None:
+    found = kept.read(measured.run)
+    assert found.files.keys() == found.captures.keys() == {"client", "server", "between"}
+    interfaces = {end: row.interface for end, row in found.captures.items()}
+    assert interfaces == {"client": "e0", "server": "e0", "between": "rc"}
+    assert [row.why_not for row in found.captures.values()] == [""] * 3
+    assert set(found.diagnoses[0]) >= {"both", "sender", "between", "receiver"}
+    if any(row.lost_packets for row in found.captures.values()):
+        pytest.skip("packets came too fast to be captured here")
+    path, before, behind = (found.crossing(0, section) for section in ("all", "before", "behind"))
+    assert path is not None
+    assert before is not None
+    assert behind is not None
+    assert before.lost_bytes == 0
+    assert path.lost_bytes == behind.lost_bytes
+    assert path.lost_bytes
+    assert path.arrived_bytes - path.twice_bytes == TOTAL + 32
+    assert any(
+        each.startswith("Before the capture in between 0 B were lost") for each in measured.found.sentences()
+    )
+    # Its clock is that of the ends, and found to be so within what packets take both ways.
+    assert before.there is not None
+    assert before.back is not None
+    bound_ns = (before.there.least + before.back.least) / 2
+    assert abs(found.captures["between"].shift_ns) <= bound_ns + 1_000
+    between = found.diagnoses[0]["both"].between
+    assert between is not None
+    assert between.fates is not None
+    assert between.fates.lost > 0
+    assert between.fates.late == between.fates.dropped == 0
+    said = [table.caption for chapter in page.tell(measured.run).chapters for table in chapter.tables]
+    assert "Between the captures at both ends" in said

@@ -1,0 +1,58 @@
+"""How captures of a transfer are asked for, and what is known of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weirlab.errors import InputError
+from weirlab.studies.tcp.measure import capturing
+from weirlab.studies.tcp.measure.capturing import Ends
+
+
+@pytest.mark.parametrize(
+    ("text", "reverse", "wanted"),
+    [
+        ("auto", False, Ends("auto", "auto")),
+        ("none", True, Ends("none", "none")),
+        ("sender", False, Ends("must", "none")),
+        ("sender", True, Ends("none", "must")),
+        ("sender, receiver", False, Ends("must", "must")),
+        ("receiver,eth0", False, Ends("eth0", "must")),
+        ("eth0", True, Ends("eth0", "none")),
+        ("auto, between:br0", False, Ends("auto", "auto", "br0")),
+        ("between:br0", False, Ends("none", "none", "br0")),
+        ("sender,between:br0,receiver", True, Ends("must", "must", "br0")),
+        ("eth0,between: eth1", False, Ends("eth0", "none", "eth1")),
+    ],
+)
+def test_captures_are_asked_for_by_end(text: str, reverse: bool, wanted: Ends) -> None:
+    assert capturing.ends(text, reverse=reverse) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "auto,receiver",
+        "none,eth0",
+        "sender,eth0",
+        "receiver,receiver",
+        "none,between:br0",
+        "between:",
+        "between:br0,between:br1",
+    ],
+)
+def test_captures_that_contradict_themselves_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--capture"):
+        capturing.ends(text, reverse=False)
+
+
+def test_what_the_server_says_of_its_capture_is_kept() -> None:
+    file = Path("server.pcapng")
+    told = {"why_not": None, "interface": "eth0", "packets": 9, "lost": 1, "left_out": 0, "ended_early": True}
+    found = capturing.fetched({**told, "bytes": 900, "since_1970_ns": 1}, file, "auto")
+    assert (found.path, found.interface, found.packets, found.whole) == (file, "eth0", 9, False)
+    assert capturing.fetched({"why_not": "not here"}, file, "auto").why_not == "not here"
+    assert capturing.fetched(None, None, "none").why_not == "it was not wanted"
