@@ -67,8 +67,7 @@ impl Programs {
         let mut take = |name: &'static str| bpf.take_map(name).ok_or_else(|| missing(name));
         let (ring, range) = (take("samples_ring")?, take("samples_range")?);
         let open = |e: MapError| EventsError::refused("open a BPF map")(e.into());
-        let (ring, range) =
-            (RingBuf::try_from(ring).map_err(open)?, Array::try_from(range).map_err(open)?);
+        let (ring, range) = (RingBuf::try_from(ring).map_err(open)?, Array::try_from(range).map_err(open)?);
         let mut made = Self { bpf, ring, range, period_ns, timer: None };
         // Whoever may not do this is told now.
         made.start()?;
@@ -192,8 +191,11 @@ mod tests {
         assert_eq!(bytes[16..32], [8, 7, 6, 5, 4, 3, 2, 1, 3, 0, 0, 0, 12, 0, 0, 0]);
         assert_eq!(bytes[32..44], [198, 51, 100, 7, 192, 0, 2, 1, 0x9c, 0x40, 0x01, 0xbb]);
         assert_eq!(bytes[44..], [0; 28]);
-        let six =
-            Id { local: "[2001:db8::1]:1".parse().unwrap(), remote: "[2001:db8::2]:2".parse().unwrap(), ..id };
+        let six = Id {
+            local: "[2001:db8::1]:1".parse().unwrap(),
+            remote: "[2001:db8::2]:2".parse().unwrap(),
+            ..id
+        };
         let bytes = wanted(0, &six);
         assert_eq!(bytes[28..32], [36, 0, 0, 0]);
         assert_eq!((bytes[47], bytes[63]), (2, 1));

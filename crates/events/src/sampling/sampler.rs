@@ -15,11 +15,12 @@ use super::record::Record;
 use super::ticks::Ticks;
 use crate::error::EventsError;
 
-/// How long samples stay in the ring, which has room for 20,000 of them.
-const SOONEST: Duration = Duration::from_millis(10);
-const LATEST: Duration = Duration::from_millis(50);
+/// How long samples stay in the ring at most. Whoever reads takes time from what is sampled, so not often.
+const LATEST_NS: u64 = 50_000_000;
+/// How many of them do: a quarter of those that the ring has room for.
+const WAITING: u64 = 5_000;
 /// While a handshake is not over.
-const SOON: Duration = Duration::from_millis(1);
+const SOON_NS: u64 = 1_000_000;
 /// How often connections that nobody has accepted are asked whose they are.
 const ASK_NS: u64 = 100_000_000;
 /// Without a round for so long, and for so many periods, the timer's CPU was taken away.
@@ -131,6 +132,9 @@ impl Sampler {
         drop(progress);
         if !ended.is_empty() {
             self.narrow()?;
+            if self.alive.is_empty() {
+                self.rest();
+            }
         }
         Ok(())
     }
@@ -144,9 +148,8 @@ impl Sampler {
         self.asked_ns = now_ns;
         let unknown: Vec<_> = {
             let progress = shared.progress();
-            let has_no_owner = |number: u32| {
-                progress.connections.get(number as usize).is_some_and(|each| each.inode == 0)
-            };
+            let has_no_owner =
+                |number: u32| progress.connections.get(number as usize).is_some_and(|each| each.inode == 0);
             let alive = self.alive.iter().filter(|(number, _)| has_no_owner(**number));
             alive.map(|(number, (id, _))| (*number, *id)).collect()
         };
@@ -157,6 +160,11 @@ impl Sampler {
             }
         }
         Ok(())
+    }
+
+    fn rest(&mut self) {
+        self.programs.stop();
+        self.ticks.rest();
     }
 
     /// Moves the timer where it stands still.
@@ -171,8 +179,9 @@ impl Sampler {
     }
 
     fn nap(&mut self, found: Option<&Receiver<Found>>) -> Result<(), EventsError> {
-        let usual = Duration::from_nanos(self.period_ns).clamp(SOONEST, LATEST);
-        let nap = if self.pending.is_empty() { usual } else { SOON };
+        let full_ns = self.period_ns.saturating_mul(WAITING) / self.alive.len().max(1) as u64;
+        let longest_ns = if self.pending.is_empty() { LATEST_NS } else { SOON_NS };
+        let nap = Duration::from_nanos(full_ns.min(longest_ns));
         match found.map(|found| found.recv_timeout(nap)) {
             Some(Ok(fresh)) => self.enter(fresh?)?,
             Some(Err(RecvTimeoutError::Timeout)) => {}
@@ -206,8 +215,7 @@ impl Sampling for Sampler {
                 self.take(found)?;
             }
             if is_stopped || self.is_idle() {
-                self.programs.stop();
-                self.ticks.rest();
+                self.rest();
                 return Ok(());
             }
             self.revive()?;

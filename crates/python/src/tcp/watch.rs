@@ -86,10 +86,10 @@ impl TcpWatcher {
         dict.set_item("time_ns", PyArray1::from_iter(py, rows.iter().map(time)))?;
         let fields = PyDict::new(py);
         for field in &self.fields {
-            let values = || rows.iter().map(|row| row.sample.get(field));
-            let there = PyArray1::from_iter(py, values().map(|value| value.is_some()));
-            let numbers = PyArray1::from_iter(py, values().map(Option::unwrap_or_default));
-            fields.set_item(field.name, (numbers, there))?;
+            let values: Vec<_> = rows.iter().map(|row| row.sample.get(field)).collect();
+            let there: Vec<_> = values.iter().map(Option::is_some).collect();
+            let numbers: Vec<_> = values.into_iter().map(Option::unwrap_or_default).collect();
+            fields.set_item(field.name, (PyArray1::from_vec(py, numbers), PyArray1::from_vec(py, there)))?;
         }
         dict.set_item("fields", fields)?;
         Ok(dict)

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 SHORTEST_NS: Final = 10_000
 """Of a period: faster than the kernel answers for one connection nothing can be sampled."""
-TAKE_S: Final = 0.1
-"""How often samples are taken over from the engine."""
+TAKE_S: Final = 0.25
+"""How often samples are taken over from the engine: that takes time from what is watched."""
+TAKE_EVENTS_S: Final = 0.1
+"""The same of events: how many there will be is not known."""
+TAKE_ROWS: Final = 20_000
+"""Samples that are left with the engine at most: it keeps 65,536."""
 BPF: Final = "bpf"
 INET_DIAG: Final = "inet-diag"
 AUTO: Final = "auto"
@@ -238,13 +242,15 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
             samples = _taken(watcher.take())
             progress = watcher.progress()
             _count(tallies, samples, len(progress["connections"]))
-            told.update(name for name, (_, there) in samples.fields.items() if there.any())
+            told.update(
+                name for name, (_, there) in samples.fields.items() if name not in told and there.any()
+            )
             for observer in observers:
                 observer.samples(samples, progress, tallies)
             if over or ended:
                 break
-            left_s = TAKE_S if ends_s is None else min(TAKE_S, ends_s - time.monotonic())
-            stop.wait((), left_s)
+            left_s = _pause_s(settings, len(tallies))
+            stop.wait((), left_s if ends_s is None else min(left_s, ends_s - time.monotonic()))
     finally:
         watcher.stop()
     if progress["failure"]:
@@ -259,6 +265,13 @@ def _why_not(settings: Settings, progress: Mapping[str, Any]) -> str:
     if lacking := settings.only_by_inet_diag:
         return f"BPF does not tell {', '.join(lacking)}"
     return progress["why_not"] or ""
+
+
+def _pause_s(settings: Settings, connections: int) -> float:
+    """Until samples are taken over again."""
+    if settings.period_ns is None:
+        return TAKE_EVENTS_S
+    return min(TAKE_S, settings.period_ns / 1e9 * TAKE_ROWS / max(1, connections))
 
 
 def _watcher(settings: Settings) -> TcpWatcher | TcpEvents:
