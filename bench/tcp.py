@@ -7,8 +7,8 @@
 Two network namespaces are joined by a veth pair. iperf3 and Weir take turns: the same congestion control,
 block size and time. Throughput is what the receiver counted, CPU time what the kernel says of both processes
 at their ends. Weir's CPU time is also given without the cost of starting its two processes, which a transfer
-of 1 kB measures. What watching costs is the ratio of a transfer that is watched to those just before and after
-it that nobody watches.
+of 1 kB measures. What watching costs is the ratio of a transfer that is watched to those just before and
+after it that nobody watches.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ COST = (
 MANY = ("connections", "every", "samples", "missed", "late p99 us", "late max us")
 LEGEND = (
     "Medians of runs that took turns. Throughput and CPU of transfers are ratios to iperf3 with as many "
-    "connections. Throughput of a watched transfer is its ratio to the mean of the two before and after it that "
-    "nobody watched, as a mean with its standard error. Samples are by INET_DIAG unless BPF is named. A sample is "
-    "missed when it is late by a period or more, an event when it finds no room."
+    "connections. Throughput of a watched transfer is its ratio to the mean of the two before and after it "
+    "that nobody watched, as a mean with its standard error. Samples are by INET_DIAG unless BPF is named. A "
+    "sample is missed when it is late by a period or more, an event when it finds no room."
 )
 
 
@@ -288,7 +288,7 @@ def tables(runs: Sequence[Run]) -> Tables:
 def watch_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     """What :data:`COST` is the heading of."""
     alone = [run for run in runs if run.case == UNWATCHED]
-    rows = [("not", f"{_gbps(alone):.2f}", _spread(alone), "1.000 x", "-", "-", "-", "-", "-")]
+    rows: list[tuple[str, ...]] = [("not", f"{_gbps(alone):.2f}", _spread(alone), "1.000 x", *["-"] * 5)]
     for case in dict.fromkeys(run.case for run in runs if run.case.startswith("watched ")):
         found = [run for run in runs if run.case == case]
         ratios = [
@@ -334,7 +334,9 @@ def main() -> int:
                 runs += run_watches(asked.watches, asked.seconds, repeat)
         else:
             runs = run_all(asked.seconds, asked.repeats, console)
-    summary(runs, about, is_all=not asked.watches).publish(asked.out, {"runs": [asdict(run) for run in runs]}, console)
+    summary(runs, about, is_all=not asked.watches).publish(
+        asked.out, {"runs": [asdict(run) for run in runs]}, console
+    )
     return 0
 
 

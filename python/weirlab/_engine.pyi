@@ -639,8 +639,8 @@ class TcpServer:
 class TcpWatcher:
     """Samples connections in a thread of its own; see ``weirlab.studies.tcp.watching``.
 
-    ``ends`` are addresses (None: any) and ports (0: any), in any order. ``by`` is "bpf", "inet-diag" or "auto"
-    (by BPF where that works). Raises ``MissingCapability`` where it does not.
+    ``ends`` are addresses (None: any) and ports (0: any), in any order. ``by`` is "bpf", "inet-diag" or
+    "auto" (by BPF where that works). Raises ``MissingCapability`` where it does not.
     """
 
     def __init__(

@@ -45,5 +45,5 @@ def test_the_cost_of_watching_is_told_beside_what_was_missed() -> None:
     ]
     assert shown[tcp.MANY] == [("50", "10ms", "100", "7", "3", "9")]
     twice = tcp.watch_rows([*RUNS[5:-1], *RUNS[5:-1]])
-    assert (twice[1][3], twice[1][4]) == ("0.950 x", "0.000"), "between what was measured just before and after"
+    assert (twice[1][3], twice[1][4]) == ("0.950 x", "0.000"), "between those just before and after"
     assert "| 50 | 10ms |" in tcp.summary(RUNS, {"date": "", "command": "", "versions": {}}).markdown()

@@ -92,7 +92,9 @@ def only_by_inet_diag(names: Sequence[str]) -> tuple[str, ...]:
 
 def absent_sentence(names: Sequence[str]) -> str:
     """That ``names`` were asked for and not told; empty for none."""
-    return f"not told by this kernel, this congestion control or this way of sampling: {', '.join(names)}" if names else ""
+    if not names:
+        return ""
+    return f"not told by this kernel, its congestion control or this way of sampling: {', '.join(names)}"
 
 
 def markdown() -> str:

@@ -56,8 +56,8 @@ EVENTS_NEEDED: Final = ("seq", "end_seq", "ca_state")
 class Settings:
     """What is watched: these fields of each connection, every ``period_ns``; None: at every event.
 
-    ``by`` is one of :data:`WAYS`. ``insists``: the fields were named one by one, so that a way that does not tell
-    all of them is not chosen automatically.
+    ``by`` is one of :data:`WAYS`. ``insists``: the fields were named one by one, so that a way that does not
+    tell all of them is not chosen automatically.
     """
 
     target: Target

@@ -303,7 +303,7 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
             f"{duration(late['p99_ns'])} at p99, {duration(late['max_ns'])} at most."
         )
     if outcome.why_not:
-        sentences.append(f"INET_DIAG, which takes the connections' locks, was used because {outcome.why_not}.")
+        sentences.append(f"INET_DIAG, which takes the connections' locks, was used: {outcome.why_not}.")
     if left_out:
         sentences.append(f"{plural(left_out, 'more connection')} left out.")
     if any(tally.shares for tally in outcome.tallies):
