@@ -29,6 +29,7 @@ MORE = 1_000_000
 EVERY_NS = 1_000_000
 GROWING = ("last_data_sent_ms", "last_data_recv_ms", "last_ack_recv_ms")
 """The only numbers of a connection that stands still and has no timer that change."""
+COUNTERS = ("bytes_acked", "bytes_received", "segs_in", "segs_out", "delivered")
 RST_ON_CLOSE = struct.pack("ii", 1, 0)
 UNPRIVILEGED = (
     *("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs"),
@@ -69,8 +70,8 @@ def _watch(end: Namespace, settings: Settings, seen: Seen) -> Outcome:
     return end.call(work)
 
 
-def _settings(port: int, by: str = BPF, **more: Any) -> Settings:
-    return Settings(connections.parse(f":{port}"), EVERY_NS, chosen(ALL), by=by, **more)
+def _settings(port: int, by: str = BPF, names: Sequence[str] = COUNTERS, **more: Any) -> Settings:
+    return Settings(connections.parse(f":{port}"), EVERY_NS, tuple(names), by=by, **more)
 
 
 class Watch:
@@ -139,7 +140,7 @@ def _lossy(server: Namespace) -> Iterator[None]:
 def _once(end: Namespace, port: int, by: str) -> Row:
     """The only connection, as this way samples it now."""
     seen = Seen()
-    outcome = _watch(end, _settings(port, by, duration_s=0.001), seen)
+    outcome = _watch(end, _settings(port, by, chosen(ALL), duration_s=0.001), seen)
     assert outcome.by == by
     assert list(seen.rows) == [0]
     return seen.rows[0][-1]
@@ -220,7 +221,7 @@ def test_a_connection_is_sampled_from_before_its_first_byte_until_it_ends(
         assert made["ended_ns"] > made["found_ns"]
         assert made["samples"] == len(watch.seen.rows[0]) == outcome.samples
         assert outcome.tallies[0].from_the_beginning
-        for counter in ("bytes_acked", "bytes_received", "segs_in", "segs_out", "delivered"):
+        for counter in COUNTERS:
             values = [row[counter] for row in watch.seen.rows[0]]
             assert values == sorted(values), counter
     sides = [outcome.progress["connections"][0] for outcome in outcomes]
@@ -293,7 +294,7 @@ def test_with_privileges_bpf_is_chosen(hosts: tuple[Namespace, Namespace]) -> No
         here, there = _connect(client, listener)
         with here, there:
             seen = Seen()
-            settings = _settings(listener.getsockname()[1], AUTO, duration_s=0.001)
+            settings = _settings(listener.getsockname()[1], AUTO, chosen(ALL), duration_s=0.001)
             outcome = _watch(client, settings, seen)
     assert (outcome.by, outcome.why_not) == (BPF, "")
     assert set(outcome.absent) >= set(only_by_inet_diag(settings.names))
