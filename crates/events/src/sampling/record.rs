@@ -141,7 +141,7 @@ mod tests {
         bytes
     }
 
-    fn told(bytes: &[u8], hz: u32) -> impl Fn(&str) -> Option<u64> {
+    fn told(bytes: &[u8], hz: u32) -> impl Fn(&str) -> Option<u64> + use<> {
         let sample = Record::parse(bytes, hz).unwrap().sample.unwrap();
         move |name| sample.get(field(name).unwrap())
     }
