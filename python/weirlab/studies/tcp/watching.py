@@ -304,5 +304,6 @@ def _count(tallies: list[Tally], samples: Samples, connections: int) -> None:
     import numpy as np
 
     tallies.extend(Tally() for _ in range(connections - len(tallies)))
-    for number in np.unique(samples.connection):
+    # Not numpy.unique, which loads numpy.ma: that takes tenths of a second from what is watched.
+    for number in np.flatnonzero(np.bincount(samples.connection)):
         tallies[number].take(samples, np.flatnonzero(samples.connection == number))
