@@ -13,7 +13,6 @@ use weir_tcp::fields::{FIELDS, Field, field};
 use weir_tcp::watch::{End, Filter, Options, Progress, Row, Watcher};
 
 use super::{end, events, refused};
-use crate::errors::describe;
 
 /// Ways to sample, as users name them; the third: by BPF where that works.
 const BPF: &str = "bpf";
@@ -66,9 +65,9 @@ impl TcpWatcher {
             let lockless = options.clone();
             match py.detach(|| sample(lockless)) {
                 Ok(inner) => return Ok(Self { inner, fields, by: BPF, why_not, offset_ns }),
-                // Another way does not need it.
+                // Another way does not need it. What the verifier says of a program is more than a sentence.
                 Err(error) if by == AUTO && !matches!(error, EventsError::Diag(_)) => {
-                    why_not = Some(describe(&error));
+                    why_not = Some(error.to_string());
                 }
                 Err(error) => return Err(events::refused(py, &error, "with --by inet-diag")),
             }
