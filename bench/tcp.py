@@ -1,17 +1,20 @@
 """Bulk transfers beside iperf3 on the same veth pair, and what watching connections costs.
 
     make bench-tcp
+    make bench-tcp ARGS="--watches 1ms '1ms bpf' --repeats 10"
     .venv/bin/python bench/tcp.py --seconds 5 --repeats 1 --out build/bench
 
 Two network namespaces are joined by a veth pair. iperf3 and Weir take turns: the same congestion control,
 block size and time. Throughput is what the receiver counted, CPU time what the kernel says of both processes
 at their ends. Weir's CPU time is also given without the cost of starting its two processes, which a transfer
-of 1 kB measures.
+of 1 kB measures. What watching costs is the ratio of a transfer that is watched to those just before and
+after it that nobody watches.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -34,16 +37,19 @@ NAMES = ("weir-bench-tcp-a", "weir-bench-tcp-b")
 ADDRESS = "198.18.0.2"
 CONTROL = "cubic"
 BLOCK = 131_072
+UNWATCHED = "unwatched"
 WATCHED = 50
 EVENTS = "event"
-PERIODS = ("100ms", "10ms", "1ms", EVENTS)
-"""How connections are watched."""
+BPF = "bpf"
+WATCHES = ("100ms", "10ms", "1ms", f"1ms {BPF}", f"100us {BPF}", EVENTS)
+"""How connections are watched: by events, or sampled so often, by INET_DIAG unless it says otherwise."""
 SPEED = ("tool", "connections", "Gbit/s", "range", "CPU s / Gbit", "without start", "throughput is", "CPU is")
 COST = (
     "watched every",
     "Gbit/s",
     "range",
     "throughput is",
+    "standard error",
     "samples",
     "missed",
     "late p99 us",
@@ -51,9 +57,10 @@ COST = (
 )
 MANY = ("connections", "every", "samples", "missed", "late p99 us", "late max us")
 LEGEND = (
-    "Medians of runs that took turns. Throughput and CPU are ratios to iperf3 with as many connections, or "
-    "to the same transfer without anybody watching. A sample is missed when it is late by a period or more, "
-    "an event when it finds no room."
+    "Medians of runs that took turns. Throughput and CPU of transfers are ratios to iperf3 with as many "
+    "connections. Throughput of a watched transfer is its ratio to the mean of the two before and after it "
+    "that nobody watched, as a mean with its standard error. Samples are by INET_DIAG unless BPF is named. A "
+    "sample is missed when it is late by a period or more, an event when it finds no room."
 )
 
 
@@ -158,7 +165,7 @@ def by_iperf3(connections: int, seconds: float, repeat: int) -> Run:
 
 
 def by_weir(connections: int, wanted: Sequence[str], repeat: int, case: str = "weir", every: str = "") -> Run:
-    """A transfer of Weir, watched every ``every`` if that is not empty; by events for :data:`EVENTS`."""
+    """A transfer of Weir, watched as one of :data:`WATCHES` says if ``every`` is not empty."""
     with TemporaryDirectory(prefix="weir-bench-") as scratch:
         return _by_weir(connections, wanted, repeat, case, every, Path(scratch))
 
@@ -172,9 +179,8 @@ def _by_weir(
         if every:
             # The control connection is watched as well.
             kept = ("--fields", "all", "--out", str(scratch / "samples.parquet"), "--json")
-            how = ("--events",) if every == EVENTS else ("--every", every)
             watch = subprocess.Popen(
-                within(NAMES[0], *weir("watch", ADDRESS, "--wait", *how, *kept)),
+                within(NAMES[0], *weir("watch", ADDRESS, "--wait", *_how(every), *kept)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -196,6 +202,23 @@ def _by_weir(
     return Run(case, connections, repeat, direction["throughput_bps"], direction["seconds"], sum(cpu_s), told)
 
 
+def _how(watched: str) -> tuple[str, ...]:
+    if watched == EVENTS:
+        return ("--events",)
+    every, *way = watched.split()
+    return ("--every", every, "--by", *(way or ["inet-diag"]))
+
+
+def run_watches(watches: Sequence[str], seconds: float, repeat: int) -> list[Run]:
+    """Watched transfers, and one that nobody watches before and after each."""
+    lasts = ("--time", f"{seconds:g}s")
+    runs = [by_weir(1, lasts, repeat, UNWATCHED)]
+    for watched in watches:
+        runs.append(by_weir(1, lasts, repeat, f"watched {watched}", watched))
+        runs.append(by_weir(1, lasts, repeat, UNWATCHED))
+    return runs
+
+
 def run_all(seconds: float, repeats: int, console: Console) -> list[Run]:
     """All cases, in turns."""
     runs: list[Run] = []
@@ -206,12 +229,32 @@ def run_all(seconds: float, repeats: int, console: Console) -> list[Run]:
         for connections in (1, 4):
             runs.append(by_iperf3(connections, seconds, repeat))
             runs.append(by_weir(connections, lasts, repeat))
-        for every in PERIODS:
-            runs.append(by_weir(1, lasts, repeat, "unwatched"))
-            runs.append(by_weir(1, lasts, repeat, f"watched {every}", every))
+        runs += run_watches(WATCHES, seconds, repeat)
         slow = (*lasts, "--rate", "50Mbit/s", "--block", "16KiB")
         runs.append(by_weir(WATCHED, slow, repeat, "many", "10ms"))
     return runs
+
+
+def _gbps(found: Sequence[Run]) -> float:
+    return statistics.median(run.bps for run in found) / 1e9
+
+
+def _spread(found: Sequence[Run]) -> str:
+    return f"{min(run.bps for run in found) / 1e9:.2f} - {max(run.bps for run in found) / 1e9:.2f}"
+
+
+def _late(found: Sequence[Run]) -> tuple[str, ...]:
+    told = [run.watch for run in found if run.watch]
+    counted = tuple(f"{sum(each[what] for each in told):,}" for what in ("samples", "missed"))
+    # Events are never late: there is no time at which they are due.
+    lateness = [each["lateness"] for each in told if each["lateness"]]
+    if not lateness:
+        return (*counted, "-", "-")
+    return (
+        *counted,
+        f"{statistics.median(each['p99_ns'] for each in lateness) / 1e3:,.0f}",
+        f"{max(each['max_ns'] for each in lateness) / 1e3:,.0f}",
+    )
 
 
 def tables(runs: Sequence[Run]) -> Tables:
@@ -221,28 +264,9 @@ def tables(runs: Sequence[Run]) -> Tables:
     def of(case: str, connections: int = 1) -> list[Run]:
         return [run for run in runs if (run.case, run.connections) == (case, connections)]
 
-    def gbps(found: Sequence[Run]) -> float:
-        return statistics.median(run.bps for run in found) / 1e9
-
-    def spread(found: Sequence[Run]) -> str:
-        return f"{min(run.bps for run in found) / 1e9:.2f} - {max(run.bps for run in found) / 1e9:.2f}"
-
     def cpu(found: Sequence[Run], start_s: float = 0.0) -> float:
         return statistics.median(
             run.cpu_s_per_gbit * max(run.cpu_s - start_s, 0.0) / max(run.cpu_s, 1e-9) for run in found
-        )
-
-    def late(found: Sequence[Run]) -> tuple[str, ...]:
-        told = [run.watch for run in found if run.watch]
-        counted = tuple(f"{sum(each[what] for each in told):,}" for what in ("samples", "missed"))
-        # Events are never late: there is no time at which they are due.
-        lateness = [each["lateness"] for each in told if each["lateness"]]
-        if not lateness:
-            return (*counted, "-", "-")
-        return (
-            *counted,
-            f"{statistics.median(each['p99_ns'] for each in lateness) / 1e3:,.0f}",
-            f"{max(each['max_ns'] for each in lateness) / 1e3:,.0f}",
         )
 
     speed: list[tuple[str, ...]] = []
@@ -252,40 +276,67 @@ def tables(runs: Sequence[Run]) -> Tables:
             net = cpu(found, start_s) if name == "weir" else cpu(found)
             speed.append(
                 (
-                    *(name, str(connections), f"{gbps(found):.2f}", spread(found)),
+                    *(name, str(connections), f"{_gbps(found):.2f}", _spread(found)),
                     *(f"{cpu(found):.4f}", f"{net:.4f}"),
-                    *(f"{gbps(found) / gbps(peer):.3f} x", f"{net / max(cpu(peer), 1e-9):.3f} x"),
+                    *(f"{_gbps(found) / _gbps(peer):.3f} x", f"{net / max(cpu(peer), 1e-9):.3f} x"),
                 )
             )
-    cost: list[tuple[str, ...]] = []
-    alone = of("unwatched")
-    for every in PERIODS:
-        found = of(f"watched {every}")
-        cost.append(
-            (every, f"{gbps(found):.2f}", spread(found), f"{gbps(found) / gbps(alone):.3f} x", *late(found))
+    many: list[tuple[str, ...]] = [(str(WATCHED), "10ms", *_late(of("many", WATCHED)))]
+    return {SPEED: speed, COST: watch_rows(runs), MANY: many}
+
+
+def watch_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """What :data:`COST` is the heading of."""
+    alone = [run for run in runs if run.case == UNWATCHED]
+    rows: list[tuple[str, ...]] = [("not", f"{_gbps(alone):.2f}", _spread(alone), "1.000 x", *["-"] * 5)]
+    for case in dict.fromkeys(run.case for run in runs if run.case.startswith("watched ")):
+        found = [run for run in runs if run.case == case]
+        ratios = [
+            2 * run.bps / (runs[place - 1].bps + runs[place + 1].bps)
+            for place, run in enumerate(runs)
+            if run.case == case
+        ]
+        error = statistics.stdev(ratios) / math.sqrt(len(ratios)) if len(ratios) > 1 else None
+        rows.append(
+            (
+                *(case.removeprefix("watched "), f"{_gbps(found):.2f}", _spread(found)),
+                *(f"{statistics.mean(ratios):.3f} x", "-" if error is None else f"{error:.3f}"),
+                *_late(found),
+            )
         )
-    many: list[tuple[str, ...]] = [(str(WATCHED), "10ms", *late(of("many", WATCHED)))]
-    return {SPEED: speed, COST: cost, MANY: many}
+    return rows
 
 
-def summary(runs: Sequence[Run], about: Mapping[str, Any]) -> Summary:
-    """What comes of all runs."""
-    title = "TCP: bulk transfers and watching"
-    return Summary(title, about, about["versions"], tables(runs), LEGEND)
+def summary(runs: Sequence[Run], about: Mapping[str, Any], *, is_all: bool = True) -> Summary:
+    """What comes of all runs, or of those that were watched and those beside them."""
+    if is_all:
+        return Summary("TCP: bulk transfers and watching", about, about["versions"], tables(runs), LEGEND)
+    return Summary("TCP: what watching costs", about, about["versions"], {COST: watch_rows(runs)}, LEGEND)
 
 
 def main() -> int:
     parser = options("tcp", __doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each transfer (default 10)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of every case (default 5)")
+    parser.add_argument(
+        "--watches", nargs="+", choices=WATCHES, help="measure nothing but what these ways to watch cost"
+    )
     asked = parser.parse_args()
     if asked.repeats < 1 or asked.seconds < 1:
         parser.error("--repeats and --seconds have to be 1 or more")
     console = Console()
     about = {**called("tcp"), "versions": versions()}
     with two_hosts():
-        runs = run_all(asked.seconds, asked.repeats, console)
-    summary(runs, about).publish(asked.out, {"runs": [asdict(run) for run in runs]}, console)
+        if asked.watches:
+            runs = []
+            for repeat in range(asked.repeats):
+                console.print(f"[dim]Repeat {repeat + 1} of {asked.repeats}[/]")
+                runs += run_watches(asked.watches, asked.seconds, repeat)
+        else:
+            runs = run_all(asked.seconds, asked.repeats, console)
+    summary(runs, about, is_all=not asked.watches).publish(
+        asked.out, {"runs": [asdict(run) for run in runs]}, console
+    )
     return 0
 
 

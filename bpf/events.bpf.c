@@ -10,10 +10,11 @@
 
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "ends.h"
 #include "events.h"
+#include "kernel.h"
 #include "map.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -30,139 +31,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 25);
 } events_ring SEC(".maps");
-
-#define IPV4 2
-#define IPV6 10
-#define SYN_RECV 3
-#define LISTEN 10
-
-/* Of the kernel's structs only what is read; where it lies is found when the program is loaded. */
-#define KERNEL __attribute__((preserve_access_index))
-
-struct ns_common {
-	unsigned int inum;
-} KERNEL;
-
-struct net {
-	struct ns_common ns;
-} KERNEL;
-
-typedef struct {
-	struct net *net;
-} possible_net_t;
-
-struct in6_addr {
-	__u8 bytes[16];
-};
-
-struct sock_common {
-	__u32 skc_daddr;
-	__u32 skc_rcv_saddr;
-	__u16 skc_dport;
-	unsigned short skc_family;
-	volatile unsigned char skc_state;
-	possible_net_t skc_net;
-	struct in6_addr skc_v6_daddr;
-	struct in6_addr skc_v6_rcv_saddr;
-} KERNEL;
-
-struct inode {
-	unsigned long i_ino;
-} KERNEL;
-
-struct file {
-	struct inode *f_inode;
-} KERNEL;
-
-struct socket {
-	struct file *file;
-} KERNEL;
-
-struct sock {
-	struct sock_common __sk_common;
-	struct socket *sk_socket;
-} KERNEL;
-
-struct inet_sock {
-	__u16 inet_sport;
-} KERNEL;
-
-struct tcp_congestion_ops {
-	char name[16];
-} KERNEL;
-
-struct inet_connection_sock {
-	struct inet_sock icsk_inet;
-	const struct tcp_congestion_ops *icsk_ca_ops;
-	__u8 icsk_ca_state : 5;
-} KERNEL;
-
-struct minmax_sample {
-	__u32 t;
-	__u32 v;
-} KERNEL;
-
-struct minmax {
-	struct minmax_sample s[3];
-} KERNEL;
-
-struct tcp_sock {
-	struct inet_connection_sock inet_conn;
-	struct minmax rtt_min;
-	__u64 bytes_acked;
-	__u64 bytes_received;
-	__u64 bytes_sent;
-	__u64 bytes_retrans;
-	__u32 srtt_us;
-	__u32 mdev_us;
-	__u32 mss_cache;
-	__u32 packets_out;
-	__u32 sacked_out;
-	__u32 lost_out;
-	__u32 retrans_out;
-	__u32 total_retrans;
-	__u32 snd_ssthresh;
-	__u32 snd_cwnd;
-	__u32 snd_nxt;
-	__u32 write_seq;
-	__u32 snd_wnd;
-	__u32 rcv_wnd;
-	__u32 segs_out;
-	__u32 segs_in;
-	__u32 data_segs_out;
-	__u32 data_segs_in;
-	__u32 delivered;
-} KERNEL;
-
-struct sk_buff {
-	char cb[48];
-} KERNEL;
-
-struct tcp_skb_cb {
-	__u32 seq;
-	__u32 end_seq;
-	__u32 ack_seq;
-} KERNEL;
-
-static __always_inline int read_ends(struct sock *sk, struct tcp_sock *tp, struct weir_event_ends *ends)
-{
-	unsigned short family = sk->__sk_common.skc_family;
-
-	/* Not skc_num: that is taken back before the connection closes. */
-	ends->port[0] = bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport);
-	ends->port[1] = bpf_ntohs(sk->__sk_common.skc_dport);
-	if (family == IPV4) {
-		ends->address[0][2] = ends->address[1][2] = bpf_htonl(0xffff);
-		ends->address[0][3] = sk->__sk_common.skc_rcv_saddr;
-		ends->address[1][3] = sk->__sk_common.skc_daddr;
-		return 1;
-	}
-	if (family != IPV6 || !bpf_core_field_exists(sk->__sk_common.skc_v6_daddr))
-		return 0;
-	bpf_core_read(ends->address[0], 16, &sk->__sk_common.skc_v6_rcv_saddr);
-	bpf_core_read(ends->address[1], 16, &sk->__sk_common.skc_v6_daddr);
-	return 1;
-}
 
 /* Is this end of the connection the wanted one? */
 static __always_inline int fits(const struct weir_event_ends *ends, int wanted, int end)

@@ -5,4 +5,5 @@ mod compile;
 
 fn main() {
     compile::compile("events", "events", "-O2");
+    compile::compile("samples", "samples", "-O2");
 }

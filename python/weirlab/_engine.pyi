@@ -642,7 +642,8 @@ class TcpServer:
 class TcpWatcher:
     """Samples connections in a thread of its own; see ``weirlab.studies.tcp.watching``.
 
-    ``ends`` are addresses (None: any) and ports (0: any), in any order.
+    ``ends`` are addresses (None: any) and ports (0: any), in any order. ``by`` is "bpf", "inet-diag" or
+    "auto" (by BPF where that works). Raises ``MissingCapability`` where it does not.
     """
 
     def __init__(
@@ -654,6 +655,7 @@ class TcpWatcher:
         period_ns: int,
         wait: bool,
         fields: Sequence[str],
+        by: str = "inet-diag",
     ) -> None: ...
     def take(self) -> dict[str, Any]:
         """The samples since the last time: ``connection``, ``time_ns`` (since 1970), ``fields``.
@@ -661,7 +663,9 @@ class TcpWatcher:
         A field is a pair of arrays: its values, and where there is one.
         """
 
-    def progress(self) -> dict[str, Any]: ...
+    def progress(self) -> dict[str, Any]:
+        """``by`` says how connections are sampled ("bpf", "inet-diag"), ``why_not`` why not by BPF."""
+
     def stop(self) -> None: ...
 
 class TcpEvents:
@@ -688,9 +692,9 @@ class TcpEvents:
 def tcp_connections() -> list[dict[str, Any]]:
     """The TCP sockets of this network namespace. Raises ``MissingCapability`` without ``SOCK_DIAG``."""
 
-def tcp_event_fields() -> list[dict[str, str]]: ...
+def tcp_event_fields() -> list[dict[str, Any]]: ...
 def tcp_event_kinds() -> list[str]: ...
-def tcp_fields() -> list[dict[str, str]]: ...
+def tcp_fields() -> list[dict[str, Any]]: ...
 def tcp_limits() -> dict[str, int]: ...
 def tcp_options() -> list[str]: ...
 def tcp_states() -> list[str]: ...

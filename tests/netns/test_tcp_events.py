@@ -166,5 +166,5 @@ def test_without_privileges_a_message_says_what_is_needed() -> None:
     weir = [sys.executable, "-m", "weirlab", "tcp", "watch", ":1", "--events", "--wait"]
     done = subprocess.run([*command, *weir], capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "lets only root (CAP_BPF and CAP_PERFMON) watch by events" in done.stderr
+    assert "lets only root (CAP_BPF and CAP_PERFMON) watch by BPF" in done.stderr
     assert "without --events connections are sampled" in done.stderr

@@ -1,18 +1,18 @@
-//! Why nothing can be watched by events.
+//! Why nothing can be watched by BPF.
 
 use std::io;
 
 use thiserror::Error;
 use weir_tcp::diag::DiagError;
 
-/// Why nothing can be watched by events.
+/// Why nothing can be watched by BPF.
 #[derive(Debug, Error)]
 pub enum EventsError {
     /// The user may not load BPF programs.
-    #[error("the kernel lets only root (CAP_BPF and CAP_PERFMON) watch by events")]
+    #[error("the kernel lets only root (CAP_BPF and CAP_PERFMON) watch by BPF")]
     NotAllowed(#[source] io::Error),
     /// The kernel does not describe its own types.
-    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux), which watching by events needs")]
+    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux), which watching by BPF needs")]
     NoBtf(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The kernel does not do what is needed.
     #[error("this kernel refuses to {action} (Linux 5.12 with BPF_EVENTS is needed)")]
@@ -46,6 +46,12 @@ impl EventsError {
             _ => Self::Refused { action, source },
         }
     }
+}
+
+/// The object file lacks something.
+pub fn missing(name: &str) -> EventsError {
+    let why = format!("the object file lacks {name}; rebuild Weir");
+    EventsError::Refused { action: "load a program".to_owned(), source: why.into() }
 }
 
 const EPERM: i32 = 1;

@@ -8,7 +8,7 @@ use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 use weir_tcp::watch::End;
 
-use crate::error::EventsError;
+use crate::error::{EventsError, missing};
 use crate::event::Event;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/events.o"));
@@ -118,11 +118,6 @@ fn attach(
         }
     }
     Err(refused.unwrap_or_else(|| missing(tracepoint)))
-}
-
-fn missing(name: &str) -> EventsError {
-    let why = format!("the object file lacks {name}; rebuild Weir");
-    EventsError::Refused { action: "load a program".to_owned(), source: why.into() }
 }
 
 #[cfg(test)]

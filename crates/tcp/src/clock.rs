@@ -1,5 +1,7 @@
 //! `CLOCK_MONOTONIC`, which the processes of one host share, and the CPU time of a thread.
 
+const NS_PER_S: u64 = 1_000_000_000;
+
 /// Now.
 #[must_use]
 pub fn now_ns() -> u64 {
@@ -10,6 +12,16 @@ pub fn now_ns() -> u64 {
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// How often in a second the kernel counts a jiffy (`HZ`): its coarse clocks advance with them.
+#[must_use]
+pub fn ticks_per_s() -> u32 {
+    let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `tick` is a valid timespec; this clock exists since Linux 2.6.32.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
+    let tick_ns = tick.tv_nsec.max(1) as u64;
+    ((NS_PER_S + tick_ns / 2) / tick_ns) as u32
 }
 
 /// What to add to [`now_ns`] for ns since 1970; right to some tens of nanoseconds until the clock is set.

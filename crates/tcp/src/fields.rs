@@ -92,6 +92,7 @@ pub struct Field {
     shift: u32,
     bits: u32,
     needs: usize,
+    locked: bool,
 }
 
 impl Field {
@@ -122,6 +123,17 @@ impl Field {
     const fn needing(self, needs: usize) -> Self {
         Self { needs, ..self }
     }
+
+    /// Only `INET_DIAG` tells it, which takes the connection's lock.
+    const fn locked(self) -> Self {
+        Self { locked: true, ..self }
+    }
+
+    /// Whether it can be sampled without the connection's lock.
+    #[must_use]
+    pub const fn is_lockless(&self) -> bool {
+        !self.locked && matches!(self.source, Source::Info | Source::Memory | Source::Message)
+    }
 }
 
 /// The field of this name, as it is here or as the kernel has it.
@@ -143,7 +155,8 @@ macro_rules! sources {
         ) -> Field {
             let source = Source::$source;
             let needs = offset + width;
-            Field { name, kernel_name, unit, source, since, about, offset, width, shift: 0, bits: 0, needs }
+            let (shift, bits, locked) = (0, 0, false);
+            Field { name, kernel_name, unit, source, since, about, offset, width, shift, bits, needs, locked }
         })*
     };
 }
@@ -164,7 +177,7 @@ pub const FIELDS: &[Field] = &[
     info("delivery_rate_app_limited", "delivery_rate_app_limited", None, 7, 1, "4.9", "1: the application limited the delivery rate").bits(1, 0).needing(168),
     info("fastopen_client_fail", "fastopen_client_fail", None, 7, 1, "5.5", "why TCP Fast Open failed").bits(2, 1).needing(240),
     info("rto_us", "rto", Us, 8, 4, "2.4", "retransmission time-out"),
-    info("ato_us", "ato", Us, 12, 4, "2.4", "delayed-ACK time-out"),
+    info("ato_us", "ato", Us, 12, 4, "2.4", "delayed-ACK time-out").locked(),
     info("snd_mss_bytes", "snd_mss", Bytes, 16, 4, "2.4", "largest segment that is sent"),
     info("rcv_mss_bytes", "rcv_mss", Bytes, 20, 4, "2.4", "largest segment received, as the kernel estimates"),
     info("unacked", "unacked", Segments, 24, 4, "2.4", "segments in flight"),
@@ -221,7 +234,7 @@ pub const FIELDS: &[Field] = &[
     info("received_e1_bytes", "received_e1_bytes", Bytes, 264, 4, "6.18", "bytes received as ECT(1)"),
     info("received_e0_bytes", "received_e0_bytes", Bytes, 268, 4, "6.18", "bytes received as ECT(0)"),
     info("received_ce_bytes", "received_ce_bytes", Bytes, 272, 4, "6.18", "bytes received with a congestion mark"),
-    info("accecn_bits", "accecn_fail_mode", None, 276, 4, "6.18", "state of Accurate ECN, as bits; kernels after 6.18 lay them out differently"),
+    info("accecn_bits", "accecn_fail_mode", None, 276, 4, "6.18", "state of Accurate ECN, as bits; kernels after 6.18 lay them out differently").locked(),
     memory("skmem_rmem_alloc_bytes", "SK_MEMINFO_RMEM_ALLOC", Bytes, 0, 4, "3.6", "memory of what was received and not read"),
     memory("skmem_rcvbuf_bytes", "SK_MEMINFO_RCVBUF", Bytes, 4, 4, "3.6", "receive buffer"),
     memory("skmem_wmem_alloc_bytes", "SK_MEMINFO_WMEM_ALLOC", Bytes, 8, 4, "3.6", "memory of what was handed to the lower layers"),
@@ -246,8 +259,8 @@ pub const FIELDS: &[Field] = &[
     dctcp("dctcp_ab_tot", "dctcp_ab_tot", Bytes, 12, 4, "4.0", "bytes acknowledged in this window"),
     message("rqueue_bytes", "idiag_rqueue", Bytes, 56, 4, "2.6", "bytes received that the application has not read"),
     message("wqueue_bytes", "idiag_wqueue", Bytes, 60, 4, "2.6", "bytes written that the other end has not acknowledged"),
-    message("timer", "idiag_timer", None, 2, 1, "2.6", "0 none, 1 retransmission, 2 keep-alive, 3 time-wait, 4 zero window probe"),
-    message("timer_expires_ms", "idiag_expires", Ms, 52, 4, "2.6", "time until the timer expires"),
+    message("timer", "idiag_timer", None, 2, 1, "2.6", "0 none, 1 retransmission, 2 keep-alive, 3 time-wait, 4 zero window probe").locked(),
+    message("timer_expires_ms", "idiag_expires", Ms, 52, 4, "2.6", "time until the timer expires").locked(),
 ];
 
 #[cfg(test)]

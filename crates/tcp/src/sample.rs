@@ -11,6 +11,10 @@ pub const INFO_BYTES: usize = 280;
 /// `struct inet_diag_msg`.
 pub const MESSAGE_BYTES: usize = 72;
 
+/// `idiag_rqueue` and `idiag_wqueue` in it.
+const RQUEUE: usize = 56;
+const WQUEUE: usize = 60;
+
 /// `SK_MEMINFO_VARS` numbers of 32 bits.
 pub const MEMORY_BYTES: usize = 36;
 
@@ -112,12 +116,33 @@ pub struct Sample {
     pub congestion: Congestion,
     pub(crate) memory: Raw<MEMORY_BYTES>,
     pub(crate) message: Raw<MESSAGE_BYTES>,
+    pub(crate) is_lockless: bool,
 }
 
 impl Sample {
-    /// The value of a field; `None` where this kernel, or the connection's congestion control, lacks it.
+    /// What was read without the connection's lock, laid out as the kernel does: `struct tcp_info` with the fields
+    /// that are [`Field::is_lockless`], `SK_MEMINFO_*`, bytes in the receive queue and in the send queue.
+    #[must_use]
+    pub fn lockless(info: &[u8], memory: &[u8; MEMORY_BYTES], rqueue: u32, wqueue: u32) -> Self {
+        let mut message = [0; MESSAGE_BYTES];
+        message[RQUEUE..WQUEUE].copy_from_slice(&rqueue.to_le_bytes());
+        message[WQUEUE..WQUEUE + 4].copy_from_slice(&wqueue.to_le_bytes());
+        Self {
+            info: Info::new(info),
+            congestion: Congestion::default(),
+            memory: Raw::new(memory),
+            message: Raw::new(&message),
+            is_lockless: true,
+        }
+    }
+
+    /// The value of a field; `None` where this kernel, or the connection's congestion control, lacks it, or where
+    /// the sample was taken in a way that does not tell it.
     #[must_use]
     pub fn get(&self, field: &Field) -> Option<u64> {
+        if self.is_lockless && !field.is_lockless() {
+            return None;
+        }
         match field.source {
             Source::Info => self.info.get(field),
             Source::Memory => field.read(self.memory.get()),
@@ -169,6 +194,17 @@ mod tests {
     #[test]
     fn what_a_later_kernel_adds_changes_nothing() {
         assert_eq!(Info::new(&filled(400)), Info::new(&filled(INFO_BYTES)));
+    }
+
+    #[test]
+    fn a_sample_without_the_lock_tells_what_can_be_read_without_it() {
+        let sample = Sample::lockless(&filled(INFO_BYTES), &[1; MEMORY_BYTES], 7, 8);
+        for field in FIELDS {
+            assert_eq!(sample.get(field).is_some(), field.is_lockless(), "{}", field.name);
+        }
+        let get = |name| crate::fields::field(name).and_then(|field| sample.get(field));
+        assert_eq!((get("rqueue_bytes"), get("wqueue_bytes")), (Some(7), Some(8)));
+        assert_eq!((get("skmem_drops"), get("timer"), get("ato_us")), (Some(0x0101_0101), None, None));
     }
 
     #[test]

@@ -18,10 +18,12 @@ RUNS = [
     run("iperf3", 4, 20e9, 4.0),
     run("weir", 4, 10e9, 4.0),
     run("unwatched", 1, 10e9, 1.0),
-    run("watched 100ms", 1, 10e9, 1.0, 0),
-    run("watched 10ms", 1, 9.9e9, 1.0, 1),
     run("watched 1ms", 1, 9.5e9, 1.0, 2),
-    run("watched event", 1, 9.0e9, 1.0, 3),
+    run("unwatched", 1, 10e9, 1.0),
+    run("watched 1ms bpf", 1, 10.45e9, 1.0, 1),
+    run("unwatched", 1, 12e9, 1.0),
+    run("watched event", 1, 9.9e9, 1.0, 3),
+    run("unwatched", 1, 10e9, 1.0),
     run("many", tcp.WATCHED, 50e6, 1.0, 7),
 ]
 
@@ -35,11 +37,13 @@ def test_ratios_are_to_the_peer_with_as_many_connections() -> None:
 
 def test_the_cost_of_watching_is_told_beside_what_was_missed() -> None:
     shown = tcp.tables(RUNS)
-    assert [(row[0], row[3], row[5]) for row in shown[tcp.COST]] == [
-        ("100ms", "1.000 x", "0"),
-        ("10ms", "0.990 x", "1"),
-        ("1ms", "0.950 x", "2"),
-        ("event", "0.900 x", "3"),
+    assert [(row[0], row[3], row[4], row[6]) for row in shown[tcp.COST]] == [
+        ("not", "1.000 x", "-", "-"),
+        ("1ms", "0.950 x", "-", "2"),
+        ("1ms bpf", "0.950 x", "-", "1"),
+        ("event", "0.900 x", "-", "3"),
     ]
     assert shown[tcp.MANY] == [("50", "10ms", "100", "7", "3", "9")]
+    twice = tcp.watch_rows([*RUNS[5:-1], *RUNS[5:-1]])
+    assert (twice[1][3], twice[1][4]) == ("0.950 x", "0.000"), "between those just before and after"
     assert "| 50 | 10ms |" in tcp.summary(RUNS, {"date": "", "command": "", "versions": {}}).markdown()

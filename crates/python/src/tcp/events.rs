@@ -41,7 +41,7 @@ impl TcpEvents {
         };
         let columns = fields.iter().map(known).collect::<PyResult<_>>()?;
         let options = Options { filter: filter(ends, pid, program), wait };
-        let inner = py.detach(|| start(options)).map_err(|e| refused(py, &e))?;
+        let inner = py.detach(|| start(options)).map_err(|e| refused(py, &e, "without --events"))?;
         Ok(Self { inner, columns, offset_ns: since_1970_ns() })
     }
 
@@ -66,7 +66,10 @@ impl TcpEvents {
 
     /// How far the watch is.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        progress_dict(py, &self.inner.progress(), self.offset_ns)
+        let dict = progress_dict(py, &self.inner.progress(), self.offset_ns)?;
+        dict.set_item("by", "events")?;
+        dict.set_item("why_not", py.None())?;
+        Ok(dict)
     }
 
     /// Ends it; what happened until then can be taken afterwards.
@@ -90,6 +93,7 @@ pub fn tcp_event_fields(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
                 dict.set_item("source", "event")?;
                 dict.set_item("since", "5.12")?;
                 dict.set_item("about", about)?;
+                dict.set_item("by_bpf", true)?;
                 dict
             }
         })?;
@@ -103,13 +107,14 @@ pub fn tcp_event_kinds() -> [&'static str; Kind::NAMES.len()] {
     Kind::NAMES
 }
 
-fn refused(py: Python<'_>, error: &EventsError) -> PyErr {
+/// `otherwise`: how it works without.
+pub fn refused(py: Python<'_>, error: &EventsError, otherwise: &str) -> PyErr {
     let class = if matches!(error, EventsError::System { .. }) { "LabError" } else { "MissingCapability" };
     let way_out = match error {
         EventsError::NotAllowed(_) | EventsError::NoBtf(_) | EventsError::Refused { .. } => {
-            "; without --events connections are sampled, which needs none of this"
+            format!("; {otherwise} connections are sampled, which needs none of this")
         }
-        EventsError::Diag(_) | EventsError::System { .. } => "",
+        EventsError::Diag(_) | EventsError::System { .. } => String::new(),
     };
     exception(py, class, &format!("{}{way_out}", describe(error)))
 }

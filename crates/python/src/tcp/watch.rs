@@ -6,17 +6,27 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use weir_events::EventsError;
+use weir_events::sampling::sample;
 use weir_tcp::clock::since_1970_ns;
 use weir_tcp::fields::{FIELDS, Field, field};
 use weir_tcp::watch::{End, Filter, Options, Progress, Row, Watcher};
 
-use super::{end, refused};
+use super::{end, events, refused};
+
+/// Ways to sample, as users name them; the third: by BPF where that works.
+const BPF: &str = "bpf";
+const INET_DIAG: &str = "inet-diag";
+const AUTO: &str = "auto";
 
 /// Samples connections, in a thread of its own.
 #[pyclass(name = "TcpWatcher", module = "weirlab._engine", frozen)]
 pub struct TcpWatcher {
     inner: Watcher,
     fields: Vec<&'static Field>,
+    by: &'static str,
+    /// Why not by BPF.
+    why_not: Option<String>,
     /// From the clock of the samples to ns since 1970.
     offset_ns: i64,
 }
@@ -24,7 +34,8 @@ pub struct TcpWatcher {
 #[pymethods]
 impl TcpWatcher {
     #[new]
-    #[pyo3(signature = (*, ends, pid, program, period_ns, wait, fields))]
+    #[pyo3(signature = (*, ends, pid, program, period_ns, wait, fields, by = INET_DIAG))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
         py: Python<'_>,
         ends: [(Option<IpAddr>, u16); 2],
@@ -33,7 +44,11 @@ impl TcpWatcher {
         period_ns: u64,
         wait: bool,
         fields: Vec<String>,
+        by: &str,
     ) -> PyResult<Self> {
+        if ![BPF, INET_DIAG, AUTO].contains(&by) {
+            return Err(PyValueError::new_err(format!("nothing is sampled by {by:?}")));
+        }
         let known = |name: &String| {
             field(name).ok_or_else(|| PyValueError::new_err(format!("there is no field {name:?}")))
         };
@@ -44,8 +59,21 @@ impl TcpWatcher {
         };
         let filter = filter(ends, pid, program);
         let options = Options { filter, period_ns, wait };
+        let offset_ns = since_1970_ns();
+        let mut why_not = None;
+        if by != INET_DIAG {
+            let lockless = options.clone();
+            match py.detach(|| sample(lockless)) {
+                Ok(inner) => return Ok(Self { inner, fields, by: BPF, why_not, offset_ns }),
+                // Another way does not need it. What the verifier says of a program is more than a sentence.
+                Err(error) if by == AUTO && !matches!(error, EventsError::Diag(_)) => {
+                    why_not = Some(error.to_string());
+                }
+                Err(error) => return Err(events::refused(py, &error, "with --by inet-diag")),
+            }
+        }
         let inner = py.detach(|| Watcher::start(options)).map_err(|e| refused(py, &e))?;
-        Ok(Self { inner, fields, offset_ns: since_1970_ns() })
+        Ok(Self { inner, fields, by: INET_DIAG, why_not, offset_ns })
     }
 
     /// The samples since the last time, as columns.
@@ -57,18 +85,21 @@ impl TcpWatcher {
         dict.set_item("time_ns", PyArray1::from_iter(py, rows.iter().map(time)))?;
         let fields = PyDict::new(py);
         for field in &self.fields {
-            let values = || rows.iter().map(|row| row.sample.get(field));
-            let there = PyArray1::from_iter(py, values().map(|value| value.is_some()));
-            let numbers = PyArray1::from_iter(py, values().map(Option::unwrap_or_default));
-            fields.set_item(field.name, (numbers, there))?;
+            let values: Vec<_> = rows.iter().map(|row| row.sample.get(field)).collect();
+            let there: Vec<_> = values.iter().map(Option::is_some).collect();
+            let numbers: Vec<_> = values.into_iter().map(Option::unwrap_or_default).collect();
+            fields.set_item(field.name, (PyArray1::from_vec(py, numbers), PyArray1::from_vec(py, there)))?;
         }
         dict.set_item("fields", fields)?;
         Ok(dict)
     }
 
-    /// How far the watch is.
+    /// How far the watch is; `by`: how connections are sampled, `why_not`: why not by BPF, if that was tried.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        progress_dict(py, &self.inner.progress(), self.offset_ns)
+        let dict = progress_dict(py, &self.inner.progress(), self.offset_ns)?;
+        dict.set_item("by", self.by)?;
+        dict.set_item("why_not", self.why_not.as_deref())?;
+        Ok(dict)
     }
 
     /// Ends it; what was sampled can be taken afterwards.

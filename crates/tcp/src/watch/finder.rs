@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use super::{MOST_CONNECTIONS, Options, Shared, Watched, lock};
+use super::{MOST_CONNECTIONS, Options, Shared, Watched};
 use crate::clock::{now_ns, thread_cpu_ns};
 use crate::diag::{Diag, DiagError, Id};
 
@@ -73,7 +73,7 @@ impl<'a> Finder<'a> {
             return Ok(found);
         }
         let owners = if filter.has_process() { filter.owners() } else { HashMap::new() };
-        let mut progress = lock(&self.shared.progress);
+        let mut progress = self.shared.progress();
         for each in fresh {
             let owner = owners.get(&each.inode);
             if !filter.fits_owner(owner) {

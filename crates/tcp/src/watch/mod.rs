@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hdrhistogram::Histogram;
 
 pub use filter::{End, Filter};
+pub use finder::Found;
+pub use sampler::{Sampling, keep_sampling};
 pub use watcher::{Shared, Watcher};
 
 use crate::Sample;
@@ -159,8 +161,8 @@ impl Watcher {
     /// # Errors
     /// [`DiagError`]; what goes wrong later is [`Progress::failure`].
     pub fn start(options: Options) -> Result<Self, DiagError> {
-        let diag = Diag::open()?;
-        let work = move |shared: &Shared| sampler::watch(diag, &options, shared);
+        let mut sampler = sampler::Sampler::new(Diag::open()?, options.period_ns);
+        let work = move |shared: &Shared| keep_sampling(&mut sampler, &options, shared);
         Self::run("watch", Shared::default(), work).map_err(DiagError::Open)
     }
 }

@@ -7,102 +7,115 @@ use std::time::Duration;
 
 use super::finder::{Finder, Found};
 use super::place::Place;
-use super::{MOST_SAMPLES, Options, Row, Shared, lock};
+use super::{Options, Row, Shared};
 use crate::clock::{now_ns, sleep_until, wake_precisely};
 use crate::diag::{Diag, DiagError, Id, State};
-use crate::times::histogram;
 
 /// How long a stop may go unnoticed.
 const NAP_NS: u64 = 100_000_000;
 
-/// Watches until it is told to stop, or all connections have ended.
-pub fn watch(diag: Diag, options: &Options, shared: &Shared) -> Result<(), DiagError> {
+/// A way to sample connections.
+pub trait Sampling {
+    /// Why it breaks off.
+    type Error: From<DiagError>;
+
+    /// Samples these connections, too; they are in [`super::Progress::connections`] under these numbers.
+    ///
+    /// # Errors
+    /// Those of this way.
+    fn add(&mut self, found: Vec<(u32, Id)>) -> Result<(), Self::Error>;
+
+    /// Whether there is nothing to sample.
+    fn is_idle(&self) -> bool;
+
+    /// Samples until all connections have ended, also those that `found` brings meanwhile, or until it is told to
+    /// stop. What is there is sampled once all the same.
+    ///
+    /// # Errors
+    /// Those of this way, and those of whoever finds connections.
+    fn sample(&mut self, found: Option<&Receiver<Found>>, shared: &Shared) -> Result<(), Self::Error>;
+
+    /// Takes over what was found meanwhile.
+    ///
+    /// # Errors
+    /// As of [`Self::sample`].
+    fn take(&mut self, found: Option<&Receiver<Found>>) -> Result<(), Self::Error> {
+        for fresh in found.into_iter().flat_map(Receiver::try_iter) {
+            self.add(fresh?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds connections and samples them, until it is told to stop or all have ended.
+///
+/// # Errors
+/// Those of `sampler`; the connections cannot be found.
+pub fn keep_sampling<S: Sampling>(
+    sampler: &mut S,
+    options: &Options,
+    shared: &Shared,
+) -> Result<(), S::Error> {
     let mut finder = Finder::new(options, shared)?;
     // However soon it is told to stop: what is there is sampled once.
-    let alive = finder.look()?;
-    let mut sampler = Sampler { diag, options, shared, alive, place: Place::new() };
+    sampler.add(finder.look()?)?;
     if !options.wait {
-        wake_precisely();
-        return sampler.watch(None);
+        return if sampler.is_idle() { Ok(()) } else { sampler.sample(None, shared) };
     }
     loop {
         let (looks, over) = (&mut finder, &AtomicBool::new(false));
         let (listener, found) = channel();
         thread::scope(|scope| {
             let looking = scope.spawn(move || looks.keep_looking(&listener, over));
-            // After the other thread has begun, which is not to inherit it.
-            wake_precisely();
-            let done = sampler.watch(Some(&found));
+            let done = wait_and_sample(sampler, &found, shared);
             over.store(true, SeqCst);
             looking.thread().unpark();
             done
         })?;
         // All have ended, but others may have begun since the last look.
         sampler.take(Some(&found))?;
-        sampler.alive.extend(finder.look()?);
-        if sampler.alive.is_empty() || shared.stop.load(SeqCst) {
+        sampler.add(finder.look()?)?;
+        if sampler.is_idle() || shared.is_stopped() {
             return Ok(());
         }
     }
 }
 
-struct Sampler<'a> {
+fn wait_and_sample<S: Sampling>(
+    sampler: &mut S,
+    found: &Receiver<Found>,
+    shared: &Shared,
+) -> Result<(), S::Error> {
+    // While there is nothing to sample, nothing is late.
+    while sampler.is_idle() {
+        if shared.is_stopped() {
+            return Ok(());
+        }
+        match found.recv_timeout(Duration::from_nanos(NAP_NS)) {
+            Ok(fresh) => sampler.add(fresh?)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+    sampler.sample(Some(found), shared)
+}
+
+/// Samples by `INET_DIAG`.
+pub struct Sampler {
     diag: Diag,
-    options: &'a Options,
-    shared: &'a Shared,
+    period_ns: u64,
     alive: Vec<(u32, Id)>,
     place: Place,
 }
 
-impl Sampler<'_> {
-    fn watch(&mut self, found: Option<&Receiver<Found>>) -> Result<(), DiagError> {
-        let period = self.options.period_ns.max(1);
-        // While there is nothing to sample, nothing is late.
-        while self.alive.is_empty() {
-            let Some(found) = found else { return Ok(()) };
-            if self.shared.stop.load(SeqCst) {
-                return Ok(());
-            }
-            match found.recv_timeout(Duration::from_nanos(NAP_NS)) {
-                Ok(fresh) => self.alive.extend(fresh?),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-        }
-        let mut due = now_ns();
-        let mut sampled = false;
-        while !sampled || !self.shared.stop.load(SeqCst) {
-            let now = now_ns();
-            if now < due {
-                sleep_until(due.min(now + NAP_NS));
-                continue;
-            }
-            self.take(found)?;
-            let late = now_ns().saturating_sub(due);
-            let missed = late / period;
-            self.round(late, missed)?;
-            sampled = true;
-            if self.alive.is_empty() {
-                self.take(found)?;
-            }
-            if self.alive.is_empty() {
-                return Ok(());
-            }
-            due += (missed + 1) * period;
-        }
-        Ok(())
-    }
-
-    /// Takes over what was found meanwhile.
-    fn take(&mut self, found: Option<&Receiver<Found>>) -> Result<(), DiagError> {
-        for fresh in found.into_iter().flat_map(Receiver::try_iter) {
-            self.alive.extend(fresh?);
-        }
-        Ok(())
+impl Sampler {
+    /// With nothing to sample yet.
+    pub fn new(diag: Diag, period_ns: u64) -> Self {
+        Self { diag, period_ns: period_ns.max(1), alive: Vec::new(), place: Place::new() }
     }
 
     /// Samples every connection that is there.
-    fn round(&mut self, late_ns: u64, missed: u64) -> Result<(), DiagError> {
+    fn round(&mut self, late_ns: u64, missed: u64, shared: &Shared) -> Result<(), DiagError> {
         self.place.begin();
         let mut rows = Vec::with_capacity(self.alive.len());
         let mut gone = Vec::new();
@@ -117,8 +130,8 @@ impl Sampler<'_> {
             }
         }
         self.place.end(self.alive.len());
-        lock(&self.shared.lateness).get_or_insert_with(histogram).saturating_record(late_ns);
-        let mut progress = lock(&self.shared.progress);
+        shared.note_late(late_ns);
+        let mut progress = shared.progress();
         for &(connection, _) in &self.alive {
             if let Some(each) = progress.connections.get_mut(connection as usize) {
                 each.missed += missed;
@@ -136,11 +149,48 @@ impl Sampler<'_> {
                 each.ended_ns = Some(at_ns);
             }
         }
-        let mut kept = lock(&self.shared.rows);
-        let room = MOST_SAMPLES.saturating_sub(kept.len());
-        progress.lost += rows.len().saturating_sub(room) as u64;
-        kept.extend(rows.into_iter().map(|(_, row)| row).take(room));
+        shared.keep(&mut progress, rows.into_iter().map(|(_, row)| row));
         self.alive.retain(|(connection, _)| gone.iter().all(|(ended, _)| ended != connection));
+        Ok(())
+    }
+}
+
+impl Sampling for Sampler {
+    type Error = DiagError;
+
+    fn add(&mut self, found: Vec<(u32, Id)>) -> Result<(), DiagError> {
+        self.alive.extend(found);
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.alive.is_empty()
+    }
+
+    fn sample(&mut self, found: Option<&Receiver<Found>>, shared: &Shared) -> Result<(), DiagError> {
+        // Not before: the thread that finds connections is not to inherit it.
+        wake_precisely();
+        let mut due = now_ns();
+        let mut sampled = false;
+        while !sampled || !shared.is_stopped() {
+            let now = now_ns();
+            if now < due {
+                sleep_until(due.min(now + NAP_NS));
+                continue;
+            }
+            self.take(found)?;
+            let late = now_ns().saturating_sub(due);
+            let missed = late / self.period_ns;
+            self.round(late, missed, shared)?;
+            sampled = true;
+            if self.alive.is_empty() {
+                self.take(found)?;
+            }
+            if self.alive.is_empty() {
+                return Ok(());
+            }
+            due += (missed + 1) * self.period_ns;
+        }
         Ok(())
     }
 }

@@ -9,16 +9,17 @@ use std::thread::{self, JoinHandle};
 
 use hdrhistogram::Histogram;
 
-use super::{Lateness, Progress, Row, lock};
+use super::{Lateness, MOST_SAMPLES, Progress, Row, lock};
+use crate::times::histogram;
 
 /// What the thread of a watch notes, and what it is told.
 #[derive(Debug)]
 pub struct Shared<R = Row> {
-    pub(super) rows: Mutex<Vec<R>>,
-    pub(super) progress: Mutex<Progress>,
+    rows: Mutex<Vec<R>>,
+    progress: Mutex<Progress>,
     /// None until something was sampled.
-    pub(super) lateness: Mutex<Option<Histogram<u64>>>,
-    pub(super) stop: AtomicBool,
+    lateness: Mutex<Option<Histogram<u64>>>,
+    stop: AtomicBool,
 }
 
 impl<R> Default for Shared<R> {
@@ -41,6 +42,19 @@ impl<R> Shared<R> {
     /// How far it is.
     pub fn progress(&self) -> MutexGuard<'_, Progress> {
         lock(&self.progress)
+    }
+
+    /// Notes by how much a round of samples was late.
+    pub fn note_late(&self, late_ns: u64) {
+        lock(&self.lateness).get_or_insert_with(histogram).saturating_record(late_ns);
+    }
+
+    /// Keeps rows for whoever takes them, as long as there is room; counts the others.
+    pub fn keep(&self, progress: &mut Progress, fresh: impl ExactSizeIterator<Item = R>) {
+        let mut kept = self.rows();
+        let room = MOST_SAMPLES.saturating_sub(kept.len());
+        progress.lost += fresh.len().saturating_sub(room) as u64;
+        kept.extend(fresh.take(room));
     }
 
     /// Whether the thread is to end.

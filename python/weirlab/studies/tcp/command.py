@@ -13,6 +13,7 @@ from weirlab.cli.lines import LinesOption, line, say
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.errors import InputError
+from weirlab.quoting import quoted
 from weirlab.studies.tcp import bulk
 from weirlab.studies.tcp.measure import command as measuring
 
@@ -25,8 +26,8 @@ DEFAULT_EVERY = "100ms"
 
 TCP = """Transfer in bulk, and watch what the kernel knows of TCP connections.
 
-Only weir tcp watch --events needs privileges; without root the processes of
-other users are not named.
+Only weir tcp watch --events and --by bpf need privileges; without root the
+processes of other users are not named.
 
 Examples:
   weir tcp serve                         one end of a transfer
@@ -52,8 +53,11 @@ WATCH = """Watch connections of any program, sampled at a fixed period or by eve
 
 CONNECTION is two ends (10.0.0.1:40000-192.0.2.1:443), one end (192.0.2.1,
 :443), a process by its ID (4711) or a program by its name (iperf3). All
-that fit are watched, until they end. Samples come from the kernel by
-INET_DIAG; the program does not notice. Samples that were missed are counted.
+that fit are watched, until they end. Samples that were missed are counted.
+
+With root, samples come by BPF, without the connection's lock, so that even
+--every 1ms hardly costs throughput; otherwise they come by INET_DIAG, which
+waits for the lock. The result says which. --by chooses.
 
 With --events nothing is sampled: BPF programs report each change of state,
 each segment received, and each retransmission with its sequence number,
@@ -68,6 +72,7 @@ Examples:
   weir tcp watch iperf3 --wait --every 1ms --out run.parquet
   weir tcp watch 192.0.2.1:443 --fields rtt,snd_cwnd,total_retrans --json
   weir tcp watch 4711 --fields all --time 30s --out run.csv
+  weir tcp watch :5201 --by inet-diag --fields timer,timer_expires_ms
   weir tcp watch :5201 --events --wait --json
   weir tcp watch --list-fields
 """
@@ -90,6 +95,10 @@ class SampleOptions:
             help="No samples, but every event: state changes, segments received, retransmissions; root.",
         ),
     ] = False
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="bpf (root) or inet-diag; auto: bpf where it works (auto).", metavar="WAY"),
+    ] = None
     wait: Annotated[
         bool,
         typer.Option("--wait", help="Wait for connections that do not exist yet; watch later ones, too."),
@@ -105,6 +114,16 @@ class SampleOptions:
                 raise InputError("--every and --events exclude each other: events come when they happen")
             return None
         return _period_ns(DEFAULT_EVERY if self.every is None else self.every)
+
+    def way(self) -> str:
+        """``--by``, one of ``watching.WAYS``."""
+        from weirlab.studies.tcp.watching import AUTO, WAYS
+
+        if self.by is not None and self.events:
+            raise InputError("--by and --events exclude each other: events are never sampled")
+        if self.by not in (None, *WAYS):
+            raise InputError(f"--by {quoted(self.by)}: there are {', '.join(WAYS)}")
+        return self.by or AUTO
 
 
 @dataclass(frozen=True)
@@ -192,6 +211,8 @@ def watch(
             names=names.chosen(fields, events=samples.events),
             wait=samples.wait,
             duration_s=_seconds(samples.duration),
+            by=samples.way(),
+            insists=fields not in (None, names.ALL),
         )
         again = SentAgain()
         outcome = _watched(session, settings, out, again, chosen=fields is not None)

@@ -38,6 +38,8 @@ class Field:
     source: str
     since: str
     about: str
+    by_bpf: bool
+    """BPF tells it, without the connection's lock; otherwise only ``INET_DIAG`` does."""
 
 
 @cache
@@ -82,9 +84,17 @@ def chosen(text: str | None, option: str = "--fields", *, events: bool = False) 
     return tuple(dict.fromkeys(known[name] for name in names))
 
 
+def only_by_inet_diag(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``names`` that cannot be sampled by BPF."""
+    told = {field.name for field in fields() if field.by_bpf}
+    return tuple(name for name in names if name not in told)
+
+
 def absent_sentence(names: Sequence[str]) -> str:
     """That ``names`` were asked for and not told; empty for none."""
-    return f"not told by this kernel or congestion control: {', '.join(names)}" if names else ""
+    if not names:
+        return ""
+    return f"not told by this kernel, its congestion control or this way of sampling: {', '.join(names)}"
 
 
 def markdown() -> str:

@@ -1,4 +1,4 @@
-"""Connections of this host watched: sampled by ``INET_DIAG``, or event by event; counted, kept."""
+"""Connections of this host watched: sampled by BPF or ``INET_DIAG``, or event by event; counted, kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weirlab.errors import InputError, LabError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import shares
 from weirlab.studies.tcp.connections import Target
-from weirlab.studies.tcp.fields import event_fields
+from weirlab.studies.tcp.fields import event_fields, only_by_inet_diag
 from weirlab.studies.tcp.shares import Shares
 
 if TYPE_CHECKING:
@@ -25,8 +25,18 @@ if TYPE_CHECKING:
 
 SHORTEST_NS: Final = 10_000
 """Of a period: faster than the kernel answers for one connection nothing can be sampled."""
-TAKE_S: Final = 0.1
-"""How often samples are taken over from the engine."""
+TAKE_S: Final = 0.25
+"""How often samples are taken over from the engine: that takes time from what is watched."""
+TAKE_EVENTS_S: Final = 0.1
+"""The same of events: how many there will be is not known."""
+TAKE_ROWS: Final = 20_000
+"""Samples that are left with the engine at most: it keeps 65,536."""
+BPF: Final = "bpf"
+INET_DIAG: Final = "inet-diag"
+AUTO: Final = "auto"
+"""By BPF where that works."""
+WAYS: Final = (AUTO, BPF, INET_DIAG)
+"""How connections are sampled."""
 MOST_WATCHED: Final = 1024
 """``weir_tcp::watch::MOST_CONNECTIONS``."""
 
@@ -44,13 +54,24 @@ EVENTS_NEEDED: Final = ("seq", "end_seq", "ca_state")
 
 @dataclass(frozen=True)
 class Settings:
-    """What is watched: these fields of each connection, every ``period_ns``; None: at every event."""
+    """What is watched: these fields of each connection, every ``period_ns``; None: at every event.
+
+    ``by`` is one of :data:`WAYS`. ``insists``: the fields were named one by one, so that a way that does not
+    tell all of them is not chosen automatically.
+    """
 
     target: Target
     period_ns: int | None
     names: tuple[str, ...]
     wait: bool = False
     duration_s: float | None = None
+    by: str = AUTO
+    insists: bool = False
+
+    @property
+    def only_by_inet_diag(self) -> tuple[str, ...]:
+        """Fields that keep connections from being sampled by BPF."""
+        return only_by_inet_diag(self.names) if self.by == AUTO and self.insists else ()
 
     @property
     def by_events(self) -> bool:
@@ -167,7 +188,15 @@ class Outcome:
     progress: Mapping[str, Any]
     tallies: Sequence[Tally]
     absent: tuple[str, ...] = ()
-    """Fields that were asked for, and that neither this kernel nor a congestion control told."""
+    """Fields that were asked for, and that neither this kernel nor a congestion control told, or this way of
+    sampling does not tell."""
+    why_not: str = ""
+    """Why connections were not sampled by BPF; empty if they were, or were not to be."""
+
+    @property
+    def by(self) -> str:
+        """``bpf`` or ``inet-diag``; ``events``."""
+        return str(self.progress["by"])
 
     @property
     def samples(self) -> int:
@@ -188,7 +217,7 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     InputError
         No connection fits, and none is waited for.
     MissingCapability
-        This kernel cannot be asked, or does not let this user watch by events.
+        This kernel cannot be asked, or does not let this user watch by BPF.
     LabError
         Asking failed meanwhile.
     """
@@ -213,20 +242,36 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
             samples = _taken(watcher.take())
             progress = watcher.progress()
             _count(tallies, samples, len(progress["connections"]))
-            told.update(name for name, (_, there) in samples.fields.items() if there.any())
+            told.update(
+                name for name, (_, there) in samples.fields.items() if name not in told and there.any()
+            )
             for observer in observers:
                 observer.samples(samples, progress, tallies)
             if over or ended:
                 break
-            left_s = TAKE_S if ends_s is None else min(TAKE_S, ends_s - time.monotonic())
-            stop.wait((), left_s)
+            left_s = _pause_s(settings, len(tallies))
+            stop.wait((), left_s if ends_s is None else min(left_s, ends_s - time.monotonic()))
     finally:
         watcher.stop()
     if progress["failure"]:
         raise LabError(progress["failure"])
     if not progress["connections"] and not settings.wait:
         raise InputError("no connection fits; weir tcp list shows them all, --wait waits for one")
-    return Outcome(progress, tallies, tuple(name for name in settings.names if name not in told))
+    absent = tuple(name for name in settings.names if name not in told)
+    return Outcome(progress, tallies, absent, _why_not(settings, progress))
+
+
+def _why_not(settings: Settings, progress: Mapping[str, Any]) -> str:
+    if lacking := settings.only_by_inet_diag:
+        return f"BPF does not tell {', '.join(lacking)}"
+    return progress["why_not"] or ""
+
+
+def _pause_s(settings: Settings, connections: int) -> float:
+    """Until samples are taken over again."""
+    if settings.period_ns is None:
+        return TAKE_EVENTS_S
+    return min(TAKE_S, settings.period_ns / 1e9 * TAKE_ROWS / max(1, connections))
 
 
 def _watcher(settings: Settings) -> TcpWatcher | TcpEvents:
@@ -247,6 +292,7 @@ def _watcher(settings: Settings) -> TcpWatcher | TcpEvents:
         period_ns=settings.period_ns,
         wait=wait,
         fields=list(dict.fromkeys((*settings.names, *NEEDED))),
+        by=INET_DIAG if settings.only_by_inet_diag else settings.by,
     )
 
 
@@ -258,5 +304,6 @@ def _count(tallies: list[Tally], samples: Samples, connections: int) -> None:
     import numpy as np
 
     tallies.extend(Tally() for _ in range(connections - len(tallies)))
-    for number in np.unique(samples.connection):
+    # Not numpy.unique, which loads numpy.ma: that takes tenths of a second from what is watched.
+    for number in np.flatnonzero(np.bincount(samples.connection)):
         tallies[number].take(samples, np.flatnonzero(samples.connection == number))

@@ -39,6 +39,7 @@ PROGRESS = {
         }
     ],
     "lost": 1,
+    "by": "bpf",
 }  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def test_a_terminal_shows_rates_states_and_what_was_missed(monkeypatch: Any) -> 
     for part in ("waiting", "192.0.2.1:40000", "[2001:db8::1]:443", "established", "8.00 Mbit/s", "2.50 ms"):
         assert part in text
     assert "cu\\x1brl (7)" in text, "names cannot send escapes"
-    assert "1 connection watched, 2 samples, 4 missed" in text
+    assert "1 connection watched, 2 samples by BPF, 4 missed" in text
 
 
 def test_fields_that_were_asked_for_take_the_place_of_the_usual_columns(monkeypatch: Any) -> None:

@@ -18,7 +18,7 @@ from weirlab.errors import InputError
 from weirlab.link.stopping import Stop
 from weirlab.studies.tcp import connections, watching
 from weirlab.studies.tcp.keeping import SampleFile
-from weirlab.studies.tcp.watching import Outcome, Samples, Settings, Tally
+from weirlab.studies.tcp.watching import BPF, INET_DIAG, Outcome, Samples, Settings, Tally
 
 from .conftest import DEADLINE_S, Weir
 
@@ -68,7 +68,8 @@ def watched(tmp_path: Path) -> tuple[Outcome, SampleFile, Path]:
         port = listener.getsockname()[1]
         file = tmp_path / "samples.parquet"
         until, keeper, outcomes = Until(), SampleFile(file, NAMES), []
-        settings = Settings(connections.parse(f"127.0.0.1:{port}"), 1_000_000, NAMES, wait=True)
+        target = connections.parse(f"127.0.0.1:{port}")
+        settings = Settings(target, 1_000_000, NAMES, wait=True, by=INET_DIAG)
 
         def work() -> None:
             with Stop() as stop:
@@ -129,7 +130,7 @@ class Finding:
         }  # fmt: skip
         late = {"rounds": 1, "mean_ns": 0, "p99_ns": 0, "max_ns": 0}
         found = [one] if self._taken else []
-        both = {"lost": 0, "left_out": 0, "failure": None, "lateness": late}
+        both = {"lost": 0, "left_out": 0, "failure": None, "lateness": late, "by": BPF, "why_not": None}
         return {"connections": found, "ended": bool(self._taken), **both}
 
     def take(self) -> dict[str, Any]:
@@ -223,12 +224,26 @@ def test_a_table_ends_a_watch(weir: Weir, tmp_path: Path) -> None:
     assert (tmp_path / "x.parquet").exists()
 
 
+def test_a_field_that_bpf_does_not_tell_chooses_inet_diag(weir: Weir) -> None:
+    with connection() as (client, _):
+        asked = ("tcp", "watch", f":{client.getsockname()[1]}", "--time", "1ms", "--json", "--fields")
+        answer = weir(*asked, "rtt,timer,ato")
+        result = answer.lines[-1]
+    assert answer.code == 0, answer.err
+    assert (result["sampled_by"], result["absent_fields"]) == (INET_DIAG, [])
+    assert result["why_not_bpf"] == "BPF does not tell timer, ato_us"
+    assert "samples every 100 ms by INET_DIAG" in result["conclusion"]
+    assert "locks, was used: BPF does not tell timer, ato_us." in result["conclusion"]
+
+
 def test_what_cannot_be_watched_is_told(weir: Weir, free_port: int, tmp_path: Path) -> None:
     for arguments, told in [
         ((f"127.0.0.1:{free_port}",), "no connection fits"),
         ((), "CONNECTION is missing"),
         (("1.2.3.4:99999",), "CONNECTION"),
         ((":443", "--every", "1us"), "--every"),
+        ((":443", "--by", "magic"), "there are auto, bpf, inet-diag"),
+        ((":443", "--by", "bpf", "--events"), "--by and --events exclude each other"),
         ((":443", "--fields", "nosuch"), "nosuch"),
         ((":443", "--out", tmp_path / "x.json"), ".parquet or .csv"),
         ((":443", "--out", tmp_path / "no" / "x.csv"), "there is no folder"),

@@ -49,6 +49,8 @@ class Happening:
             "failure": None,
             "lateness": late,
             "ended": True,
+            "by": "events",
+            "why_not": None,
         }
 
     def take(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from weirlab.cli.options.sockets import shown
 from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.streams import console, tell
 from weirlab.quantities import NOTHING, duration
-from weirlab.studies.tcp.show.tables import owner
+from weirlab.studies.tcp.show.tables import WAYS_IN_WORDS, owner
 from weirlab.studies.tcp.watching import Observer, Samples, Tally
 from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, plural
@@ -201,8 +201,9 @@ def sentence(progress: Mapping[str, Any], counted: str = "sample") -> str:
     samples = sum(each["samples"] for each in made)
     missed = sum(each["missed"] for each in made) + progress["lost"]
     live = sum(each["ended_ns"] is None for each in made)
+    way = WAYS_IN_WORDS.get(progress["by"], "")
     return (
-        f"{plural(live, 'connection')} watched, {plural(samples, counted)}, {count(missed)} missed; "
+        f"{plural(live, 'connection')} watched, {plural(samples, counted)}{way}, {count(missed)} missed; "
         "Ctrl-C ends it"
     )
 

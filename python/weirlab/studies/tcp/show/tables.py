@@ -18,11 +18,14 @@ from weirlab.studies.tcp.sending import Outcome as Sent
 from weirlab.studies.tcp.sending import Settings as SendSettings
 from weirlab.studies.tcp.serving import Account
 from weirlab.studies.tcp.shares import Shares
+from weirlab.studies.tcp.watching import BPF, INET_DIAG, Tally
 from weirlab.studies.tcp.watching import Outcome as Watched
 from weirlab.studies.tcp.watching import Settings as WatchSettings
-from weirlab.studies.tcp.watching import Tally
 from weirlab.tables import Table
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
+
+WAYS_IN_WORDS = {BPF: " by BPF", INET_DIAG: " by INET_DIAG"}
+"""How connections are sampled, behind the number of samples; nothing for events."""
 
 _WAYS = {"up": "up (to the server)", "down": "down (from the server)"}
 
@@ -294,10 +297,13 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
         )
     else:
         sentences.append(
-            f"{plural(outcome.samples, 'sample')} every {duration(settings.period_ns)}, "
+            f"{plural(outcome.samples, 'sample')} every {duration(settings.period_ns)}"
+            f"{WAYS_IN_WORDS[outcome.by]}, "
             f"{count(outcome.missed)} missed; late by {duration(late['mean_ns'])} on average, "
             f"{duration(late['p99_ns'])} at p99, {duration(late['max_ns'])} at most."
         )
+    if outcome.why_not:
+        sentences.append(f"INET_DIAG, which takes the connections' locks, was used: {outcome.why_not}.")
     if left_out:
         sentences.append(f"{plural(left_out, 'more connection')} left out.")
     if any(tally.shares for tally in outcome.tallies):
@@ -331,6 +337,8 @@ def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: P
         "kind": "tcp watch",
         "connection": asked,
         "by": "events" if settings.by_events else "samples",
+        "sampled_by": None if settings.by_events else outcome.by,
+        "why_not_bpf": outcome.why_not or None,
         "period_ns": settings.period_ns,
         "samples": outcome.samples,
         "missed": outcome.missed,

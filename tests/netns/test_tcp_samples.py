@@ -1,0 +1,300 @@
+"""Connections between two network namespaces, sampled by BPF, without their locks, and by INET_DIAG."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.link.stopping import Stop
+from weirlab.studies.tcp import connections, watching
+from weirlab.studies.tcp.fields import ALL, chosen, only_by_inet_diag
+from weirlab.studies.tcp.watching import AUTO, BPF, INET_DIAG, Outcome, Samples, Settings, Tally
+
+pytestmark = pytest.mark.netns
+
+V4, V6 = "198.18.0.2", "2001:2::2"
+DEADLINE_S = 60.0
+BYTES = 5_000_000
+MORE = 1_000_000
+EVERY_NS = 1_000_000
+GROWING = ("last_data_sent_ms", "last_data_recv_ms", "last_ack_recv_ms")
+"""The only numbers of a connection that stands still and has no timer that change."""
+COUNTERS = ("bytes_acked", "bytes_received", "segs_in", "segs_out", "delivered")
+RST_ON_CLOSE = struct.pack("ii", 1, 0)
+UNPRIVILEGED = (
+    *("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs"),
+    *(sys.executable, "-m", "weirlab", "tcp", "watch"),
+)
+
+Row = dict[str, int]
+
+
+class Seen:
+    """The rows of a watch, by connection."""
+
+    def __init__(self) -> None:
+        self.waits, self.news = threading.Event(), threading.Condition()
+        self.rows: dict[int, list[Row]] = {}
+
+    def waiting(self) -> None:
+        self.waits.set()
+
+    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+        with self.news:
+            for row, number in enumerate(samples.connection):
+                told = {name: int(v[row]) for name, (v, there) in samples.fields.items() if there[row]}
+                self.rows.setdefault(int(number), []).append(told)
+            self.news.notify_all()
+
+    def has(self, what: Callable[[dict[int, list[Row]]], bool]) -> bool:
+        """Wait until the rows are such."""
+        with self.news:
+            return self.news.wait_for(lambda: what(self.rows), DEADLINE_S)
+
+
+def _watch(end: Namespace, settings: Settings, seen: Seen) -> Outcome:
+    def work() -> Outcome:
+        with Stop() as stop:
+            return watching.watch(settings, [seen], stop)
+
+    return end.call(work)
+
+
+def _settings(port: int, by: str = BPF, names: Sequence[str] = COUNTERS, **more: Any) -> Settings:
+    return Settings(connections.parse(f":{port}"), EVERY_NS, tuple(names), by=by, **more)
+
+
+class Watch:
+    """A watch by BPF in a thread, which ends with its connections."""
+
+    def __init__(self, end: Namespace, port: int, *, wait: bool) -> None:
+        self.seen = Seen()
+        self._outcomes: list[Outcome] = []
+        settings = _settings(port, wait=wait)
+        self._thread = threading.Thread(
+            target=lambda: self._outcomes.append(_watch(end, settings, self.seen))
+        )
+        self._thread.start()
+        if wait:
+            assert self.seen.waits.wait(DEADLINE_S)
+
+    def end(self) -> Outcome:
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), "it ends with the connection"
+        return self._outcomes[0]
+
+
+def _listen(server: Namespace, address: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return server.call(lambda: socket.create_server((address, 0), family=family))
+
+
+def _connect(
+    client: Namespace, listener: socket.socket, port: int = 0
+) -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection, the client's at ``port``."""
+
+    def connect() -> socket.socket:
+        made = socket.socket(listener.family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(("", port))
+        made.connect(listener.getsockname()[:2])
+        return made
+
+    made = client.call(connect)
+    return made, listener.accept()[0]
+
+
+def _transfer(sender: socket.socket, receiver: socket.socket, total: int) -> None:
+    thread = threading.Thread(target=sender.sendall, args=(bytes(total),))
+    thread.start()
+    left = total
+    while left:
+        left -= len(receiver.recv(min(left, 1 << 16)))
+    thread.join()
+
+
+@contextmanager
+def _lossy(server: Namespace) -> Iterator[None]:
+    rules = (
+        "add table netdev t\n"
+        'add chain netdev t c { type filter hook ingress device "b0" priority 0; }\n'
+        "add rule netdev t c meta length > 1000 numgen inc mod 50 49 drop\n"
+    )
+    nft = ["ip", "netns", "exec", server.name, "nft"]
+    subprocess.run([*nft, "--file", "-"], input=rules, text=True, check=True)
+    yield
+    subprocess.run([*nft, "delete", "table", "netdev", "t"], check=True)
+
+
+def _once(end: Namespace, port: int, by: str) -> Row:
+    """The only connection, as this way samples it now."""
+    seen = Seen()
+    outcome = _watch(end, _settings(port, by, chosen(ALL), duration_s=0.001), seen)
+    assert outcome.by == by
+    assert list(seen.rows) == [0]
+    return seen.rows[0][-1]
+
+
+@pytest.mark.parametrize("address", [V4, V6])
+@pytest.mark.parametrize("ecn", [0, 1])
+def test_both_ways_tell_the_same_of_a_connection_that_stands_still(
+    hosts: tuple[Namespace, Namespace],
+    address: str,
+    ecn: int,
+    eventually: Callable[[Callable[[], bool]], None],
+) -> None:
+    client, server = hosts
+    for each in hosts:
+        each.call(lambda: _write_sysctl("tcp_ecn", ecn))
+    with _listen(server, address) as listener:
+        port = listener.getsockname()[1]
+        here, there = _connect(client, listener)
+        with here, there:
+            with _lossy(server):
+                _transfer(here, there, BYTES)
+            # So that both ends have sent and received, and some of it is not read.
+            there.sendall(bytes(1000))
+            for end in hosts:
+                _agree(end, port, eventually)
+            sender, receiver = _once(client, port, BPF), _once(server, port, BPF)
+    # The kernel counts the SYN.
+    assert sender["bytes_acked"] == BYTES + 1
+    assert receiver["bytes_received"] == BYTES
+    assert sender["total_retrans"] > 0
+    assert (sender["rqueue_bytes"], sender["bytes_received"]) == (1000, 1000)
+    assert bool(sender["options"] & 8) == bool(ecn)
+
+
+def _agree(end: Namespace, port: int, eventually: Callable[[Callable[[], bool]], None]) -> None:
+    """By BPF the connection is what it is by ``INET_DIAG`` before and after."""
+    found: list[tuple[Row, Row, Row]] = []
+
+    def is_still() -> bool:
+        before, between, after = (_once(end, port, by) for by in (INET_DIAG, BPF, INET_DIAG))
+        found.append((before, between, after))
+        return {name for name in before if before[name] != after.get(name)} <= set(GROWING)
+
+    eventually(is_still)
+    before, between, after = found[-1]
+    unknown = set(only_by_inet_diag(tuple(before)))
+    assert set(between) == set(before) - unknown
+    told = set(between) - set(GROWING)
+    assert {name: between[name] for name in told} == {name: before[name] for name in told}
+    for name in GROWING:
+        assert before[name] <= between[name] <= after[name], name
+
+
+def _write_sysctl(name: str, value: int) -> None:
+    with open(f"/proc/sys/net/ipv4/{name}", "w") as file:
+        file.write(str(value))
+
+
+@pytest.mark.parametrize("address", [V4, V6])
+def test_a_connection_is_sampled_from_before_its_first_byte_until_it_ends(
+    hosts: tuple[Namespace, Namespace], address: str
+) -> None:
+    client, server = hosts
+    with _listen(server, address) as listener:
+        watches = [Watch(end, listener.getsockname()[1], wait=True) for end in hosts]
+        here, there = _connect(client, listener)
+        with here, there:
+            for watch in watches:
+                assert watch.seen.has(lambda rows: "data_segs_in" in rows.get(0, [{}])[-1])
+            _transfer(here, there, BYTES)
+            # Whatever the process, its samples go on until the connection has ended.
+            assert watches[0].seen.has(lambda rows: rows[0][-1]["bytes_acked"] == BYTES + 1)
+            assert watches[1].seen.has(lambda rows: rows[0][-1]["bytes_received"] == BYTES)
+        outcomes = [watch.end() for watch in watches]
+    for watch, outcome in zip(watches, outcomes, strict=True):
+        (made,) = outcome.progress["connections"]
+        assert made["ended_ns"] > made["found_ns"]
+        assert made["samples"] == len(watch.seen.rows[0]) == outcome.samples
+        assert outcome.tallies[0].from_the_beginning
+        for counter in COUNTERS:
+            values = [row[counter] for row in watch.seen.rows[0]]
+            assert values == sorted(values), counter
+    sides = [outcome.progress["connections"][0] for outcome in outcomes]
+    assert (sides[0]["local"], sides[0]["remote"]) == (sides[1]["remote"], sides[1]["local"])
+
+
+def test_a_new_connection_between_the_same_ends_is_not_taken_for_the_old_one(
+    hosts: tuple[Namespace, Namespace],
+) -> None:
+    client, server = hosts
+    with _listen(server, V4) as listener:
+        first, there = _connect(client, listener)
+        port, own = listener.getsockname()[1], first.getsockname()[1]
+        with there:
+            watch = Watch(client, port, wait=False)
+            assert watch.seen.has(lambda rows: bool(rows))
+            _transfer(first, there, BYTES)
+            # By a reset, after which the same ends may be used at once; likely in the same memory.
+            first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
+            first.close()
+            second, again = _connect(client, listener, own)
+        with second, again:
+            assert second.getsockname()[1] == own
+            _transfer(second, again, MORE)
+            outcome = watch.end()
+            later = _once(client, port, BPF)
+    assert len(outcome.progress["connections"]) == 1
+    acked = [row["bytes_acked"] for row in watch.seen.rows[0]]
+    assert acked == sorted(acked), "the counters of another connection begin at 0"
+    assert later["bytes_acked"] == MORE + 1, "as another connection it is found"
+
+
+def test_many_connections_are_sampled_side_by_side(hosts: tuple[Namespace, Namespace]) -> None:
+    client, server = hosts
+    with _listen(server, V4) as listener:
+        watch = Watch(client, listener.getsockname()[1], wait=True)
+        made = [_connect(client, listener) for _ in range(50)]
+        for number, (here, there) in enumerate(made):
+            _transfer(here, there, number + 1)
+        # Which has which number is up to the kernel's table; the kernel counts the SYN.
+        acked = [number + 2 for number in range(len(made))]
+        assert watch.seen.has(lambda rows: sorted(each[-1]["bytes_acked"] for each in rows.values()) == acked)
+        for both in made:
+            for each in both:
+                each.close()
+        outcome = watch.end()
+    ended = [each["ended_ns"] for each in outcome.progress["connections"]]
+    assert len(ended) == 50
+    assert all(ended)
+
+
+def test_without_privileges_connections_are_sampled_by_inet_diag_and_the_result_says_why() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            asked = [*UNPRIVILEGED, f":{port}", "--time", "1ms"]
+            done = subprocess.run([*asked, "--json"], capture_output=True, text=True, check=True)
+            refused = subprocess.run([*asked, "--by", "bpf"], capture_output=True, text=True, check=False)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["sampled_by"], result["samples"] > 0) == (INET_DIAG, True)
+    assert "lets only root" in result["why_not_bpf"]
+    assert "INET_DIAG, which takes the connections' locks, was used:" in result["conclusion"]
+    assert refused.returncode != 0
+    assert "with --by inet-diag connections are sampled" in refused.stderr
+
+
+def test_with_privileges_bpf_is_chosen(hosts: tuple[Namespace, Namespace]) -> None:
+    client, server = hosts
+    with _listen(server, V4) as listener:
+        here, there = _connect(client, listener)
+        with here, there:
+            seen = Seen()
+            settings = _settings(listener.getsockname()[1], AUTO, chosen(ALL), duration_s=0.001)
+            outcome = _watch(client, settings, seen)
+    assert (outcome.by, outcome.why_not) == (BPF, "")
+    assert set(outcome.absent) >= set(only_by_inet_diag(settings.names))
