@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::AsFd;
 
 use aya::include_bytes_aligned;
 use aya::programs::XdpMode;
@@ -47,8 +48,9 @@ impl Bypass {
     ///
     /// `naps`: the owner is going to be real time and gives way to others by itself.
     pub fn open(interface: &str, address: MacAddr, neighbour: MacAddr, naps: bool) -> Result<Self, XdpError> {
-        let name = CString::new(interface)
-            .map_err(|_| XdpError::system("find the interface")(io::Error::from(io::ErrorKind::InvalidInput)))?;
+        let name = CString::new(interface).map_err(|_| {
+            XdpError::system("find the interface")(io::Error::from(io::ErrorKind::InvalidInput))
+        })?;
         // SAFETY: `name` ends with 0 and outlives the call.
         let ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) };
         if ifindex == 0 {
@@ -66,7 +68,7 @@ impl Bypass {
             }
         };
         let xsk = Xsk::open(ifindex, QUEUE).map_err(XdpError::system("open an AF_XDP socket"))?;
-        object.set_socket(SOCKETS, QUEUE, &xsk)?;
+        object.set_socket(SOCKETS, QUEUE, xsk.as_fd())?;
         let mut head = [0; ETHERNET_LEN];
         head[..6].copy_from_slice(&neighbour);
         head[6..12].copy_from_slice(&address);

@@ -54,12 +54,7 @@ impl Port for Sockets {
             let room = &mut self.buffer[HEAD..];
             // SAFETY: the kernel writes at most the length given.
             let len = unsafe {
-                libc::recv(
-                    self.socket.as_raw_fd(),
-                    room.as_mut_ptr().cast(),
-                    room.len(),
-                    libc::MSG_DONTWAIT,
-                )
+                libc::recv(self.socket.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT)
             };
             if len < 0 {
                 tolerated()?;

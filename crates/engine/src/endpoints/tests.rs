@@ -117,8 +117,14 @@ struct Cable {
 
 fn cable(fate: Fate, room: usize) -> [Cable; 2] {
     let [there, back] = [Queue::default(), Queue::default()];
-    let end =
-        |sends: &Queue, hears: &Queue| Cable { sends: sends.clone(), hears: hears.clone(), fate, sent: 0, room, used: 0 };
+    let end = |sends: &Queue, hears: &Queue| Cable {
+        sends: sends.clone(),
+        hears: hears.clone(),
+        fate,
+        sent: 0,
+        room,
+        used: 0,
+    };
     [end(&there, &back), end(&back, &there)]
 }
 
@@ -184,7 +190,12 @@ fn security(suite: Suite, tunnel: bool, sender: usize) -> Security {
 
 fn endpoint(calls: &Calls, secured: Option<(Suite, bool)>, number: usize) -> Endpoint {
     let forms = [Form::new(calls, HERE, THERE), Form::new(calls, THERE, HERE)];
-    let [sends, hears] = if number == 0 { forms } else { let [there, back] = forms; [back, there] };
+    let [sends, hears] = if number == 0 {
+        forms
+    } else {
+        let [there, back] = forms;
+        [back, there]
+    };
     Endpoint::new(calls, number, sends, hears, secured.map(|(suite, tunnel)| security(suite, tunnel, number)))
 }
 

@@ -1,7 +1,7 @@
 //! An `AF_XDP` socket with its memory: frames to and from one queue of an interface, past the system's protocols.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::rings::{Mapping, Ring};
 use crate::packet::socket;
@@ -66,8 +66,7 @@ impl Xsk {
         }
         // SAFETY: the kernel writes these structures, for which all zeros is valid.
         let at: libc::xdp_mmap_offsets = unsafe { ask(&fd, libc::XDP_MMAP_OFFSETS) }?;
-        let mut fill =
-            Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, &at.fr, FRAMES)?;
+        let mut fill = Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, &at.fr, FRAMES)?;
         let completion =
             Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, &at.cr, FRAMES)?;
         let rx = Ring::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING, &at.rx, FRAMES)?;
@@ -121,7 +120,9 @@ impl Xsk {
                 &raw mut len,
             )
         };
-        status == 0 && napi != 0 && socket::get(&self.fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL).is_ok_and(|on| on != 0)
+        status == 0
+            && napi != 0
+            && socket::get(&self.fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL).is_ok_and(|on| on != 0)
     }
 
     /// Hands received frames to `take`, at most so many; how many there were.
@@ -213,9 +214,9 @@ impl Xsk {
     }
 }
 
-impl AsRawFd for Xsk {
-    fn as_raw_fd(&self) -> i32 {
-        self.fd.as_raw_fd()
+impl AsFd for Xsk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

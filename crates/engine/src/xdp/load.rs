@@ -1,7 +1,7 @@
 //! Loading an object file: map sizes, verification, mapped arrays.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::BorrowedFd;
 
 use aya::maps::Map;
 use aya::maps::xdp::{DevMap, XdpMapError, XskMap};
@@ -124,7 +124,7 @@ impl Object {
         &mut self,
         map: &'static str,
         queue: u32,
-        socket: impl AsRawFd,
+        socket: BorrowedFd<'_>,
     ) -> Result<(), XdpError> {
         let missing = XdpError::Missing { program: self.name, name: map };
         let mut sockets = self.bpf.map_mut(map).ok_or(missing).and_then(|found| {
