@@ -34,7 +34,9 @@ def sent_by(namespace: Namespace, interface: str) -> Mapping[str, int]:
 
     def read() -> Mapping[str, int]:
         line = next(
-            line for line in Path("/proc/thread-self/net/dev").read_text().splitlines() if f"{interface}:" in line
+            line
+            for line in Path("/proc/thread-self/net/dev").read_text().splitlines()
+            if f"{interface}:" in line
         )
         numbers = [int(word) for word in line.partition(":")[2].split()]
         return {"bytes": numbers[8], "packets": numbers[9]}
@@ -121,7 +123,9 @@ def test_whatever_ends_the_owner_ends_the_hogs_and_the_namespaces(
     assert owner.poll() is None, owner.communicate()
     hogs = hogs_of(owner.pid)
     # Its namespaces are its own: other labs may come and go meanwhile.
-    [lock] = [path for path in Path("/run/weir").glob("*.lock") if path.read_text().startswith(f"{owner.pid}\n")]
+    [lock] = [
+        path for path in Path("/run/weir").glob("*.lock") if path.read_text().startswith(f"{owner.pid}\n")
+    ]
     mine = [path for path in DIRECTORY.glob(f"weir-{lock.stem}-*") if path not in known]
     assert len(mine) == 2
     owner.send_signal(how)

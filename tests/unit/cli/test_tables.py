@@ -14,10 +14,10 @@ from weirlab.store import Store
 from weirlab.studies.failover import FailoverStudy
 from weirlab.studies.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.studies.failover.switches.event import Clocks
-from weirlab.studies.registry import studies
 from weirlab.studies.ipsec.endpoints import EndpointsStudy
 from weirlab.studies.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
 from weirlab.studies.ipsec.endpoints.fakes import opener
+from weirlab.studies.registry import studies
 from weirlab.studies.voice import VoiceStudy
 from weirlab.studies.voice.fakes import FakeLab
 from weirlab.studies.voice.load import VoiceLoadStudy

@@ -1,8 +1,8 @@
 """Ask every command anew and show what is not as recorded: ``python tests/unit/recorded [NAME...]``.
 
 ``--keep`` writes the new answers. ``--inputs`` makes the stored runs, captures and models anew first, and
-with them all answers; ``--later`` makes those of the kinds that came later, ``--latest`` of the newest ones. Only for a new kind of run, since
-they stand for what users have.
+with them all answers; ``--later`` makes those of the kinds that came later, ``--latest`` of the newest ones.
+Only for a new kind of run, since they stand for what users have.
 """
 
 from __future__ import annotations

@@ -79,9 +79,7 @@ COMMANDS: Final = {
     "report-tcp": f"report {TCP} --out report.html",
     "report-tcp-earlier": f"report {TCP_EARLIER} --out report.html",
     **{f"show-{_kind(run)}": f"show {run}" for run in (*LATER_RUNS, *LATEST_RUNS)},
-    **{
-        f"report-{_kind(run)}": f"report {run} --out report.html" for run in (*LATER_RUNS, *LATEST_RUNS)
-    },
+    **{f"report-{_kind(run)}": f"report {run} --out report.html" for run in (*LATER_RUNS, *LATEST_RUNS)},
     "export": f"export {FAILOVER} --format csv --out exported",
     "fit": f"fit {PROFILE}",
     "predict": f"predict {PROFILE} --rate 250kpps --frame 214 --rules 200",

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 from weirlab import programs
 from weirlab.errors import LabError, MissingCapability
-from weirlab.interrupts import owned, shielded
+from weirlab.interrupts import shielded
 from weirlab.lab import clean, cores
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux import interface, syscalls
@@ -145,9 +145,7 @@ class NamespaceBed:
         begins_ns = int(found["begins_ns"])
         ways = [
             times(begins_ns, phases, talk.stream.packet_ns, sender["sent_ns"], receiver["heard_ns"])
-            for phases, sender, receiver in zip(
-                talk.phases_ns, (near, far), (far, near), strict=True
-            )
+            for phases, sender, receiver in zip(talk.phases_ns, (near, far), (far, near), strict=True)
         ]
         lengths = [each["shortest_bytes"] for each in (near, far)]
         return Talked(
@@ -198,7 +196,7 @@ def _security(talk: Talk) -> Mapping[str, Any]:
 class Hog:
     """A program that takes all the time of a CPU that it can get."""
 
-    process: subprocess.Popen[Any]
+    process: programs.Program[Any]
     cpu: int
 
     def cpu_s(self) -> float:
@@ -238,7 +236,7 @@ def hogged(cpu: int, seconds: float) -> Iterator[Hog]:
             pass
 
 
-def _last_words(process: subprocess.Popen[Any]) -> str:
+def _last_words(process: programs.Program[Any]) -> str:
     assert process.stderr is not None
     said: list[bytes] = process.stderr.read().splitlines()
     return said[-1].decode(errors="replace") if said else "it ended at once"

@@ -41,10 +41,12 @@ class EndpointOptions:
         "bypass,sockets,sockets-real-time"
     )
     beside: Annotated[
-        str, typer.Option("--beside", help="What the endpoints' CPUs do beside: idle, hog.", metavar="NAME,...")
+        str,
+        typer.Option("--beside", help="What the endpoints' CPUs do beside: idle, hog.", metavar="NAME,..."),
     ] = "idle,hog"
     suite: Annotated[
-        str, typer.Option("--suite", help="Cipher suite of ESP (see weir ipsec bytes), or none.", metavar="NAME")
+        str,
+        typer.Option("--suite", help="Cipher suite of ESP (see weir ipsec bytes), or none.", metavar="NAME"),
     ] = "aes-gcm-16"
     mode: Annotated[Literal["transport", "tunnel"], typer.Option("--mode", help="Mode of ESP.")] = "transport"
 
@@ -65,7 +67,9 @@ class TalkOptions:
     ] = 4.0
     repetitions: Annotated[
         int,
-        typer.Option("--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid attempts of each kind."),
+        typer.Option(
+            "--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid attempts of each kind."
+        ),
     ] = 5
     seed: SeedOption = 1
 
@@ -90,7 +94,9 @@ class SearchOptions:
     ] = 10.0
     bad: Annotated[
         float,
-        typer.Option("--bad", min=0.001, max=99, help="Share of bad packets that is borne.", metavar="PERCENT"),
+        typer.Option(
+            "--bad", min=0.001, max=99, help="Share of bad packets that is borne.", metavar="PERCENT"
+        ),
     ] = 0.1
 
 

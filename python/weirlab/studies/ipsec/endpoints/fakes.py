@@ -82,7 +82,7 @@ class FakeBed:
         none = np.zeros(shape, np.int64)
         empty = times(_BEGINS_NS, talk.phases_ns[way], talk.stream.packet_ns, none, none)
         late = 50_000_000 if talk.calls > CAPACITY[talk.arm] else 1_000
-        sent = empty.due_ns + late
+        sent = empty.due_ns + late + 200 * (np.arange(talk.packets) // 2 % 2)
         heard = sent + 8_000 + swing * (np.arange(talk.packets) % 2)
         return replace(empty, sent_ns=sent, heard_ns=heard)
 

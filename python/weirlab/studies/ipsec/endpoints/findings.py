@@ -213,7 +213,9 @@ def _carried(row: LimitRow) -> str:
         return f"an unknown number of calls ({row.problem})"
     if math.isnan(row.carried):
         return "not a single call in time"
-    return f"{'at least ' if row.at_least else ''}{count(row.carried)} {'call' if row.carried == 1 else 'calls'}"
+    return (
+        f"{'at least ' if row.at_least else ''}{count(row.carried)} {'call' if row.carried == 1 else 'calls'}"
+    )
 
 
 def _first(text: str) -> str:

@@ -1,7 +1,7 @@
 """A program that never sleeps, on one CPU: ``python hog.py CPU SECONDS``.
 
-It ends by itself after so many seconds, or when the program that started it has ended. It needs nothing but the
-standard library.
+It ends by itself after so many seconds, or when the program that started it has ended. It needs nothing but
+the standard library.
 """
 
 import os

@@ -31,10 +31,13 @@ _SHOWN: Final = (JITTER, DELAY, LATENESS)
 _TERMS: Final = (
     (
         "Bypassing endpoint",
-        "A thread with a CPU and an AF_XDP socket, which it polls without ever sleeping for packets. It is real "
-        "time, and leaves others some 6 % of the CPU in short pauses.",
+        "A thread with a CPU and an AF_XDP socket, which it polls without ever sleeping for packets. It is "
+        "real time, and leaves others some 6 % of the CPU in short pauses.",
     ),
-    ("Endpoint on sockets", "An ordinary thread with a UDP socket, which sleeps until a packet comes or is due."),
+    (
+        "Endpoint on sockets",
+        "An ordinary thread with a UDP socket, which sleeps until a packet comes or is due.",
+    ),
     ("CPU hog", "A program on each endpoint's CPU that never sleeps, of ordinary priority (nice 0)."),
     ("Jitter", "The smoothed difference in arrival of RFC 3550, after every packet of every call."),
     ("Delta", "Time from one packet of a call to the next at the receiver, as protocol analysers show it."),
@@ -99,8 +102,8 @@ def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow])
             figure for beside in found.asked.beside if (figure := _bars(found, beside)) is not None
         ),
         tables=(tables.compared(found),),
-        note="Published: N. Kazemi, A. L. Wijesinha and R. Karne, Evaluation of IPsec Overhead for VoIP using a "
-        "Bare PC; over a network, with other endpoints and other ends of delta.",
+        note="Published: N. Kazemi, A. L. Wijesinha and R. Karne, Evaluation of IPsec Overhead for VoIP "
+        "using a Bare PC; between PCs of 2009.",
     )
     if (calls := found.spoken_of) is not None:
         yield Chapter(
@@ -127,7 +130,9 @@ def jitter_rows(found: EndpointFindings, beside: str) -> pl.DataFrame:
             for what, name in (("mean", "jitter_mean_ns"), ("maximum", "jitter_max_ns")):
                 spread = each.spread[name]
                 if spread.known:
-                    rows.append(_point(f"{plural(each.calls, 'call')}, {SHORT[each.arm]}", what, *_in_us(spread)))
+                    rows.append(
+                        _point(f"{plural(each.calls, 'call')}, {SHORT[each.arm]}", what, *_in_us(spread))
+                    )
     for old in published.QUALITY:
         for what, value in (("mean", old.jitter_mean_ms), ("maximum", old.jitter_max_ms)):
             if value is not None:
@@ -216,9 +221,7 @@ def tail_rows(
         for row in found.attempts
         if row.valid and row.purpose == "compare" and row.calls == calls
     }
-    names = [
-        f"{SHORT[arm]}, {beside}" for beside in found.asked.beside for arm in found.asked.arms
-    ]
+    names = [f"{SHORT[arm]}, {beside}" for beside in found.asked.beside for arm in found.asked.arms]
     parts = []
     for name in names:
         bins: dict[float, int] = {}
@@ -233,9 +236,7 @@ def tail_rows(
     return pl.DataFrame(parts, schema=schema)
 
 
-def _distributions(
-    found: EndpointFindings, calls: int, rows: Sequence[DistributionRow]
-) -> Iterator[Figure]:
+def _distributions(found: EndpointFindings, calls: int, rows: Sequence[DistributionRow]) -> Iterator[Figure]:
     assert set(_SHOWN) <= set(QUANTITIES)
     for quantity in _SHOWN:
         data = tail_rows(found, calls, quantity, rows)
@@ -246,7 +247,7 @@ def _distributions(
             section="distributions",
             panel=_WHAT[quantity].lower(),
             title=_tail_said(data, quantity),
-            caption="Share of packets beyond a value, of all attempts that count; to the width of a bin, 12 %.",
+            caption="Share of packets beyond a value, of all attempts that count; bins are 12 % wide.",
             alt=f"{_WHAT[quantity]}: share of packets beyond a value, a line per kind of endpoints.",
             chart=_tails(data, f"{_WHAT[quantity]}, µs"),
             data=data,
@@ -315,5 +316,3 @@ def _limits(found: EndpointFindings) -> Chapter:
 
 def _first(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
