@@ -186,7 +186,7 @@ def talk_between(
 
     ``places``: of each endpoint the namespace's name, the interface, its Ethernet and its IPv4 address, and
     the CPU of its thread. ``phases_ns``: when the first packet of each call is due, for either endpoint as
-    the sender. ``keys``: SPI, encryption key and authentication key of what each endpoint sends, in ESP in UDP.
+    the sender. ``keys``: SPI, encryption key and authentication key of what each endpoint sends, by ESP.
     The answer has ``logs``, one of each endpoint, whose ``sent_ns`` and ``heard_ns`` have the shape (calls,
     packets); 0 stands for a packet that was not there. Times are those of CLOCK_MONOTONIC.
     """
