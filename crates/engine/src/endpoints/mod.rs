@@ -284,7 +284,9 @@ fn both<P: Port + Send>(
         }
         drop(tell);
         let mut real_time_refused = String::new();
-        for refused in told.iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+        // They hold their ends of the channel for as long as they live.
+        let ready = told.iter().take(options.places.len());
+        for refused in ready.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
             real_time_refused = refused.to_string();
         }
         let begins_ns = now_ns() + LEAD_NS;

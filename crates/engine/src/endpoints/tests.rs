@@ -12,6 +12,7 @@ use weir_esp::{Association, DEFAULT_WINDOW, Inbound, Mode, Outbound, Suite, UdpP
 use super::calls::{Calls, CallsError, Due, Fault, Form, MOST_PACKETS, Script};
 use super::port::{BATCH, Port};
 use super::talk::{Endpoint, Log, Security, Span};
+use super::{EndpointsError, Interface, Options, Outcome, Place, Way, both};
 use crate::clock::now_ns;
 
 const HERE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
@@ -339,4 +340,54 @@ fn endpoints_that_do_not_get_done_end_when_their_time_is_over() {
     let log = endpoint(&calls, None, 0).talk(&mut near, span, &stop).expect("memory works");
     assert_eq!(log.turns, 1);
     assert_eq!(log.sent_ns.iter().filter(|sent| **sent > 0).count(), BATCH);
+}
+
+/// Two threads that talk over a cable, on CPUs with these numbers.
+fn both_on(
+    cpus: [usize; 2],
+    calls: &Calls,
+    is_over: &mut dyn FnMut() -> bool,
+) -> Result<Outcome, EndpointsError> {
+    let place = |address, cpu| Place {
+        interface: Interface { netns: None, interface: String::new() },
+        mac: [2; 6],
+        address,
+        cpu,
+    };
+    let options = Options {
+        way: Way::Sockets,
+        real_time: false,
+        places: [place(HERE, cpus[0]), place(THERE, cpus[1])],
+        calls,
+        associations: None,
+        iv_key: [0; 16],
+        linger_ns: NEVER_NS,
+    };
+    let endpoints = [endpoint(calls, None, 0), endpoint(calls, None, 1)];
+    both(&options, endpoints, &mut cable(all_pass, BATCH), is_over)
+}
+
+#[test]
+fn both_threads_begin_together_and_end_when_everything_is_heard() {
+    let calls = calls([vec![0, 1], vec![2, 3]], 3);
+    let outcome = both_on([0, 0], &calls, &mut || false).expect("CPU 0 is there");
+    for log in outcome.logs {
+        assert!(log.sent_ns.iter().chain(&log.heard_ns).all(|time| *time >= outcome.begins_ns));
+    }
+}
+
+#[test]
+fn a_cpu_that_does_not_exist_ends_both_threads() {
+    let calls = calls([vec![0], vec![0]], MOST_PACKETS);
+    match both_on([0, usize::MAX], &calls, &mut || false) {
+        Err(EndpointsError::Cpu { cpu, .. }) => assert_eq!(cpu, usize::MAX),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_interruption_ends_both_threads() {
+    let calls = calls([vec![0], vec![0]], MOST_PACKETS);
+    let ended = both_on([0, 0], &calls, &mut || true);
+    assert!(matches!(ended, Err(EndpointsError::Interrupted)), "{ended:?}");
 }
