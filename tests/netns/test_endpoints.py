@@ -66,8 +66,10 @@ def test_every_packet_arrives_as_it_was_sent_and_as_long_as_the_formulas_say(mad
                 # By the kernel's own count nothing else was on the wire.
                 packets = after["packets"] - before["packets"]
                 assert packets == CALLS * 10, where
+                # A veth counts what an XDP program at the other end takes without the Ethernet header.
+                head_bytes = 0 if arm == "bypass" else ETHERNET_BYTES
                 octets = after["bytes"] - before["bytes"]
-                assert octets == packets * (spec.ip_bytes + ETHERNET_BYTES), where
+                assert octets == packets * (spec.ip_bytes + head_bytes), where
                 assert talked.zero_copy is False, where
     assert made.left() == []
 

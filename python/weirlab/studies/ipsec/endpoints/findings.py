@@ -174,6 +174,11 @@ class EndpointFindings:
                 "AF_XDP is in copy mode: the driver of veth pairs has no other. Between network cards with "
                 "zero-copy mode, bypassing takes less time per packet."
             )
+        if polled and not any(row.polls for row in polled):
+            yield (
+                "This kernel does not let a socket poll the queue of a veth pair: the CPU that sends a packet"
+                " also puts it into the ring of the receiving endpoint, which polls that ring."
+            )
         if self.asked.suite != CLEAR and any(arm != BYPASS for arm in self.asked.arms):
             yield "ESP is Weir's own, in UDP, at all endpoints: they differ by how packets get in and out."
         for each in self.groups:

@@ -19,7 +19,7 @@ from weirlab.studies.ipsec.endpoints.figures import (
     mean,
     quantile,
 )
-from weirlab.studies.ipsec.endpoints.plan import BYPASS, HOG, SOCKETS, Planned, Talk
+from weirlab.studies.ipsec.endpoints.plan import HOG, SOCKETS, Planned, Talk
 from weirlab.studies.ipsec.endpoints.rows import AttemptRow, DistributionRow
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ def reasons(talked: Talked, talk: Talk) -> Iterator[str]:
             yield f"{told} (at most {duration(allowed_s * 1e9)})"
     if talk.arm != SOCKETS and not talked.real_time:
         yield f"the threads could not be real time ({talked.real_time_refused})"
-    if talk.arm == BYPASS and not talked.polls:
-        yield "the kernel does not let the sockets' owners serve the queues by polling (needs Linux 5.11)"
     if talk.beside == HOG and talked.hog_share < LEAST_HOG_SHARE:
         yield f"the CPU hogs had {percent(talked.hog_share)} of the CPUs only"
 

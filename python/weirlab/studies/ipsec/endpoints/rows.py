@@ -79,7 +79,7 @@ class AttemptRow:
     real_time: bool
     """Whether the threads were real time."""
     polls: bool
-    """Whether the endpoints served the interfaces' queues by polling."""
+    """Whether the endpoints served the interfaces' queues themselves (busy polling of the kernel)."""
     zero_copy: bool
     """Whether the interfaces' drivers used the sockets' memory themselves."""
 

@@ -145,9 +145,8 @@ def test_what_is_read_from_the_run_is_what_was_told(outcome: Found) -> None:
     [
         (Fault(stolen_s=0.2), "200 ms stolen from the near endpoint's CPU"),
         (Fault(real_time_refused="not permitted"), "could not be real time (not permitted)"),
-        (Fault(polls=False), "serve the queues by polling"),
     ],
-    ids=["stolen", "ordinary", "interrupts"],
+    ids=["stolen", "ordinary"],
 )
 def test_an_attempt_that_the_host_spoils_is_kept_and_repeated(store: Store, fault: Fault, told: str) -> None:
     bed = FakeBed(iter([fault]))
@@ -157,6 +156,12 @@ def test_an_attempt_that_the_host_spoils_is_kept_and_repeated(store: Store, faul
     assert told in outcome.found.attempts[0].invalid
     assert outcome.found.spoiled == 1
     assert "1 attempt did not count" in outcome.told().remark
+
+
+def test_a_kernel_that_lets_no_socket_poll_is_told(store: Store) -> None:
+    outcome = run(store, FakeBed(iter([Fault(polls=False)])), small(arms=["bypass"]))
+    assert [row.valid for row in outcome.found.attempts] == [True]
+    assert "This kernel does not let a socket poll the queue of a veth pair" in outcome.told().remark
 
 
 def test_loss_is_a_result(store: Store) -> None:
