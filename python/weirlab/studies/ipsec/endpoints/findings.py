@@ -198,10 +198,15 @@ class EndpointFindings:
 
 
 def _compared(groups: Sequence[Group], beside: str) -> str:
-    """``at idle, mean jitter is a at bypassing endpoints, b at ...; its maximum c, d``."""
-    mean = words([f"{_of(each, 'jitter_mean_ns')} at {NAMES[each.arm]}" for each in groups], "against")
-    most = words([_of(each, "jitter_max_ns") for each in groups], "against")
-    return f"{WHERE[beside]}, mean jitter is {mean}, and its maximum {most}"
+    """``at idle, mean jitter is a at bypassing endpoints, against b at ...; its maximum is c, against d``."""
+    mean = _against([f"{_of(each, 'jitter_mean_ns')} at {NAMES[each.arm]}" for each in groups])
+    most = _against([_of(each, "jitter_max_ns") for each in groups])
+    return f"{WHERE[beside]}, mean jitter is {mean}, and its maximum is {most}"
+
+
+def _against(parts: Sequence[str]) -> str:
+    """``a against b and c``."""
+    return " against ".join([parts[0], *([words(parts[1:])] if parts[1:] else [])])
 
 
 def _of(group: Group, name: str) -> str:
@@ -217,7 +222,7 @@ def _carried(row: LimitRow) -> str:
     if row.problem:
         return f"an unknown number of calls ({row.problem})"
     if math.isnan(row.carried):
-        return "not a single call in time"
+        return "no call in time"
     return (
         f"{'at least ' if row.at_least else ''}{count(row.carried)} {'call' if row.carried == 1 else 'calls'}"
     )

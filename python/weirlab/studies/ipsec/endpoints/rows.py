@@ -111,7 +111,8 @@ class LimitRow:
     carried: float
     """Most calls of which few enough packets were bad; null if even one call had too many."""
     too_many: float
-    """Fewest calls that had too many; null if even the most had not."""
+    """Fewest calls that had too many; null if even the most had not. The same as `carried` where trials with
+    one number of calls differed."""
     at_least: bool
     """No higher number could be tried: the endpoints may carry more."""
     problem: str
