@@ -52,6 +52,9 @@ def test_every_packet_arrives_as_it_was_sent_and_as_long_as_the_formulas_say(mad
             for arm in ARMS:
                 asked = Endpoints(suite=suite, mode=mode, warmup_s=0.0)  # type: ignore[arg-type]
                 spec = talk(asked, arm, "idle", CALLS, 0.2)
+                if bed.polls is None and arm == "bypass":
+                    # The first one is behind a call that shows whether sockets can poll.
+                    bed.talk(spec)
                 before = sent_by(bed.near, "e0")
                 talked = bed.talk(spec)
                 after = sent_by(bed.near, "e0")

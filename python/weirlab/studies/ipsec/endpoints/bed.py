@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -39,6 +39,8 @@ ESP_PORT: Final = 4500
 """Of ESP in UDP (RFC 3948)."""
 _NEAR: Final = Port("e0", "02:77:65:69:65:01", "198.18.0.1/24", "2001:2:0:1::1/120")
 _FAR: Final = Port("e1", "02:77:65:69:65:02", "198.18.0.2/24", "2001:2:0:1::2/120")
+_TRIED_PACKETS: Final = 5
+"""Of a call that shows whether sockets can poll."""
 _FIRST_SPI: Final = 0x1000
 LINGER_S: Final = 0.25
 _HOG_BEYOND_S: Final = 20.0
@@ -98,7 +100,7 @@ class Bed(Protocol):
 OpenBed = Callable[[], AbstractContextManager[Bed]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class NamespaceBed:
     """The real one."""
 
@@ -108,6 +110,8 @@ class NamespaceBed:
     linger_s: float
     """How long an endpoint waits for packets when it has sent everything, at most."""
     lab: str = "netns"
+    polls: bool | None = None
+    """Whether sockets can serve the interfaces' queues by polling; None until it was tried."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -115,8 +119,8 @@ class NamespaceBed:
 
     def talk(self, talk: Talk) -> Talked:
         """See :meth:`Bed.talk`."""
-        from weirlab._engine import talk_between
-
+        if talk.arm == BYPASS and self.polls is None:
+            self._learn_to_poll(talk)
         host = HostReader({"near": self.cpus[0], "far": self.cpus[1]})
         with ExitStack() as stack:
             hogs = []
@@ -125,19 +129,7 @@ class NamespaceBed:
                     hogs.append(stack.enter_context(hogged(cpu, talk.lasts_s + _HOG_BEYOND_S)))
             before, taken_s = host.sample(), [each.cpu_s() for each in hogs]
             begun_ns = time.monotonic_ns()
-            found = talk_between(
-                bypass=talk.arm == BYPASS,
-                real_time=talk.arm != SOCKETS,
-                places=(self._place(self.near, _NEAR, 0), self._place(self.far, _FAR, 1)),
-                period_ns=talk.stream.packet_ns,
-                packets=talk.packets,
-                payload_bytes=talk.stream.payload_bytes,
-                payload_type=talk.stream.codec.payload_type,
-                stamp_units=talk.stream.stamp_units,
-                phases_ns=(talk.phases_ns[0].tolist(), talk.phases_ns[1].tolist()),
-                linger_ns=round(self.linger_s * 1e9),
-                **_security(talk),
-            )
+            found = self._talk(talk)
             lasted_s = (time.monotonic_ns() - begun_ns) / 1e9
             had_s = [each.cpu_s() - taken for each, taken in zip(hogs, taken_s, strict=True)]
             after = host.sample()
@@ -166,6 +158,31 @@ class NamespaceBed:
             polls=found["polls"],
             zero_copy=found["zero_copy"],
         )
+
+    def _talk(self, talk: Talk) -> dict[str, Any]:
+        from weirlab._engine import talk_between
+
+        return talk_between(
+            bypass=talk.arm == BYPASS,
+            real_time=talk.arm != SOCKETS,
+            places=(self._place(self.near, _NEAR, 0), self._place(self.far, _FAR, 1)),
+            period_ns=talk.stream.packet_ns,
+            packets=talk.packets,
+            payload_bytes=talk.stream.payload_bytes,
+            payload_type=talk.stream.codec.payload_type,
+            stamp_units=talk.stream.stamp_units,
+            phases_ns=(talk.phases_ns[0].tolist(), talk.phases_ns[1].tolist()),
+            linger_ns=round(self.linger_s * 1e9),
+            **_security(talk),
+        )
+
+    def _learn_to_poll(self, talk: Talk) -> None:
+        """Put interrupts off if sockets serve the queues; else packets would wait for the interrupts."""
+        first = (talk.phases_ns[0][:1], talk.phases_ns[1][:1])
+        self.polls = bool(self._talk(replace(talk, phases_ns=first, packets=_TRIED_PACKETS))["polls"])
+        if self.polls:
+            for namespace, port in ((self.near, _NEAR), (self.far, _FAR)):
+                namespace.call(partial(_leave_to_pollers, port))
 
     def _place(self, namespace: Namespace, port: Port, number: int) -> tuple[str, str, bytes, str, int]:
         address = port.ipv4.partition("/")[0]
@@ -282,6 +299,9 @@ def _bring_up(port: Port, other: Port) -> None:
     interface.know(other, port.name)
     # Neither does what IPv6 sends by itself.
     write_sysctls({"net/ipv6/conf/all/disable_ipv6": 1})
+
+
+def _leave_to_pollers(port: Port) -> None:
     sysfs = syscalls.mount_sysfs()
     try:
         interface.leave_to_pollers(port.name, sysfs)
